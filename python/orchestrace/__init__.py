@@ -1,0 +1,46 @@
+"""Measure recordings of multi-agent LLM runs: what happened, and which unit earned the outcome.
+
+>>> import orchestrace as ot
+>>> corpus = ot.generate(traces=10, seed=0)
+>>> credits = ot.credit(corpus, method="flow", unit="agent", reward="team")
+>>> credits.height >= len(corpus)
+True
+"""
+
+import warnings
+
+from . import _core
+from .attribution import localisation
+from .corpus import Corpus
+from .credit import credit, importers, methods
+from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
+from .generate import generate
+from .io import read_traces
+from .report import report
+
+__version__ = _core.VERSION
+
+__all__ = [
+    "Corpus",
+    "InputError",
+    "OrchestraceError",
+    "ParameterError",
+    "QuarantineError",
+    "SchemaError",
+    "__version__",
+    "credit",
+    "generate",
+    "importers",
+    "localisation",
+    "methods",
+    "read_traces",
+    "report",
+]
+
+if _core.DEBUG_BUILD:
+    warnings.warn(
+        "orchestrace was built without optimisation (maturin develop); time nothing with it, "
+        "build with --release for that",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,236 @@
+"""The command `orchestrace`: one verb per function of the library."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from . import __version__, credit, generate, importers, methods, read_traces, report
+from .corpus import Corpus
+from .credit import Parameter
+from .errors import OrchestraceError, ParameterError
+from .samples import samples_path
+from .schema import SCHEMAS
+from .terminal import plain, show
+
+FAILED, USAGE, QUARANTINED = 1, 2, 3
+
+
+class _Verbs(typer.core.TyperGroup):
+    """Turns the errors of a user into one line and an exit code; bugs keep their traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (OrchestraceError, OSError) as error:
+            typer.echo(f"error: {plain(error)}", err=True)
+            raise typer.Exit(USAGE if isinstance(error, ParameterError) else FAILED) from None
+
+
+app = typer.Typer(
+    cls=_Verbs,
+    help="Measure recordings of multi-agent LLM runs.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Paths = Annotated[
+    list[str], typer.Argument(metavar="PATH...", help="Files, globs, folders; - is standard input.")
+]
+Format = Annotated[str, typer.Option("--format", help="Importer, or auto.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the table to this Parquet file.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if records were quarantined.")]
+Seed = Annotated[int, typer.Option("--seed", min=0)]
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the Parquet files.")] = Path(
+        "orchestrace-demo"
+    ),
+    threads: Threads = None,
+) -> None:
+    """Read the sample corpus, show its tables, credit it by two methods, write everything as Parquet."""
+    corpus = read_traces(samples_path(), threads=threads, progress=True)
+    frames = {name: corpus._table(name).collect() for name in SCHEMAS}
+    for method in ("flow", "grpo"):
+        frames[f"credits_{method}"] = credit(corpus, method=method, unit="agent", threads=threads)
+    for name, frame in frames.items():
+        show(frame, f"{name}: {frame.height:,} rows", rows=5)
+    show(report(corpus)["quarantine"], "quarantined, by code")
+    records = corpus.records
+    typer.echo(", ".join(f"{count} {what}" for what, count in records.items()))
+    output.mkdir(parents=True, exist_ok=True)
+    for name, frame in frames.items():
+        frame.write_parquet(output / f"{name}.parquet")
+    typer.echo(f"wrote {len(frames)} Parquet files to {plain(output)}")
+
+
+@app.command()
+def validate(paths: Paths, format: Format = "native", threads: Threads = None, as_json: Json = False) -> None:
+    """Judge recordings by the published schema and the survey's rules; exit with 1 if any is invalid."""
+    corpus = read_traces(paths, format=format, threads=threads, extras=False, progress=True)
+    rejects, records = corpus.quarantine.collect(), corpus.records
+    if as_json:
+        typer.echo(rejects.write_json())
+    else:
+        for row in rejects.iter_rows(named=True):
+            place = f" {row['path']}" if row["path"] else ""
+            typer.echo(plain(f"{row['file']}:{row['line']}: {row['code']}{place}: {row['message']}"))
+        typer.echo(f"{records['read']} traces: {records['accepted']} valid, {records['quarantined']} invalid")
+    if records["quarantined"] or not records["read"]:
+        raise typer.Exit(FAILED)
+
+
+@app.command(name="report")
+def report_(
+    paths: Paths,
+    format: Format = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    strict: Strict = False,
+) -> None:
+    """Summarise recordings: sizes, origins, measures, findings, and what was quarantined and why."""
+    corpus = read_traces(paths, format=format, threads=threads, progress=True)
+    tables = report(corpus)
+    if as_json:
+        typer.echo(json.dumps({name: json.loads(frame.write_json()) for name, frame in tables.items()}))
+    else:
+        for name, frame in tables.items():
+            show(frame, name)
+    _check(corpus, strict)
+
+
+@app.command(name="credit")
+def credit_(
+    paths: Paths,
+    method: Annotated[str, typer.Option("--method", help="See the command methods.")] = "flow",
+    unit: Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")] = "event",
+    reward: Annotated[
+        list[str] | None, typer.Option("--reward", help="CHANNEL or CHANNEL=WEIGHT; repeatable.")
+    ] = None,
+    param: Annotated[list[str] | None, typer.Option("--param", "-P", help="NAME=VALUE; repeatable.")] = None,
+    seed: Seed = 0,
+    format: Format = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    output: Output = None,
+    strict: Strict = False,
+) -> None:
+    """Divide the reward among units."""
+    corpus = read_traces(paths, format=format, threads=threads, progress=True)
+    weights = _weights(reward or ["team"])
+    options: dict[str, Any] = {
+        "method": method,
+        "unit": unit,
+        "reward": weights,
+        "seed": seed,
+        "threads": threads,
+    }
+    params: dict[str, Any] = dict(map(_parameter, param or []))
+    if taken := sorted(params.keys() & {*options, "corpus", "progress"}):
+        raise ParameterError(f"'{taken[0]}' is an option of its own, not a parameter of the method")
+    _give(credit(corpus, **options, **params, progress=True), f"credit by {method}", as_json, output)
+    _check(corpus, strict)
+
+
+@app.command(name="generate")
+def generate_(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSONL file to write.")],
+    preset: Annotated[str, typer.Option("--preset")] = "mixed",
+    events: Annotated[
+        int | None, typer.Option("--events", min=1, help="About how many events in all.")
+    ] = None,
+    traces: Annotated[int | None, typer.Option("--traces", min=1, help="How many traces.")] = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Write a seeded corpus of valid recordings."""
+    counts = generate(
+        out, preset=preset, events=events, traces=traces, seed=seed, threads=threads, progress=True
+    )
+    summary = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    typer.echo(json.dumps(counts) if as_json else f"wrote {plain(out)}: {summary}")
+
+
+@app.command(name="methods")
+def methods_(as_json: Json = False, output: Output = None) -> None:
+    """List the credit methods."""
+    frame = methods()
+    if not as_json and output is None:
+        lists = [
+            pl.col("units").list.join(" "),
+            pl.col("params").list.eval(pl.element().struct["name"]).list.join(" "),
+        ]
+        frame = frame.select("name", "quantity", *lists, "summary", "reference")
+    _give(frame, "methods", as_json, output)
+
+
+@app.command(name="importers")
+def importers_(as_json: Json = False, output: Output = None) -> None:
+    """List the formats that can be read."""
+    _give(importers(), "importers", as_json, output)
+
+
+def _give(frame: pl.DataFrame, title: str, as_json: bool, output: Path | None) -> None:
+    if output is not None:
+        if output.suffix != ".parquet":
+            raise ParameterError(f"output '{output}' must end in .parquet")
+        frame.write_parquet(output)
+        typer.echo(f"wrote {plain(output)}: {frame.height:,} rows", err=as_json)
+    if as_json:
+        typer.echo(frame.write_json())
+    elif output is None:
+        show(frame, f"{title}: {frame.height:,} rows", rows=50)
+
+
+def _check(corpus: Corpus, strict: bool) -> None:
+    """Say on stderr what was quarantined, and fail if that is asked for."""
+    if count := corpus.records["quarantined"]:
+        typer.echo(
+            f"{count} of {corpus.records['read']} records quarantined; see the command validate", err=True
+        )
+        if strict:
+            raise typer.Exit(QUARANTINED)
+
+
+def _weights(given: list[str]) -> str | dict[str, float]:
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    weights = {}
+    for item in given:
+        channel, found, weight = item.rpartition("=")
+        try:
+            weights[channel if found else item] = float(weight) if found else 1.0
+        except ValueError:
+            raise ParameterError(
+                f"reward '{item}': '{weight}' is no number, expected CHANNEL=WEIGHT"
+            ) from None
+    return weights
+
+
+def _parameter(item: str) -> tuple[str, Parameter]:
+    name, found, text = item.partition("=")
+    if not found or not name:
+        raise ParameterError(f"parameter '{item}', expected NAME=VALUE")
+    try:
+        value: Parameter = json.loads(text)
+    except ValueError:
+        value = text
+    return name, text if isinstance(value, dict) else value

@@ -1,0 +1,364 @@
+"""The recordings in memory, as tables."""
+
+import os
+from typing import BinaryIO
+
+import polars as pl
+
+from . import _core
+from .assemble import frame_of, grouped, tables_of
+from .display import as_html, as_text
+from .errors import ParameterError
+from .progress import Progress, reporting
+from .schema import EXTENSION_FIELDS, SCHEMAS, cast_exactly, dtype_of, unknown_name
+
+_DERIVED = {"agents"}
+
+
+class Corpus:
+    """Recordings as columns: immutable, one store of the core, every table a `polars.LazyFrame` on it.
+
+    Made by `read_traces`, `generate` and `Corpus.from_arrow`. A table always has its full schema: a column
+    that no record has is a null literal and takes no memory. (``trace``, ``seq``) is the key of an event
+    inside a corpus; join different corpora on ``trace_id``.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=4, seed=0)
+    >>> corpus.traces.collect().height
+    4
+    >>> corpus.events.collect_schema()["t"]
+    Float64
+    """
+
+    def __init__(self, store: _core.Store) -> None:
+        self._store = store
+        self._frames: dict[str, pl.DataFrame] = {}
+
+    @classmethod
+    def from_arrow(
+        cls,
+        *,
+        traces: object,
+        events: object,
+        edges: object = None,
+        measures: object = None,
+        labels: object = None,
+        findings: object = None,
+        quarantine: object = None,
+        threads: int | None = None,
+    ) -> "Corpus":
+        """Make a corpus of tables: Polars frames or anything with ``__arrow_c_stream__``.
+
+        Columns are found by name and given our types, exactly or not at all. Needed are ``traces``: ``trace
+        trace_id``; ``events``: ``trace id t type agent``; ``edges``: ``trace src dst type`` (``src`` and
+        ``dst`` are ``seq`` of the same trace); ``measures``: ``trace kind name value``. The rest has
+        defaults: ``seq`` is the order of rows, ``task_id`` the trace_id, ``group_id`` the first of the
+        trace's events, else the task_id; counts are counted; ``agents`` is derived. A column of
+        ``events`` that the schema does not have is kept as a lifted column.
+
+        Raises
+        ------
+        SchemaError
+            A column is absent, has another type, a null or a word where there must not be one, or the
+            tables contradict each other.
+
+        Notes
+        -----
+        Linear; a table that is not in order of ``trace`` (events: and ``seq``) is sorted.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import orchestrace as ot
+        >>> events = pl.DataFrame({"trace": [0, 0], "id": ["a", "b"], "t": [0.0, 1.0],
+        ...     "type": ["message", "return"], "agent": ["worker", "worker"]})
+        >>> traces = pl.DataFrame({"trace": [0], "trace_id": ["one"]})
+        >>> corpus = ot.Corpus.from_arrow(traces=traces, events=events)
+        >>> corpus.traces.select("task_id", "importer", "n_events").collect().row(0)
+        ('one', 'arrow', 2)
+        """
+        given = {
+            "traces": traces,
+            "events": events,
+            "edges": edges,
+            "measures": measures,
+            "labels": labels,
+            "findings": findings,
+            "quarantine": quarantine,
+        }
+        return cls(_core.Store.from_arrow(tables_of(given), threads=threads))
+
+    @property
+    def traces(self) -> pl.LazyFrame:
+        """One row per trace, in input order; key ``trace``."""
+        return self._table("traces")
+
+    @property
+    def events(self) -> pl.LazyFrame:
+        """One row per event, in document order; key (``trace``, ``seq``); lifted columns come last."""
+        return self._table("events")
+
+    @property
+    def edges(self) -> pl.LazyFrame:
+        """One row per edge; ``src`` and ``dst`` are ``seq`` of the same trace."""
+        return self._table("edges")
+
+    @property
+    def agents(self) -> pl.LazyFrame:
+        """One row per name that acts in a trace, in order of first appearance."""
+        return self._table("agents")
+
+    @property
+    def measures(self) -> pl.LazyFrame:
+        """One row per reward, cost and metric of a trace; key (``trace``, ``kind``, ``name``)."""
+        return self._table("measures")
+
+    @property
+    def labels(self) -> pl.LazyFrame:
+        """What people said about traces; key (``trace_id``, ``annotator``)."""
+        return self._table("labels")
+
+    @property
+    def findings(self) -> pl.LazyFrame:
+        """What is odd about accepted traces: code, first place and how often."""
+        return self._table("findings")
+
+    @property
+    def quarantine(self) -> pl.LazyFrame:
+        """One row per record that was not accepted: place, code, JSON pointer, message, excerpt."""
+        return self._table("quarantine")
+
+    @property
+    def records(self) -> dict[str, int]:
+        """How many records were ``read``; ``accepted`` and ``quarantined`` add up to that."""
+        read, quarantined = self._store.records_read, self._store.records_quarantined
+        return {"read": read, "accepted": read - quarantined, "quarantined": quarantined}
+
+    def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "Corpus":
+        """The traces for which all predicates on columns of `traces` hold, with everything that is theirs.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import orchestrace as ot
+        >>> corpus = ot.generate(traces=4, seed=0)
+        >>> len(corpus.filter(pl.col("trace") < 2))
+        2
+        """
+        kept = self.traces.filter(*predicates).select("trace").collect()["trace"]
+        return Corpus(self._store.filter(kept.to_list()))
+
+    def with_measures(self, frame: pl.DataFrame | pl.LazyFrame) -> "Corpus":
+        """The corpus with own rewards, costs or metrics per trace.
+
+        Parameters
+        ----------
+        frame
+            Keyed by ``trace`` or ``trace_id``. Long: ``name``, ``value`` and optionally ``kind`` (default
+            ``"reward"``). Wide: every other column is a reward channel. A measure of the same trace, kind
+            and name is replaced; a null gives nothing and leaves what is there.
+
+        Raises
+        ------
+        ParameterError
+            Unknown or ambiguous traces, one measure given twice, or a value that is not finite.
+        SchemaError
+            A column is absent or not numeric.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import orchestrace as ot
+        >>> corpus = ot.generate(traces=2, seed=0)
+        >>> own = corpus.with_measures(pl.DataFrame({"trace": [0, 1], "mine": [0.5, 1.0]}))
+        >>> own.measures.filter(pl.col("name") == "mine").select("value").collect()["value"].to_list()
+        [0.5, 1.0]
+        """
+        given = self._located(frame_of(frame, "measures"), "measures")
+        if not ("name" in given.columns and "value" in given.columns):
+            given = _long(given)
+        elif "kind" not in given.columns:
+            given = given.with_columns(kind=pl.lit("reward"))
+        schema = SCHEMAS["measures"]
+        for column in given.columns:
+            if column not in schema:
+                raise ParameterError(unknown_name("column of measures", column, schema.names()))
+        exact = [cast_exactly(given[name], dtype, f"measures.{name}") for name, dtype in schema.items()]
+        new = pl.DataFrame(exact).drop_nulls("value")
+        if (odd := new.filter(~pl.col("value").is_finite())).height:
+            raise ParameterError(
+                f"measure '{odd['name'][0]}' has the value {odd['value'][0]}, expected a finite number"
+            )
+        key = ["trace", "kind", "name"]
+        if (twice := new.filter(pl.struct(key).is_duplicated())).height:
+            raise ParameterError(f"measure '{twice['name'][0]}' is given twice for trace {twice['trace'][0]}")
+        merged = pl.concat([self._stored("measures"), new]).unique(key, keep="last", maintain_order=True)
+        return self._replacing(measures=merged.sort("trace", maintain_order=True))
+
+    def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "Corpus":
+        """The corpus with own values of extension fields: scores, critics' values, turns, grouping keys.
+
+        Parameters
+        ----------
+        frame
+            Keyed by ``trace`` or ``trace_id`` and by ``seq`` or ``id``; every other column is one of
+            `EXTENSION_FIELDS`. A value replaces what is there, a null leaves it. ``group_id`` regroups the
+            traces that it names.
+
+        Raises
+        ------
+        ParameterError
+            Unknown or ambiguous events, a column that is no extension field.
+        SchemaError
+            A column that does not have the type of its field.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import orchestrace as ot
+        >>> corpus = ot.generate(traces=2, seed=0)
+        >>> scored = corpus.with_fields(pl.DataFrame({"trace": [0], "seq": [0], "score": [0.25]}))
+        >>> scored.events.filter(pl.col("score").is_not_null()).select("score").head(1).collect().item()
+        0.25
+        """
+        given = self._located(frame_of(frame, "fields"), "fields")
+        events = self._stored("events")
+        if "seq" not in given.columns and "id" not in given.columns:
+            raise ParameterError("fields have neither a column 'seq' nor 'id' to find the events by")
+        key = ["trace", *(name for name in ("seq", "id") if name in given.columns)]
+        given = given.with_columns(
+            cast_exactly(given[name], SCHEMAS["events"][name], f"fields.{name}") for name in key
+        )
+        fields = [name for name in given.columns if name not in key]
+        for name in fields:
+            if name not in EXTENSION_FIELDS:
+                raise ParameterError(unknown_name("extension field", name, list(EXTENSION_FIELDS)))
+        _check_keys(given.select(key), events.select(key), "event")
+        new = given.select(
+            *key,
+            *(cast_exactly(given[n], SCHEMAS["events"][n], f"fields.{n}").alias(f"new {n}") for n in fields),
+        )
+        joined = events.join(new, on=key, how="left", maintain_order="left")
+        values = {
+            n: pl.coalesce(f"new {n}", n) if n in events.columns else pl.col(f"new {n}") for n in fields
+        }
+        order = [
+            name for name in (*SCHEMAS["events"], *self._store.lifted) if name in {*events.columns, *fields}
+        ]
+        events = joined.with_columns(**values).select(order)
+        if "group_id" not in fields:
+            return self._replacing(events=events)
+        regrouped = given.filter(pl.col("group_id").is_not_null())["trace"].unique()
+        traces = self._stored("traces")
+        group = pl.when(pl.col("trace").is_in(regrouped.implode())).then("new").otherwise("group_id")
+        named = grouped(traces, events)["group_id"].alias("new")
+        return self._replacing(
+            events=events, traces=traces.with_columns(named).with_columns(group_id=group).drop("new")
+        )
+
+    def write_jsonl(
+        self,
+        target: str | os.PathLike[str] | BinaryIO,
+        *,
+        threads: int | None = None,
+        progress: Progress = None,
+    ) -> int:
+        """Write the corpus as native JSONL, one document per line, and return the number of traces.
+
+        What was read in the native format comes back as it was, up to the order of keys and the spelling of
+        numbers. Facts that the format has no place for travel on the first event as ``x_trace``.
+
+        Examples
+        --------
+        >>> import io
+        >>> import orchestrace as ot
+        >>> buffer = io.BytesIO()
+        >>> ot.generate(traces=3, seed=0).write_jsonl(buffer)
+        3
+        """
+        target = os.fspath(target) if isinstance(target, os.PathLike) else target
+        with reporting(progress, "writing") as callback:
+            return self._store.write_jsonl(target, threads=threads, progress=callback)
+
+    def __len__(self) -> int:
+        return self._store.n_traces
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def _sizes(self) -> dict[str, int]:
+        return {name: self._store.table(name).num_rows for name in SCHEMAS}
+
+    def _stored(self, name: str) -> pl.DataFrame:
+        if name not in self._frames:
+            self._frames[name] = pl.DataFrame(self._store.table(name))
+        return self._frames[name]
+
+    def _table(self, name: str) -> pl.LazyFrame:
+        frame = self._stored(name)
+        schema = dict(SCHEMAS[name])
+        if name == "events":
+            schema |= {field: dtype_of(kind) for field, kind in self._store.lifted.items()}
+        absent = [
+            pl.lit(None, dtype).alias(column)
+            for column, dtype in schema.items()
+            if column not in frame.columns
+        ]
+        return frame.lazy().with_columns(absent).select(list(schema))
+
+    def _replacing(self, **frames: pl.DataFrame) -> "Corpus":
+        kept = {name: self._stored(name) for name in SCHEMAS if name not in _DERIVED}
+        return Corpus(_core.Store.from_arrow({**kept, **frames}))
+
+    def _located(self, given: pl.DataFrame, what: str) -> pl.DataFrame:
+        """`given` with its traces by number, checked to be traces of this corpus."""
+        key = [name for name in ("trace", "trace_id") if name in given.columns]
+        if not key:
+            raise ParameterError(f"{what} have neither a column 'trace' nor 'trace_id' to find the traces by")
+        given = given.with_columns(
+            cast_exactly(given[name], SCHEMAS["traces"][name], f"{what}.{name}") for name in key
+        )
+        traces = self._stored("traces").select("trace", "trace_id")
+        _check_keys(given.select(key).unique(maintain_order=True), traces.select(key), "trace")
+        if "trace" not in key:
+            given = given.join(traces, on="trace_id", how="left", maintain_order="left")
+        return given.drop("trace_id", strict=False)
+
+
+def _check_keys(given: pl.DataFrame, known: pl.DataFrame, what: str) -> None:
+    """Every key given is one of those known, once on either side."""
+    unknown = given.join(known, on=given.columns, how="anti", nulls_equal=True)
+    if unknown.height:
+        more = f" and {unknown.height - 3} more" if unknown.height > 3 else ""
+        raise ParameterError(f"unknown {what}: {_shown(unknown.head(3))}{more}")
+    if given.is_duplicated().any():
+        raise ParameterError(f"{what} given twice: {_shown(given.filter(given.is_duplicated()).head(1))}")
+    ambiguous = known.filter(known.is_duplicated()).join(given, on=given.columns, how="semi")
+    if ambiguous.height:
+        by = "'trace'" if what == "trace" else "'seq'"
+        raise ParameterError(
+            f"{what} is not unique in the corpus: {_shown(ambiguous.head(1))}; give the column {by} instead"
+        )
+
+
+def _shown(keys: pl.DataFrame) -> str:
+    return "; ".join(", ".join(f"{k} {v!r}" for k, v in row.items()) for row in keys.iter_rows(named=True))
+
+
+def _long(wide: pl.DataFrame) -> pl.DataFrame:
+    channels = [name for name in wide.columns if name != "trace"]
+    if not channels:
+        raise ParameterError(
+            "measures have no column beside the key: give 'name' and 'value', or one per channel"
+        )
+    values = [cast_exactly(wide[name], pl.Float64(), f"measures.{name}") for name in channels]
+    return (
+        pl.DataFrame([wide["trace"], *values])
+        .unpivot(on=channels, index="trace", variable_name="name", value_name="value")
+        .with_columns(kind=pl.lit("reward"))
+    )

@@ -1,0 +1,142 @@
+"""Which unit earned the outcome: one verb over every method of the registry."""
+
+import json
+from collections.abc import Mapping
+
+import polars as pl
+
+from . import _core
+from .corpus import Corpus
+from .progress import Progress, reporting
+from .schema import CREDITS, Unit
+
+Parameter = bool | int | float | str | list[int | float | str] | None
+
+
+def credit(
+    corpus: Corpus,
+    *,
+    method: str = "flow",
+    unit: Unit = "event",
+    reward: str | Mapping[str, float] = "team",
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = None,
+    **params: Parameter,
+) -> pl.DataFrame:
+    """Divide the reward of every trace among its units, or give every unit its advantage.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    method
+        A name of `methods`, which also says its paper and equation, what it costs and what it needs.
+    unit
+        The level at which to report; each level divides all events of a trace, and what belongs to no unit
+        is the row whose ``unit_id`` is null.
+    reward
+        A reward channel, or a weighted sum of several: ``{"team": 1.0, "format": 0.2}``.
+    seed
+        For methods that sample; the same seed gives the same bits on any number of threads.
+    threads, progress
+        As in `read_traces`.
+    **params
+        Parameters of the method; `methods` lists them with their defaults.
+
+    Returns
+    -------
+    DataFrame
+        One row per trace and unit in the schema `CREDITS`: ``trace unit unit_id trace_id seq credit stderr
+        n_samples method reward tier residual reason params``. ``credit`` is in units of the reward. A trace
+        that the method cannot serve keeps its rows with null credit and a ``reason``. Shares sum to the
+        reward, row without a unit included; advantages must not be summed.
+
+    Raises
+    ------
+    ParameterError
+        Unknown method, unit, channel or parameter, or a value out of range.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> credits = ot.credit(corpus, method="uniform", unit="agent")
+    >>> credits.columns[:6]
+    ['trace', 'unit', 'unit_id', 'trace_id', 'seq', 'credit']
+    >>> credits["trace"].n_unique()
+    3
+    """
+    weights = {reward: 1.0} if isinstance(reward, str) else {name: float(w) for name, w in reward.items()}
+    label = reward if isinstance(reward, str) else " + ".join(f"{w!r}*{name}" for name, w in weights.items())
+    with reporting(progress, "crediting") as callback:
+        stream, info = _core.credit(
+            corpus._store,
+            method=method,
+            unit=unit,
+            reward=weights,
+            params=params,
+            seed=seed,
+            threads=threads,
+            progress=callback,
+        )
+    constants = {
+        "unit": unit,
+        "method": method,
+        "reward": label,
+        "tier": info["tier"],
+        "params": info["params"],
+    }
+    return (
+        pl.DataFrame(stream)
+        .with_columns(pl.lit(value, dtype=CREDITS[name]).alias(name) for name, value in constants.items())
+        .select(CREDITS.names())
+    )
+
+
+def methods() -> pl.DataFrame:
+    """All credit methods: what they compute, for which units, with which parameters, after which paper.
+
+    Returns
+    -------
+    DataFrame
+        ``name summary quantity units axioms params reference``; ``params`` is a list of structs
+        ``name kind default doc``, the default spelt as text.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> {"uniform", "discounted", "flow", "grpo"} <= set(ot.methods()["name"])
+    True
+    """
+    param = pl.Struct({"name": pl.String, "kind": pl.String, "default": pl.String, "doc": pl.String})
+    words = pl.List(pl.String)
+    schema: dict[str, pl.DataType | type[pl.DataType]] = {
+        "name": pl.String,
+        "summary": pl.String,
+        "quantity": pl.String,
+        "units": words,
+        "axioms": words,
+    }
+    rows = [{**entry, "params": _spelt(entry["params"])} for entry in _core.methods()]
+    return pl.DataFrame(rows, schema={**schema, "params": pl.List(param), "reference": pl.String})
+
+
+def importers() -> pl.DataFrame:
+    """All formats that `read_traces` knows.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> "native" in ot.importers()["name"]
+    True
+    """
+    return pl.DataFrame(_core.importers())
+
+
+def _spelt(params: object) -> list[dict[str, str]]:
+    assert isinstance(params, list)
+    return [
+        {key: value if isinstance(value, str) else json.dumps(value) for key, value in param.items()}
+        for param in params
+    ]

@@ -1,0 +1,58 @@
+"""How a corpus shows itself: a few lines of text, or a small self-contained table in a notebook."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from .corpus import Corpus
+
+
+def as_text(corpus: Corpus) -> str:
+    """Counts per table, below one line about the records."""
+    sizes = corpus._sizes()
+    width = max(len(f"{rows:,}") for rows in sizes.values())
+    lines = [f"  {name:<10}  {rows:>{width},}" for name, rows in sizes.items()]
+    return "\n".join([_title(corpus), *lines])
+
+
+def as_html(corpus: Corpus) -> str:
+    """The same with what was quarantined, the importers and the time bases; every name is escaped."""
+    traces = corpus.traces
+    blocks = [
+        _html_table("table", list(corpus._sizes().items())),
+        _html_table("quarantined", _counts(corpus.quarantine, "code")),
+        _html_table("importer", _counts(traces, "importer")),
+        _html_table("time basis", _counts(traces, "time_basis")),
+    ]
+    row = "display:flex;flex-wrap:wrap;gap:2em;align-items:flex-start"
+    return f'<div><p>{escape(_title(corpus))}</p><div style="{row}">{"".join(blocks)}</div></div>'
+
+
+def _title(corpus: Corpus) -> str:
+    records = corpus.records
+    what = f"{records['read']:,} records read, {records['quarantined']:,} quarantined"
+    return f"Corpus of {len(corpus):,} traces ({what})"
+
+
+def _counts(frame: pl.LazyFrame, column: str) -> list[tuple[str, int]]:
+    counted = (
+        frame.group_by(pl.col(column).cast(pl.String)).len().sort("len", column, descending=[True, False])
+    )
+    return counted.collect().rows()
+
+
+def _html_table(heading: str, rows: list[tuple[str, int]]) -> str:
+    if not rows:
+        return ""
+    cells = "".join(
+        f"<tr>{_cell('td', 'left', name)}{_cell('td', 'right', f'{n:,}')}</tr>" for name, n in rows
+    )
+    return f"<table><tr>{_cell('th', 'left', heading)}{_cell('th', 'right', 'rows')}</tr>{cells}</table>"
+
+
+def _cell(tag: str, side: str, text: str) -> str:
+    return f'<{tag} style="text-align:{side}">{escape(text)}</{tag}>'

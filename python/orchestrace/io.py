@@ -1,0 +1,179 @@
+"""Reading recordings: what the caller names is turned into files here, the core does the rest."""
+
+import glob
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, Literal, get_args
+
+from . import _core
+from .corpus import Corpus
+from .errors import InputError, ParameterError, QuarantineError
+from .progress import Progress, reporting
+from .schema import SCHEMAS, lifted_kind, unknown_name
+
+Source = str | os.PathLike[str] | BinaryIO
+OnError = Literal["quarantine", "raise"]
+TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
+
+_SUFFIXES = {".json", ".jsonl", ".ndjson"}
+_COMPRESSED = {".gz", ".zst"}
+
+
+def read_traces(
+    source: Source | Iterable[Source],
+    *,
+    format: str = "auto",
+    on_error: OnError = "quarantine",
+    threads: int | None = None,
+    extras: bool = True,
+    excerpt: int = 200,
+    fields: Mapping[str, object] | None = None,
+    time_basis: TimeBasis | None = None,
+    max_record: int | None = None,
+    max_depth: int | None = None,
+    max_string: int | None = None,
+    max_expansion: int | None = None,
+    progress: Progress = None,
+) -> Corpus:
+    """Read recordings into memory.
+
+    Parameters
+    ----------
+    source
+        A path, a glob (``**`` is recursive), a folder, ``"-"`` for standard input, a binary file object, or
+        a list of these. A list keeps its order; a glob and a folder are sorted by path. Of a folder the
+        ``.json``, ``.jsonl`` and ``.ndjson`` files count, compressed (``.gz``, ``.zst``) or not, hidden ones
+        excepted; a file that is named is read whatever it is called.
+    format
+        Name of an importer (see `importers`), or ``"auto"`` to detect it from the content.
+    on_error
+        ``"quarantine"`` puts records that fail into `Corpus.quarantine` and goes on; ``"raise"`` reads
+        everything and then raises `QuarantineError` if any failed.
+    threads
+        Number of threads; ``None`` means the machine's cores. The result does not depend on it.
+    extras
+        ``False`` drops unknown event fields. The default keeps them as one JSON string per event.
+    excerpt
+        Bytes of a rejected record to quote in the quarantine; 0 for private data.
+    fields
+        Unknown event fields to lift into columns of `Corpus.events`: name to Polars type, one of
+        ``pl.String``, ``pl.Categorical``, ``pl.Int64``, ``pl.Float64``, ``pl.Boolean``.
+    time_basis
+        What the numbers in ``t`` mean, where the recordings do not say it.
+    max_record, max_string
+        Bytes of one record, of one string (512 MiB, 64 MiB).
+    max_depth
+        Levels of nesting (128).
+    max_expansion
+        Ratio of decompressed to compressed bytes (1,000).
+    progress
+        ``True`` for a bar in bytes on stderr, or a callable of (bytes done, bytes in all).
+
+    Raises
+    ------
+    InputError
+        Nothing matches, or a file cannot be read.
+    ParameterError
+        An option has a value that does not exist.
+    QuarantineError
+        Records failed and ``on_error="raise"``.
+
+    Notes
+    -----
+    One pass, linear in the bytes; compressed input is recognised by its first bytes. Always
+    ``records["read"] == records["accepted"] + records["quarantined"]``.
+
+    Examples
+    --------
+    >>> import io
+    >>> import orchestrace as ot
+    >>> record = (
+    ...     b'{"trace_id": "a", "task_id": "q", "edges": [], "rewards": {"team": 1},'
+    ...     b' "costs": {"tokens": 9, "wall_clock_s": 2},'
+    ...     b' "events": [{"id": "e1", "t": 0, "type": "return", "agent": "solo"}]}'
+    ... )
+    >>> corpus = ot.read_traces(io.BytesIO(record + b"\\n{}\\n"))
+    >>> corpus.records
+    {'read': 2, 'accepted': 1, 'quarantined': 1}
+    """
+    if on_error not in get_args(OnError):
+        raise ParameterError(unknown_name("on_error", str(on_error), list(get_args(OnError))))
+    with reporting(progress, "reading") as callback:
+        store = _core.read(
+            list(_inputs(source)),
+            format=format,
+            threads=threads,
+            max_record=max_record,
+            max_depth=max_depth,
+            max_string=max_string,
+            max_expansion=max_expansion,
+            extras=extras,
+            excerpt=excerpt,
+            fields=_kinds(fields or {}),
+            time_basis=time_basis,
+            progress=callback,
+        )
+    corpus = Corpus(store)
+    if on_error == "raise" and store.records_quarantined:
+        raise QuarantineError(corpus.quarantine.collect())
+    return corpus
+
+
+def _kinds(fields: Mapping[str, object]) -> dict[str, str]:
+    for name in fields:
+        if name in SCHEMAS["events"]:
+            raise ParameterError(f"field '{name}' is a column of events already and need not be lifted")
+    return {name: lifted_kind(name, dtype) for name, dtype in fields.items()}
+
+
+def _inputs(source: Source | Iterable[Source]) -> Iterator[str | BinaryIO]:
+    if isinstance(source, str | os.PathLike):
+        yield from _files(os.fspath(source))
+    elif hasattr(source, "read"):
+        yield source  # type: ignore[misc]  # a file object is iterable too
+    elif isinstance(source, Iterable):
+        members = list(source)
+        if not members:
+            raise InputError("no input: the list of sources is empty")
+        for member in members:
+            yield from _inputs(member)
+    else:
+        raise ParameterError(
+            f"source is of type {type(source).__name__}, expected a path, a binary file or a list of these"
+        )
+
+
+def _files(path: str) -> Iterator[str | BinaryIO]:
+    if path == "-":
+        yield sys.stdin.buffer
+    elif os.path.isdir(path):
+        yield from _folder(path)
+    elif os.path.exists(path):
+        yield path
+    elif glob.has_magic(path):
+        matches = sorted(match for match in glob.iglob(path, recursive=True) if os.path.isfile(match))
+        if not matches:
+            raise InputError(f"no file matches '{path}' (looked from '{os.getcwd()}')")
+        yield from matches
+    else:
+        raise InputError(f"no such file or folder: '{path}' (looked from '{os.getcwd()}')")
+
+
+def _folder(path: str) -> Iterator[str]:
+    found = []
+    for folder, below, names in os.walk(path):
+        below[:] = [name for name in below if not name.startswith(".")]
+        found += [os.path.join(folder, name) for name in names if _is_recording(name)]
+    if not found:
+        kinds = f"{', '.join(sorted(_SUFFIXES))}, also with {' or '.join(sorted(_COMPRESSED))}"
+        raise InputError(f"no recording ({kinds}) in folder '{path}'")
+    yield from sorted(found)
+
+
+def _is_recording(name: str) -> bool:
+    path = Path(name)
+    if path.suffix in _COMPRESSED:
+        path = path.with_suffix("")
+    return not name.startswith(".") and path.suffix in _SUFFIXES

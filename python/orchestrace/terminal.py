@@ -1,0 +1,50 @@
+"""Frames on a terminal: what fits its width, nothing that could act on it."""
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_WIDEST = 44
+
+
+def plain(value: object) -> str:
+    """A value as text in which control and other unprintable characters are spelt as escapes."""
+    text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
+
+
+def show(frame: pl.DataFrame, title: str, *, rows: int | None = None) -> None:
+    """Print the head of a frame as a table, without empty columns and those beyond the width."""
+    console = Console()
+    head = frame if rows is None else frame.head(rows)
+    shown: list[str] = []
+    left = console.width - 1
+    columns = {
+        name: [plain(value) for value in head[name]] for name in head.columns if _has_value(head[name])
+    }
+    for name, cells in columns.items():
+        left -= min(max(len(text) for text in [name, *cells]), _WIDEST) + 3
+        if left < 0 and shown:
+            break
+        shown.append(name)
+    notes = []
+    if len(shown) < frame.width:
+        notes.append(f"{frame.width - len(shown)} more columns, empty ones included")
+    if head.height < frame.height:
+        notes.append(f"{frame.height - head.height:,} more rows")
+    table = Table(
+        title=Text(plain(title)), caption=Text("; ".join(notes)), title_justify="left", caption_justify="left"
+    )
+    for name in shown:
+        side = "right" if head[name].dtype.is_numeric() else "left"
+        table.add_column(Text(name), justify=side, overflow="ellipsis", no_wrap=True, max_width=_WIDEST)  # type: ignore[arg-type]
+    for i in range(head.height):
+        table.add_row(*(Text(columns[name][i]) for name in shown))
+    console.print(table)
+
+
+def _has_value(column: pl.Series) -> bool:
+    return column.len() == 0 or column.null_count() < column.len()

@@ -1,0 +1,179 @@
+//! What can go wrong, at three levels: a record ([`Reject`]), an oddity ([`Finding`]), a call
+//! ([`Error`]). Codes are closed and stable; messages say what was found and what was expected and
+//! may change.
+
+macro_rules! codes {
+    ($(#[$doc:meta])* $name:ident, $list:ident, [$($variant:ident = $code:literal => $meaning:literal),+ $(,)?]) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $(#[doc = $meaning] $variant),+ }
+
+        /// The dotted spellings, in code order.
+        pub const $list: &[&str] = &[$($code),+];
+
+        impl $name {
+            /// All codes in order.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// The dotted spelling.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                $list[self as usize]
+            }
+
+            /// One line about the code, for documentation.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $($name::$variant => $meaning),+ }
+            }
+        }
+    };
+}
+
+codes!(
+    /// Why a record was quarantined.
+    RejectCode, REJECT_CODES, [
+        JsonSyntax = "json.syntax" => "The bytes are not JSON.",
+        JsonDuplicateKey = "json.duplicate_key" => "An object that is read has one key twice.",
+        JsonDepth = "json.depth" => "Nesting is deeper than the limit.",
+        JsonTrailing = "json.trailing" => "Something other than white space follows the document.",
+        Utf8Invalid = "utf8.invalid" => "Not UTF-8, or an escaped surrogate without its other half.",
+        NumberNan = "number.nan" => "NaN or Infinity, which JSON does not have.",
+        NumberRange = "number.range" => "A number beyond the range of a 64-bit float.",
+        RecordNotObject = "record.not_object" => "The record is JSON but not an object.",
+        RecordTooLarge = "record.too_large" => "The record is longer than the limit.",
+        FieldMissing = "field.missing" => "A required key is absent.",
+        FieldForbidden = "field.forbidden" => "A key that the schema does not allow.",
+        FieldType = "field.type" => "A value of the wrong type.",
+        FieldEnum = "field.enum" => "A word outside the closed vocabulary.",
+        FieldMinimum = "field.minimum" => "A number below its minimum.",
+        FieldEmpty = "field.empty" => "An empty string or list where one element is needed.",
+        IdDuplicate = "id.duplicate" => "Two events of the trace have one id.",
+        EdgeUnknown = "edge.unknown" => "An edge names an event that the trace does not have.",
+        InputTruncated = "input.truncated" => "The compressed stream or the document ends early.",
+        InputExpansion = "input.expansion" => "Decompression passes the limit of its ratio.",
+    ]
+);
+
+codes!(
+    /// What is odd about an accepted trace.
+    FindingCode, FINDING_CODES, [
+        GraphCycle = "graph.cycle" => "The edges close a cycle; results that need an order are null.",
+        TimeReversed = "time.reversed" => "An edge leads to an earlier time.",
+        NumberRounded = "number.rounded" => "An integer that a 64-bit float cannot hold exactly.",
+        FieldIgnored = "field.ignored" => "A known extension field of the wrong type; it stays in extras.",
+        GroupConflict = "group.conflict" => "Events name more than one group; the first counts.",
+        TraceIdReused = "trace.id_reused" => "Another trace of the corpus has the same trace_id.",
+        TracePartial = "trace.partial" => "The recording ends before the run did.",
+        ClockSkew = "clock.skew" => "Clocks of different hosts disagree.",
+        UsageRepeated = "usage.repeated" => "Token usage is reported at several levels; leaves count.",
+        Utf8Replaced = "utf8.replaced" => "Invalid UTF-8 or a lone surrogate of a foreign format was replaced.",
+        SafetyConservative = "safety.conservative" => "Taint edges are drawn along contexts, an upper bound.",
+    ]
+);
+
+/// One record fails; the rest goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reject {
+    /// Stable code.
+    pub code: RejectCode,
+    /// JSON pointer of the offending place; empty for the record as a whole.
+    pub path: String,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+impl Reject {
+    /// A reject at a JSON pointer.
+    #[must_use]
+    pub fn new(code: RejectCode, path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code, path: path.into(), message: message.into() }
+    }
+}
+
+/// Odd but valid; everything goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Stable code.
+    pub code: FindingCode,
+    /// How often in the trace.
+    pub count: u32,
+    /// First event concerned.
+    pub seq: Option<u32>,
+    /// What was found.
+    pub message: String,
+}
+
+/// The whole call fails.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An input cannot be found or read.
+    #[error("{0}")]
+    Input(String),
+    /// Tables do not have the shape of the schema.
+    #[error("{0}")]
+    Schema(String),
+    /// An option, method, unit or channel is not one that exists.
+    #[error("{0}")]
+    Parameter(String),
+    /// A store outgrew its 32-bit row numbers.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The user interrupted the call.
+    #[error("interrupted")]
+    Cancelled,
+    /// The operating system refused a read or a write.
+    #[error("{path}: {source}")]
+    Io {
+        /// File concerned.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Arrow refused what we built: a bug of ours.
+    #[error("internal error, please report it: {0}")]
+    Arrow(#[from] arrow_schema::ArrowError),
+}
+
+/// Result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The valid name nearest to a misspelt one, if one is near (restricted Damerau-Levenshtein distance of at
+/// most a third of the length, at least one).
+///
+/// ```
+/// assert_eq!(orchestrace_core::error::nearest("flwo", ["flow", "grpo"]), Some("flow"));
+/// assert_eq!(orchestrace_core::error::nearest("xyz", ["flow", "grpo"]), None);
+/// ```
+#[must_use]
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (word.chars().count() / 3).max(1) + 1;
+    known.into_iter().map(|k| (edit_distance(word, k), k)).filter(|(d, _)| *d <= limit).min().map(|(_, k)| k)
+}
+
+/// "unknown … 'x'; did you mean 'y'? Known: …", the one wording for every misspelt option.
+#[must_use]
+pub fn unknown_name(what: &str, word: &str, known: &[&str]) -> String {
+    let hint = nearest(word, known.iter().copied()).map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
+    format!("unknown {what} '{word}'{hint} (known: {})", known.join(", "))
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let cost = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + cost);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}

@@ -1,0 +1,619 @@
+//! The survey's trace JSON (arXiv 2605.02801, `trace_schema.json`), judged completely while it is read.
+//!
+//! A document is accepted exactly when it passes the published schema and the survey validator's extra
+//! rules, except where JSON itself is ambiguous (ARCHITECTURE.md, section 3). Keys are guessed from the
+//! last event that had the same key before; a wrong guess costs one comparison.
+
+use std::sync::LazyLock;
+
+use super::{Confidence, Importer, ImporterInfo, Record};
+use crate::error::{FindingCode, Reject, RejectCode};
+use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Str};
+use crate::ingest::time::parse_timestamp;
+use crate::ingest::writer::{OptionalColumn, Scratch, TraceWriter, Value};
+use crate::schema::{EDGE_TYPES, EVENT_TYPES, EdgeType, EventField, EventType, MeasureKind, TOPOLOGIES, TimeBasis, Topology};
+
+/// The importer.
+#[derive(Debug)]
+pub struct Native;
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: "native",
+    summary: "orchestration trace of the survey (arXiv 2605.02801): one JSON object per file, line or array element",
+    evidence: &["events", "edges", "rewards", "costs"],
+    suffixes: &[".json", ".jsonl", ".ndjson"],
+    lenient: false,
+};
+
+impl Importer for Native {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, keys: &[&str]) -> Confidence {
+        let found = INFO.evidence.iter().filter(|k| keys.contains(*k)).count();
+        match found {
+            4 => Confidence::Yes,
+            _ if found >= 2 || keys.contains(&"trace_id") => Confidence::Maybe,
+            _ => Confidence::No,
+        }
+    }
+
+    fn record(&self, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Result<(), Reject> {
+        let mut cursor = Cursor::new(record.text, out.options.limits);
+        // The buffers leave the writer while the record is read, so that both can be borrowed.
+        let mut scratch = std::mem::take(&mut out.block.scratch);
+        let parsed = document(&mut cursor, out, &mut scratch);
+        out.block.scratch = scratch;
+        parsed.map_err(|fault| fault.into_reject())
+    }
+}
+
+const TRACE_KEYS: [&str; 9] =
+    ["trace_id", "task_id", "events", "edges", "rewards", "costs", "system", "topology", "metrics"];
+const REQUIRED_TRACE_KEYS: usize = 6;
+
+/// `"name":` of every event field, in field order.
+static PATTERNS: LazyLock<Vec<Vec<u8>>> =
+    LazyLock::new(|| EventField::ALL.iter().map(|f| format!("\"{}\":", f.as_str()).into_bytes()).collect());
+
+fn document(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<()> {
+    cursor.ws();
+    let kind = cursor.kind()?;
+    if kind != Kind::Object {
+        cursor.skip()?;
+        cursor.end()?;
+        return Err(Fault::value(RejectCode::RecordNotObject, format!("found {}, expected an object", kind.as_str())));
+    }
+    let mut seen = 0_u32;
+    let mut trace_id = String::new();
+    let mut task_id = String::new();
+    let mut later_edges = None;
+    let mut more = cursor.open_object()?;
+    while more {
+        let key = cursor.key()?;
+        let name = key.text(&mut scratch.key);
+        let Some(which) = TRACE_KEYS.iter().position(|k| *k == name) else {
+            return Err(forbidden(name, &TRACE_KEYS, "a trace"));
+        };
+        if seen & (1 << which) != 0 {
+            return Err(duplicate(name));
+        }
+        seen |= 1 << which;
+        let name = TRACE_KEYS[which];
+        match name {
+            "trace_id" => trace_id = nonempty(cursor, scratch).map_err(|f| f.under(name))?,
+            "task_id" => task_id = nonempty(cursor, scratch).map_err(|f| f.under(name))?,
+            "system" => {
+                let system = string(cursor).map_err(|f| f.under(name))?;
+                out.system(system.text(&mut scratch.text));
+            }
+            "topology" => {
+                let word = string(cursor).map_err(|f| f.under(name))?;
+                let word = word.text(&mut scratch.text);
+                let topology = Topology::parse(word).ok_or_else(|| not_a_word(word, TOPOLOGIES).under(name))?;
+                out.topology(topology);
+            }
+            "events" => events(cursor, out, scratch).map_err(|f| f.under(name))?,
+            "edges" if out.n_events() > 0 => edges(cursor, out, scratch).map_err(|f| f.under(name))?,
+            "edges" => later_edges = Some(cursor.skip().map_err(|f| f.under(name))?.0),
+            "rewards" => measures(cursor, out, scratch, MeasureKind::Reward).map_err(|f| f.under(name))?,
+            "costs" => measures(cursor, out, scratch, MeasureKind::Cost).map_err(|f| f.under(name))?,
+            _ => measures(cursor, out, scratch, MeasureKind::Metric).map_err(|f| f.under(name))?,
+        }
+        more = cursor.more_object()?;
+    }
+    cursor.end()?;
+    for (which, name) in TRACE_KEYS[..REQUIRED_TRACE_KEYS].iter().enumerate() {
+        if seen & (1 << which) == 0 {
+            return Err(missing(name));
+        }
+    }
+    if let Some(start) = later_edges {
+        cursor.rewind_into_object(start);
+        edges(cursor, out, scratch).map_err(|f| f.under("edges"))?;
+    }
+    out.ids(&trace_id, &task_id);
+    Ok(())
+}
+
+fn events(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<()> {
+    expect(cursor, Kind::Array)?;
+    let patterns = PATTERNS.as_slice();
+    let mut index = 0;
+    let mut more = cursor.open_array()?;
+    while more {
+        event(cursor, out, scratch, patterns, index).map_err(|f| f.at_index(index))?;
+        index += 1;
+        more = cursor.more_array()?;
+    }
+    if index == 0 {
+        return Err(Fault::value(RejectCode::FieldEmpty, "found an empty array, expected at least one event"));
+    }
+    out.index_ids()
+}
+
+fn event(
+    cursor: &mut Cursor<'_>,
+    out: &mut TraceWriter<'_>,
+    scratch: &mut Scratch,
+    patterns: &[Vec<u8>],
+    index: usize,
+) -> Parsed<()> {
+    const REQUIRED: u64 = 0b1111 | 1 << (EventField::Agent as u64);
+    expect(cursor, Kind::Object)?;
+    let row = out.block.events.t.len();
+    let mut seen = 0_u64;
+    let mut t = 0.0;
+    let mut event_type = 0;
+    let mut agent = 0;
+    // 63 stands for "no field before this one".
+    let mut last = 63_usize;
+    scratch.extras.clear();
+    if !scratch.unknown.is_empty() {
+        scratch.unknown.truncate(0);
+    }
+    let mut more = cursor.open_object()?;
+    while more {
+        let guess = scratch.next[last] as usize;
+        let key_start = cursor.pos();
+        let field = if cursor.take(&patterns[guess]) {
+            EventField::ALL[guess]
+        } else {
+            let key = cursor.key()?;
+            let name = key.text(&mut scratch.key);
+            match EventField::parse(name).filter(|f| *f != EventField::Extras) {
+                Some(field) => field,
+                None => {
+                    unknown_field(cursor, out, scratch, key_start, index)?;
+                    more = cursor.more_object()?;
+                    continue;
+                }
+            }
+        };
+        scratch.next[last] = field as u8;
+        last = field as usize;
+        if seen & (1 << last) != 0 {
+            return Err(duplicate(field.as_str()));
+        }
+        seen |= 1 << last;
+        match field {
+            EventField::Id => {
+                let id = string(cursor).map_err(|f| f.under("id"))?;
+                let id = id.text(&mut scratch.text);
+                if id.is_empty() {
+                    return Err(empty_string().under("id"));
+                }
+                out.block.events.id.set(row, id);
+            }
+            EventField::T => {
+                let number = number(cursor).map_err(|f| f.under("t"))?;
+                t = number.f64().map_err(|f| f.under("t"))?;
+                if t < 0.0 {
+                    return Err(Fault::value(RejectCode::FieldMinimum, format!("found {t}, expected at least 0")).under("t"));
+                }
+                note_rounding(out, &number, t, Some(index as u32), "t");
+            }
+            EventField::Type => {
+                let word = string(cursor).map_err(|f| f.under("type"))?;
+                let word = word.text(&mut scratch.text);
+                event_type = EventType::parse(word).ok_or_else(|| not_a_word(word, EVENT_TYPES).under("type"))? as u8;
+            }
+            EventField::Agent => {
+                let name = string(cursor).map_err(|f| f.under("agent"))?;
+                let name = name.text(&mut scratch.text);
+                if name.is_empty() {
+                    return Err(empty_string().under("agent"));
+                }
+                agent = out.block.dicts[crate::schema::Dict::Agent as usize].code(name);
+            }
+            EventField::Role | EventField::From | EventField::To | EventField::Tool | EventField::ContentRef => {
+                let text = string(cursor).map_err(|f| f.under(field.as_str()))?;
+                let text = text.text(&mut scratch.text);
+                store_text(out, field, row, text);
+            }
+            EventField::Trusted => {
+                expect(cursor, Kind::Bool).map_err(|f| f.under("trusted"))?;
+                let flag = cursor.bool()?;
+                if let OptionalColumn::Flag(column) = out.block.events.optional(field) {
+                    column.set(row, flag);
+                }
+            }
+            extension => {
+                let value_start = cursor.pos();
+                let stored =
+                    extension_field(cursor, out, scratch, extension, row, index).map_err(|f| f.under(field.as_str()))?;
+                if !stored {
+                    ignore_field(cursor, out, scratch, field.as_str(), key_start, value_start, index)?;
+                }
+            }
+        }
+        more = cursor.more_object()?;
+    }
+    if seen & REQUIRED != REQUIRED {
+        for field in [EventField::Id, EventField::T, EventField::Type, EventField::Agent] {
+            if seen & (1 << field as u64) == 0 {
+                return Err(missing(field.as_str()));
+            }
+        }
+    }
+    if !scratch.extras.is_empty() {
+        scratch.extras.push('}');
+        store_text(out, EventField::Extras, row, &scratch.extras);
+    }
+    out.block.events.t.push(t);
+    out.block.events.types.push(event_type);
+    out.block.events.agent.push(agent);
+    Ok(())
+}
+
+#[inline]
+fn store_text(out: &mut TraceWriter<'_>, field: EventField, row: usize, text: &str) {
+    let block = &mut *out.block;
+    match block.events.optional(field) {
+        OptionalColumn::Text(column) => column.set(row, text),
+        OptionalColumn::Code(column, dict) => column.set(row, block.dicts[*dict as usize].code(text)),
+        _ => {}
+    }
+}
+
+/// Reads a field of trace_formats section 1.4; whether its type was the right one.
+fn extension_field(
+    cursor: &mut Cursor<'_>,
+    out: &mut TraceWriter<'_>,
+    scratch: &mut Scratch,
+    field: EventField,
+    row: usize,
+    index: usize,
+) -> Parsed<bool> {
+    let kind = cursor.kind()?;
+    let rounded;
+    match (out.block.events.optional(field), kind) {
+        (OptionalColumn::F64(column), Kind::Number) => {
+            let number = cursor.number()?;
+            let value = number.f64()?;
+            if field == EventField::DurationS && value < 0.0 {
+                return Ok(false);
+            }
+            column.set(row, value);
+            rounded = number.is_rounded(value).then_some((number, value));
+        }
+        (OptionalColumn::I64(column), Kind::Number) => {
+            let number = cursor.number()?;
+            number.f64()?;
+            let Some(value) = number.u63() else { return Ok(false) };
+            column.set(row, value);
+            return Ok(true);
+        }
+        (OptionalColumn::U32(column), Kind::Number) => {
+            let number = cursor.number()?;
+            number.f64()?;
+            let Some(value) = number.u63().and_then(|v| u32::try_from(v).ok()) else { return Ok(false) };
+            column.set(row, value);
+            return Ok(true);
+        }
+        (OptionalColumn::Flag(column), Kind::Bool) => {
+            column.set(row, cursor.bool()?);
+            return Ok(true);
+        }
+        (OptionalColumn::Text(_) | OptionalColumn::Code(..), Kind::String) => {
+            let text = cursor.string()?;
+            store_text(out, field, row, text.text(&mut scratch.text));
+            return Ok(true);
+        }
+        (OptionalColumn::List(column), Kind::Array) => {
+            scratch.list.clear();
+            let mut more = cursor.open_array()?;
+            while more {
+                if cursor.kind()? != Kind::Number {
+                    // The rest is judged when the value is skipped as a whole.
+                    cursor.leave();
+                    return Ok(false);
+                }
+                scratch.list.push(cursor.number()?.f64()?);
+                more = cursor.more_array()?;
+            }
+            column.set(row, &scratch.list);
+            return Ok(true);
+        }
+        _ => return Ok(false),
+    }
+    if let Some((number, value)) = rounded {
+        note_rounding(out, &number, value, Some(index as u32), field.as_str());
+    }
+    Ok(true)
+}
+
+/// A known field of the wrong type: it stays as written and counts as absent.
+fn ignore_field(
+    cursor: &mut Cursor<'_>,
+    out: &mut TraceWriter<'_>,
+    scratch: &mut Scratch,
+    name: &str,
+    key_start: usize,
+    value_start: usize,
+    index: usize,
+) -> Parsed<()> {
+    cursor.rewind(value_start);
+    let kind = cursor.kind()?;
+    let (_, end) = cursor.skip().map_err(|f| f.under(name))?;
+    let written = cursor.slice(value_start, end);
+    out.finding(FindingCode::FieldIgnored, Some(index as u32), || {
+        let shown: String = written.chars().take(40).collect();
+        format!("'{name}' is {} ({}), which the field cannot hold; kept in extras", kind.as_str(), shown.escape_debug())
+    });
+    keep(cursor, out, scratch, key_start, end);
+    Ok(())
+}
+
+fn unknown_field(
+    cursor: &mut Cursor<'_>,
+    out: &mut TraceWriter<'_>,
+    scratch: &mut Scratch,
+    key_start: usize,
+    index: usize,
+) -> Parsed<()> {
+    // The key was unescaped into the scratch only if it had an escape: read it again from its place.
+    let value_start = cursor.pos();
+    cursor.rewind(key_start);
+    let key = cursor.key()?;
+    let name = key.text(&mut scratch.key);
+    let known = scratch.unknown.len();
+    if (scratch.unknown.code(name) as usize) < known {
+        return Err(duplicate(name));
+    }
+    if let Some(column) = out.options.fields.iter().position(|(lifted, _)| lifted == name) {
+        let lifted = match (cursor.kind()?, out.options.fields[column].1) {
+            (Kind::Number, crate::ingest::LiftKind::F64) => {
+                let value = cursor.number()?.f64().map_err(|f| f.under(name))?;
+                out.lift(column, Value::F64(value))
+            }
+            (Kind::Number, crate::ingest::LiftKind::I64) => match cursor.number()?.i64() {
+                Some(value) => out.lift(column, Value::I64(value)),
+                None => false,
+            },
+            (Kind::Bool, crate::ingest::LiftKind::Bool) => {
+                let value = cursor.bool()?;
+                out.lift(column, Value::Bool(value))
+            }
+            (Kind::String, crate::ingest::LiftKind::Text) => {
+                let text = cursor.string()?;
+                out.lift(column, Value::Text(text.text(&mut scratch.text)))
+            }
+            _ => false,
+        };
+        if !lifted {
+            let name = name.to_owned();
+            ignore_field(cursor, out, scratch, &name, key_start, value_start, index)?;
+        }
+        return Ok(());
+    }
+    let (start, end) = cursor.skip().map_err(|f| f.under(name))?;
+    if index == 0 && name == "x_trace" {
+        trace_facts(cursor.slice(start, end), out);
+    }
+    keep(cursor, out, scratch, key_start, end);
+    Ok(())
+}
+
+/// Keeps a member of the event as it was written.
+fn keep(cursor: &Cursor<'_>, out: &TraceWriter<'_>, scratch: &mut Scratch, key_start: usize, end: usize) {
+    if out.options.extras {
+        scratch.extras.push(if scratch.extras.is_empty() { '{' } else { ',' });
+        scratch.extras.push_str(cursor.slice(key_start, end));
+    }
+}
+
+/// Reads back what the native export adds to the first event (trace_formats section 1.1). Anything in
+/// it that does not fit is left alone: it stays in `extras` in any case.
+fn trace_facts(text: &str, out: &mut TraceWriter<'_>) {
+    let mut cursor = Cursor::new(text, out.options.limits);
+    let (mut key_text, mut value_text) = (String::new(), String::new());
+    let mut unknown_costs = Vec::new();
+    let mut read = || -> Parsed<()> {
+        let mut more = cursor.open_object()?;
+        while more {
+            let key = cursor.key()?;
+            match (key.text(&mut key_text), cursor.kind()?) {
+                ("group_id", Kind::String) => out.group = Some(cursor.string()?.text(&mut value_text).to_owned()),
+                ("time_basis", Kind::String) => {
+                    out.facts.time_basis = TimeBasis::parse(cursor.string()?.text(&mut value_text));
+                }
+                ("started_at", Kind::String) => {
+                    out.facts.started_at = parse_timestamp(cursor.string()?.text(&mut value_text));
+                }
+                ("importer", Kind::String) => {
+                    let name = cursor.string()?;
+                    let dict = &mut out.block.dicts[crate::schema::Dict::Importer as usize];
+                    out.facts.importer = Some(dict.code(name.text(&mut value_text)));
+                }
+                ("partial", Kind::Bool) => out.facts.partial = cursor.bool()?,
+                ("unknown_costs", Kind::Array) => {
+                    let mut element = cursor.open_array()?;
+                    while element {
+                        if cursor.kind()? == Kind::String {
+                            unknown_costs.push(cursor.string()?.text(&mut value_text).to_owned());
+                        } else {
+                            cursor.skip()?;
+                        }
+                        element = cursor.more_array()?;
+                    }
+                }
+                _ => {
+                    cursor.skip()?;
+                }
+            }
+            more = cursor.more_object()?;
+        }
+        Ok(())
+    };
+    // Only its shape can be wrong, since the text has been judged: then it is an unknown field.
+    let _shape = read();
+    out.unknown_costs = unknown_costs;
+}
+
+fn edges(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<()> {
+    expect(cursor, Kind::Array)?;
+    let mut index = 0;
+    let mut more = cursor.open_array()?;
+    while more {
+        edge(cursor, out, scratch).map_err(|f| f.at_index(index))?;
+        index += 1;
+        more = cursor.more_array()?;
+    }
+    Ok(())
+}
+
+fn edge(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<()> {
+    const KEYS: [&str; 3] = ["src", "dst", "type"];
+    const PATTERN: [&[u8]; 3] = [b"\"src\":", b"\"dst\":", b"\"type\":"];
+    expect(cursor, Kind::Object)?;
+    let mut seen = 0_u8;
+    let mut ends = [0_u32; 2];
+    let mut edge_type = EdgeType::Temporal;
+    let mut guess = 0;
+    let mut more = cursor.open_object()?;
+    while more {
+        let which = if guess < 3 && cursor.take(PATTERN[guess]) {
+            guess
+        } else {
+            let key = cursor.key()?;
+            let name = key.text(&mut scratch.key);
+            KEYS.iter().position(|k| *k == name).ok_or_else(|| forbidden(name, &KEYS, "an edge"))?
+        };
+        guess = which + 1;
+        if seen & (1 << which) != 0 {
+            return Err(duplicate(KEYS[which]));
+        }
+        seen |= 1 << which;
+        let text = string(cursor).map_err(|f| f.under(KEYS[which]))?;
+        let text = text.text(&mut scratch.text);
+        if which == 2 {
+            edge_type = EdgeType::parse(text).ok_or_else(|| not_a_word(text, EDGE_TYPES).under("type"))?;
+        } else if let Some(seq) = out.resolve(text) {
+            ends[which] = seq;
+        } else if text.is_empty() {
+            return Err(empty_string().under(KEYS[which]));
+        } else {
+            return Err(Fault::value(
+                RejectCode::EdgeUnknown,
+                format!("found '{}', expected the id of an event of this trace", text.escape_debug()),
+            )
+            .under(KEYS[which]));
+        }
+        more = cursor.more_object()?;
+    }
+    if let Some(which) = (0..3).find(|w| seen & (1 << w) == 0) {
+        return Err(missing(KEYS[which]));
+    }
+    out.edge(ends[0], ends[1], edge_type);
+    Ok(())
+}
+
+fn measures(
+    cursor: &mut Cursor<'_>,
+    out: &mut TraceWriter<'_>,
+    scratch: &mut Scratch,
+    kind: MeasureKind,
+) -> Parsed<()> {
+    expect(cursor, Kind::Object)?;
+    scratch.names.clear();
+    let (mut tokens, mut wall) = (false, false);
+    let mut more = cursor.open_object()?;
+    while more {
+        let key = cursor.key()?;
+        let name = key.text(&mut scratch.key);
+        tokens |= name == "tokens";
+        wall |= name == "wall_clock_s";
+        let number = number(cursor).map_err(|f| f.under(name))?;
+        let value = number.f64().map_err(|f| f.under(name))?;
+        if kind == MeasureKind::Cost && value < 0.0 {
+            return Err(Fault::value(RejectCode::FieldMinimum, format!("found {value}, expected at least 0")).under(name));
+        }
+        note_rounding(out, &number, value, None, name);
+        out.measure(kind, name, value);
+        scratch.names.extend(out.block.measure_names.last());
+        more = cursor.more_object()?;
+    }
+    scratch.names.sort_unstable();
+    if let Some(pair) = scratch.names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(duplicate(out.block.dicts[crate::schema::Dict::Measure as usize].name(pair[0])));
+    }
+    if kind == MeasureKind::Cost && !(tokens && wall) {
+        return Err(missing(if tokens { "wall_clock_s" } else { "tokens" }));
+    }
+    Ok(())
+}
+
+fn note_rounding(out: &mut TraceWriter<'_>, number: &Number<'_>, value: f64, seq: Option<u32>, name: &str) {
+    if number.is_rounded(value) {
+        out.finding(FindingCode::NumberRounded, seq, || {
+            format!("'{name}' is an integer that a 64-bit float cannot hold; stored as {value}")
+        });
+    }
+}
+
+#[inline]
+fn expect(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
+    let found = cursor.kind()?;
+    if found == expected { Ok(()) } else { Err(wrong_type(found, expected)) }
+}
+
+#[cold]
+fn wrong_type(found: Kind, expected: Kind) -> Box<Fault> {
+    let hint = if found == Kind::Null { "; an absent value is an absent key" } else { "" };
+    Fault::value(RejectCode::FieldType, format!("found {}, expected {}{hint}", found.as_str(), expected.as_str()))
+}
+
+#[inline]
+fn string<'a>(cursor: &mut Cursor<'a>) -> Parsed<Str<'a>> {
+    expect(cursor, Kind::String)?;
+    cursor.string()
+}
+
+#[inline]
+fn number<'a>(cursor: &mut Cursor<'a>) -> Parsed<Number<'a>> {
+    expect(cursor, Kind::Number)?;
+    cursor.number()
+}
+
+fn nonempty(cursor: &mut Cursor<'_>, scratch: &mut Scratch) -> Parsed<String> {
+    let text = string(cursor)?;
+    let text = text.text(&mut scratch.text);
+    if text.is_empty() { Err(empty_string()) } else { Ok(text.to_owned()) }
+}
+
+#[cold]
+fn empty_string() -> Box<Fault> {
+    Fault::value(RejectCode::FieldEmpty, "found an empty string, expected at least one character")
+}
+
+#[cold]
+fn missing(name: &str) -> Box<Fault> {
+    Fault::value(RejectCode::FieldMissing, format!("the required key '{name}' is absent"))
+}
+
+#[cold]
+fn duplicate(name: &str) -> Box<Fault> {
+    Fault::value(RejectCode::JsonDuplicateKey, format!("the key '{}' occurs twice", name.escape_debug())).under(name)
+}
+
+#[cold]
+fn forbidden(name: &str, known: &[&str], what: &str) -> Box<Fault> {
+    let hint = crate::error::nearest(name, known.iter().copied()).map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
+    Fault::value(
+        RejectCode::FieldForbidden,
+        format!("{what} has no key '{}'{hint} (allowed: {})", name.escape_debug(), known.join(", ")),
+    )
+    .under(name)
+}
+
+#[cold]
+fn not_a_word(word: &str, known: &[&str]) -> Box<Fault> {
+    let shown: String = word.chars().take(60).collect();
+    let hint = crate::error::nearest(&shown, known.iter().copied()).map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
+    Fault::value(
+        RejectCode::FieldEnum,
+        format!("found '{}', expected one of {}{hint}", shown.escape_debug(), known.join(", ")),
+    )
+}

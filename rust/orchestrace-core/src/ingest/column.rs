@@ -1,0 +1,354 @@
+//! Growing columns of one block. They are reused from block to block: finishing copies them out at
+//! their exact size, so what is kept has no slack and the scratch stays in the cache.
+//!
+//! Optional columns are filled lazily: an absent value costs nothing until a later one is written.
+
+use std::sync::Arc;
+
+use arrow_array::builder::make_view;
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, LargeListArray, StringViewArray, UInt32Array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, Field};
+
+/// The code of "no name" while a block is being written; remapping turns it into a null.
+pub const NO_CODE: u32 = u32::MAX;
+
+/// Which rows have a value; rows beyond the last one written have none.
+#[derive(Debug, Default)]
+pub struct Validity {
+    bits: Vec<u8>,
+}
+
+impl Validity {
+    #[inline]
+    fn set(&mut self, row: usize) {
+        if self.bits.len() <= row / 8 {
+            self.bits.resize(row / 8 + 1, 0);
+        }
+        self.bits[row / 8] |= 1 << (row % 8);
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.bits.truncate(rows.div_ceil(8));
+        if rows % 8 != 0
+            && let Some(last) = self.bits.get_mut(rows / 8)
+        {
+            *last &= (1 << (rows % 8)) - 1;
+        }
+    }
+
+    fn buffer(&mut self, rows: usize) -> BooleanBuffer {
+        self.bits.resize(rows.div_ceil(8), 0);
+        let buffer = BooleanBuffer::new(Buffer::from(self.bits.as_slice()), 0, rows);
+        self.bits.clear();
+        buffer
+    }
+
+    fn nulls(&mut self, rows: usize) -> Option<NullBuffer> {
+        Some(NullBuffer::new(self.buffer(rows))).filter(|n| n.null_count() > 0)
+    }
+}
+
+/// A nullable column of plain values.
+#[derive(Debug, Default)]
+pub struct Values<T> {
+    values: Vec<T>,
+    valid: Validity,
+}
+
+impl<T: Copy + Default> Values<T> {
+    /// Sets the value of `row`, which is not before any row that has one.
+    #[inline]
+    pub fn set(&mut self, row: usize, value: T) {
+        if self.values.len() < row {
+            self.values.resize(row, T::default());
+        }
+        self.values.push(value);
+        self.valid.set(row);
+    }
+
+    /// Forgets the rows from `rows` on.
+    pub fn truncate(&mut self, rows: usize) {
+        self.values.truncate(rows);
+        self.valid.truncate(rows);
+    }
+
+    /// Whether any row has a value.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        !self.values.is_empty()
+    }
+
+    fn take(&mut self, rows: usize) -> (Vec<T>, Option<NullBuffer>) {
+        self.values.resize(rows, T::default());
+        let values = self.values.as_slice().to_vec();
+        self.values.clear();
+        (values, self.valid.nulls(rows))
+    }
+}
+
+impl Values<f64> {
+    /// The column as an array of `rows` rows; empties it.
+    pub fn finish(&mut self, rows: usize) -> ArrayRef {
+        let (values, nulls) = self.take(rows);
+        Arc::new(Float64Array::new(values.into(), nulls))
+    }
+}
+
+impl Values<i64> {
+    /// The column as an array of `rows` rows; empties it.
+    pub fn finish(&mut self, rows: usize) -> ArrayRef {
+        let (values, nulls) = self.take(rows);
+        Arc::new(Int64Array::new(values.into(), nulls))
+    }
+}
+
+impl Values<u32> {
+    /// The column as an array of `rows` rows; empties it.
+    pub fn finish(&mut self, rows: usize) -> ArrayRef {
+        let (values, nulls) = self.take(rows);
+        Arc::new(UInt32Array::new(values.into(), nulls))
+    }
+}
+
+/// A nullable column of flags.
+#[derive(Debug, Default)]
+pub struct FlagColumn {
+    values: Validity,
+    valid: Validity,
+    used: bool,
+}
+
+impl FlagColumn {
+    /// Sets the flag of `row`.
+    #[inline]
+    pub fn set(&mut self, row: usize, value: bool) {
+        self.used = true;
+        self.valid.set(row);
+        if value {
+            self.values.set(row);
+        }
+    }
+
+    /// Forgets the rows from `rows` on.
+    pub fn truncate(&mut self, rows: usize) {
+        self.values.truncate(rows);
+        self.valid.truncate(rows);
+        self.used = self.valid.bits.iter().any(|b| *b != 0);
+    }
+
+    /// Whether any row has a value.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.used
+    }
+
+    /// The column as an array of `rows` rows; empties it.
+    pub fn finish(&mut self, rows: usize) -> ArrayRef {
+        self.used = false;
+        let values = self.values.buffer(rows);
+        Arc::new(BooleanArray::new(values, self.valid.nulls(rows)))
+    }
+}
+
+/// A nullable column of dictionary codes, null as [`NO_CODE`].
+#[derive(Debug, Default)]
+pub struct CodeColumn {
+    /// The codes; rows beyond the end are null.
+    pub codes: Vec<u32>,
+}
+
+impl CodeColumn {
+    /// Sets the code of `row`, which is not before any row that has one.
+    #[inline]
+    pub fn set(&mut self, row: usize, code: u32) {
+        if self.codes.len() < row {
+            self.codes.resize(row, NO_CODE);
+        }
+        self.codes.push(code);
+    }
+
+    /// The codes of `rows` rows at their exact size; empties the column.
+    pub fn take(&mut self, rows: usize) -> Vec<u32> {
+        self.codes.resize(rows, NO_CODE);
+        let codes = self.codes.as_slice().to_vec();
+        self.codes.clear();
+        codes
+    }
+}
+
+/// A nullable column of text, as string views over one buffer.
+#[derive(Debug, Default)]
+pub struct TextColumn {
+    views: Vec<u128>,
+    data: Vec<u8>,
+    valid: Validity,
+}
+
+impl TextColumn {
+    /// Sets the text of `row`, which is not before any row that has one.
+    #[inline]
+    pub fn set(&mut self, row: usize, text: &str) {
+        if self.views.len() < row {
+            self.views.resize(row, 0);
+        }
+        let offset = self.data.len();
+        if text.len() > 12 {
+            self.data.extend_from_slice(text.as_bytes());
+        }
+        // A block is a few MiB, or one record of at most `max_record` < 4 GiB: offsets fit.
+        self.views.push(make_view(text.as_bytes(), 0, offset as u32));
+        self.valid.set(row);
+    }
+
+    /// Number of rows written.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.views.len()
+    }
+
+    /// The views from `row` on.
+    #[must_use]
+    pub fn views(&self, row: usize) -> &[u128] {
+        &self.views[row.min(self.views.len())..]
+    }
+
+    /// Bytes of a view of this column.
+    #[must_use]
+    #[inline]
+    pub fn bytes<'a>(&'a self, view: &'a [u8; 16]) -> &'a [u8] {
+        let len = u32::from_le_bytes([view[0], view[1], view[2], view[3]]) as usize;
+        if len <= 12 {
+            &view[4..4 + len]
+        } else {
+            let start = u32::from_le_bytes([view[12], view[13], view[14], view[15]]) as usize;
+            &self.data[start..start + len]
+        }
+    }
+
+    /// Forgets the rows from `rows` on. Their bytes stay until the block ends.
+    pub fn truncate(&mut self, rows: usize) {
+        self.views.truncate(rows);
+        self.valid.truncate(rows);
+    }
+
+    /// Whether any row has a value.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        !self.views.is_empty()
+    }
+
+    /// The column as an array of `rows` rows; empties it.
+    pub fn finish(&mut self, rows: usize) -> Result<ArrayRef, ArrowError> {
+        self.views.resize(rows, 0);
+        let views = ScalarBuffer::from(self.views.as_slice().to_vec());
+        let buffers = if self.data.is_empty() { vec![] } else { vec![Buffer::from(self.data.as_slice())] };
+        self.views.clear();
+        self.data.clear();
+        let nulls = self.valid.nulls(rows);
+        Ok(Arc::new(StringViewArray::try_new(views, buffers, nulls)?))
+    }
+}
+
+/// A nullable column of lists of floats.
+#[derive(Debug, Default)]
+pub struct ListColumn {
+    values: Vec<f64>,
+    /// End of each row's list.
+    ends: Vec<i64>,
+    valid: Validity,
+}
+
+impl ListColumn {
+    /// Sets the list of `row`, which is not before any row that has one.
+    pub fn set(&mut self, row: usize, list: &[f64]) {
+        self.ends.resize(row, self.values.len() as i64);
+        self.values.extend_from_slice(list);
+        self.ends.push(self.values.len() as i64);
+        self.valid.set(row);
+    }
+
+    /// Forgets the rows from `rows` on.
+    pub fn truncate(&mut self, rows: usize) {
+        self.ends.truncate(rows);
+        self.values.truncate(self.ends.last().map_or(0, |e| *e as usize));
+        self.valid.truncate(rows);
+    }
+
+    /// Whether any row has a value.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
+    /// The column as an array of `rows` rows; empties it.
+    pub fn finish(&mut self, rows: usize) -> Result<ArrayRef, ArrowError> {
+        self.ends.resize(rows, self.values.len() as i64);
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        offsets.append(&mut self.ends);
+        let values = Float64Array::from(self.values.as_slice().to_vec());
+        self.values.clear();
+        let nulls = self.valid.nulls(rows);
+        let item = Arc::new(Field::new("item", DataType::Float64, true));
+        Ok(Arc::new(LargeListArray::try_new(
+            item,
+            OffsetBuffer::new(offsets.into()),
+            Arc::new(values),
+            nulls,
+        )?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{Array, cast::AsArray};
+
+    #[test]
+    fn absent_rows_are_null() {
+        let mut column = Values::<f64>::default();
+        column.set(2, 1.5);
+        let array = column.finish(4);
+        let nulls: Vec<bool> = (0..4).map(|i| array.is_null(i)).collect();
+        assert_eq!(nulls, [true, true, false, true]);
+        assert!(!column.is_used());
+    }
+
+    #[test]
+    fn truncated_rows_leave_no_bits() {
+        let mut column = FlagColumn::default();
+        column.set(0, true);
+        column.set(3, true);
+        column.truncate(2);
+        column.set(3, false);
+        let array = column.finish(5);
+        let flags: Vec<Option<bool>> = array.as_boolean().iter().collect();
+        assert_eq!(flags, [Some(true), None, None, Some(false), None]);
+    }
+
+    #[test]
+    fn long_and_short_text() {
+        let mut column = TextColumn::default();
+        column.set(1, "short");
+        column.set(2, "rather longer than twelve");
+        let view = column.views(2)[0].to_le_bytes();
+        assert_eq!(column.bytes(&view), b"rather longer than twelve");
+        let array = column.finish(3).unwrap();
+        let texts: Vec<Option<&str>> = array.as_string_view().iter().collect();
+        assert_eq!(texts, [None, Some("short"), Some("rather longer than twelve")]);
+    }
+
+    #[test]
+    fn lists_have_offsets() {
+        let mut column = ListColumn::default();
+        column.set(1, &[0.5, 0.5]);
+        column.set(2, &[9.0]);
+        column.truncate(2);
+        column.set(3, &[1.0]);
+        let array = column.finish(5).unwrap();
+        let lists = array.as_list::<i64>();
+        assert_eq!(lists.offsets().as_ref(), [0, 0, 2, 2, 3, 3]);
+        assert_eq!(lists.null_count(), 3);
+    }
+}

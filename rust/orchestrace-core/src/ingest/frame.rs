@@ -1,0 +1,171 @@
+//! Where records begin and end: lines, elements of one array, or one document.
+
+use memchr::{memchr, memchr2, memchr3};
+
+/// How an input holds its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// One a line.
+    Line,
+    /// Elements of one JSON array.
+    Array,
+    /// The whole input.
+    Document,
+}
+
+/// What is looked at to tell the framing and the format of an input.
+pub(crate) const HEAD: usize = 1 << 20;
+
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+/// Length of a byte order mark at the start of an input.
+pub(crate) fn bom(head: &[u8]) -> usize {
+    if head.starts_with(BOM) { BOM.len() } else { 0 }
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// The framing of an input that begins with `head`.
+///
+/// A text that begins with `[` is an array. A text that begins with `{` is one document over several
+/// lines if its first line does not close the object and the next one goes on inside it (with a key or
+/// a closing brace); else it is one record a line, so that a broken first line costs itself alone.
+pub(crate) fn framing(head: &[u8]) -> Framing {
+    let head = &head[bom(head)..];
+    let Some(start) = head.iter().position(|b| !is_space(*b)) else { return Framing::Line };
+    match head[start] {
+        b'[' => Framing::Array,
+        b'{' => {
+            let Some(line_end) = memchr(b'\n', &head[start..]).map(|i| start + i) else { return Framing::Line };
+            let mut scan = Structure::default();
+            if scan.value_end(&head[start..line_end]).is_some() {
+                return Framing::Line;
+            }
+            let next = head[line_end..].iter().copied().find(|b| !is_space(*b));
+            if matches!(next, Some(b'"' | b'}')) { Framing::Document } else { Framing::Line }
+        }
+        _ => Framing::Line,
+    }
+}
+
+/// The records at the start of an input, for telling its format.
+pub(crate) fn head_records(head: &[u8], framing: Framing) -> Vec<&[u8]> {
+    let head = &head[bom(head)..];
+    match framing {
+        Framing::Document => vec![head],
+        Framing::Line => head.split(|b| *b == b'\n').filter(|l| !l.iter().all(|b| is_space(*b))).take(20).collect(),
+        Framing::Array => {
+            let start = memchr(b'[', head).map_or(0, |i| i + 1);
+            vec![&head[start..]]
+        }
+    }
+}
+
+/// Finds where a value ends by counting brackets outside of strings; whether they match is the
+/// parser's business.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Structure {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// Only a comma or a bracket outside ends it.
+    scalar: bool,
+}
+
+impl Structure {
+    /// For an element of an array: it goes up to the next comma or the end of the array, so that what is
+    /// wrong with it stays inside it.
+    pub(crate) fn element() -> Self {
+        Self { scalar: true, ..Self::default() }
+    }
+
+    /// Position just after the value, if it ends in `bytes`. For a value that is not in brackets, the
+    /// position of the comma or bracket that follows. Keeps its state, so that bytes may come in pieces.
+    pub(crate) fn value_end(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.in_string {
+                if self.escaped {
+                    self.escaped = false;
+                    at += 1;
+                    continue;
+                }
+                at += memchr2(b'"', b'\\', &bytes[at..])?;
+                if bytes[at] == b'"' {
+                    self.in_string = false;
+                } else {
+                    self.escaped = true;
+                }
+                at += 1;
+                continue;
+            }
+            match bytes[at] {
+                b'"' => {
+                    self.in_string = true;
+                    self.scalar |= self.depth == 0;
+                }
+                b'{' | b'[' => self.depth += 1,
+                b'}' if self.depth == 0 && self.scalar => {}
+                b'}' | b']' if self.depth == 0 => return Some(at),
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth == 0 && !self.scalar {
+                        return Some(at + 1);
+                    }
+                }
+                b',' if self.depth == 0 => return Some(at),
+                byte if self.depth == 0 && !is_space(byte) => self.scalar = true,
+                _ => {}
+            }
+            at += 1;
+            if self.depth > 0 && !self.in_string {
+                // Inside a container only quotes and brackets matter.
+                let rest = &bytes[at..];
+                let stop = memchr3(b'"', b'{', b'}', rest).unwrap_or(rest.len());
+                let stop = memchr2(b'[', b']', &rest[..stop]).unwrap_or(stop);
+                at += stop;
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn framings() {
+        assert_eq!(framing(b"{\"a\":1}\n{\"a\":2}\n"), Framing::Line);
+        assert_eq!(framing(b"\xEF\xBB\xBF{\"a\":1}"), Framing::Line);
+        assert_eq!(framing(b"{\n  \"a\": 1\n}\n"), Framing::Document);
+        assert_eq!(framing(b"{\"a\": 1,\n \"b\": 2}\n"), Framing::Document);
+        assert_eq!(framing(b"{\"a\": 1,\n{\"b\": 2}\n"), Framing::Line);
+        assert_eq!(framing(b"  [\n{}]"), Framing::Array);
+        assert_eq!(framing(b""), Framing::Line);
+        assert_eq!(framing(b"noise\n{}"), Framing::Line);
+    }
+
+    #[test]
+    fn values_end_where_brackets_close() {
+        let end = |text: &[u8]| Structure::default().value_end(text);
+        assert_eq!(end(br#"{"a":"}\"]","b":[{}]} , {}"#), Some(21));
+        assert_eq!(end(b" 12 , 3"), Some(4));
+        assert_eq!(end(b"12]"), Some(2));
+        assert_eq!(end(b"{\"a\":"), None);
+        assert_eq!(end(br#""a,b" ,"#), Some(6));
+    }
+
+    #[test]
+    fn pieces_give_the_same_end() {
+        let text = br#"{"a":"}\"]","b":[{"c":"\\"}]},"#;
+        let whole = Structure::default().value_end(text);
+        for cut in 0..text.len() {
+            let mut scan = Structure::default();
+            let split = scan.value_end(&text[..cut]).or_else(|| scan.value_end(&text[cut..]).map(|e| e + cut));
+            assert_eq!(split, whole, "{cut}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Names to codes: one small dictionary per vocabulary and block, merged in block order afterwards.
+//!
+//! Codes are handed out in order of first appearance, so they do not depend on how many threads
+//! worked or how the input was cut.
+
+use std::hash::BuildHasher;
+
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+
+/// A set of names, each with the code of its first appearance.
+#[derive(Debug, Default)]
+pub struct Interner {
+    table: HashTable<u32>,
+    hasher: RandomState,
+    text: String,
+    /// End of each name in `text`.
+    ends: Vec<usize>,
+}
+
+impl Interner {
+    /// Number of names.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no name.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Name of a code.
+    #[must_use]
+    #[inline]
+    pub fn name(&self, code: u32) -> &str {
+        name_at(&self.text, &self.ends, code)
+    }
+
+    /// Code of a name, new if it has not been seen.
+    #[inline]
+    pub fn code(&mut self, name: &str) -> u32 {
+        let Self { table, hasher, text, ends } = self;
+        let hash = hasher.hash_one(name);
+        if let Some(&code) = table.find(hash, |&c| name_at(text, ends, c) == name) {
+            return code;
+        }
+        let code = ends.len() as u32;
+        text.push_str(name);
+        ends.push(text.len());
+        table.insert_unique(hash, code, |&c| hasher.hash_one(name_at(text, ends, c)));
+        code
+    }
+
+    /// Code of a name that has been seen.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(name);
+        self.table.find(hash, |&c| self.name(c) == name).copied()
+    }
+
+    /// All names in code order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.ends.len()).map(|code| self.name(code as u32))
+    }
+
+    /// Forgets the names from `len` on: those of a record that was rejected.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.ends.len() {
+            self.table.retain(|c| (*c as usize) < len);
+            self.ends.truncate(len);
+            self.text.truncate(self.ends.last().copied().unwrap_or(0));
+        }
+    }
+
+    /// Bytes held.
+    #[must_use]
+    pub fn nbytes(&self) -> usize {
+        self.text.capacity() + self.ends.capacity() * 8 + self.table.capacity() * 5
+    }
+}
+
+#[inline]
+fn name_at<'a>(text: &'a str, ends: &[usize], code: u32) -> &'a str {
+    let code = code as usize;
+    let start = if code == 0 { 0 } else { ends[code - 1] };
+    &text[start..ends[code]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_follow_first_appearance() {
+        let mut names = Interner::default();
+        assert_eq!(["b", "a", "b", ""].map(|n| names.code(n)), [0, 1, 0, 2]);
+        assert_eq!(names.names().collect::<Vec<_>>(), ["b", "a", ""]);
+        assert_eq!(names.find("a"), Some(1));
+        names.truncate(1);
+        assert_eq!(names.find("a"), None);
+        assert_eq!(names.code("c"), 1);
+        assert_eq!(names.name(1), "c");
+    }
+}

@@ -1,0 +1,879 @@
+//! A pull parser over one JSON record: the only module that knows how JSON is spelled.
+//!
+//! It was chosen by measurement (`benches/`, "JSON parsers on trace records"): the input is known to be
+//! UTF-8, so strings without escapes are slices of it; strings are scanned eight bytes at a time; numbers
+//! of up to 19 digits and a small exponent are made without another pass (Clinger's exact case). What is
+//! skipped is judged by the same rules as what is read. Nothing is allocated unless a string has an escape.
+//!
+//! Faults carry the byte where they were found; [`Fault::into_reject`] turns that into words.
+
+use crate::error::{Reject, RejectCode};
+
+/// Why a record cannot be read, with the place.
+#[derive(Debug)]
+pub struct Fault {
+    /// Stable code.
+    pub code: RejectCode,
+    /// Byte within the record, where one can be named.
+    pub at: Option<usize>,
+    /// JSON pointer, built from the inside out.
+    pub path: String,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+/// Faults are rare and large: boxed, so that results stay in registers.
+pub type Parsed<T> = Result<T, Box<Fault>>;
+
+impl Fault {
+    /// A fault about a value rather than about bytes.
+    #[cold]
+    pub fn value(code: RejectCode, message: impl Into<String>) -> Box<Self> {
+        Box::new(Self { code, at: None, path: String::new(), message: message.into() })
+    }
+
+    /// The same fault, one level further out.
+    #[cold]
+    #[must_use]
+    pub fn under(mut self: Box<Self>, key: &str) -> Box<Self> {
+        self.path = format!("/{}{}", key.replace('~', "~0").replace('/', "~1"), self.path);
+        self
+    }
+
+    /// The same fault, one array element further out.
+    #[cold]
+    #[must_use]
+    pub fn at_index(mut self: Box<Self>, index: usize) -> Box<Self> {
+        self.path = format!("/{index}{}", self.path);
+        self
+    }
+
+    /// The row of the quarantine table.
+    #[cold]
+    #[must_use]
+    pub fn into_reject(self: Box<Self>) -> Reject {
+        let message = match self.at {
+            Some(at) => format!("{} (byte {at} of the record)", self.message),
+            None => self.message,
+        };
+        Reject { code: self.code, path: self.path, message }
+    }
+}
+
+/// Limits of one record.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Deepest nesting.
+    pub depth: usize,
+    /// Longest string, in bytes as written.
+    pub string: usize,
+    /// Whether a lone surrogate is replaced (foreign formats) rather than refused (native traces).
+    pub lenient: bool,
+}
+
+/// What kind of value comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Object,
+    Array,
+    String,
+    Number,
+    Bool,
+    Null,
+}
+
+impl Kind {
+    /// In the words of JSON Schema.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Object => "an object",
+            Kind::Array => "an array",
+            Kind::String => "a string",
+            Kind::Number => "a number",
+            Kind::Bool => "a boolean",
+            Kind::Null => "null",
+        }
+    }
+}
+
+/// A string as it stands in the record, quotes excluded.
+#[derive(Debug, Clone, Copy)]
+pub struct Str<'a> {
+    raw: &'a str,
+    escaped: bool,
+}
+
+impl<'a> Str<'a> {
+    /// The text, unescaped into `scratch` where that is needed.
+    #[inline]
+    pub fn text<'s>(&self, scratch: &'s mut String) -> &'s str
+    where
+        'a: 's,
+    {
+        if self.escaped {
+            unescape(self.raw, scratch);
+            scratch
+        } else {
+            self.raw
+        }
+    }
+
+    /// The text as written, without the quotes.
+    #[must_use]
+    pub fn raw(&self) -> &'a str {
+        self.raw
+    }
+}
+
+/// A number as it stands in the record.
+#[derive(Debug, Clone, Copy)]
+pub struct Number<'a> {
+    raw: &'a str,
+    mantissa: u64,
+    exponent: i32,
+    negative: bool,
+    integer: bool,
+    exact: bool,
+}
+
+const POW10: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
+    1e20, 1e21, 1e22,
+];
+
+impl Number<'_> {
+    /// The nearest 64-bit float; a magnitude beyond its range is `number.range`.
+    #[inline]
+    pub fn f64(&self) -> Parsed<f64> {
+        // Clinger 1990: both factors are exact, hence one correctly rounded operation.
+        if self.exact && self.mantissa <= 1 << 53 && (-22..=22).contains(&self.exponent) {
+            let m = self.mantissa as f64;
+            let power = POW10[self.exponent.unsigned_abs() as usize];
+            let value = if self.exponent < 0 { m / power } else { m * power };
+            return Ok(if self.negative { -value } else { value });
+        }
+        self.f64_slow()
+    }
+
+    #[cold]
+    fn f64_slow(&self) -> Parsed<f64> {
+        match self.raw.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(value),
+            _ => Err(Fault::value(
+                RejectCode::NumberRange,
+                format!("{} is beyond the range of a 64-bit float", shortened(self.raw)),
+            )),
+        }
+    }
+
+    /// Whether an integer literal loses digits as a 64-bit float.
+    #[must_use]
+    #[inline]
+    pub fn is_rounded(&self, value: f64) -> bool {
+        self.integer && !(self.exact && self.mantissa <= 1 << 53) && {
+            let digits = self.raw.trim_start_matches('-');
+            format!("{:.0}", value.abs()) != digits
+        }
+    }
+
+    /// The value as a non-negative integer, where it is one (`3.0` is 3).
+    #[must_use]
+    #[inline]
+    pub fn u63(&self) -> Option<i64> {
+        if self.integer && self.exact && (!self.negative || self.mantissa == 0) {
+            return i64::try_from(self.mantissa).ok();
+        }
+        if self.integer {
+            return None;
+        }
+        let value = self.f64().ok()?;
+        (value >= 0.0 && value < 9_007_199_254_740_992.0 && value.fract() == 0.0).then_some(value as i64)
+    }
+
+    /// The value as a signed integer, where it is one.
+    #[must_use]
+    pub fn i64(&self) -> Option<i64> {
+        if !self.negative {
+            return self.u63();
+        }
+        Number { negative: false, ..*self }.u63().map(|v| -v)
+    }
+}
+
+/// At most 40 characters of a token, for messages.
+fn shortened(raw: &str) -> String {
+    if raw.chars().count() <= 40 {
+        raw.escape_debug().to_string()
+    } else {
+        format!("{}…", raw.chars().take(40).collect::<String>().escape_debug())
+    }
+}
+
+/// A position in one record. The text is UTF-8 by type; everything else is checked here.
+#[derive(Debug)]
+pub struct Cursor<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    pos: usize,
+    depth: usize,
+    limits: Limits,
+}
+
+impl<'a> Cursor<'a> {
+    /// At the start of a record.
+    #[must_use]
+    pub fn new(text: &'a str, limits: Limits) -> Self {
+        Self { text, bytes: text.as_bytes(), pos: 0, depth: 0, limits }
+    }
+
+    /// Byte position.
+    #[must_use]
+    #[inline]
+    pub fn pos(&self) -> usize {
+        self.pos
+    }
+
+    /// Goes back to a position that [`Self::pos`] gave, at the depth of now.
+    #[inline]
+    pub fn rewind(&mut self, pos: usize) {
+        self.pos = pos;
+    }
+
+    /// Goes back to a value of the outermost object after that object has been read.
+    pub fn rewind_into_object(&mut self, pos: usize) {
+        self.pos = pos;
+        self.depth = 1;
+    }
+
+    /// Leaves a container in mid-value, whose text is then skipped from its start.
+    pub fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// The text between two positions.
+    #[must_use]
+    #[inline]
+    pub fn slice(&self, from: usize, to: usize) -> &'a str {
+        self.text.get(from..to).unwrap_or_default()
+    }
+
+    /// The byte here; 0 at the end, which no JSON token begins with.
+    #[inline]
+    fn byte(&self) -> u8 {
+        self.bytes.get(self.pos).copied().unwrap_or(0)
+    }
+
+    /// Skips white space.
+    #[inline]
+    pub fn ws(&mut self) {
+        if self.byte() <= b' ' {
+            self.ws_slow();
+        }
+    }
+
+    fn ws_slow(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.bytes.get(self.pos) {
+            self.pos += 1;
+        }
+    }
+
+    /// A syntax fault here.
+    #[cold]
+    fn expected(&self, what: &str) -> Box<Fault> {
+        let (code, found) = match self.text.get(self.pos..).and_then(|t| t.chars().next()) {
+            None => (RejectCode::JsonSyntax, "the end of the record".to_owned()),
+            Some(c) => (RejectCode::JsonSyntax, format!("'{}'", c.escape_debug())),
+        };
+        Box::new(Fault {
+            code,
+            at: Some(self.pos),
+            path: String::new(),
+            message: format!("found {found}, expected {what}"),
+        })
+    }
+
+    #[cold]
+    fn fault(&self, code: RejectCode, at: usize, message: impl Into<String>) -> Box<Fault> {
+        Box::new(Fault { code, at: Some(at), path: String::new(), message: message.into() })
+    }
+
+    /// What kind of value begins here (white space already skipped).
+    #[inline]
+    pub fn kind(&self) -> Parsed<Kind> {
+        match self.byte() {
+            b'{' => Ok(Kind::Object),
+            b'[' => Ok(Kind::Array),
+            b'"' => Ok(Kind::String),
+            b'0'..=b'9' => Ok(Kind::Number),
+            b't' | b'f' => Ok(Kind::Bool),
+            b'n' => Ok(Kind::Null),
+            b'-' | b'N' | b'I' => {
+                self.refuse_nan()?;
+                if self.byte() == b'-' { Ok(Kind::Number) } else { Err(self.expected("a value")) }
+            }
+            _ => Err(self.expected("a value")),
+        }
+    }
+
+    fn refuse_nan(&self) -> Parsed<()> {
+        let rest = &self.bytes[self.pos.min(self.bytes.len())..];
+        for word in ["NaN", "Infinity", "-Infinity", "-NaN"] {
+            if rest.starts_with(word.as_bytes()) {
+                return Err(self.fault(RejectCode::NumberNan, self.pos, format!("{word} is not JSON")));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn deeper(&mut self) -> Parsed<()> {
+        self.depth += 1;
+        if self.depth > self.limits.depth {
+            return Err(self.fault(
+                RejectCode::JsonDepth,
+                self.pos,
+                format!("nesting is deeper than the limit of {}", self.limits.depth),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Enters an object or array; whether it has a member.
+    #[inline]
+    fn open(&mut self, open: u8, close: u8, what: &str) -> Parsed<bool> {
+        if self.byte() != open {
+            return Err(self.expected(what));
+        }
+        self.deeper()?;
+        self.pos += 1;
+        self.ws();
+        if self.byte() == close {
+            self.pos += 1;
+            self.depth -= 1;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// After a member: whether another one follows; leaves the container otherwise.
+    #[inline]
+    fn more(&mut self, close: u8, what: &str) -> Parsed<bool> {
+        self.ws();
+        let byte = self.byte();
+        if byte == b',' {
+            self.pos += 1;
+            self.ws();
+            Ok(true)
+        } else if byte == close {
+            self.pos += 1;
+            self.depth -= 1;
+            Ok(false)
+        } else {
+            Err(self.expected(what))
+        }
+    }
+
+    /// Enters an object; whether it has a member.
+    #[inline]
+    pub fn open_object(&mut self) -> Parsed<bool> {
+        self.open(b'{', b'}', "'{'")
+    }
+
+    /// After a member of an object: whether another one follows.
+    #[inline]
+    pub fn more_object(&mut self) -> Parsed<bool> {
+        self.more(b'}', "',' or '}'")
+    }
+
+    /// Enters an array; whether it has an element.
+    #[inline]
+    pub fn open_array(&mut self) -> Parsed<bool> {
+        self.open(b'[', b']', "'['")
+    }
+
+    /// After an element of an array: whether another one follows.
+    #[inline]
+    pub fn more_array(&mut self) -> Parsed<bool> {
+        self.more(b']', "',' or ']'")
+    }
+
+    /// Consumes `pattern` (a quoted key and its colon) if it stands here.
+    #[inline]
+    pub fn take(&mut self, pattern: &[u8]) -> bool {
+        let end = self.pos + pattern.len();
+        if self.bytes.get(self.pos..end) == Some(pattern) {
+            self.pos = end;
+            self.ws();
+            return true;
+        }
+        false
+    }
+
+    /// A key and its colon.
+    #[inline]
+    pub fn key(&mut self) -> Parsed<Str<'a>> {
+        if self.byte() != b'"' {
+            return Err(self.expected("a key in double quotes"));
+        }
+        let key = self.string()?;
+        self.ws();
+        if self.byte() != b':' {
+            return Err(self.expected("':'"));
+        }
+        self.pos += 1;
+        self.ws();
+        Ok(key)
+    }
+
+    /// A string; the quote has been seen.
+    #[inline]
+    pub fn string(&mut self) -> Parsed<Str<'a>> {
+        let start = self.pos + 1;
+        let (end, escaped) = self.string_end(start)?;
+        self.pos = end + 1;
+        Ok(Str { raw: self.slice(start, end), escaped })
+    }
+
+    /// Position of the closing quote and whether there is an escape before it.
+    #[inline]
+    fn string_end(&mut self, start: usize) -> Parsed<(usize, bool)> {
+        let mut at = start;
+        let mut escaped = false;
+        loop {
+            at = plain_run(self.bytes, at);
+            match self.bytes.get(at) {
+                Some(b'"') => {
+                    if at - start > self.limits.string {
+                        return Err(self.fault(
+                            RejectCode::RecordTooLarge,
+                            start,
+                            format!(
+                                "a string of {} bytes is longer than the limit of {}",
+                                at - start,
+                                self.limits.string
+                            ),
+                        ));
+                    }
+                    return Ok((at, escaped));
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    at = self.escape(at)?;
+                }
+                Some(&control) => {
+                    return Err(self.fault(
+                        RejectCode::JsonSyntax,
+                        at,
+                        format!("found the control character 0x{control:02x} in a string, expected an escape"),
+                    ));
+                }
+                None => {
+                    return Err(self.fault(
+                        RejectCode::JsonSyntax,
+                        self.bytes.len(),
+                        "found the end of the record in a string, expected '\"'",
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Checks the escape at `at`; the position after it. A surrogate needs its other half.
+    fn escape(&self, at: usize) -> Parsed<usize> {
+        match self.bytes.get(at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
+            Some(b'u') => {
+                let unit = self.hex(at + 2)?;
+                match unit {
+                    0xD800..=0xDBFF => {
+                        let low = if self.bytes.get(at + 6..at + 8) == Some(b"\\u") {
+                            self.hex(at + 8)?
+                        } else {
+                            0
+                        };
+                        match (0xDC00..=0xDFFF).contains(&low) {
+                            true => Ok(at + 12),
+                            false if self.limits.lenient => Ok(at + 6),
+                            false => Err(self.lone_surrogate(at, unit)),
+                        }
+                    }
+                    0xDC00..=0xDFFF if !self.limits.lenient => Err(self.lone_surrogate(at, unit)),
+                    _ => Ok(at + 6),
+                }
+            }
+            _ => Err(self.fault(RejectCode::JsonSyntax, at, "found '\\', expected one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX")),
+        }
+    }
+
+    #[cold]
+    fn lone_surrogate(&self, at: usize, unit: u32) -> Box<Fault> {
+        self.fault(
+            RejectCode::Utf8Invalid,
+            at,
+            format!("found the lone surrogate \\u{unit:04x}, expected a pair"),
+        )
+    }
+
+    fn hex(&self, at: usize) -> Parsed<u32> {
+        let digits = self.bytes.get(at..at + 4).filter(|d| d.iter().all(u8::is_ascii_hexdigit));
+        digits
+            .and_then(|d| std::str::from_utf8(d).ok())
+            .and_then(|d| u32::from_str_radix(d, 16).ok())
+            .ok_or_else(|| self.fault(RejectCode::JsonSyntax, at, "expected four hexadecimal digits after \\u"))
+    }
+
+    /// A number; its first byte has been seen.
+    #[inline]
+    pub fn number(&mut self) -> Parsed<Number<'a>> {
+        let start = self.pos;
+        let negative = self.byte() == b'-';
+        if negative {
+            self.pos += 1;
+        }
+        let mut mantissa = 0_u64;
+        let first = self.pos;
+        while let digit @ b'0'..=b'9' = self.byte() {
+            mantissa = mantissa.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+            self.pos += 1;
+        }
+        let whole = self.pos - first;
+        if whole == 0 {
+            return Err(self.expected("a digit"));
+        }
+        if whole > 1 && self.bytes[first] == b'0' {
+            self.pos = first;
+            return Err(self.fault(RejectCode::JsonSyntax, first, "found a number with a leading zero"));
+        }
+        let mut digits = whole;
+        let mut exponent = 0_i32;
+        let mut integer = true;
+        if self.byte() == b'.' {
+            integer = false;
+            self.pos += 1;
+            let from = self.pos;
+            while let digit @ b'0'..=b'9' = self.byte() {
+                mantissa = mantissa.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+                self.pos += 1;
+            }
+            let places = self.pos - from;
+            if places == 0 {
+                return Err(self.expected("a digit after the decimal point"));
+            }
+            digits += places;
+            exponent = -(places as i32);
+        }
+        if let b'e' | b'E' = self.byte() {
+            integer = false;
+            exponent = self.exponent(exponent)?;
+        }
+        Ok(Number {
+            raw: self.slice(start, self.pos),
+            mantissa,
+            exponent,
+            negative,
+            integer,
+            exact: digits <= 19,
+        })
+    }
+
+    fn exponent(&mut self, base: i32) -> Parsed<i32> {
+        self.pos += 1;
+        let negative = self.byte() == b'-';
+        if let b'-' | b'+' = self.byte() {
+            self.pos += 1;
+        }
+        let mut value = 0_i32;
+        let from = self.pos;
+        while let digit @ b'0'..=b'9' = self.byte() {
+            value = value.saturating_mul(10).saturating_add(i32::from(digit - b'0'));
+            self.pos += 1;
+        }
+        if self.pos == from {
+            return Err(self.expected("a digit of the exponent"));
+        }
+        Ok(if negative { base.saturating_sub(value) } else { base.saturating_add(value) })
+    }
+
+    /// `true` or `false`.
+    #[inline]
+    pub fn bool(&mut self) -> Parsed<bool> {
+        let value = self.byte() == b't';
+        self.word(if value { "true" } else { "false" })?;
+        Ok(value)
+    }
+
+    /// `null`.
+    pub fn null(&mut self) -> Parsed<()> {
+        self.word("null")
+    }
+
+    fn word(&mut self, word: &str) -> Parsed<()> {
+        if self.bytes.get(self.pos..self.pos + word.len()) == Some(word.as_bytes()) {
+            self.pos += word.len();
+            return Ok(());
+        }
+        Err(self.expected(word))
+    }
+
+    /// Skips any value, judging it as strictly as one that is read; the range it takes.
+    pub fn skip(&mut self) -> Parsed<(usize, usize)> {
+        let start = self.pos;
+        let outer = self.depth;
+        // Whether each open container is an object: one bit a level would do, but limits may be raised.
+        let mut open: Vec<bool> = Vec::new();
+        loop {
+            let entered = match self.kind()? {
+                Kind::Object => {
+                    let any = self.open_object()?;
+                    if any {
+                        open.push(true);
+                        self.key()?;
+                    }
+                    any
+                }
+                Kind::Array => {
+                    let any = self.open_array()?;
+                    if any {
+                        open.push(false);
+                    }
+                    any
+                }
+                Kind::String => {
+                    self.string()?;
+                    false
+                }
+                Kind::Number => {
+                    self.number()?;
+                    false
+                }
+                Kind::Bool => {
+                    self.bool()?;
+                    false
+                }
+                Kind::Null => {
+                    self.null()?;
+                    false
+                }
+            };
+            if entered {
+                continue;
+            }
+            loop {
+                match open.last() {
+                    None => {
+                        debug_assert_eq!(self.depth, outer);
+                        return Ok((start, self.pos));
+                    }
+                    Some(true) => {
+                        if self.more_object()? {
+                            self.key()?;
+                            break;
+                        }
+                    }
+                    Some(false) => {
+                        if self.more_array()? {
+                            break;
+                        }
+                    }
+                }
+                open.pop();
+            }
+        }
+    }
+
+    /// Nothing but white space may follow.
+    pub fn end(&mut self) -> Parsed<()> {
+        self.ws();
+        if self.pos < self.bytes.len() {
+            let mut fault = self.expected("the end of the record");
+            fault.code = RejectCode::JsonTrailing;
+            return Err(fault);
+        }
+        Ok(())
+    }
+}
+
+/// First position from `at` whose byte ends a plain run: a quote, a backslash or a control character.
+#[inline]
+fn plain_run(bytes: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    while let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<8>()) {
+        let word = u64::from_le_bytes(*chunk);
+        // A byte of `x` is zero where `word` has the byte looked for; borrow only reaches later bytes,
+        // so the first hit is exact. Bytes of 0x80 and above are text.
+        let quote = word ^ (ONES * b'"' as u64);
+        let slash = word ^ (ONES * b'\\' as u64);
+        let hits = (quote.wrapping_sub(ONES) & !quote)
+            | (slash.wrapping_sub(ONES) & !slash)
+            | (word.wrapping_sub(ONES * 0x20) & !word);
+        let hits = hits & HIGH;
+        if hits != 0 {
+            return at + (hits.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while let Some(&byte) = bytes.get(at) {
+        if byte == b'"' || byte == b'\\' || byte < 0x20 {
+            return at;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// Writes the text of an escaped string, whose escapes the scanner has judged, into `out`.
+fn unescape(raw: &str, out: &mut String) {
+    out.clear();
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+        out.push_str(&rest[..at]);
+        let unit = |from: usize| {
+            rest.get(from..from + 4).and_then(|h| u32::from_str_radix(h, 16).ok()).unwrap_or(0xFFFD)
+        };
+        let (c, used) = match rest.as_bytes().get(at + 1) {
+            Some(b'b') => ('\u{8}', 2),
+            Some(b'f') => ('\u{c}', 2),
+            Some(b'n') => ('\n', 2),
+            Some(b'r') => ('\r', 2),
+            Some(b't') => ('\t', 2),
+            Some(b'u') => match unit(at + 2) {
+                high @ 0xD800..=0xDBFF => {
+                    let paired = rest.get(at + 6..at + 8) == Some("\\u");
+                    match unit(at + 8) {
+                        low @ 0xDC00..=0xDFFF if paired => {
+                            let code = 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+                            (char::from_u32(code).unwrap_or('\u{FFFD}'), 12)
+                        }
+                        _ => ('\u{FFFD}', 6),
+                    }
+                }
+                code => (char::from_u32(code).unwrap_or('\u{FFFD}'), 6),
+            },
+            Some(&other) => (char::from(other), 2),
+            None => ('\u{FFFD}', 1),
+        };
+        out.push(c);
+        rest = rest.get(at + used..).unwrap_or_default();
+    }
+    out.push_str(rest);
+}
+
+/// Appends a JSON string, quotes included.
+pub fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    while from < bytes.len() {
+        let at = plain_run(bytes, from);
+        out.extend_from_slice(&bytes[from..at]);
+        match bytes.get(at) {
+            None => break,
+            Some(b'"') => out.extend_from_slice(b"\\\""),
+            Some(b'\\') => out.extend_from_slice(b"\\\\"),
+            Some(b'\n') => out.extend_from_slice(b"\\n"),
+            Some(b'\r') => out.extend_from_slice(b"\\r"),
+            Some(b'\t') => out.extend_from_slice(b"\\t"),
+            Some(&control) => out.extend_from_slice(format!("\\u{control:04x}").as_bytes()),
+        }
+        from = at + 1;
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits { depth: 128, string: 1 << 20, lenient: false };
+
+    fn skip(text: &str) -> Parsed<()> {
+        let mut cursor = Cursor::new(text, LIMITS);
+        cursor.ws();
+        cursor.skip()?;
+        cursor.end()
+    }
+
+    #[test]
+    fn numbers_are_exact() {
+        for raw in
+            ["0", "-0", "1", "0.1", "-12.5e3", "1e22", "1e23", "9007199254740993", "123456789012345678901", "5e-324", "1.7976931348623157e308", "0.30000000000000004"]
+        {
+            let number = Cursor::new(raw, LIMITS).number().unwrap();
+            assert_eq!(number.f64().unwrap().to_bits(), raw.parse::<f64>().unwrap().to_bits(), "{raw}");
+        }
+        assert_eq!(Cursor::new("1e400", LIMITS).number().unwrap().f64().unwrap_err().code, RejectCode::NumberRange);
+    }
+
+    #[test]
+    fn rounding_is_noticed() {
+        let rounded = |raw: &str| {
+            let number = Cursor::new(raw, LIMITS).number().unwrap();
+            number.is_rounded(number.f64().unwrap())
+        };
+        assert!(rounded("9007199254740993"));
+        assert!(!rounded("9007199254740992"));
+        assert!(!rounded("9007199254740994"));
+        assert!(!rounded("1e30"));
+        assert!(rounded("100000000000000000000000"));
+        assert!(!rounded("100000000000000000000"));
+    }
+
+    #[test]
+    fn integers_may_be_spelled_as_floats() {
+        let int = |raw: &str| Cursor::new(raw, LIMITS).number().unwrap().u63();
+        assert_eq!(int("3.0"), Some(3));
+        assert_eq!(int("3e2"), Some(300));
+        assert_eq!(int("3.5"), None);
+        assert_eq!(int("-1"), None);
+        assert_eq!(int("-0"), Some(0));
+        assert_eq!(int("9223372036854775808"), None);
+        assert_eq!(int("9223372036854775807"), Some(i64::MAX));
+    }
+
+    #[test]
+    fn strings_unescape() {
+        let mut cursor = Cursor::new(r#""a\n\u00e9\ud83e\udd16\/""#, LIMITS);
+        let mut scratch = String::new();
+        assert_eq!(cursor.string().unwrap().text(&mut scratch), "a\né🤖/");
+        assert_eq!(skip(r#""\ud800""#).unwrap_err().code, RejectCode::Utf8Invalid);
+        assert_eq!(skip(r#""\udc00x""#).unwrap_err().code, RejectCode::Utf8Invalid);
+        assert_eq!(skip("\"a\u{1}\"").unwrap_err().code, RejectCode::JsonSyntax);
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(skip(&nested(128)).is_ok());
+        assert_eq!(skip(&nested(129)).unwrap_err().code, RejectCode::JsonDepth);
+        assert_eq!(skip(&"[".repeat(100_000)).unwrap_err().code, RejectCode::JsonDepth);
+    }
+
+    proptest! {
+        #[test]
+        fn skipping_accepts_what_serde_json_accepts(text in r#"[\[\]{}",:0-9eE.+\-tfnrualse \\]{0,24}"#) {
+            let reference = serde_json::from_str::<serde::de::IgnoredAny>(&text);
+            prop_assert_eq!(skip(&text).is_ok(), reference.is_ok(), "{}", text);
+        }
+
+        #[test]
+        fn strings_survive_a_round_trip(text in any::<String>()) {
+            let mut out = Vec::new();
+            write_string(&text, &mut out);
+            let written = String::from_utf8(out).unwrap();
+            prop_assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text.clone());
+            let mut scratch = String::new();
+            prop_assert_eq!(Cursor::new(&written, LIMITS).string().unwrap().text(&mut scratch), text);
+        }
+
+        #[test]
+        fn floats_equal_the_standard_library(value in any::<f64>().prop_filter("finite", |v| v.is_finite())) {
+            let raw = serde_json::to_string(&value).unwrap();
+            let number = Cursor::new(&raw, LIMITS).number().unwrap();
+            prop_assert_eq!(number.f64().unwrap().to_bits(), raw.parse::<f64>().unwrap().to_bits());
+        }
+    }
+}

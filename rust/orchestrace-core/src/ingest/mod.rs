@@ -1,0 +1,86 @@
+//! Files to columns: sources cut inputs into blocks of whole records, workers parse blocks in parallel,
+//! the store takes the blocks in input order.
+
+use std::path::PathBuf;
+
+use crate::schema::TimeBasis;
+
+pub mod column;
+mod frame;
+pub mod intern;
+pub mod json;
+pub mod quarantine;
+mod read;
+mod source;
+pub mod time;
+pub mod validate;
+pub mod writer;
+
+pub use read::read;
+
+use json::Limits;
+
+/// Where records come from.
+pub enum Input {
+    /// A file, whole or compressed.
+    Path(PathBuf),
+    /// Anything that can be read once, front to back.
+    Stream {
+        /// Name for the tables.
+        name: String,
+        /// The bytes, whole or compressed.
+        reader: Box<dyn std::io::Read + Send>,
+    },
+}
+
+/// Type of a column that an unknown event key is lifted into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiftKind {
+    /// Strings.
+    Text,
+    /// Integers.
+    I64,
+    /// Numbers.
+    F64,
+    /// Flags.
+    Bool,
+}
+
+/// Options of [`read`].
+#[derive(Debug, Clone)]
+pub struct ReadOptions {
+    /// Name of an importer, or `auto`.
+    pub format: String,
+    /// Bytes that a worker takes at a time; no result depends on it.
+    pub block_size: usize,
+    /// Longest record; a longer one is rejected without being held in memory.
+    pub max_record: u64,
+    /// Limits within a record.
+    pub limits: Limits,
+    /// Largest ratio of decompressed to compressed bytes.
+    pub max_expansion: u64,
+    /// Whether unknown event fields are kept.
+    pub extras: bool,
+    /// Bytes of a rejected record that its quarantine row shows.
+    pub excerpt: usize,
+    /// Unknown event keys that become columns.
+    pub fields: Vec<(String, LiftKind)>,
+    /// What `t` means in traces that do not say.
+    pub time_basis: Option<TimeBasis>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            format: "auto".into(),
+            block_size: 4 << 20,
+            max_record: 512 << 20,
+            limits: Limits { depth: 128, string: 64 << 20, lenient: false },
+            max_expansion: 1000,
+            extras: true,
+            excerpt: 200,
+            fields: Vec::new(),
+            time_basis: None,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a schema cannot say: event ids are unique in their trace and edges name events of it.
+
+use std::hash::BuildHasher;
+
+use foldhash::quality::RandomState;
+
+use super::column::TextColumn;
+
+/// Ids of one trace's events to their positions. The table is reused from trace to trace; it is keyed
+/// by the string view, which for ids of up to twelve bytes is the id itself.
+#[derive(Debug, Default)]
+pub struct IdMap {
+    slots: Vec<u32>,
+    mask: usize,
+    first: usize,
+    hasher: RandomState,
+}
+
+impl IdMap {
+    /// Takes the ids from row `first` of `ids` on; the position of the first id that repeats an earlier one.
+    pub fn build(&mut self, ids: &TextColumn, first: usize) -> Result<(), (u32, u32)> {
+        let views = ids.views(first);
+        let size = (views.len() * 2).next_power_of_two().max(16);
+        self.slots.clear();
+        self.slots.resize(size, 0);
+        self.mask = size - 1;
+        self.first = first;
+        for (position, view) in views.iter().enumerate() {
+            let bytes = view.to_le_bytes();
+            let id = ids.bytes(&bytes);
+            let mut slot = self.slot(*view, id);
+            while let Some(earlier) = self.slots[slot].checked_sub(1) {
+                if same(ids, views[earlier as usize], *view, id) {
+                    return Err((earlier, position as u32));
+                }
+                slot = (slot + 1) & self.mask;
+            }
+            self.slots[slot] = position as u32 + 1;
+        }
+        Ok(())
+    }
+
+    /// Position of an id.
+    #[inline]
+    pub fn find(&self, ids: &TextColumn, id: &str) -> Option<u32> {
+        let view = arrow_array::builder::make_view(id.as_bytes(), 0, 0);
+        let views = ids.views(self.first);
+        let mut slot = self.slot(view, id.as_bytes());
+        while let Some(position) = self.slots[slot].checked_sub(1) {
+            if same(ids, views[position as usize], view, id.as_bytes()) {
+                return Some(position);
+            }
+            slot = (slot + 1) & self.mask;
+        }
+        None
+    }
+
+    #[inline]
+    fn slot(&self, view: u128, id: &[u8]) -> usize {
+        let hash = if id.len() <= 12 { self.hasher.hash_one(view) } else { self.hasher.hash_one(id) };
+        hash as usize & self.mask
+    }
+}
+
+#[inline]
+fn same(ids: &TextColumn, stored: u128, view: u128, id: &[u8]) -> bool {
+    // Length and the first four bytes are in the low half of every view.
+    stored as u64 == view as u64 && (if id.len() <= 12 { stored == view } else { ids.bytes(&stored.to_le_bytes()) == id })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_any_length_resolve() {
+        let mut ids = TextColumn::default();
+        ids.set(0, "of another trace");
+        for (row, id) in ["e1", "", "exactly12byt", "a much longer identifier", "a much longer identifieR"].iter().enumerate() {
+            ids.set(row + 1, id);
+        }
+        let mut map = IdMap::default();
+        assert_eq!(map.build(&ids, 1), Ok(()));
+        assert_eq!(map.find(&ids, "a much longer identifieR"), Some(4));
+        assert_eq!(map.find(&ids, "exactly12byt"), Some(2));
+        assert_eq!(map.find(&ids, ""), Some(1));
+        assert_eq!(map.find(&ids, "of another trace"), None);
+        ids.set(6, "e1");
+        assert_eq!(map.build(&ids, 1), Err((0, 5)));
+    }
+}

@@ -1,0 +1,711 @@
+//! Where importers write: growing columns of one block, a trace at a time. A trace that fails leaves
+//! nothing behind.
+
+use arrow_array::ArrayRef;
+
+use super::column::{CodeColumn, FlagColumn, ListColumn, TextColumn, Values};
+use super::intern::Interner;
+use super::json::{Fault, Parsed};
+use super::quarantine::{Position, QuarantineRow};
+use super::validate::IdMap;
+use super::{LiftKind, ReadOptions};
+use crate::error::{Error, Finding, FindingCode, RejectCode, Result};
+use crate::schema::{Dict, EdgeType, EventField, EventType, Kind, MeasureKind, TimeBasis, Topology};
+
+/// Absent entries of a small vocabulary.
+pub(crate) const NO_WORD: u8 = u8::MAX;
+
+/// Storage of one optional event column.
+#[derive(Debug)]
+pub(crate) enum OptionalColumn {
+    F64(Values<f64>),
+    I64(Values<i64>),
+    U32(Values<u32>),
+    Flag(FlagColumn),
+    Text(TextColumn),
+    Code(CodeColumn, Dict),
+    List(ListColumn),
+}
+
+impl OptionalColumn {
+    fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::F64 => Self::F64(Values::default()),
+            Kind::I64 | Kind::U64 | Kind::Time => Self::I64(Values::default()),
+            Kind::U32 => Self::U32(Values::default()),
+            Kind::Bool => Self::Flag(FlagColumn::default()),
+            Kind::Text | Kind::Word(_) => Self::Text(TextColumn::default()),
+            Kind::Name(dict) => Self::Code(CodeColumn::default(), dict),
+            Kind::F64List => Self::List(ListColumn::default()),
+        }
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        match self {
+            Self::F64(c) => c.truncate(rows),
+            Self::I64(c) => c.truncate(rows),
+            Self::U32(c) => c.truncate(rows),
+            Self::Flag(c) => c.truncate(rows),
+            Self::Text(c) => c.truncate(rows),
+            Self::Code(c, _) => c.codes.truncate(rows),
+            Self::List(c) => c.truncate(rows),
+        }
+    }
+
+    fn is_used(&self) -> bool {
+        match self {
+            Self::F64(c) => c.is_used(),
+            Self::I64(c) => c.is_used(),
+            Self::U32(c) => c.is_used(),
+            Self::Flag(c) => c.is_used(),
+            Self::Text(c) => c.is_used(),
+            Self::Code(c, _) => !c.codes.is_empty(),
+            Self::List(c) => c.is_used(),
+        }
+    }
+}
+
+/// A finished column: an array, or codes of the block's own dictionary that are yet to be remapped.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    Array(ArrayRef),
+    Codes(Vec<u32>, Dict),
+}
+
+/// A typed value of an event field, for importers that do not parse straight into columns.
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    /// A number.
+    F64(f64),
+    /// A count of tokens.
+    I64(i64),
+    /// A turn.
+    U32(u32),
+    /// A flag.
+    Bool(bool),
+    /// A text or a name.
+    Text(&'a str),
+    /// Probabilities.
+    List(&'a [f64]),
+}
+
+/// The event columns of one block.
+#[derive(Debug)]
+pub(crate) struct EventColumns {
+    pub id: TextColumn,
+    pub t: Vec<f64>,
+    pub types: Vec<u8>,
+    pub agent: Vec<u32>,
+    /// One for each optional field, from `role` on.
+    pub optional: Vec<OptionalColumn>,
+    pub lifted: Vec<OptionalColumn>,
+}
+
+const FIRST_OPTIONAL: usize = EventField::Role as usize;
+
+impl EventColumns {
+    fn new(options: &ReadOptions) -> Self {
+        let optional = EventField::ALL[FIRST_OPTIONAL..].iter();
+        Self {
+            id: TextColumn::default(),
+            t: Vec::new(),
+            types: Vec::new(),
+            agent: Vec::new(),
+            optional: optional.map(|f| OptionalColumn::new(f.column().kind)).collect(),
+            lifted: options.fields.iter().map(|(_, kind)| OptionalColumn::new(kind.kind())).collect(),
+        }
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.id.truncate(rows);
+        self.t.truncate(rows);
+        self.types.truncate(rows);
+        self.agent.truncate(rows);
+        self.optional.iter_mut().chain(&mut self.lifted).for_each(|c| c.truncate(rows));
+    }
+
+    #[inline]
+    pub(crate) fn optional(&mut self, field: EventField) -> &mut OptionalColumn {
+        &mut self.optional[field as usize - FIRST_OPTIONAL]
+    }
+}
+
+/// What a trace says of itself besides events, edges and measures.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Facts {
+    pub topology: Option<Topology>,
+    pub system: Option<u32>,
+    pub importer: Option<u32>,
+    pub time_basis: Option<TimeBasis>,
+    pub started_at: Option<i64>,
+    pub partial: bool,
+}
+
+/// One block's tables while they grow.
+#[derive(Debug)]
+pub(crate) struct BlockWriter {
+    pub dicts: [Interner; Dict::COUNT],
+    pub events: EventColumns,
+    pub trace_id: TextColumn,
+    pub task_id: TextColumn,
+    pub group_id: TextColumn,
+    pub facts: Vec<Facts>,
+    pub positions: Vec<Position>,
+    /// End of each trace's rows in `events`, `edges`, `measures`.
+    pub ends: Vec<[u32; 3]>,
+    pub src: Vec<u32>,
+    pub dst: Vec<u32>,
+    pub edge_types: Vec<u8>,
+    pub measure_kinds: Vec<u8>,
+    pub measure_names: Vec<u32>,
+    pub measure_values: Vec<f64>,
+    pub labels: Vec<LabelRow>,
+    pub findings: Vec<(u32, Finding)>,
+    pub quarantine: Vec<QuarantineRow>,
+    ids: IdMap,
+    /// Buffers that importers borrow, so that reading an event allocates nothing.
+    pub scratch: Scratch,
+}
+
+/// Reused buffers.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub text: String,
+    pub key: String,
+    pub extras: String,
+    pub list: Vec<f64>,
+    pub unknown: Interner,
+    pub names: Vec<u32>,
+    /// The field that followed each field last time.
+    pub next: [u8; 64],
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            text: String::new(),
+            key: String::new(),
+            extras: String::new(),
+            list: Vec::new(),
+            unknown: Interner::default(),
+            names: Vec::new(),
+            next: [0; 64],
+        }
+    }
+}
+
+/// One row of `labels`, before it is a column.
+#[derive(Debug, Clone)]
+pub(crate) struct LabelRow {
+    pub trace_id: String,
+    pub annotator: u32,
+    pub event_id: Option<String>,
+    pub turn: Option<u32>,
+    pub agent: Option<String>,
+    pub label: u32,
+    pub weight: Option<f64>,
+}
+
+impl BlockWriter {
+    pub(crate) fn new(options: &ReadOptions) -> Self {
+        Self {
+            dicts: std::array::from_fn(|_| Interner::default()),
+            events: EventColumns::new(options),
+            trace_id: TextColumn::default(),
+            task_id: TextColumn::default(),
+            group_id: TextColumn::default(),
+            facts: Vec::new(),
+            positions: Vec::new(),
+            ends: Vec::new(),
+            src: Vec::new(),
+            dst: Vec::new(),
+            edge_types: Vec::new(),
+            measure_kinds: Vec::new(),
+            measure_names: Vec::new(),
+            measure_values: Vec::new(),
+            labels: Vec::new(),
+            findings: Vec::new(),
+            quarantine: Vec::new(),
+            ids: IdMap::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    fn last_ends(&self) -> [u32; 3] {
+        self.ends.last().copied().unwrap_or([0; 3])
+    }
+
+    /// Begins a trace.
+    pub(crate) fn begin<'w>(&'w mut self, options: &'w ReadOptions, position: Position) -> TraceWriter<'w> {
+        let mark = Mark {
+            labels: self.labels.len(),
+            findings: self.findings.len(),
+            names: std::array::from_fn(|i| self.dicts[i].len()),
+        };
+        let [first_event, first_edge, first_measure] = self.last_ends();
+        TraceWriter {
+            first_event: first_event as usize,
+            first_edge: first_edge as usize,
+            first_measure: first_measure as usize,
+            block: self,
+            options,
+            mark,
+            position,
+            facts: Facts::default(),
+            indexed: false,
+            group: None,
+            unknown_costs: Vec::new(),
+        }
+    }
+
+    /// The event columns at their exact size, in the order of the schema; empties them.
+    pub(crate) fn finish_events(&mut self, rows: usize) -> Result<Vec<(usize, Finished)>> {
+        let events = &mut self.events;
+        let mut out = Vec::with_capacity(8);
+        for (i, column) in events.optional.iter_mut().chain(&mut events.lifted).enumerate() {
+            if !column.is_used() {
+                continue;
+            }
+            let finished = match column {
+                OptionalColumn::F64(c) => Finished::Array(c.finish(rows)),
+                OptionalColumn::I64(c) => Finished::Array(c.finish(rows)),
+                OptionalColumn::U32(c) => Finished::Array(c.finish(rows)),
+                OptionalColumn::Flag(c) => Finished::Array(c.finish(rows)),
+                OptionalColumn::Text(c) => Finished::Array(c.finish(rows)?),
+                OptionalColumn::List(c) => Finished::Array(c.finish(rows)?),
+                OptionalColumn::Code(c, dict) => Finished::Codes(c.take(rows), *dict),
+            };
+            out.push((FIRST_OPTIONAL + 2 + i, finished));
+        }
+        Ok(out)
+    }
+}
+
+#[derive(Debug)]
+struct Mark {
+    labels: usize,
+    findings: usize,
+    names: [usize; Dict::COUNT],
+}
+
+/// The trace that an importer is writing. Dropping it without [`Self::commit`] is not enough: the
+/// driver calls [`Self::rollback`] for a record that failed.
+#[derive(Debug)]
+pub struct TraceWriter<'w> {
+    pub(crate) block: &'w mut BlockWriter,
+    pub(crate) options: &'w ReadOptions,
+    mark: Mark,
+    position: Position,
+    pub(crate) facts: Facts,
+    pub(crate) first_event: usize,
+    first_edge: usize,
+    first_measure: usize,
+    indexed: bool,
+    pub(crate) group: Option<String>,
+    pub(crate) unknown_costs: Vec<String>,
+}
+
+/// What every event has.
+#[derive(Debug, Clone, Copy)]
+pub struct Event<'a> {
+    /// Unique in the trace.
+    pub id: &'a str,
+    /// Time in the trace's basis.
+    pub t: f64,
+    /// Type.
+    pub event_type: EventType,
+    /// The agent, tool or user that acts.
+    pub agent: &'a str,
+}
+
+impl TraceWriter<'_> {
+    /// Number of events so far.
+    #[must_use]
+    pub fn n_events(&self) -> usize {
+        self.block.events.t.len() - self.first_event
+    }
+
+    /// Sets the external ids. They must be set exactly once.
+    pub fn ids(&mut self, trace_id: &str, task_id: &str) {
+        let row = self.block.facts.len();
+        self.block.trace_id.set(row, trace_id);
+        self.block.task_id.set(row, task_id);
+    }
+
+    /// Sets the recording system.
+    pub fn system(&mut self, system: &str) {
+        self.facts.system = Some(self.block.dicts[Dict::System as usize].code(system));
+    }
+
+    /// Sets the topology.
+    pub fn topology(&mut self, topology: Topology) {
+        self.facts.topology = Some(topology);
+    }
+
+    /// Sets what `t` means; without it the rule of trace_formats section 3 decides.
+    pub fn time_basis(&mut self, basis: TimeBasis) {
+        self.facts.time_basis = Some(basis);
+    }
+
+    /// Marks the recording as ending before the run did.
+    pub fn partial(&mut self) {
+        self.facts.partial = true;
+    }
+
+    /// Adds an event; its `seq`.
+    pub fn event(&mut self, event: Event<'_>) -> u32 {
+        let block = &mut *self.block;
+        let row = block.events.t.len();
+        block.events.id.set(row, event.id);
+        block.events.t.push(event.t);
+        block.events.types.push(event.event_type as u8);
+        block.events.agent.push(block.dicts[Dict::Agent as usize].code(event.agent));
+        (row - self.first_event) as u32
+    }
+
+    /// Sets an optional field of the last event; each field once an event.
+    pub fn set(&mut self, field: EventField, value: Value<'_>) {
+        let block = &mut *self.block;
+        let row = block.events.t.len() - 1;
+        match (block.events.optional(field), value) {
+            (OptionalColumn::F64(c), Value::F64(v)) => c.set(row, v),
+            (OptionalColumn::I64(c), Value::I64(v)) => c.set(row, v),
+            (OptionalColumn::U32(c), Value::U32(v)) => c.set(row, v),
+            (OptionalColumn::Flag(c), Value::Bool(v)) => c.set(row, v),
+            (OptionalColumn::Text(c), Value::Text(v)) => c.set(row, v),
+            (OptionalColumn::List(c), Value::List(v)) => c.set(row, v),
+            (OptionalColumn::Code(c, dict), Value::Text(v)) => {
+                c.set(row, block.dicts[*dict as usize].code(v));
+            }
+            (_, value) => debug_assert!(false, "{field:?} cannot hold {value:?}"),
+        }
+    }
+
+    /// Adds an edge between two events of this trace, by `seq`.
+    pub fn edge(&mut self, src: u32, dst: u32, edge_type: EdgeType) {
+        self.block.src.push(src);
+        self.block.dst.push(dst);
+        self.block.edge_types.push(edge_type as u8);
+    }
+
+    /// Takes the events' ids, so that edges can be resolved; an id that occurs twice is a fault.
+    pub fn index_ids(&mut self) -> Parsed<()> {
+        self.indexed = true;
+        let block = &mut *self.block;
+        block.ids.build(&block.events.id, self.first_event).map_err(|(earlier, later)| {
+            let view = block.events.id.views(self.first_event)[later as usize].to_le_bytes();
+            let id = String::from_utf8_lossy(block.events.id.bytes(&view)).into_owned();
+            Fault::value(
+                RejectCode::IdDuplicate,
+                format!("event id '{}' is already the id of events[{earlier}]", id.escape_debug()),
+            )
+            .under("id")
+            .at_index(later as usize)
+            .under("events")
+        })
+    }
+
+    /// Position of an event id; ids must have been indexed.
+    #[inline]
+    #[must_use]
+    pub fn resolve(&self, id: &str) -> Option<u32> {
+        self.block.ids.find(&self.block.events.id, id)
+    }
+
+    /// Adds a reward, cost or metric.
+    pub fn measure(&mut self, kind: MeasureKind, name: &str, value: f64) {
+        let code = self.block.dicts[Dict::Measure as usize].code(name);
+        self.block.measure_kinds.push(kind as u8);
+        self.block.measure_names.push(code);
+        self.block.measure_values.push(value);
+    }
+
+    /// Removes the costs that an exporter had to write as zero although they were unknown.
+    fn forget_unknown_costs(&mut self) {
+        let names = std::mem::take(&mut self.unknown_costs);
+        if names.is_empty() {
+            return;
+        }
+        let block = &mut *self.block;
+        let dict = &block.dicts[Dict::Measure as usize];
+        let mut kept = self.first_measure;
+        for row in self.first_measure..block.measure_names.len() {
+            let unknown = block.measure_kinds[row] == MeasureKind::Cost as u8
+                && block.measure_values[row] == 0.0
+                && names.iter().any(|n| n == dict.name(block.measure_names[row]));
+            if !unknown {
+                block.measure_kinds[kept] = block.measure_kinds[row];
+                block.measure_names[kept] = block.measure_names[row];
+                block.measure_values[kept] = block.measure_values[row];
+                kept += 1;
+            }
+        }
+        block.measure_kinds.truncate(kept);
+        block.measure_names.truncate(kept);
+        block.measure_values.truncate(kept);
+    }
+
+    /// Adds what an annotator said about the trace.
+    #[allow(clippy::too_many_arguments)] // the columns of `labels`
+    pub fn label(
+        &mut self,
+        trace_id: &str,
+        annotator: &str,
+        event_id: Option<&str>,
+        turn: Option<u32>,
+        agent: Option<&str>,
+        label: &str,
+        weight: Option<f64>,
+    ) {
+        let row = LabelRow {
+            trace_id: trace_id.to_owned(),
+            annotator: self.block.dicts[Dict::Annotator as usize].code(annotator),
+            event_id: event_id.map(str::to_owned),
+            turn,
+            agent: agent.map(str::to_owned),
+            label: self.block.dicts[Dict::Label as usize].code(label),
+            weight,
+        };
+        self.block.labels.push(row);
+    }
+
+    /// Notes something odd; further ones of the same code are counted, the first place is kept.
+    pub fn finding(&mut self, code: FindingCode, seq: Option<u32>, message: impl FnOnce() -> String) {
+        let trace = self.block.facts.len() as u32;
+        let rows = &mut self.block.findings[self.mark.findings..];
+        if let Some((_, finding)) = rows.iter_mut().find(|(_, f)| f.code == code) {
+            finding.count += 1;
+        } else {
+            self.block.findings.push((trace, Finding { code, count: 1, seq, message: message() }));
+        }
+    }
+
+    /// The event id of a `seq`, for labels.
+    #[must_use]
+    pub fn event_id(&self, seq: u32) -> String {
+        let view = self.block.events.id.views(self.first_event)[seq as usize].to_le_bytes();
+        String::from_utf8_lossy(self.block.events.id.bytes(&view)).into_owned()
+    }
+
+    /// Accepts the trace: checks what holds for every format and settles group and time basis.
+    pub(crate) fn commit(&mut self, importer: &'static str) -> Parsed<()> {
+        if self.n_events() == 0 {
+            return Err(Fault::value(RejectCode::FieldEmpty, "found no events, expected at least one").under("events"));
+        }
+        if !self.indexed {
+            self.index_ids()?;
+        }
+        self.forget_unknown_costs();
+        self.settle_group();
+        let basis = self.facts.time_basis.or(self.options.time_basis).unwrap_or_else(|| self.guess_time_basis());
+        self.facts.time_basis = Some(basis);
+        let block = &mut *self.block;
+        if self.facts.importer.is_none() {
+            self.facts.importer = Some(block.dicts[Dict::Importer as usize].code(importer));
+        }
+        block.facts.push(self.facts);
+        block.positions.push(self.position);
+        block.ends.push([block.events.t.len() as u32, block.src.len() as u32, block.measure_names.len() as u32]);
+        Ok(())
+    }
+
+    /// Group of the trace: first `group_id` of an event, else the task (methods.md D13).
+    fn settle_group(&mut self) {
+        let row = self.block.facts.len();
+        if let Some(group) = self.group.take() {
+            self.block.group_id.set(row, &group);
+            return;
+        }
+        let OptionalColumn::Text(column) = self.block.events.optional(EventField::GroupId) else { return };
+        let text = |view: &u128| String::from_utf8_lossy(column.bytes(&view.to_le_bytes())).into_owned();
+        // Rows without the field have a zero view, as the empty string has; an empty group is no group.
+        let mut given = column.views(self.first_event).iter().enumerate().filter(|(_, v)| **v != 0);
+        let first = given.next().map(|(_, view)| text(view));
+        let others: Vec<(usize, String)> = match &first {
+            Some(group) => given.map(|(i, view)| (i, text(view))).filter(|(_, other)| other != group).collect(),
+            None => Vec::new(),
+        };
+        match first {
+            Some(group) => {
+                self.block.group_id.set(row, &group);
+                for (seq, other) in others {
+                    self.finding(FindingCode::GroupConflict, Some(seq as u32), || {
+                        format!("found group_id '{other}' after '{group}', which counts")
+                    });
+                }
+            }
+            None => {
+                let view = self.block.task_id.views(row)[0].to_le_bytes();
+                let task = String::from_utf8_lossy(self.block.task_id.bytes(&view)).into_owned();
+                self.block.group_id.set(row, &task);
+            }
+        }
+    }
+
+    /// `seconds` if the spread of `t` is within 5 % of the wall clock, else `ordinal` if every `t` is an
+    /// integer, else `unknown`.
+    fn guess_time_basis(&self) -> TimeBasis {
+        let t = &self.block.events.t[self.first_event..];
+        let (low, high) = t.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(*x), h.max(*x)));
+        let wall = (self.first_measure..self.block.measure_names.len())
+            .filter(|row| self.block.measure_kinds[*row] == MeasureKind::Cost as u8)
+            .find(|row| {
+                self.block.dicts[Dict::Measure as usize].name(self.block.measure_names[*row]) == "wall_clock_s"
+            })
+            .map(|row| self.block.measure_values[row]);
+        match wall {
+            Some(wall) if wall > 0.0 && ((high - low) - wall).abs() <= 0.05 * wall => TimeBasis::Seconds,
+            _ if t.iter().all(|x| x.fract() == 0.0) => TimeBasis::Ordinal,
+            _ => TimeBasis::Unknown,
+        }
+    }
+
+    /// Leaves nothing of the trace.
+    pub(crate) fn rollback(self) {
+        let block = self.block;
+        let traces = block.facts.len();
+        block.events.truncate(self.first_event);
+        block.src.truncate(self.first_edge);
+        block.dst.truncate(self.first_edge);
+        block.edge_types.truncate(self.first_edge);
+        block.measure_kinds.truncate(self.first_measure);
+        block.measure_names.truncate(self.first_measure);
+        block.measure_values.truncate(self.first_measure);
+        block.trace_id.truncate(traces);
+        block.task_id.truncate(traces);
+        block.group_id.truncate(traces);
+        block.labels.truncate(self.mark.labels);
+        block.findings.truncate(self.mark.findings);
+        for (dict, len) in block.dicts.iter_mut().zip(self.mark.names) {
+            dict.truncate(len);
+        }
+    }
+
+    /// Writes a value into a lifted column; whether its type fits.
+    pub(crate) fn lift(&mut self, column: usize, value: Value<'_>) -> bool {
+        let row = self.block.events.t.len();
+        match (&mut self.block.events.lifted[column], value) {
+            (OptionalColumn::F64(c), Value::F64(v)) => c.set(row, v),
+            (OptionalColumn::I64(c), Value::I64(v)) => c.set(row, v),
+            (OptionalColumn::Flag(c), Value::Bool(v)) => c.set(row, v),
+            (OptionalColumn::Text(c), Value::Text(v)) => c.set(row, v),
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl LiftKind {
+    /// The column kind.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        match self {
+            LiftKind::Text => Kind::Text,
+            LiftKind::I64 => Kind::I64,
+            LiftKind::F64 => Kind::F64,
+            LiftKind::Bool => Kind::Bool,
+        }
+    }
+
+    /// The kind that a word names.
+    pub fn parse(word: &str) -> Result<Self> {
+        match word {
+            "text" => Ok(LiftKind::Text),
+            "i64" => Ok(LiftKind::I64),
+            "f64" => Ok(LiftKind::F64),
+            "bool" => Ok(LiftKind::Bool),
+            _ => Err(Error::Parameter(crate::error::unknown_name("type of a lifted field", word, &["text", "i64", "f64", "bool"]))),
+        }
+    }
+}
+
+/// One block's tables, before the dictionaries of all blocks are merged.
+#[derive(Debug)]
+pub struct RawChunk {
+    /// Input, and place in it.
+    pub(crate) source: usize,
+    pub(crate) index: u64,
+    /// Whether lines are counted from the start of the input rather than of the block.
+    pub(crate) absolute_lines: bool,
+    pub(crate) lines: u64,
+    pub(crate) records: u64,
+    pub(crate) dicts: Vec<Interner>,
+    pub(crate) id: ArrayRef,
+    pub(crate) t: Vec<f64>,
+    pub(crate) types: Vec<u8>,
+    pub(crate) agent: Vec<u32>,
+    /// Optional columns that are in use, by their place in the table.
+    pub(crate) optional: Vec<(usize, Finished)>,
+    pub(crate) trace_id: ArrayRef,
+    pub(crate) task_id: ArrayRef,
+    pub(crate) group_id: ArrayRef,
+    pub(crate) facts: Vec<Facts>,
+    /// Numbers that the traces have already; else they are given in order.
+    pub(crate) numbers: Option<Vec<u32>>,
+    /// Files by the block's own dictionary, where a block is of several; null as `NO_CODE`.
+    pub(crate) files: Option<Vec<u32>>,
+    pub(crate) positions: Vec<Position>,
+    pub(crate) ends: Vec<[u32; 3]>,
+    pub(crate) src: Vec<u32>,
+    pub(crate) dst: Vec<u32>,
+    pub(crate) edge_types: Vec<u8>,
+    pub(crate) measure_kinds: Vec<u8>,
+    pub(crate) measure_names: Vec<u32>,
+    pub(crate) measure_values: Vec<f64>,
+    pub(crate) labels: Vec<LabelRow>,
+    pub(crate) findings: Vec<(u32, Finding)>,
+    pub(crate) quarantine: Vec<QuarantineRow>,
+}
+
+/// The values at their exact size; the scratch keeps its memory.
+fn exact<T: Copy>(values: &mut Vec<T>) -> Vec<T> {
+    let out = values.as_slice().to_vec();
+    values.clear();
+    out
+}
+
+impl BlockWriter {
+    /// Takes everything written so far; the writer is empty and ready for the next block.
+    pub(crate) fn finish(
+        &mut self,
+        source: usize,
+        index: u64,
+        absolute_lines: bool,
+        lines: u64,
+        records: u64,
+    ) -> Result<RawChunk> {
+        let rows = self.events.t.len();
+        let traces = self.facts.len();
+        let optional = self.finish_events(rows)?;
+        Ok(RawChunk {
+            source,
+            index,
+            absolute_lines,
+            lines,
+            records,
+            dicts: self.dicts.iter_mut().map(std::mem::take).collect(),
+            id: self.events.id.finish(rows)?,
+            t: exact(&mut self.events.t),
+            types: exact(&mut self.events.types),
+            agent: exact(&mut self.events.agent),
+            optional,
+            trace_id: self.trace_id.finish(traces)?,
+            task_id: self.task_id.finish(traces)?,
+            group_id: self.group_id.finish(traces)?,
+            facts: std::mem::take(&mut self.facts),
+            numbers: None,
+            files: None,
+            positions: std::mem::take(&mut self.positions),
+            ends: std::mem::take(&mut self.ends),
+            src: exact(&mut self.src),
+            dst: exact(&mut self.dst),
+            edge_types: exact(&mut self.edge_types),
+            measure_kinds: exact(&mut self.measure_kinds),
+            measure_names: exact(&mut self.measure_names),
+            measure_values: exact(&mut self.measure_values),
+            labels: std::mem::take(&mut self.labels),
+            findings: std::mem::take(&mut self.findings),
+            quarantine: std::mem::take(&mut self.quarantine),
+        })
+    }
+}

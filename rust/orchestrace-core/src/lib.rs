@@ -1,0 +1,22 @@
+//! Orchestration traces in columns.
+//!
+//! ```text
+//! files ──► ingest::source ──► importers ──► ingest::writer ──► store::assemble ──► Store
+//!            blocks of           pull parser,   columns and        dictionaries      │
+//!            whole records       no tree        rejects            merged            ▼
+//!                                                          store::view ──► graph ──► credit
+//! ```
+//!
+//! Begin with [`ingest::read`] for the way in, [`store::Store`] for what is held, [`store::view::TraceView`] for
+//! what a kernel sees, and [`credit`] for the first kernels. This crate knows nothing of Python.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod generate;
+pub mod graph;
+pub mod importers;
+pub mod ingest;
+pub mod rng;
+pub mod run;
+pub mod schema;
+pub mod store;

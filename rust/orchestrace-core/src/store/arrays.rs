@@ -1,0 +1,138 @@
+//! Small constructions of Arrow arrays that several places need.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, DictionaryArray, RecordBatch, StringViewArray, UInt8Array, UInt32Array,
+};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_schema::DataType;
+use arrow_select::filter::filter_record_batch;
+
+use super::{Chunk, Store};
+use crate::error::Result;
+use crate::ingest::column::NO_CODE;
+use crate::ingest::writer::NO_WORD;
+
+/// A categorical column of codes, [`NO_CODE`] being null.
+pub fn code_array(mut codes: Vec<u32>, names: &ArrayRef) -> Result<ArrayRef> {
+    let nulls = if codes.contains(&NO_CODE) {
+        let valid = BooleanBuffer::collect_bool(codes.len(), |i| codes[i] != NO_CODE);
+        for code in codes.iter_mut().filter(|c| **c == NO_CODE) {
+            *code = 0;
+        }
+        Some(NullBuffer::new(valid))
+    } else {
+        None
+    };
+    let keys = UInt32Array::new(codes.into(), nulls);
+    Ok(Arc::new(DictionaryArray::<UInt32Type>::try_new(keys, Arc::clone(names))?))
+}
+
+/// A column of a closed vocabulary, [`NO_WORD`] being null.
+pub fn word_array(mut codes: Vec<u8>, words: &[&str]) -> Result<ArrayRef> {
+    let nulls = if codes.contains(&NO_WORD) {
+        let valid = BooleanBuffer::collect_bool(codes.len(), |i| codes[i] != NO_WORD);
+        for code in codes.iter_mut().filter(|c| **c == NO_WORD) {
+            *code = 0;
+        }
+        Some(NullBuffer::new(valid))
+    } else {
+        None
+    };
+    let keys = UInt8Array::new(codes.into(), nulls);
+    let values = Arc::new(StringViewArray::from_iter_values(words));
+    Ok(Arc::new(DictionaryArray::<UInt8Type>::try_new(keys, values)?))
+}
+
+/// Values of a `UInt32` column without nulls.
+pub(crate) fn u32_values(batch: &RecordBatch, column: usize) -> &[u32] {
+    batch.column(column).as_primitive::<UInt32Type>().values()
+}
+
+/// Text values, for columns built from rows.
+pub(crate) fn text_array<'a>(values: impl Iterator<Item = Option<&'a str>>) -> ArrayRef {
+    Arc::new(values.collect::<StringViewArray>())
+}
+
+/// The traces of a chunk that `keep` names, with their rows in all tables.
+pub(crate) fn filter_chunk(chunk: &Chunk, keep: &[bool]) -> Result<Chunk> {
+    let numbers = u32_values(&chunk.traces, 0);
+    let kept = |n: u32| numbers.binary_search(&n).is_ok_and(|i| keep[i]);
+    // The first column of every table is the trace's number.
+    let rows = |batch: &RecordBatch| -> Result<RecordBatch> {
+        let mask = BooleanArray::from_iter(u32_values(batch, 0).iter().map(|n| Some(kept(*n))));
+        Ok(filter_record_batch(batch, &mask)?)
+    };
+    let mut starts = vec![[0_u32; 3]];
+    for (i, window) in chunk.starts.windows(2).enumerate() {
+        if keep[i] {
+            let last = starts[starts.len() - 1];
+            starts.push(std::array::from_fn(|k| last[k] + window[1][k] - window[0][k]));
+        }
+    }
+    Ok(Chunk {
+        traces: rows(&chunk.traces)?,
+        events: rows(&chunk.events)?,
+        edges: rows(&chunk.edges)?,
+        agents: rows(&chunk.agents)?,
+        measures: rows(&chunk.measures)?,
+        findings: rows(&chunk.findings)?,
+        starts,
+    })
+}
+
+/// The labels of the traces that a store has.
+pub(crate) fn filter_labels(store: &Store) -> Result<RecordBatch> {
+    if store.labels.num_rows() == 0 {
+        return Ok(store.labels.clone());
+    }
+    let ids: HashSet<&str> = store
+        .chunks
+        .iter()
+        .flat_map(|c| c.traces.column(1).as_string_view().iter().flatten())
+        .collect();
+    let labelled = store.labels.column(0).as_string_view();
+    let mask = BooleanArray::from_iter(labelled.iter().map(|id| Some(id.is_some_and(|id| ids.contains(id)))));
+    Ok(filter_record_batch(&store.labels, &mask)?)
+}
+
+/// Text of a row in a column of text, names or words.
+pub(crate) fn text_of<'a>(batch: &'a RecordBatch, name: &str, row: usize) -> Option<&'a str> {
+    text_at(batch.column_by_name(name)?, row)
+}
+
+/// Text of a row, whichever of Arrow's spellings of text the column has; `None` for a null and for a column
+/// that is not text.
+pub(crate) fn text_at(column: &dyn Array, row: usize) -> Option<&str> {
+    if column.is_null(row) {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Utf8View => Some(column.as_string_view().value(row)),
+        DataType::Utf8 => Some(column.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => Some(column.as_string::<i64>().value(row)),
+        DataType::Dictionary(key, _) => {
+            let (values, code) = match **key {
+                DataType::UInt8 => {
+                    let column = column.as_dictionary::<UInt8Type>();
+                    (column.values(), column.keys().value(row) as usize)
+                }
+                DataType::UInt16 => {
+                    let column = column.as_dictionary::<UInt16Type>();
+                    (column.values(), column.keys().value(row) as usize)
+                }
+                DataType::UInt32 => {
+                    let column = column.as_dictionary::<UInt32Type>();
+                    (column.values(), column.keys().value(row) as usize)
+                }
+                _ => return None,
+            };
+            text_at(values, code)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,353 @@
+//! Parsed blocks to a store: dictionaries merged in input order, codes remapped in place, numbers given.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::types::{TimestampNanosecondType, UInt32Type};
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, PrimitiveArray, RecordBatch, UInt32Array, UInt64Array, new_null_array,
+};
+use arrow_array::cast::AsArray;
+use rayon::prelude::*;
+
+use super::arrays::{code_array, text_array, word_array};
+use super::derive::{Derived, derive};
+use super::{Chunk, Names, REQUIRED_EVENT_COLUMNS, RawChunk, Store, events_schema};
+use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result};
+use crate::ingest::ReadOptions;
+use crate::ingest::column::NO_CODE;
+use crate::ingest::intern::Interner;
+use crate::ingest::quarantine::QuarantineRow;
+use crate::ingest::writer::{Finished, LabelRow, NO_WORD};
+use crate::run::Run;
+use crate::schema::{
+    self, AGENTS, Dict, EDGE_TYPES, EDGES, EVENT_TYPES, EVENTS, FINDINGS, LABELS, MEASURE_KINDS, MEASURES, QUARANTINE,
+    TIME_BASES, TOPOLOGIES, TRACES,
+};
+
+/// Puts blocks in input order and makes one store of them.
+pub fn assemble(mut raw: Vec<RawChunk>, files: Vec<String>, options: &ReadOptions, run: &Run) -> Result<Store> {
+    raw.sort_unstable_by_key(|c| (c.source, c.index));
+    let events: u64 = raw.iter().map(|c| c.t.len() as u64).sum();
+    if events >= u64::from(u32::MAX) {
+        return Err(Error::TooLarge(format!(
+            "{events} events do not fit a corpus in memory (limit {}); read the inputs in parts",
+            u32::MAX - 1
+        )));
+    }
+    let mut interners: Vec<Interner> = (0..Dict::COUNT).map(|_| Interner::default()).collect();
+    let file_codes: Vec<u32> = files.iter().map(|f| interners[Dict::File as usize].code(f)).collect();
+    let maps: Vec<Vec<Vec<u32>>> = raw
+        .iter()
+        .map(|chunk| {
+            let pairs = chunk.dicts.iter().zip(&mut interners);
+            pairs.map(|(local, global)| local.names().map(|name| global.code(name)).collect()).collect()
+        })
+        .collect();
+    for row in raw.iter().flat_map(|c| &c.quarantine) {
+        interners[Dict::Importer as usize].code(&row.importer);
+    }
+    let names = Arc::new(Names::new(interners));
+    let mut event_columns: Vec<usize> = raw.iter().flat_map(|c| c.optional.iter().map(|(i, _)| *i)).collect();
+    event_columns.sort_unstable();
+    event_columns.dedup();
+    let records_read = raw.iter().map(|c| c.records).sum();
+
+    let places = places(&raw);
+    let mut quarantine = Vec::new();
+    let mut labels = Vec::new();
+    for ((chunk, place), map) in raw.iter_mut().zip(&places).zip(&maps) {
+        for mut row in chunk.quarantine.drain(..) {
+            row.position.line += place.line;
+            quarantine.push((file_codes[chunk.source], row));
+        }
+        for mut row in chunk.labels.drain(..) {
+            row.annotator = map[Dict::Annotator as usize][row.annotator as usize];
+            row.label = map[Dict::Label as usize][row.label as usize];
+            labels.push(row);
+        }
+        for position in &mut chunk.positions {
+            position.line += place.line;
+        }
+    }
+    note_reused_ids(&mut raw);
+
+    let builder = Builder { names: &names, event_columns: &event_columns, options, file_codes: &file_codes };
+    let inputs: Vec<_> = raw.into_iter().zip(places).zip(maps).filter(|((c, _), _)| !c.facts.is_empty()).collect();
+    let chunks = run.pool().install(|| {
+        inputs
+            .into_par_iter()
+            .map(|((chunk, place), map)| {
+                run.check()?;
+                let n = chunk.facts.len() as u32;
+                let numbers = chunk.numbers.clone().unwrap_or_else(|| (place.trace..place.trace + n).collect());
+                builder.chunk(chunk, &numbers, &map)
+            })
+            .collect::<Result<Vec<Chunk>>>()
+    })?;
+    Ok(Store {
+        chunks,
+        labels: labels_batch(&labels, &names)?,
+        quarantine: quarantine_batch(&quarantine, &names)?,
+        names,
+        event_columns,
+        lifted: options.fields.clone(),
+        records_read,
+    })
+}
+
+/// What comes before a chunk.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// Traces of the corpus.
+    trace: u32,
+    /// Lines of the same input.
+    line: u64,
+}
+
+fn places(raw: &[RawChunk]) -> Vec<Place> {
+    let mut place = Place::default();
+    let mut source = usize::MAX;
+    raw.iter()
+        .map(|chunk| {
+            if chunk.source != source {
+                source = chunk.source;
+                place.line = 0;
+            }
+            let here = Place { trace: place.trace, line: if chunk.absolute_lines { 0 } else { place.line } };
+            place.trace += chunk.facts.len() as u32;
+            place.line += chunk.lines;
+            here
+        })
+        .collect()
+}
+
+/// A `trace_id` that an earlier trace of the corpus has is a finding on the later one.
+fn note_reused_ids(raw: &mut [RawChunk]) {
+    let mut first: HashMap<Box<str>, u32> = HashMap::new();
+    let mut number = 0;
+    for chunk in raw {
+        let ids = Arc::clone(&chunk.trace_id);
+        for (local, id) in ids.as_string_view().iter().enumerate() {
+            let id = id.unwrap_or_default();
+            if let Some(earlier) = first.get(id) {
+                let message = format!("trace_id '{id}' is already that of trace {earlier}; join on 'trace'");
+                let finding = Finding { code: FindingCode::TraceIdReused, count: 1, seq: None, message };
+                chunk.findings.push((local as u32, finding));
+            } else {
+                first.insert(id.into(), number);
+            }
+            number += 1;
+        }
+    }
+}
+
+struct Builder<'a> {
+    names: &'a Arc<Names>,
+    event_columns: &'a [usize],
+    options: &'a ReadOptions,
+    file_codes: &'a [u32],
+}
+
+fn remap(mut codes: Vec<u32>, map: &[u32]) -> Vec<u32> {
+    // Where a block met the names in the order of the corpus its codes are right already.
+    if map.iter().enumerate().any(|(i, code)| i as u32 != *code) {
+        for code in codes.iter_mut().filter(|c| **c != NO_CODE) {
+            *code = map[*code as usize];
+        }
+    }
+    codes
+}
+
+/// The number of its trace for each row of a table.
+fn numbered(starts: &[[u32; 3]], table: usize, numbers: &[u32]) -> Vec<u32> {
+    let mut out = Vec::with_capacity(starts.last().map_or(0, |s| s[table] as usize));
+    for (number, window) in numbers.iter().zip(starts.windows(2)) {
+        out.resize(window[1][table] as usize, *number);
+    }
+    out
+}
+
+impl Builder<'_> {
+    fn names(&self, codes: Vec<u32>, dict: Dict, map: &[Vec<u32>]) -> Result<ArrayRef> {
+        code_array(remap(codes, &map[dict as usize]), self.names.array(dict))
+    }
+
+    fn chunk(&self, mut raw: RawChunk, numbers: &[u32], map: &[Vec<u32>]) -> Result<Chunk> {
+        let mut starts = Vec::with_capacity(raw.ends.len() + 1);
+        starts.push([0; 3]);
+        starts.append(&mut raw.ends);
+        let events = self.events(&mut raw, &starts, numbers, map)?;
+        let edges = RecordBatch::try_new(
+            EDGES.arrow(),
+            vec![
+                Arc::new(UInt32Array::from(numbered(&starts, 1, numbers))),
+                Arc::new(UInt32Array::from(std::mem::take(&mut raw.src))),
+                Arc::new(UInt32Array::from(std::mem::take(&mut raw.dst))),
+                word_array(std::mem::take(&mut raw.edge_types), EDGE_TYPES)?,
+            ],
+        )?;
+        let measures = RecordBatch::try_new(
+            MEASURES.arrow(),
+            vec![
+                Arc::new(UInt32Array::from(numbered(&starts, 2, numbers))),
+                word_array(std::mem::take(&mut raw.measure_kinds), MEASURE_KINDS)?,
+                self.names(std::mem::take(&mut raw.measure_names), Dict::Measure, map)?,
+                Arc::new(Float64Array::from(std::mem::take(&mut raw.measure_values))),
+            ],
+        )?;
+        let derived = derive(&events, &edges, &starts, numbers, self.names)?;
+        let findings = findings_batch(std::mem::take(&mut raw.findings), &derived, numbers)?;
+        let agents = agents_batch(&derived, numbers, self.names)?;
+        let traces = self.traces(&raw, &starts, &derived, numbers, map)?;
+        Ok(Chunk { traces, events, edges, agents, measures, findings, starts })
+    }
+
+    fn events(
+        &self,
+        raw: &mut RawChunk,
+        starts: &[[u32; 3]],
+        numbers: &[u32],
+        map: &[Vec<u32>],
+    ) -> Result<RecordBatch> {
+        let rows = raw.t.len();
+        let mut seq = Vec::with_capacity(rows);
+        for window in starts.windows(2) {
+            seq.extend(0..window[1][0] - window[0][0]);
+        }
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(REQUIRED_EVENT_COLUMNS + self.event_columns.len());
+        columns.push(Arc::new(UInt32Array::from(numbered(starts, 0, numbers))));
+        columns.push(Arc::new(UInt32Array::from(seq)));
+        columns.push(Arc::clone(&raw.id));
+        columns.push(Arc::new(Float64Array::from(std::mem::take(&mut raw.t))));
+        columns.push(word_array(std::mem::take(&mut raw.types), EVENT_TYPES)?);
+        columns.push(self.names(std::mem::take(&mut raw.agent), Dict::Agent, map)?);
+        let mut used = std::mem::take(&mut raw.optional).into_iter().peekable();
+        for index in self.event_columns {
+            let finished = used.next_if(|(i, _)| i == index).map(|(_, finished)| finished);
+            columns.push(match finished {
+                Some(Finished::Array(array)) => array,
+                Some(Finished::Codes(codes, dict)) => self.names(codes, dict, map)?,
+                None => self.null_column(*index, rows)?,
+            });
+        }
+        Ok(RecordBatch::try_new(events_schema(self.event_columns, &self.options.fields), columns)?)
+    }
+
+    fn null_column(&self, index: usize, rows: usize) -> Result<ArrayRef> {
+        match EVENTS.columns.get(index).map(|c| c.kind) {
+            Some(schema::Kind::Name(dict)) => code_array(vec![NO_CODE; rows], self.names.array(dict)),
+            Some(kind) => Ok(new_null_array(&kind.arrow(), rows)),
+            None => Ok(new_null_array(&self.options.fields[index - EVENTS.columns.len()].1.kind().arrow(), rows)),
+        }
+    }
+
+    fn traces(
+        &self,
+        raw: &RawChunk,
+        starts: &[[u32; 3]],
+        derived: &Derived,
+        numbers: &[u32],
+        map: &[Vec<u32>],
+    ) -> Result<RecordBatch> {
+        let n = raw.facts.len();
+        let facts = raw.facts.iter();
+        let count = |table: usize| -> ArrayRef {
+            Arc::new(UInt32Array::from_iter_values(starts.windows(2).map(|w| w[1][table] - w[0][table])))
+        };
+        let position = |f: fn(&crate::ingest::quarantine::Position) -> u64| -> ArrayRef {
+            Arc::new(raw.positions.iter().map(|p| (p.line > 0).then(|| f(p))).collect::<UInt64Array>())
+        };
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from(numbers.to_vec())),
+            Arc::clone(&raw.trace_id),
+            Arc::clone(&raw.task_id),
+            Arc::clone(&raw.group_id),
+            self.names(facts.clone().map(|f| f.system.unwrap_or(NO_CODE)).collect(), Dict::System, map)?,
+            word_array(facts.clone().map(|f| f.topology.map_or(NO_WORD, |t| t as u8)).collect(), TOPOLOGIES)?,
+            self.names(facts.clone().map(|f| f.importer.unwrap_or(NO_CODE)).collect(), Dict::Importer, map)?,
+            word_array(facts.clone().map(|f| f.time_basis.map_or(NO_WORD, |t| t as u8)).collect(), TIME_BASES)?,
+            Arc::new(
+                facts.clone().map(|f| f.started_at).collect::<PrimitiveArray<TimestampNanosecondType>>().with_timezone("UTC"),
+            ),
+            Arc::new(BooleanArray::from_iter(facts.map(|f| Some(f.partial)))),
+            count(0),
+            count(1),
+            Arc::new(PrimitiveArray::<UInt32Type>::from(derived.n_agents.clone())),
+            match &raw.files {
+                Some(files) => self.names(files.clone(), Dict::File, map)?,
+                None => code_array(vec![self.file_codes[raw.source]; n], self.names.array(Dict::File))?,
+            },
+            position(|p| p.line),
+            position(|p| p.offset),
+            position(|p| p.length),
+        ];
+        Ok(RecordBatch::try_new(TRACES.arrow(), columns)?)
+    }
+}
+
+/// Findings of importers and those of the graph, by trace and code.
+pub(crate) fn findings_batch(
+    mut rows: Vec<(u32, Finding)>,
+    derived: &Derived,
+    numbers: &[u32],
+) -> Result<RecordBatch> {
+    rows.extend(derived.findings.iter().cloned());
+    rows.sort_by_key(|(trace, finding)| (*trace, finding.code as u8));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(trace, _)| numbers[*trace as usize]))),
+        word_array(rows.iter().map(|(_, f)| f.code as u8).collect(), FINDING_CODES)?,
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(_, f)| f.count))),
+        Arc::new(rows.iter().map(|(_, f)| f.seq).collect::<UInt32Array>()),
+        text_array(rows.iter().map(|(_, f)| Some(f.message.as_str()))),
+    ];
+    Ok(RecordBatch::try_new(FINDINGS.arrow(), columns)?)
+}
+
+pub(crate) fn agents_batch(derived: &Derived, numbers: &[u32], names: &Names) -> Result<RecordBatch> {
+    let rows = &derived.agents;
+    let or_none = |code: Option<u32>| code.unwrap_or(NO_CODE);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(trace, _)| numbers[*trace as usize]))),
+        code_array(rows.iter().map(|(_, r)| r.agent).collect(), names.array(Dict::Agent))?,
+        word_array(rows.iter().map(|(_, r)| r.kind as u8).collect(), schema::AGENT_KINDS)?,
+        code_array(rows.iter().map(|(_, r)| or_none(r.role)).collect(), names.array(Dict::Role))?,
+        code_array(rows.iter().map(|(_, r)| or_none(r.parent)).collect(), names.array(Dict::Agent))?,
+        Arc::new(rows.iter().map(|(_, r)| r.depth).collect::<UInt32Array>()),
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(_, r)| r.first_seq))),
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(_, r)| r.n_events))),
+    ];
+    Ok(RecordBatch::try_new(AGENTS.arrow(), columns)?)
+}
+
+fn labels_batch(rows: &[LabelRow], names: &Names) -> Result<RecordBatch> {
+    let columns: Vec<ArrayRef> = vec![
+        text_array(rows.iter().map(|r| Some(r.trace_id.as_str()))),
+        code_array(rows.iter().map(|r| r.annotator).collect(), names.array(Dict::Annotator))?,
+        text_array(rows.iter().map(|r| r.event_id.as_deref())),
+        Arc::new(rows.iter().map(|r| r.turn).collect::<UInt32Array>()),
+        text_array(rows.iter().map(|r| r.agent.as_deref())),
+        code_array(rows.iter().map(|r| r.label).collect(), names.array(Dict::Label))?,
+        Arc::new(rows.iter().map(|r| r.weight).collect::<Float64Array>()),
+    ];
+    Ok(RecordBatch::try_new(LABELS.arrow(), columns)?)
+}
+
+fn quarantine_batch(rows: &[(u32, QuarantineRow)], names: &Names) -> Result<RecordBatch> {
+    let number = |f: fn(&QuarantineRow) -> u64| -> ArrayRef {
+        Arc::new(UInt64Array::from_iter_values(rows.iter().map(|(_, r)| f(r))))
+    };
+    let importer = |r: &QuarantineRow| names.dict(Dict::Importer).find(&r.importer).unwrap_or(NO_CODE);
+    let columns: Vec<ArrayRef> = vec![
+        code_array(rows.iter().map(|(file, _)| *file).collect(), names.array(Dict::File))?,
+        number(|r| r.position.offset),
+        number(|r| r.position.line),
+        number(|r| r.position.length),
+        word_array(rows.iter().map(|(_, r)| r.reject.code as u8).collect(), REJECT_CODES)?,
+        text_array(rows.iter().map(|(_, r)| Some(r.reject.path.as_str()))),
+        text_array(rows.iter().map(|(_, r)| Some(r.reject.message.as_str()))),
+        code_array(rows.iter().map(|(_, r)| importer(r)).collect(), names.array(Dict::Importer))?,
+        text_array(rows.iter().map(|(_, r)| Some(r.excerpt.as_str()))),
+    ];
+    Ok(RecordBatch::try_new(QUARANTINE.arrow(), columns)?)
+}

@@ -1,0 +1,467 @@
+//! A store from tables that come from elsewhere: another engine, or a corpus whose columns were changed.
+//! Everything that reading promises is checked again.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
+use rayon::prelude::*;
+
+use super::arrays::text_at;
+use super::{RawChunk, Store, assemble};
+use crate::error::{Error, FindingCode, RejectCode, Reject, Result};
+use crate::ingest::column::NO_CODE;
+use crate::ingest::quarantine::{Position, QuarantineRow};
+use crate::ingest::writer::{BlockWriter, Event, TraceWriter, Value};
+use crate::ingest::{LiftKind, ReadOptions};
+use crate::run::Run;
+use crate::schema::{
+    Dict, EDGES, EVENTS, EdgeType, EventField, EventType, FINDINGS, Kind, LABELS, MEASURES, MeasureKind, QUARANTINE,
+    TRACES, Table, TimeBasis, Topology,
+};
+
+/// Tables of a corpus, each in one batch, with the columns of the schema in any order. Of `traces` only
+/// `trace trace_id task_id` are needed, of `events` the columns up to `agent`; columns of `events` that the
+/// schema does not know are kept as lifted ones.
+#[derive(Debug)]
+pub struct Tables {
+    /// Table `traces`, ascending by `trace`.
+    pub traces: RecordBatch,
+    /// Table `events`, by trace, in `seq` order.
+    pub events: RecordBatch,
+    /// Table `edges`, by trace.
+    pub edges: RecordBatch,
+    /// Table `measures`, by trace.
+    pub measures: Option<RecordBatch>,
+    /// Table `labels`.
+    pub labels: Option<RecordBatch>,
+    /// Table `findings`; those about the graph are found again, the others kept.
+    pub findings: Option<RecordBatch>,
+    /// Table `quarantine`.
+    pub quarantine: Option<RecordBatch>,
+}
+
+/// Events that one worker takes at a time.
+const CHUNK_EVENTS: usize = 16 << 10;
+
+impl Store {
+    /// Checks the tables and takes them over. O(events + edges); text is copied.
+    pub fn from_arrow(tables: &Tables, run: &Run) -> Result<Store> {
+        let traces = TableReader::new(&TRACES, &tables.traces, 3)?;
+        let events = TableReader::new(&EVENTS, &tables.events, 6)?;
+        let edges = TableReader::new(&EDGES, &tables.edges, 4)?;
+        let measures = tables.measures.as_ref().map(|b| TableReader::new(&MEASURES, b, 4)).transpose()?;
+        let findings = tables.findings.as_ref().map(|b| TableReader::new(&FINDINGS, b, 3)).transpose()?;
+        let options = ReadOptions { fields: lifted_fields(&tables.events)?, ..ReadOptions::default() };
+        let numbers = traces.u32s("trace")?;
+        if let Some(w) = numbers.windows(2).find(|w| w[0] >= w[1]) {
+            return Err(Error::Schema(format!(
+                "traces.trace goes from {} to {}, expected ascending and distinct numbers",
+                w[0], w[1]
+            )));
+        }
+        let spans = Spans {
+            events: spans(&events, numbers)?,
+            edges: spans(&edges, numbers)?,
+            measures: measures.as_ref().map(|m| spans(m, numbers)).transpose()?,
+            findings: findings.as_ref().map(|f| spans(f, numbers)).transpose()?,
+        };
+        let lifted = options.fields.iter().filter_map(|(name, _)| tables.events.column_by_name(name)).collect();
+        let builder = Builder { traces, events, edges, measures, findings, spans, lifted, options: &options, numbers };
+        let mut raw = run.pool().install(|| {
+            builder
+                .pieces()
+                .into_par_iter()
+                .map(|(index, from, to)| {
+                    run.check()?;
+                    builder.piece(index, from, to)
+                })
+                .collect::<Result<Vec<RawChunk>>>()
+        })?;
+        raw.extend(side_tables(tables, &options)?);
+        let files = quarantine_files(tables);
+        assemble(raw, files, &options, run)
+    }
+}
+
+/// A batch with the columns of a table found and their types checked.
+struct TableReader<'a> {
+    table: &'static Table,
+    columns: Vec<Option<&'a ArrayRef>>,
+    rows: usize,
+}
+
+fn is_text(kind: &DataType) -> bool {
+    match kind {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, values) => is_text(values),
+        _ => false,
+    }
+}
+
+impl<'a> TableReader<'a> {
+    fn new(table: &'static Table, batch: &'a RecordBatch, required: usize) -> Result<Self> {
+        let mut columns = Vec::with_capacity(table.columns.len());
+        for (i, column) in table.columns.iter().enumerate() {
+            let found = batch.column_by_name(column.name);
+            if let Some(array) = found {
+                let fits = match column.kind {
+                    Kind::Text | Kind::Name(_) | Kind::Word(_) => is_text(array.data_type()),
+                    kind => *array.data_type() == kind.arrow() || *array.data_type() == DataType::Null,
+                };
+                if !fits && array.null_count() < array.len() {
+                    return Err(Error::Schema(format!(
+                        "column {}.{} is {}, expected {}",
+                        table.name,
+                        column.name,
+                        array.data_type(),
+                        column.kind.arrow()
+                    )));
+                }
+            } else if i < required {
+                return Err(Error::Schema(format!("table {} has no column '{}'", table.name, column.name)));
+            }
+            // A column of nulls only says nothing, whatever its type.
+            let found = found.filter(|a| a.null_count() < a.len() && *a.data_type() != DataType::Null);
+            if let (true, Some(array)) = (i < required, found)
+                && array.null_count() > 0
+            {
+                return Err(Error::Schema(format!("column {}.{} has nulls", table.name, column.name)));
+            }
+            columns.push(found);
+        }
+        Ok(Self { table, columns, rows: batch.num_rows() })
+    }
+
+    fn column(&self, name: &str) -> Option<&'a ArrayRef> {
+        self.columns[self.table.index(name)?]
+    }
+
+    fn u32s(&self, name: &str) -> Result<&'a [u32]> {
+        match self.column(name) {
+            Some(column) => Ok(column.as_primitive::<UInt32Type>().values()),
+            None if self.rows == 0 => Ok(&[]),
+            None => Err(Error::Schema(format!("column {}.{name} has nulls", self.table.name))),
+        }
+    }
+
+    fn text(&self, name: &str, row: usize) -> Option<&'a str> {
+        text_at(self.column(name)?, row)
+    }
+
+    fn u32(&self, name: &str, row: usize) -> Option<u32> {
+        let column = self.column(name)?.as_primitive::<UInt32Type>();
+        column.is_valid(row).then(|| column.value(row))
+    }
+
+    fn u64(&self, name: &str, row: usize) -> Option<u64> {
+        let column = self.column(name)?.as_primitive::<UInt64Type>();
+        column.is_valid(row).then(|| column.value(row))
+    }
+
+    fn f64(&self, name: &str, row: usize) -> Option<f64> {
+        let column = self.column(name)?.as_primitive::<Float64Type>();
+        column.is_valid(row).then(|| column.value(row))
+    }
+
+    fn word<T>(&self, name: &str, row: usize, parse: fn(&str) -> Option<T>) -> Result<Option<T>> {
+        let Some(text) = self.text(name, row) else { return Ok(None) };
+        parse(text).map(Some).ok_or_else(|| {
+            Error::Schema(format!("column {}.{name} has the unknown word '{text}' in row {row}", self.table.name))
+        })
+    }
+}
+
+/// Rows of each trace in a table that is ordered by trace.
+fn spans(table: &TableReader<'_>, numbers: &[u32]) -> Result<Vec<usize>> {
+    let rows = table.u32s("trace")?;
+    let mut ends = Vec::with_capacity(numbers.len() + 1);
+    ends.push(0);
+    let mut at = 0;
+    for number in numbers {
+        while rows.get(at) == Some(number) {
+            at += 1;
+        }
+        ends.push(at);
+    }
+    if at < rows.len() {
+        return Err(Error::Schema(format!(
+            "row {at} of table {} is of trace {}, expected rows ordered by trace and only traces that exist",
+            table.table.name, rows[at]
+        )));
+    }
+    Ok(ends)
+}
+
+struct Spans {
+    events: Vec<usize>,
+    edges: Vec<usize>,
+    measures: Option<Vec<usize>>,
+    findings: Option<Vec<usize>>,
+}
+
+struct Builder<'a> {
+    traces: TableReader<'a>,
+    events: TableReader<'a>,
+    edges: TableReader<'a>,
+    measures: Option<TableReader<'a>>,
+    findings: Option<TableReader<'a>>,
+    spans: Spans,
+    lifted: Vec<&'a ArrayRef>,
+    options: &'a ReadOptions,
+    numbers: &'a [u32],
+}
+
+impl Builder<'_> {
+    /// Runs of traces with about as many events each.
+    fn pieces(&self) -> Vec<(u64, usize, usize)> {
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for to in 1..=self.numbers.len() {
+            if to == self.numbers.len() || self.spans.events[to] - self.spans.events[from] >= CHUNK_EVENTS {
+                pieces.push((pieces.len() as u64, from, to));
+                from = to;
+            }
+        }
+        pieces
+    }
+
+    fn piece(&self, index: u64, from: usize, to: usize) -> Result<RawChunk> {
+        let mut writer = BlockWriter::new(self.options);
+        let mut files = Vec::with_capacity(to - from);
+        for trace in from..to {
+            let position = Position {
+                line: self.traces.u64("line", trace).unwrap_or(0),
+                offset: self.traces.u64("offset", trace).unwrap_or(0),
+                length: self.traces.u64("length", trace).unwrap_or(0),
+            };
+            files.push(match self.traces.text("file", trace) {
+                Some(file) => writer.dicts[Dict::File as usize].code(file),
+                None => NO_CODE,
+            });
+            let mut out = writer.begin(self.options, position);
+            self.trace(trace, &mut out)?;
+            out.commit("arrow").map_err(|fault| {
+                let reject = fault.into_reject();
+                Error::Schema(format!("trace {}: {}{}", self.numbers[trace], reject.path, reject.message))
+            })?;
+        }
+        let mut chunk = writer.finish(0, index, true, 0, (to - from) as u64)?;
+        chunk.numbers = Some(self.numbers[from..to].to_vec());
+        chunk.files = Some(files);
+        Ok(chunk)
+    }
+
+    fn trace(&self, trace: usize, out: &mut TraceWriter<'_>) -> Result<()> {
+        let traces = &self.traces;
+        let (trace_id, task_id) = (traces.text("trace_id", trace), traces.text("task_id", trace));
+        out.ids(trace_id.unwrap_or_default(), task_id.unwrap_or_default());
+        if let Some(system) = traces.text("system", trace) {
+            out.system(system);
+        }
+        out.facts.topology = traces.word("topology", trace, Topology::parse)?;
+        out.facts.time_basis = traces.word("time_basis", trace, TimeBasis::parse)?;
+        out.facts.partial = traces.column("partial").is_some_and(|c| c.is_valid(trace) && c.as_boolean().value(trace));
+        out.facts.started_at = traces.column("started_at").filter(|c| c.is_valid(trace)).map(|c| {
+            c.as_primitive::<TimestampNanosecondType>().value(trace)
+        });
+        if let Some(importer) = traces.text("importer", trace) {
+            out.facts.importer = Some(out.block.dicts[Dict::Importer as usize].code(importer));
+        }
+        out.group = traces.text("group_id", trace).map(str::to_owned);
+        let first = self.spans.events[trace];
+        for row in first..self.spans.events[trace + 1] {
+            self.event(trace, row, row - first, out)?;
+        }
+        let n = out.n_events() as u32;
+        for row in self.spans.edges[trace]..self.spans.edges[trace + 1] {
+            let (src, dst) = (self.edges.u32s("src")?[row], self.edges.u32s("dst")?[row]);
+            if src.max(dst) >= n {
+                return Err(Error::Schema(format!(
+                    "edge {src} -> {dst} of trace {} names an event that the trace, with {n} events, does not have",
+                    self.numbers[trace]
+                )));
+            }
+            let edge_type = self.edges.word("type", row, EdgeType::parse)?.unwrap_or(EdgeType::Temporal);
+            out.edge(src, dst, edge_type);
+        }
+        if let (Some(measures), Some(spans)) = (&self.measures, &self.spans.measures) {
+            for row in spans[trace]..spans[trace + 1] {
+                let kind = measures.word("kind", row, MeasureKind::parse)?.unwrap_or(MeasureKind::Metric);
+                let name = measures.text("name", row).unwrap_or_default();
+                out.measure(kind, name, measures.f64("value", row).unwrap_or_default());
+            }
+        }
+        if let (Some(findings), Some(spans)) = (&self.findings, &self.spans.findings) {
+            for row in spans[trace]..spans[trace + 1] {
+                let code = findings.word("code", row, |w| FindingCode::ALL.iter().copied().find(|c| c.as_str() == w))?;
+                let Some(code) = code.filter(|c| !is_derived(*c)) else { continue };
+                let message = findings.text("message", row).unwrap_or_default().to_owned();
+                let count = findings.u32("count", row).unwrap_or(1);
+                for _ in 0..count.min(1) {
+                    out.finding(code, findings.u32("seq", row), || message.clone());
+                }
+                if let Some((_, finding)) = out.block.findings.last_mut() {
+                    finding.count = count;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&self, trace: usize, row: usize, seq: usize, out: &mut TraceWriter<'_>) -> Result<()> {
+        // By place, not by name: this runs once an event.
+        let [_, Some(seqs), Some(ids), Some(times), Some(types), Some(agents)] = self.events.columns[..6] else {
+            return Err(Error::Schema("a required column of events has only nulls".into()));
+        };
+        let fault = |what: String| {
+            Err(Error::Schema(format!("event {seq} of trace {} (row {row}) has {what}", self.numbers[trace])))
+        };
+        let found = seqs.as_primitive::<UInt32Type>().value(row);
+        if found as usize != seq {
+            return fault(format!("seq {found}, expected {seq}: rows of a trace are in seq order from 0"));
+        }
+        let t = times.as_primitive::<Float64Type>().value(row);
+        if !(t >= 0.0 && t.is_finite()) {
+            return fault(format!("t = {t}, expected a number of at least 0"));
+        }
+        let word = text_at(types, row).unwrap_or_default();
+        let Some(event_type) = EventType::parse(word) else {
+            return fault(format!("the unknown type '{word}'"));
+        };
+        let (id, agent) = (text_at(ids, row).unwrap_or_default(), text_at(agents, row).unwrap_or_default());
+        if id.is_empty() || agent.is_empty() {
+            return fault("an empty id or agent".into());
+        }
+        for (column, array) in self.lifted.iter().enumerate().filter(|(_, a)| a.is_valid(row)) {
+            lift(out, column, array, row);
+        }
+        out.event(Event { id, t, event_type, agent });
+        for (field, array) in EventField::ALL[EventField::Role as usize..].iter().zip(&self.events.columns[6..]) {
+            let Some(array) = array.filter(|a| a.is_valid(row)) else { continue };
+            match field.column().kind {
+                Kind::F64 => out.set(*field, Value::F64(array.as_primitive::<Float64Type>().value(row))),
+                Kind::I64 => out.set(*field, Value::I64(array.as_primitive::<Int64Type>().value(row))),
+                Kind::U32 => out.set(*field, Value::U32(array.as_primitive::<UInt32Type>().value(row))),
+                Kind::Bool => out.set(*field, Value::Bool(array.as_boolean().value(row))),
+                Kind::F64List => {
+                    let list = array.as_list::<i64>().value(row);
+                    out.set(*field, Value::List(list.as_primitive::<Float64Type>().values()));
+                }
+                _ => out.set(*field, Value::Text(text_at(array, row).unwrap_or_default())),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lift(out: &mut TraceWriter<'_>, column: usize, array: &dyn Array, row: usize) {
+    let _fits = match array.data_type() {
+        DataType::Float64 => out.lift(column, Value::F64(array.as_primitive::<Float64Type>().value(row))),
+        DataType::Int64 => out.lift(column, Value::I64(array.as_primitive::<Int64Type>().value(row))),
+        DataType::Boolean => out.lift(column, Value::Bool(array.as_boolean().value(row))),
+        _ => out.lift(column, Value::Text(text_at(array, row).unwrap_or_default())),
+    };
+}
+
+/// Findings that a store makes itself.
+fn is_derived(code: FindingCode) -> bool {
+    matches!(code, FindingCode::GraphCycle | FindingCode::TimeReversed | FindingCode::TraceIdReused)
+}
+
+fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {
+    let schema = events.schema_ref();
+    let unknown = schema.fields().iter().filter(|f| EVENTS.index(f.name()).is_none());
+    unknown
+        .map(|field| {
+            let kind = match field.data_type() {
+                DataType::Float64 => LiftKind::F64,
+                DataType::Int64 => LiftKind::I64,
+                DataType::Boolean => LiftKind::Bool,
+                kind if is_text(kind) => LiftKind::Text,
+                kind => {
+                    return Err(Error::Schema(format!(
+                        "column events.{} is not of the schema and is {kind}, expected text, Int64, Float64 or Boolean",
+                        field.name()
+                    )));
+                }
+            };
+            Ok((field.name().clone(), kind))
+        })
+        .collect()
+}
+
+/// Labels and quarantine, in a chunk of their own after all others.
+fn side_tables(tables: &Tables, options: &ReadOptions) -> Result<Vec<RawChunk>> {
+    let mut chunks = Vec::new();
+    if let Some(batch) = &tables.labels {
+        let labels = TableReader::new(&LABELS, batch, 2)?;
+        let mut writer = BlockWriter::new(options);
+        let mut out = writer.begin(options, Position::default());
+        for row in 0..labels.rows {
+            out.label(
+                labels.text("trace_id", row).unwrap_or_default(),
+                labels.text("annotator", row).unwrap_or_default(),
+                labels.text("event_id", row),
+                labels.u32("turn", row),
+                labels.text("agent", row),
+                labels.text("label", row).unwrap_or_default(),
+                labels.f64("weight", row),
+            );
+        }
+        chunks.push(writer.finish(0, u64::MAX, true, 0, 0)?);
+    }
+    if let Some(batch) = &tables.quarantine {
+        let rows = TableReader::new(&QUARANTINE, batch, 5)?;
+        let files = quarantine_files(tables);
+        let sources: HashMap<&str, usize> = files.iter().enumerate().map(|(i, f)| (f.as_str(), i)).collect();
+        let mut writers: Vec<BlockWriter> = files.iter().map(|_| BlockWriter::new(options)).collect();
+        for row in 0..rows.rows {
+            let source = rows.text("file", row).and_then(|f| sources.get(f).copied()).unwrap_or(0);
+            writers[source].quarantine.push(quarantine_row(&rows, row)?);
+        }
+        for (source, mut writer) in writers.into_iter().enumerate() {
+            let records = writer.quarantine.len() as u64;
+            chunks.push(writer.finish(source, u64::MAX - 1, true, 0, records)?);
+        }
+    }
+    Ok(chunks)
+}
+
+fn quarantine_row(rows: &TableReader<'_>, row: usize) -> Result<QuarantineRow> {
+    let code = rows.word("code", row, |w| RejectCode::ALL.iter().copied().find(|c| c.as_str() == w))?;
+    Ok(QuarantineRow {
+        position: Position {
+            line: rows.u64("line", row).unwrap_or(0),
+            offset: rows.u64("offset", row).unwrap_or(0),
+            length: rows.u64("length", row).unwrap_or(0),
+        },
+        reject: Reject::new(
+            code.unwrap_or(RejectCode::JsonSyntax),
+            rows.text("path", row).unwrap_or_default(),
+            rows.text("message", row).unwrap_or_default(),
+        ),
+        importer: Cow::Owned(rows.text("importer", row).unwrap_or_default().to_owned()),
+        excerpt: rows.text("excerpt", row).unwrap_or_default().to_owned(),
+    })
+}
+
+/// Files of the quarantine in order of appearance; one name at least, for chunks that are of no file.
+fn quarantine_files(tables: &Tables) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let mut files: Vec<String> = Vec::new();
+    if let Some(column) = tables.quarantine.as_ref().and_then(|q| q.column_by_name("file")) {
+        for file in (0..column.len()).filter_map(|row| text_at(column, row)) {
+            if seen.insert(file) {
+                files.push(file.to_owned());
+            }
+        }
+    }
+    if files.is_empty() {
+        files.push(String::new());
+    }
+    files
+}

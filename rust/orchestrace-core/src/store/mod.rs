@@ -1,0 +1,257 @@
+//! What is held: immutable columns in chunks that are cut between traces.
+//!
+//! A chunk is one block of input. Its columns are Arrow arrays that go to Python as they are; kernels see
+//! slices of them through [`view::ChunkView`].
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
+use arrow_schema::{Field, Schema, SchemaRef};
+
+use crate::error::{Error, Result};
+use crate::ingest::LiftKind;
+use crate::ingest::intern::Interner;
+use crate::schema::{self, Column, Dict, Table};
+
+mod arrays;
+mod assemble;
+mod derive;
+mod from_arrow;
+pub mod view;
+mod write;
+
+pub use crate::ingest::writer::RawChunk;
+pub use arrays::{code_array, word_array};
+pub use assemble::assemble;
+pub use write::write_jsonl;
+
+/// The dictionaries of a store, shared by all of its chunks.
+#[derive(Debug)]
+pub struct Names {
+    interners: Vec<Interner>,
+    arrays: Vec<ArrayRef>,
+}
+
+impl Names {
+    pub(crate) fn new(interners: Vec<Interner>) -> Self {
+        let arrays = interners
+            .iter()
+            .map(|i| Arc::new(StringArray::from_iter_values(i.names())) as ArrayRef)
+            .collect();
+        Self { interners, arrays }
+    }
+
+    /// The dictionary of a vocabulary.
+    #[must_use]
+    pub fn dict(&self, dict: Dict) -> &Interner {
+        &self.interners[dict as usize]
+    }
+
+    /// Its names as an Arrow array, in code order.
+    #[must_use]
+    pub fn array(&self, dict: Dict) -> &ArrayRef {
+        &self.arrays[dict as usize]
+    }
+}
+
+/// The tables of one block of input, for whole traces.
+#[derive(Debug, Clone)]
+pub struct Chunk {
+    /// Table `traces`.
+    pub traces: RecordBatch,
+    /// Table `events`: the columns that are in use anywhere in the store.
+    pub events: RecordBatch,
+    /// Table `edges`.
+    pub edges: RecordBatch,
+    /// Table `agents`.
+    pub agents: RecordBatch,
+    /// Table `measures`.
+    pub measures: RecordBatch,
+    /// Table `findings`.
+    pub findings: RecordBatch,
+    /// First row of each trace in events, edges and measures, and the end of the last one.
+    pub starts: Vec<[u32; 3]>,
+}
+
+impl Chunk {
+    /// Number of traces.
+    #[must_use]
+    pub fn n_traces(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+}
+
+/// A corpus in memory.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) names: Arc<Names>,
+    pub(crate) labels: RecordBatch,
+    pub(crate) quarantine: RecordBatch,
+    /// Columns of `events` that are in use, by their place in the table.
+    pub(crate) event_columns: Vec<usize>,
+    pub(crate) lifted: Vec<(String, LiftKind)>,
+    pub(crate) records_read: u64,
+}
+
+impl Store {
+    /// The chunks, in trace order.
+    #[must_use]
+    pub fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// The dictionaries.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Number of traces.
+    #[must_use]
+    pub fn n_traces(&self) -> usize {
+        self.chunks.iter().map(Chunk::n_traces).sum()
+    }
+
+    /// Number of events.
+    #[must_use]
+    pub fn n_events(&self) -> usize {
+        self.chunks.iter().map(|c| c.events.num_rows()).sum()
+    }
+
+    /// Number of edges.
+    #[must_use]
+    pub fn n_edges(&self) -> usize {
+        self.chunks.iter().map(|c| c.edges.num_rows()).sum()
+    }
+
+    /// Records that were read, accepted or not.
+    #[must_use]
+    pub fn records_read(&self) -> u64 {
+        self.records_read
+    }
+
+    /// Records that were rejected.
+    #[must_use]
+    pub fn records_quarantined(&self) -> usize {
+        self.quarantine.num_rows()
+    }
+
+    /// Columns that unknown event keys were lifted into.
+    #[must_use]
+    pub fn lifted(&self) -> &[(String, LiftKind)] {
+        &self.lifted
+    }
+
+    /// Bytes held by columns and dictionaries.
+    #[must_use]
+    pub fn nbytes(&self) -> usize {
+        let batches = self.chunks.iter().flat_map(|c| {
+            [&c.traces, &c.events, &c.edges, &c.agents, &c.measures, &c.findings]
+        });
+        let columns: usize = batches
+            .chain([&self.labels, &self.quarantine])
+            .flat_map(|b| b.columns().iter().map(|column| buffers_size(column)))
+            .sum();
+        columns + self.names.interners.iter().map(Interner::nbytes).sum::<usize>()
+    }
+
+    /// Schema of a table as this store holds it: `events` without the columns that no event uses.
+    pub fn table_schema(&self, name: &str) -> Result<SchemaRef> {
+        let table = find_table(name)?;
+        if name != "events" {
+            return Ok(table.arrow());
+        }
+        Ok(events_schema(&self.event_columns, &self.lifted))
+    }
+
+    /// Batches of a table, one a chunk.
+    pub fn table(&self, name: &str) -> Result<Vec<RecordBatch>> {
+        find_table(name)?;
+        Ok(match name {
+            "labels" => vec![self.labels.clone()],
+            "quarantine" => vec![self.quarantine.clone()],
+            _ => self
+                .chunks
+                .iter()
+                .map(|c| match name {
+                    "traces" => c.traces.clone(),
+                    "events" => c.events.clone(),
+                    "edges" => c.edges.clone(),
+                    "agents" => c.agents.clone(),
+                    "measures" => c.measures.clone(),
+                    _ => c.findings.clone(),
+                })
+                .collect(),
+        })
+    }
+
+    /// A table in one batch: the same bytes whatever the threads and the block size.
+    pub fn combined(&self, name: &str) -> Result<RecordBatch> {
+        let batches = self.table(name)?;
+        Ok(arrow_select::concat::concat_batches(&self.table_schema(name)?, &batches)?)
+    }
+
+    /// The traces whose numbers are listed (ascending), with everything that belongs to them. They keep
+    /// their numbers; the quarantine stays, since it is about the reading.
+    pub fn filter(&self, traces: &[u32]) -> Result<Store> {
+        if traces.windows(2).any(|w| w[0] >= w[1]) {
+            return Err(Error::Parameter("trace numbers must be ascending and distinct".into()));
+        }
+        let mut chunks = Vec::new();
+        for chunk in &self.chunks {
+            let numbers = arrays::u32_values(&chunk.traces, 0);
+            let keep: Vec<bool> = numbers.iter().map(|n| traces.binary_search(n).is_ok()).collect();
+            if keep.iter().any(|k| *k) {
+                chunks.push(if keep.iter().all(|k| *k) { chunk.clone() } else { arrays::filter_chunk(chunk, &keep)? });
+            }
+        }
+        let kept = Store {
+            chunks,
+            names: Arc::clone(&self.names),
+            labels: self.labels.clone(),
+            quarantine: self.quarantine.clone(),
+            event_columns: self.event_columns.clone(),
+            lifted: self.lifted.clone(),
+            records_read: self.records_read,
+        };
+        let labels = arrays::filter_labels(&kept)?;
+        Ok(Store { labels, ..kept })
+    }
+}
+
+/// The table of a name.
+pub(crate) fn find_table(name: &str) -> Result<&'static Table> {
+    schema::TABLES.iter().find(|t| t.name == name).copied().ok_or_else(|| {
+        let known: Vec<&str> = schema::TABLES.iter().map(|t| t.name).collect();
+        Error::Parameter(crate::error::unknown_name("table", name, &known))
+    })
+}
+
+/// Columns that every store has: up to `agent`.
+pub(crate) const REQUIRED_EVENT_COLUMNS: usize = 6;
+
+pub(crate) fn events_schema(columns: &[usize], lifted: &[(String, LiftKind)]) -> SchemaRef {
+    let required = schema::EVENTS.columns[..REQUIRED_EVENT_COLUMNS].iter().map(Column::field);
+    let optional = columns.iter().map(|i| match schema::EVENTS.columns.get(*i) {
+        Some(column) => column.field(),
+        None => {
+            let (name, kind) = &lifted[*i - schema::EVENTS.columns.len()];
+            Field::new(name, kind.kind().arrow(), true)
+        }
+    });
+    Arc::new(Schema::new(required.chain(optional).collect::<Vec<_>>()))
+}
+
+/// Bytes of an array's own buffers, dictionaries and shared text not counted twice.
+fn buffers_size(array: &ArrayRef) -> usize {
+    let data = array.to_data();
+    let children: usize = if matches!(array.data_type(), arrow_schema::DataType::Dictionary(..)) {
+        0
+    } else {
+        data.child_data().iter().map(|c| c.buffers().iter().map(arrow_buffer::Buffer::len).sum::<usize>()).sum()
+    };
+    data.buffers().iter().map(arrow_buffer::Buffer::len).sum::<usize>()
+        + data.nulls().map_or(0, |n| n.len().div_ceil(8))
+        + children
+}

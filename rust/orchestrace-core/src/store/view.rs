@@ -1,0 +1,329 @@
+//! What a kernel sees of one trace: borrowed slices of the columns, nothing copied.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt8Type, UInt32Type};
+use arrow_array::{
+    Array, BooleanArray, Float64Array, Int64Array, PrimitiveArray, RecordBatch, StringViewArray, UInt32Array,
+};
+use arrow_buffer::NullBuffer;
+
+use super::arrays::u32_values;
+use super::{Chunk, Store};
+use crate::schema::Dict;
+
+/// A slice of a nullable column of plain values. A column that no event of the corpus has is empty
+/// here and every value of it is `None`.
+#[derive(Debug, Clone, Copy)]
+pub struct Nullable<'a, T> {
+    values: &'a [T],
+    nulls: Option<&'a NullBuffer>,
+    start: usize,
+}
+
+impl<T> Default for Nullable<'_, T> {
+    fn default() -> Self {
+        Self { values: &[], nulls: None, start: 0 }
+    }
+}
+
+impl<'a, T: Copy> Nullable<'a, T> {
+    /// `values` are those of the slice; `nulls` are of the whole column, in which the slice begins at `start`.
+    #[must_use]
+    pub fn new(values: &'a [T], nulls: Option<&'a NullBuffer>, start: usize) -> Self {
+        Self { values, nulls, start }
+    }
+
+    /// Value at a position of the slice.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, i: usize) -> Option<T> {
+        let value = *self.values.get(i)?;
+        match self.nulls {
+            Some(nulls) if nulls.is_null(self.start + i) => None,
+            _ => Some(value),
+        }
+    }
+
+    /// Whether the corpus does not have the column at all.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The part `from..to`.
+    #[must_use]
+    pub fn slice(&self, from: usize, to: usize) -> Self {
+        if self.values.is_empty() {
+            return Self::default();
+        }
+        Self { values: &self.values[from..to], nulls: self.nulls, start: self.start + from }
+    }
+}
+
+/// A slice of a nullable column of flags.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Flags<'a> {
+    array: Option<&'a BooleanArray>,
+    start: usize,
+}
+
+impl<'a> Flags<'a> {
+    /// The slice that begins at row `start` of `array`.
+    #[must_use]
+    pub fn new(array: Option<&'a BooleanArray>, start: usize) -> Self {
+        Self { array, start }
+    }
+
+    /// Flag at a position of the slice.
+    #[must_use]
+    pub fn get(&self, i: usize) -> Option<bool> {
+        let array = self.array?;
+        array.is_valid(self.start + i).then(|| array.value(self.start + i))
+    }
+}
+
+/// A slice of a nullable column of text.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Texts<'a> {
+    array: Option<&'a StringViewArray>,
+    start: usize,
+}
+
+impl<'a> Texts<'a> {
+    /// The slice that begins at row `start` of `array`.
+    #[must_use]
+    pub fn new(array: Option<&'a StringViewArray>, start: usize) -> Self {
+        Self { array, start }
+    }
+
+    /// Text at a position of the slice.
+    #[must_use]
+    pub fn get(&self, i: usize) -> Option<&'a str> {
+        let array = self.array?;
+        array.is_valid(self.start + i).then(|| array.value(self.start + i))
+    }
+}
+
+/// One trace. Positions in the slices are `seq`; names are codes of the store's dictionaries, where
+/// `agent`, `from` and `to` share one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TraceView<'a> {
+    /// Number of the trace in its corpus.
+    pub trace: u32,
+    /// External id.
+    pub trace_id: &'a str,
+    /// Rollout group.
+    pub group_id: &'a str,
+    /// Code of the agent name `user`, if the corpus has it.
+    pub user: Option<u32>,
+    /// Times.
+    pub t: &'a [f64],
+    /// Event types, as codes of [`crate::schema::EventType`].
+    pub types: &'a [u8],
+    /// The field `agent`.
+    pub agent: &'a [u32],
+    /// External ids of the events.
+    pub id: Texts<'a>,
+    /// Roles.
+    pub role: Nullable<'a, u32>,
+    /// Sender.
+    pub from: Nullable<'a, u32>,
+    /// Addressee, or the agent that a spawn makes.
+    pub to: Nullable<'a, u32>,
+    /// Tool.
+    pub tool: Nullable<'a, u32>,
+    /// Recorded turn.
+    pub turn: Nullable<'a, u32>,
+    /// Tokens written.
+    pub tokens_out: Nullable<'a, i64>,
+    /// Dense reward.
+    pub reward: Nullable<'a, f64>,
+    /// Edges: source, as `seq`.
+    pub src: &'a [u32],
+    /// Edges: destination, as `seq`.
+    pub dst: &'a [u32],
+    /// Edges: type, as codes of [`crate::schema::EdgeType`].
+    pub edge_types: &'a [u8],
+    /// Kinds of the trace's measures, as codes of [`crate::schema::MeasureKind`].
+    pub measure_kinds: &'a [u8],
+    /// Names of the trace's measures.
+    pub measure_names: &'a [u32],
+    /// Values of the trace's measures.
+    pub measure_values: &'a [f64],
+}
+
+impl TraceView<'_> {
+    /// Number of events.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.t.len()
+    }
+
+    /// A trace always has an event; views made by hand may not.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.t.is_empty()
+    }
+
+    /// Type of an event.
+    #[must_use]
+    #[inline]
+    pub fn event_type(&self, i: usize) -> crate::schema::EventType {
+        crate::schema::EventType::ALL[self.types[i] as usize]
+    }
+}
+
+/// A chunk with its columns found and typed: the cheap way to the views of its traces.
+#[derive(Debug)]
+pub struct ChunkView<'a> {
+    numbers: &'a [u32],
+    trace_id: &'a StringViewArray,
+    group_id: &'a StringViewArray,
+    starts: &'a [[u32; 3]],
+    user: Option<u32>,
+    events: EventArrays<'a>,
+    edges: EdgeArrays<'a>,
+    measures: Option<(&'a [u8], &'a [u32], &'a [f64])>,
+}
+
+/// The columns of a batch of `events`.
+#[derive(Debug)]
+pub(crate) struct EventArrays<'a> {
+    id: &'a StringViewArray,
+    t: &'a [f64],
+    types: &'a [u8],
+    agent: &'a [u32],
+    role: Option<&'a UInt32Array>,
+    from: Option<&'a UInt32Array>,
+    to: Option<&'a UInt32Array>,
+    tool: Option<&'a UInt32Array>,
+    turn: Option<&'a UInt32Array>,
+    tokens_out: Option<&'a Int64Array>,
+    reward: Option<&'a Float64Array>,
+}
+
+fn codes<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a UInt32Array> {
+    batch.column_by_name(name).and_then(|c| c.as_dictionary_opt::<UInt32Type>()).map(|d| d.keys())
+}
+
+fn words<'a>(batch: &'a RecordBatch, name: &str) -> &'a [u8] {
+    let column = batch.column_by_name(name).and_then(|c| c.as_dictionary_opt::<UInt8Type>());
+    column.map_or(&[], |d| d.keys().values())
+}
+
+fn nullable<T: ArrowPrimitiveType>(
+    column: Option<&PrimitiveArray<T>>,
+    from: usize,
+    to: usize,
+) -> Nullable<'_, T::Native> {
+    column.map_or_else(Nullable::default, |c| Nullable::new(&c.values()[from..to], c.nulls(), from))
+}
+
+impl<'a> EventArrays<'a> {
+    pub(crate) fn new(batch: &'a RecordBatch) -> Self {
+        let primitive = |name: &str| batch.column_by_name(name);
+        Self {
+            id: batch.column(2).as_string_view(),
+            t: batch.column(3).as_primitive::<Float64Type>().values(),
+            types: words(batch, "type"),
+            agent: codes(batch, "agent").map_or(&[], |c| c.values()),
+            role: codes(batch, "role"),
+            from: codes(batch, "from"),
+            to: codes(batch, "to"),
+            tool: codes(batch, "tool"),
+            turn: primitive("turn").and_then(|c| c.as_primitive_opt::<UInt32Type>()),
+            tokens_out: primitive("tokens_out").and_then(|c| c.as_primitive_opt::<Int64Type>()),
+            reward: primitive("reward").and_then(|c| c.as_primitive_opt::<Float64Type>()),
+        }
+    }
+
+    /// Fills the event part of a view with rows `from..to`.
+    pub(crate) fn fill(&self, view: &mut TraceView<'a>, from: usize, to: usize) {
+        view.t = &self.t[from..to];
+        view.types = &self.types[from..to];
+        view.agent = &self.agent[from..to];
+        view.id = Texts::new(Some(self.id), from);
+        view.role = nullable(self.role, from, to);
+        view.from = nullable(self.from, from, to);
+        view.to = nullable(self.to, from, to);
+        view.tool = nullable(self.tool, from, to);
+        view.turn = nullable(self.turn, from, to);
+        view.tokens_out = nullable(self.tokens_out, from, to);
+        view.reward = nullable(self.reward, from, to);
+    }
+}
+
+/// The columns of a batch of `edges`.
+#[derive(Debug)]
+pub(crate) struct EdgeArrays<'a> {
+    src: &'a [u32],
+    dst: &'a [u32],
+    types: &'a [u8],
+}
+
+impl<'a> EdgeArrays<'a> {
+    pub(crate) fn new(batch: &'a RecordBatch) -> Self {
+        Self { src: u32_values(batch, 1), dst: u32_values(batch, 2), types: words(batch, "type") }
+    }
+
+    /// Fills the edge part of a view with rows `from..to`.
+    pub(crate) fn fill(&self, view: &mut TraceView<'a>, from: usize, to: usize) {
+        view.src = &self.src[from..to];
+        view.dst = &self.dst[from..to];
+        view.edge_types = &self.types[from..to];
+    }
+}
+
+impl<'a> ChunkView<'a> {
+    /// Finds the columns of a chunk of `store`.
+    #[must_use]
+    pub fn new(store: &'a Store, chunk: &'a Chunk) -> Self {
+        let measures = &chunk.measures;
+        Self {
+            numbers: u32_values(&chunk.traces, 0),
+            trace_id: chunk.traces.column(1).as_string_view(),
+            group_id: chunk.traces.column(3).as_string_view(),
+            starts: &chunk.starts,
+            user: store.names().dict(Dict::Agent).find("user"),
+            events: EventArrays::new(&chunk.events),
+            edges: EdgeArrays::new(&chunk.edges),
+            measures: codes(measures, "name").map(|names| {
+                (words(measures, "kind"), &names.values()[..], &measures.column(3).as_primitive::<Float64Type>().values()[..])
+            }),
+        }
+    }
+
+    /// Number of traces.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Whether the chunk has no trace.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// The view of a trace by its place in the chunk.
+    #[must_use]
+    pub fn trace(&self, i: usize) -> TraceView<'a> {
+        let (from, to) = (self.starts[i], self.starts[i + 1]);
+        let mut view = TraceView {
+            trace: self.numbers[i],
+            trace_id: self.trace_id.value(i),
+            group_id: self.group_id.value(i),
+            user: self.user,
+            ..TraceView::default()
+        };
+        self.events.fill(&mut view, from[0] as usize, to[0] as usize);
+        self.edges.fill(&mut view, from[1] as usize, to[1] as usize);
+        if let Some((kinds, names, values)) = self.measures {
+            let rows = from[2] as usize..to[2] as usize;
+            view.measure_kinds = &kinds[rows.clone()];
+            view.measure_names = &names[rows.clone()];
+            view.measure_values = &values[rows];
+        }
+        view
+    }
+}

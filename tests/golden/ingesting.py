@@ -1,0 +1,98 @@
+"""Helpers of the ingest tests: bytes in, rows out, and the ways to compress them."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import orchestrace as ot
+import polars as pl
+import pyarrow as pa
+
+from golden import reference_tables as expected
+
+
+def ingest(path: Path, data: bytes, **options: Any) -> ot.Corpus:
+    """Write the bytes to a file and read it as native traces."""
+    path.write_bytes(data)
+    return ot.read_traces(path, format="native", **options)
+
+
+def rows(frame: pl.LazyFrame) -> list[dict[str, Any]]:
+    """A table as dictionaries."""
+    return frame.collect().to_dicts()
+
+
+def trace_ids(corpus: ot.Corpus) -> list[str]:
+    """External ids in row order."""
+    return corpus.traces.select("trace_id").collect()["trace_id"].to_list()
+
+
+def reconcile(corpus: ot.Corpus) -> None:
+    """No record is lost and none is counted twice, whichever way one counts."""
+    counts = corpus.records
+    n_traces = corpus.traces.select(pl.len()).collect().item()
+    n_quarantined = corpus.quarantine.select(pl.len()).collect().item()
+    assert counts["read"] == counts["accepted"] + counts["quarantined"]
+    assert counts["accepted"] == n_traces
+    assert counts["quarantined"] == n_quarantined
+
+
+def written(corpus: ot.Corpus) -> list[bytes]:
+    """The lines that `write_jsonl` gives."""
+    target = io.BytesIO()
+    corpus.write_jsonl(target)
+    data = target.getvalue()
+    assert not data or data.endswith(b"\n")
+    return data.split(b"\n")[:-1]
+
+
+def assert_identity(corpus: ot.Corpus, lines: list[bytes]) -> None:
+    """Reading and writing gives the same documents, up to key order and the spelling of numbers (and its rounding)."""
+    out = written(corpus)
+    assert len(out) == len(lines)
+    for before, after in zip(lines, out, strict=True):
+        read, came = (expected.rounded(expected.parse(line)) for line in (before, after))
+        assert expected.same(read, came), (before, after)
+
+
+def assert_tables(corpus: ot.Corpus, documents: list[dict[str, Any]]) -> None:
+    """Every row of traces, events, edges and measures is what plain Python makes of the documents."""
+    traces = rows(corpus.traces)
+    assert len(traces) == len(documents)
+    for row, document in zip(traces, documents, strict=True):
+        want = expected.trace_row(document, row["trace"])
+        assert {key: row[key] for key in want} == want
+        assert row["time_basis"] in expected.time_bases(document)
+
+    events = rows(corpus.events)
+    wanted = [row for trace, d in enumerate(documents) for row in expected.event_rows(d, trace)]
+    assert len(events) == len(wanted)
+    for row, want in zip(events, wanted, strict=True):
+        assert row.keys() == want.keys()
+        got = row | {"extras": None if row["extras"] is None else json.loads(row["extras"])}
+        assert expected.same(got, want), (got, want)
+
+    assert rows(corpus.edges) == [
+        row for trace, d in enumerate(documents) for row in expected.edge_rows(d, trace)
+    ]
+
+    measures = rows(corpus.measures)
+    wanted_measures = {
+        key: value
+        for trace, d in enumerate(documents)
+        for key, value in expected.measure_rows(d, trace).items()
+    }
+    assert len(measures) == len(wanted_measures)
+    assert {(m["trace"], m["kind"], m["name"]): m["value"] for m in measures} == wanted_measures
+
+
+def zst(data: bytes) -> bytes:
+    """One zstd frame."""
+    return bytes(pa.compress(data, codec="zstd", asbytes=True))
+
+
+def gz(data: bytes) -> bytes:
+    """One gzip member, without a time stamp."""
+    return gzip.compress(data, compresslevel=6, mtime=0)

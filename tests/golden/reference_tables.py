@@ -1,0 +1,224 @@
+"""What the tables of accepted native traces must hold, built row by row with the `json` module."""
+
+import json
+import math
+from typing import Any
+
+TEXTS = [
+    "state_key",
+    "prefix_key",
+    "subtask_id",
+    "content_hash",
+    "args_hash",
+    "harness_hash",
+    "sandbox_id",
+    "group_id",
+    "model",
+    "action",
+]
+FLAGS = ["ok", "corrupted", "sanitizer", "privileged"]
+FLOATS = ["duration_s", "t_end", "cost_usd", "score", "reward", "draft_score", "value", "p_behavior"]
+COUNTS = {"tokens_in": 2**63 - 1, "tokens_out": 2**63 - 1, "tokens": 2**63 - 1, "turn": 2**32 - 1}
+SCHEMA_FIELDS = ["id", "t", "type", "agent", "role", "from", "to", "tool", "content_ref", "trusted"]
+EXTENSIONS = [*FLOATS, *COUNTS, *TEXTS, *FLAGS, "p_actions"]
+EVENT_COLUMNS = ["trace", "seq", *SCHEMA_FIELDS, *EXTENSIONS, "extras"]
+
+IGNORED = object()
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_rounded(value: Any) -> bool:
+    """Whether an integer changes when it becomes a 64-bit float."""
+    return isinstance(value, int) and not isinstance(value, bool) and int(float(value)) != value
+
+
+def extension(name: str, value: Any) -> Any:
+    """The value that the column of an extension field shows, or IGNORED."""
+    if name in TEXTS:
+        return value if isinstance(value, str) else IGNORED
+    if name in FLAGS:
+        return value if isinstance(value, bool) else IGNORED
+    if name == "p_actions":
+        good = isinstance(value, list) and all(is_number(item) for item in value)
+        return [float(item) for item in value] if good else IGNORED
+    if not is_number(value):
+        return IGNORED
+    if name in COUNTS:
+        return int(value) if value == math.floor(value) and 0 <= value <= COUNTS[name] else IGNORED
+    return IGNORED if name == "duration_s" and value < 0 else float(value)
+
+
+class Findings(dict[str, tuple[int, int | None]]):
+    """Code to how often and the first event."""
+
+    def note(self, code: str, seq: int | None) -> None:
+        count, first = self.get(code, (0, seq))
+        self[code] = (count + 1, first)
+
+
+def findings(document: dict[str, Any]) -> Findings:
+    """Code to (count, first event). Of a cycle and of reversed time only that and how often, see `compare_findings`."""
+    found = Findings()
+    groups: list[str] = []
+    for seq, event in enumerate(document["events"]):
+        if is_rounded(event["t"]):
+            found.note("number.rounded", seq)
+        for name in EXTENSIONS:
+            if name in event:
+                value = extension(name, event[name])
+                if value is IGNORED:
+                    found.note("field.ignored", seq)
+                elif name in FLOATS and is_rounded(event[name]):
+                    found.note("number.rounded", seq)
+        group = event.get("group_id")
+        if isinstance(group, str):
+            groups.append(group)
+            if group != groups[0]:
+                found.note("group.conflict", seq)
+    for name in ("rewards", "costs", "metrics"):
+        for value in document.get(name, {}).values():
+            if is_rounded(value):
+                found.note("number.rounded", None)
+    times = {event["id"]: float(event["t"]) for event in document["events"]}
+    for edge in document["edges"]:
+        if times[edge["dst"]] < times[edge["src"]]:
+            found.note("time.reversed", None)
+    if has_cycle(document):
+        found.note("graph.cycle", None)
+    return found
+
+
+def has_cycle(document: dict[str, Any]) -> bool:
+    """Whether the edges close a cycle, self-loops included (Kahn)."""
+    after: dict[str, set[str]] = {event["id"]: set() for event in document["events"]}
+    for edge in document["edges"]:
+        after[edge["src"]].add(edge["dst"])
+    waiting = dict.fromkeys(after, 0)
+    for ends in after.values():
+        for end in ends:
+            waiting[end] += 1
+    ready = [event for event, count in waiting.items() if count == 0]
+    done = 0
+    while ready:
+        done += 1
+        for end in after[ready.pop()]:
+            waiting[end] -= 1
+            if waiting[end] == 0:
+                ready.append(end)
+    return done < len(after)
+
+
+def time_bases(document: dict[str, Any]) -> set[str]:
+    """The bases that the rule allows: one, or two where 2.0 may or may not be an integer or a bound is met exactly."""
+    times = [event["t"] for event in document["events"]]
+    wall = float(document["costs"]["wall_clock_s"])
+    spread = float(max(times)) - float(min(times))
+    allowed = set()
+    if wall > 0:
+        slack = 0.05 * wall
+        if math.isclose(abs(spread - wall), slack, rel_tol=1e-9):
+            allowed.add("seconds")
+        elif abs(spread - wall) < slack:
+            return {"seconds"}
+    if all(isinstance(t, int) for t in times):
+        return allowed | {"ordinal"}
+    if all(float(t).is_integer() for t in times):
+        return allowed | {"ordinal", "unknown"}
+    return allowed | {"unknown"}
+
+
+def trace_row(document: dict[str, Any], trace: int) -> dict[str, Any]:
+    """The columns of `traces` that follow from the document alone."""
+    groups = [e["group_id"] for e in document["events"] if isinstance(e.get("group_id"), str)]
+    return {
+        "trace": trace,
+        "trace_id": document["trace_id"],
+        "task_id": document["task_id"],
+        "group_id": groups[0] if groups else document["task_id"],
+        "system": document.get("system"),
+        "topology": document.get("topology"),
+        "importer": "native",
+        "started_at": None,
+        "partial": False,
+        "n_events": len(document["events"]),
+        "n_edges": len(document["edges"]),
+    }
+
+
+def event_rows(document: dict[str, Any], trace: int) -> list[dict[str, Any]]:
+    """Rows of `events`; `extras` parsed."""
+    rows = []
+    for seq, event in enumerate(document["events"]):
+        row: dict[str, Any] = dict.fromkeys(EVENT_COLUMNS)
+        row |= {"trace": trace, "seq": seq}
+        extras = {}
+        for key, value in event.items():
+            if key == "t":
+                row["t"] = float(value)
+            elif key in SCHEMA_FIELDS:
+                row[key] = value
+            elif key in EXTENSIONS and (typed := extension(key, value)) is not IGNORED:
+                row[key] = typed
+            else:
+                extras[key] = value
+        row["extras"] = extras or None
+        rows.append(row)
+    return rows
+
+
+def edge_rows(document: dict[str, Any], trace: int) -> list[dict[str, Any]]:
+    """Rows of `edges` in document order."""
+    place = {event["id"]: seq for seq, event in enumerate(document["events"])}
+    return [
+        {"trace": trace, "src": place[edge["src"]], "dst": place[edge["dst"]], "type": edge["type"]}
+        for edge in document["edges"]
+    ]
+
+
+def measure_rows(document: dict[str, Any], trace: int) -> dict[tuple[int, str, str], float]:
+    """(trace, kind, name) to value."""
+    return {
+        (trace, kind, name): float(value)
+        for kind, key in (("reward", "rewards"), ("cost", "costs"), ("metric", "metrics"))
+        for name, value in document.get(key, {}).items()
+    }
+
+
+def rounded(document: dict[str, Any]) -> dict[str, Any]:
+    """The document after its read numbers went through 64-bit floats; all else is kept as it was."""
+    events = []
+    for event in document["events"]:
+        kept = {name for name in FLOATS if name in event and extension(name, event[name]) is not IGNORED}
+        events.append(
+            {key: float(value) if key in kept or key == "t" else value for key, value in event.items()}
+        )
+    maps = {
+        name: {key: float(value) for key, value in document[name].items()}
+        for name in ("rewards", "costs", "metrics")
+        if name in document
+    }
+    return document | maps | {"events": events}
+
+
+def parse(line: bytes) -> dict[str, Any]:
+    """A document as Python sees it, integers and floats kept apart."""
+    document: dict[str, Any] = json.loads(line)
+    return document
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal as JSON up to key order and the spelling of numbers: 3 is 3.0, but true is not 1."""
+    if isinstance(a, bool) or isinstance(b, bool) or a is None or b is None:
+        return a is b
+    if is_number(a) and is_number(b):
+        return a == b
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(value, b[key]) for key, value in a.items())
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
