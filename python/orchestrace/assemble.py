@@ -14,7 +14,12 @@ _ORDER: Final = {
     "measures": ["trace"],
     "findings": ["trace"],
 }
-_OPTIONAL_EVENT_COLUMNS: Final = frozenset(SCHEMAS["events"]) - REQUIRED["events"]
+# The core derives the other columns where they are absent.
+_NEEDED: Final = {
+    **REQUIRED,
+    "traces": frozenset({"trace", "trace_id"}),
+    "events": REQUIRED["events"] - {"seq"},
+}
 
 
 def frame_of(table: object, name: str) -> pl.DataFrame:
@@ -40,23 +45,12 @@ def tables_of(given: dict[str, object]) -> dict[str, pl.DataFrame]:
         name: pl.DataFrame(schema=SCHEMAS[name]) if table is None else frame_of(table, name)
         for name, table in given.items()
     }
-    for name in ("traces", "events", "edges"):
-        _demand(frames[name], name, ["trace"])
-    events = _conform(_with_seq(frames["events"]), "events")
-    frames["events"] = events
-    frames["edges"] = _conform(frames["edges"], "edges")
-    frames["traces"] = _conform(_with_defaults(frames["traces"], events, frames["edges"]), "traces")
-    if (repeated := frames["traces"].filter(pl.col("trace").is_duplicated())).height:
+    exact = {name: _conform(frame, name) for name, frame in frames.items()}
+    exact["traces"] = _with_task(exact["traces"])
+    exact["events"] = _with_seq(exact["events"])
+    if (repeated := exact["traces"].filter(pl.col("trace").is_duplicated())).height:
         raise SchemaError(f"traces.trace has the value {repeated['trace'][0]} more than once")
-    for name in given.keys() - {"traces", "events", "edges"}:
-        frames[name] = _conform(frames[name], name)
-    return {name: _ordered(frame, _ORDER.get(name, [])) for name, frame in frames.items()}
-
-
-def _demand(frame: pl.DataFrame, table: str, columns: list[str]) -> None:
-    for column in columns:
-        if column not in frame.columns:
-            raise SchemaError(f"{table} has no column '{column}' (found: {', '.join(frame.columns)})")
+    return {name: _ordered(frame, _ORDER.get(name, [])) for name, frame in exact.items()}
 
 
 def _with_seq(events: pl.DataFrame) -> pl.DataFrame:
@@ -65,68 +59,28 @@ def _with_seq(events: pl.DataFrame) -> pl.DataFrame:
     return events.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).over("trace").alias("seq"))
 
 
-def _with_defaults(traces: pl.DataFrame, events: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
-    _demand(traces, "traces", ["trace", "trace_id"])
-    traces = traces.with_columns(cast_exactly(traces["trace"], pl.UInt32(), "traces.trace"))
-    n_rows = pl.len().cast(pl.UInt32)
-    # An owner of an event acts somewhere in its own right: results and interventions make nobody an agent.
-    acting = ~pl.col("type").is_in(["tool_result", "human_intervention"]) & (
-        pl.col("agent").cast(pl.String) != "user"
+def _with_task(traces: pl.DataFrame) -> pl.DataFrame:
+    task = (
+        pl.col("task_id").fill_null(pl.col("trace_id")) if "task_id" in traces.columns else pl.col("trace_id")
     )
-    counted = (
-        traces.select("trace")
-        .join(events.group_by("trace").agg(n_events=n_rows), on="trace", how="left", maintain_order="left")
-        .join(edges.group_by("trace").agg(n_edges=n_rows), on="trace", how="left", maintain_order="left")
-        .join(
-            events.filter(acting).group_by("trace").agg(n_agents=pl.col("agent").n_unique().cast(pl.UInt32)),
-            on="trace",
-            how="left",
-            maintain_order="left",
-        )
-        .fill_null(0)
-    )
-    traces = traces.with_columns(counted["n_events"], counted["n_edges"], counted["n_agents"])
-    filled = {
-        "task_id": pl.col("trace_id"),
-        "importer": pl.lit("arrow"),
-        "time_basis": pl.lit("unknown"),
-        "partial": pl.lit(False),
-    }
-    traces = traces.with_columns(
-        value.alias(name) for name, value in filled.items() if name not in traces.columns
-    )
-    return traces if "group_id" in traces.columns else grouped(traces, events)
-
-
-def grouped(traces: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """`traces` with the group that the first event with a ``group_id`` names, else its task."""
-    task = pl.col("task_id").cast(pl.String)
-    if "group_id" not in events.columns:
-        return traces.with_columns(group_id=task)
-    first = events.group_by("trace").agg(pl.col("group_id").drop_nulls().first())
-    return (
-        traces.drop("group_id", strict=False)
-        .join(first, on="trace", how="left", maintain_order="left")
-        .with_columns(pl.col("group_id").fill_null(task))
-    )
+    return traces.with_columns(task_id=task)
 
 
 def _conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     schema = SCHEMAS[table]
-    _demand(frame, table, [name for name in schema if name in REQUIRED[table]])
-    columns = []
-    for name, dtype in schema.items():
-        if name in frame.columns:
-            columns.append(cast_exactly(frame[name], dtype, f"{table}.{name}"))
-        elif table != "events" or name not in _OPTIONAL_EVENT_COLUMNS:
-            columns.append(pl.Series(name, [], dtype).extend_constant(None, frame.height))
-    for name in REQUIRED[table]:
-        if frame[name].null_count():
+    for name in schema:
+        if name in _NEEDED[table] and name not in frame.columns:
+            raise SchemaError(f"{table} has no column '{name}' (found: {', '.join(frame.columns)})")
+        if name in _NEEDED[table] and frame[name].null_count():
             raise SchemaError(f"{table}.{name} has a null in row {frame[name].is_null().arg_max()}")
-    for name in frame.columns:
-        if name not in schema:
-            columns.append(_lifted(frame[name], table))
-    return pl.DataFrame(columns)
+    known = [
+        cast_exactly(frame[name], dtype, f"{table}.{name}")
+        for name, dtype in schema.items()
+        if name in frame.columns
+    ]
+    return pl.DataFrame(
+        [*known, *(_lifted(frame[name], table) for name in frame.columns if name not in schema)]
+    )
 
 
 def _lifted(column: pl.Series, table: str) -> pl.Series:

@@ -125,7 +125,7 @@ def localisation(
         truth = _Truth.of(own, traces)
         ours = truth.scores(_among(turns, traces), _among(agents, traces), within)
         baselines = _baselines(_among(places, traces), truth, traces.height, k_folds, seed)
-        theirs = truth.scores(baselines, agents.clear(), within)
+        theirs = truth.scores(baselines, _among(agents.clear(), traces), within)
         per_trace = {name: ours.get(name, truth.misses(len(metrics))) for name in methods}
         per_trace |= {name: theirs.get(name, truth.misses(len(metrics))) for name in BASELINES}
         if traces.height < 2:  # nothing to choose a constant on

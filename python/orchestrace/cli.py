@@ -234,3 +234,8 @@ def _parameter(item: str) -> tuple[str, Parameter]:
     except ValueError:
         value = text
     return name, text if isinstance(value, dict) else value
+
+
+def main() -> None:
+    """What the installed command runs."""
+    app()

@@ -6,7 +6,7 @@ from typing import BinaryIO
 import polars as pl
 
 from . import _core
-from .assemble import frame_of, grouped, tables_of
+from .assemble import frame_of, tables_of
 from .display import as_html, as_text
 from .errors import ParameterError
 from .progress import Progress, reporting
@@ -55,8 +55,8 @@ class Corpus:
         trace_id``; ``events``: ``trace id t type agent``; ``edges``: ``trace src dst type`` (``src`` and
         ``dst`` are ``seq`` of the same trace); ``measures``: ``trace kind name value``. The rest has
         defaults: ``seq`` is the order of rows, ``task_id`` the trace_id, ``group_id`` the first of the
-        trace's events, else the task_id; counts are counted; ``agents`` is derived. A column of
-        ``events`` that the schema does not have is kept as a lifted column.
+        trace's events, else the task_id; counts and ``agents`` are derived, whatever is given. A column
+        of ``events`` that the schema does not have is kept as a lifted column.
 
         Raises
         ------
@@ -250,13 +250,9 @@ class Corpus:
         events = joined.with_columns(**values).select(order)
         if "group_id" not in fields:
             return self._replacing(events=events)
-        regrouped = given.filter(pl.col("group_id").is_not_null())["trace"].unique()
-        traces = self._stored("traces")
-        group = pl.when(pl.col("trace").is_in(regrouped.implode())).then("new").otherwise("group_id")
-        named = grouped(traces, events)["group_id"].alias("new")
-        return self._replacing(
-            events=events, traces=traces.with_columns(named).with_columns(group_id=group).drop("new")
-        )
+        regrouped = given.filter(pl.col("group_id").is_not_null())["trace"].unique().implode()
+        derived = pl.when(~pl.col("trace").is_in(regrouped)).then("group_id")  # null: the core finds it again
+        return self._replacing(events=events, traces=self._stored("traces").with_columns(group_id=derived))
 
     def write_jsonl(
         self,

@@ -67,7 +67,9 @@ def credit(
     >>> credits["trace"].n_unique()
     3
     """
-    weights = {reward: 1.0} if isinstance(reward, str) else {name: float(w) for name, w in reward.items()}
+    weights = (
+        {reward: 1.0} if isinstance(reward, str) else {name: float(w) for name, w in sorted(reward.items())}
+    )
     label = reward if isinstance(reward, str) else " + ".join(f"{w!r}*{name}" for name, w in weights.items())
     with reporting(progress, "crediting") as callback:
         stream, info = _core.credit(

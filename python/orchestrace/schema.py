@@ -1,6 +1,6 @@
 """Polars schemas of all tables, built from the core at import, so that no column is spelt twice."""
 
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import polars as pl
 
@@ -8,7 +8,6 @@ from . import _core
 from .errors import ParameterError, SchemaError
 
 Unit = Literal["team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token"]
-Tier = Literal["observed", "schedule", "surrogate"]
 
 _DTYPES: Final[dict[str, pl.DataType]] = {
     "u32": pl.UInt32(),
@@ -34,7 +33,6 @@ _TABLES: Final = dict(_core.tables())
 SCHEMAS: Final[dict[str, pl.Schema]] = {
     table: pl.Schema({name: dtype_of(kind, words) for name, kind, _, words in columns})
     for table, columns in _TABLES.items()
-    if table != "credits"
 }
 """Columns and types of every table of a `Corpus`, in order."""
 
@@ -44,24 +42,7 @@ REQUIRED: Final[dict[str, frozenset[str]]] = {
 }
 """Columns that hold no null."""
 
-CREDITS: Final = pl.Schema(
-    {
-        "trace": pl.UInt32(),
-        "unit": pl.Enum(get_args(Unit)),
-        "unit_id": pl.String(),
-        "trace_id": pl.String(),
-        "seq": pl.UInt32(),
-        "credit": pl.Float64(),
-        "stderr": pl.Float64(),
-        "n_samples": pl.Int64(),
-        "method": pl.Categorical(),
-        "reward": pl.Categorical(),
-        "tier": pl.Enum(get_args(Tier)),
-        "residual": pl.Float64(),
-        "reason": pl.Enum([code for level, code, _ in _core.codes() if level == "reason"]),
-        "params": pl.Categorical(),
-    }
-)
+CREDITS: Final = SCHEMAS.pop("credits")
 """Columns and types of what `credit` returns."""
 
 

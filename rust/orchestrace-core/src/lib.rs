@@ -11,6 +11,7 @@
 //! what a kernel sees, and [`credit`] for the first kernels. This crate knows nothing of Python.
 #![forbid(unsafe_code)]
 
+pub mod credit;
 pub mod error;
 pub mod generate;
 pub mod graph;

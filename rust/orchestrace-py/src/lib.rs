@@ -1,1 +1,36 @@
-//! x
+//! The Python module `orchestrace._core`: a table of contents. A function here parses arguments, calls the
+//! core and wraps the result; where there is a loop over events, it is in the core.
+#![deny(unsafe_code)]
+
+use pyo3::prelude::*;
+
+mod call;
+mod corpus;
+mod error;
+mod files;
+mod kernels;
+mod registry;
+mod stream;
+
+/// The compiled part of orchestrace.
+#[pymodule]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::corpus::{PyStore, read};
+    #[pymodule_export]
+    use super::kernels::{credit, generate};
+    #[pymodule_export]
+    use super::registry::{codes, importers, methods, nearest, presets, tables};
+    #[pymodule_export]
+    use super::stream::Stream;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("SCHEMA_VERSION", orchestrace_core::schema::SCHEMA_VERSION)?;
+        module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+        module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
+        super::error::register(module)
+    }
+}

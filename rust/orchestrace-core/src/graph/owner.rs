@@ -227,10 +227,9 @@ impl Owners {
                 self.path.push(v);
                 v = self.names[v as usize].parent;
             }
-            let mut next = if v == NOBODY { 0 } else { depth[v as usize] + 1 };
-            for &v in self.path.iter().rev() {
+            let from = if v == NOBODY { 0 } else { depth[v as usize] + 1 };
+            for (next, &v) in (from..).zip(self.path.iter().rev()) {
                 depth[v as usize] = next;
-                next += 1;
             }
         }
         for (name, &depth) in self.names.iter().zip(depth.iter()) {
@@ -335,14 +334,16 @@ mod tests {
         let (o, p, x) = (Some("orchestrator"), Some("planner_1"), Some("executor_1"));
         assert_eq!(owners(&t), [o, o, o, p, x, x, x, o]);
         let rows = rows(&t);
-        let row = |name: &str, kind, role: Option<&str>, parent: Option<&str>, depth, first_seq, n_events| AgentRow {
-            agent: TestTrace::name(name),
-            kind,
-            role: role.map(TestTrace::role_code),
-            parent: parent.map(TestTrace::name),
-            depth,
-            first_seq,
-            n_events,
+        let row = |name: &str, kind, role: Option<&str>, parent: Option<&str>, depth, first_seq, n_events| {
+            AgentRow {
+                agent: TestTrace::name(name),
+                kind,
+                role: role.map(TestTrace::role_code),
+                parent: parent.map(TestTrace::name),
+                depth,
+                first_seq,
+                n_events,
+            }
         };
         assert_eq!(
             rows,
@@ -369,7 +370,12 @@ mod tests {
     #[test]
     fn results_belong_to_their_call() {
         let mut t = TestTrace::default();
-        t.event(ToolCall, "a").tool("web").event(ToolCall, "b").tool("web").event(ToolCall, "c").tool("shell");
+        t.event(ToolCall, "a")
+            .tool("web")
+            .event(ToolCall, "b")
+            .tool("web")
+            .event(ToolCall, "c")
+            .tool("shell");
         t.event(ToolResult, "browser").tool("web"); // last earlier call of the tool: b's
         t.event(ToolResult, "browser").tool("web").edge(0, 4, EdgeType::Causal).edge(2, 4, EdgeType::Return);
         t.event(ToolResult, "a").tool("web"); // acts elsewhere: keeps it
@@ -424,7 +430,12 @@ mod tests {
             .collect();
         assert_eq!(
             got,
-            [("a", None, Some(0)), ("b", Some("a"), Some(1)), ("c", Some("b"), Some(2)), ("d", Some("c"), Some(3))]
+            [
+                ("a", None, Some(0)),
+                ("b", Some("a"), Some(1)),
+                ("c", Some("b"), Some(2)),
+                ("d", Some("c"), Some(3))
+            ]
         );
     }
 
@@ -434,14 +445,17 @@ mod tests {
         t.event(Spawn, "a").role("planner").to("b").event(Spawn, "a").role("critic").to("b");
         t.event(Spawn, "a").role("lead").to("c").event(Message, "b").event(Message, "c").role("executor");
         let roles: Vec<_> = rows(&t).iter().map(|r| r.role).collect();
-        assert_eq!(roles, ["", "planner", "executor"].map(|r| (!r.is_empty()).then(|| TestTrace::role_code(r))));
+        assert_eq!(
+            roles,
+            ["", "planner", "executor"].map(|r| (!r.is_empty()).then(|| TestTrace::role_code(r)))
+        );
     }
 
     #[test]
     fn thousands_of_agents_in_a_chain() {
         let mut t = TestTrace::default();
         for v in 0..3000_u32 {
-            t.event_of(Spawn, v).to_code(v + 1);
+            t.event_of(Spawn, 100 + v).addressed_to(101 + v);
         }
         let rows = rows(&t);
         assert_eq!(rows.len(), 3000);

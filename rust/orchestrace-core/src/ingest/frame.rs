@@ -23,7 +23,8 @@ pub(crate) fn bom(head: &[u8]) -> usize {
     if head.starts_with(BOM) { BOM.len() } else { 0 }
 }
 
-fn is_space(byte: u8) -> bool {
+/// White space as JSON has it.
+pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 

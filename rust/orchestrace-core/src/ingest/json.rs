@@ -22,6 +22,9 @@ pub struct Fault {
     pub message: String,
 }
 
+/// How the message of a fault begins when the record ended before its JSON did.
+pub const END_OF_RECORD: &str = "found the end of the record";
+
 /// Faults are rare and large: boxed, so that results stay in registers.
 pub type Parsed<T> = Result<T, Box<Fault>>;
 
@@ -178,18 +181,24 @@ impl Number<'_> {
         }
     }
 
-    /// The value as a non-negative integer, where it is one (`3.0` is 3).
+    /// The value as a non-negative integer, where it is one: `3`, `3.0`, `3e2`, `-0`.
     #[must_use]
     #[inline]
     pub fn u63(&self) -> Option<i64> {
-        if self.integer && self.exact && (!self.negative || self.mantissa == 0) {
-            return i64::try_from(self.mantissa).ok();
-        }
-        if self.integer {
+        if !self.exact || (self.negative && self.mantissa != 0) {
             return None;
         }
-        let value = self.f64().ok()?;
-        (value >= 0.0 && value < 9_007_199_254_740_992.0 && value.fract() == 0.0).then_some(value as i64)
+        if self.exponent == 0 {
+            return i64::try_from(self.mantissa).ok();
+        }
+        let power = 10_u64.checked_pow(self.exponent.unsigned_abs());
+        let whole = match (self.mantissa, power) {
+            (0, _) => 0,
+            (m, Some(power)) if self.exponent > 0 => m.checked_mul(power)?,
+            (m, Some(power)) if m % power == 0 => m / power,
+            _ => return None,
+        };
+        i64::try_from(whole).ok()
     }
 
     /// The value as a signed integer, where it is one.
@@ -282,16 +291,19 @@ impl<'a> Cursor<'a> {
     /// A syntax fault here.
     #[cold]
     fn expected(&self, what: &str) -> Box<Fault> {
-        let (code, found) = match self.text.get(self.pos..).and_then(|t| t.chars().next()) {
-            None => (RejectCode::JsonSyntax, "the end of the record".to_owned()),
-            Some(c) => (RejectCode::JsonSyntax, format!("'{}'", c.escape_debug())),
-        };
-        Box::new(Fault {
-            code,
-            at: Some(self.pos),
-            path: String::new(),
-            message: format!("found {found}, expected {what}"),
-        })
+        match self.text.get(self.pos..).and_then(|t| t.chars().next()) {
+            None => self.ends(what),
+            Some(c) => {
+                let message = format!("found '{}', expected {what}", c.escape_debug());
+                self.fault(RejectCode::JsonSyntax, self.pos, message)
+            }
+        }
+    }
+
+    /// The record ends where something should follow.
+    #[cold]
+    fn ends(&self, what: &str) -> Box<Fault> {
+        self.fault(RejectCode::JsonSyntax, self.bytes.len(), format!("{END_OF_RECORD}, expected {what}"))
     }
 
     #[cold]
@@ -319,7 +331,7 @@ impl<'a> Cursor<'a> {
 
     fn refuse_nan(&self) -> Parsed<()> {
         let rest = &self.bytes[self.pos.min(self.bytes.len())..];
-        for word in ["NaN", "Infinity", "-Infinity", "-NaN"] {
+        for word in ["NaN", "Infinity", "-Infinity"] {
             if rest.starts_with(word.as_bytes()) {
                 return Err(self.fault(RejectCode::NumberNan, self.pos, format!("{word} is not JSON")));
             }
@@ -469,13 +481,7 @@ impl<'a> Cursor<'a> {
                         format!("found the control character 0x{control:02x} in a string, expected an escape"),
                     ));
                 }
-                None => {
-                    return Err(self.fault(
-                        RejectCode::JsonSyntax,
-                        self.bytes.len(),
-                        "found the end of the record in a string, expected '\"'",
-                    ));
-                }
+                None => return Err(self.ends("'\"' after the string")),
             }
         }
     }
@@ -488,8 +494,11 @@ impl<'a> Cursor<'a> {
                 let unit = self.hex(at + 2)?;
                 match unit {
                     0xD800..=0xDBFF => {
-                        let low = if self.bytes.get(at + 6..at + 8) == Some(b"\\u") {
+                        let rest = self.bytes.get(at + 6..).unwrap_or_default();
+                        let low = if rest.starts_with(b"\\u") {
                             self.hex(at + 8)?
+                        } else if rest.is_empty() || rest == b"\\" {
+                            return Err(self.ends("the other half of a surrogate pair"));
                         } else {
                             0
                         };
@@ -503,6 +512,7 @@ impl<'a> Cursor<'a> {
                     _ => Ok(at + 6),
                 }
             }
+            None => Err(self.ends("the rest of an escape")),
             _ => Err(self.fault(RejectCode::JsonSyntax, at, "found '\\', expected one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX")),
         }
     }
@@ -517,7 +527,11 @@ impl<'a> Cursor<'a> {
     }
 
     fn hex(&self, at: usize) -> Parsed<u32> {
-        let digits = self.bytes.get(at..at + 4).filter(|d| d.iter().all(u8::is_ascii_hexdigit));
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        if rest.len() < 4 && rest.iter().all(u8::is_ascii_hexdigit) {
+            return Err(self.ends("four hexadecimal digits after \\u"));
+        }
+        let digits = rest.get(..4).filter(|d| d.iter().all(u8::is_ascii_hexdigit));
         digits
             .and_then(|d| std::str::from_utf8(d).ok())
             .and_then(|d| u32::from_str_radix(d, 16).ok())
@@ -614,7 +628,8 @@ impl<'a> Cursor<'a> {
             self.pos += word.len();
             return Ok(());
         }
-        Err(self.expected(word))
+        let rest = self.bytes.get(self.pos..).unwrap_or_default();
+        Err(if word.as_bytes().starts_with(rest) { self.ends(word) } else { self.expected(word) })
     }
 
     /// Skips any value, judging it as strictly as one that is read; the range it takes.
@@ -830,6 +845,10 @@ mod tests {
         assert_eq!(int("3.5"), None);
         assert_eq!(int("-1"), None);
         assert_eq!(int("-0"), Some(0));
+        assert_eq!(int("1e18"), Some(1_000_000_000_000_000_000));
+        assert_eq!(int("2500e-2"), Some(25));
+        assert_eq!(int("1e19"), None);
+        assert_eq!(int("0e99"), Some(0));
         assert_eq!(int("9223372036854775808"), None);
         assert_eq!(int("9223372036854775807"), Some(i64::MAX));
     }

@@ -11,7 +11,7 @@ use memchr::memchr_iter;
 use rayon::Scope;
 
 use super::frame::{Framing, HEAD, bom, framing, head_records};
-use super::json::Limits;
+use super::json::{END_OF_RECORD, Limits};
 use super::quarantine::{Position, QuarantineRow, excerpt};
 use super::source::{Block, BlockStream, Compression, compression, read_range, too_large};
 use super::writer::BlockWriter;
@@ -371,7 +371,7 @@ impl BlockParser<'_> {
         if let Err(mut reject) = outcome {
             out.rollback();
             // The record is the last of its input, has no line end, and ends before its JSON does.
-            if last && reject.code == RejectCode::JsonSyntax && reject.message.starts_with("found the end of the record") {
+            if last && reject.code == RejectCode::JsonSyntax && reject.message.starts_with(END_OF_RECORD) {
                 reject.code = RejectCode::InputTruncated;
             }
             writer.quarantine.push(self.row(position, reject, bytes));

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flate2::bufread::MultiGzDecoder;
 use memchr::{memchr, memchr_iter, memrchr};
 
-use super::frame::{Framing, HEAD, Structure, bom};
+use super::frame::{Framing, HEAD, Structure, bom, is_space};
 use crate::error::{Reject, RejectCode};
 
 /// Records of one block.
@@ -210,6 +210,8 @@ pub(crate) struct BlockStream {
 enum State {
     Start,
     Inside,
+    /// Behind the end of the array.
+    After,
     Done,
 }
 
@@ -454,6 +456,13 @@ impl BlockStream {
             bytes.drain(..open);
             block = self.block();
         }
+        if self.state == State::After {
+            self.state = State::Done;
+            self.trailing(&mut bytes, 0, 0, &mut block)?;
+            self.advance(&bytes);
+            block.elements = Some(Vec::new());
+            return Ok(block);
+        }
         let mut elements = Vec::new();
         // Start of the element that is being looked for, and how far it has been looked at.
         let (mut start, mut seen) = (0, 0);
@@ -462,10 +471,10 @@ impl BlockStream {
         loop {
             if let Some(end) = scan.value_end(&bytes[seen..]).map(|e| seen + e) {
                 let last = bytes[end] == b']';
-                let blank = bytes[start..end].iter().all(u8::is_ascii_whitespace);
+                let blank = bytes[start..end].iter().all(|b| is_space(*b));
                 // `[]` has no element; anywhere else an empty place is a broken one.
                 if !(blank && last && self.index == 0 && elements.is_empty()) {
-                    let lead = bytes[start..end].iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(0);
+                    let lead = bytes[start..end].iter().position(|b| !is_space(*b)).unwrap_or(0);
                     let newlines = memchr_iter(b'\n', &bytes[start..start + lead]).count() as u64;
                     elements.push((start + lead, end, lines + newlines));
                 }
@@ -490,10 +499,15 @@ impl BlockStream {
                 break;
             }
             if (bytes.len() - start) as u64 > self.max_record {
-                self.state = State::Done;
-                let reject = too_large((bytes.len() - start) as u64, self.max_record);
-                block.broken = Some(self.rest(&mut bytes, start, lines, reject));
-                break;
+                let dropped = bytes[start..].to_vec();
+                let mut broken = self.rest(&mut bytes, start, lines, too_large(0, self.max_record));
+                self.advance(&bytes);
+                self.advance(&dropped);
+                self.drop_element(&mut broken, scan)?;
+                block.broken = Some(broken);
+                block.elements = Some(elements);
+                block.bytes = bytes;
+                return Ok(block);
             }
             size = size.max(bytes.len() + self.block_size.min(1 << 20));
             let filled = self.fill(&mut bytes, size)?;
@@ -517,9 +531,33 @@ impl BlockStream {
         Ok(block)
     }
 
+    /// Reads past an element that is longer than the limit without keeping it.
+    fn drop_element(&mut self, broken: &mut Broken, mut scan: Structure) -> io::Result<()> {
+        let mut piece = Vec::new();
+        loop {
+            piece.clear();
+            let filled = self.fill(&mut piece, 1 << 20)?;
+            if let Some(end) = scan.value_end(&piece) {
+                broken.length += end as u64;
+                self.state = if piece[end] == b']' { State::After } else { State::Inside };
+                self.ahead = piece.split_off(end + 1);
+                self.advance(&piece);
+                break;
+            }
+            broken.length += piece.len() as u64;
+            self.advance(&piece);
+            if !matches!(filled, Filled::More) {
+                self.state = State::Done;
+                break;
+            }
+        }
+        broken.reject = too_large(broken.length, self.max_record);
+        Ok(())
+    }
+
     /// Everything from `start` on, as one record that could not be framed.
     fn rest(&self, bytes: &mut Vec<u8>, start: usize, lines: u64, reject: Reject) -> Broken {
-        let lead = bytes[start..].iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(0);
+        let lead = bytes[start..].iter().position(|b| !is_space(*b)).unwrap_or(0);
         let lines_before = lines + memchr_iter(b'\n', &bytes[start..start + lead]).count() as u64;
         let rest = bytes.split_off(start);
         Broken {
@@ -534,7 +572,7 @@ impl BlockStream {
     /// After the array: nothing but white space may follow.
     fn trailing(&mut self, bytes: &mut Vec<u8>, start: usize, lines: u64, block: &mut Block) -> io::Result<()> {
         loop {
-            if bytes[start..].iter().any(|b| !b.is_ascii_whitespace()) {
+            if bytes[start..].iter().any(|b| !is_space(*b)) {
                 let reject = Reject::new(RejectCode::JsonTrailing, "", "found text after the array, expected the end of the input");
                 block.broken = Some(self.rest(bytes, start, lines, reject));
                 return Ok(());
@@ -542,7 +580,7 @@ impl BlockStream {
             let size = bytes.len() + (1 << 16);
             match self.fill(bytes, size)? {
                 Filled::More => {}
-                Filled::End if bytes[start..].iter().all(u8::is_ascii_whitespace) => return Ok(()),
+                Filled::End if bytes[start..].iter().all(|b| is_space(*b)) => return Ok(()),
                 Filled::End => {}
                 Filled::Failed(reject) => {
                     block.broken = Some(self.rest(bytes, start, lines, reject));

@@ -23,6 +23,7 @@ mod write;
 pub use crate::ingest::writer::RawChunk;
 pub use arrays::{code_array, word_array};
 pub use assemble::assemble;
+pub use from_arrow::Tables;
 pub use write::write_jsonl;
 
 /// The dictionaries of a store, shared by all of its chunks.

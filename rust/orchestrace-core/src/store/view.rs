@@ -305,6 +305,12 @@ impl<'a> ChunkView<'a> {
         self.numbers.is_empty()
     }
 
+    /// Kinds, names and values of all measures of the chunk.
+    #[must_use]
+    pub fn measures(&self) -> Option<(&'a [u8], &'a [u32], &'a [f64])> {
+        self.measures
+    }
+
     /// The view of a trace by its place in the chunk.
     #[must_use]
     pub fn trace(&self, i: usize) -> TraceView<'a> {

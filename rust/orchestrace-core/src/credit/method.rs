@@ -1,0 +1,152 @@
+//! What a credit method is.
+
+use super::params::{Param, Params};
+use crate::error::{Error, Result, unknown_name};
+use crate::graph::TraceGraph;
+use crate::schema::{Reason, Tier, Unit};
+use crate::store::view::TraceView;
+
+/// What may be done with a method's numbers (methods.md, head of section 4, and D11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// Adds up over units; all rows of a level sum to the amount divided.
+    Share,
+    /// One value per decision, broadcast down, averaged upward, never summed.
+    Advantage,
+}
+
+impl Quantity {
+    /// The word of the documentation.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Quantity::Share => "share",
+            Quantity::Advantage => "advantage",
+        }
+    }
+}
+
+/// A property that a method claims; the contract tests check every claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axiom {
+    /// The shares sum to the amount divided.
+    Efficiency,
+    /// What plays the same part gets the same.
+    Symmetry,
+    /// What cannot reach the outcome gets exactly zero.
+    NullPlayer,
+    /// Scaling the amount scales every value.
+    Linearity,
+    /// The values of a group sum to zero.
+    ZeroMean,
+}
+
+impl Axiom {
+    /// The word of the documentation.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Axiom::Efficiency => "efficiency",
+            Axiom::Symmetry => "symmetry",
+            Axiom::NullPlayer => "null player",
+            Axiom::Linearity => "linearity",
+            Axiom::ZeroMean => "zero mean",
+        }
+    }
+}
+
+/// What is known about a method without running it.
+#[derive(Debug)]
+pub struct MethodInfo {
+    /// Name, as options spell it.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub reference: &'static str,
+    /// What its numbers are.
+    pub quantity: Quantity,
+    /// Levels at which it can be reported.
+    pub units: &'static [Unit],
+    /// Claims.
+    pub axioms: &'static [Axiom],
+    /// Parameters.
+    pub params: &'static [Param],
+    /// Evidence; none where a method only describes the record.
+    pub tier: Option<Tier>,
+    /// Whether it needs the edges, so that a cycle makes its results null.
+    pub needs_graph: bool,
+}
+
+impl MethodInfo {
+    /// All parameters at their defaults.
+    #[must_use]
+    pub fn defaults(&self) -> Params {
+        Params::defaults(self.params)
+    }
+
+    /// The level of a name, if this method reports it; the error names the nearest one.
+    pub fn unit(&self, name: &str) -> Result<Unit> {
+        Unit::parse(name).filter(|unit| self.units.contains(unit)).ok_or_else(|| {
+            let known: Vec<_> = self.units.iter().map(|unit| unit.as_str()).collect();
+            Error::Parameter(unknown_name("unit", name, &known))
+        })
+    }
+}
+
+/// Values of one trace, before they are rolled up; a buffer that is used for one trace after the other.
+#[derive(Debug, Default)]
+pub struct Values {
+    /// One value per event.
+    pub events: Vec<f64>,
+    /// For shares, what no event holds: part of the row without a unit.
+    pub remainder: f64,
+    /// Buffers that a method may use as it likes; they come in with anything in them.
+    pub work: [Vec<f64>; 3],
+}
+
+/// One way of dividing a trace's outcome among its events.
+pub trait CreditMethod: Sync {
+    /// Name, parameters, claims.
+    fn info(&self) -> &'static MethodInfo;
+
+    /// Values every event of `view`, or says why it cannot. `values` comes in empty; `graph` belongs to this trace.
+    fn assign(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        params: &Params,
+        graph: &mut TraceGraph,
+        values: &mut Values,
+    ) -> std::result::Result<(), Reason>;
+}
+
+/// A rule that needs all rollouts of a group at once.
+pub trait GroupMethod: Sync {
+    /// Name, parameters, claims.
+    fn info(&self) -> &'static MethodInfo;
+
+    /// Appends one value per reward to `advantages`. Returns whether the group is degenerate: its values are then
+    /// exactly 0.
+    fn assign(&self, rewards: &[f64], params: &Params, advantages: &mut Vec<f64>) -> bool;
+}
+
+/// An entry of [`METHODS`](super::METHODS).
+#[derive(Clone, Copy)]
+pub enum Method {
+    /// Sees one trace at a time.
+    PerTrace(&'static dyn CreditMethod),
+    /// Sees the rollouts of a group together.
+    PerGroup(&'static dyn GroupMethod),
+}
+
+impl Method {
+    /// Name, parameters, claims.
+    #[must_use]
+    pub fn info(&self) -> &'static MethodInfo {
+        match self {
+            Method::PerTrace(method) => method.info(),
+            Method::PerGroup(method) => method.info(),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! From values of events to values of units (D11).
+//!
+//! Shares are summed, so that the rows of a level, the one without a unit included, sum to the amount divided.
+//! Advantages are weighted means of the method's rows, never sums; their row without a unit is null. Sums run in
+//! document order with compensation, so that neither threads nor sizes show. O(|V|).
+
+use super::method::{Quantity, Values};
+use super::sum::{Compensated, pairwise};
+use crate::graph::{NO_UNIT, Partition};
+use crate::schema::Reason;
+use crate::store::view::TraceView;
+
+/// The rows of one trace among [`Rows`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TraceRows {
+    /// Number of the trace in its corpus.
+    pub trace: u32,
+    /// Row after its last one; its first one is where the trace before ends.
+    pub end: usize,
+    /// For shares, the amount less the sum of the trace's rows; the same on each of them.
+    pub residual: Option<f64>,
+}
+
+/// Credits of many traces, in columns.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// Unit, as its number in the trace's partition, or [`NO_UNIT`].
+    pub unit: Vec<u32>,
+    /// First event of the unit, or [`NO_UNIT`].
+    pub seq: Vec<u32>,
+    /// Credit; 0 where [`Rows::valid`] is false.
+    pub credit: Vec<f64>,
+    /// Whether there is a credit.
+    pub valid: Vec<bool>,
+    /// Why a credit is null or exactly zero.
+    pub reason: Vec<Option<Reason>>,
+    /// Where each trace's rows end.
+    pub traces: Vec<TraceRows>,
+}
+
+impl Rows {
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.unit.len()
+    }
+
+    /// Whether there is no row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.unit.is_empty()
+    }
+
+    /// Forgets all rows and keeps the buffers.
+    pub fn clear(&mut self) {
+        self.unit.clear();
+        self.seq.clear();
+        self.credit.clear();
+        self.valid.clear();
+        self.reason.clear();
+        self.traces.clear();
+    }
+
+    fn push(&mut self, unit: u32, seq: u32, credit: std::result::Result<f64, Reason>) {
+        self.unit.push(unit);
+        self.seq.push(seq);
+        self.credit.push(credit.unwrap_or(0.0));
+        self.valid.push(credit.is_ok());
+        self.reason.push(credit.err());
+    }
+
+    fn push_rest(&mut self, credit: std::result::Result<f64, Reason>) {
+        self.push(NO_UNIT, NO_UNIT, credit);
+    }
+
+    /// Rows of all units with nothing but numbers in `credits`.
+    fn push_units(&mut self, partition: &Partition, credits: &[f64], reason: Option<Reason>) {
+        self.name_units(partition);
+        self.credit.extend_from_slice(credits);
+        self.valid.resize(self.unit.len(), true);
+        self.reason.resize(self.unit.len(), reason);
+    }
+
+    fn name_units(&mut self, partition: &Partition) {
+        let n = partition.len() as u32;
+        self.unit.extend(0..n);
+        if partition.is_identity() {
+            self.seq.extend(0..n);
+        } else {
+            self.seq.extend((0..n as usize).map(|unit| partition.first(unit)));
+        }
+    }
+
+    pub(super) fn end_trace(&mut self, view: &TraceView<'_>, residual: Option<f64>) {
+        self.traces.push(TraceRows { trace: view.trace, end: self.unit.len(), residual });
+    }
+}
+
+/// Buffers of the roll-up.
+#[derive(Debug, Default)]
+pub struct Sums {
+    values: Vec<Compensated>,
+    weights: Vec<Compensated>,
+    // rows of each unit, and the value of its latest row
+    rows: Vec<(u32, f64)>,
+    credits: Vec<f64>,
+}
+
+impl Sums {
+    /// Rows of a share.
+    pub fn shares(
+        &mut self,
+        view: &TraceView<'_>,
+        values: &Values,
+        amount: f64,
+        partition: &Partition,
+        out: &mut Rows,
+    ) {
+        let from = out.credit.len();
+        let mut rest = Compensated::default();
+        if partition.is_identity() {
+            out.push_units(partition, &values.events, None);
+        } else {
+            self.values.clear();
+            self.values.resize(partition.len(), Compensated::default());
+            for (&unit, &value) in partition.of_events().iter().zip(&values.events) {
+                self.values.get_mut(unit as usize).unwrap_or(&mut rest).add(value);
+            }
+            self.credits.clear();
+            self.credits.extend(self.values.iter().map(|sum| sum.value()));
+            out.push_units(partition, &self.credits, None);
+        }
+        if partition.has_rest() || values.remainder != 0.0 {
+            rest.add(values.remainder);
+            out.push_rest(Ok(rest.value()));
+        }
+        let residual = amount - pairwise(&out.credit[from..]);
+        out.end_trace(view, Some(residual));
+    }
+
+    /// Rows of an advantage whose own rows are the events, each of weight 1 or, if `by_tokens`, of the tokens it
+    /// wrote. A unit of one row takes that row's value whatever its weight.
+    pub fn advantages(
+        &mut self,
+        view: &TraceView<'_>,
+        values: &Values,
+        by_tokens: bool,
+        partition: &Partition,
+        out: &mut Rows,
+    ) {
+        if partition.is_identity() {
+            out.push_units(partition, &values.events, None);
+        } else {
+            let n = partition.len();
+            self.values.clear();
+            self.values.resize(n, Compensated::default());
+            self.weights.clear();
+            self.weights.resize(n, Compensated::default());
+            self.rows.clear();
+            self.rows.resize(n, (0, 0.0));
+            for (v, (&unit, &value)) in partition.of_events().iter().zip(&values.events).enumerate() {
+                let unit = unit as usize;
+                let Some(rows) = self.rows.get_mut(unit) else { continue };
+                *rows = (rows.0 + 1, value);
+                let weight = if by_tokens { view.tokens_out.get(v).unwrap_or(0) as f64 } else { 1.0 };
+                self.values[unit].add(weight * value);
+                self.weights[unit].add(weight);
+            }
+            for (unit, &(rows, value)) in self.rows.iter().enumerate() {
+                let weight = self.weights[unit].value();
+                let mean = match (rows, weight > 0.0) {
+                    (1, _) => Ok(value),
+                    (_, true) => Ok(self.values[unit].value() / weight),
+                    (_, false) => Err(Reason::FieldAbsent),
+                };
+                out.push(unit as u32, partition.first(unit), mean);
+            }
+        }
+        if partition.has_rest() {
+            out.push_rest(Err(Reason::UnitNone));
+        }
+        out.end_trace(view, None);
+    }
+}
+
+/// Rows of an advantage whose one row is the whole trace: every unit takes its value.
+pub fn broadcast(
+    view: &TraceView<'_>,
+    value: f64,
+    reason: Option<Reason>,
+    partition: &Partition,
+    out: &mut Rows,
+) {
+    out.name_units(partition);
+    out.credit.resize(out.unit.len(), value);
+    out.valid.resize(out.unit.len(), true);
+    out.reason.resize(out.unit.len(), reason);
+    if partition.has_rest() {
+        out.push_rest(Err(Reason::UnitNone));
+    }
+    out.end_trace(view, None);
+}
+
+/// Rows of a trace that cannot be served: all that it would have had, null, with the reason.
+pub fn refused(
+    view: &TraceView<'_>,
+    quantity: Quantity,
+    reason: Reason,
+    partition: &Partition,
+    out: &mut Rows,
+) {
+    out.name_units(partition);
+    out.credit.resize(out.unit.len(), 0.0);
+    out.valid.resize(out.unit.len(), false);
+    out.reason.resize(out.unit.len(), Some(reason));
+    if partition.has_rest() {
+        out.push_rest(Err(if quantity == Quantity::Share { reason } else { Reason::UnitNone }));
+    }
+    out.end_trace(view, None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credit::discounted::Discounted;
+    use crate::credit::flow::Flow;
+    use crate::credit::uniform::Uniform;
+    use crate::credit::{CreditMethod, Params, Scratch, Value, assign_rollout, assign_trace};
+    use crate::graph::test_trace::{TestTrace, random_trace};
+    use crate::schema::EventType::{Message, ToolCall};
+    use crate::schema::Unit;
+    use proptest::prelude::*;
+
+    fn rows(
+        method: &dyn CreditMethod,
+        t: &TestTrace,
+        amount: Option<f64>,
+        unit: Unit,
+        given: &[(&str, Value)],
+    ) -> Rows {
+        let (mut scratch, mut rows) = (Scratch::default(), Rows::default());
+        let params = Params::check(method.info().params, given).unwrap();
+        assign_trace(method, &t.view(), amount, &params, unit, &mut scratch, &mut rows);
+        rows
+    }
+
+    #[test]
+    fn uniform_and_the_row_without_a_unit() {
+        let t = TestTrace::artifact();
+        let got = rows(&Uniform, &t, Some(4.0), Unit::Message, &[]);
+        assert_eq!(got.credit, [0.5, 0.5, 3.0]);
+        assert_eq!((got.unit, got.seq), (vec![0, 1, NO_UNIT], vec![3, 6, NO_UNIT]));
+        assert_eq!(got.traces, [TraceRows { trace: 0, end: 3, residual: Some(0.0) }]);
+        assert_eq!(rows(&Uniform, &t, Some(4.0), Unit::Agent, &[]).credit, [2.0, 0.5, 1.5]);
+    }
+
+    #[test]
+    fn a_missing_reward_keeps_the_rows() {
+        let got = rows(&Uniform, &TestTrace::artifact(), None, Unit::Message, &[]);
+        assert_eq!((got.valid, got.traces[0].residual), (vec![false; 3], None));
+        assert_eq!(got.reason, [Some(Reason::RewardAbsent); 3]);
+        let got = rows(&Discounted, &TestTrace::artifact(), None, Unit::Message, &[]);
+        assert_eq!(
+            got.reason,
+            [Some(Reason::RewardAbsent), Some(Reason::RewardAbsent), Some(Reason::UnitNone)]
+        );
+    }
+
+    #[test]
+    fn discounted_follows_canonical_order() {
+        let gamma = [("gamma", Value::Float(0.5))];
+        let mut t = TestTrace::events(3);
+        assert_eq!(rows(&Discounted, &t, Some(4.0), Unit::Event, &gamma).credit, [1.0, 2.0, 4.0]);
+        t.t = vec![2.0, 1.0, 1.0];
+        assert_eq!(rows(&Discounted, &t, Some(4.0), Unit::Event, &gamma).credit, [4.0, 1.0, 2.0]);
+        assert_eq!(
+            rows(&Discounted, &t, Some(4.0), Unit::Event, &[("gamma", Value::Int(0))]).credit,
+            [4.0, 0.0, 0.0]
+        );
+    }
+
+    #[test]
+    fn advantages_are_weighted_means() {
+        let mut t = TestTrace::default();
+        t.event(Message, "a").tokens_out(3).event(Message, "a").tokens_out(1).event(ToolCall, "b");
+        t.event(ToolCall, "c").event(Message, "c").event(Message, "user");
+        let mut given = vec![("gamma", Value::Float(0.5))];
+        let got = rows(&Discounted, &t, Some(32.0), Unit::Agent, &given);
+        assert_eq!((got.credit, got.valid), (vec![1.5, 4.0, 12.0, 0.0], vec![true, true, true, false]));
+        assert_eq!((got.reason[3], got.traces[0].residual), (Some(Reason::UnitNone), None));
+        given.push(("weight", Value::Text("tokens_out".into())));
+        let got = rows(&Discounted, &t, Some(32.0), Unit::Agent, &given);
+        // b is one row, which counts as it is; c wrote nothing
+        assert_eq!((got.credit, got.valid), (vec![1.25, 4.0, 0.0, 0.0], vec![true, true, false, false]));
+        assert_eq!(got.reason[2..], [Some(Reason::FieldAbsent), Some(Reason::UnitNone)]);
+    }
+
+    #[test]
+    fn a_rollout_passes_its_value_to_every_unit() {
+        let t = TestTrace::artifact();
+        let (mut scratch, mut rows) = (Scratch::default(), Rows::default());
+        assign_rollout(
+            &t.view(),
+            Some(0.0),
+            Some(Reason::GroupDegenerate),
+            Unit::Message,
+            &mut scratch,
+            &mut rows,
+        );
+        assign_rollout(&t.view(), None, Some(Reason::RewardAbsent), Unit::Team, &mut scratch, &mut rows);
+        assert_eq!((rows.credit, rows.valid), (vec![0.0; 4], vec![true, true, false, false]));
+        let degenerate = Some(Reason::GroupDegenerate);
+        assert_eq!(rows.reason, [degenerate, degenerate, Some(Reason::UnitNone), Some(Reason::RewardAbsent)]);
+        assert_eq!(rows.traces.iter().map(|t| t.end).collect::<Vec<_>>(), [3, 4]);
+    }
+
+    #[test]
+    fn traces_without_events_have_no_rows() {
+        for unit in Unit::ALL {
+            assert!(rows(&Flow, &TestTrace::default(), Some(1.0), *unit, &[]).is_empty());
+            assert!(rows(&Uniform, &TestTrace::default(), Some(1.0), *unit, &[]).is_empty());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn shares_close_and_advantages_stay_inside(t in random_trace(25, true), amount in -5.0..5.0_f64) {
+            for &unit in Unit::ALL {
+                for method in [&Uniform as &dyn CreditMethod, &Flow] {
+                    let got = rows(method, &t, Some(amount), unit, &[]);
+                    prop_assert!((got.credit.iter().sum::<f64>() - amount).abs() < 1e-9);
+                    prop_assert!(got.traces[0].residual.unwrap().abs() < 1e-9);
+                    prop_assert!(got.valid.iter().all(|&v| v));
+                }
+                let got = rows(&Discounted, &t, Some(1.0), unit, &[]);
+                prop_assert!(got.credit.iter().zip(&got.valid).all(|(&c, &v)| !v || (0.0..=1.0).contains(&c)));
+            }
+        }
+
+        #[test]
+        fn a_warm_scratch_gives_the_same_bits(traces in prop::collection::vec(random_trace(20, false), 1..5)) {
+            let (mut scratch, mut warm) = (Scratch::default(), Rows::default());
+            for &unit in Unit::ALL {
+                for t in &traces {
+                    let before = warm.len();
+                    assign_trace(&Flow, &t.view(), Some(1.0), &Flow.info().defaults(), unit, &mut scratch, &mut warm);
+                    let cold = rows(&Flow, t, Some(1.0), unit, &[]);
+                    prop_assert_eq!(&warm.credit[before..], &cold.credit[..]);
+                    prop_assert_eq!(&warm.unit[before..], &cold.unit[..]);
+                    prop_assert_eq!(&warm.seq[before..], &cold.seq[..]);
+                    prop_assert_eq!(&warm.reason[before..], &cold.reason[..]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Traces written by hand, for tests.
+
+use std::sync::Arc;
+
+use arrow_array::StringViewArray;
+use arrow_buffer::NullBuffer;
+use proptest::prelude::*;
+
+use crate::schema::{EdgeType, EventType};
+use crate::store::view::{Nullable, Texts, TraceView};
+
+/// The agent dictionary.
+pub(crate) const NAMES: &[&str] =
+    &["orchestrator", "planner_1", "executor_1", "browser", "user", "a", "b", "c", "d", "boss", "nobody"];
+/// The role dictionary.
+pub(crate) const ROLES: &[&str] = &["lead", "planner", "executor", "critic"];
+const TOOLS: &[&str] = &["web", "shell", "other"];
+
+/// A nullable column: values, and nulls beside them.
+#[derive(Debug, Clone)]
+struct Cells<T> {
+    values: Vec<T>,
+    nulls: NullBuffer,
+}
+
+impl<T: Copy + Default> Cells<T> {
+    fn new() -> Self {
+        Self { values: Vec::new(), nulls: NullBuffer::new_valid(0) }
+    }
+
+    fn set(&mut self, n: usize, value: T) {
+        self.values.resize(n, T::default());
+        let mut valid: Vec<bool> = (0..n).map(|i| i < self.nulls.len() && self.nulls.is_valid(i)).collect();
+        valid[n - 1] = true;
+        self.values[n - 1] = value;
+        self.nulls = NullBuffer::from(valid);
+    }
+
+    fn column(&self) -> Nullable<'_, T> {
+        Nullable::new(&self.values, Some(&self.nulls), 0)
+    }
+}
+
+/// A trace under construction: each `event` is followed by its fields.
+#[derive(Debug, Clone)]
+pub(crate) struct TestTrace {
+    pub(crate) t: Vec<f64>,
+    pub(crate) types: Vec<u8>,
+    pub(crate) agent: Vec<u32>,
+    pub(crate) src: Vec<u32>,
+    pub(crate) dst: Vec<u32>,
+    pub(crate) edge_types: Vec<u8>,
+    id: Arc<StringViewArray>,
+    role: Cells<u32>,
+    to: Cells<u32>,
+    tool: Cells<u32>,
+    turn: Cells<u32>,
+    tokens_out: Cells<i64>,
+}
+
+impl Default for TestTrace {
+    fn default() -> Self {
+        Self {
+            t: Vec::new(),
+            types: Vec::new(),
+            agent: Vec::new(),
+            src: Vec::new(),
+            dst: Vec::new(),
+            edge_types: Vec::new(),
+            id: Arc::new(StringViewArray::from_iter_values((0..100).map(|i| format!("e{i}")))),
+            role: Cells::new(),
+            to: Cells::new(),
+            tool: Cells::new(),
+            turn: Cells::new(),
+            tokens_out: Cells::new(),
+        }
+    }
+}
+
+impl TestTrace {
+    /// `n` messages of the agent `a`, one per time step.
+    pub(crate) fn events(n: usize) -> Self {
+        let mut t = Self::default();
+        for _ in 0..n {
+            t.event(EventType::Message, "a");
+        }
+        t
+    }
+
+    /// The example of the survey's artifact; its event `e1` is row 0.
+    pub(crate) fn artifact() -> Self {
+        use EventType::*;
+        let mut t = Self::default();
+        t.event(OrchestratorDecision, "orchestrator").role("lead");
+        t.event(Spawn, "orchestrator").role("planner").to("planner_1");
+        t.event(Spawn, "orchestrator").role("executor").to("executor_1");
+        t.event(Message, "planner_1").role("planner").to("executor_1");
+        t.event(ToolCall, "executor_1").role("executor").tool("web");
+        t.event(ToolResult, "browser").tool("web");
+        t.event(Return, "executor_1").to("orchestrator");
+        t.event(Aggregate, "orchestrator").role("lead");
+        t.edge(0, 1, EdgeType::Spawn).edge(0, 2, EdgeType::Spawn).edge(1, 3, EdgeType::Causal);
+        t.edge(2, 3, EdgeType::Message).edge(3, 4, EdgeType::ToolDependency).edge(4, 5, EdgeType::Return);
+        t.edge(5, 6, EdgeType::Causal).edge(6, 7, EdgeType::Aggregate);
+        t
+    }
+
+    pub(crate) fn name(name: &str) -> u32 {
+        NAMES.iter().position(|&n| n == name).unwrap() as u32
+    }
+
+    pub(crate) fn role_code(role: &str) -> u32 {
+        ROLES.iter().position(|&n| n == role).unwrap() as u32
+    }
+
+    pub(crate) fn event(&mut self, kind: EventType, agent: &str) -> &mut Self {
+        self.event_of(kind, Self::name(agent))
+    }
+
+    pub(crate) fn event_of(&mut self, kind: EventType, agent: u32) -> &mut Self {
+        self.t.push(self.t.len() as f64);
+        self.types.push(kind as u8);
+        self.agent.push(agent);
+        self
+    }
+
+    pub(crate) fn at(&mut self, t: f64) -> &mut Self {
+        *self.t.last_mut().unwrap() = t;
+        self
+    }
+
+    pub(crate) fn role(&mut self, role: &str) -> &mut Self {
+        self.role.set(self.t.len(), Self::role_code(role));
+        self
+    }
+
+    pub(crate) fn to(&mut self, to: &str) -> &mut Self {
+        self.addressed_to(Self::name(to))
+    }
+
+    pub(crate) fn addressed_to(&mut self, to: u32) -> &mut Self {
+        self.to.set(self.t.len(), to);
+        self
+    }
+
+    pub(crate) fn tool(&mut self, tool: &str) -> &mut Self {
+        self.tool.set(self.t.len(), TOOLS.iter().position(|&n| n == tool).unwrap() as u32);
+        self
+    }
+
+    pub(crate) fn turn(&mut self, turn: u32) -> &mut Self {
+        self.turn.set(self.t.len(), turn);
+        self
+    }
+
+    pub(crate) fn tokens_out(&mut self, tokens: i64) -> &mut Self {
+        self.tokens_out.set(self.t.len(), tokens);
+        self
+    }
+
+    pub(crate) fn edge(&mut self, src: u32, dst: u32, kind: EdgeType) -> &mut Self {
+        self.src.push(src);
+        self.dst.push(dst);
+        self.edge_types.push(kind as u8);
+        self
+    }
+
+    pub(crate) fn view(&self) -> TraceView<'_> {
+        TraceView {
+            user: Some(Self::name("user")),
+            t: &self.t,
+            types: &self.types,
+            agent: &self.agent,
+            id: if self.t.len() <= 100 { Texts::new(Some(&self.id), 0) } else { Texts::default() },
+            role: self.role.column(),
+            to: self.to.column(),
+            tool: self.tool.column(),
+            turn: self.turn.column(),
+            tokens_out: self.tokens_out.column(),
+            src: &self.src,
+            dst: &self.dst,
+            edge_types: &self.edge_types,
+            ..TraceView::default()
+        }
+    }
+}
+
+/// Edges among `n` events: duplicates, self-loops and cycles included.
+pub(crate) fn random_edges(n: u32, most: usize) -> impl Strategy<Value = Vec<(u32, u32, EdgeType)>> {
+    prop::collection::vec((0..n, 0..n, prop::sample::select(EdgeType::ALL)), 0..most)
+}
+
+/// Any trace of up to `n` events; without cycles if `acyclic`, though its edges may lead up the document.
+pub(crate) fn random_trace(n: usize, acyclic: bool) -> impl Strategy<Value = TestTrace> {
+    let event = (
+        prop::sample::select(EventType::ALL),
+        0_u32..8,
+        0_u32..6,
+        prop::option::of(0_u32..8),
+        prop::option::of(0_usize..4),
+        prop::option::of(0_usize..3),
+        prop::option::weighted(0.3, 0_u32..3),
+        prop::option::of(0_i64..5),
+    );
+    (prop::collection::vec(event, 1..=n), random_edges(n as u32, 3 * n), any::<bool>()).prop_map(
+        move |(events, edges, backwards)| {
+            let mut t = TestTrace::default();
+            let n = events.len() as u32;
+            for (kind, agent, time, to, role, tool, turn, tokens) in events {
+                t.event_of(kind, agent).at(f64::from(time));
+                to.map(|to| t.addressed_to(to).t.len());
+                role.map(|role| t.role(ROLES[role]).t.len());
+                tool.map(|tool| t.tool(TOOLS[tool]).t.len());
+                turn.map(|turn| t.turn(turn).t.len());
+                tokens.map(|tokens| t.tokens_out(tokens).t.len());
+            }
+            for (s, d, kind) in edges {
+                let (s, d) = (s % n, d % n);
+                if !acyclic {
+                    t.edge(s, d, kind);
+                } else if s != d {
+                    let (s, d) = if (s < d) == backwards { (s, d) } else { (d, s) };
+                    t.edge(s, d, kind);
+                }
+            }
+            t
+        },
+    )
+}

@@ -1,0 +1,83 @@
+//! Everything derived from one trace that kernels share, computed at most once and only when asked for.
+
+use super::csr::{CsrGraph, CsrOptions};
+use super::order::Topological;
+use super::outcome::{self, Outcome};
+use super::owner::Owners;
+use super::program::ProgramOrder;
+use super::turns::Turns;
+use super::weights::N_TYPES;
+use crate::store::view::TraceView;
+
+/// Which graph a kernel wants.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GraphOptions<'a> {
+    /// Whether consecutive events of one owner are joined (D3).
+    pub program_order: bool,
+    /// Weight of each edge type; without it no weights are kept.
+    pub weights: Option<&'a [f64; N_TYPES]>,
+    /// Whether rows of predecessors are built beside those of successors.
+    pub predecessors: bool,
+}
+
+/// A worker's buffers for the trace at hand. [`TraceGraph::begin`] comes first for every trace.
+#[derive(Debug, Default)]
+pub struct TraceGraph {
+    /// Adjacency, as of the last [`TraceGraph::build`].
+    pub csr: CsrGraph,
+    /// Search for topological orders.
+    pub topological: Topological,
+    owners: Owners,
+    owners_known: bool,
+    turns: Turns,
+    turns_known: bool,
+    program: ProgramOrder,
+}
+
+impl TraceGraph {
+    /// Forgets the trace before.
+    pub fn begin(&mut self) {
+        self.owners_known = false;
+        self.turns_known = false;
+    }
+
+    /// Owners, root and roles.
+    pub fn owners(&mut self, view: &TraceView<'_>) -> &mut Owners {
+        if !self.owners_known {
+            self.owners.compute(view);
+            self.owners_known = true;
+        }
+        &mut self.owners
+    }
+
+    /// Owners and turns.
+    pub fn turns(&mut self, view: &TraceView<'_>) -> (&Owners, &Turns) {
+        self.owners(view);
+        if !self.turns_known {
+            self.turns.compute(view, &self.owners);
+            self.turns_known = true;
+        }
+        (&self.owners, &self.turns)
+    }
+
+    /// Outcome of the trace. Most traces tell their root by types alone; only the others cost owners.
+    pub fn outcome(&mut self, view: &TraceView<'_>) -> Outcome {
+        let root = match outcome::root_by_type(view) {
+            None => self.owners(view).root(),
+            root => root,
+        };
+        outcome::outcome(view, root)
+    }
+
+    /// Adjacency of the trace.
+    pub fn build(&mut self, view: &TraceView<'_>, options: GraphOptions<'_>) -> &CsrGraph {
+        let rows = CsrOptions { weights: options.weights, predecessors: options.predecessors };
+        if options.program_order {
+            self.owners(view);
+            self.csr.build(view, self.program.compute(view, &self.owners), rows);
+        } else {
+            self.csr.build(view, &[], rows);
+        }
+        &self.csr
+    }
+}

@@ -1,0 +1,82 @@
+//! The only way from Python into the core.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use orchestrace_core::error::Result;
+use orchestrace_core::run::Run;
+use pyo3::prelude::*;
+
+use crate::error::to_python;
+
+/// How often signals and progress are looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Runs `f` without the interpreter lock on a thread of its own, wakes up ten times a second to look for
+/// signals and to report progress, and cancels the run when the user interrupts it.
+pub(crate) fn run_detached<T: Send>(
+    py: Python<'_>,
+    threads: Option<usize>,
+    progress: Option<&Bound<'_, PyAny>>,
+    f: impl FnOnce(&Run) -> Result<T> + Send,
+) -> PyResult<T> {
+    let run = Run::new(threads).map_err(|e| to_python(py, &e))?;
+    let finished = (Mutex::new(false), Condvar::new());
+    let outcome = std::thread::scope(|scope| {
+        let (run, finished) = (&run, &finished);
+        let worker = scope.spawn(move || {
+            // Set also when `f` panics, so that the caller does not wait for ever.
+            let _set = SetOnDrop(finished);
+            f(run)
+        });
+        let mut interrupt = None;
+        loop {
+            if py.detach(|| wait(finished)) {
+                break;
+            }
+            if interrupt.is_none() {
+                interrupt = py.check_signals().and_then(|()| report(progress, run)).err();
+                if interrupt.is_some() {
+                    run.cancel();
+                }
+            }
+        }
+        let joined = py.detach(|| worker.join());
+        (joined, interrupt)
+    });
+    match outcome {
+        (Err(panic), _) => std::panic::resume_unwind(panic),
+        (_, Some(error)) => Err(error),
+        (Ok(Err(error)), None) => Err(to_python(py, &error)),
+        (Ok(Ok(value)), None) => {
+            report(progress, &run)?;
+            Ok(value)
+        }
+    }
+}
+
+type Finished = (Mutex<bool>, Condvar);
+
+struct SetOnDrop<'a>(&'a Finished);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.1.notify_all();
+    }
+}
+
+/// Whether the work is done, waiting for at most a tick.
+fn wait((flag, condition): &Finished) -> bool {
+    let flag = flag.lock().unwrap_or_else(PoisonError::into_inner);
+    let (flag, _) =
+        condition.wait_timeout_while(flag, TICK, |done| !*done).unwrap_or_else(PoisonError::into_inner);
+    *flag
+}
+
+fn report(progress: Option<&Bound<'_, PyAny>>, run: &Run) -> PyResult<()> {
+    if let Some(callback) = progress.filter(|p| !p.is_none()) {
+        callback.call1(run.progress())?;
+    }
+    Ok(())
+}

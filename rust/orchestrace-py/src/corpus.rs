@@ -1,0 +1,176 @@
+//! Reading, and the store that Python's `Corpus` holds.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use orchestrace_core::ingest::{self, Input, LiftKind, ReadOptions};
+use orchestrace_core::schema::TimeBasis;
+use orchestrace_core::store::{Store, Tables, write_jsonl};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::call::run_detached;
+use crate::error::{bad_parameter, to_python};
+use crate::files::{PyReader, writer};
+use crate::stream::{Stream, import};
+
+/// Immutable columns of a corpus in memory.
+#[pyclass(frozen, name = "Store", module = "orchestrace._core")]
+pub(crate) struct PyStore(pub(crate) Arc<Store>);
+
+/// Reads inputs into a store.
+#[pyfunction]
+#[pyo3(signature = (inputs, *, format = "auto", threads = None, block_size = None, max_record = None,
+    max_depth = None, max_string = None, max_expansion = None, extras = true, excerpt = 200, fields = None,
+    time_basis = None, progress = None))]
+#[allow(clippy::too_many_arguments)] // keyword options of one call
+pub(crate) fn read(
+    py: Python<'_>,
+    inputs: Vec<Bound<'_, PyAny>>,
+    format: &str,
+    threads: Option<usize>,
+    block_size: Option<usize>,
+    max_record: Option<u64>,
+    max_depth: Option<usize>,
+    max_string: Option<usize>,
+    max_expansion: Option<u64>,
+    extras: bool,
+    excerpt: usize,
+    fields: Option<HashMap<String, String>>,
+    time_basis: Option<&str>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<PyStore> {
+    let mut options = ReadOptions { format: format.to_owned(), extras, excerpt, ..ReadOptions::default() };
+    options.block_size = block_size.unwrap_or(options.block_size).max(1);
+    options.max_record = max_record.unwrap_or(options.max_record);
+    options.limits.depth = max_depth.unwrap_or(options.limits.depth);
+    options.limits.string = max_string.unwrap_or(options.limits.string);
+    options.max_expansion = max_expansion.unwrap_or(options.max_expansion);
+    let mut fields: Vec<(String, String)> = fields.unwrap_or_default().into_iter().collect();
+    fields.sort();
+    for (name, kind) in fields {
+        options.fields.push((name, LiftKind::parse(&kind).map_err(|e| to_python(py, &e))?));
+    }
+    if let Some(word) = time_basis {
+        options.time_basis = Some(TimeBasis::parse(word).ok_or_else(|| {
+            let known = orchestrace_core::schema::TIME_BASES;
+            bad_parameter(py, orchestrace_core::error::unknown_name("time basis", word, known))
+        })?);
+    }
+    let inputs = inputs.into_iter().map(input).collect();
+    let store = run_detached(py, threads, progress.as_ref(), |run| ingest::read(inputs, &options, run))?;
+    Ok(PyStore(Arc::new(store)))
+}
+
+/// A path, or a binary file object with an optional name.
+fn input(object: Bound<'_, PyAny>) -> Input {
+    if let Ok(path) = object.extract::<PathBuf>() {
+        return Input::Path(path);
+    }
+    let name = object.getattr("name").and_then(|n| n.extract::<String>()).unwrap_or_else(|_| "<stream>".into());
+    Input::Stream { name, reader: Box::new(PyReader(object.unbind())) }
+}
+
+#[pymethods]
+impl PyStore {
+    /// Checks tables and takes them over.
+    #[staticmethod]
+    #[pyo3(signature = (tables, *, threads = None))]
+    fn from_arrow(py: Python<'_>, tables: &Bound<'_, PyDict>, threads: Option<usize>) -> PyResult<Self> {
+        let optional = |name: &str| -> PyResult<Option<RecordBatch>> {
+            let table = tables.get_item(name)?.filter(|t| !t.is_none());
+            table.map(|t| import(py, name, &t)).transpose()
+        };
+        let required = |name: &str| -> PyResult<RecordBatch> {
+            optional(name)?.ok_or_else(|| bad_parameter(py, format!("table {name} is needed")))
+        };
+        let tables = Tables {
+            traces: required("traces")?,
+            events: required("events")?,
+            edges: required("edges")?,
+            measures: optional("measures")?,
+            labels: optional("labels")?,
+            findings: optional("findings")?,
+            quarantine: optional("quarantine")?,
+        };
+        let store = run_detached(py, threads, None, |run| Store::from_arrow(&tables, run))?;
+        Ok(Self(Arc::new(store)))
+    }
+
+    #[getter]
+    fn n_traces(&self) -> usize {
+        self.0.n_traces()
+    }
+
+    #[getter]
+    fn n_events(&self) -> usize {
+        self.0.n_events()
+    }
+
+    #[getter]
+    fn n_edges(&self) -> usize {
+        self.0.n_edges()
+    }
+
+    #[getter]
+    fn records_read(&self) -> u64 {
+        self.0.records_read()
+    }
+
+    #[getter]
+    fn records_quarantined(&self) -> usize {
+        self.0.records_quarantined()
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.0.nbytes()
+    }
+
+    #[getter]
+    fn lifted(&self) -> HashMap<String, &'static str> {
+        let word = |kind: &LiftKind| match kind {
+            LiftKind::Text => "text",
+            LiftKind::I64 => "i64",
+            LiftKind::F64 => "f64",
+            LiftKind::Bool => "bool",
+        };
+        self.0.lifted().iter().map(|(name, kind)| (name.clone(), word(kind))).collect()
+    }
+
+    /// A table in batches, as it is held.
+    fn table(&self, py: Python<'_>, name: &str) -> PyResult<Stream> {
+        let made = self.0.table(name).and_then(|batches| Ok(Stream::new(batches, self.0.table_schema(name)?)));
+        made.map_err(|e| to_python(py, &e))
+    }
+
+    /// A table in one batch.
+    fn combined(&self, py: Python<'_>, name: &str) -> PyResult<Stream> {
+        let made = self.0.combined(name).map(|batch| {
+            let schema = batch.schema();
+            Stream::new(vec![batch], schema)
+        });
+        made.map_err(|e| to_python(py, &e))
+    }
+
+    /// The traces of the given numbers, ascending.
+    fn filter(&self, py: Python<'_>, traces: Vec<u32>) -> PyResult<Self> {
+        self.0.filter(&traces).map(|store| Self(Arc::new(store))).map_err(|e| to_python(py, &e))
+    }
+
+    /// Writes native documents, one a line; how many.
+    #[pyo3(signature = (target, *, threads = None, progress = None))]
+    fn write_jsonl(
+        &self,
+        py: Python<'_>,
+        target: &Bound<'_, PyAny>,
+        threads: Option<usize>,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        let mut sink = writer(target)?;
+        let store = &self.0;
+        run_detached(py, threads, progress.as_ref(), move |run| write_jsonl(store, &mut sink, run))
+    }
+}

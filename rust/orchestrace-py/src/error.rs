@@ -1,0 +1,82 @@
+//! Errors of the core as exceptions: one base, one class per cause, each also of the builtin that fits.
+
+use orchestrace_core::error::Error;
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static INPUT: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static SCHEMA: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static PARAMETER: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// A class made as Python makes one, since it has two bases.
+fn class<'py>(
+    py: Python<'py>,
+    cell: &'static PyOnceLock<Py<PyType>>,
+    name: &str,
+    doc: &str,
+    bases: impl FnOnce() -> PyResult<Bound<'py, PyTuple>>,
+) -> PyResult<&'py Py<PyType>> {
+    cell.get_or_try_init(py, || {
+        let members = PyDict::new(py);
+        members.set_item("__module__", "orchestrace._core")?;
+        members.set_item("__doc__", doc)?;
+        let made = py.get_type::<PyType>().call1((name, bases()?, members))?;
+        Ok(made.cast_into::<PyType>()?.unbind())
+    })
+}
+
+fn base(py: Python<'_>) -> PyResult<&Py<PyType>> {
+    let doc = "Anything that orchestrace refuses to do, with the reason.";
+    class(py, &BASE, "OrchestraceError", doc, || PyTuple::new(py, [py.get_type::<PyException>()]))
+}
+
+fn with_builtin<'py>(py: Python<'py>, builtin: Bound<'py, PyType>) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, [base(py)?.bind(py), &builtin])
+}
+
+fn input(py: Python<'_>) -> PyResult<&Py<PyType>> {
+    let doc = "An input cannot be found or read, or an output cannot be written.";
+    class(py, &INPUT, "InputError", doc, || with_builtin(py, py.get_type::<PyOSError>()))
+}
+
+fn schema(py: Python<'_>) -> PyResult<&Py<PyType>> {
+    let doc = "Tables do not have the shape of the schema.";
+    class(py, &SCHEMA, "SchemaError", doc, || with_builtin(py, py.get_type::<PyValueError>()))
+}
+
+fn parameter(py: Python<'_>) -> PyResult<&Py<PyType>> {
+    let doc = "An option, method, unit, channel or format is not one that exists.";
+    class(py, &PARAMETER, "ParameterError", doc, || with_builtin(py, py.get_type::<PyValueError>()))
+}
+
+/// Adds the classes to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("OrchestraceError", base(py)?)?;
+    module.add("InputError", input(py)?)?;
+    module.add("SchemaError", schema(py)?)?;
+    module.add("ParameterError", parameter(py)?)
+}
+
+/// The exception for an error of the core.
+pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
+    let class = match error {
+        Error::Cancelled => return PyKeyboardInterrupt::new_err(()),
+        Error::Input(_) | Error::Io { .. } | Error::TooLarge(_) => input(py),
+        Error::Schema(_) => schema(py),
+        Error::Parameter(_) => parameter(py),
+        _ => base(py),
+    };
+    match class {
+        Ok(class) => PyErr::from_type(class.bind(py).clone(), error.to_string()),
+        Err(error) => error,
+    }
+}
+
+/// A wrong argument.
+pub(crate) fn bad_parameter(py: Python<'_>, message: String) -> PyErr {
+    to_python(py, &Error::Parameter(message))
+}

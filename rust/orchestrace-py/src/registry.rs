@@ -1,0 +1,120 @@
+//! What there is: tables, codes, formats, methods, presets.
+
+use orchestrace_core::credit::METHODS;
+use orchestrace_core::error::{self, FindingCode, RejectCode};
+use orchestrace_core::generate;
+use orchestrace_core::importers::IMPORTERS;
+use orchestrace_core::schema::{CREDITS, Column, Kind, REASONS, TABLES, TIERS, UNITS};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+type ColumnRow = (&'static str, &'static str, bool, Option<Vec<&'static str>>);
+
+fn column(column: &Column) -> ColumnRow {
+    let kind = match column.kind {
+        Kind::U32 => "u32",
+        Kind::U64 => "u64",
+        Kind::I64 => "i64",
+        Kind::F64 => "f64",
+        Kind::Bool => "bool",
+        Kind::Text => "text",
+        Kind::Name(_) => "name",
+        Kind::Word(_) => "word",
+        Kind::Time => "time",
+        Kind::F64List => "f64_list",
+    };
+    let words = if let Kind::Word(words) = column.kind { Some(words.to_vec()) } else { None };
+    (column.name, kind, column.nullable, words)
+}
+
+/// Tables with their columns: name, kind, nullable, words of a closed vocabulary. The last one is
+/// `credits`, whole.
+#[pyfunction]
+pub(crate) fn tables() -> Vec<(&'static str, Vec<ColumnRow>)> {
+    let mut tables: Vec<_> = TABLES.iter().map(|t| (t.name, t.columns.iter().map(column).collect())).collect();
+    let varying = |name: &str| CREDITS.columns.iter().find(|c| c.name == name).map(column);
+    let credits = [
+        varying("trace"),
+        Some(("unit", "word", false, Some(UNITS.to_vec()))),
+        varying("unit_id"),
+        varying("trace_id"),
+        varying("seq"),
+        varying("credit"),
+        varying("stderr"),
+        varying("n_samples"),
+        Some(("method", "name", false, None)),
+        Some(("reward", "name", false, None)),
+        Some(("tier", "word", true, Some(TIERS.to_vec()))),
+        varying("residual"),
+        varying("reason"),
+        Some(("params", "name", false, None)),
+    ];
+    tables.push(("credits", credits.into_iter().flatten().collect()));
+    tables
+}
+
+/// All codes: level, code, meaning.
+#[pyfunction]
+pub(crate) fn codes() -> Vec<(&'static str, &'static str, &'static str)> {
+    let rejects = RejectCode::ALL.iter().map(|c| ("reject", c.as_str(), c.meaning()));
+    let findings = FindingCode::ALL.iter().map(|c| ("finding", c.as_str(), c.meaning()));
+    let reasons = REASONS.iter().map(|c| ("reason", *c, ""));
+    rejects.chain(findings).chain(reasons).collect()
+}
+
+/// The formats.
+#[pyfunction]
+pub(crate) fn importers(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    IMPORTERS
+        .iter()
+        .map(|importer| {
+            let info = importer.info();
+            let row = PyDict::new(py);
+            row.set_item("name", info.name)?;
+            row.set_item("summary", info.summary)?;
+            row.set_item("evidence", info.evidence.to_vec())?;
+            row.set_item("suffixes", info.suffixes.to_vec())?;
+            Ok(row)
+        })
+        .collect()
+}
+
+/// The presets of the generator: name and summary.
+#[pyfunction]
+pub(crate) fn presets() -> Vec<(&'static str, &'static str)> {
+    generate::presets().iter().map(|p| (p.name, p.summary)).collect()
+}
+
+/// The known word nearest to a misspelt one.
+#[pyfunction]
+pub(crate) fn nearest(word: &str, known: Vec<String>) -> Option<String> {
+    error::nearest(word, known.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// The credit methods.
+#[pyfunction]
+pub(crate) fn methods(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    METHODS
+        .iter()
+        .map(|method| {
+            let info = method.info();
+            let row = PyDict::new(py);
+            row.set_item("name", info.name)?;
+            row.set_item("summary", info.summary)?;
+            row.set_item("quantity", info.quantity.as_str())?;
+            row.set_item("units", info.units.iter().map(|u| u.as_str()).collect::<Vec<_>>())?;
+            row.set_item("axioms", info.axioms.iter().map(|a| a.as_str()).collect::<Vec<_>>())?;
+            row.set_item("reference", info.reference)?;
+            let params = info.params.iter().map(|param| {
+                let item = PyDict::new(py);
+                item.set_item("name", param.name)?;
+                item.set_item("kind", param.expected())?;
+                item.set_item("default", param.default.to_json())?;
+                item.set_item("doc", param.doc)?;
+                Ok(item)
+            });
+            row.set_item("params", params.collect::<PyResult<Vec<_>>>()?)?;
+            Ok(row)
+        })
+        .collect()
+}

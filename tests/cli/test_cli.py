@@ -1,0 +1,189 @@
+"""The command line: what it prints where, what it writes, and its exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import orchestrace as ot
+from orchestrace.cli import app
+from orchestrace.schema import CREDITS
+
+GOOD = {
+    "trace_id": "x",
+    "task_id": "q",
+    "events": [
+        {"id": "e1", "t": 0, "type": "message", "agent": "[red]lead", "to": "w"},
+        {"id": "e2", "t": 1, "type": "return", "agent": "w\x1b[2J"},
+    ],
+    "edges": [{"src": "e1", "dst": "e2", "type": "message"}],
+    "rewards": {"team": 1, "form": 0.5},
+    "costs": {"tokens": 3, "wall_clock_s": 2},
+}
+
+
+@pytest.fixture
+def good(tmp_path):
+    path = tmp_path / "good.jsonl"
+    path.write_text(json.dumps(GOOD) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def bad(tmp_path):
+    path = tmp_path / "bad.jsonl"
+    wrong = GOOD | {"costs": {"tokens": -1, "wall_clock_s": 2}}
+    path.write_text("\n".join([json.dumps(GOOD), "{broken", json.dumps(wrong)]) + "\n")
+    return str(path)
+
+
+def run(*args, code=0, stdin=None):
+    result = CliRunner().invoke(app, list(args), input=stdin, env={"COLUMNS": "160"})
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_validate_accepts(good):
+    assert run("validate", good).stdout == "1 traces: 1 valid, 0 invalid\n"
+
+
+def test_validate_says_where_and_why(bad, good):
+    lines = run("validate", good, bad, code=1).stdout.splitlines()
+    assert lines[0].startswith(f"{bad}:2: json.syntax")
+    assert lines[1].startswith(f"{bad}:3: field.minimum /costs/tokens: ")
+    assert lines[2:] == ["4 traces: 2 valid, 2 invalid"]
+    rows = json.loads(run("validate", bad, "--json", code=1).stdout)
+    assert [row["code"] for row in rows] == ["json.syntax", "field.minimum"]
+
+
+def test_validate_judges_the_native_format_only(tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text(
+        '{"history": [{"role": "human", "content": "x"}], "mistake_agent": "A", "mistake_step": "0"}'
+    )
+    run("validate", str(other), code=1)
+
+
+def test_validate_reads_standard_input(good):
+    with open(good) as file:
+        assert "1 valid" in run("validate", "-", stdin=file.read()).stdout
+
+
+def test_nothing_to_validate_is_a_failure(tmp_path):
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    run("validate", str(empty), code=1)
+
+
+def test_names_cannot_act_on_the_terminal(good):
+    out = run("credit", good, "--unit", "agent").stdout
+    assert "[red]lead" in out
+    assert "w\\x1b[2J" in out
+    assert "\x1b[2J" not in out
+
+
+def test_credit_as_json_and_parquet(good, tmp_path):
+    target = tmp_path / "credits.parquet"
+    args = ["credit", good, "--method", "flow", "--unit", "agent", "-P", "retention=0.2"]
+    rows = json.loads(run(*args, "--json").stdout)
+    assert sum(row["credit"] for row in rows) == pytest.approx(1.0)
+    assert json.loads(rows[0]["params"])["retention"] == 0.2
+    run(*args, "-o", str(target))
+    assert pl.read_parquet(target).columns == CREDITS.names()
+    weighted = json.loads(run(*args, "--reward", "team=0.5", "--reward", "form", "--json").stdout)
+    assert sum(row["credit"] for row in weighted) == pytest.approx(1.0)
+    assert weighted[0]["reward"] == "1.0*form + 0.5*team"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["credit", "GOOD", "--method", "flwo"], 2, "flow"),
+        (["credit", "GOOD", "-P", "retention"], 2, "NAME=VALUE"),
+        (["credit", "GOOD", "-P", "seed=3"], 2, "'seed' is an option"),
+        (["credit", "GOOD", "--reward", "team=much"], 2, "'much' is no number"),
+        (["credit", "GOOD", "-o", "out.csv"], 2, ".parquet"),
+        (["credit", "GOOD", "-o", "/no/such/folder/out.parquet"], 1, "/no/such/folder"),
+        (["report", "/no/such/file"], 1, "no such file or folder: '/no/such/file'"),
+        (["report", "/no/such/*.json"], 1, "no file matches '/no/such/*.json'"),
+        (["report", "GOOD", "--format", "natif"], 2, "native"),
+        (["generate", "OUT", "--preset", "mixt"], 2, "mixed"),
+    ],
+)
+def test_errors_of_the_user_are_one_line(args, code, message, good, tmp_path):
+    args = [good if a == "GOOD" else str(tmp_path / "out") if a == "OUT" else a for a in args]
+    result = run(*args, code=code)
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_usage_is_exit_code_2():
+    run("credit", code=2)
+    run("no-such-command", code=2)
+
+
+def test_strict_fails_late(bad):
+    assert json.loads(run("report", bad, "--json").stdout)["quarantine"]
+    result = run("report", bad, "--json", "--strict", code=3)
+    assert json.loads(result.stdout)["tables"][0] == {"table": "traces", "rows": 1}
+    assert "2 of 3 records quarantined" in result.stderr
+    run("credit", bad, "--strict", code=3)
+
+
+def test_report_fits_a_terminal(bad):
+    result = CliRunner().invoke(app, ["report", bad], env={"COLUMNS": "70"})
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 70
+    assert "json.syntax" in result.stdout
+
+
+def test_generate_writes_what_reads_back(tmp_path):
+    target = tmp_path / "made.jsonl"
+    counts = json.loads(run("generate", str(target), "--traces", "7", "--seed", "1", "--json").stdout)
+    assert counts["traces"] == 7
+    assert len(ot.read_traces(target)) == 7
+    assert "7 traces" in run("generate", str(target), "--traces", "7", "--seed", "1").stdout
+
+
+def test_methods_and_importers():
+    assert "flow" in run("methods").stdout
+    assert {"flow", "grpo"} <= {row["name"] for row in json.loads(run("methods", "--json").stdout)}
+    assert "native" in run("importers").stdout
+
+
+def test_demo_shows_and_writes(tmp_path):
+    folder = tmp_path / "demo"
+    out = run("demo", "-o", str(folder)).stdout
+    for word in ("traces", "events", "quarantine", "credits_flow", "credits_grpo"):
+        assert word in out
+    written = {path.stem for path in folder.glob("*.parquet")}
+    assert {"traces", "events", "edges", "quarantine", "credits_flow", "credits_grpo"} <= written
+    assert pl.read_parquet(folder / "quarantine.parquet").height > 0
+    assert str(folder) in out
+
+
+def test_version():
+    assert run("--version").stdout.strip() == ot.__version__
+
+
+COMMAND = [sys.executable, "-c", "from orchestrace.cli import main; main()"]
+
+
+def test_a_closed_pipe_is_quiet(good):
+    process = subprocess.Popen(
+        [*COMMAND, "credit", good, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    process.stdout.close()
+    error = process.stderr.read().decode()
+    process.stderr.close()
+    process.wait(60)
+    assert "Traceback" not in error and "Exception" not in error
