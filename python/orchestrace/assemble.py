@@ -90,10 +90,12 @@ def _lifted(column: pl.Series, table: str) -> pl.Series:
         return cast_exactly(column, pl.Int64(), f"events.{column.name}")
     if column.dtype.is_float():
         return column.cast(pl.Float64)
+    if isinstance(column.dtype, pl.Categorical | pl.Enum):
+        return column.cast(pl.String)
     try:
         lifted_kind(column.name, column.dtype)
     except ParameterError as error:
-        raise SchemaError(f"events.{column.name} is no column of the schema, and as a {error}") from None
+        raise SchemaError(f"events.{column.name} is no column of the schema; {error}") from None
     return column
 
 

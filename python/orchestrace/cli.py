@@ -174,11 +174,8 @@ def methods_(as_json: Json = False, output: Output = None) -> None:
     """List the credit methods."""
     frame = methods()
     if not as_json and output is None:
-        lists = [
-            pl.col("units").list.join(" "),
-            pl.col("params").list.eval(pl.element().struct["name"]).list.join(" "),
-        ]
-        frame = frame.select("name", "quantity", *lists, "summary", "reference")
+        names = pl.col("params").list.eval(pl.element().struct["name"]).list.join(" ")
+        frame = frame.select("name", "quantity", names, "summary", "reference")
     _give(frame, "methods", as_json, output)
 
 

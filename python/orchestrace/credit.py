@@ -89,10 +89,10 @@ def credit(
         "tier": info["tier"],
         "params": info["params"],
     }
-    return (
-        pl.DataFrame(stream)
-        .with_columns(pl.lit(value, dtype=CREDITS[name]).alias(name) for name, value in constants.items())
-        .select(CREDITS.names())
+    varying = pl.DataFrame(stream)  # without the columns that are null in every row
+    return varying.select(
+        pl.col(name) if name in varying.columns else pl.lit(constants.get(name), dtype).alias(name)
+        for name, dtype in CREDITS.items()
     )
 
 

@@ -59,7 +59,7 @@ def read_traces(
         Bytes of a rejected record to quote in the quarantine; 0 for private data.
     fields
         Unknown event fields to lift into columns of `Corpus.events`: name to Polars type, one of
-        ``pl.String``, ``pl.Categorical``, ``pl.Int64``, ``pl.Float64``, ``pl.Boolean``.
+        ``pl.String``, ``pl.Int64``, ``pl.Float64``, ``pl.Boolean``.
     time_basis
         What the numbers in ``t`` mean, where the recordings do not say it.
     max_record, max_string

@@ -14,8 +14,8 @@ def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
     dict of DataFrame
         ``tables``: table, rows. ``traces``: importer, topology, time_basis, traces, events. ``measures``:
         kind, name, traces, mean, min, median, max. ``findings``: code, traces, count and the first case
-        (trace_id, seq, message). ``quarantine``: code, records and the first case (file, line, path,
-        message). Each sorted with the most frequent first.
+        (trace_id, seq, message). ``quarantine``: code, records and the first case (message, path,
+        file, line). Each sorted with the most frequent first.
 
     Notes
     -----
@@ -49,7 +49,7 @@ def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
         .agg(pl.len().alias("traces"), pl.col("count").sum(), pl.col("trace_id", "seq", "message").first())
         .sort("traces", "code", descending=[True, False]),
         "quarantine": corpus.quarantine.group_by("code")
-        .agg(pl.len().alias("records"), pl.col("file", "line", "path", "message").first())
+        .agg(pl.len().alias("records"), pl.col("message", "path", "file", "line").first())
         .sort("records", "code", descending=[True, False]),
     }
     tables = pl.DataFrame({"table": list(SCHEMAS), "rows": [sizes[name] for name in SCHEMAS]})

@@ -20,7 +20,7 @@ _DTYPES: Final[dict[str, pl.DataType]] = {
     "time": pl.Datetime("ns", "UTC"),
     "f64_list": pl.List(pl.Float64()),
 }
-_LIFTED: Final = ("text", "name", "i64", "f64", "bool")
+_LIFTED: Final = ("text", "i64", "f64", "bool")
 
 
 def dtype_of(kind: str, words: list[str] | None = None) -> pl.DataType:

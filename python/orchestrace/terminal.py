@@ -32,9 +32,9 @@ def show(frame: pl.DataFrame, title: str, *, rows: int | None = None) -> None:
         shown.append(name)
     notes = []
     if len(shown) < frame.width:
-        notes.append(f"{frame.width - len(shown)} more columns, empty ones included")
+        notes.append(f"columns not shown, or empty: {frame.width - len(shown)}")
     if head.height < frame.height:
-        notes.append(f"{frame.height - head.height:,} more rows")
+        notes.append(f"rows not shown: {frame.height - head.height:,}")
     table = Table(
         title=Text(plain(title)), caption=Text("; ".join(notes)), title_justify="left", caption_justify="left"
     )

@@ -116,7 +116,7 @@ def test_wide_measures_are_rewards_and_nulls_give_nothing(corpus):
 
 def test_long_measures_have_a_kind(corpus):
     long = pl.DataFrame(
-        {"trace": [1, 1], "kind": ["cost", "metric"], "name": ["tokens", "f1"], "value": [9, 0.25]}
+        {"trace": [1, 1], "kind": ["cost", "metric"], "name": ["tokens", "f1"], "value": [9.0, 0.25]}
     )
     own = corpus.with_measures(long.lazy())
     assert values(own, "tokens")[1] == (1, "cost", 9.0)
@@ -262,7 +262,13 @@ def test_tables_come_back_as_they_were():
 
 
 TRACES = {"trace": [5, 3], "trace_id": ["five", "three"]}
-EVENTS = {"trace": [3, 5, 5], "id": ["a", "a", "b"], "t": [0, 0, 1], "type": ["message", "return", "return"], "agent": ["m"] * 3}  # fmt: skip
+EVENTS = {
+    "trace": [3, 5, 5],
+    "id": ["a", "a", "b"],
+    "t": [0, 0, 1],
+    "type": ["message", "return", "return"],
+    "agent": ["m", "m", "m"],
+}
 EDGES = {"trace": [5], "src": [0], "dst": [1], "type": ["causal"]}
 
 
@@ -342,7 +348,7 @@ def test_a_mapping_of_rewards_is_spelt_in_one_way(corpus):
 
 def test_methods_and_importers_are_frames():
     assert ot.methods().columns == ["name", "summary", "quantity", "units", "axioms", "params", "reference"]
-    assert {"native", "who_and_when"} <= set(ot.importers()["name"])
+    assert {"native"} <= set(ot.importers()["name"])
 
 
 def test_text_shows_counts(corpus):

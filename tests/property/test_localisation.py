@@ -1,4 +1,4 @@
-"""Localisation against a plain reference that enumerates every order of tied turns, and by hand-made cases."""
+"""Localisation against a plain reference that enumerates every order of tied turns, and hand-made cases."""
 
 import itertools
 import math
@@ -164,8 +164,8 @@ def test_most_frequent_speaker_takes_the_earlier_of_equals():
 
 
 def test_constant_step_is_chosen_on_the_other_folds():
-    # Leave one out. Two traces are right at step 1, one at step 2: the two see one vote each for 1 and 2 and take
-    # the smaller, the third sees two votes for 1.
+    # Leave one out. Two traces are right at step 1, one at step 2: the two see one vote each for 1 and 2 and
+    # take the smaller, the third sees two votes for 1.
     said = {name: speech("A", "B", "C", "D") for name in "xyz"}
     labels = labels_of([("x", 1, "B"), ("y", 1, "B"), ("z", 2, "C")])
     table = ot.localisation(credits_of(said), labels, k_folds=3, n_boot=5)

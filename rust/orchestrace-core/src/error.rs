@@ -156,7 +156,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 /// "unknown … 'x'; did you mean 'y'? Known: …", the one wording for every misspelt option.
 #[must_use]
 pub fn unknown_name(what: &str, word: &str, known: &[&str]) -> String {
-    let hint = nearest(word, known.iter().copied()).map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
+    let hint =
+        nearest(word, known.iter().copied()).map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
     format!("unknown {what} '{word}'{hint} (known: {})", known.join(", "))
 }
 

@@ -420,16 +420,10 @@ impl Kind {
             Kind::F64 => DataType::Float64,
             Kind::Bool => DataType::Boolean,
             Kind::Text => DataType::Utf8View,
-            Kind::Name(_) => {
-                DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8))
-            }
-            Kind::Word(_) => {
-                DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8View))
-            }
+            Kind::Name(_) => DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8)),
+            Kind::Word(_) => DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8View)),
             Kind::Time => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
-            Kind::F64List => {
-                DataType::LargeList(Arc::new(Field::new("item", DataType::Float64, true)))
-            }
+            Kind::F64List => DataType::LargeList(Arc::new(Field::new("item", DataType::Float64, true))),
         }
     }
 }

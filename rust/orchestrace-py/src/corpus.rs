@@ -69,7 +69,8 @@ fn input(object: Bound<'_, PyAny>) -> Input {
     if let Ok(path) = object.extract::<PathBuf>() {
         return Input::Path(path);
     }
-    let name = object.getattr("name").and_then(|n| n.extract::<String>()).unwrap_or_else(|_| "<stream>".into());
+    let name =
+        object.getattr("name").and_then(|n| n.extract::<String>()).unwrap_or_else(|_| "<stream>".into());
     Input::Stream { name, reader: Box::new(PyReader(object.unbind())) }
 }
 
@@ -142,7 +143,8 @@ impl PyStore {
 
     /// A table in batches, as it is held.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Stream> {
-        let made = self.0.table(name).and_then(|batches| Ok(Stream::new(batches, self.0.table_schema(name)?)));
+        let made =
+            self.0.table(name).and_then(|batches| Ok(Stream::new(batches, self.0.table_schema(name)?)));
         made.map_err(|e| to_python(py, &e))
     }
 

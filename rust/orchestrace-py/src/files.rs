@@ -15,9 +15,9 @@ impl Read for PyReader {
             if piece.is_none() {
                 return Err(io::Error::other("the file object is non-blocking and has no data"));
             }
-            let piece: &[u8] = piece
-                .extract()
-                .map_err(|_| io::Error::other("the file object gives text, expected bytes: open it in binary mode"))?;
+            let piece: &[u8] = piece.extract().map_err(|_| {
+                io::Error::other("the file object gives text, expected bytes: open it in binary mode")
+            })?;
             let n = piece.len().min(buffer.len());
             buffer[..n].copy_from_slice(&piece[..n]);
             Ok(n)
@@ -31,8 +31,11 @@ pub(crate) struct PyWriter(pub Py<PyAny>);
 impl Write for PyWriter {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         Python::attach(|py| {
-            let written =
-                self.0.bind(py).call_method1("write", (PyBytes::new(py, buffer),)).map_err(io::Error::other)?;
+            let written = self
+                .0
+                .bind(py)
+                .call_method1("write", (PyBytes::new(py, buffer),))
+                .map_err(io::Error::other)?;
             // Some file-like objects return nothing and take everything.
             Ok(written.extract().unwrap_or(buffer.len()))
         })

@@ -43,7 +43,8 @@ pub(crate) fn credit<'py>(
         let name: String = name.extract()?;
         given.push((name.clone(), param_value(py, &name, &value)?));
     }
-    let given: Vec<(&str, Value)> = given.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    let given: Vec<(&str, Value)> =
+        given.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     let params = Params::check(info.params, &given).map_err(fail)?;
     let request = Request { reward: &channels, unit, params: &params };
     let store = &store.0;
@@ -78,7 +79,10 @@ fn param_value(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult
         return Ok(Value::Floats(list.into()));
     }
     let kind = value.get_type().name()?;
-    Err(bad_parameter(py, format!("parameter '{name}' is a {kind}, expected a number, text, flag or list of numbers")))
+    Err(bad_parameter(
+        py,
+        format!("parameter '{name}' is a {kind}, expected a number, text, flag or list of numbers"),
+    ))
 }
 
 /// Writes a generated corpus; the counts of what was written.
@@ -108,9 +112,12 @@ pub(crate) fn generate<'py>(
         Ok(counts)
     })?;
     let out = PyDict::new(py);
-    for (name, value) in
-        [("traces", counts.traces), ("events", counts.events), ("edges", counts.edges), ("bytes", counts.bytes)]
-    {
+    for (name, value) in [
+        ("traces", counts.traces),
+        ("events", counts.events),
+        ("edges", counts.edges),
+        ("bytes", counts.bytes),
+    ] {
         out.set_item(name, value)?;
     }
     Ok(out)

@@ -31,7 +31,8 @@ fn column(column: &Column) -> ColumnRow {
 /// `credits`, whole.
 #[pyfunction]
 pub(crate) fn tables() -> Vec<(&'static str, Vec<ColumnRow>)> {
-    let mut tables: Vec<_> = TABLES.iter().map(|t| (t.name, t.columns.iter().map(column).collect())).collect();
+    let mut tables: Vec<_> =
+        TABLES.iter().map(|t| (t.name, t.columns.iter().map(column).collect())).collect();
     let varying = |name: &str| CREDITS.columns.iter().find(|c| c.name == name).map(column);
     let credits = [
         varying("trace"),

@@ -60,7 +60,8 @@ impl Stream {
 
     /// Addresses of the value buffers of a column, a batch each: what proves that an export copied nothing.
     fn buffer_addresses(&self, py: Python<'_>, column: &str) -> PyResult<Vec<usize>> {
-        let index = self.schema.index_of(column).map_err(|_| bad_parameter(py, format!("no column '{column}'")))?;
+        let index =
+            self.schema.index_of(column).map_err(|_| bad_parameter(py, format!("no column '{column}'")))?;
         Ok(self
             .batches
             .iter()
@@ -72,7 +73,10 @@ impl Stream {
 /// A table that somebody hands in, in one batch.
 pub(crate) fn import(py: Python<'_>, name: &str, object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let table: PyTable = object.extract().map_err(|e| {
-        to_python(py, &Error::Schema(format!("table {name} does not give an Arrow stream of record batches: {e}")))
+        to_python(
+            py,
+            &Error::Schema(format!("table {name} does not give an Arrow stream of record batches: {e}")),
+        )
     })?;
     let (batches, schema) = table.into_inner();
     combine(&batches, &schema).map_err(|e| to_python(py, &e))

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, UInt32Array, new_null_array};
 use arrow_array::builder::StringViewBuilder;
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, UInt32Array, new_null_array,
+};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::take::take;
@@ -59,7 +61,8 @@ pub fn credit(
                 |(scratch, rows), (index, chunk)| {
                     run.check()?;
                     rows.clear();
-                    let piece = driver.chunk(method, groups.as_ref().map(|g| &g[index][..]), chunk, scratch, rows);
+                    let piece =
+                        driver.chunk(method, groups.as_ref().map(|g| &g[index][..]), chunk, scratch, rows);
                     run.advance(chunk.n_traces() as u64);
                     piece
                 },
@@ -91,7 +94,9 @@ fn channels(store: &Store, reward: &[(String, f64)]) -> Result<Vec<(u32, f64)>> 
         .iter()
         .map(|(name, weight)| {
             if !weight.is_finite() {
-                return Err(Error::Parameter(format!("the weight of reward '{name}' is {weight}, expected a number")));
+                return Err(Error::Parameter(format!(
+                    "the weight of reward '{name}' is {weight}, expected a number"
+                )));
             }
             let code = dict.find(name).filter(|code| store.n_traces() == 0 || has_reward(store, *code));
             code.map(|code| (code, *weight)).map_or_else(
@@ -256,8 +261,17 @@ impl Driver<'_> {
         } else {
             None
         };
-        let columns =
-            vec![Some(numbers), Some(unit_id), Some(trace_id), Some(seq), Some(credit), None, None, residual, reason];
+        let columns = vec![
+            Some(numbers),
+            Some(unit_id),
+            Some(trace_id),
+            Some(seq),
+            Some(credit),
+            None,
+            None,
+            residual,
+            reason,
+        ];
         Ok((n, columns))
     }
 }
@@ -266,8 +280,13 @@ fn into_batches(pieces: Vec<Piece>) -> Result<(Vec<RecordBatch>, SchemaRef)> {
     let used: Vec<bool> = (0..CREDITS.columns.len())
         .map(|c| c < 5 || pieces.iter().any(|(_, columns)| columns[c].is_some()))
         .collect();
-    let fields: Vec<_> =
-        CREDITS.columns.iter().zip(&used).filter(|(_, used)| **used).map(|(column, _)| column.field()).collect();
+    let fields: Vec<_> = CREDITS
+        .columns
+        .iter()
+        .zip(&used)
+        .filter(|(_, used)| **used)
+        .map(|(column, _)| column.field())
+        .collect();
     let schema = Arc::new(Schema::new(fields));
     let batches = pieces
         .into_iter()

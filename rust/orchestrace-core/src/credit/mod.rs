@@ -17,8 +17,8 @@ pub mod rollup;
 pub mod sum;
 pub mod uniform;
 
-pub use corpus::{Request, credit};
 pub use assign::{GroupCredit, Scratch, assign_group, assign_rollout, assign_trace};
+pub use corpus::{Request, credit};
 pub use method::{Axiom, CreditMethod, GroupMethod, Method, MethodInfo, Quantity, Values};
 pub use params::{Param, ParamKind, Params, Value};
 pub use rollup::{Rows, TraceRows};

@@ -5,11 +5,13 @@ use crate::ingest::json::{Cursor, Kind, Limits, Parsed};
 use crate::ingest::writer::TraceWriter;
 
 mod native;
+mod who_and_when;
 
 pub use native::Native;
+pub use who_and_when::WhoAndWhen;
 
 /// All formats, the one that is assumed without evidence first.
-pub static IMPORTERS: &[&dyn Importer] = &[&Native];
+pub static IMPORTERS: &[&dyn Importer] = &[&Native, &WhoAndWhen];
 
 /// How sure an importer is that a record is its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +65,8 @@ pub trait Importer: Sync {
 /// The importer of a name.
 pub fn find(name: &str) -> Result<&'static dyn Importer> {
     IMPORTERS.iter().find(|i| i.info().name == name).copied().ok_or_else(|| {
-        let known: Vec<&str> = std::iter::once("auto").chain(IMPORTERS.iter().map(|i| i.info().name)).collect();
+        let known: Vec<&str> =
+            std::iter::once("auto").chain(IMPORTERS.iter().map(|i| i.info().name)).collect();
         Error::Parameter(unknown_name("format", name, &known))
     })
 }
@@ -121,7 +124,8 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_their_keys() {
-        let native: &[u8] = br#"{"trace_id":"a","task_id":"b","events":[],"edges":[],"rewards":{},"costs":{}}"#;
+        let native: &[u8] =
+            br#"{"trace_id":"a","task_id":"b","events":[],"edges":[],"rewards":{},"costs":{}}"#;
         let labelled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
         assert_eq!(detect([labelled].into_iter()).info().name, "who_and_when");
         assert_eq!(detect([b"noise".as_slice(), native].into_iter()).info().name, "native");

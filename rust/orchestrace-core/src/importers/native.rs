@@ -11,7 +11,9 @@ use crate::error::{FindingCode, Reject, RejectCode};
 use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Str};
 use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::{OptionalColumn, Scratch, TraceWriter, Value};
-use crate::schema::{EDGE_TYPES, EVENT_TYPES, EdgeType, EventField, EventType, MeasureKind, TOPOLOGIES, TimeBasis, Topology};
+use crate::schema::{
+    EDGE_TYPES, EVENT_TYPES, EdgeType, EventField, EventType, MeasureKind, TOPOLOGIES, TimeBasis, Topology,
+};
 
 /// The importer.
 #[derive(Debug)]
@@ -63,7 +65,10 @@ fn document(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Sc
     if kind != Kind::Object {
         cursor.skip()?;
         cursor.end()?;
-        return Err(Fault::value(RejectCode::RecordNotObject, format!("found {}, expected an object", kind.as_str())));
+        return Err(Fault::value(
+            RejectCode::RecordNotObject,
+            format!("found {}, expected an object", kind.as_str()),
+        ));
     }
     let mut seen = 0_u32;
     let mut trace_id = String::new();
@@ -91,7 +96,8 @@ fn document(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Sc
             "topology" => {
                 let word = string(cursor).map_err(|f| f.under(name))?;
                 let word = word.text(&mut scratch.text);
-                let topology = Topology::parse(word).ok_or_else(|| not_a_word(word, TOPOLOGIES).under(name))?;
+                let topology =
+                    Topology::parse(word).ok_or_else(|| not_a_word(word, TOPOLOGIES).under(name))?;
                 out.topology(topology);
             }
             "events" => events(cursor, out, scratch).map_err(|f| f.under(name))?,
@@ -128,7 +134,10 @@ fn events(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scra
         more = cursor.more_array()?;
     }
     if index == 0 {
-        return Err(Fault::value(RejectCode::FieldEmpty, "found an empty array, expected at least one event"));
+        return Err(Fault::value(
+            RejectCode::FieldEmpty,
+            "found an empty array, expected at least one event",
+        ));
     }
     out.index_ids()
 }
@@ -190,14 +199,19 @@ fn event(
                 let number = number(cursor).map_err(|f| f.under("t"))?;
                 t = number.f64().map_err(|f| f.under("t"))?;
                 if t < 0.0 {
-                    return Err(Fault::value(RejectCode::FieldMinimum, format!("found {t}, expected at least 0")).under("t"));
+                    return Err(Fault::value(
+                        RejectCode::FieldMinimum,
+                        format!("found {t}, expected at least 0"),
+                    )
+                    .under("t"));
                 }
                 note_rounding(out, &number, t, Some(index as u32), "t");
             }
             EventField::Type => {
                 let word = string(cursor).map_err(|f| f.under("type"))?;
                 let word = word.text(&mut scratch.text);
-                event_type = EventType::parse(word).ok_or_else(|| not_a_word(word, EVENT_TYPES).under("type"))? as u8;
+                event_type =
+                    EventType::parse(word).ok_or_else(|| not_a_word(word, EVENT_TYPES).under("type"))? as u8;
             }
             EventField::Agent => {
                 let name = string(cursor).map_err(|f| f.under("agent"))?;
@@ -207,7 +221,11 @@ fn event(
                 }
                 agent = out.block.dicts[crate::schema::Dict::Agent as usize].code(name);
             }
-            EventField::Role | EventField::From | EventField::To | EventField::Tool | EventField::ContentRef => {
+            EventField::Role
+            | EventField::From
+            | EventField::To
+            | EventField::Tool
+            | EventField::ContentRef => {
                 let text = string(cursor).map_err(|f| f.under(field.as_str()))?;
                 let text = text.text(&mut scratch.text);
                 store_text(out, field, row, text);
@@ -221,8 +239,8 @@ fn event(
             }
             extension => {
                 let value_start = cursor.pos();
-                let stored =
-                    extension_field(cursor, out, scratch, extension, row, index).map_err(|f| f.under(field.as_str()))?;
+                let stored = extension_field(cursor, out, scratch, extension, row, index)
+                    .map_err(|f| f.under(field.as_str()))?;
                 if !stored {
                     ignore_field(cursor, out, scratch, field.as_str(), key_start, value_start, index)?;
                 }
@@ -340,7 +358,11 @@ fn ignore_field(
     let written = cursor.slice(value_start, end);
     out.finding(FindingCode::FieldIgnored, Some(index as u32), || {
         let shown: String = written.chars().take(40).collect();
-        format!("'{name}' is {} ({}), which the field cannot hold; kept in extras", kind.as_str(), shown.escape_debug())
+        format!(
+            "'{name}' is {} ({}), which the field cannot hold; kept in extras",
+            kind.as_str(),
+            shown.escape_debug()
+        )
     });
     keep(cursor, out, scratch, key_start, end);
     Ok(())
@@ -415,7 +437,9 @@ fn trace_facts(text: &str, out: &mut TraceWriter<'_>) {
         while more {
             let key = cursor.key()?;
             match (key.text(&mut key_text), cursor.kind()?) {
-                ("group_id", Kind::String) => out.group = Some(cursor.string()?.text(&mut value_text).to_owned()),
+                ("group_id", Kind::String) => {
+                    out.group = Some(cursor.string()?.text(&mut value_text).to_owned())
+                }
                 ("time_basis", Kind::String) => {
                     out.facts.time_basis = TimeBasis::parse(cursor.string()?.text(&mut value_text));
                 }
@@ -528,7 +552,11 @@ fn measures(
         let number = number(cursor).map_err(|f| f.under(name))?;
         let value = number.f64().map_err(|f| f.under(name))?;
         if kind == MeasureKind::Cost && value < 0.0 {
-            return Err(Fault::value(RejectCode::FieldMinimum, format!("found {value}, expected at least 0")).under(name));
+            return Err(Fault::value(
+                RejectCode::FieldMinimum,
+                format!("found {value}, expected at least 0"),
+            )
+            .under(name));
         }
         note_rounding(out, &number, value, None, name);
         out.measure(kind, name, value);
@@ -554,7 +582,7 @@ fn note_rounding(out: &mut TraceWriter<'_>, number: &Number<'_>, value: f64, seq
 }
 
 #[inline]
-fn expect(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
+pub(super) fn expect(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
     let found = cursor.kind()?;
     if found == expected { Ok(()) } else { Err(wrong_type(found, expected)) }
 }
@@ -562,7 +590,10 @@ fn expect(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
 #[cold]
 fn wrong_type(found: Kind, expected: Kind) -> Box<Fault> {
     let hint = if found == Kind::Null { "; an absent value is an absent key" } else { "" };
-    Fault::value(RejectCode::FieldType, format!("found {}, expected {}{hint}", found.as_str(), expected.as_str()))
+    Fault::value(
+        RejectCode::FieldType,
+        format!("found {}, expected {}{hint}", found.as_str(), expected.as_str()),
+    )
 }
 
 #[inline]
@@ -584,23 +615,25 @@ fn nonempty(cursor: &mut Cursor<'_>, scratch: &mut Scratch) -> Parsed<String> {
 }
 
 #[cold]
-fn empty_string() -> Box<Fault> {
+pub(super) fn empty_string() -> Box<Fault> {
     Fault::value(RejectCode::FieldEmpty, "found an empty string, expected at least one character")
 }
 
 #[cold]
-fn missing(name: &str) -> Box<Fault> {
+pub(super) fn missing(name: &str) -> Box<Fault> {
     Fault::value(RejectCode::FieldMissing, format!("the required key '{name}' is absent"))
 }
 
 #[cold]
-fn duplicate(name: &str) -> Box<Fault> {
-    Fault::value(RejectCode::JsonDuplicateKey, format!("the key '{}' occurs twice", name.escape_debug())).under(name)
+pub(super) fn duplicate(name: &str) -> Box<Fault> {
+    Fault::value(RejectCode::JsonDuplicateKey, format!("the key '{}' occurs twice", name.escape_debug()))
+        .under(name)
 }
 
 #[cold]
 fn forbidden(name: &str, known: &[&str], what: &str) -> Box<Fault> {
-    let hint = crate::error::nearest(name, known.iter().copied()).map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
+    let hint = crate::error::nearest(name, known.iter().copied())
+        .map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
     Fault::value(
         RejectCode::FieldForbidden,
         format!("{what} has no key '{}'{hint} (allowed: {})", name.escape_debug(), known.join(", ")),
@@ -611,7 +644,8 @@ fn forbidden(name: &str, known: &[&str], what: &str) -> Box<Fault> {
 #[cold]
 fn not_a_word(word: &str, known: &[&str]) -> Box<Fault> {
     let shown: String = word.chars().take(60).collect();
-    let hint = crate::error::nearest(&shown, known.iter().copied()).map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
+    let hint = crate::error::nearest(&shown, known.iter().copied())
+        .map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
     Fault::value(
         RejectCode::FieldEnum,
         format!("found '{}', expected one of {}{hint}", shown.escape_debug(), known.join(", ")),

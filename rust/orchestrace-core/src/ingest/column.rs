@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use arrow_array::builder::make_view;
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, LargeListArray, StringViewArray, UInt32Array};
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, LargeListArray, StringViewArray, UInt32Array,
+};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field};
 

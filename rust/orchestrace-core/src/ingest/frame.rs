@@ -39,7 +39,9 @@ pub(crate) fn framing(head: &[u8]) -> Framing {
     match head[start] {
         b'[' => Framing::Array,
         b'{' => {
-            let Some(line_end) = memchr(b'\n', &head[start..]).map(|i| start + i) else { return Framing::Line };
+            let Some(line_end) = memchr(b'\n', &head[start..]).map(|i| start + i) else {
+                return Framing::Line;
+            };
             let mut scan = Structure::default();
             if scan.value_end(&head[start..line_end]).is_some() {
                 return Framing::Line;
@@ -56,7 +58,9 @@ pub(crate) fn head_records(head: &[u8], framing: Framing) -> Vec<&[u8]> {
     let head = &head[bom(head)..];
     match framing {
         Framing::Document => vec![head],
-        Framing::Line => head.split(|b| *b == b'\n').filter(|l| !l.iter().all(|b| is_space(*b))).take(20).collect(),
+        Framing::Line => {
+            head.split(|b| *b == b'\n').filter(|l| !l.iter().all(|b| is_space(*b))).take(20).collect()
+        }
         Framing::Array => {
             let start = memchr(b'[', head).map_or(0, |i| i + 1);
             vec![&head[start..]]
@@ -165,7 +169,8 @@ mod tests {
         let whole = Structure::default().value_end(text);
         for cut in 0..text.len() {
             let mut scan = Structure::default();
-            let split = scan.value_end(&text[..cut]).or_else(|| scan.value_end(&text[cut..]).map(|e| e + cut));
+            let split =
+                scan.value_end(&text[..cut]).or_else(|| scan.value_end(&text[cut..]).map(|e| e + cut));
             assert_eq!(split, whole, "{cut}");
         }
     }

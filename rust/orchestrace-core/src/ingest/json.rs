@@ -142,8 +142,8 @@ pub struct Number<'a> {
 }
 
 const POW10: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,
-    1e20, 1e21, 1e22,
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
+    1e19, 1e20, 1e21, 1e22,
 ];
 
 impl Number<'_> {
@@ -478,7 +478,9 @@ impl<'a> Cursor<'a> {
                     return Err(self.fault(
                         RejectCode::JsonSyntax,
                         at,
-                        format!("found the control character 0x{control:02x} in a string, expected an escape"),
+                        format!(
+                            "found the control character 0x{control:02x} in a string, expected an escape"
+                        ),
                     ));
                 }
                 None => return Err(self.ends("'\"' after the string")),
@@ -513,7 +515,11 @@ impl<'a> Cursor<'a> {
                 }
             }
             None => Err(self.ends("the rest of an escape")),
-            _ => Err(self.fault(RejectCode::JsonSyntax, at, "found '\\', expected one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX")),
+            _ => Err(self.fault(
+                RejectCode::JsonSyntax,
+                at,
+                "found '\\', expected one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX",
+            )),
         }
     }
 
@@ -535,7 +541,9 @@ impl<'a> Cursor<'a> {
         digits
             .and_then(|d| std::str::from_utf8(d).ok())
             .and_then(|d| u32::from_str_radix(d, 16).ok())
-            .ok_or_else(|| self.fault(RejectCode::JsonSyntax, at, "expected four hexadecimal digits after \\u"))
+            .ok_or_else(|| {
+                self.fault(RejectCode::JsonSyntax, at, "expected four hexadecimal digits after \\u")
+            })
     }
 
     /// A number; its first byte has been seen.
@@ -814,13 +822,27 @@ mod tests {
 
     #[test]
     fn numbers_are_exact() {
-        for raw in
-            ["0", "-0", "1", "0.1", "-12.5e3", "1e22", "1e23", "9007199254740993", "123456789012345678901", "5e-324", "1.7976931348623157e308", "0.30000000000000004"]
-        {
+        for raw in [
+            "0",
+            "-0",
+            "1",
+            "0.1",
+            "-12.5e3",
+            "1e22",
+            "1e23",
+            "9007199254740993",
+            "123456789012345678901",
+            "5e-324",
+            "1.7976931348623157e308",
+            "0.30000000000000004",
+        ] {
             let number = Cursor::new(raw, LIMITS).number().unwrap();
             assert_eq!(number.f64().unwrap().to_bits(), raw.parse::<f64>().unwrap().to_bits(), "{raw}");
         }
-        assert_eq!(Cursor::new("1e400", LIMITS).number().unwrap().f64().unwrap_err().code, RejectCode::NumberRange);
+        assert_eq!(
+            Cursor::new("1e400", LIMITS).number().unwrap().f64().unwrap_err().code,
+            RejectCode::NumberRange
+        );
     }
 
     #[test]
@@ -874,7 +896,7 @@ mod tests {
     proptest! {
         #[test]
         fn skipping_accepts_what_serde_json_accepts(text in r#"[\[\]{}",:0-9eE.+\-tfnrualse \\]{0,24}"#) {
-            let reference = serde_json::from_str::<serde::de::IgnoredAny>(&text);
+            let reference = serde_json::from_str::<serde_json::Value>(&text);
             prop_assert_eq!(skip(&text).is_ok(), reference.is_ok(), "{}", text);
         }
 

@@ -43,7 +43,9 @@ pub fn read(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Stor
     };
     for (name, _) in &options.fields {
         if crate::schema::EVENTS.index(name).is_some() {
-            return Err(Error::Parameter(format!("fields names '{name}', which is already a column of events")));
+            return Err(Error::Parameter(format!(
+                "fields names '{name}', which is already a column of events"
+            )));
         }
     }
     let mut sources = Vec::with_capacity(inputs.len());
@@ -97,7 +99,12 @@ fn io_error(name: &str) -> impl FnOnce(std::io::Error) -> Error + '_ {
 }
 
 impl Source {
-    fn new(input: Input, options: &ReadOptions, forced: Option<&'static dyn Importer>, run: &Run) -> Result<Self> {
+    fn new(
+        input: Input,
+        options: &ReadOptions,
+        forced: Option<&'static dyn Importer>,
+        run: &Run,
+    ) -> Result<Self> {
         match input {
             Input::Stream { name, reader } => {
                 Ok(Self { name, stem: String::new(), body: Body::Stream(Mutex::new(Some(reader))) })
@@ -128,7 +135,8 @@ impl Source {
         if compression(&head) != Compression::None || framing(&head) != Framing::Line {
             return Ok(Body::Whole(path.to_owned()));
         }
-        let importer = forced.unwrap_or_else(|| importers::detect(head_records(&head, Framing::Line).into_iter()));
+        let importer =
+            forced.unwrap_or_else(|| importers::detect(head_records(&head, Framing::Line).into_iter()));
         Ok(Body::Ranges { file, len: meta.len(), importer })
     }
 }
@@ -155,7 +163,9 @@ fn plan(sources: &[Source], options: &ReadOptions) -> Vec<Task> {
     for (source, s) in sources.iter().enumerate() {
         match &s.body {
             Body::Ranges { len, .. } => {
-                tasks.extend((0..len.div_ceil(options.block_size as u64)).map(|index| Task::Range { source, index }));
+                tasks.extend(
+                    (0..len.div_ceil(options.block_size as u64)).map(|index| Task::Range { source, index }),
+                );
             }
             Body::Whole(_) | Body::Stream(_) => tasks.push(Task::Whole { source }),
         }
@@ -227,7 +237,8 @@ impl<'a> Reader<'a> {
         let mut stream = BlockStream::open(raw, self.options).map_err(io_error(name))?;
         let head = stream.head().map_err(io_error(name))?;
         let framing = framing(head);
-        let importer = self.forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter()));
+        let importer =
+            self.forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter()));
         stream.set_framing(framing);
         let mut told = 0;
         // As many blocks wait for other workers as keep them busy; beyond that this one parses itself.
@@ -255,7 +266,8 @@ impl<'a> Reader<'a> {
     fn with_writer<T>(&self, f: impl FnOnce(&mut BlockWriter, &mut Vec<u8>) -> T) -> T {
         let worker = rayon::current_thread_index().unwrap_or(0) % self.writers.len();
         let mut slot = self.writers[worker].lock().unwrap_or_else(PoisonError::into_inner);
-        let (writer, spare) = slot.get_or_insert_with(|| (Box::new(BlockWriter::new(self.options)), Vec::new()));
+        let (writer, spare) =
+            slot.get_or_insert_with(|| (Box::new(BlockWriter::new(self.options)), Vec::new()));
         f(writer, spare)
     }
 
@@ -291,10 +303,17 @@ impl BlockParser<'_> {
             let (start, end) = trim(&block.bytes, start, end, block.offset);
             if start < end {
                 records += 1;
-                let last = block.open_end && end == trim(&block.bytes, start, block.bytes.len(), block.offset).1;
+                let last =
+                    block.open_end && end == trim(&block.bytes, start, block.bytes.len(), block.offset).1;
                 let position =
                     Position { line, offset: block.offset + start as u64, length: (end - start) as u64 };
-                self.record(writer, &block.bytes[start..end], text.and_then(|t| t.get(start..end)), position, last);
+                self.record(
+                    writer,
+                    &block.bytes[start..end],
+                    text.and_then(|t| t.get(start..end)),
+                    position,
+                    last,
+                );
             }
         };
         let base = block.line.unwrap_or(1);
@@ -322,7 +341,8 @@ impl BlockParser<'_> {
         };
         if let Some(broken) = &block.broken {
             records += 1;
-            let in_lines = if block.elements.is_some() || block.document { broken.lines_before } else { lines };
+            let in_lines =
+                if block.elements.is_some() || block.document { broken.lines_before } else { lines };
             let position = Position { line: base + in_lines, offset: broken.offset, length: broken.length };
             writer.quarantine.push(self.row(position, broken.reject.clone(), &broken.head));
         }
@@ -338,7 +358,14 @@ impl BlockParser<'_> {
         QuarantineRow { position, reject, importer: Cow::Borrowed(self.importer.info().name), excerpt }
     }
 
-    fn record(&self, writer: &mut BlockWriter, bytes: &[u8], text: Option<&str>, position: Position, last: bool) {
+    fn record(
+        &self,
+        writer: &mut BlockWriter,
+        bytes: &[u8],
+        text: Option<&str>,
+        position: Position,
+        last: bool,
+    ) {
         if position.length > self.options.max_record {
             let reject = too_large(position.length, self.options.max_record);
             writer.quarantine.push(self.row(position, reject, bytes));

@@ -71,7 +71,8 @@ pub(crate) fn read_range(
     bytes.clear();
     bytes.resize((end - from) as usize, 0);
     read_exact_at(file, &mut bytes, from)?;
-    let first = if start == 0 { Some(0) } else { memchr(b'\n', &bytes).map(|i| i + 1).filter(|i| *i < bytes.len()) };
+    let first =
+        if start == 0 { Some(0) } else { memchr(b'\n', &bytes).map(|i| i + 1).filter(|i| *i < bytes.len()) };
     let Some(first) = first else {
         return Ok((Block { index, offset: start, ..Block::default() }, bytes));
     };
@@ -224,10 +225,7 @@ enum Filled {
 
 impl BlockStream {
     /// Opens a stream; reads its head.
-    pub(crate) fn open(
-        mut raw: Box<dyn Read + Send>,
-        options: &super::ReadOptions,
-    ) -> io::Result<Self> {
+    pub(crate) fn open(mut raw: Box<dyn Read + Send>, options: &super::ReadOptions) -> io::Result<Self> {
         let consumed = Arc::new(AtomicU64::new(0));
         let mut magic = Vec::with_capacity(4);
         raw.by_ref().take(4).read_to_end(&mut magic)?;
@@ -235,7 +233,9 @@ impl BlockStream {
         let whole = Counted { inner: Cursor::new(magic).chain(raw), count: Arc::clone(&consumed) };
         let reader: Box<dyn Read + Send> = match compression {
             Compression::None => Box::new(whole),
-            Compression::Gzip => Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(128 << 10, whole))),
+            Compression::Gzip => {
+                Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(128 << 10, whole)))
+            }
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(whole)?),
         };
         Ok(Self {
@@ -411,7 +411,13 @@ impl BlockStream {
                 break;
             }
         }
-        Ok(Broken { offset: self.offset, length, lines_before: 0, reject: too_large(length, self.max_record), head })
+        Ok(Broken {
+            offset: self.offset,
+            length,
+            lines_before: 0,
+            reject: too_large(length, self.max_record),
+            head,
+        })
     }
 
     fn document(&mut self) -> io::Result<Block> {
@@ -520,7 +526,11 @@ impl BlockStream {
             self.state = State::Done;
             let reject = match filled {
                 Filled::Failed(reject) => reject,
-                _ => Reject::new(RejectCode::InputTruncated, "", "the input ends inside its array, expected ',' or ']'"),
+                _ => Reject::new(
+                    RejectCode::InputTruncated,
+                    "",
+                    "the input ends inside its array, expected ',' or ']'",
+                ),
             };
             block.broken = Some(self.rest(&mut bytes, start, lines, reject));
             break;
@@ -570,10 +580,20 @@ impl BlockStream {
     }
 
     /// After the array: nothing but white space may follow.
-    fn trailing(&mut self, bytes: &mut Vec<u8>, start: usize, lines: u64, block: &mut Block) -> io::Result<()> {
+    fn trailing(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        start: usize,
+        lines: u64,
+        block: &mut Block,
+    ) -> io::Result<()> {
         loop {
             if bytes[start..].iter().any(|b| !is_space(*b)) {
-                let reject = Reject::new(RejectCode::JsonTrailing, "", "found text after the array, expected the end of the input");
+                let reject = Reject::new(
+                    RejectCode::JsonTrailing,
+                    "",
+                    "found text after the array, expected the end of the input",
+                );
                 block.broken = Some(self.rest(bytes, start, lines, reject));
                 return Ok(());
             }

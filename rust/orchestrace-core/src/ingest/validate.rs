@@ -65,7 +65,8 @@ impl IdMap {
 #[inline]
 fn same(ids: &TextColumn, stored: u128, view: u128, id: &[u8]) -> bool {
     // Length and the first four bytes are in the low half of every view.
-    stored as u64 == view as u64 && (if id.len() <= 12 { stored == view } else { ids.bytes(&stored.to_le_bytes()) == id })
+    stored as u64 == view as u64
+        && (if id.len() <= 12 { stored == view } else { ids.bytes(&stored.to_le_bytes()) == id })
 }
 
 #[cfg(test)]
@@ -76,7 +77,10 @@ mod tests {
     fn ids_of_any_length_resolve() {
         let mut ids = TextColumn::default();
         ids.set(0, "of another trace");
-        for (row, id) in ["e1", "", "exactly12byt", "a much longer identifier", "a much longer identifieR"].iter().enumerate() {
+        for (row, id) in ["e1", "", "exactly12byt", "a much longer identifier", "a much longer identifieR"]
+            .iter()
+            .enumerate()
+        {
             ids.set(row + 1, id);
         }
         let mut map = IdMap::default();

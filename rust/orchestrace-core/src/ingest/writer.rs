@@ -490,14 +490,16 @@ impl TraceWriter<'_> {
     /// Accepts the trace: checks what holds for every format and settles group and time basis.
     pub(crate) fn commit(&mut self, importer: &'static str) -> Parsed<()> {
         if self.n_events() == 0 {
-            return Err(Fault::value(RejectCode::FieldEmpty, "found no events, expected at least one").under("events"));
+            return Err(Fault::value(RejectCode::FieldEmpty, "found no events, expected at least one")
+                .under("events"));
         }
         if !self.indexed {
             self.index_ids()?;
         }
         self.forget_unknown_costs();
         self.settle_group();
-        let basis = self.facts.time_basis.or(self.options.time_basis).unwrap_or_else(|| self.guess_time_basis());
+        let basis =
+            self.facts.time_basis.or(self.options.time_basis).unwrap_or_else(|| self.guess_time_basis());
         self.facts.time_basis = Some(basis);
         let block = &mut *self.block;
         if self.facts.importer.is_none() {
@@ -505,7 +507,11 @@ impl TraceWriter<'_> {
         }
         block.facts.push(self.facts);
         block.positions.push(self.position);
-        block.ends.push([block.events.t.len() as u32, block.src.len() as u32, block.measure_names.len() as u32]);
+        block.ends.push([
+            block.events.t.len() as u32,
+            block.src.len() as u32,
+            block.measure_names.len() as u32,
+        ]);
         Ok(())
     }
 
@@ -522,7 +528,9 @@ impl TraceWriter<'_> {
         let mut given = column.views(self.first_event).iter().enumerate().filter(|(_, v)| **v != 0);
         let first = given.next().map(|(_, view)| text(view));
         let others: Vec<(usize, String)> = match &first {
-            Some(group) => given.map(|(i, view)| (i, text(view))).filter(|(_, other)| other != group).collect(),
+            Some(group) => {
+                given.map(|(i, view)| (i, text(view))).filter(|(_, other)| other != group).collect()
+            }
             None => Vec::new(),
         };
         match first {
@@ -546,11 +554,13 @@ impl TraceWriter<'_> {
     /// integer, else `unknown`.
     fn guess_time_basis(&self) -> TimeBasis {
         let t = &self.block.events.t[self.first_event..];
-        let (low, high) = t.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(*x), h.max(*x)));
+        let (low, high) =
+            t.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(*x), h.max(*x)));
         let wall = (self.first_measure..self.block.measure_names.len())
             .filter(|row| self.block.measure_kinds[*row] == MeasureKind::Cost as u8)
             .find(|row| {
-                self.block.dicts[Dict::Measure as usize].name(self.block.measure_names[*row]) == "wall_clock_s"
+                self.block.dicts[Dict::Measure as usize].name(self.block.measure_names[*row])
+                    == "wall_clock_s"
             })
             .map(|row| self.block.measure_values[row]);
         match wall {
@@ -614,7 +624,11 @@ impl LiftKind {
             "i64" => Ok(LiftKind::I64),
             "f64" => Ok(LiftKind::F64),
             "bool" => Ok(LiftKind::Bool),
-            _ => Err(Error::Parameter(crate::error::unknown_name("type of a lifted field", word, &["text", "i64", "f64", "bool"]))),
+            _ => Err(Error::Parameter(crate::error::unknown_name(
+                "type of a lifted field",
+                word,
+                &["text", "i64", "f64", "bool"],
+            ))),
         }
     }
 }

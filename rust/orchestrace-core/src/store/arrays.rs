@@ -90,11 +90,8 @@ pub(crate) fn filter_labels(store: &Store) -> Result<RecordBatch> {
     if store.labels.num_rows() == 0 {
         return Ok(store.labels.clone());
     }
-    let ids: HashSet<&str> = store
-        .chunks
-        .iter()
-        .flat_map(|c| c.traces.column(1).as_string_view().iter().flatten())
-        .collect();
+    let ids: HashSet<&str> =
+        store.chunks.iter().flat_map(|c| c.traces.column(1).as_string_view().iter().flatten()).collect();
     let labelled = store.labels.column(0).as_string_view();
     let mask = BooleanArray::from_iter(labelled.iter().map(|id| Some(id.is_some_and(|id| ids.contains(id)))));
     Ok(filter_record_batch(&store.labels, &mask)?)

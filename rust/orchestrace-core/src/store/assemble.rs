@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt32Type};
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, PrimitiveArray, RecordBatch, UInt32Array, UInt64Array, new_null_array,
+    ArrayRef, BooleanArray, Float64Array, PrimitiveArray, RecordBatch, UInt32Array, UInt64Array,
+    new_null_array,
 };
-use arrow_array::cast::AsArray;
 use rayon::prelude::*;
 
 use super::arrays::{code_array, text_array, word_array};
@@ -21,12 +22,17 @@ use crate::ingest::quarantine::QuarantineRow;
 use crate::ingest::writer::{Finished, LabelRow, NO_WORD};
 use crate::run::Run;
 use crate::schema::{
-    self, AGENTS, Dict, EDGE_TYPES, EDGES, EVENT_TYPES, EVENTS, FINDINGS, LABELS, MEASURE_KINDS, MEASURES, QUARANTINE,
-    TIME_BASES, TOPOLOGIES, TRACES,
+    self, AGENTS, Dict, EDGE_TYPES, EDGES, EVENT_TYPES, EVENTS, FINDINGS, LABELS, MEASURE_KINDS, MEASURES,
+    QUARANTINE, TIME_BASES, TOPOLOGIES, TRACES,
 };
 
 /// Puts blocks in input order and makes one store of them.
-pub fn assemble(mut raw: Vec<RawChunk>, files: Vec<String>, options: &ReadOptions, run: &Run) -> Result<Store> {
+pub fn assemble(
+    mut raw: Vec<RawChunk>,
+    files: Vec<String>,
+    options: &ReadOptions,
+    run: &Run,
+) -> Result<Store> {
     raw.sort_unstable_by_key(|c| (c.source, c.index));
     let events: u64 = raw.iter().map(|c| c.t.len() as u64).sum();
     if events >= u64::from(u32::MAX) {
@@ -73,14 +79,16 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: Vec<String>, options: &ReadOption
     note_reused_ids(&mut raw);
 
     let builder = Builder { names: &names, event_columns: &event_columns, options, file_codes: &file_codes };
-    let inputs: Vec<_> = raw.into_iter().zip(places).zip(maps).filter(|((c, _), _)| !c.facts.is_empty()).collect();
+    let inputs: Vec<_> =
+        raw.into_iter().zip(places).zip(maps).filter(|((c, _), _)| !c.facts.is_empty()).collect();
     let chunks = run.pool().install(|| {
         inputs
             .into_par_iter()
             .map(|((chunk, place), map)| {
                 run.check()?;
                 let n = chunk.facts.len() as u32;
-                let numbers = chunk.numbers.clone().unwrap_or_else(|| (place.trace..place.trace + n).collect());
+                let numbers =
+                    chunk.numbers.clone().unwrap_or_else(|| (place.trace..place.trace + n).collect());
                 builder.chunk(chunk, &numbers, &map)
             })
             .collect::<Result<Vec<Chunk>>>()
@@ -215,7 +223,8 @@ impl Builder<'_> {
         for window in starts.windows(2) {
             seq.extend(0..window[1][0] - window[0][0]);
         }
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(REQUIRED_EVENT_COLUMNS + self.event_columns.len());
+        let mut columns: Vec<ArrayRef> =
+            Vec::with_capacity(REQUIRED_EVENT_COLUMNS + self.event_columns.len());
         columns.push(Arc::new(UInt32Array::from(numbered(starts, 0, numbers))));
         columns.push(Arc::new(UInt32Array::from(seq)));
         columns.push(Arc::clone(&raw.id));
@@ -238,7 +247,9 @@ impl Builder<'_> {
         match EVENTS.columns.get(index).map(|c| c.kind) {
             Some(schema::Kind::Name(dict)) => code_array(vec![NO_CODE; rows], self.names.array(dict)),
             Some(kind) => Ok(new_null_array(&kind.arrow(), rows)),
-            None => Ok(new_null_array(&self.options.fields[index - EVENTS.columns.len()].1.kind().arrow(), rows)),
+            None => {
+                Ok(new_null_array(&self.options.fields[index - EVENTS.columns.len()].1.kind().arrow(), rows))
+            }
         }
     }
 
@@ -266,9 +277,16 @@ impl Builder<'_> {
             self.names(facts.clone().map(|f| f.system.unwrap_or(NO_CODE)).collect(), Dict::System, map)?,
             word_array(facts.clone().map(|f| f.topology.map_or(NO_WORD, |t| t as u8)).collect(), TOPOLOGIES)?,
             self.names(facts.clone().map(|f| f.importer.unwrap_or(NO_CODE)).collect(), Dict::Importer, map)?,
-            word_array(facts.clone().map(|f| f.time_basis.map_or(NO_WORD, |t| t as u8)).collect(), TIME_BASES)?,
+            word_array(
+                facts.clone().map(|f| f.time_basis.map_or(NO_WORD, |t| t as u8)).collect(),
+                TIME_BASES,
+            )?,
             Arc::new(
-                facts.clone().map(|f| f.started_at).collect::<PrimitiveArray<TimestampNanosecondType>>().with_timezone("UTC"),
+                facts
+                    .clone()
+                    .map(|f| f.started_at)
+                    .collect::<PrimitiveArray<TimestampNanosecondType>>()
+                    .with_timezone("UTC"),
             ),
             Arc::new(BooleanArray::from_iter(facts.map(|f| Some(f.partial)))),
             count(0),

@@ -65,7 +65,10 @@ fn note_oddities(view: &TraceView<'_>, trace: u32, findings: &mut Vec<(u32, Find
             id(dst),
             view.t[dst as usize]
         );
-        findings.push((trace, Finding { code: FindingCode::TimeReversed, count: reversed, seq: Some(src), message }));
+        findings.push((
+            trace,
+            Finding { code: FindingCode::TimeReversed, count: reversed, seq: Some(src), message },
+        ));
     }
     // Edges that all lead to later places in the document cannot close a cycle.
     if !forward && let Some(finding) = cycle_finding(view) {

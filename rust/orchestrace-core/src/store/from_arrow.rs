@@ -12,15 +12,15 @@ use rayon::prelude::*;
 
 use super::arrays::text_at;
 use super::{RawChunk, Store, assemble};
-use crate::error::{Error, FindingCode, RejectCode, Reject, Result};
+use crate::error::{Error, FindingCode, Reject, RejectCode, Result};
 use crate::ingest::column::NO_CODE;
 use crate::ingest::quarantine::{Position, QuarantineRow};
 use crate::ingest::writer::{BlockWriter, Event, TraceWriter, Value};
 use crate::ingest::{LiftKind, ReadOptions};
 use crate::run::Run;
 use crate::schema::{
-    Dict, EDGES, EVENTS, EdgeType, EventField, EventType, FINDINGS, Kind, LABELS, MEASURES, MeasureKind, QUARANTINE,
-    TRACES, Table, TimeBasis, Topology,
+    Dict, EDGES, EVENTS, EdgeType, EventField, EventType, FINDINGS, Kind, LABELS, MEASURES, MeasureKind,
+    QUARANTINE, TRACES, Table, TimeBasis, Topology,
 };
 
 /// Tables of a corpus, each in one batch, with the columns of the schema in any order. Of `traces` only
@@ -69,8 +69,10 @@ impl Store {
             measures: measures.as_ref().map(|m| spans(m, numbers)).transpose()?,
             findings: findings.as_ref().map(|f| spans(f, numbers)).transpose()?,
         };
-        let lifted = options.fields.iter().filter_map(|(name, _)| tables.events.column_by_name(name)).collect();
-        let builder = Builder { traces, events, edges, measures, findings, spans, lifted, options: &options, numbers };
+        let lifted =
+            options.fields.iter().filter_map(|(name, _)| tables.events.column_by_name(name)).collect();
+        let builder =
+            Builder { traces, events, edges, measures, findings, spans, lifted, options: &options, numbers };
         let mut raw = run.pool().install(|| {
             builder
                 .pieces()
@@ -170,7 +172,10 @@ impl<'a> TableReader<'a> {
     fn word<T>(&self, name: &str, row: usize, parse: fn(&str) -> Option<T>) -> Result<Option<T>> {
         let Some(text) = self.text(name, row) else { return Ok(None) };
         parse(text).map(Some).ok_or_else(|| {
-            Error::Schema(format!("column {}.{name} has the unknown word '{text}' in row {row}", self.table.name))
+            Error::Schema(format!(
+                "column {}.{name} has the unknown word '{text}' in row {row}",
+                self.table.name
+            ))
         })
     }
 }
@@ -264,10 +269,12 @@ impl Builder<'_> {
         }
         out.facts.topology = traces.word("topology", trace, Topology::parse)?;
         out.facts.time_basis = traces.word("time_basis", trace, TimeBasis::parse)?;
-        out.facts.partial = traces.column("partial").is_some_and(|c| c.is_valid(trace) && c.as_boolean().value(trace));
-        out.facts.started_at = traces.column("started_at").filter(|c| c.is_valid(trace)).map(|c| {
-            c.as_primitive::<TimestampNanosecondType>().value(trace)
-        });
+        out.facts.partial =
+            traces.column("partial").is_some_and(|c| c.is_valid(trace) && c.as_boolean().value(trace));
+        out.facts.started_at = traces
+            .column("started_at")
+            .filter(|c| c.is_valid(trace))
+            .map(|c| c.as_primitive::<TimestampNanosecondType>().value(trace));
         if let Some(importer) = traces.text("importer", trace) {
             out.facts.importer = Some(out.block.dicts[Dict::Importer as usize].code(importer));
         }
@@ -297,7 +304,8 @@ impl Builder<'_> {
         }
         if let (Some(findings), Some(spans)) = (&self.findings, &self.spans.findings) {
             for row in spans[trace]..spans[trace + 1] {
-                let code = findings.word("code", row, |w| FindingCode::ALL.iter().copied().find(|c| c.as_str() == w))?;
+                let code = findings
+                    .word("code", row, |w| FindingCode::ALL.iter().copied().find(|c| c.as_str() == w))?;
                 let Some(code) = code.filter(|c| !is_derived(*c)) else { continue };
                 let message = findings.text("message", row).unwrap_or_default().to_owned();
                 let count = findings.u32("count", row).unwrap_or(1);
@@ -314,7 +322,8 @@ impl Builder<'_> {
 
     fn event(&self, trace: usize, row: usize, seq: usize, out: &mut TraceWriter<'_>) -> Result<()> {
         // By place, not by name: this runs once an event.
-        let [_, Some(seqs), Some(ids), Some(times), Some(types), Some(agents)] = self.events.columns[..6] else {
+        let [_, Some(seqs), Some(ids), Some(times), Some(types), Some(agents)] = self.events.columns[..6]
+        else {
             return Err(Error::Schema("a required column of events has only nulls".into()));
         };
         let fault = |what: String| {
@@ -340,7 +349,9 @@ impl Builder<'_> {
             lift(out, column, array, row);
         }
         out.event(Event { id, t, event_type, agent });
-        for (field, array) in EventField::ALL[EventField::Role as usize..].iter().zip(&self.events.columns[6..]) {
+        for (field, array) in
+            EventField::ALL[EventField::Role as usize..].iter().zip(&self.events.columns[6..])
+        {
             let Some(array) = array.filter(|a| a.is_valid(row)) else { continue };
             match field.column().kind {
                 Kind::F64 => out.set(*field, Value::F64(array.as_primitive::<Float64Type>().value(row))),

@@ -147,9 +147,10 @@ impl Store {
     /// Bytes held by columns and dictionaries.
     #[must_use]
     pub fn nbytes(&self) -> usize {
-        let batches = self.chunks.iter().flat_map(|c| {
-            [&c.traces, &c.events, &c.edges, &c.agents, &c.measures, &c.findings]
-        });
+        let batches = self
+            .chunks
+            .iter()
+            .flat_map(|c| [&c.traces, &c.events, &c.edges, &c.agents, &c.measures, &c.findings]);
         let columns: usize = batches
             .chain([&self.labels, &self.quarantine])
             .flat_map(|b| b.columns().iter().map(|column| buffers_size(column)))
@@ -204,7 +205,11 @@ impl Store {
             let numbers = arrays::u32_values(&chunk.traces, 0);
             let keep: Vec<bool> = numbers.iter().map(|n| traces.binary_search(n).is_ok()).collect();
             if keep.iter().any(|k| *k) {
-                chunks.push(if keep.iter().all(|k| *k) { chunk.clone() } else { arrays::filter_chunk(chunk, &keep)? });
+                chunks.push(if keep.iter().all(|k| *k) {
+                    chunk.clone()
+                } else {
+                    arrays::filter_chunk(chunk, &keep)?
+                });
             }
         }
         let kept = Store {
@@ -250,7 +255,10 @@ fn buffers_size(array: &ArrayRef) -> usize {
     let children: usize = if matches!(array.data_type(), arrow_schema::DataType::Dictionary(..)) {
         0
     } else {
-        data.child_data().iter().map(|c| c.buffers().iter().map(arrow_buffer::Buffer::len).sum::<usize>()).sum()
+        data.child_data()
+            .iter()
+            .map(|c| c.buffers().iter().map(arrow_buffer::Buffer::len).sum::<usize>())
+            .sum()
     };
     data.buffers().iter().map(arrow_buffer::Buffer::len).sum::<usize>()
         + data.nulls().map_or(0, |n| n.len().div_ceil(8))

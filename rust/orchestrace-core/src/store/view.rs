@@ -288,7 +288,11 @@ impl<'a> ChunkView<'a> {
             events: EventArrays::new(&chunk.events),
             edges: EdgeArrays::new(&chunk.edges),
             measures: codes(measures, "name").map(|names| {
-                (words(measures, "kind"), &names.values()[..], &measures.column(3).as_primitive::<Float64Type>().values()[..])
+                (
+                    words(measures, "kind"),
+                    &names.values()[..],
+                    &measures.column(3).as_primitive::<Float64Type>().values()[..],
+                )
             }),
         }
     }

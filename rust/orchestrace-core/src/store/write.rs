@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
-use arrow_array::cast::AsArray;
 use arrow_array::Array;
+use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt8Type, UInt32Type};
 use arrow_schema::DataType;
 use rayon::prelude::*;
@@ -102,11 +102,12 @@ impl<'a> Members<'a> {
 /// The shortest spelling that reads back as the same float; whole numbers without a decimal point.
 fn write_f64(value: f64, out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail.
-    let _infallible = if value.abs() < 1e15 && value.fract() == 0.0 && !(value == 0.0 && value.is_sign_negative()) {
-        write!(out, "{}", value as i64)
-    } else {
-        write!(out, "{value:?}")
-    };
+    let _infallible =
+        if value.abs() < 1e15 && value.fract() == 0.0 && !(value == 0.0 && value.is_sign_negative()) {
+            write!(out, "{}", value as i64)
+        } else {
+            write!(out, "{value:?}")
+        };
 }
 
 impl<'a> ChunkWriter<'a> {
@@ -199,7 +200,11 @@ impl<'a> ChunkWriter<'a> {
             .map(|c| c.as_primitive::<TimestampNanosecondType>())
             .filter(|c| c.is_valid(trace))
             .map(|c| format_timestamp(c.value(trace)));
-        let plain = importer == "native" && group == given_group && !partial && started.is_none() && unknown_costs.is_empty();
+        let plain = importer == "native"
+            && group == given_group
+            && !partial
+            && started.is_none()
+            && unknown_costs.is_empty();
         if carried || plain {
             return None;
         }
@@ -241,7 +246,9 @@ impl<'a> ChunkWriter<'a> {
                 continue;
             }
             match column.data_type() {
-                DataType::Float64 => object.number(field.name(), column.as_primitive::<Float64Type>().value(row)),
+                DataType::Float64 => {
+                    object.number(field.name(), column.as_primitive::<Float64Type>().value(row))
+                }
                 DataType::Int64 => {
                     let value = column.as_primitive::<Int64Type>().value(row);
                     object.key(field.name()).extend_from_slice(value.to_string().as_bytes());
