@@ -563,6 +563,9 @@ fn measures(
         scratch.names.extend(out.block.measure_names.last());
         more = cursor.more_object()?;
     }
+    if kind == MeasureKind::Metric {
+        out.facts.empty_metrics = scratch.names.is_empty();
+    }
     scratch.names.sort_unstable();
     if let Some(pair) = scratch.names.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(duplicate(out.block.dicts[crate::schema::Dict::Measure as usize].name(pair[0])));

@@ -203,10 +203,10 @@ impl TextColumn {
         self.valid.set(row);
     }
 
-    /// Number of rows written.
+    /// Whether a row has a text, be it empty.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.views.len()
+    pub fn is_set(&self, row: usize) -> bool {
+        self.valid.bits.get(row / 8).is_some_and(|byte| byte & (1 << (row % 8)) != 0)
     }
 
     /// The views from `row` on.

@@ -139,6 +139,8 @@ pub(crate) struct Facts {
     pub time_basis: Option<TimeBasis>,
     pub started_at: Option<i64>,
     pub partial: bool,
+    /// The document has `metrics`, with nothing in them.
+    pub empty_metrics: bool,
 }
 
 /// One block's tables while they grow.
@@ -401,7 +403,6 @@ impl TraceWriter<'_> {
             )
             .under("id")
             .at_index(later as usize)
-            .under("events")
         })
     }
 
@@ -494,7 +495,7 @@ impl TraceWriter<'_> {
                 .under("events"));
         }
         if !self.indexed {
-            self.index_ids()?;
+            self.index_ids().map_err(|fault| fault.under("events"))?;
         }
         self.forget_unknown_costs();
         self.settle_group();
@@ -524,8 +525,9 @@ impl TraceWriter<'_> {
         }
         let OptionalColumn::Text(column) = self.block.events.optional(EventField::GroupId) else { return };
         let text = |view: &u128| String::from_utf8_lossy(column.bytes(&view.to_le_bytes())).into_owned();
-        // Rows without the field have a zero view, as the empty string has; an empty group is no group.
-        let mut given = column.views(self.first_event).iter().enumerate().filter(|(_, v)| **v != 0);
+        let first_event = self.first_event;
+        let views = column.views(first_event).iter().enumerate();
+        let mut given = views.filter(|(i, _)| column.is_set(first_event + i));
         let first = given.next().map(|(_, view)| text(view));
         let others: Vec<(usize, String)> = match &first {
             Some(group) => {

@@ -1,7 +1,7 @@
 //! Small constructions of Arrow arrays that several places need.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type};
@@ -33,7 +33,7 @@ pub fn code_array(mut codes: Vec<u32>, names: &ArrayRef) -> Result<ArrayRef> {
 }
 
 /// A column of a closed vocabulary, [`NO_WORD`] being null.
-pub fn word_array(mut codes: Vec<u8>, words: &[&str]) -> Result<ArrayRef> {
+pub fn word_array(mut codes: Vec<u8>, words: &'static [&'static str]) -> Result<ArrayRef> {
     let nulls = if codes.contains(&NO_WORD) {
         let valid = BooleanBuffer::collect_bool(codes.len(), |i| codes[i] != NO_WORD);
         for code in codes.iter_mut().filter(|c| **c == NO_WORD) {
@@ -44,8 +44,20 @@ pub fn word_array(mut codes: Vec<u8>, words: &[&str]) -> Result<ArrayRef> {
         None
     };
     let keys = UInt8Array::new(codes.into(), nulls);
-    let values = Arc::new(StringViewArray::from_iter_values(words));
-    Ok(Arc::new(DictionaryArray::<UInt8Type>::try_new(keys, values)?))
+    Ok(Arc::new(DictionaryArray::<UInt8Type>::try_new(keys, word_values(words))?))
+}
+
+/// The words as an array, one for the whole process: arrays that share it are put together without merging
+/// their dictionaries, of which there is one a chunk.
+fn word_values(words: &'static [&'static str]) -> ArrayRef {
+    static VALUES: Mutex<Vec<(&[&str], ArrayRef)>> = Mutex::new(Vec::new());
+    let mut values = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, array)) = values.iter().find(|(known, _)| *known == words) {
+        return Arc::clone(array);
+    }
+    let array: ArrayRef = Arc::new(StringViewArray::from_iter_values(words));
+    values.push((words, Arc::clone(&array)));
+    array
 }
 
 /// Values of a `UInt32` column without nulls.
@@ -82,6 +94,13 @@ pub(crate) fn filter_chunk(chunk: &Chunk, keep: &[bool]) -> Result<Chunk> {
         measures: rows(&chunk.measures)?,
         findings: rows(&chunk.findings)?,
         starts,
+        empty_metrics: chunk
+            .empty_metrics
+            .iter()
+            .zip(keep)
+            .filter(|(_, keep)| **keep)
+            .map(|(e, _)| *e)
+            .collect(),
     })
 }
 

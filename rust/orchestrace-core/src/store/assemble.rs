@@ -208,7 +208,8 @@ impl Builder<'_> {
         let findings = findings_batch(std::mem::take(&mut raw.findings), &derived, numbers)?;
         let agents = agents_batch(&derived, numbers, self.names)?;
         let traces = self.traces(&raw, &starts, &derived, numbers, map)?;
-        Ok(Chunk { traces, events, edges, agents, measures, findings, starts })
+        let empty_metrics = raw.facts.iter().map(|f| f.empty_metrics).collect();
+        Ok(Chunk { traces, events, edges, agents, measures, findings, starts, empty_metrics })
     }
 
     fn events(

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema, SchemaRef};
 
@@ -72,6 +73,8 @@ pub struct Chunk {
     pub findings: RecordBatch,
     /// First row of each trace in events, edges and measures, and the end of the last one.
     pub starts: Vec<[u32; 3]>,
+    /// Traces whose document has an empty `metrics`, so that it is written again.
+    pub(crate) empty_metrics: Vec<bool>,
 }
 
 impl Chunk {
@@ -167,10 +170,10 @@ impl Store {
         Ok(events_schema(&self.event_columns, &self.lifted))
     }
 
-    /// Batches of a table, one a chunk.
+    /// Batches of a table, one for each chunk that has rows.
     pub fn table(&self, name: &str) -> Result<Vec<RecordBatch>> {
         find_table(name)?;
-        Ok(match name {
+        let mut batches: Vec<RecordBatch> = match name {
             "labels" => vec![self.labels.clone()],
             "quarantine" => vec![self.quarantine.clone()],
             _ => self
@@ -185,13 +188,21 @@ impl Store {
                     _ => c.findings.clone(),
                 })
                 .collect(),
-        })
+        };
+        batches.retain(|batch| batch.num_rows() > 0);
+        Ok(batches)
     }
 
     /// A table in one batch: the same bytes whatever the threads and the block size.
     pub fn combined(&self, name: &str) -> Result<RecordBatch> {
-        let batches = self.table(name)?;
-        Ok(arrow_select::concat::concat_batches(&self.table_schema(name)?, &batches)?)
+        let schema = self.table_schema(name)?;
+        let batch = arrow_select::concat::concat_batches(&schema, &self.table(name)?)?;
+        // Text of a joined column still lies in the buffers of its chunks: one buffer makes it canonical.
+        let columns = batch.columns().iter().map(|column| match column.as_string_view_opt() {
+            Some(text) => Arc::new(text.gc()) as ArrayRef,
+            None => Arc::clone(column),
+        });
+        Ok(RecordBatch::try_new(schema, columns.collect())?)
     }
 
     /// The traces whose numbers are listed (ascending), with everything that belongs to them. They keep

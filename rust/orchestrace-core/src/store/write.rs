@@ -161,7 +161,7 @@ impl<'a> ChunkWriter<'a> {
             [(MeasureKind::Reward, "rewards"), (MeasureKind::Cost, "costs"), (MeasureKind::Metric, "metrics")]
         {
             let rows: Vec<usize> = measures.clone().filter(|row| self.measure(*row).0 == kind).collect();
-            if kind == MeasureKind::Metric && rows.is_empty() {
+            if kind == MeasureKind::Metric && rows.is_empty() && !self.chunk.empty_metrics[trace] {
                 continue;
             }
             let mut map = Members::open(doc.key(key));
