@@ -9,8 +9,8 @@
 //! A virtual sink keeps nothing and sends equal parts to all sinks. In the random-walk view κ is the restart
 //! probability and credit is R times the absorption distribution of the reversed walk.
 //!
-//! O(|V| + |E|). Sums are pulled over successors in the fixed order of their rows, so that the bits do not depend on
-//! which topological order was found.
+//! O(|V| + |E|), one pass from the outcome up. What an event receives is summed in the reverse of the topological
+//! order that was found, which is a function of the trace alone.
 //! Reference: methods.md, 5.14 and D12. Axioms: efficiency; null player, that is, an event with no path to the
 //! outcome gets exactly 0; linearity in R.
 
@@ -89,30 +89,20 @@ impl CreditMethod for Flow {
         let by_type = kernel == Some("edge_type");
         let given = params.floats("weights").and_then(|w| <&[f64; N_TYPES]>::try_from(w).ok());
         let outcome = graph.outcome(view);
-        graph.build(
-            view,
-            GraphOptions {
-                program_order: params.bool("program_order"),
-                weights: by_type.then_some(given.unwrap_or(&TYPE_WEIGHTS)),
-                predecessors: false,
-            },
-        );
-        let csr = &graph.csr;
-        let order = graph.topological.any(csr).ok_or(Reason::GraphCycle)?;
+        let weights = by_type.then_some(given.unwrap_or(&TYPE_WEIGHTS));
+        graph.build(view, GraphOptions { program_order: params.bool("program_order"), weights });
+        let (csr, order) = graph.ordered();
+        let order = order.ok_or(Reason::GraphCycle)?;
         let retention = params.float("retention").unwrap_or(RETENTION);
-        let [sent, edges, totals] = &mut values.work;
-        let mut pass = Pass { csr, order, outcome, amount, retention, sent, kept: &mut values.events };
+        let mut pass = Pass { csr, order, outcome, amount, retention, credit: &mut values.events };
         let tau = (kernel == Some("time_decay"))
             .then(|| params.float("tau").unwrap_or_else(|| default_tau(view.t)));
         if by_type {
-            total(csr, csr.weights(), totals);
-            pass.run(|edge| csr.weights()[edge], |v| totals[v]);
+            pass.run(|v, _| csr.predecessor_weights(v).iter().copied());
         } else if let Some(tau) = tau.filter(|&tau| tau > 0.0) {
-            time_decay(view.t, tau, csr, edges, totals);
-            total(csr, edges, totals);
-            pass.run(|edge| edges[edge], |v| totals[v]);
+            pass.run(|v, rows| time_decay(view.t, tau, v, rows));
         } else {
-            pass.run(|_| 1.0, |v| f64::from(csr.in_degrees()[v]));
+            pass.run(|_, rows| std::iter::repeat_n(1.0, rows.len()));
         }
         Ok(())
     }
@@ -124,32 +114,17 @@ fn default_tau(t: &[f64]) -> f64 {
     (last - first) / 10.0
 }
 
-/// Sum of the edge weights into every event, sources in ascending order.
-fn total(csr: &CsrGraph, weights: &[f64], totals: &mut Vec<f64>) {
-    totals.clear();
-    totals.resize(csr.len(), 0.0);
-    for u in 0..csr.len() {
-        for (&v, weight) in csr.successors_of(u).iter().zip(&weights[csr.row(u)]) {
-            totals[v as usize] += weight;
-        }
-    }
-}
-
-/// exp(-gap/τ) of every edge, relative to the nearest predecessor of its end: normalising cancels the common factor,
+/// exp(-gap/τ) of every edge into `v`, relative to the nearest predecessor: normalising cancels the common factor,
 /// and however small τ is, not all weights of an event underflow.
-fn time_decay(t: &[f64], tau: f64, csr: &CsrGraph, edges: &mut Vec<f64>, nearest: &mut Vec<f64>) {
-    let gap = |u: usize, v: u32| (t[v as usize] - t[u]).max(0.0);
-    nearest.clear();
-    nearest.resize(csr.len(), f64::INFINITY);
-    for u in 0..csr.len() {
-        for &v in csr.successors_of(u) {
-            nearest[v as usize] = nearest[v as usize].min(gap(u, v));
-        }
-    }
-    edges.clear();
-    for u in 0..csr.len() {
-        edges.extend(csr.successors_of(u).iter().map(|&v| ((nearest[v as usize] - gap(u, v)) / tau).exp()));
-    }
+fn time_decay<'a>(
+    t: &'a [f64],
+    tau: f64,
+    v: usize,
+    rows: &'a [u32],
+) -> impl Iterator<Item = f64> + Clone + 'a {
+    let gaps = rows.iter().map(move |&u| (t[v] - t[u as usize]).max(0.0));
+    let nearest = gaps.clone().fold(f64::INFINITY, f64::min);
+    gaps.map(move |gap| ((nearest - gap) / tau).exp())
 }
 
 struct Pass<'a> {
@@ -158,62 +133,62 @@ struct Pass<'a> {
     outcome: Outcome,
     amount: f64,
     retention: f64,
-    /// (1-κ) c(v) / Σ weights into v
-    sent: &'a mut Vec<f64>,
-    kept: &'a mut Vec<f64>,
+    /// What an event has received so far; once it is its turn, what it keeps.
+    credit: &'a mut Vec<f64>,
 }
 
-impl Pass<'_> {
-    fn run(&mut self, weight: impl Fn(usize) -> f64, total: impl Fn(usize) -> f64) {
+impl<'a> Pass<'a> {
+    /// `weights` gives the weights of the edges into an event, beside its predecessors.
+    fn run<W: Iterator<Item = f64> + Clone>(&mut self, weights: impl Fn(usize, &'a [u32]) -> W) {
         let n = self.csr.len();
-        self.kept.clear();
-        self.kept.resize(n, 0.0);
-        self.sent.clear();
-        self.sent.resize(n, 0.0);
+        self.credit.clear();
+        self.credit.resize(n, 0.0);
+        match self.outcome {
+            Outcome::Event(y) => self.credit[y as usize] = self.amount,
+            Outcome::VirtualSink => self.pay_sinks(),
+        }
         match self.order {
-            Order::Document(n) => self.sweep((0..n).rev(), weight, total),
-            Order::Listed(rows) => self.sweep(rows.iter().rev().map(|&v| v as usize), weight, total),
+            Order::Document(n) => self.sweep((0..n).rev(), weights),
+            Order::Listed(rows) => self.sweep(rows.iter().rev().map(|&v| v as usize), weights),
         }
     }
 
-    fn sweep(
+    /// Without a real outcome all events that lead nowhere get equal parts.
+    fn pay_sinks(&mut self) {
+        self.credit.fill(1.0);
+        for v in 0..self.csr.len() {
+            for &u in self.csr.predecessors_of(v) {
+                self.credit[u as usize] = 0.0;
+            }
+        }
+        let sinks: f64 = self.credit.iter().sum();
+        let each = self.amount / sinks;
+        for credit in self.credit.iter_mut() {
+            *credit *= each;
+        }
+    }
+
+    fn sweep<W: Iterator<Item = f64> + Clone>(
         &mut self,
         reversed: impl Iterator<Item = usize>,
-        weight: impl Fn(usize) -> f64,
-        total: impl Fn(usize) -> f64,
+        weights: impl Fn(usize, &'a [u32]) -> W,
     ) {
-        // With a real outcome nothing below it can receive, so its own row of successors adds exactly 0.
-        let (outcome, to_each_sink) = match self.outcome {
-            Outcome::Event(y) => (y as usize, 0.0),
-            Outcome::VirtualSink => {
-                let sinks = (0..self.csr.len()).filter(|&v| self.csr.successors_of(v).is_empty()).count();
-                (usize::MAX, self.amount / sinks as f64)
-            }
-        };
         for v in reversed {
-            let successors = self.csr.successors_of(v);
-            // divided before the sum is known, so that the division is not on the path from event to event
-            let total = total(v);
-            let per_weight = (1.0 - self.retention) / total;
-            let mut received = if v == outcome {
-                self.amount
-            } else if successors.is_empty() {
-                to_each_sink
-            } else {
-                0.0
-            };
-            for (edge, &w) in self.csr.row(v).zip(successors) {
-                received += weight(edge) * self.sent[w as usize];
-            }
-            if received == 0.0 {
+            let received = self.credit[v];
+            let predecessors = self.csr.predecessors_of(v);
+            // A source keeps everything, and nothing is left of nothing.
+            if received == 0.0 || predecessors.is_empty() {
                 continue;
             }
-            // weights given as 0 carry nothing: without any other way in, the event is a source
+            let weights = weights(v, predecessors);
+            let total: f64 = weights.clone().sum();
+            // Weights given as 0 carry nothing: without any other way in, the event is a source.
             if total > 0.0 {
-                self.kept[v] = self.retention * received;
-                self.sent[v] = per_weight * received;
-            } else {
-                self.kept[v] = received;
+                let per_weight = (1.0 - self.retention) * received / total;
+                self.credit[v] = self.retention * received;
+                for (&u, weight) in predecessors.iter().zip(weights) {
+                    self.credit[u as usize] += per_weight * weight;
+                }
             }
         }
     }
@@ -365,39 +340,49 @@ mod tests {
         }
 
         #[test]
-        fn equals_the_push_formulation(t in random_trace(25, true), given in any_params()) {
+        fn equals_the_series_of_the_matrix(t in random_trace(25, true), given in any_params()) {
+            // The definition without any order: c = b + A b + A² b + …, which ends after n terms on a DAG.
             let got = credits(&t, 1.0, &given);
-            let mut graph = TraceGraph::default();
-            graph.begin();
-            let y = graph.outcome(&t.view());
-            let options = GraphOptions { weights: Some(&TYPE_WEIGHTS), predecessors: true, ..GraphOptions::default() };
-            graph.build(&t.view(), options);
             let n = t.t.len();
             let p = params(&given);
             let kappa = p.float("retention").unwrap();
             let tau = default_tau(&t.t);
-            let mut c = vec![0.0; n];
-            let sinks: Vec<usize> = (0..n).filter(|&v| graph.csr.successors_of(v).is_empty()).collect();
-            match y {
-                Outcome::Event(y) => c[y as usize] = 1.0,
-                Outcome::VirtualSink => sinks.iter().for_each(|&s| c[s] = 1.0 / sinks.len() as f64),
-            }
-            let order = graph.topological.any(&graph.csr).unwrap().to_vec();
-            let mut want = vec![0.0; n];
-            for &v in order.iter().rev() {
-                let v = v as usize;
-                let (rows, weights) = (graph.csr.predecessors_of(v), graph.csr.predecessor_weights(v));
-                let a: Vec<f64> = rows.iter().zip(weights).map(|(&u, &w)| match p.text("kernel") {
-                    Some("edge_type") => w,
-                    Some("time_decay") if tau > 0.0 => (-(t.t[v] - t.t[u as usize]).max(0.0) / tau).exp(),
+            let mut weight = vec![vec![0.0_f64; n]; n];
+            for ((&s, &d), &kind) in t.src.iter().zip(&t.dst).zip(&t.edge_types) {
+                let (s, d) = (s as usize, d as usize);
+                weight[d][s] = match p.text("kernel") {
+                    Some("edge_type") => weight[d][s] + TYPE_WEIGHTS[kind as usize],
+                    Some("time_decay") if tau > 0.0 => (-(t.t[d] - t.t[s]).max(0.0) / tau).exp(),
                     _ => 1.0,
-                }).collect();
-                want[v] = if rows.is_empty() { c[v] } else { kappa * c[v] };
-                for (&u, w) in rows.iter().zip(&a) {
-                    c[u as usize] += (1.0 - kappa) * c[v] * w / a.iter().sum::<f64>();
+                };
+            }
+            let mut graph = TraceGraph::default();
+            graph.begin();
+            let mut term = vec![0.0; n];
+            match graph.outcome(&t.view()) {
+                Outcome::Event(y) => term[y as usize] = 1.0,
+                Outcome::VirtualSink => {
+                    let sinks: Vec<usize> = (0..n).filter(|v| weight.iter().all(|row| row[*v] == 0.0)).collect();
+                    sinks.iter().for_each(|&s| term[s] = 1.0 / sinks.len() as f64);
                 }
             }
-            for (g, w) in got.iter().zip(&want) { prop_assert!((g - w).abs() < 1e-12, "{got:?} {want:?}"); }
+            let mut received = vec![0.0; n];
+            for _ in 0..=n {
+                let mut next = vec![0.0; n];
+                for (v, row) in weight.iter().enumerate() {
+                    received[v] += term[v];
+                    let total: f64 = row.iter().sum();
+                    for (u, w) in row.iter().enumerate().filter(|(_, w)| **w > 0.0) {
+                        next[u] += (1.0 - kappa) * term[v] * w / total;
+                    }
+                }
+                term = next;
+            }
+            for v in 0..n {
+                let source = weight[v].iter().all(|w| *w == 0.0);
+                let want = if source { received[v] } else { kappa * received[v] };
+                prop_assert!((got[v] - want).abs() < 1e-12, "{v}: {} {want}", got[v]);
+            }
         }
 
         #[test]

@@ -1,158 +1,131 @@
 //! Adjacency of one trace in compressed rows, both ways.
 //!
 //! Parallel edges merge: an edge counts once in degrees and paths, and its weight is the sum over all rows that
-//! were merged, exact repeats included (D3). Rows are sorted by neighbour, so that a sum over neighbours has one
-//! fixed order. Building is two counting sorts, O(|V|+|E|), and allocates nothing once the buffers are warm.
+//! were merged, exact repeats included (D3). Rows of predecessors stand in the order in which the document names
+//! them, rows of successors ascend; both are functions of the document alone, so a sum over neighbours has one fixed
+//! order. Recordings mostly list edges by destination: then building is one pass, else a counting sort comes first.
+//! O(|V|+|E|), and nothing is allocated once the buffers are warm.
 
 use super::weights::N_TYPES;
 use crate::schema::EdgeType;
 use crate::store::view::TraceView;
 
-const NONE: u32 = u32::MAX;
-
-/// What a kernel needs of the adjacency; the rest is not computed.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CsrOptions<'a> {
-    /// Weight of each edge type; without it no weights are kept.
-    pub weights: Option<&'a [f64; N_TYPES]>,
-    /// Whether rows of predecessors are built beside those of successors.
-    pub predecessors: bool,
-}
-
 /// The graph of one trace; a buffer that is used for one trace after the other.
 #[derive(Debug, Default)]
 pub struct CsrGraph {
     n: usize,
-    succ_at: Vec<u32>,
-    succ: Vec<u32>,
-    succ_weight: Vec<f64>,
     pred_at: Vec<u32>,
     pred: Vec<u32>,
     pred_weight: Vec<f64>,
-    in_degree: Vec<u32>,
+    succ_at: Vec<u32>,
+    succ: Vec<u32>,
+    succ_weight: Vec<f64>,
+    successors_known: bool,
     ascending: bool,
-    // edges grouped by destination, before merging
-    group_at: Vec<u32>,
-    group_src: Vec<u32>,
-    group_weight: Vec<f64>,
-    last: Vec<u32>,
+    // where the latest edge from each source stands; stale entries are told by what stands there
+    place: Vec<u32>,
+    // edges sorted by destination, where the document does not have them so
+    sorted_at: Vec<u32>,
+    sorted: Vec<(u32, u32, u8)>,
 }
 
 impl CsrGraph {
-    /// Replaces the graph by that of `view`, with `program` as further temporal edges.
-    pub fn build(&mut self, view: &TraceView<'_>, program: &[(u32, u32)], options: CsrOptions<'_>) {
+    /// Replaces the graph by that of `view`, with `program` as further temporal edges. Without a table of type
+    /// `weights` no weights are kept.
+    pub fn build(&mut self, view: &TraceView<'_>, program: &[(u32, u32)], weights: Option<&[f64; N_TYPES]>) {
         self.n = view.len();
-        self.ascending =
-            view.src.iter().zip(view.dst).all(|(s, d)| s < d) && program.iter().all(|(s, d)| s < d);
-        self.group_by_destination(view, program, options.weights);
-        self.successors(options.weights.is_some());
-        if options.predecessors {
-            self.predecessors_from_successors();
+        self.successors_known = false;
+        let (mut ascending, mut sorted, mut before) = (true, program.is_empty(), 0);
+        for (&s, &d) in view.src.iter().zip(view.dst) {
+            ascending &= s < d;
+            sorted &= before <= d;
+            before = d;
+        }
+        self.ascending = ascending && program.iter().all(|(s, d)| s < d);
+        let recorded =
+            view.src.iter().zip(view.dst).zip(view.edge_types).map(|((&s, &d), &kind)| (s, d, kind));
+        if sorted {
+            self.merge(recorded, weights);
         } else {
-            self.pred_at.clear();
-            self.pred.clear();
-            self.pred_weight.clear();
+            let program = program.iter().map(|&(s, d)| (s, d, EdgeType::Temporal as u8));
+            self.sort_by_destination(recorded.chain(program));
+            let edges = std::mem::take(&mut self.sorted);
+            self.merge(edges.iter().copied(), weights);
+            self.sorted = edges;
         }
     }
 
-    fn group_by_destination(
-        &mut self,
-        view: &TraceView<'_>,
-        program: &[(u32, u32)],
-        weights: Option<&[f64; N_TYPES]>,
-    ) {
-        let m = view.src.len() + program.len();
+    fn sort_by_destination(&mut self, edges: impl Iterator<Item = (u32, u32, u8)> + Clone) {
+        // Counts are kept one place up, so that after the prefix sums the cursor of row v is at v.
+        let at = zeroed(&mut self.sorted_at, self.n + 1);
+        let mut m = 0;
+        for (_, d, _) in edges.clone() {
+            at[d as usize + 1] += 1;
+            m += 1;
+        }
+        prefix_sums(at);
+        self.sorted.clear();
+        self.sorted.resize(m, (0, 0, 0));
+        for edge in edges {
+            let cursor = &mut at[edge.1 as usize];
+            self.sorted[*cursor as usize] = edge;
+            *cursor += 1;
+        }
+    }
+
+    /// Rows of predecessors from edges that come by destination.
+    fn merge(&mut self, edges: impl Iterator<Item = (u32, u32, u8)>, weights: Option<&[f64; N_TYPES]>) {
+        self.pred_at.clear();
+        self.pred.clear();
+        self.pred_weight.clear();
+        self.place.resize(self.place.len().max(self.n), 0);
+        self.pred_at.push(0);
+        let mut row = 0;
+        for (s, d, kind) in edges {
+            if self.pred_at.len() <= d as usize {
+                row = self.pred.len();
+                self.pred_at.resize(d as usize + 1, row as u32);
+            }
+            let place = self.place[s as usize] as usize;
+            let merged = place >= row && self.pred.get(place) == Some(&s);
+            if !merged {
+                self.place[s as usize] = self.pred.len() as u32;
+                self.pred.push(s);
+            }
+            if let Some(table) = weights {
+                let weight = table[kind as usize];
+                if merged {
+                    self.pred_weight[place] += weight;
+                } else {
+                    self.pred_weight.push(weight);
+                }
+            }
+        }
+        self.pred_at.resize(self.n + 1, self.pred.len() as u32);
+    }
+
+    /// Makes the rows of successors, if they have not been made for this trace.
+    pub fn build_successors(&mut self) {
+        if self.successors_known {
+            return;
+        }
+        self.successors_known = true;
         // Counts are kept two places up: after the prefix sums the cursor of row v is at v + 1, and when all rows
         // are full it has become the end of the row, which is where offsets belong.
-        let at = zeroed(&mut self.group_at, self.n + 2);
-        for &d in view.dst {
-            at[d as usize + 2] += 1;
-        }
-        for &(_, d) in program {
-            at[d as usize + 2] += 1;
+        let at = zeroed(&mut self.succ_at, self.n + 2);
+        for &u in &self.pred {
+            at[u as usize + 2] += 1;
         }
         prefix_sums(at);
-        self.group_src.resize(m, 0);
-        self.group_weight.clear();
-        if weights.is_some() {
-            self.group_weight.resize(m, 0.0);
-        }
-        let mut put = |s: u32, d: u32, kind: u8| {
-            let cursor = &mut at[d as usize + 1];
-            self.group_src[*cursor as usize] = s;
-            if let Some(table) = weights {
-                self.group_weight[*cursor as usize] = table[kind as usize];
-            }
-            *cursor += 1;
-        };
-        for ((&s, &d), &kind) in view.src.iter().zip(view.dst).zip(view.edge_types) {
-            put(s, d, kind);
-        }
-        for &(s, d) in program {
-            put(s, d, EdgeType::Temporal as u8);
-        }
-    }
-
-    fn successors(&mut self, weighted: bool) {
-        let n = self.n;
-        let at = zeroed(&mut self.succ_at, n + 2);
-        let last = filled(&mut self.last, n, NONE);
-        let degree = zeroed(&mut self.in_degree, n);
-        for (v, degree) in degree.iter_mut().enumerate() {
-            for &u in &self.group_src[self.group_at[v] as usize..self.group_at[v + 1] as usize] {
-                let last = &mut last[u as usize];
-                if *last != v as u32 {
-                    *last = v as u32;
-                    at[u as usize + 2] += 1;
-                    *degree += 1;
-                }
-            }
-        }
-        prefix_sums(at);
-        let m = at[n + 1] as usize;
-        self.succ.resize(m, 0);
-        self.succ_weight.clear();
-        if weighted {
-            self.succ_weight.resize(m, 0.0);
-        }
-        let last = filled(&mut self.last, n, NONE);
-        for v in 0..n {
-            for e in self.group_at[v] as usize..self.group_at[v + 1] as usize {
-                let u = self.group_src[e] as usize;
-                if last[u] == v as u32 {
-                    if weighted {
-                        self.succ_weight[at[u + 1] as usize - 1] += self.group_weight[e];
-                    }
-                    continue;
-                }
-                last[u] = v as u32;
-                let cursor = at[u + 1] as usize;
-                self.succ[cursor] = v as u32;
+        self.succ.resize(self.pred.len(), 0);
+        self.succ_weight.resize(self.pred_weight.len(), 0.0);
+        let weighted = !self.pred_weight.is_empty();
+        for v in 0..self.n {
+            for e in self.pred_at[v] as usize..self.pred_at[v + 1] as usize {
+                let cursor = &mut at[self.pred[e] as usize + 1];
+                self.succ[*cursor as usize] = v as u32;
                 if weighted {
-                    self.succ_weight[cursor] = self.group_weight[e];
-                }
-                at[u + 1] += 1;
-            }
-        }
-    }
-
-    fn predecessors_from_successors(&mut self) {
-        let (n, m) = (self.n, self.succ.len());
-        let at = zeroed(&mut self.pred_at, n + 2);
-        at[2..].copy_from_slice(&self.in_degree);
-        prefix_sums(at);
-        self.pred.resize(m, 0);
-        let weighted = !self.succ_weight.is_empty();
-        self.pred_weight.clear();
-        if weighted {
-            self.pred_weight.resize(m, 0.0);
-        }
-        for u in 0..n {
-            for e in self.succ_at[u] as usize..self.succ_at[u + 1] as usize {
-                let cursor = &mut at[self.succ[e] as usize + 1];
-                self.pred[*cursor as usize] = u as u32;
-                if weighted {
-                    self.pred_weight[*cursor as usize] = self.succ_weight[e];
+                    self.succ_weight[*cursor as usize] = self.pred_weight[e];
                 }
                 *cursor += 1;
             }
@@ -174,7 +147,7 @@ impl CsrGraph {
     /// Number of edges after merging.
     #[must_use]
     pub fn n_edges(&self) -> usize {
-        self.succ.len()
+        self.pred.len()
     }
 
     /// Whether every edge leads to a later row of the document, which makes document order a topological one.
@@ -183,67 +156,50 @@ impl CsrGraph {
         self.ascending
     }
 
-    /// Successors of an event, ascending.
-    #[must_use]
-    #[inline]
-    pub fn successors_of(&self, v: usize) -> &[u32] {
-        &self.succ[self.succ_at[v] as usize..self.succ_at[v + 1] as usize]
-    }
-
-    /// Where the edges from an event are among all edges, which are numbered by source, then destination.
-    #[must_use]
-    #[inline]
-    pub fn row(&self, v: usize) -> std::ops::Range<usize> {
-        self.succ_at[v] as usize..self.succ_at[v + 1] as usize
-    }
-
-    /// Merged weights of all edges; empty if the graph was built without weights.
-    #[must_use]
-    pub fn weights(&self) -> &[f64] {
-        &self.succ_weight
-    }
-
-    /// Merged weights beside [`Self::successors_of`]; empty if the graph was built without weights.
-    #[must_use]
-    #[inline]
-    pub fn successor_weights(&self, v: usize) -> &[f64] {
-        self.succ_weight.get(self.succ_at[v] as usize..self.succ_at[v + 1] as usize).unwrap_or(&[])
-    }
-
-    /// Predecessors of an event, ascending; empty if the graph was built without them.
+    /// Predecessors of an event, in the order of the document's edges.
     #[must_use]
     #[inline]
     pub fn predecessors_of(&self, v: usize) -> &[u32] {
-        match self.pred_at.get(v..v + 2) {
-            Some(row) => &self.pred[row[0] as usize..row[1] as usize],
-            None => &[],
-        }
+        &self.pred[self.pred_at[v] as usize..self.pred_at[v + 1] as usize]
     }
 
-    /// Merged weights beside [`Self::predecessors_of`].
+    /// Merged weights beside [`Self::predecessors_of`]; empty if the graph was built without weights.
     #[must_use]
     #[inline]
     pub fn predecessor_weights(&self, v: usize) -> &[f64] {
-        match self.pred_at.get(v..v + 2) {
-            Some(row) => self.pred_weight.get(row[0] as usize..row[1] as usize).unwrap_or(&[]),
-            None => &[],
-        }
+        self.pred_weight.get(self.pred_at[v] as usize..self.pred_at[v + 1] as usize).unwrap_or(&[])
     }
 
-    /// Number of distinct predecessors of every event.
+    /// Number of distinct predecessors of an event.
     #[must_use]
-    pub fn in_degrees(&self) -> &[u32] {
-        &self.in_degree[..self.n]
+    pub fn in_degree(&self, v: usize) -> u32 {
+        self.pred_at[v + 1] - self.pred_at[v]
+    }
+
+    /// Successors of an event, ascending; empty before [`Self::build_successors`].
+    #[must_use]
+    #[inline]
+    pub fn successors_of(&self, v: usize) -> &[u32] {
+        if !self.successors_known {
+            return &[];
+        }
+        &self.succ[self.succ_at[v] as usize..self.succ_at[v + 1] as usize]
+    }
+
+    /// Merged weights beside [`Self::successors_of`].
+    #[must_use]
+    #[inline]
+    pub fn successor_weights(&self, v: usize) -> &[f64] {
+        if !self.successors_known {
+            return &[];
+        }
+        self.succ_weight.get(self.succ_at[v] as usize..self.succ_at[v + 1] as usize).unwrap_or(&[])
     }
 }
 
 fn zeroed(buffer: &mut Vec<u32>, n: usize) -> &mut [u32] {
-    filled(buffer, n, 0)
-}
-
-fn filled(buffer: &mut Vec<u32>, n: usize, value: u32) -> &mut [u32] {
     buffer.clear();
-    buffer.resize(n, value);
+    buffer.resize(n, 0);
     buffer
 }
 
@@ -269,13 +225,14 @@ mod tests {
         t.edge(0, 2, EdgeType::Causal).edge(0, 1, EdgeType::Spawn).edge(0, 2, EdgeType::Message);
         t.edge(0, 2, EdgeType::Causal).edge(1, 2, EdgeType::Return);
         let mut g = CsrGraph::default();
-        g.build(&t.view(), &[], CsrOptions { weights: Some(&TYPE_WEIGHTS), predecessors: true });
+        g.build(&t.view(), &[], Some(&TYPE_WEIGHTS));
+        g.build_successors();
         assert_eq!((g.len(), g.n_edges(), g.is_empty()), (3, 3, false));
         assert_eq!(g.successors_of(0), [1, 2]);
         assert_eq!(g.successor_weights(0), [0.5, 2.7]);
         assert_eq!(g.predecessors_of(2), [0, 1]);
         assert_eq!(g.predecessor_weights(2), [2.7, 1.0]);
-        assert_eq!(g.in_degrees(), [0, 1, 2]);
+        assert_eq!([0, 1, 2].map(|v| g.in_degree(v)), [0, 1, 2]);
         assert!(g.is_ascending());
     }
 
@@ -284,11 +241,11 @@ mod tests {
         let mut t = TestTrace::events(2);
         t.edge(0, 1, EdgeType::Causal);
         let mut g = CsrGraph::default();
-        g.build(&t.view(), &[], CsrOptions { weights: Some(&TYPE_WEIGHTS), predecessors: true });
-        g.build(&t.view(), &[], CsrOptions::default());
-        assert!(g.predecessors_of(1).is_empty() && g.predecessor_weights(1).is_empty());
-        assert!(g.successor_weights(0).is_empty());
-        g.build(&TestTrace::events(0).view(), &[], CsrOptions::default());
+        g.build(&t.view(), &[], Some(&TYPE_WEIGHTS));
+        g.build(&t.view(), &[], None);
+        assert_eq!(g.predecessors_of(1), [0]);
+        assert!(g.predecessor_weights(1).is_empty() && g.successors_of(0).is_empty());
+        g.build(&TestTrace::events(0).view(), &[], None);
         assert!(g.is_empty());
     }
 
@@ -309,8 +266,9 @@ mod tests {
             }
             // a warm buffer from another trace must not show through
             let mut g = CsrGraph::default();
-            g.build(&TestTrace::artifact().view(), &[], CsrOptions { weights: Some(&TYPE_WEIGHTS), predecessors: true });
-            g.build(&t.view(), &program, CsrOptions { weights: Some(&TYPE_WEIGHTS), predecessors: true });
+            g.build(&TestTrace::artifact().view(), &[], Some(&TYPE_WEIGHTS));
+            g.build(&t.view(), &program, Some(&TYPE_WEIGHTS));
+            g.build_successors();
             prop_assert_eq!(g.n_edges(), reference.edge_count());
             prop_assert_eq!(g.is_ascending(), edges.iter().all(|(s, d, _)| s < d));
             for v in 0..n {
@@ -320,14 +278,17 @@ mod tests {
                 ] {
                     let mut want: Vec<_> = reference.neighbors_directed((v as u32).into(), direction).map(|w| w.index() as u32).collect();
                     want.sort_unstable();
-                    prop_assert_eq!(row, &want);
+                    let mut found = row.to_vec();
+                    found.sort_unstable();
+                    prop_assert_eq!(found, want);
                     for (&w, weight) in row.iter().zip(weights) {
                         let key = if direction == petgraph::Outgoing { (v as u32, w) } else { (w, v as u32) };
                         prop_assert!((sums[&key] - weight).abs() < 1e-12);
                     }
                     prop_assert_eq!(row.len(), weights.len());
                 }
-                prop_assert_eq!(g.in_degrees()[v] as usize, g.predecessors_of(v).len());
+                prop_assert_eq!(g.in_degree(v) as usize, g.predecessors_of(v).len());
+                prop_assert!(g.successors_of(v).is_sorted());
             }
         }
     }

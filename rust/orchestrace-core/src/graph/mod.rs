@@ -24,7 +24,7 @@ pub mod weights;
 #[cfg(test)]
 pub(crate) mod test_trace;
 
-pub use csr::{CsrGraph, CsrOptions};
+pub use csr::CsrGraph;
 pub use order::{CanonicalOrder, Order, Topological, cycle_finding, find_cycle};
 pub use outcome::Outcome;
 pub use owner::{AgentRow, NOBODY, Owners};

@@ -9,7 +9,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::csr::{CsrGraph, CsrOptions};
+use super::csr::CsrGraph;
 use crate::error::{Finding, FindingCode};
 use crate::store::view::TraceView;
 
@@ -82,7 +82,7 @@ pub struct Topological {
 
 impl Topological {
     /// Some topological order, or `None` if the edges close a cycle.
-    pub fn any(&mut self, graph: &CsrGraph) -> Option<Order<'_>> {
+    pub fn any(&mut self, graph: &mut CsrGraph) -> Option<Order<'_>> {
         let n = graph.len();
         if graph.is_ascending() {
             return Some(Order::Document(n));
@@ -104,7 +104,7 @@ impl Topological {
     }
 
     /// The topological order that takes the lowest canonical row first, or `None` if the edges close a cycle.
-    pub fn canonical(&mut self, graph: &CsrGraph, canonical: &CanonicalOrder) -> Option<&[u32]> {
+    pub fn canonical(&mut self, graph: &mut CsrGraph, canonical: &CanonicalOrder) -> Option<&[u32]> {
         let n = graph.len();
         self.begin(graph);
         self.rank.clear();
@@ -132,14 +132,15 @@ impl Topological {
         (self.rows.len() == n).then_some(self.rows.as_slice())
     }
 
-    fn begin(&mut self, graph: &CsrGraph) {
+    fn begin(&mut self, graph: &mut CsrGraph) {
+        graph.build_successors();
         self.rows.clear();
         self.waiting.clear();
-        self.waiting.extend_from_slice(graph.in_degrees());
+        self.waiting.extend((0..graph.len()).map(|v| graph.in_degree(v)));
     }
 
-    /// One cycle of a graph that was built with predecessors, from its lowest row on; `None` if there is none.
-    pub fn cycle(&mut self, graph: &CsrGraph) -> Option<Vec<u32>> {
+    /// One cycle, from its lowest row on; `None` if there is none.
+    pub fn cycle(&mut self, graph: &mut CsrGraph) -> Option<Vec<u32>> {
         if self.any(graph).is_some() {
             return None;
         }
@@ -168,8 +169,8 @@ pub fn find_cycle(view: &TraceView<'_>) -> Option<Vec<u32>> {
         return None;
     }
     let mut graph = CsrGraph::default();
-    graph.build(view, &[], CsrOptions { weights: None, predecessors: true });
-    Topological::default().cycle(&graph)
+    graph.build(view, &[], None);
+    Topological::default().cycle(&mut graph)
 }
 
 /// The finding `graph.cycle` of a trace, if its recorded edges close one.
@@ -207,7 +208,7 @@ mod tests {
 
     fn graph(t: &TestTrace) -> CsrGraph {
         let mut g = CsrGraph::default();
-        g.build(&t.view(), &[], CsrOptions { weights: None, predecessors: true });
+        g.build(&t.view(), &[], None);
         g
     }
 
@@ -250,7 +251,7 @@ mod tests {
     fn backward_in_the_document_is_not_a_cycle() {
         let mut t = TestTrace::events(3);
         t.edge(2, 0, EdgeType::Causal).edge(0, 1, EdgeType::Causal);
-        assert_eq!(Topological::default().any(&graph(&t)).unwrap().to_vec(), [2, 0, 1]);
+        assert_eq!(Topological::default().any(&mut graph(&t)).unwrap().to_vec(), [2, 0, 1]);
         assert_eq!(find_cycle(&t.view()), None);
     }
 
@@ -267,13 +268,13 @@ mod tests {
                 t.edge(s, d, kind);
                 reference.update_edge(s.into(), d.into(), ());
             }
-            let g = graph(&t);
+            let mut g = graph(&t);
             let cyclic = petgraph::algo::is_cyclic_directed(&reference);
             let mut topo = Topological::default();
             let mut canonical = CanonicalOrder::default();
             canonical.compute(&t.t);
-            let any = topo.any(&g).map(Order::to_vec);
-            let lowest = topo.canonical(&g, &canonical).map(<[u32]>::to_vec);
+            let any = topo.any(&mut g).map(Order::to_vec);
+            let lowest = topo.canonical(&mut g, &canonical).map(<[u32]>::to_vec);
             prop_assert_eq!(any.is_none(), cyclic);
             prop_assert_eq!(lowest.is_none(), cyclic);
             for rows in [any.clone(), lowest.clone()].into_iter().flatten() {

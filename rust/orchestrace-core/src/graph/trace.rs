@@ -1,7 +1,7 @@
 //! Everything derived from one trace that kernels share, computed at most once and only when asked for.
 
-use super::csr::{CsrGraph, CsrOptions};
-use super::order::Topological;
+use super::csr::CsrGraph;
+use super::order::{Order, Topological};
 use super::outcome::{self, Outcome};
 use super::owner::Owners;
 use super::program::ProgramOrder;
@@ -16,8 +16,6 @@ pub struct GraphOptions<'a> {
     pub program_order: bool,
     /// Weight of each edge type; without it no weights are kept.
     pub weights: Option<&'a [f64; N_TYPES]>,
-    /// Whether rows of predecessors are built beside those of successors.
-    pub predecessors: bool,
 }
 
 /// A worker's buffers for the trace at hand. [`TraceGraph::begin`] comes first for every trace.
@@ -71,13 +69,18 @@ impl TraceGraph {
 
     /// Adjacency of the trace.
     pub fn build(&mut self, view: &TraceView<'_>, options: GraphOptions<'_>) -> &CsrGraph {
-        let rows = CsrOptions { weights: options.weights, predecessors: options.predecessors };
         if options.program_order {
             self.owners(view);
-            self.csr.build(view, self.program.compute(view, &self.owners), rows);
+            self.csr.build(view, self.program.compute(view, &self.owners), options.weights);
         } else {
-            self.csr.build(view, &[], rows);
+            self.csr.build(view, &[], options.weights);
         }
         &self.csr
+    }
+
+    /// The graph as built, and a topological order of it unless it has a cycle.
+    pub fn ordered(&mut self) -> (&CsrGraph, Option<Order<'_>>) {
+        let order = self.topological.any(&mut self.csr);
+        (&self.csr, order)
     }
 }

@@ -1,0 +1,48 @@
+# The tasks of this project; `make` lists them. Everything that builds uses the committed Cargo.lock.
+# The Python of the active environment is used: make one first (python -m venv .venv, then activate it).
+
+PYTHON ?= python
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint golden bench timings wheel clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## Install the package and run `orchestrace demo`
+	$(PYTHON) -m pip install .
+	orchestrace demo
+
+test: ## Run all tests: Rust, then Python and doctests against a fresh install
+	$(CARGO) test --workspace --locked
+	$(PYTHON) -m pip install '.[dev]'
+	$(PYTHON) -m pytest
+
+lint: ## Check format, lints, types and stubs (after `make test`, which installs the tools)
+	$(CARGO) fmt --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy --strict
+	$(PYTHON) -m mypy.stubtest orchestrace._core --allowlist .ci/stubtest-allowlist.txt
+
+golden: ## Rewrite the expected tables of data/importers; read the diff before you commit it
+	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --test golden
+	git --no-pager diff --stat -- data
+
+bench: ## Say how to measure; a number without its command is not published
+	@echo "Benches are run one by one, on a quiet machine: see benches/README.md"
+
+timings: ## Build from nothing and report the time of every crate
+	rm -rf target/timings
+	PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) build --workspace --release --locked --timings --target-dir target/timings
+	@echo "see target/timings/cargo-timings/cargo-timing.html"
+
+wheel: ## Build a wheel for others (profile dist: link-time optimisation, slow to build)
+	$(PYTHON) -m maturin build --profile dist --out dist
+
+clean: ## Remove what builds and tests leave behind
+	$(CARGO) clean
+	rm -rf dist orchestrace-demo .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find python tests benches -name __pycache__ -prune -exec rm -rf {} +
