@@ -18,7 +18,10 @@ pub struct Run {
 }
 
 /// Pools by process and size: a child process after `fork` finds none of its parent's and builds its own.
-static POOLS: Mutex<Option<HashMap<(u32, usize), Arc<ThreadPool>>>> = Mutex::new(None);
+static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
+
+/// By process id and number of threads.
+type Pools = HashMap<(u32, usize), Arc<ThreadPool>>;
 
 impl Run {
     /// A run on `threads` threads; `None` means the machine's cores.
@@ -31,18 +34,17 @@ impl Run {
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (std::process::id(), threads);
         let pools = pools.get_or_insert_with(HashMap::new);
-        let pool = match pools.get(&key) {
-            Some(pool) => Arc::clone(pool),
-            None => {
-                let pool = rayon::ThreadPoolBuilder::new()
-                    .num_threads(threads)
-                    .thread_name(|i| format!("orchestrace-{i}"))
-                    .build()
-                    .map_err(|e| Error::Input(format!("cannot start {threads} threads: {e}")))?;
-                let pool = Arc::new(pool);
-                pools.insert(key, Arc::clone(&pool));
-                pool
-            }
+        let pool = if let Some(pool) = pools.get(&key) {
+            Arc::clone(pool)
+        } else {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .thread_name(|i| format!("orchestrace-{i}"))
+                .build()
+                .map_err(|e| Error::Input(format!("cannot start {threads} threads: {e}")))?;
+            let pool = Arc::new(pool);
+            pools.insert(key, Arc::clone(&pool));
+            pool
         };
         Ok(Self { pool, cancel: AtomicBool::new(false), done: AtomicU64::new(0), total: AtomicU64::new(0) })
     }

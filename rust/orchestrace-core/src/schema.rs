@@ -436,7 +436,7 @@ impl Column {
         let field = Field::new(self.name, self.kind.arrow(), true);
         match self.kind {
             Kind::Word(words) => {
-                let listed = words.iter().map(|w| format!("{};{w}", w.len())).collect::<String>();
+                let listed = words.iter().map(|w| format!("{};{w}", w.len())).collect::<Vec<_>>().concat();
                 field.with_metadata(HashMap::from([("_PL_ENUM_VALUES2".to_owned(), listed)]))
             }
             _ => field,

@@ -51,7 +51,7 @@ pub(crate) fn credit<'py>(
     let (batches, schema) =
         run_detached(py, threads, progress.as_ref(), |run| methods::credit(store, method, &request, run))?;
     let facts = PyDict::new(py);
-    facts.set_item("tier", info.tier.map(|t| t.as_str()))?;
+    facts.set_item("tier", info.tier.map(orchestrace_core::schema::Tier::as_str))?;
     let version = Value::Text(env!("CARGO_PKG_VERSION").into());
     let more = [("version", version), ("seed", Value::Int(i64::try_from(seed).unwrap_or(i64::MAX)))];
     facts.set_item("params", params.json(&more))?;

@@ -1,6 +1,8 @@
 //! The Python module `orchestrace._core`: a table of contents. A function here parses arguments, calls the
 //! core and wraps the result; where there is a loop over events, it is in the core.
 #![deny(unsafe_code)]
+// What Python hands in arrives owned, whether it is consumed or not.
+#![allow(clippy::needless_pass_by_value)]
 
 use pyo3::prelude::*;
 

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, UInt32Array, new_null_array,
-};
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringViewArray, UInt32Array, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::take::take;
@@ -249,10 +247,7 @@ impl Driver<'_> {
         let residual: Option<ArrayRef> = any_residual.then(|| {
             let all = valid_residual.iter().all(|v| *v);
             let nulls = (!all).then(|| {
-                let rows = BooleanArray::from_iter(
-                    trace_of.values().iter().map(|i| Some(valid_residual[*i as usize])),
-                );
-                NullBuffer::new(rows.values().clone())
+                trace_of.values().iter().map(|i| valid_residual[*i as usize]).collect::<NullBuffer>()
             });
             Arc::new(Float64Array::new(residual.into(), nulls)) as ArrayRef
         });

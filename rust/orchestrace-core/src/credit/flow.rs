@@ -363,7 +363,9 @@ mod tests {
                 Outcome::Event(y) => term[y as usize] = 1.0,
                 Outcome::VirtualSink => {
                     let sinks: Vec<usize> = (0..n).filter(|v| weight.iter().all(|row| row[*v] == 0.0)).collect();
-                    sinks.iter().for_each(|&s| term[s] = 1.0 / sinks.len() as f64);
+                    for &s in &sinks {
+                        term[s] = 1.0 / sinks.len() as f64;
+                    }
                 }
             }
             let mut received = vec![0.0; n];

@@ -47,7 +47,7 @@ impl Importer for Native {
         let mut scratch = std::mem::take(&mut out.block.scratch);
         let parsed = document(&mut cursor, out, &mut scratch);
         out.block.scratch = scratch;
-        parsed.map_err(|fault| fault.into_reject())
+        parsed.map_err(super::super::ingest::json::Fault::into_reject)
     }
 }
 
@@ -171,13 +171,12 @@ fn event(
         } else {
             let key = cursor.key()?;
             let name = key.text(&mut scratch.key);
-            match EventField::parse(name).filter(|f| *f != EventField::Extras) {
-                Some(field) => field,
-                None => {
-                    unknown_field(cursor, out, scratch, key_start, index)?;
-                    more = cursor.more_object()?;
-                    continue;
-                }
+            if let Some(field) = EventField::parse(name).filter(|f| *f != EventField::Extras) {
+                field
+            } else {
+                unknown_field(cursor, out, scratch, key_start, index)?;
+                more = cursor.more_object()?;
+                continue;
             }
         };
         scratch.next[last] = field as u8;
@@ -275,7 +274,7 @@ fn store_text(out: &mut TraceWriter<'_>, field: EventField, row: usize, text: &s
     }
 }
 
-/// Reads a field of trace_formats section 1.4; whether its type was the right one.
+/// Reads a field of `trace_formats` section 1.4; whether its type was the right one.
 fn extension_field(
     cursor: &mut Cursor<'_>,
     out: &mut TraceWriter<'_>,
@@ -285,8 +284,7 @@ fn extension_field(
     index: usize,
 ) -> Parsed<bool> {
     let kind = cursor.kind()?;
-    let rounded;
-    match (out.block.events.optional(field), kind) {
+    let rounded = match (out.block.events.optional(field), kind) {
         (OptionalColumn::F64(column), Kind::Number) => {
             let number = cursor.number()?;
             let value = number.f64()?;
@@ -294,7 +292,7 @@ fn extension_field(
                 return Ok(false);
             }
             column.set(row, value);
-            rounded = number.is_rounded(value).then_some((number, value));
+            number.is_rounded(value).then_some((number, value))
         }
         (OptionalColumn::I64(column), Kind::Number) => {
             let number = cursor.number()?;
@@ -335,7 +333,7 @@ fn extension_field(
             return Ok(true);
         }
         _ => return Ok(false),
-    }
+    };
     if let Some((number, value)) = rounded {
         note_rounding(out, &number, value, Some(index as u32), field.as_str());
     }
@@ -426,7 +424,7 @@ fn keep(cursor: &Cursor<'_>, out: &TraceWriter<'_>, scratch: &mut Scratch, key_s
     }
 }
 
-/// Reads back what the native export adds to the first event (trace_formats section 1.1). Anything in
+/// Reads back what the native export adds to the first event (`trace_formats` section 1.1). Anything in
 /// it that does not fit is left alone: it stays in `extras` in any case.
 fn trace_facts(text: &str, out: &mut TraceWriter<'_>) {
     let mut cursor = Cursor::new(text, out.options.limits);
@@ -438,7 +436,7 @@ fn trace_facts(text: &str, out: &mut TraceWriter<'_>) {
             let key = cursor.key()?;
             match (key.text(&mut key_text), cursor.kind()?) {
                 ("group_id", Kind::String) => {
-                    out.group = Some(cursor.string()?.text(&mut value_text).to_owned())
+                    out.group = Some(cursor.string()?.text(&mut value_text).to_owned());
                 }
                 ("time_basis", Kind::String) => {
                     out.facts.time_basis = TimeBasis::parse(cursor.string()?.text(&mut value_text));

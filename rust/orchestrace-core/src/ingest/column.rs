@@ -32,7 +32,7 @@ impl Validity {
 
     fn truncate(&mut self, rows: usize) {
         self.bits.truncate(rows.div_ceil(8));
-        if rows % 8 != 0
+        if !rows.is_multiple_of(8)
             && let Some(last) = self.bits.get_mut(rows / 8)
         {
             *last &= (1 << (rows % 8)) - 1;

@@ -113,14 +113,13 @@ impl Structure {
                 }
                 b'{' | b'[' => self.depth += 1,
                 b'}' if self.depth == 0 && self.scalar => {}
-                b'}' | b']' if self.depth == 0 => return Some(at),
+                b'}' | b']' | b',' if self.depth == 0 => return Some(at),
                 b'}' | b']' => {
                     self.depth -= 1;
                     if self.depth == 0 && !self.scalar {
                         return Some(at + 1);
                     }
                 }
-                b',' if self.depth == 0 => return Some(at),
                 byte if self.depth == 0 && !is_space(byte) => self.scalar = true,
                 _ => {}
             }

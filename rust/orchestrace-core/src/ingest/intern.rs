@@ -61,6 +61,7 @@ impl Interner {
     }
 
     /// All names in code order.
+    #[must_use]
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         (0..self.ends.len()).map(|code| self.name(code as u32))
     }

@@ -54,6 +54,7 @@ impl Fault {
     /// The row of the quarantine table.
     #[cold]
     #[must_use]
+    #[allow(clippy::boxed_local)] // faults travel boxed
     pub fn into_reject(self: Box<Self>) -> Reject {
         let message = match self.at {
             Some(at) => format!("{} (byte {at} of the record)", self.message),
@@ -295,7 +296,7 @@ impl<'a> Cursor<'a> {
             None => self.ends(what),
             Some(c) => {
                 let message = format!("found '{}', expected {what}", c.escape_debug());
-                self.fault(RejectCode::JsonSyntax, self.pos, message)
+                Self::fault(RejectCode::JsonSyntax, self.pos, message)
             }
         }
     }
@@ -303,11 +304,11 @@ impl<'a> Cursor<'a> {
     /// The record ends where something should follow.
     #[cold]
     fn ends(&self, what: &str) -> Box<Fault> {
-        self.fault(RejectCode::JsonSyntax, self.bytes.len(), format!("{END_OF_RECORD}, expected {what}"))
+        Self::fault(RejectCode::JsonSyntax, self.bytes.len(), format!("{END_OF_RECORD}, expected {what}"))
     }
 
     #[cold]
-    fn fault(&self, code: RejectCode, at: usize, message: impl Into<String>) -> Box<Fault> {
+    fn fault(code: RejectCode, at: usize, message: impl Into<String>) -> Box<Fault> {
         Box::new(Fault { code, at: Some(at), path: String::new(), message: message.into() })
     }
 
@@ -333,7 +334,7 @@ impl<'a> Cursor<'a> {
         let rest = &self.bytes[self.pos.min(self.bytes.len())..];
         for word in ["NaN", "Infinity", "-Infinity"] {
             if rest.starts_with(word.as_bytes()) {
-                return Err(self.fault(RejectCode::NumberNan, self.pos, format!("{word} is not JSON")));
+                return Err(Self::fault(RejectCode::NumberNan, self.pos, format!("{word} is not JSON")));
             }
         }
         Ok(())
@@ -343,7 +344,7 @@ impl<'a> Cursor<'a> {
     fn deeper(&mut self) -> Parsed<()> {
         self.depth += 1;
         if self.depth > self.limits.depth {
-            return Err(self.fault(
+            return Err(Self::fault(
                 RejectCode::JsonDepth,
                 self.pos,
                 format!("nesting is deeper than the limit of {}", self.limits.depth),
@@ -458,7 +459,7 @@ impl<'a> Cursor<'a> {
             match self.bytes.get(at) {
                 Some(b'"') => {
                     if at - start > self.limits.string {
-                        return Err(self.fault(
+                        return Err(Self::fault(
                             RejectCode::RecordTooLarge,
                             start,
                             format!(
@@ -475,7 +476,7 @@ impl<'a> Cursor<'a> {
                     at = self.escape(at)?;
                 }
                 Some(&control) => {
-                    return Err(self.fault(
+                    return Err(Self::fault(
                         RejectCode::JsonSyntax,
                         at,
                         format!(
@@ -507,15 +508,15 @@ impl<'a> Cursor<'a> {
                         match (0xDC00..=0xDFFF).contains(&low) {
                             true => Ok(at + 12),
                             false if self.limits.lenient => Ok(at + 6),
-                            false => Err(self.lone_surrogate(at, unit)),
+                            false => Err(Self::lone_surrogate(at, unit)),
                         }
                     }
-                    0xDC00..=0xDFFF if !self.limits.lenient => Err(self.lone_surrogate(at, unit)),
+                    0xDC00..=0xDFFF if !self.limits.lenient => Err(Self::lone_surrogate(at, unit)),
                     _ => Ok(at + 6),
                 }
             }
             None => Err(self.ends("the rest of an escape")),
-            _ => Err(self.fault(
+            _ => Err(Self::fault(
                 RejectCode::JsonSyntax,
                 at,
                 "found '\\', expected one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX",
@@ -524,8 +525,8 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
-    fn lone_surrogate(&self, at: usize, unit: u32) -> Box<Fault> {
-        self.fault(
+    fn lone_surrogate(at: usize, unit: u32) -> Box<Fault> {
+        Self::fault(
             RejectCode::Utf8Invalid,
             at,
             format!("found the lone surrogate \\u{unit:04x}, expected a pair"),
@@ -542,7 +543,7 @@ impl<'a> Cursor<'a> {
             .and_then(|d| std::str::from_utf8(d).ok())
             .and_then(|d| u32::from_str_radix(d, 16).ok())
             .ok_or_else(|| {
-                self.fault(RejectCode::JsonSyntax, at, "expected four hexadecimal digits after \\u")
+                Self::fault(RejectCode::JsonSyntax, at, "expected four hexadecimal digits after \\u")
             })
     }
 
@@ -566,7 +567,7 @@ impl<'a> Cursor<'a> {
         }
         if whole > 1 && self.bytes[first] == b'0' {
             self.pos = first;
-            return Err(self.fault(RejectCode::JsonSyntax, first, "found a number with a leading zero"));
+            return Err(Self::fault(RejectCode::JsonSyntax, first, "found a number with a leading zero"));
         }
         let mut digits = whole;
         let mut exponent = 0_i32;
@@ -727,8 +728,8 @@ fn plain_run(bytes: &[u8], mut at: usize) -> usize {
         let word = u64::from_le_bytes(*chunk);
         // A byte of `x` is zero where `word` has the byte looked for; borrow only reaches later bytes,
         // so the first hit is exact. Bytes of 0x80 and above are text.
-        let quote = word ^ (ONES * b'"' as u64);
-        let slash = word ^ (ONES * b'\\' as u64);
+        let quote = word ^ (ONES * u64::from(b'"'));
+        let slash = word ^ (ONES * u64::from(b'\\'));
         let hits = (quote.wrapping_sub(ONES) & !quote)
             | (slash.wrapping_sub(ONES) & !slash)
             | (word.wrapping_sub(ONES * 0x20) & !word);

@@ -74,8 +74,8 @@ pub fn read(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Stor
     }
     run.check()?;
     let chunks = reader.chunks.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let names = sources.into_iter().map(|s| s.name).collect();
-    assemble(chunks, names, options, run)
+    let names: Vec<String> = sources.into_iter().map(|s| s.name).collect();
+    assemble(chunks, &names, options, run)
 }
 
 /// One input, looked at but not yet read.
@@ -173,6 +173,9 @@ fn plan(sources: &[Source], options: &ReadOptions) -> Vec<Task> {
     tasks
 }
 
+/// What a worker keeps from block to block: its writer, and bytes to read into.
+type Kit = (Box<BlockWriter>, Vec<u8>);
+
 /// What the workers share.
 struct Reader<'a> {
     sources: &'a [Source],
@@ -182,7 +185,7 @@ struct Reader<'a> {
     next: AtomicUsize,
     in_flight: AtomicUsize,
     /// One writer a worker, reused from block to block.
-    writers: Vec<Mutex<Option<(Box<BlockWriter>, Vec<u8>)>>>,
+    writers: Vec<Mutex<Option<Kit>>>,
     chunks: Mutex<Vec<RawChunk>>,
     failure: OnceLock<Error>,
 }
@@ -394,7 +397,7 @@ impl BlockParser<'_> {
         let outcome = self
             .importer
             .record(&record, &mut out)
-            .and_then(|()| out.commit(self.importer.info().name).map_err(|fault| fault.into_reject()));
+            .and_then(|()| out.commit(self.importer.info().name).map_err(super::json::Fault::into_reject));
         if let Err(mut reject) = outcome {
             out.rollback();
             // The record is the last of its input, has no line end, and ends before its JSON does.

@@ -599,9 +599,8 @@ impl BlockStream {
             }
             let size = bytes.len() + (1 << 16);
             match self.fill(bytes, size)? {
-                Filled::More => {}
                 Filled::End if bytes[start..].iter().all(|b| is_space(*b)) => return Ok(()),
-                Filled::End => {}
+                Filled::More | Filled::End => {}
                 Filled::Failed(reject) => {
                     block.broken = Some(self.rest(bytes, start, lines, reject));
                     return Ok(());

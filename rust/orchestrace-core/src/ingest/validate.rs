@@ -42,6 +42,7 @@ impl IdMap {
 
     /// Position of an id.
     #[inline]
+    #[must_use]
     pub fn find(&self, ids: &TextColumn, id: &str) -> Option<u32> {
         let view = arrow_array::builder::make_view(id.as_bytes(), 0, 0);
         let views = ids.views(self.first);

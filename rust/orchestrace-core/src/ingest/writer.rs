@@ -344,7 +344,7 @@ impl TraceWriter<'_> {
         self.facts.topology = Some(topology);
     }
 
-    /// Sets what `t` means; without it the rule of trace_formats section 3 decides.
+    /// Sets what `t` means; without it the rule of `trace_formats` section 3 decides.
     pub fn time_basis(&mut self, basis: TimeBasis) {
         self.facts.time_basis = Some(basis);
     }
@@ -535,20 +535,17 @@ impl TraceWriter<'_> {
             }
             None => Vec::new(),
         };
-        match first {
-            Some(group) => {
-                self.block.group_id.set(row, &group);
-                for (seq, other) in others {
-                    self.finding(FindingCode::GroupConflict, Some(seq as u32), || {
-                        format!("found group_id '{other}' after '{group}', which counts")
-                    });
-                }
+        if let Some(group) = first {
+            self.block.group_id.set(row, &group);
+            for (seq, other) in others {
+                self.finding(FindingCode::GroupConflict, Some(seq as u32), || {
+                    format!("found group_id '{other}' after '{group}', which counts")
+                });
             }
-            None => {
-                let view = self.block.task_id.views(row)[0].to_le_bytes();
-                let task = String::from_utf8_lossy(self.block.task_id.bytes(&view)).into_owned();
-                self.block.group_id.set(row, &task);
-            }
+        } else {
+            let view = self.block.task_id.views(row)[0].to_le_bytes();
+            let task = String::from_utf8_lossy(self.block.task_id.bytes(&view)).into_owned();
+            self.block.group_id.set(row, &task);
         }
     }
 

@@ -76,7 +76,7 @@ pub(crate) fn filter_chunk(chunk: &Chunk, keep: &[bool]) -> Result<Chunk> {
     let kept = |n: u32| numbers.binary_search(&n).is_ok_and(|i| keep[i]);
     // The first column of every table is the trace's number.
     let rows = |batch: &RecordBatch| -> Result<RecordBatch> {
-        let mask = BooleanArray::from_iter(u32_values(batch, 0).iter().map(|n| Some(kept(*n))));
+        let mask = u32_values(batch, 0).iter().map(|n| Some(kept(*n))).collect::<BooleanArray>();
         Ok(filter_record_batch(batch, &mask)?)
     };
     let mut starts = vec![[0_u32; 3]];
@@ -112,7 +112,8 @@ pub(crate) fn filter_labels(store: &Store) -> Result<RecordBatch> {
     let ids: HashSet<&str> =
         store.chunks.iter().flat_map(|c| c.traces.column(1).as_string_view().iter().flatten()).collect();
     let labelled = store.labels.column(0).as_string_view();
-    let mask = BooleanArray::from_iter(labelled.iter().map(|id| Some(id.is_some_and(|id| ids.contains(id)))));
+    let mask =
+        labelled.iter().map(|id| Some(id.is_some_and(|id| ids.contains(id)))).collect::<BooleanArray>();
     Ok(filter_record_batch(&store.labels, &mask)?)
 }
 

@@ -27,12 +27,7 @@ use crate::schema::{
 };
 
 /// Puts blocks in input order and makes one store of them.
-pub fn assemble(
-    mut raw: Vec<RawChunk>,
-    files: Vec<String>,
-    options: &ReadOptions,
-    run: &Run,
-) -> Result<Store> {
+pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions, run: &Run) -> Result<Store> {
     raw.sort_unstable_by_key(|c| (c.source, c.index));
     let events: u64 = raw.iter().map(|c| c.t.len() as u64).sum();
     if events >= u64::from(u32::MAX) {
@@ -204,7 +199,7 @@ impl Builder<'_> {
                 Arc::new(Float64Array::from(std::mem::take(&mut raw.measure_values))),
             ],
         )?;
-        let derived = derive(&events, &edges, &starts, numbers, self.names)?;
+        let derived = derive(&events, &edges, &starts, numbers, self.names);
         let findings = findings_batch(std::mem::take(&mut raw.findings), &derived, numbers)?;
         let agents = agents_batch(&derived, numbers, self.names)?;
         let traces = self.traces(&raw, &starts, &derived, numbers, map)?;
@@ -289,7 +284,7 @@ impl Builder<'_> {
                     .collect::<PrimitiveArray<TimestampNanosecondType>>()
                     .with_timezone("UTC"),
             ),
-            Arc::new(BooleanArray::from_iter(facts.map(|f| Some(f.partial)))),
+            Arc::new(facts.map(|f| Some(f.partial)).collect::<BooleanArray>()),
             count(0),
             count(1),
             Arc::new(PrimitiveArray::<UInt32Type>::from(derived.n_agents.clone())),

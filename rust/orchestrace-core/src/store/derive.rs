@@ -5,7 +5,7 @@ use arrow_array::RecordBatch;
 
 use super::Names;
 use super::view::{EdgeArrays, EventArrays, TraceView};
-use crate::error::{Finding, FindingCode, Result};
+use crate::error::{Finding, FindingCode};
 use crate::graph::{AgentRow, Owners, cycle_finding};
 use crate::schema::{AgentKind, Dict};
 
@@ -24,7 +24,7 @@ pub(crate) fn derive(
     starts: &[[u32; 3]],
     numbers: &[u32],
     names: &Names,
-) -> Result<Derived> {
+) -> Derived {
     let events = EventArrays::new(events);
     let edges = EdgeArrays::new(edges);
     let user = names.dict(Dict::Agent).find("user");
@@ -42,7 +42,7 @@ pub(crate) fn derive(
         out.agents.extend(rows.drain(..).map(|row| (i as u32, row)));
         note_oddities(&view, i as u32, &mut out.findings);
     }
-    Ok(out)
+    out
 }
 
 fn note_oddities(view: &TraceView<'_>, trace: u32, findings: &mut Vec<(u32, Finding)>) {

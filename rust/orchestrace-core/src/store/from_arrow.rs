@@ -57,10 +57,11 @@ impl Store {
         let findings = tables.findings.as_ref().map(|b| TableReader::new(&FINDINGS, b, 3)).transpose()?;
         let options = ReadOptions { fields: lifted_fields(&tables.events)?, ..ReadOptions::default() };
         let numbers = traces.u32s("trace")?;
-        if let Some(w) = numbers.windows(2).find(|w| w[0] >= w[1]) {
+        if let Some(i) = (1..numbers.len()).find(|i| numbers[i - 1] >= numbers[*i]) {
             return Err(Error::Schema(format!(
                 "traces.trace goes from {} to {}, expected ascending and distinct numbers",
-                w[0], w[1]
+                numbers[i - 1],
+                numbers[i]
             )));
         }
         let spans = Spans {
@@ -84,8 +85,7 @@ impl Store {
                 .collect::<Result<Vec<RawChunk>>>()
         })?;
         raw.extend(side_tables(tables, &options)?);
-        let files = quarantine_files(tables);
-        assemble(raw, files, &options, run)
+        assemble(raw, &quarantine_files(tables), &options, run)
     }
 }
 

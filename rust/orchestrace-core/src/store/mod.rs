@@ -156,7 +156,7 @@ impl Store {
             .flat_map(|c| [&c.traces, &c.events, &c.edges, &c.agents, &c.measures, &c.findings]);
         let columns: usize = batches
             .chain([&self.labels, &self.quarantine])
-            .flat_map(|b| b.columns().iter().map(|column| buffers_size(column)))
+            .flat_map(|b| b.columns().iter().map(buffers_size))
             .sum();
         columns + self.names.interners.iter().map(Interner::nbytes).sum::<usize>()
     }
@@ -250,9 +250,10 @@ pub(crate) const REQUIRED_EVENT_COLUMNS: usize = 6;
 
 pub(crate) fn events_schema(columns: &[usize], lifted: &[(String, LiftKind)]) -> SchemaRef {
     let required = schema::EVENTS.columns[..REQUIRED_EVENT_COLUMNS].iter().map(Column::field);
-    let optional = columns.iter().map(|i| match schema::EVENTS.columns.get(*i) {
-        Some(column) => column.field(),
-        None => {
+    let optional = columns.iter().map(|i| {
+        if let Some(column) = schema::EVENTS.columns.get(*i) {
+            column.field()
+        } else {
             let (name, kind) = &lifted[*i - schema::EVENTS.columns.len()];
             Field::new(name, kind.kind().arrow(), true)
         }

@@ -203,7 +203,10 @@ pub(crate) struct EventArrays<'a> {
 }
 
 fn codes<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a UInt32Array> {
-    batch.column_by_name(name).and_then(|c| c.as_dictionary_opt::<UInt32Type>()).map(|d| d.keys())
+    batch
+        .column_by_name(name)
+        .and_then(|c| c.as_dictionary_opt::<UInt32Type>())
+        .map(arrow_array::DictionaryArray::keys)
 }
 
 fn words<'a>(batch: &'a RecordBatch, name: &str) -> &'a [u8] {

@@ -170,7 +170,9 @@ impl<'a> ChunkWriter<'a> {
                 map.number(self.measure(row).1, value);
             }
             if kind == MeasureKind::Cost {
-                unknown.iter().for_each(|name| map.number(name, 0.0));
+                for name in &unknown {
+                    map.number(name, 0.0);
+                }
             }
             map.close();
         }
@@ -197,7 +199,7 @@ impl<'a> ChunkWriter<'a> {
         let partial = traces.column_by_name("partial").is_some_and(|c| c.as_boolean().value(trace));
         let started = traces
             .column_by_name("started_at")
-            .map(|c| c.as_primitive::<TimestampNanosecondType>())
+            .map(arrow_array::cast::AsArray::as_primitive::<TimestampNanosecondType>)
             .filter(|c| c.is_valid(trace))
             .map(|c| format_timestamp(c.value(trace)));
         let plain = importer == "native"
@@ -247,7 +249,7 @@ impl<'a> ChunkWriter<'a> {
             }
             match column.data_type() {
                 DataType::Float64 => {
-                    object.number(field.name(), column.as_primitive::<Float64Type>().value(row))
+                    object.number(field.name(), column.as_primitive::<Float64Type>().value(row));
                 }
                 DataType::Int64 => {
                     let value = column.as_primitive::<Int64Type>().value(row);

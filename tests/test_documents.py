@@ -1,0 +1,144 @@
+"""The documents say what is: the README's example, links, paths, trees, commands, and the tables of the architecture."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+import orchestrace as ot
+from orchestrace import _core
+from orchestrace.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("benches/**/*.md")]
+)
+ROOTS = ("rust/", "python/", "tests/", "data/", "benches/", ".ci/")
+
+each_document = pytest.mark.parametrize("name", DOCUMENTS)
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, language: str) -> list[str]:
+    """Fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text(name), re.MULTILINE | re.DOTALL)
+
+
+def prose(name: str) -> str:
+    """A document without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", text(name), flags=re.MULTILINE | re.DOTALL)
+
+
+def table(name: str, *header: str) -> list[list[str]]:
+    """Rows below a header, cells without their backticks."""
+    lines = text(name).splitlines()
+    start = lines.index(f"| {' | '.join(header)} |") + 2
+    rows = []
+    for line in lines[start:]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().strip("`") for cell in line.strip("|").split("|")])
+    return rows
+
+
+def tree_paths(drawing: str) -> Iterator[str]:
+    """Paths of a drawn tree. A line names one or several files of one folder, then says what they are."""
+    above: list[str] = []
+    for line in drawing.splitlines():
+        drawn = re.match(r"[│├└─ ]*", line)
+        assert drawn
+        depth = len(drawn[0]) // 4
+        names = re.split(r" {2,}", line[drawn.end() :])[0].split(" ")
+        above[depth:] = [names[0]]
+        for name in names:
+            yield "/".join([*above[1:depth], name]) if depth else "."
+
+
+def test_the_example_of_the_readme_prints_what_it_says() -> None:
+    code, expected = blocks("README.md", "python")[0], blocks("README.md", "text")[0]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("POLARS_")}
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", code], cwd=ROOT, env=env, capture_output=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == expected
+
+
+def test_the_two_commands_of_the_readme() -> None:
+    assert [block.strip() for block in blocks("README.md", "sh")] == [
+        "pip install . && orchestrace demo",
+        "make test",
+    ]
+    assert "\nmake test\n" in text(".ci/run")
+
+
+@each_document
+def test_links_lead_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(name)):
+        if not re.match(r"https?:|mailto:|#", target):
+            assert ((ROOT / name).parent / target.partition("#")[0]).exists(), target
+
+
+@each_document
+def test_paths_exist(name: str) -> None:
+    for quoted in re.findall(r"`([^`\n]+)`", prose(name)):
+        path = quoted.partition("::")[0]
+        if path.startswith(ROOTS) and not re.search(r"[<*… ]", path):
+            assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_drawn_trees_are_the_tree(name: str) -> None:
+    (drawing,) = [block for block in blocks(name, "text") if block.startswith("orchestrace/\n")]
+    paths = list(tree_paths(drawing))
+    assert len(paths) > 15
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@each_document
+def test_tasks_and_commands_exist(name: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):.*## ", text("Makefile"), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z]+)", text(name))) <= targets
+    command = typer.main.get_command(app)
+    assert set(re.findall(r"`orchestrace ([a-z]+)", text(name))) <= set(command.commands)  # type: ignore[attr-defined]
+
+
+def test_tests_that_are_named_exist() -> None:
+    sources = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("rust/*/src/**/*.rs"), *ROOT.glob("rust/*/tests/*.rs")]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    named = set(re.findall(r"`(\w+_\w+_\w+)`", prose("CONTRIBUTING.md")))
+    assert len(named) > 5
+    assert [test for test in named if not re.search(rf"(def|fn) {test}\(", code)] == []
+
+
+def test_tables_of_columns_are_the_schema() -> None:
+    written = {row[0]: row[1].split() for row in table("ARCHITECTURE.md", "table", "columns")}
+    assert written == {name: [column[0] for column in columns] for name, columns in _core.tables()}
+    assert f"(version {_core.SCHEMA_VERSION})" in text("ARCHITECTURE.md")
+
+
+def test_the_table_of_codes_is_that_of_the_core() -> None:
+    written = [tuple(row) for row in table("ARCHITECTURE.md", "level", "code", "meaning")]
+    known = _core.codes()
+    assert [row[:2] for row in written] == [code[:2] for code in known]
+    for row, (_, _, meaning) in zip(written, known, strict=True):
+        assert row[2] and meaning in ("", row[2])
+
+
+def test_methods_and_formats_are_named() -> None:
+    for name in [*ot.methods()["name"], *(f for f in ot.importers()["name"] if f != "native")]:
+        assert f"`{name}`" in text("README.md"), name
+
+
+def test_the_changelog_knows_the_version() -> None:
+    assert f"## [{ot.__version__}]" in text("CHANGELOG.md")
+    assert f"Table layout {_core.SCHEMA_VERSION}." in text("CHANGELOG.md")
