@@ -1,4 +1,4 @@
-"""The documents say what is: the README's example, links, paths, trees, commands, and the tables of the architecture."""
+"""The documents say what is: the example, links, paths, trees, commands, tables of columns and codes."""
 
 import os
 import re
@@ -109,7 +109,7 @@ def test_tasks_and_commands_exist(name: str) -> None:
     targets = set(re.findall(r"^([a-z]+):.*## ", text("Makefile"), re.MULTILINE))
     assert set(re.findall(r"`make ([a-z]+)", text(name))) <= targets
     command = typer.main.get_command(app)
-    assert set(re.findall(r"`orchestrace ([a-z]+)", text(name))) <= set(command.commands)  # type: ignore[attr-defined]
+    assert set(re.findall(r"`orchestrace ([a-z]+)", text(name))) <= set(command.commands)
 
 
 def test_tests_that_are_named_exist() -> None:
@@ -132,11 +132,6 @@ def test_the_table_of_codes_is_that_of_the_core() -> None:
     assert [row[:2] for row in written] == [code[:2] for code in known]
     for row, (_, _, meaning) in zip(written, known, strict=True):
         assert row[2] and meaning in ("", row[2])
-
-
-def test_methods_and_formats_are_named() -> None:
-    for name in [*ot.methods()["name"], *(f for f in ot.importers()["name"] if f != "native")]:
-        assert f"`{name}`" in text("README.md"), name
 
 
 def test_the_changelog_knows_the_version() -> None:

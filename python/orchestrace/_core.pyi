@@ -1,7 +1,32 @@
-"""The compiled module. Everything here is wrapped, documented and typed for people in the package above it."""
+"""The compiled module. What is here is wrapped, documented and typed for people in the package above it.
+
+`credit` streams only the columns that have a value somewhere; `Store.from_arrow` needs `trace trace_id
+task_id` of `traces`, ascending by `trace` (gaps are fine), and derives counts, agents and what is absent.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO, Literal, final
+
+__all__ = [
+    "DEBUG_BUILD",
+    "SCHEMA_VERSION",
+    "VERSION",
+    "InputError",
+    "OrchestraceError",
+    "ParameterError",
+    "SchemaError",
+    "Store",
+    "Stream",
+    "codes",
+    "credit",
+    "generate",
+    "importers",
+    "methods",
+    "nearest",
+    "presets",
+    "read",
+    "tables",
+]
 
 SCHEMA_VERSION: str
 VERSION: str

@@ -1,5 +1,6 @@
 """How well credit finds the step and the agent that people blame, beside what position alone finds."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, get_args
@@ -83,6 +84,9 @@ def localisation(
     turns. A null credit ranks below every number; a trace whose credits are all null is a tie of all its
     turns. A trace for which a method has no row at all is a miss.
 
+    *Names.* A method that occurs with several rewards or parameters is listed with what differs, as
+    ``flow(kernel=edge_type)``.
+
     *Matching.* A step is the recorded number of a turn, ``<agent>/<turn>``; a derived turn, ``<agent>/+<k>``,
     competes but never matches. Names of agents are compared without regard to case.
 
@@ -109,6 +113,7 @@ def localisation(
     ('mine', 1.0, 1.0, 1.0)
     """
     _check_options(within, k_folds, n_boot, seed, confidence, blame)
+    credits = _tell_apart(credits)
     turns, agents = _units(_exact(credits, "credits"), 1.0 if blame == "highest" else -1.0)
     named = _exact(labels.collect() if isinstance(labels, pl.LazyFrame) else labels, "labels")
     named = named.join(credits.select("trace_id").unique(), on="trace_id", how="semi")
@@ -149,6 +154,41 @@ def _check_options(
     for name, value, least in (("k_folds", k_folds, 2), ("n_boot", n_boot, 1), ("seed", seed, 0)):
         if value < least:
             raise ParameterError(f"{name} is {value}, expected at least {least}")
+
+
+def _tell_apart(credits: pl.DataFrame) -> pl.DataFrame:
+    """A method that occurs with several rewards or parameters is named with what differs between them."""
+    given = [name for name in ("reward", "params") if name in credits.columns]
+    if "method" not in credits.columns or not given:
+        return credits
+    names = pl.col("method", *given).cast(pl.String)
+    runs = credits.select(names).unique(maintain_order=True)
+    labels: list[str] = []
+    for method, *facts in runs.iter_rows():
+        options = [_options(own) for name, *own in runs.iter_rows() if name == method]
+        mine = _options(facts)
+        differs = [key for key in mine if any(other.get(key) != mine[key] for other in options)]
+        told = ", ".join(f"{key}={mine[key]}" for key in differs)
+        labels.append(f"{method}({told})" if differs else method)
+    labelled = runs.with_columns(pl.Series("label", labels))
+    return (
+        credits.with_columns(names)
+        .join(labelled, on=["method", *given], how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(method="label")
+        .drop("label")
+    )
+
+
+def _options(facts: list[str | None]) -> dict[str, object]:
+    """Reward and parameters of a run by name; what is not the JSON of `credit` is told by its text."""
+    options: dict[str, object] = {}
+    for fact in facts:
+        try:
+            parsed = json.loads(fact or "null")
+        except ValueError:
+            parsed = None
+        options |= parsed if isinstance(parsed, dict) else {"reward": fact}
+    return options
 
 
 def _exact(frame: pl.DataFrame, what: str) -> pl.DataFrame:

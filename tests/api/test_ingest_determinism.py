@@ -3,13 +3,13 @@
 import io
 from pathlib import Path
 
-import orchestrace as ot
 import pyarrow as pa
 import pytest
-from orchestrace import _core
 
+import orchestrace as ot
 from golden.cases import CASES
 from golden.ingesting import gz, zst
+from orchestrace import _core
 
 TABLES = ["traces", "events", "edges", "agents", "measures", "labels", "findings", "quarantine"]
 THREADS = [1, 2, 7]

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orchestrace as ot
 import polars as pl
 import pytest
 
+import orchestrace as ot
 from golden.cases import BASE, put, text
 from golden.ingesting import assert_identity, assert_tables, gz, ingest, reconcile, rows, trace_ids, zst
 

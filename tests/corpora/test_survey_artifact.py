@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import orchestrace as ot
 import polars as pl
 import pytest
 
+import orchestrace as ot
 from golden.cases import CASES
 from golden.ingesting import assert_identity, assert_tables, rows
 from golden.reference_validator import judge

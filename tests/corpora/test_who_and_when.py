@@ -12,10 +12,10 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import orchestrace as ot
 import polars as pl
 import pytest
 
+import orchestrace as ot
 from golden.ingesting import ingest, reconcile, rows
 from golden.reference_validator import judge
 

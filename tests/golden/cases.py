@@ -1,8 +1,9 @@
 """Mutations of one valid trace, each with the verdict that it must get.
 
-The mutated event is `spare`, which no edge names, so that one mutation makes one fault. Rejected cases name the code
-and the JSON pointer; `around` allows an ancestor of the pointer where the text is not JSON and a reader may give up
-early. Accepted cases name their findings: code to (count, seqs that may be called the first place).
+The mutated event is `spare`, which no edge names, so that one mutation makes one fault. Rejected cases name
+the code and the JSON pointer; `around` allows an ancestor of the pointer where the text is not JSON and a
+reader may give up early. Accepted cases name their findings: code to (count, seqs that may be called the
+first place).
 """
 
 import copy
@@ -119,7 +120,7 @@ def reject(name: str, line: bytes, code: str, path: str = "", *, around: bool = 
     CASES.append(Case(name, line, Fault(code, path, around)))
 
 
-def accept(name: str, line: bytes, **findings: tuple[int, int | None | set[int | None]]) -> None:
+def accept(name: str, line: bytes, **findings: tuple[int, int | set[int | None] | None]) -> None:
     """A case that must be accepted; findings are spelled with `_` for the dot."""
     listed = {
         code.replace("_", ".", 1): (count, seqs if isinstance(seqs, set) else {seqs})

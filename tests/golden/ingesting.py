@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import orchestrace as ot
 import polars as pl
 import pyarrow as pa
 
+import orchestrace as ot
 from golden import reference_tables as expected
 
 
@@ -49,7 +49,7 @@ def written(corpus: ot.Corpus) -> list[bytes]:
 
 
 def assert_identity(corpus: ot.Corpus, lines: list[bytes]) -> None:
-    """Reading and writing gives the same documents, up to key order and the spelling of numbers (and its rounding)."""
+    """Reading and writing gives the same documents, up to key order and the spelling of numbers."""
     out = written(corpus)
     assert len(out) == len(lines)
     for before, after in zip(lines, out, strict=True):

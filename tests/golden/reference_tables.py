@@ -60,7 +60,7 @@ class Findings(dict[str, tuple[int, int | None]]):
 
 
 def findings(document: dict[str, Any]) -> Findings:
-    """Code to (count, first event). Of a cycle and of reversed time only that and how often, see `compare_findings`."""
+    """Code to (count, first event); of a cycle only that there is one."""
     found = Findings()
     groups: list[str] = []
     for seq, event in enumerate(document["events"]):
@@ -112,7 +112,7 @@ def has_cycle(document: dict[str, Any]) -> bool:
 
 
 def time_bases(document: dict[str, Any]) -> set[str]:
-    """The bases that the rule allows: one, or two where 2.0 may or may not be an integer or a bound is met exactly."""
+    """The bases that the rule allows: two where 2.0 may be an integer or a bound is met exactly."""
     times = [event["t"] for event in document["events"]]
     wall = float(document["costs"]["wall_clock_s"])
     spread = float(max(times)) - float(min(times))

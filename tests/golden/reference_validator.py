@@ -1,8 +1,8 @@
 """An independent judge of native traces, in plain Python: the rules of validity and nothing of the engine.
 
-A line is accepted exactly when `judge` finds no fault. Every fault has a code and the JSON pointer of its place;
-where only the surroundings of a place can be demanded (a reader may give up early in text that is not JSON), the
-fault is `around` its pointer: any ancestor, the root included, names it as well.
+A line is accepted exactly when `judge` finds no fault. Every fault has a code and the JSON pointer of its
+place; where only the surroundings of a place can be demanded (a reader may give up early in text that is not
+JSON), the fault is `around` its pointer: any ancestor, the root included, names it as well.
 """
 
 import json

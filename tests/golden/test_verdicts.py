@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-import orchestrace as ot
 import pytest
 
+import orchestrace as ot
 from golden import reference_tables
 from golden.cases import BASE, CASES, Case, literal, nested, put, text
 from golden.ingesting import assert_identity, assert_tables, gz, ingest, reconcile, rows, trace_ids, zst

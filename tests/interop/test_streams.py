@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orchestrace as ot
 import polars as pl
 import pyarrow as pa
 import pytest
-from orchestrace import _core
 from polars.testing import assert_frame_equal
 
+import orchestrace as ot
 from golden.cases import ACCEPTED_LINES, BASE, text
+from orchestrace import _core
 
 WORDS = pl.Enum
 NAME = pl.Categorical

@@ -4,10 +4,10 @@ import io
 import json
 from typing import Any
 
-import orchestrace as ot
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import orchestrace as ot
 from golden import reference_tables as expected
 from golden.cases import BASE, text
 from golden.ingesting import assert_identity, assert_tables, reconcile, rows
@@ -243,7 +243,7 @@ def mutants(draw: st.DrawFn) -> list[bytes]:
 
 
 def is_judged(line: bytes) -> bool:
-    """Whether the rules say what becomes of the line: not of `x_trace`, nor of 1e400 in a field of another type."""
+    """Whether the rules say what becomes of the line: not of `x_trace`, nor of 1e400 in a text field."""
     if b"x_trace" in line:
         return False
     try:

@@ -266,3 +266,19 @@ def test_what_cannot_be_evaluated_is_said(change, message):
     options = {"credits": credits_of({"x": speech("A", "B")}), "labels": labels_of([("x", 0, "A")])} | change
     with pytest.raises(ot.ParameterError, match=message):
         ot.localisation(options.pop("credits"), options.pop("labels"), **options)
+
+
+def test_methods_are_told_apart_by_what_differs() -> None:
+    labels = pl.DataFrame({"trace_id": ["a"], "annotator": ["me"], "turn": [1], "agent": ["y"]})
+    rows = []
+    runs = {'{"kernel":"uniform","k":1}': [1.0, 0.0], '{"kernel":"typed","k":1}': [0.0, 1.0]}
+    for params, credit in runs.items():
+        for number, (agent, value) in enumerate(zip("xy", credit, strict=True)):
+            rows.append(
+                {"trace_id": "a", "method": "flow", "unit": "turn", "unit_id": f"{agent}/{number}"}
+                | {"credit": value, "reward": "team", "params": params}
+            )
+    table = ot.localisation(pl.DataFrame(rows), labels)
+    found = dict(table.select("method", "step_accuracy").rows())
+    assert found["flow(kernel=uniform)"] == 0.0
+    assert found["flow(kernel=typed)"] == 1.0
