@@ -25,7 +25,7 @@ lint: ## Check format, lints, types and stubs (after `make test`, which installs
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy --strict
-	$(PYTHON) -m mypy.stubtest orchestrace._core --allowlist .ci/stubtest-allowlist.txt
+	$(PYTHON) -m mypy.stubtest orchestrace._core
 
 golden: ## Rewrite the expected tables of data/importers; read the diff before you commit it
 	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --test golden

@@ -50,7 +50,7 @@ def generate(
     preset
         What kind of recordings.
     traces, events
-        How many traces, or about how many events in all.
+        How many traces, or exactly how many events in all.
     seed
         Any non-negative integer.
     threads, progress

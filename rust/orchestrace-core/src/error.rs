@@ -42,7 +42,7 @@ codes!(
         NumberNan = "number.nan" => "NaN or Infinity, which JSON does not have.",
         NumberRange = "number.range" => "A number beyond the range of a 64-bit float.",
         RecordNotObject = "record.not_object" => "The record is JSON but not an object.",
-        RecordTooLarge = "record.too_large" => "The record is longer than the limit.",
+        RecordTooLarge = "record.too_large" => "The record, or a string in it, is longer than the limit.",
         FieldMissing = "field.missing" => "A required key is absent.",
         FieldForbidden = "field.forbidden" => "A key that the schema does not allow.",
         FieldType = "field.type" => "A value of the wrong type.",
@@ -70,6 +70,20 @@ codes!(
         UsageRepeated = "usage.repeated" => "Token usage is reported at several levels; leaves count.",
         Utf8Replaced = "utf8.replaced" => "Invalid UTF-8 or a lone surrogate of a foreign format was replaced.",
         SafetyConservative = "safety.conservative" => "Taint edges are drawn along contexts, an upper bound.",
+    ]
+);
+
+codes!(
+    /// Why a credit is null, or exactly zero.
+    Reason, REASONS, [
+        GraphCycle = "graph.cycle" => "The method needs an order and the edges close a cycle.",
+        FieldAbsent = "field.absent" => "The trace lacks a field that the method reads.",
+        RewardAbsent = "reward.absent" => "The trace lacks a reward channel that was asked for.",
+        OutcomeAbsent = "outcome.absent" => "The trace has no event that is its outcome.",
+        OutcomeSeed = "outcome.seed" => "The outcome is itself where the taint begins.",
+        UnitNone = "unit.none" => "What belongs to no unit has no advantage.",
+        BudgetExceeded = "budget.exceeded" => "The exact value would cost more than the budget.",
+        GroupDegenerate = "group.degenerate" => "The group has one rollout or no spread: the credit is exactly 0.",
     ]
 );
 

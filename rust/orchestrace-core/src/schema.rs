@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
+pub use crate::error::{REASONS, Reason};
+
 /// Version of the table layout, `major.minor`. Within a major, columns are only added.
 pub const SCHEMA_VERSION: &str = "1.0";
 
@@ -199,14 +201,6 @@ words!(
 words!(
     /// What a counterfactual number rests on; null where a result only describes the record.
     Tier, TIERS, [Observed = "observed", Schedule = "schedule", Surrogate = "surrogate"]
-);
-words!(
-    /// Why a credit is null or exactly zero.
-    Reason, REASONS, [
-        GraphCycle = "graph.cycle", FieldAbsent = "field.absent", RewardAbsent = "reward.absent",
-        OutcomeAbsent = "outcome.absent", OutcomeSeed = "outcome.seed", UnitNone = "unit.none",
-        BudgetExceeded = "budget.exceeded", GroupDegenerate = "group.degenerate",
-    ]
 );
 
 words!(

@@ -1,10 +1,10 @@
 //! What there is: tables, codes, formats, methods, presets.
 
 use orchestrace_core::credit::METHODS;
-use orchestrace_core::error::{self, FindingCode, RejectCode};
+use orchestrace_core::error::{self, FindingCode, Reason, RejectCode};
 use orchestrace_core::generate;
 use orchestrace_core::importers::IMPORTERS;
-use orchestrace_core::schema::{CREDITS, Column, Kind, REASONS, TABLES, TIERS, UNITS};
+use orchestrace_core::schema::{CREDITS, Column, Kind, TABLES, TIERS, UNITS};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -59,7 +59,7 @@ pub(crate) fn tables() -> Vec<(&'static str, Vec<ColumnRow>)> {
 pub(crate) fn codes() -> Vec<(&'static str, &'static str, &'static str)> {
     let rejects = RejectCode::ALL.iter().map(|c| ("reject", c.as_str(), c.meaning()));
     let findings = FindingCode::ALL.iter().map(|c| ("finding", c.as_str(), c.meaning()));
-    let reasons = REASONS.iter().map(|c| ("reason", *c, ""));
+    let reasons = Reason::ALL.iter().map(|c| ("reason", c.as_str(), c.meaning()));
     rejects.chain(findings).chain(reasons).collect()
 }
 

@@ -11,7 +11,7 @@
 //!
 //! O(|V| + |E|), one pass from the outcome up. What an event receives is summed in the reverse of the topological
 //! order that was found, which is a function of the trace alone.
-//! Reference: methods.md, 5.14 and D12. Axioms: efficiency; null player, that is, an event with no path to the
+//! Reference: ARCHITECTURE.md, D12. Axioms: efficiency; null player, that is, an event with no path to the
 //! outcome gets exactly 0; linearity in R.
 
 use std::borrow::Cow;
@@ -31,7 +31,7 @@ const RETENTION: f64 = 0.1;
 static INFO: MethodInfo = MethodInfo {
     name: "flow",
     summary: "the outcome flows back along the edges; every event keeps a part of what passes",
-    reference: "defined by this project (methods.md, 5.14); restart view: personalised PageRank, Haveliwala 2002",
+    reference: "defined by this project (ARCHITECTURE.md, D12); restart view: personalised PageRank, Haveliwala 2002",
     quantity: Quantity::Share,
     units: Unit::ALL,
     axioms: &[Axiom::Efficiency, Axiom::NullPlayer, Axiom::Linearity],

@@ -2,7 +2,7 @@
 //!
 //! Two passes in f64, O(G). A group of one, or of equal rewards, says nothing: its advantages are exactly 0 (some
 //! implementations hand out the raw reward there). `ddof` is 1 as in torch's default, 0 is the population's.
-//! Reference: Z. Shao et al., `DeepSeekMath`, arXiv 2402.03300; methods.md, 4.1 and D13.
+//! Reference: Z. Shao et al., `DeepSeekMath`, arXiv 2402.03300; ARCHITECTURE.md, D13.
 //! Axioms: the values of a group sum to zero; invariance to R → aR + b, a > 0, up to ε.
 
 use super::method::{Axiom, GroupMethod, MethodInfo, Quantity};

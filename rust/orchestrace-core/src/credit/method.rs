@@ -6,7 +6,7 @@ use crate::graph::TraceGraph;
 use crate::schema::{Reason, Tier, Unit};
 use crate::store::view::TraceView;
 
-/// What may be done with a method's numbers (methods.md, head of section 4, and D11).
+/// What may be done with a method's numbers (ARCHITECTURE.md, D11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
     /// Adds up over units; all rows of a level sum to the amount divided.

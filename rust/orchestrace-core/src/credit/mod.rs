@@ -2,7 +2,7 @@
 //!
 //! A method is one file. [`CreditMethod`] sees one trace and values every event of it; [`GroupMethod`] sees the
 //! rewards of all rollouts of a group and values every rollout. [`assign`] rolls the values up to a
-//! [`Unit`](crate::schema::Unit) by the rules of methods.md, D11, and appends them to [`Rows`].
+//! [`Unit`](crate::schema::Unit) by the rules of ARCHITECTURE.md, D11, and appends them to [`Rows`].
 //!
 //! To add a method: write the file, name it below, add its entry to [`METHODS`].
 

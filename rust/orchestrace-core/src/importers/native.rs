@@ -274,7 +274,7 @@ fn store_text(out: &mut TraceWriter<'_>, field: EventField, row: usize, text: &s
     }
 }
 
-/// Reads a field of `trace_formats` section 1.4; whether its type was the right one.
+/// Reads an extension field; whether its type was the right one.
 fn extension_field(
     cursor: &mut Cursor<'_>,
     out: &mut TraceWriter<'_>,
@@ -354,13 +354,15 @@ fn ignore_field(
     let kind = cursor.kind()?;
     let (_, end) = cursor.skip().map_err(|f| f.under(name))?;
     let written = cursor.slice(value_start, end);
+    // Private data is not quoted.
+    let shown: String = if out.options.excerpt == 0 {
+        String::new()
+    } else {
+        format!(" ({})", written.chars().take(40).collect::<String>().escape_debug())
+    };
+    let fate = if out.options.extras { "kept in extras" } else { "dropped" };
     out.finding(FindingCode::FieldIgnored, Some(index as u32), || {
-        let shown: String = written.chars().take(40).collect();
-        format!(
-            "'{name}' is {} ({}), which the field cannot hold; kept in extras",
-            kind.as_str(),
-            shown.escape_debug()
-        )
+        format!("'{name}' is {}{shown}, which the field cannot hold; {fate}", kind.as_str())
     });
     keep(cursor, out, scratch, key_start, end);
     Ok(())
@@ -424,7 +426,7 @@ fn keep(cursor: &Cursor<'_>, out: &TraceWriter<'_>, scratch: &mut Scratch, key_s
     }
 }
 
-/// Reads back what the native export adds to the first event (`trace_formats` section 1.1). Anything in
+/// Reads back what the native export adds to the first event (ARCHITECTURE.md, section 3). Anything in
 /// it that does not fit is left alone: it stays in `extras` in any case.
 fn trace_facts(text: &str, out: &mut TraceWriter<'_>) {
     let mut cursor = Cursor::new(text, out.options.limits);

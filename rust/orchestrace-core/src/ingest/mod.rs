@@ -61,7 +61,7 @@ pub struct ReadOptions {
     pub max_expansion: u64,
     /// Whether unknown event fields are kept.
     pub extras: bool,
-    /// Bytes of a rejected record that its quarantine row shows.
+    /// Bytes of a rejected record that its quarantine row shows; with 0 messages do not quote it either.
     pub excerpt: usize,
     /// Unknown event keys that become columns.
     pub fields: Vec<(String, LiftKind)>,

@@ -356,7 +356,11 @@ impl BlockParser<'_> {
         writer.finish(source, block.index, block.line.is_some(), lines, records).map(Some)
     }
 
-    fn row(&self, position: Position, reject: Reject, record: &[u8]) -> QuarantineRow {
+    fn row(&self, position: Position, mut reject: Reject, record: &[u8]) -> QuarantineRow {
+        // Private data: messages quote what was found, so without an excerpt the code has to do.
+        if self.options.excerpt == 0 {
+            reject.message = format!("{} (excerpt=0: what was found is not shown)", reject.code.meaning());
+        }
         let excerpt = excerpt(record, self.options.excerpt);
         QuarantineRow { position, reject, importer: Cow::Borrowed(self.importer.info().name), excerpt }
     }

@@ -344,7 +344,7 @@ impl TraceWriter<'_> {
         self.facts.topology = Some(topology);
     }
 
-    /// Sets what `t` means; without it the rule of `trace_formats` section 3 decides.
+    /// Sets what `t` means; without it the costs and the numbers themselves decide.
     pub fn time_basis(&mut self, basis: TimeBasis) {
         self.facts.time_basis = Some(basis);
     }
@@ -516,7 +516,7 @@ impl TraceWriter<'_> {
         Ok(())
     }
 
-    /// Group of the trace: first `group_id` of an event, else the task (methods.md D13).
+    /// Group of the trace: first `group_id` of an event, else the task (ARCHITECTURE.md, D13).
     fn settle_group(&mut self) {
         let row = self.block.facts.len();
         if let Some(group) = self.group.take() {
