@@ -1,5 +1,7 @@
 //! Every registered method keeps what its entry claims, on generated corpora and on traces made to be awkward.
 
+#![allow(clippy::unwrap_used)] // where a test cannot go on, it stops
+
 use std::io::Cursor;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 

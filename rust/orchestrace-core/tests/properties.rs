@@ -1,5 +1,7 @@
 //! Whatever the bytes, reading never panics and its counts reconcile; whatever the cut, it gives the same tables.
 
+#![allow(clippy::unwrap_used)] // where a test cannot go on, it stops
+
 use std::io::Cursor;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
