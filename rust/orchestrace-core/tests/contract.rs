@@ -59,7 +59,7 @@ fn rows_of(store: &Store, method: &Method, unit: Unit, weight: f64, threads: usi
         let traces = batch.column_by_name("trace").unwrap().as_primitive::<UInt32Type>();
         let credits = batch.column_by_name("credit").unwrap().as_primitive::<Float64Type>();
         let units = batch.column_by_name("unit_id").unwrap();
-        let reasons = batch.column_by_name("reason").map(|c| c.as_dictionary::<UInt8Type>());
+        let reasons = batch.column_by_name("reason").map(AsArray::as_dictionary::<UInt8Type>);
         for row in 0..batch.num_rows() {
             let reason = reasons.filter(|r| r.is_valid(row)).map(|r| REASONS[r.keys().value(row) as usize]);
             let value = credits.is_valid(row).then(|| credits.value(row));
