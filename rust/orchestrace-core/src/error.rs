@@ -167,6 +167,19 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known.into_iter().map(|k| (edit_distance(word, k), k)).filter(|(d, _)| *d <= limit).min().map(|(_, k)| k)
 }
 
+/// A message or path at a length that a table can show: what it quotes may be as long as a record.
+#[must_use]
+pub fn capped(mut text: String) -> String {
+    const LONGEST: usize = 400;
+    if text.len() > LONGEST {
+        let cut = (0..=LONGEST).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+        text.truncate(cut);
+        text.push('…');
+        text.shrink_to_fit();
+    }
+    text
+}
+
 /// "unknown … 'x'; did you mean 'y'? Known: …", the one wording for every misspelt option.
 #[must_use]
 pub fn unknown_name(what: &str, word: &str, known: &[&str]) -> String {

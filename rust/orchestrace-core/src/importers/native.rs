@@ -586,6 +586,17 @@ fn note_rounding(out: &mut TraceWriter<'_>, number: &Number<'_>, value: f64, seq
 
 #[inline]
 pub(super) fn expect(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
+    let as_hoped = match expected {
+        Kind::Object => cursor.at(b'{'),
+        Kind::Array => cursor.at(b'['),
+        Kind::String => cursor.at(b'"'),
+        Kind::Number => cursor.at_digit(),
+        Kind::Bool | Kind::Null => false,
+    };
+    if as_hoped { Ok(()) } else { look_closer(cursor, expected) }
+}
+
+fn look_closer(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
     let found = cursor.kind()?;
     if found == expected { Ok(()) } else { Err(wrong_type(found, expected)) }
 }

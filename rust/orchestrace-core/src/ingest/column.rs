@@ -30,6 +30,10 @@ impl Validity {
         self.bits[row / 8] |= 1 << (row % 8);
     }
 
+    fn any(&self) -> bool {
+        self.bits.iter().any(|byte| *byte != 0)
+    }
+
     fn truncate(&mut self, rows: usize) {
         self.bits.truncate(rows.div_ceil(8));
         if !rows.is_multiple_of(8)
@@ -78,7 +82,7 @@ impl<T: Copy + Default> Values<T> {
     /// Whether any row has a value.
     #[must_use]
     pub fn is_used(&self) -> bool {
-        !self.values.is_empty()
+        self.valid.any()
     }
 
     fn take(&mut self, rows: usize) -> (Vec<T>, Option<NullBuffer>) {
@@ -136,7 +140,7 @@ impl FlagColumn {
     pub fn truncate(&mut self, rows: usize) {
         self.values.truncate(rows);
         self.valid.truncate(rows);
-        self.used = self.valid.bits.iter().any(|b| *b != 0);
+        self.used = self.valid.any();
     }
 
     /// Whether any row has a value.
@@ -237,7 +241,7 @@ impl TextColumn {
     /// Whether any row has a value.
     #[must_use]
     pub fn is_used(&self) -> bool {
-        !self.views.is_empty()
+        self.valid.any()
     }
 
     /// The column as an array of `rows` rows; empties it.
@@ -280,7 +284,7 @@ impl ListColumn {
     /// Whether any row has a value.
     #[must_use]
     pub fn is_used(&self) -> bool {
-        !self.ends.is_empty()
+        self.valid.any()
     }
 
     /// The column as an array of `rows` rows; empties it.

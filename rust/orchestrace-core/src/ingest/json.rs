@@ -275,6 +275,20 @@ impl<'a> Cursor<'a> {
         self.bytes.get(self.pos).copied().unwrap_or(0)
     }
 
+    /// Whether this byte stands here: the quick way to know a value's kind.
+    #[must_use]
+    #[inline]
+    pub fn at(&self, byte: u8) -> bool {
+        self.bytes.get(self.pos) == Some(&byte)
+    }
+
+    /// Whether a digit stands here.
+    #[must_use]
+    #[inline]
+    pub fn at_digit(&self) -> bool {
+        self.byte().is_ascii_digit()
+    }
+
     /// Skips white space.
     #[inline]
     pub fn ws(&mut self) {

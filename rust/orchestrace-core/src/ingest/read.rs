@@ -16,9 +16,10 @@ use super::quarantine::{Position, QuarantineRow, excerpt};
 use super::source::{Block, BlockStream, Compression, compression, read_range, too_large};
 use super::writer::BlockWriter;
 use super::{Input, ReadOptions};
-use crate::error::{Error, FindingCode, Reject, RejectCode, Result};
+use crate::error::{Error, FindingCode, Reject, RejectCode, Result, capped};
 use crate::importers::{self, Importer, Record};
 use crate::run::Run;
+use crate::schema::EVENT_FIELDS;
 use crate::store::{RawChunk, Store, assemble};
 
 /// Reads inputs into a store: one pass, in parallel, in input order whatever the threads.
@@ -69,10 +70,10 @@ pub fn read(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Stor
             scope.spawn(|scope| reader.work(scope, &tasks));
         }
     });
+    run.check()?;
     if let Some(failure) = reader.failure.into_inner() {
         return Err(failure);
     }
-    run.check()?;
     let chunks = reader.chunks.into_inner().unwrap_or_else(PoisonError::into_inner);
     let names: Vec<String> = sources.into_iter().map(|s| s.name).collect();
     assemble(chunks, &names, options, run)
@@ -87,7 +88,7 @@ struct Source {
 
 enum Body {
     /// A plain line file that several workers read.
-    Ranges { file: File, len: u64, importer: &'static dyn Importer },
+    Ranges { path: PathBuf, len: u64, importer: &'static dyn Importer },
     /// A file that one worker reads.
     Whole(PathBuf),
     /// A reader that one worker takes.
@@ -137,7 +138,7 @@ impl Source {
         }
         let importer =
             forced.unwrap_or_else(|| importers::detect(head_records(&head, Framing::Line).into_iter()));
-        Ok(Body::Ranges { file, len: meta.len(), importer })
+        Ok(Body::Ranges { path: path.to_owned(), len: meta.len(), importer })
     }
 }
 
@@ -211,15 +212,21 @@ impl<'a> Reader<'a> {
     }
 
     fn range(&self, source: usize, index: u64) -> Result<()> {
-        let Body::Ranges { file, len, importer } = &self.sources[source].body else { return Ok(()) };
+        let Body::Ranges { path, len, importer } = &self.sources[source].body else { return Ok(()) };
+        let name = &self.sources[source].name;
         let size = self.options.block_size as u64;
         let (start, end) = (index * size, ((index + 1) * size).min(*len));
+        // Opened for each range: inputs may be more than a process can have open.
+        let file = File::open(path).map_err(io_error(name))?;
         let spare = self.with_writer(|_, spare| std::mem::take(spare));
-        let (block, spare) =
-            read_range(file, index, (start, end, *len), self.options.max_record, self.options.excerpt, spare)
-                .map_err(io_error(&self.sources[source].name))?;
+        let (max_record, excerpt) = (self.options.max_record, self.options.excerpt);
+        let (block, long) = read_range(&file, index, (start, end, *len), max_record, excerpt, spare)
+            .map_err(io_error(name))?;
         let bytes = self.parse(source, block, *importer)?;
-        self.with_writer(|_, slot| *slot = if spare.capacity() > bytes.capacity() { spare } else { bytes });
+        self.with_writer(|_, slot| *slot = bytes);
+        if let Some(long) = long {
+            self.parse(source, long, *importer)?;
+        }
         self.run.advance(end - start);
         Ok(())
     }
@@ -237,7 +244,7 @@ impl<'a> Reader<'a> {
             },
             Body::Ranges { .. } => return Ok(()),
         };
-        let mut stream = BlockStream::open(raw, self.options).map_err(io_error(name))?;
+        let mut stream = BlockStream::open(raw, self.options, self.run).map_err(io_error(name))?;
         let head = stream.head().map_err(io_error(name))?;
         let framing = framing(head);
         let importer =
@@ -302,12 +309,14 @@ impl BlockParser<'_> {
         // One check for the whole block; records are looked at one by one only if it fails.
         let text = simdutf8::basic::from_utf8(&block.bytes).ok();
         let mut records = 0;
+        // Where the last record of an input without a final line end stops.
+        let open_end =
+            if block.open_end { trim(&block.bytes, 0, block.bytes.len(), block.offset).1 } else { 0 };
         let mut record = |writer: &mut BlockWriter, start: usize, end: usize, line: u64| {
             let (start, end) = trim(&block.bytes, start, end, block.offset);
             if start < end {
                 records += 1;
-                let last =
-                    block.open_end && end == trim(&block.bytes, start, block.bytes.len(), block.offset).1;
+                let last = end == open_end;
                 let position =
                     Position { line, offset: block.offset + start as u64, length: (end - start) as u64 };
                 self.record(
@@ -320,12 +329,22 @@ impl BlockParser<'_> {
             }
         };
         let base = block.line.unwrap_or(1);
+        let mut empty = 0;
         let lines = if block.document {
-            record(writer, 0, block.bytes.len(), 1);
+            record(writer, 0, block.bytes.len(), base);
             0
         } else if let Some(elements) = &block.elements {
             for &(start, end, line) in elements {
                 record(writer, start, end, base + line);
+                let (from, to) = trim(&block.bytes, start, end, block.offset);
+                if from == to {
+                    empty += 1;
+                    let position =
+                        Position { line: base + line, offset: block.offset + start as u64, length: 0 };
+                    let message = "found no element, expected a value between commas";
+                    let reject = Reject::new(RejectCode::JsonSyntax, "", message);
+                    writer.quarantine.push(self.row(position, reject, &[]));
+                }
             }
             0
         } else {
@@ -349,6 +368,7 @@ impl BlockParser<'_> {
             let position = Position { line: base + in_lines, offset: broken.offset, length: broken.length };
             writer.quarantine.push(self.row(position, broken.reject.clone(), &broken.head));
         }
+        records += empty;
         let lines = lines + block.extra_lines;
         if records == 0 && lines == 0 {
             return Ok(None);
@@ -360,7 +380,10 @@ impl BlockParser<'_> {
         // Private data: messages quote what was found, so without an excerpt the code has to do.
         if self.options.excerpt == 0 {
             reject.message = format!("{} (excerpt=0: what was found is not shown)", reject.code.meaning());
+            reject.path = public_path(&reject.path);
         }
+        reject.message = capped(reject.message);
+        reject.path = capped(reject.path);
         let excerpt = excerpt(record, self.options.excerpt);
         QuarantineRow { position, reject, importer: Cow::Borrowed(self.importer.info().name), excerpt }
     }
@@ -412,6 +435,38 @@ impl BlockParser<'_> {
         }
     }
 }
+
+/// A JSON pointer up to the first key that is not of a schema.
+fn public_path(path: &str) -> String {
+    let known = |key: &str| {
+        key.bytes().all(|b| b.is_ascii_digit()) || PUBLIC_KEYS.contains(&key) || EVENT_FIELDS.contains(&key)
+    };
+    path.split('/').skip(1).take_while(|key| known(key)).fold(String::new(), |out, key| out + "/" + key)
+}
+
+/// Keys of the formats' own schemas beside the fields of events.
+const PUBLIC_KEYS: &[&str] = &[
+    "trace_id",
+    "task_id",
+    "events",
+    "edges",
+    "rewards",
+    "costs",
+    "metrics",
+    "system",
+    "topology",
+    "src",
+    "dst",
+    "tokens",
+    "wall_clock_s",
+    "tool_calls",
+    "messages",
+    "history",
+    "mistake_agent",
+    "mistake_step",
+    "content",
+    "name",
+];
 
 /// Leaves white space around a record out, and a byte order mark at the start of the input.
 fn trim(bytes: &[u8], mut start: usize, mut end: usize, offset: u64) -> (usize, usize) {

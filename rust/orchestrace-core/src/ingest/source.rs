@@ -4,16 +4,17 @@
 //! arrays, documents, streams) is read front to back by one worker, which shares the parsing.
 
 use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufRead, Cursor, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use memchr::{memchr, memchr_iter, memrchr};
 
 use super::frame::{Framing, HEAD, Structure, bom, is_space};
 use crate::error::{Reject, RejectCode};
+use crate::run::Run;
 
 /// Records of one block.
 #[derive(Debug, Default)]
@@ -57,7 +58,81 @@ pub(crate) fn too_large(length: u64, limit: u64) -> Reject {
     )
 }
 
-/// Reads the records that begin in `start..end` of a plain line file. `None` if there are none.
+/// A record that is looked at piece by piece, so that however long it is only `limit` bytes of it are held. White
+/// space around it does not count: what is judged is the same whatever pieces it came in.
+#[derive(Debug)]
+struct LongRecord {
+    limit: u64,
+    excerpt: usize,
+    /// Where it begins and ends in the stream.
+    start: Option<u64>,
+    end: u64,
+    /// Line ends before it.
+    lead_lines: u64,
+    kept: Vec<u8>,
+}
+
+impl LongRecord {
+    fn new(limit: u64, excerpt: usize) -> Self {
+        Self { limit, excerpt, start: None, end: 0, lead_lines: 0, kept: Vec::new() }
+    }
+
+    /// Takes the bytes that stand at `at` in the stream.
+    fn feed(&mut self, mut piece: &[u8], mut at: u64) {
+        if at == 0 {
+            let mark = bom(piece);
+            piece = &piece[mark..];
+            at += mark as u64;
+        }
+        if self.start.is_none() {
+            let lead = piece.iter().position(|b| !is_space(*b)).unwrap_or(piece.len());
+            self.lead_lines += memchr_iter(b'\n', &piece[..lead]).count() as u64;
+            if lead == piece.len() {
+                return;
+            }
+            piece = &piece[lead..];
+            at += lead as u64;
+            self.start = Some(at);
+        }
+        if let Some(last) = piece.iter().rposition(|b| !is_space(*b)) {
+            self.end = at + last as u64 + 1;
+        }
+        if self.fits() {
+            let room = usize::try_from(self.limit - self.kept.len() as u64).unwrap_or(usize::MAX);
+            self.kept.extend_from_slice(&piece[..piece.len().min(room)]);
+        } else {
+            if self.kept.len() < self.excerpt {
+                self.kept.extend_from_slice(&piece[..piece.len().min(self.excerpt)]);
+            }
+            self.kept.truncate(self.excerpt);
+            self.kept.shrink_to_fit();
+        }
+    }
+
+    fn length(&self) -> u64 {
+        self.start.map_or(0, |start| self.end - start)
+    }
+
+    fn fits(&self) -> bool {
+        self.length() <= self.limit
+    }
+
+    /// The block that holds it, or its place among the rejected; nothing if it is blank.
+    fn into_block(self, index: u64, line: Option<u64>, open_end: bool) -> Block {
+        let block = Block { index, line, offset: self.start.unwrap_or(0), ..Block::default() };
+        let Some(start) = self.start else { return Block { extra_lines: 1, ..block } };
+        if self.fits() {
+            return Block { bytes: self.kept, open_end, ..block };
+        }
+        let reject = too_large(self.length(), self.limit);
+        let broken =
+            Broken { offset: start, length: self.length(), lines_before: 0, reject, head: self.kept };
+        Block { broken: Some(broken), extra_lines: 1, ..block }
+    }
+}
+
+/// Reads the records that begin in `start..end` of a plain line file. The last one may go on beyond the range; if
+/// it is too long to be held, it comes as a block of its own.
 pub(crate) fn read_range(
     file: &File,
     index: u64,
@@ -65,7 +140,8 @@ pub(crate) fn read_range(
     max_record: u64,
     excerpt: usize,
     mut bytes: Vec<u8>,
-) -> io::Result<(Block, Vec<u8>)> {
+) -> io::Result<(Block, Option<Block>)> {
+    const STEP: usize = 64 << 10;
     // One byte before the range tells whether a record begins exactly at `start`.
     let from = start.saturating_sub(1);
     bytes.clear();
@@ -73,68 +149,42 @@ pub(crate) fn read_range(
     read_exact_at(file, &mut bytes, from)?;
     let first =
         if start == 0 { Some(0) } else { memchr(b'\n', &bytes).map(|i| i + 1).filter(|i| *i < bytes.len()) };
-    let Some(first) = first else {
-        return Ok((Block { index, offset: start, ..Block::default() }, bytes));
-    };
-    let mut block = Block { index, offset: from + first as u64, ..Block::default() };
+    let mut block = Block { index: 2 * index, offset: start, ..Block::default() };
+    let Some(first) = first else { return Ok((block, None)) };
+    block.offset = from + first as u64;
     let last = memrchr(b'\n', &bytes).map_or(first, |i| (i + 1).max(first));
+    let mut long: Option<LongRecord> = None;
+    let mut at = from + bytes.len() as u64;
+    let mut open_end = false;
     if last < bytes.len() {
-        // The last record goes on beyond the range.
-        extend_record(file, &mut bytes, from, last, file_len, max_record, excerpt, &mut block)?;
+        let mut step = vec![0; STEP];
+        loop {
+            let want = STEP.min((file_len - at) as usize);
+            let piece = &mut step[..want];
+            read_exact_at(file, piece, at)?;
+            let line_end = memchr(b'\n', piece);
+            let piece = &piece[..line_end.map_or(want, |i| i + 1)];
+            if long.is_none() && (bytes.len() - last + piece.len()) as u64 > max_record {
+                let mut record = LongRecord::new(max_record, excerpt);
+                record.feed(&bytes[last..], from + last as u64);
+                bytes.truncate(last);
+                long = Some(record);
+            }
+            match &mut long {
+                Some(record) => record.feed(piece, at),
+                None => bytes.extend_from_slice(piece),
+            }
+            at += piece.len() as u64;
+            if line_end.is_some() || at >= file_len {
+                open_end = line_end.is_none();
+                break;
+            }
+        }
     }
+    block.open_end = open_end && long.is_none();
     bytes.drain(..first);
     block.bytes = bytes;
-    Ok((block, Vec::new()))
-}
-
-#[allow(clippy::too_many_arguments)] // one loop taken out of `read_range`
-fn extend_record(
-    file: &File,
-    bytes: &mut Vec<u8>,
-    from: u64,
-    record: usize,
-    file_len: u64,
-    max_record: u64,
-    excerpt: usize,
-    block: &mut Block,
-) -> io::Result<()> {
-    const STEP: usize = 64 << 10;
-    let mut step = vec![0; STEP];
-    let mut at = from + bytes.len() as u64;
-    let mut length = (bytes.len() - record) as u64;
-    let mut dropped = false;
-    loop {
-        let want = STEP.min((file_len - at) as usize);
-        let piece = &mut step[..want];
-        read_exact_at(file, piece, at)?;
-        let line_end = memchr(b'\n', piece);
-        let piece = &piece[..line_end.map_or(want, |i| i + 1)];
-        at += piece.len() as u64;
-        length += line_end.unwrap_or(want) as u64;
-        if !dropped && length > max_record {
-            let head = bytes[record..].iter().chain(piece.iter()).take(excerpt).copied().collect();
-            block.broken = Some(Broken {
-                offset: from + record as u64,
-                length,
-                lines_before: 0,
-                reject: too_large(length, max_record),
-                head,
-            });
-            bytes.truncate(record);
-            dropped = true;
-        }
-        if let (true, Some(broken)) = (dropped, &mut block.broken) {
-            broken.length = length;
-            broken.reject = too_large(length, max_record);
-        } else {
-            bytes.extend_from_slice(piece);
-        }
-        if line_end.is_some() || at >= file_len {
-            block.open_end = line_end.is_none() && !dropped;
-            block.extra_lines = u64::from(dropped);
-            return Ok(());
-        }
-    }
+    Ok((block, long.map(|record| record.into_block(2 * index + 1, None, open_end))))
 }
 
 fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
@@ -177,19 +227,60 @@ pub(crate) fn compression(head: &[u8]) -> Compression {
 struct Counted<R> {
     inner: R,
     count: Arc<AtomicU64>,
+    /// Whether reading itself failed, which is not a fault of what was read.
+    failed: Arc<AtomicBool>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(buffer)?;
-        self.count.fetch_add(n as u64, Ordering::Relaxed);
-        Ok(n)
+        let read = self.inner.read(buffer);
+        match &read {
+            Ok(n) => {
+                self.count.fetch_add(*n as u64, Ordering::Relaxed);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.failed.store(true, Ordering::Relaxed),
+        }
+        read
+    }
+}
+
+/// All members of a gzip file, one after the other; zeros after the last one are padding.
+struct GzipMembers<R: BufRead> {
+    decoder: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(decoder) = &mut self.decoder {
+            let n = decoder.read(buffer)?;
+            if n > 0 || buffer.is_empty() {
+                return Ok(n);
+            }
+            let Some(mut rest) = self.decoder.take().map(GzDecoder::into_inner) else { break };
+            loop {
+                let ahead = rest.fill_buf()?;
+                let zeros = ahead.iter().take_while(|b| **b == 0).count();
+                let (end, member) = (ahead.is_empty(), zeros < ahead.len());
+                rest.consume(zeros);
+                if end {
+                    return Ok(0);
+                }
+                if member {
+                    self.decoder = Some(GzDecoder::new(rest));
+                    break;
+                }
+            }
+        }
+        Ok(0)
     }
 }
 
 /// A stream of blocks from any reader.
-pub(crate) struct BlockStream {
+pub(crate) struct BlockStream<'r> {
+    run: &'r Run,
     reader: Box<dyn Read + Send>,
+    failed: Arc<AtomicBool>,
     /// Raw bytes taken so far.
     pub consumed: Arc<AtomicU64>,
     compression: Compression,
@@ -223,23 +314,35 @@ enum Filled {
     Failed(Reject),
 }
 
-impl BlockStream {
+impl<'r> BlockStream<'r> {
     /// Opens a stream; reads its head.
-    pub(crate) fn open(mut raw: Box<dyn Read + Send>, options: &super::ReadOptions) -> io::Result<Self> {
+    pub(crate) fn open(
+        mut raw: Box<dyn Read + Send>,
+        options: &super::ReadOptions,
+        run: &'r Run,
+    ) -> io::Result<Self> {
         let consumed = Arc::new(AtomicU64::new(0));
         let mut magic = Vec::with_capacity(4);
         raw.by_ref().take(4).read_to_end(&mut magic)?;
         let compression = compression(&magic);
-        let whole = Counted { inner: Cursor::new(magic).chain(raw), count: Arc::clone(&consumed) };
+        let failed = Arc::new(AtomicBool::new(false));
+        let whole = Counted {
+            inner: Cursor::new(magic).chain(raw),
+            count: Arc::clone(&consumed),
+            failed: Arc::clone(&failed),
+        };
         let reader: Box<dyn Read + Send> = match compression {
             Compression::None => Box::new(whole),
             Compression::Gzip => {
-                Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(128 << 10, whole)))
+                let whole = io::BufReader::with_capacity(128 << 10, whole);
+                Box::new(GzipMembers { decoder: Some(GzDecoder::new(whole)) })
             }
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(whole)?),
         };
         Ok(Self {
+            run,
             reader,
+            failed,
             consumed,
             compression,
             max_expansion: options.max_expansion,
@@ -275,6 +378,7 @@ impl BlockStream {
     /// Appends decoded bytes until `buffer` holds `size` bytes.
     fn fill(&mut self, buffer: &mut Vec<u8>, size: usize) -> io::Result<Filled> {
         while buffer.len() < size {
+            self.run.check().map_err(io::Error::other)?;
             let old = buffer.len();
             buffer.resize(size.min(old + (1 << 20)), 0);
             match self.reader.read(&mut buffer[old..]) {
@@ -291,7 +395,11 @@ impl BlockStream {
                     buffer.truncate(old);
                     return match FailedReader::reject(&e) {
                         Some(reject) => Ok(Filled::Failed(reject)),
-                        None if self.compression == Compression::None => Err(e),
+                        None if self.compression == Compression::None
+                            || self.failed.load(Ordering::Relaxed) =>
+                        {
+                            Err(e)
+                        }
                         None => Ok(Filled::Failed(Reject::new(
                             RejectCode::InputTruncated,
                             "",
@@ -358,12 +466,7 @@ impl BlockStream {
                 Filled::More if (bytes.len() as u64) <= self.max_record => {
                     size = bytes.len() + self.block_size.max(1 << 20);
                 }
-                Filled::More => {
-                    block.broken = Some(self.drop_record(&bytes)?);
-                    block.extra_lines = 1;
-                    bytes.clear();
-                    break;
-                }
+                Filled::More => return self.long_line(&bytes),
                 Filled::End => {
                     self.state = State::Done;
                     block.open_end = whole < bytes.len();
@@ -384,67 +487,63 @@ impl BlockStream {
             }
         }
         self.advance(&bytes);
-        if let (Some(broken), 1) = (&block.broken, block.extra_lines) {
-            self.offset += broken.length + 1;
-            self.line += 1;
-        }
         block.bytes = bytes;
         Ok(block)
     }
 
-    /// Reads past a line that is longer than the limit without keeping it.
-    fn drop_record(&mut self, start: &[u8]) -> io::Result<Broken> {
-        let mut length = start.len() as u64;
-        let head = start.iter().take(self.excerpt).copied().collect();
-        let mut buffer = Vec::new();
+    /// A line that is longer than the limit, white space around it perhaps not counted.
+    fn long_line(&mut self, start: &[u8]) -> io::Result<Block> {
+        let mut record = LongRecord::new(self.max_record, self.excerpt);
+        let line = self.line;
+        let mut open_end = false;
+        record.feed(start, self.offset);
+        self.offset += start.len() as u64;
+        let mut piece = Vec::new();
         loop {
-            buffer.clear();
-            let filled = self.fill(&mut buffer, 1 << 20)?;
-            if let Some(end) = memchr(b'\n', &buffer) {
-                length += end as u64;
-                self.ahead = buffer.split_off(end + 1);
+            piece.clear();
+            let filled = self.fill(&mut piece, 1 << 20)?;
+            let line_end = memchr(b'\n', &piece);
+            if let Some(end) = line_end {
+                self.ahead = piece.split_off(end + 1);
+            }
+            record.feed(&piece, self.offset);
+            self.advance(&piece);
+            if line_end.is_some() {
                 break;
             }
-            length += buffer.len() as u64;
             if !matches!(filled, Filled::More) {
                 self.state = State::Done;
+                open_end = true;
                 break;
             }
         }
-        Ok(Broken {
-            offset: self.offset,
-            length,
-            lines_before: 0,
-            reject: too_large(length, self.max_record),
-            head,
-        })
+        Ok(record.into_block(0, Some(line), open_end))
     }
 
     fn document(&mut self) -> io::Result<Block> {
         self.state = State::Done;
-        let mut block = Block { document: true, open_end: true, ..self.block() };
-        let mut bytes = std::mem::take(&mut self.ahead);
-        let limit = self.max_record as usize + 1;
-        match self.fill(&mut bytes, limit)? {
-            Filled::End => block.bytes = bytes,
-            Filled::More => {
-                let mut length = bytes.len() as u64;
-                let head = bytes.iter().take(self.excerpt).copied().collect();
-                while let Filled::More = {
-                    bytes.clear();
-                    self.fill(&mut bytes, 1 << 20)?
-                } {
-                    length += bytes.len() as u64;
-                }
-                length += bytes.len() as u64;
-                let reject = too_large(length, self.max_record);
-                block.broken = Some(Broken { offset: 0, length, lines_before: 0, reject, head });
+        let mut record = LongRecord::new(self.max_record, self.excerpt);
+        let mut piece = std::mem::take(&mut self.ahead);
+        let mut at = 0;
+        let failed = loop {
+            let size = piece.len().max(1 << 20);
+            let filled = self.fill(&mut piece, size)?;
+            record.feed(&piece, at);
+            at += piece.len() as u64;
+            match filled {
+                Filled::More => piece.clear(),
+                Filled::End => break None,
+                Filled::Failed(reject) => break Some(reject),
             }
-            Filled::Failed(reject) => {
-                let head = bytes.iter().take(self.excerpt).copied().collect();
-                block.broken =
-                    Some(Broken { offset: 0, length: bytes.len() as u64, lines_before: 0, reject, head });
-            }
+        };
+        let (length, start) = (record.length(), record.start.unwrap_or(0));
+        let line = 1 + record.lead_lines;
+        let mut block = record.into_block(0, Some(line), true);
+        block.document = true;
+        if let Some(reject) = failed {
+            let head = block.bytes.iter().take(self.excerpt).copied().collect();
+            block.broken = Some(Broken { offset: start, length, lines_before: 0, reject, head });
+            block.bytes.clear();
         }
         Ok(block)
     }
@@ -463,11 +562,8 @@ impl BlockStream {
             block = self.block();
         }
         if self.state == State::After {
-            self.state = State::Done;
-            self.trailing(&mut bytes, 0, 0, &mut block)?;
-            self.advance(&bytes);
-            block.elements = Some(Vec::new());
-            return Ok(block);
+            self.ahead = bytes;
+            return self.trailing();
         }
         let mut elements = Vec::new();
         // Start of the element that is being looked for, and how far it has been looked at.
@@ -489,8 +585,8 @@ impl BlockStream {
                 seen = start;
                 scan = Structure::element();
                 if last {
-                    self.state = State::Done;
-                    self.trailing(&mut bytes, start, lines, &mut block)?;
+                    self.state = State::After;
+                    self.ahead = bytes.split_off(start);
                     break;
                 }
                 if start >= self.block_size {
@@ -505,15 +601,12 @@ impl BlockStream {
                 break;
             }
             if (bytes.len() - start) as u64 > self.max_record {
-                let dropped = bytes[start..].to_vec();
-                let mut broken = self.rest(&mut bytes, start, lines, too_large(0, self.max_record));
-                self.advance(&bytes);
-                self.advance(&dropped);
-                self.drop_element(&mut broken, scan)?;
-                block.broken = Some(broken);
-                block.elements = Some(elements);
-                block.bytes = bytes;
-                return Ok(block);
+                if start == 0 {
+                    return self.long_element(&bytes, scan);
+                }
+                // What is whole goes first.
+                self.ahead = bytes.split_off(start);
+                break;
             }
             size = size.max(bytes.len() + self.block_size.min(1 << 20));
             let filled = self.fill(&mut bytes, size)?;
@@ -541,28 +634,34 @@ impl BlockStream {
         Ok(block)
     }
 
-    /// Reads past an element that is longer than the limit without keeping it.
-    fn drop_element(&mut self, broken: &mut Broken, mut scan: Structure) -> io::Result<()> {
+    /// An element that is longer than the limit, white space around it perhaps not counted; `scan` has seen `start`.
+    fn long_element(&mut self, start: &[u8], mut scan: Structure) -> io::Result<Block> {
+        let mut record = LongRecord::new(self.max_record, self.excerpt);
+        let line = self.line;
+        let mut open_end = false;
+        record.feed(start, self.offset);
+        self.advance(start);
         let mut piece = Vec::new();
         loop {
             piece.clear();
             let filled = self.fill(&mut piece, 1 << 20)?;
             if let Some(end) = scan.value_end(&piece) {
-                broken.length += end as u64;
                 self.state = if piece[end] == b']' { State::After } else { State::Inside };
                 self.ahead = piece.split_off(end + 1);
+                record.feed(&piece[..end], self.offset);
                 self.advance(&piece);
                 break;
             }
-            broken.length += piece.len() as u64;
+            record.feed(&piece, self.offset);
             self.advance(&piece);
             if !matches!(filled, Filled::More) {
                 self.state = State::Done;
+                open_end = true;
                 break;
             }
         }
-        broken.reject = too_large(broken.length, self.max_record);
-        Ok(())
+        let line = line + record.lead_lines;
+        Ok(Block { document: true, extra_lines: 0, ..record.into_block(0, Some(line), open_end) })
     }
 
     /// Everything from `start` on, as one record that could not be framed.
@@ -580,33 +679,34 @@ impl BlockStream {
     }
 
     /// After the array: nothing but white space may follow.
-    fn trailing(
-        &mut self,
-        bytes: &mut Vec<u8>,
-        start: usize,
-        lines: u64,
-        block: &mut Block,
-    ) -> io::Result<()> {
-        loop {
-            if bytes[start..].iter().any(|b| !is_space(*b)) {
-                let reject = Reject::new(
-                    RejectCode::JsonTrailing,
-                    "",
-                    "found text after the array, expected the end of the input",
-                );
-                block.broken = Some(self.rest(bytes, start, lines, reject));
-                return Ok(());
+    fn trailing(&mut self) -> io::Result<Block> {
+        self.state = State::Done;
+        let mut block = Block { elements: Some(Vec::new()), ..self.block() };
+        let mut rest = LongRecord::new(self.excerpt as u64, self.excerpt);
+        let mut piece = std::mem::take(&mut self.ahead);
+        let failed = loop {
+            let size = piece.len().max(1 << 16);
+            let filled = self.fill(&mut piece, size)?;
+            rest.feed(&piece, self.offset);
+            self.offset += piece.len() as u64;
+            match filled {
+                Filled::More => piece.clear(),
+                Filled::End => break None,
+                Filled::Failed(reject) => break Some(reject),
             }
-            let size = bytes.len() + (1 << 16);
-            match self.fill(bytes, size)? {
-                Filled::End if bytes[start..].iter().all(|b| is_space(*b)) => return Ok(()),
-                Filled::More | Filled::End => {}
-                Filled::Failed(reject) => {
-                    block.broken = Some(self.rest(bytes, start, lines, reject));
-                    return Ok(());
-                }
-            }
-        }
+        };
+        let reject = failed.or_else(|| {
+            let message = "found text after the array, expected the end of the input";
+            rest.start.map(|_| Reject::new(RejectCode::JsonTrailing, "", message))
+        });
+        block.broken = reject.map(|reject| Broken {
+            offset: rest.start.unwrap_or(self.offset),
+            length: rest.length(),
+            lines_before: rest.lead_lines,
+            reject,
+            head: rest.kept,
+        });
+        Ok(block)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use arrow_array::ArrayRef;
 
-use super::column::{CodeColumn, FlagColumn, ListColumn, TextColumn, Values};
+use super::column::{CodeColumn, FlagColumn, ListColumn, NO_CODE, TextColumn, Values};
 use super::intern::Interner;
 use super::json::{Fault, Parsed};
 use super::quarantine::{Position, QuarantineRow};
@@ -59,7 +59,7 @@ impl OptionalColumn {
             Self::U32(c) => c.is_used(),
             Self::Flag(c) => c.is_used(),
             Self::Text(c) => c.is_used(),
-            Self::Code(c, _) => !c.codes.is_empty(),
+            Self::Code(c, _) => c.codes.iter().any(|code| *code != NO_CODE),
             Self::List(c) => c.is_used(),
         }
     }
@@ -266,6 +266,8 @@ impl BlockWriter {
         let mut out = Vec::with_capacity(8);
         for (i, column) in events.optional.iter_mut().chain(&mut events.lifted).enumerate() {
             if !column.is_used() {
+                // Rows before those of a rejected trace may have been padded.
+                column.truncate(0);
                 continue;
             }
             let finished = match column {
@@ -477,7 +479,8 @@ impl TraceWriter<'_> {
         if let Some((_, finding)) = rows.iter_mut().find(|(_, f)| f.code == code) {
             finding.count += 1;
         } else {
-            self.block.findings.push((trace, Finding { code, count: 1, seq, message: message() }));
+            let message = crate::error::capped(message());
+            self.block.findings.push((trace, Finding { code, count: 1, seq, message }));
         }
     }
 

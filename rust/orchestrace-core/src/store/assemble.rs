@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::arrays::{code_array, text_array, word_array};
 use super::derive::{Derived, derive};
 use super::{Chunk, Names, REQUIRED_EVENT_COLUMNS, RawChunk, Store, events_schema};
-use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result};
+use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result, capped};
 use crate::ingest::ReadOptions;
 use crate::ingest::column::NO_CODE;
 use crate::ingest::intern::Interner;
@@ -134,7 +134,8 @@ fn note_reused_ids(raw: &mut [RawChunk]) {
         for (local, id) in ids.as_string_view().iter().enumerate() {
             let id = id.unwrap_or_default();
             if let Some(earlier) = first.get(id) {
-                let message = format!("trace_id '{id}' is already that of trace {earlier}; join on 'trace'");
+                let message =
+                    capped(format!("trace_id '{id}' is already that of trace {earlier}; join on 'trace'"));
                 let finding = Finding { code: FindingCode::TraceIdReused, count: 1, seq: None, message };
                 chunk.findings.push((local as u32, finding));
             } else {
