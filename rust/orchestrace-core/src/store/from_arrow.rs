@@ -12,10 +12,11 @@ use rayon::prelude::*;
 
 use super::arrays::text_at;
 use super::{RawChunk, Store, assemble};
-use crate::error::{Error, FindingCode, Reject, RejectCode, Result};
+use crate::error::{Error, Finding, FindingCode, Reject, RejectCode, Result};
 use crate::ingest::column::NO_CODE;
+use crate::ingest::json::{Cursor, Limits, Parsed};
 use crate::ingest::quarantine::{Position, QuarantineRow};
-use crate::ingest::writer::{BlockWriter, Event, TraceWriter, Value};
+use crate::ingest::writer::{BlockWriter, Event, Scratch, TraceWriter, Value};
 use crate::ingest::{LiftKind, ReadOptions};
 use crate::run::Run;
 use crate::schema::{
@@ -38,7 +39,7 @@ pub struct Tables {
     pub measures: Option<RecordBatch>,
     /// Table `labels`.
     pub labels: Option<RecordBatch>,
-    /// Table `findings`; those about the graph are found again, the others kept.
+    /// Table `findings`; those that follow from the other tables are found again, the others kept.
     pub findings: Option<RecordBatch>,
     /// Table `quarantine`.
     pub quarantine: Option<RecordBatch>,
@@ -48,7 +49,8 @@ pub struct Tables {
 const CHUNK_EVENTS: usize = 16 << 10;
 
 impl Store {
-    /// Checks the tables and takes them over. O(events + edges); text is copied.
+    /// Checks the tables and takes them over. O(events + edges); text is copied. Records read are the traces
+    /// and the rows of the quarantine.
     pub fn from_arrow(tables: &Tables, run: &Run) -> Result<Store> {
         let traces = TableReader::new(&TRACES, &tables.traces, 3)?;
         let events = TableReader::new(&EVENTS, &tables.events, 6)?;
@@ -126,14 +128,13 @@ impl<'a> TableReader<'a> {
             } else if i < required {
                 return Err(Error::Schema(format!("table {} has no column '{}'", table.name, column.name)));
             }
-            // A column of nulls only says nothing, whatever its type.
-            let found = found.filter(|a| a.null_count() < a.len() && *a.data_type() != DataType::Null);
             if let (true, Some(array)) = (i < required, found)
-                && array.null_count() > 0
+                && array.logical_null_count() > 0
             {
                 return Err(Error::Schema(format!("column {}.{} has nulls", table.name, column.name)));
             }
-            columns.push(found);
+            // A column of nulls only says nothing, whatever its type.
+            columns.push(found.filter(|a| a.null_count() < a.len() && *a.data_type() != DataType::Null));
         }
         Ok(Self { table, columns, rows: batch.num_rows() })
     }
@@ -251,7 +252,7 @@ impl Builder<'_> {
             self.trace(trace, &mut out)?;
             out.commit("arrow").map_err(|fault| {
                 let reject = fault.into_reject();
-                Error::Schema(format!("trace {}: {}{}", self.numbers[trace], reject.path, reject.message))
+                Error::Schema(format!("trace {}: {}: {}", self.numbers[trace], reject.path, reject.message))
             })?;
         }
         let mut chunk = writer.finish(0, index, true, 0, (to - from) as u64)?;
@@ -262,8 +263,12 @@ impl Builder<'_> {
 
     fn trace(&self, trace: usize, out: &mut TraceWriter<'_>) -> Result<()> {
         let traces = &self.traces;
-        let (trace_id, task_id) = (traces.text("trace_id", trace), traces.text("task_id", trace));
-        out.ids(trace_id.unwrap_or_default(), task_id.unwrap_or_default());
+        let ids =
+            ["trace_id", "task_id"].map(|column| (column, traces.text(column, trace).unwrap_or_default()));
+        if let Some((column, _)) = ids.iter().find(|(_, id)| id.is_empty()) {
+            return Err(self.fault(&TRACES, column, trace, trace, "is empty"));
+        }
+        out.ids(ids[0].1, ids[1].1);
         if let Some(system) = traces.text("system", trace) {
             out.system(system);
         }
@@ -295,29 +300,77 @@ impl Builder<'_> {
             let edge_type = self.edges.word("type", row, EdgeType::parse)?.unwrap_or(EdgeType::Temporal);
             out.edge(src, dst, edge_type);
         }
-        if let (Some(measures), Some(spans)) = (&self.measures, &self.spans.measures) {
-            for row in spans[trace]..spans[trace + 1] {
-                let kind = measures.word("kind", row, MeasureKind::parse)?.unwrap_or(MeasureKind::Metric);
-                let name = measures.text("name", row).unwrap_or_default();
-                out.measure(kind, name, measures.f64("value", row).unwrap_or_default());
+        self.measures(trace, out)?;
+        self.findings(trace, out)
+    }
+
+    fn measures(&self, trace: usize, out: &mut TraceWriter<'_>) -> Result<()> {
+        let (Some(measures), Some(spans)) = (&self.measures, &self.spans.measures) else { return Ok(()) };
+        let rows = spans[trace]..spans[trace + 1];
+        let mut seen = Vec::with_capacity(rows.len());
+        for row in rows {
+            let fault = |column: &str, what: String| Err(self.fault(&MEASURES, column, trace, row, &what));
+            let Some(kind) = measures.word("kind", row, MeasureKind::parse)? else {
+                return fault("kind", "is null".into());
+            };
+            let Some(name) = measures.text("name", row) else { return fault("name", "is null".into()) };
+            let value = measures.f64("value", row).unwrap_or(f64::NAN);
+            if !value.is_finite() {
+                return fault("value", format!("is {value}, expected a finite number"));
             }
+            if kind == MeasureKind::Cost && value < 0.0 {
+                return fault("value", format!("is {value}, expected a cost of at least 0"));
+            }
+            out.measure(kind, name, value);
+            seen.extend(out.block.measure_names.last().map(|name| (kind as u8, *name, row)));
         }
-        if let (Some(findings), Some(spans)) = (&self.findings, &self.spans.findings) {
-            for row in spans[trace]..spans[trace + 1] {
-                let code = findings
-                    .word("code", row, |w| FindingCode::ALL.iter().copied().find(|c| c.as_str() == w))?;
-                let Some(code) = code.filter(|c| !is_derived(*c)) else { continue };
-                let message = findings.text("message", row).unwrap_or_default().to_owned();
-                let count = findings.u32("count", row).unwrap_or(1);
-                for _ in 0..count.min(1) {
-                    out.finding(code, findings.u32("seq", row), || message.clone());
-                }
-                if let Some((_, finding)) = out.block.findings.last_mut() {
-                    finding.count = count;
-                }
-            }
+        seen.sort_unstable();
+        if let Some(pair) = seen.windows(2).find(|p| (p[0].0, p[0].1) == (p[1].0, p[1].1)) {
+            let (kind, name, row) = pair[1];
+            let what = format!(
+                "is '{}' again, which is already a {} of the trace in row {}",
+                out.block.dicts[Dict::Measure as usize].name(name).escape_debug(),
+                MeasureKind::from_code(kind).map_or("measure", MeasureKind::as_str),
+                pair[0].2
+            );
+            return Err(self.fault(&MEASURES, "name", trace, row, &what));
         }
         Ok(())
+    }
+
+    fn findings(&self, trace: usize, out: &mut TraceWriter<'_>) -> Result<()> {
+        let (Some(findings), Some(spans)) = (&self.findings, &self.spans.findings) else { return Ok(()) };
+        // A group that is not given is settled from the events again, and so is what contradicts it.
+        let regrouped = out.group.is_none();
+        let local = out.block.facts.len() as u32;
+        let first = out.block.findings.len();
+        for row in spans[trace]..spans[trace + 1] {
+            let code =
+                findings.word("code", row, |w| FindingCode::ALL.iter().copied().find(|c| c.as_str() == w))?;
+            let count = findings.u32("count", row).unwrap_or(0);
+            if count == 0 {
+                return Err(self.fault(&FINDINGS, "count", trace, row, "is 0, expected at least 1"));
+            }
+            let Some(code) =
+                code.filter(|c| !(is_derived(*c) || regrouped && *c == FindingCode::GroupConflict))
+            else {
+                continue;
+            };
+            if let Some((_, known)) = out.block.findings[first..].iter_mut().find(|(_, f)| f.code == code) {
+                known.count = known.count.saturating_add(count);
+                continue;
+            }
+            let message = findings.text("message", row).unwrap_or_default().to_owned();
+            let finding = Finding { code, count, seq: findings.u32("seq", row), message };
+            out.block.findings.push((local, finding));
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a value, in one line.
+    #[cold]
+    fn fault(&self, table: &Table, column: &str, trace: usize, row: usize, what: &str) -> Error {
+        Error::Schema(format!("{}.{column} of trace {} (row {row}) {what}", table.name, self.numbers[trace]))
     }
 
     fn event(&self, trace: usize, row: usize, seq: usize, out: &mut TraceWriter<'_>) -> Result<()> {
@@ -346,6 +399,13 @@ impl Builder<'_> {
             return fault("an empty id or agent".into());
         }
         for (column, array) in self.lifted.iter().enumerate().filter(|(_, a)| a.is_valid(row)) {
+            if let DataType::Float64 = array.data_type() {
+                let value = array.as_primitive::<Float64Type>().value(row);
+                if !value.is_finite() {
+                    let what = format!("is {value}, expected a finite number");
+                    return Err(self.fault(&EVENTS, &self.options.fields[column].0, trace, row, &what));
+                }
+            }
             lift(out, column, array, row);
         }
         out.event(Event { id, t, event_type, agent });
@@ -353,19 +413,106 @@ impl Builder<'_> {
             EventField::ALL[EventField::Role as usize..].iter().zip(&self.events.columns[6..])
         {
             let Some(array) = array.filter(|a| a.is_valid(row)) else { continue };
-            match field.column().kind {
-                Kind::F64 => out.set(*field, Value::F64(array.as_primitive::<Float64Type>().value(row))),
-                Kind::I64 => out.set(*field, Value::I64(array.as_primitive::<Int64Type>().value(row))),
-                Kind::U32 => out.set(*field, Value::U32(array.as_primitive::<UInt32Type>().value(row))),
-                Kind::Bool => out.set(*field, Value::Bool(array.as_boolean().value(row))),
-                Kind::F64List => {
-                    let list = array.as_list::<i64>().value(row);
-                    out.set(*field, Value::List(list.as_primitive::<Float64Type>().values()));
+            self.field(row, *field, array, out)
+                .map_err(|what| self.fault(&EVENTS, field.as_str(), trace, row, &what))?;
+        }
+        Ok(())
+    }
+
+    /// Sets a field of the last event to a value that is not null, or says what is wrong with it.
+    #[inline]
+    fn field(
+        &self,
+        row: usize,
+        field: EventField,
+        array: &ArrayRef,
+        out: &mut TraceWriter<'_>,
+    ) -> std::result::Result<(), String> {
+        match field.column().kind {
+            Kind::F64 => {
+                let value = array.as_primitive::<Float64Type>().value(row);
+                if !value.is_finite() {
+                    return Err(format!("is {value}, expected a finite number"));
                 }
-                _ => out.set(*field, Value::Text(text_at(array, row).unwrap_or_default())),
+                if field == EventField::DurationS && value < 0.0 {
+                    return Err(format!("is {value}, expected at least 0"));
+                }
+                out.set(field, Value::F64(value));
+            }
+            Kind::I64 => {
+                let value = array.as_primitive::<Int64Type>().value(row);
+                if value < 0 {
+                    return Err(format!("is {value}, expected at least 0"));
+                }
+                out.set(field, Value::I64(value));
+            }
+            Kind::U32 => out.set(field, Value::U32(array.as_primitive::<UInt32Type>().value(row))),
+            Kind::Bool => out.set(field, Value::Bool(array.as_boolean().value(row))),
+            Kind::F64List => {
+                let list = array.as_list::<i64>().value(row);
+                let list = list.as_primitive::<Float64Type>();
+                if let Some(i) = (0..list.len()).find(|i| list.is_null(*i) || !list.value(*i).is_finite()) {
+                    let found = if list.is_null(i) { "null".into() } else { list.value(i).to_string() };
+                    return Err(format!("has {found} in place {i}, expected a finite number"));
+                }
+                out.set(field, Value::List(list.values()));
+            }
+            _ => {
+                // A dictionary may spell null as a value.
+                let Some(text) = text_at(array, row) else { return Ok(()) };
+                if field == EventField::Extras {
+                    // White space around it is not part of what the writer puts members behind.
+                    let text = text.trim_matches([' ', '\t', '\n', '\r']);
+                    self.extras(row, text, &mut out.block.scratch)?;
+                    out.set(field, Value::Text(text));
+                } else {
+                    out.set(field, Value::Text(text));
+                }
             }
         }
         Ok(())
+    }
+
+    /// `extras` are members of the event beside its columns: an object, each key once and no key that is
+    /// written from a column.
+    fn extras(&self, row: usize, text: &str, scratch: &mut Scratch) -> std::result::Result<(), String> {
+        // Whatever limits a document was read under, they held then.
+        let limits = Limits { depth: usize::MAX, string: usize::MAX, lenient: false };
+        let mut cursor = Cursor::new(text, limits);
+        let mut clash = None;
+        scratch.unknown.truncate(0);
+        let mut read = || -> Parsed<()> {
+            let mut more = cursor.open_object()?;
+            while more {
+                let key = cursor.key()?;
+                let key = key.text(&mut scratch.key);
+                let known = scratch.unknown.len();
+                if (scratch.unknown.code(key) as usize) < known {
+                    clash = Some(format!("has the key '{}' twice", key.escape_debug()));
+                } else if self.is_written(key, row) {
+                    clash =
+                        Some(format!("has the key '{}', which events has as a column", key.escape_debug()));
+                }
+                cursor.skip()?;
+                more = cursor.more_object()?;
+            }
+            cursor.end()
+        };
+        match read() {
+            Err(fault) => Err(format!("is not a JSON object: {}", fault.into_reject().message)),
+            Ok(()) => clash.map_or(Ok(()), Err),
+        }
+    }
+
+    /// Whether a key of an event is written from its columns. An extension field or a lifted one that is
+    /// null is not: one of the wrong type stays in `extras`. Of the survey's own fields none can be there.
+    fn is_written(&self, key: &str, row: usize) -> bool {
+        if let Some(field) = EventField::parse(key).filter(|f| *f != EventField::Extras) {
+            let column = self.events.columns[field as usize + 2];
+            return !field.is_extension() || column.is_some_and(|c| c.is_valid(row));
+        }
+        let lifted = self.options.fields.iter().position(|(name, _)| name == key);
+        lifted.is_some_and(|column| self.lifted[column].is_valid(row))
     }
 }
 
@@ -374,7 +521,7 @@ fn lift(out: &mut TraceWriter<'_>, column: usize, array: &dyn Array, row: usize)
         DataType::Float64 => out.lift(column, Value::F64(array.as_primitive::<Float64Type>().value(row))),
         DataType::Int64 => out.lift(column, Value::I64(array.as_primitive::<Int64Type>().value(row))),
         DataType::Boolean => out.lift(column, Value::Bool(array.as_boolean().value(row))),
-        _ => out.lift(column, Value::Text(text_at(array, row).unwrap_or_default())),
+        _ => text_at(array, row).is_none_or(|text| out.lift(column, Value::Text(text))),
     };
 }
 
@@ -386,8 +533,17 @@ fn is_derived(code: FindingCode) -> bool {
 fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {
     let schema = events.schema_ref();
     let unknown = schema.fields().iter().filter(|f| EVENTS.index(f.name()).is_none());
+    let mut seen = HashSet::new();
     unknown
         .map(|field| {
+            if field.name() == "x_trace" {
+                return Err(Error::Schema(
+                    "column events.x_trace cannot be lifted: the export writes it from table traces".into(),
+                ));
+            }
+            if !seen.insert(field.name()) {
+                return Err(Error::Schema(format!("column events.{} is there twice", field.name())));
+            }
             let kind = match field.data_type() {
                 DataType::Float64 => LiftKind::F64,
                 DataType::Int64 => LiftKind::I64,

@@ -129,7 +129,8 @@ impl Store {
         self.chunks.iter().map(|c| c.edges.num_rows()).sum()
     }
 
-    /// Records that were read, accepted or not.
+    /// Records that were read, accepted or not: the traces held and the rows of the quarantine, also of a
+    /// store that was filtered or made of tables.
     #[must_use]
     pub fn records_read(&self) -> u64 {
         self.records_read
@@ -206,7 +207,8 @@ impl Store {
     }
 
     /// The traces whose numbers are listed (ascending), with everything that belongs to them. They keep
-    /// their numbers; the quarantine stays, since it is about the reading.
+    /// their numbers; the quarantine stays, since it is about the reading. Records read are then the traces
+    /// kept and the quarantine, so that accepted and quarantined still add up to them.
     pub fn filter(&self, traces: &[u32]) -> Result<Store> {
         if traces.windows(2).any(|w| w[0] >= w[1]) {
             return Err(Error::Parameter("trace numbers must be ascending and distinct".into()));
@@ -223,14 +225,15 @@ impl Store {
                 });
             }
         }
+        let accepted: usize = chunks.iter().map(Chunk::n_traces).sum();
         let kept = Store {
+            records_read: (accepted + self.quarantine.num_rows()) as u64,
             chunks,
             names: Arc::clone(&self.names),
             labels: self.labels.clone(),
             quarantine: self.quarantine.clone(),
             event_columns: self.event_columns.clone(),
             lifted: self.lifted.clone(),
-            records_read: self.records_read,
         };
         let labels = arrays::filter_labels(&kept)?;
         Ok(Store { labels, ..kept })

@@ -2,6 +2,7 @@
 //! of keys and the spelling of numbers.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
@@ -12,16 +13,16 @@ use rayon::prelude::*;
 use super::arrays::{text_at, text_of};
 use super::{Chunk, Store};
 use crate::error::{Error, Result};
-use crate::importers::outer_keys;
-use crate::ingest::json::write_string;
-use crate::ingest::time::format_timestamp;
+use crate::ingest::json::{Cursor, Limits, Parsed, write_string};
+use crate::ingest::time::{format_timestamp, parse_timestamp};
 use crate::run::Run;
 use crate::schema::{MeasureKind, TimeBasis};
 
 /// Writes all traces in order; the number of documents written.
 ///
 /// Facts that the schema has no place for (group, time basis, absolute start, importer, costs that are
-/// not known) go onto the first event as `x_trace`, unless the trace was read with one.
+/// not known) go onto the first event as `x_trace`. One that the trace was read with stays as it was written
+/// while it says what the tables say; else it is written anew, and only its members that we do not know stay.
 pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64> {
     let threads = run.pool().current_num_threads();
     let mut written = 0;
@@ -56,6 +57,105 @@ pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64
 
 fn write_error(source: io::Error) -> Error {
     Error::Io { path: "output".into(), source }
+}
+
+/// The member of the first event that has what the format has no place for.
+const X_TRACE: &str = "x_trace";
+
+/// What becomes of `x_trace` on the first event; one that its extras have is left out.
+struct Facts {
+    /// The object to write, if there is something to say.
+    text: Option<Vec<u8>>,
+}
+
+/// A member of an object.
+struct Member<'a> {
+    key: String,
+    /// Key and value as written.
+    text: &'a str,
+    value: &'a str,
+}
+
+/// Members of an object that has been judged before; none if it is not one.
+fn members(text: &str) -> Vec<Member<'_>> {
+    let mut members = Vec::new();
+    let mut cursor = judged(text);
+    let mut scratch = String::new();
+    let mut read = || -> Parsed<()> {
+        cursor.ws();
+        let mut more = cursor.open_object()?;
+        while more {
+            let from = cursor.pos();
+            let key = cursor.key()?.text(&mut scratch).to_owned();
+            let (start, end) = cursor.skip()?;
+            members.push(Member { key, text: cursor.slice(from, end), value: cursor.slice(start, end) });
+            more = cursor.more_object()?;
+        }
+        Ok(())
+    };
+    // Nothing but another kind of value can stop it.
+    let _other_kind = read();
+    members
+}
+
+/// At the start of a text that was judged when it came in, under limits that may have been raised.
+fn judged(text: &str) -> Cursor<'_> {
+    Cursor::new(text, Limits { depth: usize::MAX, string: usize::MAX, lenient: true })
+}
+
+/// A value that is a string.
+fn string(value: &str) -> Option<String> {
+    let mut cursor = judged(value);
+    let text = cursor.at(b'"').then(|| cursor.string().ok()).flatten()?;
+    Some(text.text(&mut String::new()).to_owned())
+}
+
+/// The strings of a value that is an array.
+fn strings(value: &str) -> Vec<String> {
+    let mut cursor = judged(value);
+    let mut strings = Vec::new();
+    let mut read = || -> Parsed<()> {
+        let mut more = cursor.open_array()?;
+        while more {
+            let (start, end) = cursor.skip()?;
+            strings.extend(string(cursor.slice(start, end)));
+            more = cursor.more_array()?;
+        }
+        Ok(())
+    };
+    let _other_kind = read();
+    strings
+}
+
+/// The `x_trace` that a trace was read with, as the native importer understands it.
+#[derive(Default)]
+struct Carried<'a> {
+    group_id: Option<String>,
+    time_basis: Option<TimeBasis>,
+    started_at: Option<i64>,
+    importer: Option<String>,
+    partial: bool,
+    unknown_costs: Vec<String>,
+    /// Members that are not ours, as written.
+    others: Vec<&'a str>,
+}
+
+impl<'a> Carried<'a> {
+    fn read(text: &'a str) -> Self {
+        let mut carried = Self::default();
+        for Member { key, text, value } in members(text) {
+            match key.as_str() {
+                "group_id" => carried.group_id = string(value).or(carried.group_id),
+                "time_basis" => carried.time_basis = string(value).and_then(|word| TimeBasis::parse(&word)),
+                "started_at" => carried.started_at = string(value).and_then(|text| parse_timestamp(&text)),
+                "importer" => carried.importer = string(value).or(carried.importer),
+                "partial" => carried.partial = value == "true",
+                "unknown_costs" => carried.unknown_costs.extend(strings(value)),
+                _ => carried.others.push(text),
+            }
+        }
+        carried
+    }
 }
 
 struct ChunkWriter<'a> {
@@ -94,6 +194,16 @@ impl<'a> Members<'a> {
         write_f64(value, out);
     }
 
+    /// Members as they were written, except that a document over several lines becomes one: line ends
+    /// stand between tokens only, since strings cannot hold them.
+    fn written(&mut self, members: &str) {
+        if !self.first {
+            self.out.push(b',');
+        }
+        self.first = false;
+        self.out.extend(members.bytes().map(|b| if matches!(b, b'\n' | b'\r') { b' ' } else { b }));
+    }
+
     fn close(self) {
         self.out.push(b'}');
     }
@@ -130,14 +240,14 @@ impl<'a> ChunkWriter<'a> {
             .into_iter()
             .filter(|name| !measures.clone().any(|row| self.measure(row) == (MeasureKind::Cost, name)))
             .collect();
-        let facts = self.facts(trace, &unknown);
+        let facts = self.facts(trace, &unknown, measures.clone());
         let list = doc.key("events");
         list.push(b'[');
         for row in event as usize..event_end {
             if row > event as usize {
                 list.push(b',');
             }
-            self.event(row, facts.as_deref().filter(|_| row == event as usize), list);
+            self.event(row, facts.as_ref().filter(|_| row == event as usize), list);
         }
         list.push(b']');
         let list = doc.key("edges");
@@ -166,8 +276,7 @@ impl<'a> ChunkWriter<'a> {
             }
             let mut map = Members::open(doc.key(key));
             for row in rows {
-                let value = self.chunk.measures.column(3).as_primitive::<Float64Type>().value(row);
-                map.number(self.measure(row).1, value);
+                map.number(self.measure(row).1, self.value(row));
             }
             if kind == MeasureKind::Cost {
                 for name in &unknown {
@@ -185,12 +294,18 @@ impl<'a> ChunkWriter<'a> {
         (kind, text_of(&self.chunk.measures, "name", row).unwrap_or_default())
     }
 
-    /// The facts of the trace that its document has no place for, as the text of one object.
-    fn facts(&self, trace: usize, unknown_costs: &[&str]) -> Option<Vec<u8>> {
+    fn value(&self, row: usize) -> f64 {
+        self.chunk.measures.column(3).as_primitive::<Float64Type>().value(row)
+    }
+
+    /// The facts of the trace that its document has no place for; `None` where the first event is written
+    /// as its columns have it.
+    fn facts(&self, trace: usize, unknown_costs: &[&str], measures: Range<usize>) -> Option<Facts> {
         let traces = &self.chunk.traces;
         let first = self.chunk.starts[trace][0] as usize;
         let carried = text_of(&self.chunk.events, "extras", first)
-            .is_some_and(|e| outer_keys(e).iter().any(|key| key == "x_trace"));
+            .and_then(|extras| members(extras).into_iter().find(|m| m.key == X_TRACE))
+            .map(|member| Carried::read(member.value));
         let importer = text_of(traces, "importer", trace).unwrap_or("native");
         let group = text_of(traces, "group_id", trace);
         let given_group = (self.chunk.starts[trace][0]..self.chunk.starts[trace + 1][0])
@@ -201,14 +316,34 @@ impl<'a> ChunkWriter<'a> {
             .column_by_name("started_at")
             .map(arrow_array::cast::AsArray::as_primitive::<TimestampNanosecondType>)
             .filter(|c| c.is_valid(trace))
-            .map(|c| format_timestamp(c.value(trace)));
+            .map(|c| c.value(trace));
+        let time_basis = text_of(traces, "time_basis", trace).unwrap_or(TimeBasis::Unknown.as_str());
+        if let Some(carried) = &carried {
+            // Read again with it, the document must give the tables: a zero that it calls unknown would go.
+            let listed = |name: &str| carried.unknown_costs.iter().any(|n| n == name);
+            let forgotten = |row: usize| {
+                let (kind, name) = self.measure(row);
+                kind == MeasureKind::Cost && self.value(row) == 0.0 && listed(name)
+            };
+            let holds = carried.group_id.as_deref().or(given_group) == group
+                && carried.time_basis.is_none_or(|basis| basis.as_str() == time_basis)
+                && carried.started_at == started
+                && carried.importer.as_deref().unwrap_or("native") == importer
+                && carried.partial == partial
+                && unknown_costs.iter().all(|name| listed(name))
+                && !measures.into_iter().any(forgotten);
+            if holds {
+                return None;
+            }
+        }
         let plain = importer == "native"
             && group == given_group
             && !partial
             && started.is_none()
             && unknown_costs.is_empty();
-        if carried || plain {
-            return None;
+        let others = carried.as_ref().map_or(&[][..], |c| &c.others);
+        if plain && others.is_empty() {
+            return carried.map(|_| Facts { text: None });
         }
         let mut out = Vec::new();
         let mut facts = Members::open(&mut out);
@@ -217,10 +352,12 @@ impl<'a> ChunkWriter<'a> {
         {
             facts.text("group_id", group);
         }
-        facts.text("time_basis", text_of(traces, "time_basis", trace).unwrap_or(TimeBasis::Unknown.as_str()));
-        facts.text("importer", importer);
+        if !plain {
+            facts.text("time_basis", time_basis);
+            facts.text("importer", importer);
+        }
         if let Some(started) = started {
-            facts.text("started_at", &started);
+            facts.text("started_at", &format_timestamp(started));
         }
         if partial {
             facts.key("partial").extend_from_slice(b"true");
@@ -236,11 +373,14 @@ impl<'a> ChunkWriter<'a> {
             }
             list.push(b']');
         }
+        for member in others {
+            facts.written(member);
+        }
         facts.close();
-        Some(out)
+        Some(Facts { text: Some(out) })
     }
 
-    fn event(&self, row: usize, facts: Option<&[u8]>, out: &mut Vec<u8>) {
+    fn event(&self, row: usize, facts: Option<&Facts>, out: &mut Vec<u8>) {
         let events = &self.chunk.events;
         let mut object = Members::open(out);
         for (field, column) in events.schema_ref().fields().iter().zip(events.columns()).skip(2) {
@@ -278,17 +418,19 @@ impl<'a> ChunkWriter<'a> {
                 _ => object.text(field.name(), text_at(column, row).unwrap_or_default()),
             }
         }
-        if let Some(extras) = text_of(events, "extras", row)
-            && let Some(members) = extras.strip_prefix('{').and_then(|e| e.strip_suffix('}'))
-            && !members.trim().is_empty()
-        {
-            object.out.push(b',');
-            // As written, except that a document over several lines becomes one: line ends stand between
-            // tokens only, since strings cannot hold them.
-            object.out.extend(members.bytes().map(|b| if matches!(b, b'\n' | b'\r') { b' ' } else { b }));
+        if let Some(extras) = text_of(events, "extras", row) {
+            if facts.is_some() {
+                for member in members(extras).iter().filter(|m| m.key != X_TRACE) {
+                    object.written(member.text);
+                }
+            } else if let Some(all) = extras.strip_prefix('{').and_then(|e| e.strip_suffix('}'))
+                && !all.trim().is_empty()
+            {
+                object.written(all);
+            }
         }
-        if let Some(facts) = facts {
-            object.key("x_trace").extend_from_slice(facts);
+        if let Some(text) = facts.and_then(|f| f.text.as_ref()) {
+            object.key(X_TRACE).extend_from_slice(text);
         }
         object.close();
     }
