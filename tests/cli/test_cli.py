@@ -187,3 +187,29 @@ def test_a_closed_pipe_is_quiet(good):
     process.stderr.close()
     process.wait(60)
     assert "Traceback" not in error and "Exception" not in error
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["report", "GOOD", "--threads", str(2**70)],
+        ["report", "GOOD", "--threads", "1025"],
+        ["credit", "GOOD", "--seed", str(2**63)],
+        ["generate", "OUT", "--traces", str(2**70)],
+        ["generate", "OUT", "--events", str(10**12 + 1)],
+    ],
+)
+def test_numbers_out_of_range_are_usage_errors(args, good, tmp_path):
+    args = [good if a == "GOOD" else str(tmp_path / "out") if a == "OUT" else a for a in args]
+    result = run(*args, code=2)
+    assert "less than or equal to" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_closed_standard_input_is_one_line():
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *COMMAND, "validate", "-"], capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith(b"error: standard input is closed\n")
+    assert b"Traceback" not in done.stderr

@@ -251,6 +251,18 @@ def test_annotators_stay_apart_and_traces_without_credit_do_not_count():
         ({"n_boot": 0}, "n_boot is 0"),
         ({"seed": -1}, "seed is -1"),
         ({"within": (1, 1)}, "within"),
+        ({"within": 3}, "within is 3"),
+        ({"within": (1.5,)}, "within is"),
+        ({"n_boot": 2**70}, "n_boot is"),
+        ({"k_folds": 2.5}, "k_folds is 2.5"),
+        ({"confidence": "x"}, "confidence is 'x'"),
+        (
+            {"labels": labels_of([("x", 1, "A")]).with_columns(turn=pl.lit(1.5))},
+            "labels.turn has the value 1.5",
+        ),
+        ({"labels": labels_of([("x", 1, "A")], annotator=None)}, "labels.annotator has a null"),
+        ({"credits": credits_of({"x": [("A/0", 1.0)]}, method=None)}, "credits.method has a null"),
+        ({"credits": credits_of({"x": [("A/0", 1.0)]}, method=BASELINES[1])}, "the name of a baseline"),
         ({"credits": pl.DataFrame({"trace_id": ["x"]})}, "credits have no column 'unit'"),
         ({"labels": labels_of([("other", 1, "A")])}, "no trace has both"),
         ({"credits": credits_of({"x": [("A/0", 1.0), ("A/0", 2.0)]})}, "several credits for turn 'A/0'"),
@@ -282,3 +294,10 @@ def test_methods_are_told_apart_by_what_differs() -> None:
     found = dict(table.select("method", "step_accuracy").rows())
     assert found["flow(kernel=uniform)"] == 0.0
     assert found["flow(kernel=typed)"] == 1.0
+
+
+def test_one_trace_alone_has_no_verdict():
+    credits = credits_of({"x": [("A/0", 0.0), ("B/1", 1.0), ("C/2", 0.0)]})
+    found = row(ot.localisation(credits, labels_of([("x", 1, "B")]), n_boot=5), "m")
+    assert found["step_accuracy"] == 1.0
+    assert found["agent_vs_best"] == found["step_vs_best"] == "indistinct"

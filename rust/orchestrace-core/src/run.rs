@@ -23,13 +23,19 @@ static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
 /// By process id and number of threads.
 type Pools = HashMap<(u32, usize), Arc<ThreadPool>>;
 
+/// More threads than any machine needs; the system may die of a number beyond it.
+const MAX_THREADS: usize = 1024;
+
 impl Run {
-    /// A run on `threads` threads; `None` means the machine's cores.
+    /// A run on `threads` threads, at most 1,024; `None` means the machine's cores.
     pub fn new(threads: Option<usize>) -> Result<Self> {
         let threads = match threads {
             Some(0) => return Err(Error::Parameter("threads is 0, expected at least 1".into())),
+            Some(n) if n > MAX_THREADS => {
+                return Err(Error::Parameter(format!("threads is {n}, expected at most {MAX_THREADS}")));
+            }
             Some(n) => n,
-            None => std::thread::available_parallelism().map_or(1, usize::from),
+            None => std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS),
         };
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (std::process::id(), threads);

@@ -7,17 +7,20 @@ use orchestrace_core::error::Result;
 use orchestrace_core::run::Run;
 use pyo3::prelude::*;
 
-use crate::error::to_python;
+use crate::error::{raised, to_python};
+use crate::files::Exchange;
 
 /// How often signals and progress are looked at.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Runs `f` without the interpreter lock on a thread of its own, wakes up ten times a second to look for
-/// signals and to report progress, and cancels the run when the user interrupts it.
+/// signals and to report progress, and cancels the run when the user interrupts it. `exchange` is that of the
+/// file objects in the call: what they raise is raised here.
 pub(crate) fn run_detached<T: Send>(
     py: Python<'_>,
     threads: Option<usize>,
     progress: Option<&Bound<'_, PyAny>>,
+    exchange: &Exchange,
     f: impl FnOnce(&Run) -> Result<T> + Send,
 ) -> PyResult<T> {
     let run = Run::new(threads).map_err(|e| to_python(py, &e))?;
@@ -36,15 +39,19 @@ pub(crate) fn run_detached<T: Send>(
             }
             if interrupt.is_none() {
                 interrupt = py.check_signals().and_then(|()| report(progress, run)).err();
-                if interrupt.is_some() {
+                if interrupt.is_some() || exchange.has_raised() {
                     run.cancel();
+                    exchange.cancel();
                 }
             }
         }
         let joined = py.detach(|| worker.join());
         (joined, interrupt)
     });
-    match outcome {
+    let (joined, interrupt) = outcome;
+    // Also where the core took it for a damaged stream and went on.
+    let interrupt = interrupt.or_else(|| exchange.raised().map(|(name, error)| raised(py, &name, error)));
+    match (joined, interrupt) {
         (Err(panic), _) => std::panic::resume_unwind(panic),
         (_, Some(error)) => Err(error),
         (Ok(Err(error)), None) => Err(to_python(py, &error)),

@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 
 use crate::call::run_detached;
 use crate::error::{bad_parameter, to_python};
-use crate::files::{PyReader, writer};
+use crate::files::{Exchange, PyReader, writer};
 use crate::stream::{Stream, import};
 
 /// Immutable columns of a corpus in memory.
@@ -59,19 +59,22 @@ pub(crate) fn read(
             bad_parameter(py, orchestrace_core::error::unknown_name("time basis", word, known))
         })?);
     }
-    let inputs = inputs.into_iter().map(input).collect();
-    let store = run_detached(py, threads, progress.as_ref(), |run| ingest::read(inputs, &options, run))?;
+    let exchange = Exchange::default();
+    let inputs = inputs.into_iter().map(|object| input(object, &exchange)).collect();
+    let store =
+        run_detached(py, threads, progress.as_ref(), &exchange, |run| ingest::read(inputs, &options, run))?;
     Ok(PyStore(Arc::new(store)))
 }
 
 /// A path, or a binary file object with an optional name.
-fn input(object: Bound<'_, PyAny>) -> Input {
+fn input(object: Bound<'_, PyAny>, exchange: &Exchange) -> Input {
     if let Ok(path) = object.extract::<PathBuf>() {
         return Input::Path(path);
     }
     let name =
         object.getattr("name").and_then(|n| n.extract::<String>()).unwrap_or_else(|_| "<stream>".into());
-    Input::Stream { name, reader: Box::new(PyReader(object.unbind())) }
+    let reader = Box::new(PyReader::new(&object, &name, exchange));
+    Input::Stream { name, reader }
 }
 
 #[pymethods]
@@ -96,7 +99,8 @@ impl PyStore {
             findings: optional("findings")?,
             quarantine: optional("quarantine")?,
         };
-        let store = run_detached(py, threads, None, |run| Store::from_arrow(&tables, run))?;
+        let store =
+            run_detached(py, threads, None, &Exchange::default(), |run| Store::from_arrow(&tables, run))?;
         Ok(Self(Arc::new(store)))
     }
 
@@ -131,14 +135,18 @@ impl PyStore {
     }
 
     #[getter]
-    fn lifted(&self) -> HashMap<String, &'static str> {
+    fn lifted<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let word = |kind: &LiftKind| match kind {
             LiftKind::Text => "text",
             LiftKind::I64 => "i64",
             LiftKind::F64 => "f64",
             LiftKind::Bool => "bool",
         };
-        self.0.lifted().iter().map(|(name, kind)| (name.clone(), word(kind))).collect()
+        let out = PyDict::new(py); // in the order of the columns
+        for (name, kind) in self.0.lifted() {
+            out.set_item(name, word(kind))?;
+        }
+        Ok(out)
     }
 
     /// A table in batches, as it is held.
@@ -171,8 +179,9 @@ impl PyStore {
         threads: Option<usize>,
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
-        let mut sink = writer(target)?;
+        let exchange = Exchange::default();
+        let mut sink = writer(target, &exchange)?;
         let store = &self.0;
-        run_detached(py, threads, progress.as_ref(), move |run| write_jsonl(store, &mut sink, run))
+        run_detached(py, threads, progress.as_ref(), &exchange, move |run| write_jsonl(store, &mut sink, run))
     }
 }

@@ -76,6 +76,17 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     }
 }
 
+/// The exception for one that a file object raised: what asks the program to stop as it is, all else as the
+/// cause of an `InputError`.
+pub(crate) fn raised(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyException>(py) {
+        return error;
+    }
+    let told = to_python(py, &Error::Input(format!("{name}: {error}")));
+    told.set_cause(py, Some(error));
+    told
+}
+
 /// A wrong argument.
 pub(crate) fn bad_parameter(py: Python<'_>, message: String) -> PyErr {
     to_python(py, &Error::Parameter(message))

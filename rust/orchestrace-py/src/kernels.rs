@@ -11,7 +11,7 @@ use pyo3::types::{PyBool, PyDict};
 use crate::call::run_detached;
 use crate::corpus::PyStore;
 use crate::error::{bad_parameter, to_python};
-use crate::files::writer;
+use crate::files::{Exchange, writer};
 use crate::stream::Stream;
 
 /// Credits of a store: the columns that vary, and what is constant in the call.
@@ -48,8 +48,9 @@ pub(crate) fn credit<'py>(
     let params = Params::check(info.params, &given).map_err(fail)?;
     let request = Request { reward: &channels, unit, params: &params };
     let store = &store.0;
-    let (batches, schema) =
-        run_detached(py, threads, progress.as_ref(), |run| methods::credit(store, method, &request, run))?;
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        methods::credit(store, method, &request, run)
+    })?;
     let facts = PyDict::new(py);
     facts.set_item("tier", info.tier.map(orchestrace_core::schema::Tier::as_str))?;
     let version = Value::Text(env!("CARGO_PKG_VERSION").into());
@@ -102,8 +103,9 @@ pub(crate) fn generate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let preset = Preset::parse(preset).map_err(|e| to_python(py, &e))?;
     let spec = Spec { preset, events, traces, seed };
-    let mut sink = writer(target)?;
-    let counts = run_detached(py, threads, progress.as_ref(), move |run| {
+    let exchange = Exchange::default();
+    let mut sink = writer(target, &exchange)?;
+    let counts = run_detached(py, threads, progress.as_ref(), &exchange, move |run| {
         let counts = run.pool().install(|| {
             let mut take = |bytes: &[u8]| sink.write_all(bytes);
             write(&spec, &mut take, 0, run.cancel_flag(), run.done_counter())

@@ -73,9 +73,10 @@ pub fn assign_trace(
 /// Advantages of the rollouts of a group.
 #[derive(Debug, Default)]
 pub struct GroupCredit {
-    /// One value per rollout; null where its reward is.
+    /// One value per rollout; null where its reward is, or where it is beyond the float range.
     pub advantages: Vec<Option<f64>>,
-    /// `reward.absent` on rollouts without a reward, `group.degenerate` on those of a degenerate group.
+    /// `reward.absent` on rollouts without a reward, `group.degenerate` on those of a degenerate group and where
+    /// the advantage is no number.
     pub reasons: Vec<Option<Reason>>,
     present: Vec<f64>,
     values: Vec<f64>,
@@ -97,8 +98,13 @@ pub fn assign_group(
     out.reasons.clear();
     let mut values = out.values.iter();
     for reward in rewards {
-        out.advantages.push(reward.and_then(|_| values.next().copied()));
-        out.reasons.push(if reward.is_some() { degenerate } else { Some(Reason::RewardAbsent) });
+        let value = reward.and_then(|_| values.next().copied()).filter(|v| v.is_finite());
+        out.advantages.push(value);
+        out.reasons.push(match (reward, value) {
+            (None, _) => Some(Reason::RewardAbsent),
+            (Some(_), None) => Some(Reason::GroupDegenerate),
+            (Some(_), Some(_)) => degenerate,
+        });
     }
 }
 

@@ -70,7 +70,8 @@ pub fn credit(
     into_batches(pieces)
 }
 
-/// The reward of a trace under the weights asked for: null if it lacks one of the channels.
+/// The reward of a trace under the weights asked for: null if it lacks one of the channels. A sum beyond the
+/// float range is no reward.
 fn reward_of(view: &TraceView<'_>, channels: &[(u32, f64)]) -> Option<f64> {
     let mut sum = 0.0;
     for (code, weight) in channels {
@@ -79,7 +80,7 @@ fn reward_of(view: &TraceView<'_>, channels: &[(u32, f64)]) -> Option<f64> {
         })?;
         sum += weight * view.measure_values[row];
     }
-    Some(sum)
+    sum.is_finite().then_some(sum)
 }
 
 /// Codes of the channels; one that no trace has is a mistake.

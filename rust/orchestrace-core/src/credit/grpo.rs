@@ -53,16 +53,27 @@ impl GroupMethod for Grpo {
             return true;
         }
         let from = advantages.len();
-        let mean = pairwise(rewards) / n as f64;
-        // the squares take the place of the advantages until their sum is known
-        advantages.extend(rewards.iter().map(|r| (r - mean) * (r - mean)));
+        let unit = unit_of(rewards);
+        // what is summed takes the place of the advantages until its sum is known
+        advantages.extend(rewards.iter().map(|r| r / unit));
+        let mean = pairwise(&advantages[from..]) / n as f64;
+        advantages.truncate(from);
+        advantages.extend(rewards.iter().map(|r| (r / unit - mean) * (r / unit - mean)));
         let freedom = n as i64 - params.int("ddof").unwrap_or(DDOF);
         let deviation = (pairwise(&advantages[from..]) / freedom as f64).sqrt();
-        let scale = deviation + params.float("epsilon").unwrap_or(EPSILON);
+        let scale = deviation + params.float("epsilon").unwrap_or(EPSILON) / unit;
         advantages.truncate(from);
-        advantages.extend(rewards.iter().map(|r| (r - mean) / scale));
+        advantages.extend(rewards.iter().map(|r| (r / unit - mean) / scale));
         false
     }
+}
+
+/// The power of two below the largest magnitude: dividing by it is exact, and squares neither overflow nor vanish.
+fn unit_of(rewards: &[f64]) -> f64 {
+    const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
+    const SMALLEST: f64 = 1e-300_f64;
+    let largest = rewards.iter().fold(SMALLEST, |most, r| most.max(r.abs()));
+    f64::from_bits(largest.to_bits() & EXPONENT)
 }
 
 #[cfg(test)]
@@ -95,6 +106,44 @@ mod tests {
         assert_eq!(advantages(&[7.0], 1), (vec![0.0], true));
         // their mean is not representable, so that the formula alone would not give 0
         assert_eq!(advantages(&[0.1; 3], 0), (vec![0.0; 3], true));
+    }
+
+    #[test]
+    fn extreme_rewards_give_numbers() {
+        let wanted = advantages(&[1.0, -1.0, 1.0], 1).0;
+        for size in [1e308, 1.7e308, 2.0_f64.powi(600)] {
+            let got = advantages(&[size, -size, size], 1).0;
+            assert!(got.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?}");
+        }
+        let given = [("epsilon", Value::Float(0.0))];
+        let params = Params::check(INFO.params, &given).unwrap();
+        for spread in [5e-324, 1e-300, 1e-200, f64::EPSILON] {
+            let mut out = Vec::new();
+            Grpo.assign(&[0.0, spread], &params, &mut out);
+            assert!((out[0] + 0.5_f64.sqrt()).abs() < 1e-12, "{spread} {out:?}");
+            out.clear();
+            Grpo.assign(&[1.0, 1.0 + f64::EPSILON], &params, &mut out);
+            assert!(out.iter().all(|a| a.is_finite()), "{out:?}");
+        }
+    }
+
+    #[test]
+    fn an_advantage_that_is_no_number_is_null() {
+        struct Broken;
+        impl GroupMethod for Broken {
+            fn info(&self) -> &'static MethodInfo {
+                &INFO
+            }
+            fn assign(&self, _: &[f64], _: &Params, advantages: &mut Vec<f64>) -> bool {
+                advantages.extend([f64::NAN, f64::INFINITY, 1.0]);
+                false
+            }
+        }
+        let mut out = GroupCredit::default();
+        assign_group(&Broken, &[Some(1.0), Some(2.0), None, Some(3.0)], &INFO.defaults(), &mut out);
+        let (degenerate, absent) = (Some(Reason::GroupDegenerate), Some(Reason::RewardAbsent));
+        assert_eq!(out.advantages, [None, None, None, Some(1.0)]);
+        assert_eq!(out.reasons, [degenerate, degenerate, absent, None]);
     }
 
     #[test]

@@ -463,8 +463,11 @@ impl Builder<'_> {
                 if field == EventField::Extras {
                     // White space around it is not part of what the writer puts members behind.
                     let text = text.trim_matches([' ', '\t', '\n', '\r']);
-                    self.extras(row, text, &mut out.block.scratch)?;
-                    out.set(field, Value::Text(text));
+                    match self.extras(row, text, &mut out.block.scratch)? {
+                        None => out.set(field, Value::Text(text)),
+                        Some(kept) if kept == "{}" => {}
+                        Some(kept) => out.set(field, Value::Text(&kept)),
+                    }
                 } else {
                     out.set(field, Value::Text(text));
                 }
@@ -473,43 +476,57 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// `extras` are members of the event beside its columns: an object, each key once and no key that is
-    /// written from a column.
-    fn extras(&self, row: usize, text: &str, scratch: &mut Scratch) -> std::result::Result<(), String> {
+    /// `extras` are members of the event beside its columns: an object, each key once, none of the survey's own
+    /// fields. An extension field there is one whose value did not fit its column; where the column has a value
+    /// now, that one replaces it, and the text without it is returned.
+    fn extras(
+        &self,
+        row: usize,
+        text: &str,
+        scratch: &mut Scratch,
+    ) -> std::result::Result<Option<String>, String> {
         // Whatever limits a document was read under, they held then.
         let limits = Limits { depth: usize::MAX, string: usize::MAX, lenient: false };
         let mut cursor = Cursor::new(text, limits);
         let mut clash = None;
+        let (mut kept, mut replaced) = (String::from("{"), false);
         scratch.unknown.truncate(0);
         let mut read = || -> Parsed<()> {
             let mut more = cursor.open_object()?;
             while more {
+                let start = cursor.pos();
                 let key = cursor.key()?;
                 let key = key.text(&mut scratch.key);
+                let (_, end) = cursor.skip()?;
                 let known = scratch.unknown.len();
                 if (scratch.unknown.code(key) as usize) < known {
                     clash = Some(format!("has the key '{}' twice", key.escape_debug()));
-                } else if self.is_written(key, row) {
+                } else if EventField::parse(key).is_some_and(|f| !f.is_extension()) {
                     clash =
                         Some(format!("has the key '{}', which events has as a column", key.escape_debug()));
+                } else if self.is_written(key, row) {
+                    replaced = true;
+                } else {
+                    if kept.len() > 1 {
+                        kept.push(',');
+                    }
+                    kept.push_str(cursor.slice(start, end));
                 }
-                cursor.skip()?;
                 more = cursor.more_object()?;
             }
             cursor.end()
         };
-        match read() {
-            Err(fault) => Err(format!("is not a JSON object: {}", fault.into_reject().message)),
-            Ok(()) => clash.map_or(Ok(()), Err),
+        if let Err(fault) = read() {
+            return Err(format!("is not a JSON object: {}", fault.into_reject().message));
         }
+        kept.push('}');
+        clash.map_or(Ok(replaced.then_some(kept)), Err)
     }
 
-    /// Whether a key of an event is written from its columns. An extension field or a lifted one that is
-    /// null is not: one of the wrong type stays in `extras`. Of the survey's own fields none can be there.
+    /// Whether an extension field or a lifted one has a value in its column.
     fn is_written(&self, key: &str, row: usize) -> bool {
         if let Some(field) = EventField::parse(key).filter(|f| *f != EventField::Extras) {
-            let column = self.events.columns[field as usize + 2];
-            return !field.is_extension() || column.is_some_and(|c| c.is_valid(row));
+            return self.events.columns[field as usize + 2].is_some_and(|c| c.is_valid(row));
         }
         let lifted = self.options.fields.iter().position(|(name, _)| name == key);
         lifted.is_some_and(|column| self.lifted[column].is_valid(row))
