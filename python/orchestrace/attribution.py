@@ -1,12 +1,14 @@
 """How well credit finds the step and the agent that people blame, beside what position alone finds."""
 
 import json
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import polars as pl
 
+from .corpus import check_numbers
 from .errors import ParameterError
 from .schema import unknown_name
 
@@ -69,12 +71,13 @@ def localisation(
         ``agent_accuracy step_accuracy within_<k>… mrr`` the mean over traces and its interval
         (``…_low …_high``), all in 0..1; ``agent_vs_best step_vs_best``: ``better``, ``worse`` or
         ``indistinct`` from the best baseline of that metric, by the interval of the paired difference on the
-        same resamples (null for baselines).
+        same resamples (null for baselines); with fewer than two traces it is ``indistinct``.
 
     Raises
     ------
     ParameterError
-        A column is absent, no trace has both, a unit has two credits in one method, or an option is out of
+        A column is absent, no trace has both, a unit has two credits in one method or the method the name
+        of a baseline, an annotator or a method is null, a turn is no whole number, or an option is out of
         range.
 
     Notes
@@ -112,10 +115,12 @@ def localisation(
     >>> table.select("method", "agent_accuracy", "step_accuracy", "mrr").row(0)
     ('mine', 1.0, 1.0, 1.0)
     """
-    _check_options(within, k_folds, n_boot, seed, confidence, blame)
+    within = _check_options(within, k_folds, n_boot, seed, confidence, blame)
     credits = _tell_apart(credits)
     turns, agents = _units(_exact(credits, "credits"), 1.0 if blame == "highest" else -1.0)
     named = _exact(labels.collect() if isinstance(labels, pl.LazyFrame) else labels, "labels")
+    if taken := [name for name in BASELINES if name in credits["method"].cast(pl.String)]:
+        raise ParameterError(f"method '{taken[0]}' has the name of a baseline: give it another one")
     named = named.join(credits.select("trace_id").unique(), on="trace_id", how="semi")
     if named.is_empty():
         raise ParameterError(
@@ -143,23 +148,34 @@ def localisation(
 
 
 def _check_options(
-    within: Sequence[int], k_folds: int, n_boot: int, seed: int, confidence: float, blame: str
-) -> None:
+    within: object, k_folds: int, n_boot: int, seed: int, confidence: float, blame: str
+) -> tuple[int, ...]:
     if blame not in get_args(Blame):
         raise ParameterError(unknown_name("blame", str(blame), list(get_args(Blame))))
-    if not 0.0 < confidence < 1.0:
-        raise ParameterError(f"confidence is {confidence}, expected a number between 0 and 1")
-    if len(set(within)) != len(within) or any(k < 0 for k in within):
-        raise ParameterError(f"within is {tuple(within)}, expected different numbers from 0")
-    for name, value, least in (("k_folds", k_folds, 2), ("n_boot", n_boot, 1), ("seed", seed, 0)):
-        if value < least:
-            raise ParameterError(f"{name} is {value}, expected at least {least}")
+    if not (isinstance(confidence, int | float) and 0.0 < confidence < 1.0):
+        raise ParameterError(f"confidence is {confidence!r}, expected a number between 0 and 1")
+    check_numbers(k_folds=k_folds, n_boot=n_boot, seed=seed)
+    try:
+        steps = tuple(operator.index(k) for k in within)  # type: ignore[attr-defined]  # that is the question
+    except TypeError:
+        steps = (-1,)
+    if len(set(steps)) != len(steps) or any(not 0 <= k < 2**63 for k in steps):
+        raise ParameterError(f"within is {within!r}, expected different whole numbers from 0")
+    return steps
+
+
+def _no_null(frame: pl.DataFrame, what: str, name: str) -> None:
+    if frame[name].null_count():
+        raise ParameterError(f"{what}.{name} has a null, expected a name in every row")
 
 
 def _tell_apart(credits: pl.DataFrame) -> pl.DataFrame:
     """A method that occurs with several rewards or parameters is named with what differs between them."""
     given = [name for name in ("reward", "params") if name in credits.columns]
-    if "method" not in credits.columns or not given:
+    if "method" not in credits.columns:
+        return credits
+    _no_null(credits, "credits", "method")
+    if not given:
         return credits
     names = pl.col("method", *given).cast(pl.String)
     runs = credits.select(names).unique(maintain_order=True)
@@ -203,10 +219,19 @@ def _exact(frame: pl.DataFrame, what: str) -> pl.DataFrame:
     for name in numbers.keys() & set(frame.columns):
         if not (frame[name].dtype.is_numeric() or frame[name].null_count() == frame.height):
             raise ParameterError(f"{what}.{name} has type {frame[name].dtype}, expected numbers")
+        if name != "credit" and frame[name].dtype.is_float():
+            odd = frame[name].filter(~(frame[name].is_finite() & (frame[name].floor() == frame[name])))
+            if odd.len():
+                raise ParameterError(f"{what}.{name} has the value {odd[0]}, expected whole numbers")
+    if what == "labels":
+        _no_null(frame, what, "annotator")
     optional = [] if what == "labels" or "seq" in frame.columns else [pl.lit(None, pl.Int64).alias("seq")]
-    return frame.with_columns(optional).select(
-        pl.col(name).cast(dtype) for name, dtype in (types | numbers).items()
-    )
+    try:
+        return frame.with_columns(optional).select(
+            pl.col(name).cast(dtype) for name, dtype in (types | numbers).items()
+        )
+    except pl.exceptions.PolarsError as error:
+        raise ParameterError(f"{what}: {str(error).splitlines()[0]}") from None
 
 
 def _units(credits: pl.DataFrame, sign: float) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -492,11 +517,14 @@ def _rows(
                 row[column] = None
                 continue
             low, high = interval(means[:, m, i] - means[:, names.index(rival), i])
+            paired = np.isfinite(per_trace[name][:, i]) & np.isfinite(per_trace[rival][:, i])
             verdict = (
-                "better"
-                if low is not None and low > 0
+                "indistinct"
+                if np.count_nonzero(paired) < 2 or low is None or high is None
+                else "better"
+                if low > 0
                 else "worse"
-                if high is not None and high < 0
+                if high < 0
                 else "indistinct"
             )
             row[column] = verdict

@@ -44,11 +44,11 @@ Paths = Annotated[
     list[str], typer.Argument(metavar="PATH...", help="Files, globs, folders; - is standard input.")
 ]
 Format = Annotated[str, typer.Option("--format", help="Importer, or auto.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Default: all cores.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the table to this Parquet file.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if records were quarantined.")]
-Seed = Annotated[int, typer.Option("--seed", min=0)]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1)]
 
 
 @app.callback(invoke_without_command=True)
@@ -154,9 +154,11 @@ def generate_(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSONL file to write.")],
     preset: Annotated[str, typer.Option("--preset")] = "mixed",
     events: Annotated[
-        int | None, typer.Option("--events", min=1, help="About how many events in all.")
+        int | None, typer.Option("--events", min=1, max=10**12, help="About how many events in all.")
     ] = None,
-    traces: Annotated[int | None, typer.Option("--traces", min=1, help="How many traces.")] = None,
+    traces: Annotated[
+        int | None, typer.Option("--traces", min=1, max=10**12, help="How many traces.")
+    ] = None,
     seed: Seed = 0,
     threads: Threads = None,
     as_json: Json = False,
@@ -228,7 +230,7 @@ def _parameter(item: str) -> tuple[str, Parameter]:
         raise ParameterError(f"parameter '{item}', expected NAME=VALUE")
     try:
         value: Parameter = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = text
     return name, text if isinstance(value, dict) else value
 

@@ -1,7 +1,9 @@
 """The recordings in memory, as tables."""
 
+import io
+import operator
 import os
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import polars as pl
 
@@ -13,6 +15,45 @@ from .progress import Progress, reporting
 from .schema import EXTENSION_FIELDS, SCHEMAS, cast_exactly, dtype_of, unknown_name
 
 _DERIVED = {"agents"}
+
+_BOUNDS: Final[dict[str, tuple[int, int]]] = {
+    "threads": (1, 1024),
+    "traces": (0, 10**12),
+    "events": (0, 10**12),
+    "k_folds": (2, 2**63 - 1),
+    "n_boot": (1, 10**7),
+}
+
+
+def check_numbers(**options: object) -> None:
+    """Refuse numbers that the core cannot take, before it is asked. None stands for a default."""
+    for name, value in options.items():
+        if value is None:
+            continue
+        least, most = _BOUNDS.get(name, (0, 2**63 - 1))
+        try:
+            number = operator.index(value)  # type: ignore[arg-type]  # that is the question
+        except TypeError:
+            raise ParameterError(f"{name} is {value!r}, expected a whole number") from None
+        if not least <= number <= most:
+            raise ParameterError(f"{name} is {_short(number)}, expected {least:,} to {most:,}")
+
+
+def _short(number: int) -> str:
+    return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
+
+
+def target_of(target: object) -> str | BinaryIO:
+    """Where to write: a path as text, or a binary file object."""
+    if isinstance(target, os.PathLike):
+        target = os.fspath(target)
+    if isinstance(target, io.TextIOBase):
+        raise ParameterError("the target is a text file: open it in binary mode")
+    if not (isinstance(target, str) or hasattr(target, "write")):
+        raise ParameterError(
+            f"the target is of type {type(target).__name__}, expected a path or a binary file"
+        )
+    return target  # type: ignore[return-value]  # something with `write`
 
 
 class Corpus:
@@ -88,6 +129,7 @@ class Corpus:
             "findings": findings,
             "quarantine": quarantine,
         }
+        check_numbers(threads=threads)
         return cls(_core.Store.from_arrow(tables_of(given), threads=threads))
 
     @property
@@ -274,9 +316,10 @@ class Corpus:
         >>> ot.generate(traces=3, seed=0).write_jsonl(buffer)
         3
         """
-        target = os.fspath(target) if isinstance(target, os.PathLike) else target
+        check_numbers(threads=threads)
+        sink = target_of(target)
         with reporting(progress, "writing") as callback:
-            return self._store.write_jsonl(target, threads=threads, progress=callback)
+            return self._store.write_jsonl(sink, threads=threads, progress=callback)
 
     def __len__(self) -> int:
         return self._store.n_traces

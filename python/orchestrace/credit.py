@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import polars as pl
 
 from . import _core
-from .corpus import Corpus
+from .corpus import Corpus, check_numbers
+from .errors import ParameterError
 from .progress import Progress, reporting
 from .schema import CREDITS, Unit
 
@@ -67,9 +68,8 @@ def credit(
     >>> credits["trace"].n_unique()
     3
     """
-    weights = (
-        {reward: 1.0} if isinstance(reward, str) else {name: float(w) for name, w in sorted(reward.items())}
-    )
+    check_numbers(seed=seed, threads=threads)
+    weights = {reward: 1.0} if isinstance(reward, str) else _weights(reward)
     label = reward if isinstance(reward, str) else " + ".join(f"{w!r}*{name}" for name, w in weights.items())
     with reporting(progress, "crediting") as callback:
         stream, info = _core.credit(
@@ -94,6 +94,27 @@ def credit(
         pl.col(name) if name in varying.columns else pl.lit(constants.get(name), dtype).alias(name)
         for name, dtype in CREDITS.items()
     )
+
+
+def _weights(reward: object) -> dict[str, float]:
+    if not isinstance(reward, Mapping):
+        kind = type(reward).__name__
+        raise ParameterError(
+            f"reward is of type {kind}, expected a channel or a mapping of channels to weights"
+        )
+    weights = {}
+    for name, weight in reward.items():
+        if not isinstance(name, str):
+            raise ParameterError(f"reward channel {name!r} is not text")
+        try:
+            if isinstance(weight, str):
+                raise TypeError
+            weights[name] = float(weight)
+        except (TypeError, ValueError, OverflowError):
+            raise ParameterError(
+                f"the weight of reward '{name}' is no number in the range of a float"
+            ) from None
+    return dict(sorted(weights.items()))
 
 
 def methods() -> pl.DataFrame:

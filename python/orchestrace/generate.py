@@ -5,7 +5,8 @@ import os
 from typing import BinaryIO, overload
 
 from . import _core
-from .corpus import Corpus
+from .corpus import Corpus, check_numbers, target_of
+from .errors import ParameterError
 from .progress import Progress, reporting
 
 
@@ -52,7 +53,7 @@ def generate(
     traces, events
         How many traces, or exactly how many events in all.
     seed
-        Any non-negative integer.
+        Any integer from 0 to 2⁶³ - 1.
     threads, progress
         As in `read_traces`.
 
@@ -78,7 +79,10 @@ def generate(
     >>> len(ot.generate(traces=5, seed=0))
     5
     """
-    target = io.BytesIO() if path is None else os.fspath(path) if isinstance(path, os.PathLike) else path
+    check_numbers(traces=traces, events=events, seed=seed, threads=threads)
+    if seed is None:
+        raise ParameterError("seed is None, expected a whole number")
+    target = io.BytesIO() if path is None else target_of(path)
     with reporting(progress, "generating") as callback:
         counts = _core.generate(
             target,

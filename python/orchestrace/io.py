@@ -4,11 +4,12 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Literal, get_args
 
 from . import _core
-from .corpus import Corpus
+from .corpus import Corpus, check_numbers
 from .errors import InputError, ParameterError, QuarantineError
 from .progress import Progress, reporting
 from .schema import SCHEMAS, lifted_kind, unknown_name
@@ -100,9 +101,17 @@ def read_traces(
     """
     if on_error not in get_args(OnError):
         raise ParameterError(unknown_name("on_error", str(on_error), list(get_args(OnError))))
-    with reporting(progress, "reading") as callback:
+    check_numbers(
+        threads=threads,
+        excerpt=excerpt,
+        max_record=max_record,
+        max_depth=max_depth,
+        max_string=max_string,
+        max_expansion=max_expansion,
+    )
+    with reporting(progress, "reading") as callback, ExitStack() as opened:
         store = _core.read(
-            list(_inputs(source)),
+            list(_inputs(source, opened)),
             format=format,
             threads=threads,
             max_record=max_record,
@@ -128,9 +137,9 @@ def _kinds(fields: Mapping[str, object]) -> dict[str, str]:
     return {name: lifted_kind(name, dtype) for name, dtype in fields.items()}
 
 
-def _inputs(source: Source | Iterable[Source]) -> Iterator[str | BinaryIO]:
+def _inputs(source: Source | Iterable[Source], opened: ExitStack) -> Iterator[str | BinaryIO]:
     if isinstance(source, str | os.PathLike):
-        yield from _files(os.fspath(source))
+        yield from _files(os.fspath(source), opened)
     elif hasattr(source, "read"):
         yield source  # type: ignore[misc]  # a file object is iterable too
     elif isinstance(source, Iterable):
@@ -138,20 +147,24 @@ def _inputs(source: Source | Iterable[Source]) -> Iterator[str | BinaryIO]:
         if not members:
             raise InputError("no input: the list of sources is empty")
         for member in members:
-            yield from _inputs(member)
+            yield from _inputs(member, opened)
     else:
         raise ParameterError(
             f"source is of type {type(source).__name__}, expected a path, a binary file or a list of these"
         )
 
 
-def _files(path: str) -> Iterator[str | BinaryIO]:
+def _files(path: str, opened: ExitStack) -> Iterator[str | BinaryIO]:
     if path == "-":
-        yield sys.stdin.buffer
+        if (stdin := getattr(sys.stdin, "buffer", None)) is None:
+            raise InputError("standard input is closed")
+        yield stdin
     elif os.path.isdir(path):
         yield from _folder(path)
-    elif os.path.exists(path):
+    elif os.path.isfile(path):
         yield path
+    elif os.path.exists(path):
+        yield opened.enter_context(_special(path))
     elif glob.has_magic(path):
         matches = sorted(match for match in glob.iglob(path, recursive=True) if os.path.isfile(match))
         if not matches:
@@ -159,6 +172,18 @@ def _files(path: str) -> Iterator[str | BinaryIO]:
         yield from matches
     else:
         raise InputError(f"no such file or folder: '{path}' (looked from '{os.getcwd()}')")
+
+
+def _special(path: str) -> BinaryIO:
+    """A pipe or a device, opened without waiting for its other end; the reader waits, and can be interrupted.
+
+    Linux tells a pipe that nobody has written to from one at its end, other systems do not.
+    """
+    at_once = os.O_NONBLOCK if sys.platform == "linux" else 0
+    try:
+        return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | at_once))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
 
 
 def _folder(path: str) -> Iterator[str]:
