@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use crate::schema::TimeBasis;
 
 pub mod column;
+mod compressed;
 mod frame;
 pub mod intern;
 pub mod json;
+mod long_record;
 pub mod quarantine;
 mod read;
 mod source;

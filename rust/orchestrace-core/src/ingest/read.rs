@@ -10,10 +10,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use memchr::memchr_iter;
 use rayon::Scope;
 
+use super::compressed::{Compression, compression};
 use super::frame::{Framing, HEAD, bom, framing, head_records};
 use super::json::{END_OF_RECORD, Limits};
+use super::long_record::too_large;
 use super::quarantine::{Position, QuarantineRow, excerpt};
-use super::source::{Block, BlockStream, Compression, compression, read_range, too_large};
+use super::source::{Block, BlockStream, read_range};
 use super::writer::BlockWriter;
 use super::{Input, ReadOptions};
 use crate::error::{Error, FindingCode, Reject, RejectCode, Result, capped};

@@ -4,7 +4,7 @@
 //! arrays, documents, streams) is read front to back by one worker, which shares the parsing.
 
 use std::fs::File;
-use std::io::{self, BufRead, Cursor, Read};
+use std::io::{self, Cursor, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use flate2::bufread::GzDecoder;
 use memchr::{memchr, memchr_iter, memrchr};
 
+use super::compressed::{Compression, Counted, FailedReader, GzipMembers, compression};
 use super::frame::{Framing, HEAD, Structure, bom, is_space};
+use super::long_record::LongRecord;
 use crate::error::{Reject, RejectCode};
 use crate::run::Run;
 
@@ -48,87 +50,6 @@ pub(crate) struct Broken {
     pub lines_before: u64,
     pub reject: Reject,
     pub head: Vec<u8>,
-}
-
-pub(crate) fn too_large(length: u64, limit: u64) -> Reject {
-    Reject::new(
-        RejectCode::RecordTooLarge,
-        "",
-        format!("found a record of {length} bytes, the limit is {limit} (option max_record)"),
-    )
-}
-
-/// A record that is looked at piece by piece, so that however long it is only `limit` bytes of it are held. White
-/// space around it does not count: what is judged is the same whatever pieces it came in.
-#[derive(Debug)]
-struct LongRecord {
-    limit: u64,
-    excerpt: usize,
-    /// Where it begins and ends in the stream.
-    start: Option<u64>,
-    end: u64,
-    /// Line ends before it.
-    lead_lines: u64,
-    kept: Vec<u8>,
-}
-
-impl LongRecord {
-    fn new(limit: u64, excerpt: usize) -> Self {
-        Self { limit, excerpt, start: None, end: 0, lead_lines: 0, kept: Vec::new() }
-    }
-
-    /// Takes the bytes that stand at `at` in the stream.
-    fn feed(&mut self, mut piece: &[u8], mut at: u64) {
-        if at == 0 {
-            let mark = bom(piece);
-            piece = &piece[mark..];
-            at += mark as u64;
-        }
-        if self.start.is_none() {
-            let lead = piece.iter().position(|b| !is_space(*b)).unwrap_or(piece.len());
-            self.lead_lines += memchr_iter(b'\n', &piece[..lead]).count() as u64;
-            if lead == piece.len() {
-                return;
-            }
-            piece = &piece[lead..];
-            at += lead as u64;
-            self.start = Some(at);
-        }
-        if let Some(last) = piece.iter().rposition(|b| !is_space(*b)) {
-            self.end = at + last as u64 + 1;
-        }
-        if self.fits() {
-            let room = usize::try_from(self.limit - self.kept.len() as u64).unwrap_or(usize::MAX);
-            self.kept.extend_from_slice(&piece[..piece.len().min(room)]);
-        } else {
-            if self.kept.len() < self.excerpt {
-                self.kept.extend_from_slice(&piece[..piece.len().min(self.excerpt)]);
-            }
-            self.kept.truncate(self.excerpt);
-            self.kept.shrink_to_fit();
-        }
-    }
-
-    fn length(&self) -> u64 {
-        self.start.map_or(0, |start| self.end - start)
-    }
-
-    fn fits(&self) -> bool {
-        self.length() <= self.limit
-    }
-
-    /// The block that holds it, or its place among the rejected; nothing if it is blank.
-    fn into_block(self, index: u64, line: Option<u64>, open_end: bool) -> Block {
-        let block = Block { index, line, offset: self.start.unwrap_or(0), ..Block::default() };
-        let Some(start) = self.start else { return Block { extra_lines: 1, ..block } };
-        if self.fits() {
-            return Block { bytes: self.kept, open_end, ..block };
-        }
-        let reject = too_large(self.length(), self.limit);
-        let broken =
-            Broken { offset: start, length: self.length(), lines_before: 0, reject, head: self.kept };
-        Block { broken: Some(broken), extra_lines: 1, ..block }
-    }
 }
 
 /// Reads the records that begin in `start..end` of a plain line file. The last one may go on beyond the range; if
@@ -204,76 +125,6 @@ fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Res
         }
     }
     Ok(())
-}
-
-/// How an input is compressed, by its first bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Compression {
-    None,
-    Gzip,
-    Zstd,
-}
-
-pub(crate) fn compression(head: &[u8]) -> Compression {
-    match head {
-        [0x1f, 0x8b, ..] => Compression::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
-        [low, 0x2a, 0x4d, 0x18, ..] if low & 0xf0 == 0x50 => Compression::Zstd,
-        _ => Compression::None,
-    }
-}
-
-/// Counts the bytes that pass, into a counter that others may read too.
-struct Counted<R> {
-    inner: R,
-    count: Arc<AtomicU64>,
-    /// Whether reading itself failed, which is not a fault of what was read.
-    failed: Arc<AtomicBool>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer);
-        match &read {
-            Ok(n) => {
-                self.count.fetch_add(*n as u64, Ordering::Relaxed);
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => self.failed.store(true, Ordering::Relaxed),
-        }
-        read
-    }
-}
-
-/// All members of a gzip file, one after the other; zeros after the last one are padding.
-struct GzipMembers<R: BufRead> {
-    decoder: Option<GzDecoder<R>>,
-}
-
-impl<R: BufRead> Read for GzipMembers<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while let Some(decoder) = &mut self.decoder {
-            let n = decoder.read(buffer)?;
-            if n > 0 || buffer.is_empty() {
-                return Ok(n);
-            }
-            let Some(mut rest) = self.decoder.take().map(GzDecoder::into_inner) else { break };
-            loop {
-                let ahead = rest.fill_buf()?;
-                let zeros = ahead.iter().take_while(|b| **b == 0).count();
-                let (end, member) = (ahead.is_empty(), zeros < ahead.len());
-                rest.consume(zeros);
-                if end {
-                    return Ok(0);
-                }
-                if member {
-                    self.decoder = Some(GzDecoder::new(rest));
-                    break;
-                }
-            }
-        }
-        Ok(0)
-    }
 }
 
 /// A stream of blocks from any reader.
@@ -707,31 +558,5 @@ impl<'r> BlockStream<'r> {
             head: rest.kept,
         });
         Ok(block)
-    }
-}
-
-/// Stands in for a reader that failed while the head was read, so that the fault is met in its place.
-struct FailedReader(Reject);
-
-impl FailedReader {
-    fn reject(error: &io::Error) -> Option<Reject> {
-        error.get_ref()?.downcast_ref::<Carried>().map(|c| c.0.clone())
-    }
-}
-
-#[derive(Debug)]
-struct Carried(Reject);
-
-impl std::fmt::Display for Carried {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0.message)
-    }
-}
-
-impl std::error::Error for Carried {}
-
-impl Read for FailedReader {
-    fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
-        Err(io::Error::other(Carried(self.0.clone())))
     }
 }
