@@ -191,7 +191,6 @@ def test_standard_input_may_be_closed(monkeypatch) -> None:
         ot.read_traces("-")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_named_pipes_are_read(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -201,7 +200,6 @@ def test_named_pipes_are_read(tmp_path: Path) -> None:
     feeder.join()
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 @pytest.mark.parametrize("where", ["stdin", "half", "fifo"])
 def test_a_wait_for_data_can_be_interrupted(tmp_path: Path, where: str) -> None:
     path = tmp_path / "pipe"

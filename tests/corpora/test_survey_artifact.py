@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,8 @@ AMBIGUOUS = {"number.nan", "number.range", "json.duplicate_key", "utf8.invalid",
 
 
 @pytest.fixture(scope="module")
-def folder() -> Path:
-    root = os.environ.get("ORCHESTRACE_CORPORA")
-    if not root:
-        pytest.skip("ORCHESTRACE_CORPORA is not set")
-    found = Path(root) / "survey-artifact"
-    if not found.is_dir():
-        pytest.skip(f"no folder {found}")
-    return found
+def folder(corpora: Path) -> Path:
+    return corpora / "survey-artifact"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import io
 import json
-import os
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,8 @@ PLAIN_ANSWER = "There is no code"
 
 
 @pytest.fixture(scope="module")
-def folder() -> Path:
-    root = os.environ.get("ORCHESTRACE_CORPORA")
-    if not root:
-        pytest.skip("ORCHESTRACE_CORPORA is not set")
-    found = Path(root) / "who-and-when"
-    if not found.is_dir():
-        pytest.skip(f"no folder {found}")
-    return found
+def folder(corpora: Path) -> Path:
+    return corpora / "who-and-when"
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +40,7 @@ def runs(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def corpora(folder: Path) -> dict[str, ot.Corpus]:
+def subsets(folder: Path) -> dict[str, ot.Corpus]:
     return {subset: ot.read_traces(folder / f"{subset}.jsonl.gz") for subset in SUBSETS}
 
 
@@ -101,11 +94,11 @@ def by_turn(found: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
     return turns
 
 
-def test_nothing_is_lost(whole: ot.Corpus, corpora: dict[str, ot.Corpus]) -> None:
+def test_nothing_is_lost(whole: ot.Corpus, subsets: dict[str, ot.Corpus]) -> None:
     assert whole.records == {"read": 93, "accepted": 93, "quarantined": 0}
     assert whole.events.select("trace", "turn").unique().collect().height == 2_087
     for subset, (n_traces, n_turns) in SUBSETS.items():
-        corpus = corpora[subset]
+        corpus = subsets[subset]
         reconcile(corpus)
         assert len(corpus) == n_traces
         assert corpus.events.select("trace", "turn").unique().collect().height == n_turns
@@ -285,14 +278,14 @@ def test_graphs_have_no_cycle_and_time_runs_forward(whole: ot.Corpus) -> None:
     assert not codes & {"graph.cycle", "time.reversed", "field.ignored", "number.rounded"}
 
 
-def test_spawned_agents_are_children_of_the_orchestrator(corpora: dict[str, ot.Corpus]) -> None:
-    agents = corpora["hand_crafted"].agents.collect()
+def test_spawned_agents_are_children_of_the_orchestrator(subsets: dict[str, ot.Corpus]) -> None:
+    agents = subsets["hand_crafted"].agents.collect()
     users = agents.filter(pl.col("kind") == "user")
     assert set(users["agent"].cast(pl.String)) == {"user"}
     workers = agents.filter((pl.col("kind") == "agent") & (pl.col("agent").cast(pl.String) != "Orchestrator"))
     assert set(workers["parent"].cast(pl.String)) == {"Orchestrator"}
     assert set(workers["depth"]) == {1}
-    chats = corpora["algorithm_generated"].agents.collect()
+    chats = subsets["algorithm_generated"].agents.collect()
     assert "python" not in chats.filter(pl.col("kind") == "agent")["agent"].cast(pl.String).to_list()
 
 
@@ -380,8 +373,8 @@ def all_credits(corpus: ot.Corpus, reward: str) -> pl.DataFrame:
 
 @pytest.mark.parametrize("subset", SUBSETS)
 @pytest.mark.parametrize("reward", ["team", "failed"])
-def test_localisation_of_all_methods(corpora: dict[str, ot.Corpus], subset: str, reward: str) -> None:
-    corpus = corpora[subset]
+def test_localisation_of_all_methods(subsets: dict[str, ot.Corpus], subset: str, reward: str) -> None:
+    corpus = subsets[subset]
     failed = corpus.traces.select("trace_id").collect().with_columns(failed=pl.lit(1.0))
     table = ot.localisation(
         all_credits(corpus.with_measures(failed), reward), corpus.labels, n_boot=200, within=(1, 5)
@@ -410,12 +403,12 @@ def owner(row: dict[str, Any], found: list[dict[str, Any]]) -> str:
 
 @pytest.mark.parametrize("subset", SUBSETS)
 def test_positional_baselines(
-    corpora: dict[str, ot.Corpus],
+    subsets: dict[str, ot.Corpus],
     runs: dict[str, dict[str, Any]],
     events: dict[str, list[dict[str, Any]]],
     subset: str,
 ) -> None:
-    corpus = corpora[subset]
+    corpus = subsets[subset]
     n_traces = SUBSETS[subset][0]
     table = ot.localisation(ot.credit(corpus, method="uniform", unit="turn"), corpus.labels, n_boot=50)
     rules = table.with_columns(rule=pl.col("method").str.strip_prefix("baseline: "))

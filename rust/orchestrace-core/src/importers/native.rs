@@ -354,14 +354,15 @@ fn ignore_field(
     let kind = cursor.kind()?;
     let (_, end) = cursor.skip().map_err(|f| f.under(name))?;
     let written = cursor.slice(value_start, end);
-    // Private data is not quoted.
-    let shown: String = if out.options.excerpt == 0 {
-        String::new()
-    } else {
-        format!(" ({})", written.chars().take(40).collect::<String>().escape_debug())
-    };
-    let fate = if out.options.extras { "kept in extras" } else { "dropped" };
+    let (private, kept) = (out.options.excerpt == 0, out.options.extras);
+    // Only the first of a trace is worded: a field that is always null costs no text.
     out.finding(FindingCode::FieldIgnored, Some(index as u32), || {
+        let shown = if private {
+            String::new()
+        } else {
+            format!(" ({})", written.chars().take(40).collect::<String>().escape_debug())
+        };
+        let fate = if kept { "kept in extras" } else { "dropped" };
         format!("'{name}' is {}{shown}, which the field cannot hold; {fate}", kind.as_str())
     });
     keep(cursor, out, scratch, key_start, end);

@@ -229,13 +229,15 @@ pub struct Cursor<'a> {
     pos: usize,
     depth: usize,
     limits: Limits,
+    /// Whether each container that is being skipped is an object; kept, so that skipping allocates once a record.
+    skipping: Vec<bool>,
 }
 
 impl<'a> Cursor<'a> {
     /// At the start of a record.
     #[must_use]
     pub fn new(text: &'a str, limits: Limits) -> Self {
-        Self { text, bytes: text.as_bytes(), pos: 0, depth: 0, limits }
+        Self { text, bytes: text.as_bytes(), pos: 0, depth: 0, limits, skipping: Vec::new() }
     }
 
     /// Byte position.
@@ -659,8 +661,9 @@ impl<'a> Cursor<'a> {
     pub fn skip(&mut self) -> Parsed<(usize, usize)> {
         let start = self.pos;
         let outer = self.depth;
-        // Whether each open container is an object: one bit a level would do, but limits may be raised.
-        let mut open: Vec<bool> = Vec::new();
+        // After a fault the record is over, and the buffer with it.
+        let mut open = std::mem::take(&mut self.skipping);
+        open.clear();
         loop {
             let entered = match self.kind()? {
                 Kind::Object => {
@@ -702,6 +705,7 @@ impl<'a> Cursor<'a> {
                 match open.last() {
                     None => {
                         debug_assert_eq!(self.depth, outer);
+                        self.skipping = open;
                         return Ok((start, self.pos));
                     }
                     Some(true) => {
