@@ -478,6 +478,7 @@ impl TraceWriter<'_> {
         let rows = &mut self.block.findings[self.mark.findings..];
         if let Some((_, finding)) = rows.iter_mut().find(|(_, f)| f.code == code) {
             finding.count += 1;
+            finding.seq = finding.seq.or(seq);
         } else {
             let message = crate::error::capped(message());
             self.block.findings.push((trace, Finding { code, count: 1, seq, message }));
