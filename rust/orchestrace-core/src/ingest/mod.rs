@@ -7,18 +7,26 @@ use crate::schema::TimeBasis;
 
 pub mod column;
 mod compressed;
+mod fingerprint;
 mod frame;
+mod index;
+mod input;
 pub mod intern;
 pub mod json;
 mod long_record;
+mod parse;
 pub mod quarantine;
-mod read;
+mod reader;
 mod source;
 pub mod time;
 pub mod validate;
 pub mod writer;
 
-pub use read::read;
+pub use fingerprint::fingerprint;
+pub use index::{IndexRow, TraceIndex};
+pub use input::ReadPosition;
+pub(crate) use reader::reused_id;
+pub use reader::{Batch, SourcePart, TraceReader, read};
 
 use json::Limits;
 
@@ -69,6 +77,8 @@ pub struct ReadOptions {
     pub fields: Vec<(String, LiftKind)>,
     /// What `t` means in traces that do not say.
     pub time_basis: Option<TimeBasis>,
+    /// Whether records are hashed, so that repeated exports can be told.
+    pub digests: bool,
 }
 
 impl Default for ReadOptions {
@@ -83,6 +93,7 @@ impl Default for ReadOptions {
             excerpt: 200,
             fields: Vec::new(),
             time_basis: None,
+            digests: false,
         }
     }
 }

@@ -128,8 +128,7 @@ fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Res
 }
 
 /// A stream of blocks from any reader.
-pub(crate) struct BlockStream<'r> {
-    run: &'r Run,
+pub(crate) struct BlockStream {
     reader: Box<dyn Read + Send>,
     failed: Arc<AtomicBool>,
     /// Raw bytes taken so far.
@@ -165,13 +164,9 @@ enum Filled {
     Failed(Reject),
 }
 
-impl<'r> BlockStream<'r> {
+impl BlockStream {
     /// Opens a stream; reads its head.
-    pub(crate) fn open(
-        mut raw: Box<dyn Read + Send>,
-        options: &super::ReadOptions,
-        run: &'r Run,
-    ) -> io::Result<Self> {
+    pub(crate) fn open(mut raw: Box<dyn Read + Send>, options: &super::ReadOptions) -> io::Result<Self> {
         let consumed = Arc::new(AtomicU64::new(0));
         let mut magic = Vec::with_capacity(4);
         raw.by_ref().take(4).read_to_end(&mut magic)?;
@@ -191,7 +186,6 @@ impl<'r> BlockStream<'r> {
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(whole)?),
         };
         Ok(Self {
-            run,
             reader,
             failed,
             consumed,
@@ -211,14 +205,24 @@ impl<'r> BlockStream<'r> {
     }
 
     /// The first bytes, for telling framing and format. A fault is met again when blocks are read.
-    pub(crate) fn head(&mut self) -> io::Result<&[u8]> {
+    pub(crate) fn head(&mut self, run: &Run) -> io::Result<&[u8]> {
         let mut head = std::mem::take(&mut self.ahead);
-        let filled = self.fill(&mut head, HEAD)?;
+        let filled = self.fill(run, &mut head, HEAD)?;
         self.ahead = head;
         if let Filled::Failed(reject) = filled {
             self.reader = Box::new(FailedReader(reject));
         }
         Ok(&self.ahead)
+    }
+
+    /// First byte of the next block.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Blocks given so far.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.index
     }
 
     /// Settles how the stream is cut.
@@ -227,9 +231,9 @@ impl<'r> BlockStream<'r> {
     }
 
     /// Appends decoded bytes until `buffer` holds `size` bytes.
-    fn fill(&mut self, buffer: &mut Vec<u8>, size: usize) -> io::Result<Filled> {
+    fn fill(&mut self, run: &Run, buffer: &mut Vec<u8>, size: usize) -> io::Result<Filled> {
         while buffer.len() < size {
-            self.run.check().map_err(io::Error::other)?;
+            run.check().map_err(io::Error::other)?;
             let old = buffer.len();
             buffer.resize(size.min(old + (1 << 20)), 0);
             match self.reader.read(&mut buffer[old..]) {
@@ -278,14 +282,14 @@ impl<'r> BlockStream<'r> {
     }
 
     /// The next block, if there is one.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Block>> {
+    pub(crate) fn next(&mut self, run: &Run) -> io::Result<Option<Block>> {
         if self.state == State::Done {
             return Ok(None);
         }
         let mut block = match self.framing {
-            Framing::Line => self.next_lines()?,
-            Framing::Document => self.document()?,
-            Framing::Array => self.next_elements()?,
+            Framing::Line => self.next_lines(run)?,
+            Framing::Document => self.document(run)?,
+            Framing::Array => self.next_elements(run)?,
         };
         block.index = self.index;
         self.index += 1;
@@ -301,12 +305,12 @@ impl<'r> BlockStream<'r> {
         self.line += memchr_iter(b'\n', taken).count() as u64;
     }
 
-    fn next_lines(&mut self) -> io::Result<Block> {
+    fn next_lines(&mut self, run: &Run) -> io::Result<Block> {
         let mut block = self.block();
         let mut bytes = std::mem::take(&mut self.ahead);
         let mut size = self.block_size.max(bytes.len());
         loop {
-            let filled = self.fill(&mut bytes, size)?;
+            let filled = self.fill(run, &mut bytes, size)?;
             let whole = memrchr(b'\n', &bytes).map_or(0, |i| i + 1);
             match filled {
                 Filled::More if whole > 0 => {
@@ -317,7 +321,7 @@ impl<'r> BlockStream<'r> {
                 Filled::More if (bytes.len() as u64) <= self.max_record => {
                     size = bytes.len() + self.block_size.max(1 << 20);
                 }
-                Filled::More => return self.long_line(&bytes),
+                Filled::More => return self.long_line(run, &bytes),
                 Filled::End => {
                     self.state = State::Done;
                     block.open_end = whole < bytes.len();
@@ -343,7 +347,7 @@ impl<'r> BlockStream<'r> {
     }
 
     /// A line that is longer than the limit, white space around it perhaps not counted.
-    fn long_line(&mut self, start: &[u8]) -> io::Result<Block> {
+    fn long_line(&mut self, run: &Run, start: &[u8]) -> io::Result<Block> {
         let mut record = LongRecord::new(self.max_record, self.excerpt);
         let line = self.line;
         let mut open_end = false;
@@ -352,7 +356,7 @@ impl<'r> BlockStream<'r> {
         let mut piece = Vec::new();
         loop {
             piece.clear();
-            let filled = self.fill(&mut piece, 1 << 20)?;
+            let filled = self.fill(run, &mut piece, 1 << 20)?;
             let line_end = memchr(b'\n', &piece);
             if let Some(end) = line_end {
                 self.ahead = piece.split_off(end + 1);
@@ -371,14 +375,14 @@ impl<'r> BlockStream<'r> {
         Ok(record.into_block(0, Some(line), open_end))
     }
 
-    fn document(&mut self) -> io::Result<Block> {
+    fn document(&mut self, run: &Run) -> io::Result<Block> {
         self.state = State::Done;
         let mut record = LongRecord::new(self.max_record, self.excerpt);
         let mut piece = std::mem::take(&mut self.ahead);
         let mut at = 0;
         let failed = loop {
             let size = piece.len().max(1 << 20);
-            let filled = self.fill(&mut piece, size)?;
+            let filled = self.fill(run, &mut piece, size)?;
             record.feed(&piece, at);
             at += piece.len() as u64;
             match filled {
@@ -399,13 +403,13 @@ impl<'r> BlockStream<'r> {
         Ok(block)
     }
 
-    fn next_elements(&mut self) -> io::Result<Block> {
+    fn next_elements(&mut self, run: &Run) -> io::Result<Block> {
         let mut bytes = std::mem::take(&mut self.ahead);
         let mut size = self.block_size.max(bytes.len());
         let mut block = self.block();
         if self.state == State::Start {
             self.state = State::Inside;
-            self.fill(&mut bytes, size)?;
+            self.fill(run, &mut bytes, size)?;
             let start = bom(&bytes);
             let open = memchr(b'[', &bytes[start..]).map_or(start, |i| start + i + 1);
             self.advance(&bytes[..open]);
@@ -414,7 +418,7 @@ impl<'r> BlockStream<'r> {
         }
         if self.state == State::After {
             self.ahead = bytes;
-            return self.trailing();
+            return self.trailing(run);
         }
         let mut elements = Vec::new();
         // Start of the element that is being looked for, and how far it has been looked at.
@@ -453,14 +457,14 @@ impl<'r> BlockStream<'r> {
             }
             if (bytes.len() - start) as u64 > self.max_record {
                 if start == 0 {
-                    return self.long_element(&bytes, scan);
+                    return self.long_element(run, &bytes, scan);
                 }
                 // What is whole goes first.
                 self.ahead = bytes.split_off(start);
                 break;
             }
             size = size.max(bytes.len() + self.block_size.min(1 << 20));
-            let filled = self.fill(&mut bytes, size)?;
+            let filled = self.fill(run, &mut bytes, size)?;
             if let Filled::More = filled {
                 continue;
             }
@@ -486,7 +490,7 @@ impl<'r> BlockStream<'r> {
     }
 
     /// An element that is longer than the limit, white space around it perhaps not counted; `scan` has seen `start`.
-    fn long_element(&mut self, start: &[u8], mut scan: Structure) -> io::Result<Block> {
+    fn long_element(&mut self, run: &Run, start: &[u8], mut scan: Structure) -> io::Result<Block> {
         let mut record = LongRecord::new(self.max_record, self.excerpt);
         let line = self.line;
         let mut open_end = false;
@@ -495,7 +499,7 @@ impl<'r> BlockStream<'r> {
         let mut piece = Vec::new();
         loop {
             piece.clear();
-            let filled = self.fill(&mut piece, 1 << 20)?;
+            let filled = self.fill(run, &mut piece, 1 << 20)?;
             if let Some(end) = scan.value_end(&piece) {
                 self.state = if piece[end] == b']' { State::After } else { State::Inside };
                 self.ahead = piece.split_off(end + 1);
@@ -530,14 +534,14 @@ impl<'r> BlockStream<'r> {
     }
 
     /// After the array: nothing but white space may follow.
-    fn trailing(&mut self) -> io::Result<Block> {
+    fn trailing(&mut self, run: &Run) -> io::Result<Block> {
         self.state = State::Done;
         let mut block = Block { elements: Some(Vec::new()), ..self.block() };
         let mut rest = LongRecord::new(self.excerpt as u64, self.excerpt);
         let mut piece = std::mem::take(&mut self.ahead);
         let failed = loop {
             let size = piece.len().max(1 << 16);
-            let filled = self.fill(&mut piece, size)?;
+            let filled = self.fill(run, &mut piece, size)?;
             rest.feed(&piece, self.offset);
             self.offset += piece.len() as u64;
             match filled {

@@ -164,6 +164,8 @@ pub(crate) struct BlockWriter {
     pub labels: Vec<LabelRow>,
     pub findings: Vec<(u32, Finding)>,
     pub quarantine: Vec<QuarantineRow>,
+    /// Hash of each trace's record, where they are asked for.
+    pub digests: Vec<u64>,
     ids: IdMap,
     /// Buffers that importers borrow, so that reading an event allocates nothing.
     pub scratch: Scratch,
@@ -199,6 +201,8 @@ impl Default for Scratch {
 /// One row of `labels`, before it is a column.
 #[derive(Debug, Clone)]
 pub(crate) struct LabelRow {
+    /// Its trace within the block.
+    pub trace: u32,
     pub trace_id: String,
     pub annotator: u32,
     pub event_id: Option<String>,
@@ -228,6 +232,7 @@ impl BlockWriter {
             labels: Vec::new(),
             findings: Vec::new(),
             quarantine: Vec::new(),
+            digests: Vec::new(),
             ids: IdMap::default(),
             scratch: Scratch::default(),
         }
@@ -461,6 +466,7 @@ impl TraceWriter<'_> {
         weight: Option<f64>,
     ) {
         let row = LabelRow {
+            trace: self.block.facts.len() as u32,
             trace_id: trace_id.to_owned(),
             annotator: self.block.dicts[Dict::Annotator as usize].code(annotator),
             event_id: event_id.map(str::to_owned),
@@ -659,6 +665,9 @@ pub struct RawChunk {
     pub(crate) facts: Vec<Facts>,
     /// Numbers that the traces have already; else they are given in order.
     pub(crate) numbers: Option<Vec<u32>>,
+    /// Whether each trace stays; all do where it is absent.
+    pub(crate) keep: Option<Vec<bool>>,
+    pub(crate) digests: Vec<u64>,
     /// Files by the block's own dictionary, where a block is of several; null as `NO_CODE`.
     pub(crate) files: Option<Vec<u32>>,
     pub(crate) positions: Vec<Position>,
@@ -672,6 +681,25 @@ pub struct RawChunk {
     pub(crate) labels: Vec<LabelRow>,
     pub(crate) findings: Vec<(u32, Finding)>,
     pub(crate) quarantine: Vec<QuarantineRow>,
+}
+
+impl RawChunk {
+    /// Bytes held, text of quarantine and findings estimated.
+    pub(crate) fn nbytes(&self) -> usize {
+        let array = |a: &ArrayRef| a.get_buffer_memory_size();
+        let optional = self.optional.iter().map(|(_, column)| match column {
+            Finished::Array(a) => array(a),
+            Finished::Codes(codes, _) => 4 * codes.capacity(),
+        });
+        self.dicts.iter().map(Interner::nbytes).sum::<usize>()
+            + [&self.id, &self.trace_id, &self.task_id, &self.group_id].into_iter().map(array).sum::<usize>()
+            + optional.sum::<usize>()
+            + 13 * self.t.capacity()
+            + 9 * self.src.capacity()
+            + 13 * self.measure_values.capacity()
+            + 128 * self.facts.len()
+            + 512 * (self.quarantine.len() + self.findings.len() + self.labels.len())
+    }
 }
 
 /// The values at their exact size; the scratch keeps its memory.
@@ -711,6 +739,8 @@ impl BlockWriter {
             group_id: self.group_id.finish(traces)?,
             facts: std::mem::take(&mut self.facts),
             numbers: None,
+            keep: None,
+            digests: std::mem::take(&mut self.digests),
             files: None,
             positions: std::mem::take(&mut self.positions),
             ends: std::mem::take(&mut self.ends),

@@ -8,7 +8,7 @@ use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, RecordBatch, StringViewArray, UInt8Array, UInt32Array,
 };
-use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
 use arrow_schema::DataType;
 use arrow_select::filter::filter_record_batch;
 
@@ -72,12 +72,23 @@ pub(crate) fn text_array<'a>(values: impl Iterator<Item = Option<&'a str>>) -> A
 
 /// The traces of a chunk that `keep` names, with their rows in all tables.
 pub(crate) fn filter_chunk(chunk: &Chunk, keep: &[bool]) -> Result<Chunk> {
-    let numbers = u32_values(&chunk.traces, 0);
-    let kept = |n: u32| numbers.binary_search(&n).is_ok_and(|i| keep[i]);
+    let mut kept: Vec<u32> = (u32_values(&chunk.traces, 0).iter().zip(keep))
+        .filter_map(|(number, keep)| keep.then_some(*number))
+        .collect();
+    kept.sort_unstable();
     // The first column of every table is the trace's number.
     let rows = |batch: &RecordBatch| -> Result<RecordBatch> {
-        let mask = u32_values(batch, 0).iter().map(|n| Some(kept(*n))).collect::<BooleanArray>();
+        let stays = |n: &u32| Some(kept.binary_search(n).is_ok());
+        let mask = u32_values(batch, 0).iter().map(stays).collect::<BooleanArray>();
         Ok(filter_record_batch(batch, &mask)?)
+    };
+    // The large ones are known by their rows.
+    let spans = |batch: &RecordBatch, table: usize| -> Result<RecordBatch> {
+        let mut mask = BooleanBufferBuilder::new(batch.num_rows());
+        for (window, keep) in chunk.starts.windows(2).zip(keep) {
+            mask.append_n((window[1][table] - window[0][table]) as usize, *keep);
+        }
+        Ok(filter_record_batch(batch, &BooleanArray::new(mask.finish(), None))?)
     };
     let mut starts = vec![[0_u32; 3]];
     for (i, window) in chunk.starts.windows(2).enumerate() {
@@ -88,10 +99,10 @@ pub(crate) fn filter_chunk(chunk: &Chunk, keep: &[bool]) -> Result<Chunk> {
     }
     Ok(Chunk {
         traces: rows(&chunk.traces)?,
-        events: rows(&chunk.events)?,
-        edges: rows(&chunk.edges)?,
+        events: spans(&chunk.events, 0)?,
+        edges: spans(&chunk.edges, 1)?,
         agents: rows(&chunk.agents)?,
-        measures: rows(&chunk.measures)?,
+        measures: spans(&chunk.measures, 2)?,
         findings: rows(&chunk.findings)?,
         starts,
         empty_metrics: chunk

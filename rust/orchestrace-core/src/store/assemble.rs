@@ -11,15 +11,15 @@ use arrow_array::{
 };
 use rayon::prelude::*;
 
-use super::arrays::{code_array, text_array, word_array};
+use super::arrays::{code_array, filter_chunk, text_array, word_array};
 use super::derive::{Derived, derive};
 use super::{Chunk, Names, REQUIRED_EVENT_COLUMNS, RawChunk, Store, events_schema};
-use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result, capped};
-use crate::ingest::ReadOptions;
+use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result};
 use crate::ingest::column::NO_CODE;
 use crate::ingest::intern::Interner;
 use crate::ingest::quarantine::QuarantineRow;
 use crate::ingest::writer::{Finished, LabelRow, NO_WORD};
+use crate::ingest::{ReadOptions, reused_id};
 use crate::run::Run;
 use crate::schema::{
     self, AGENTS, Dict, EDGE_TYPES, EDGES, EVENT_TYPES, EVENTS, FINDINGS, LABELS, MEASURE_KINDS, MEASURES,
@@ -63,6 +63,9 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
             quarantine.push((file_codes[chunk.source], row));
         }
         for mut row in chunk.labels.drain(..) {
+            if chunk.keep.as_ref().is_some_and(|keep| !keep[row.trace as usize]) {
+                continue;
+            }
             row.annotator = map[Dict::Annotator as usize][row.annotator as usize];
             row.label = map[Dict::Label as usize][row.label as usize];
             labels.push(row);
@@ -71,7 +74,7 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
             position.line += place.line;
         }
     }
-    note_reused_ids(&mut raw);
+    note_reused_ids(&mut raw, &places);
 
     let builder = Builder { names: &names, event_columns: &event_columns, options, file_codes: &file_codes };
     let inputs: Vec<_> =
@@ -84,7 +87,12 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
                 let n = chunk.facts.len() as u32;
                 let numbers =
                     chunk.numbers.clone().unwrap_or_else(|| (place.trace..place.trace + n).collect());
-                builder.chunk(chunk, &numbers, &map)
+                let keep = chunk.keep.clone();
+                let chunk = builder.chunk(chunk, &numbers, &map)?;
+                match keep {
+                    Some(keep) => filter_chunk(&chunk, &keep),
+                    None => Ok(chunk),
+                }
             })
             .collect::<Result<Vec<Chunk>>>()
     })?;
@@ -125,23 +133,27 @@ fn places(raw: &[RawChunk]) -> Vec<Place> {
         .collect()
 }
 
-/// A `trace_id` that an earlier trace of the corpus has is a finding on the later one.
-fn note_reused_ids(raw: &mut [RawChunk]) {
+/// A `trace_id` that an earlier trace of the corpus has is a finding on the later one, unless it is known already.
+fn note_reused_ids(raw: &mut [RawChunk], places: &[Place]) {
     let mut first: HashMap<Box<str>, u32> = HashMap::new();
-    let mut number = 0;
-    for chunk in raw {
+    for (chunk, place) in raw.iter_mut().zip(places) {
+        // Where an index looked, it saw more traces than these.
+        if chunk.digests.len() == chunk.facts.len() && !chunk.digests.is_empty() {
+            continue;
+        }
         let ids = Arc::clone(&chunk.trace_id);
         for (local, id) in ids.as_string_view().iter().enumerate() {
             let id = id.unwrap_or_default();
+            let number = chunk.numbers.as_ref().map_or(place.trace + local as u32, |n| n[local]);
             if let Some(earlier) = first.get(id) {
-                let message =
-                    capped(format!("trace_id '{id}' is already that of trace {earlier}; join on 'trace'"));
-                let finding = Finding { code: FindingCode::TraceIdReused, count: 1, seq: None, message };
-                chunk.findings.push((local as u32, finding));
+                let known = chunk.findings.iter();
+                let known = known.filter(|(_, f)| f.code == FindingCode::TraceIdReused);
+                if known.map(|(trace, _)| *trace).all(|trace| trace != local as u32) {
+                    chunk.findings.push((local as u32, reused_id(id, *earlier)));
+                }
             } else {
                 first.insert(id.into(), number);
             }
-            number += 1;
         }
     }
 }

@@ -544,7 +544,7 @@ fn lift(out: &mut TraceWriter<'_>, column: usize, array: &dyn Array, row: usize)
 
 /// Findings that a store makes itself.
 fn is_derived(code: FindingCode) -> bool {
-    matches!(code, FindingCode::GraphCycle | FindingCode::TimeReversed | FindingCode::TraceIdReused)
+    matches!(code, FindingCode::GraphCycle | FindingCode::TimeReversed)
 }
 
 fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {

@@ -1,0 +1,167 @@
+//! Inputs as they are named, looked at once: how they are stored, framed and cut, and by which importer.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::compressed::{Compression, compression};
+use super::frame::{Framing, HEAD, framing, head_records};
+use super::source::BlockStream;
+use super::{Input, ReadOptions};
+use crate::error::{Error, Result};
+use crate::importers::{self, Importer};
+use crate::run::Run;
+
+/// One input, and how far it has been read.
+pub(super) struct Source {
+    pub name: String,
+    /// File name without what says how it is stored.
+    pub stem: String,
+    pub body: Body,
+    /// Lines of the blocks that were handed on.
+    pub lines: u64,
+    /// Bytes on disk, where they are known.
+    pub size: u64,
+}
+
+pub(super) enum Body {
+    /// A plain line file that several workers read; `next` is the first byte that nobody has claimed, `index`
+    /// the number of ranges claimed.
+    Ranges { path: PathBuf, len: u64, importer: &'static dyn Importer, next: u64, index: u64 },
+    /// A file that one worker reads, from the block that is named on.
+    Whole { path: PathBuf, skip: u64 },
+    /// A reader that one worker takes.
+    Stream(Option<Box<dyn Read + Send>>),
+    /// A stream that was left between two blocks.
+    Suspended(Box<Opened>),
+    /// Some worker has it.
+    Taken,
+    /// Read to its end.
+    Done,
+}
+
+/// A stream of which the framing is settled.
+pub(super) struct Opened {
+    pub stream: BlockStream,
+    pub importer: &'static dyn Importer,
+    /// Bytes on disk that progress has been told of.
+    pub told: u64,
+}
+
+/// Where the reading of an input is taken up again: what [`super::TraceReader::position`] gave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadPosition {
+    /// First byte, of the decompressed stream, that was not read.
+    pub offset: u64,
+    /// Lines before it.
+    pub lines: u64,
+    /// Blocks before it, where the input is a stream.
+    pub blocks: u64,
+    /// Whether all of the input was read.
+    pub done: bool,
+}
+
+pub(super) fn io_error(name: &str) -> impl FnOnce(std::io::Error) -> Error + '_ {
+    move |source| Error::Io { path: name.to_owned(), source }
+}
+
+impl Source {
+    pub(super) fn new(
+        input: Input,
+        from: ReadPosition,
+        options: &ReadOptions,
+        forced: Option<&'static dyn Importer>,
+    ) -> Result<Self> {
+        match input {
+            Input::Stream { name, reader } => {
+                let body = Body::Stream(Some(reader));
+                Ok(Self { name, stem: String::new(), body, lines: 0, size: 0 })
+            }
+            Input::Path(path) => {
+                let name = path.to_string_lossy().into_owned();
+                let meta = std::fs::metadata(&path).map_err(io_error(&name))?;
+                let body = if from.done {
+                    Body::Done
+                } else {
+                    file_body(&path, &meta, from, options, forced).map_err(io_error(&name))?
+                };
+                // The blocks of a stream know their lines themselves.
+                let lines = if matches!(body, Body::Ranges { .. }) { from.lines } else { 0 };
+                Ok(Self { name, stem: stem(&path), body, lines, size: meta.len() })
+            }
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        match &self.body {
+            Body::Ranges { next, len, .. } => next >= len,
+            Body::Done => true,
+            _ => false,
+        }
+    }
+}
+
+fn file_body(
+    path: &Path,
+    meta: &std::fs::Metadata,
+    from: ReadPosition,
+    options: &ReadOptions,
+    forced: Option<&'static dyn Importer>,
+) -> std::io::Result<Body> {
+    let whole = Body::Whole { path: path.to_owned(), skip: from.blocks };
+    if !meta.is_file() || meta.len() <= options.block_size as u64 {
+        return Ok(whole);
+    }
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD as u64).read_to_end(&mut head)?;
+    if compression(&head) != Compression::None || framing(&head) != Framing::Line {
+        return Ok(whole);
+    }
+    let importer =
+        forced.unwrap_or_else(|| importers::detect(head_records(&head, Framing::Line).into_iter()));
+    Ok(Body::Ranges { path: path.to_owned(), len: meta.len(), importer, next: from.offset, index: 0 })
+}
+
+impl Opened {
+    /// Opens a stream, settles how it is cut, and leaves out the blocks that were read before.
+    pub(super) fn new(
+        raw: Box<dyn Read + Send>,
+        skip: u64,
+        options: &ReadOptions,
+        forced: Option<&'static dyn Importer>,
+        run: &Run,
+    ) -> std::io::Result<Self> {
+        let mut stream = BlockStream::open(raw, options)?;
+        let head = stream.head(run)?;
+        let framing = framing(head);
+        let importer =
+            forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter()));
+        stream.set_framing(framing);
+        for _ in 0..skip {
+            stream.next(run)?;
+        }
+        Ok(Self { stream, importer, told: 0 })
+    }
+}
+
+/// File name without folders and without all of its extensions that say how it is stored.
+fn stem(path: &Path) -> String {
+    let mut name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    for suffix in [".gz", ".zst", ".json", ".jsonl", ".ndjson"] {
+        if let Some(short) = name.strip_suffix(suffix) {
+            name.truncate(short.len());
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_lose_storage_extensions() {
+        assert_eq!(stem(Path::new("/a/b/run.7.jsonl.zst")), "run.7");
+        assert_eq!(stem(Path::new("12.json")), "12");
+    }
+}
