@@ -15,24 +15,30 @@ from .corpus import Corpus
 from .credit import credit, importers, methods
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
 from .generate import generate
+from .ingest import IngestReport, ingest
 from .io import read_traces
+from .partitioned import PartitionedCorpus, read_corpus
 from .report import report
 
 __version__ = _core.VERSION
 
 __all__ = [
     "Corpus",
+    "IngestReport",
     "InputError",
     "OrchestraceError",
     "ParameterError",
+    "PartitionedCorpus",
     "QuarantineError",
     "SchemaError",
     "__version__",
     "credit",
     "generate",
     "importers",
+    "ingest",
     "localisation",
     "methods",
+    "read_corpus",
     "read_traces",
     "report",
 ]

@@ -5,7 +5,7 @@ task_id` of `traces`, ascending by `trace` (gaps are fine), and derives counts, 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import BinaryIO, Literal, final
+from typing import Any, BinaryIO, Literal, final
 
 __all__ = [
     "DEBUG_BUILD",
@@ -14,11 +14,15 @@ __all__ = [
     "InputError",
     "OrchestraceError",
     "ParameterError",
+    "Partition",
     "SchemaError",
     "Store",
     "Stream",
+    "TraceIndex",
+    "TraceReader",
     "codes",
     "credit",
+    "fingerprint",
     "generate",
     "importers",
     "methods",
@@ -80,21 +84,50 @@ class Store:
         progress: _Progress = None,
     ) -> int: ...
 
+_Place = tuple[int, int, int, bool]
+_Part = tuple[int, int, int, int, _Place]
+
+@final
+class TraceReader:
+    """Files read batch by batch. Inputs are (path, name for the tables, where to begin); a place is (offset,
+    lines, blocks, done), a part (records, accepted, quarantined, duplicates, place after the batch)."""
+    def __new__(
+        cls, inputs: Sequence[tuple[str, str, _Place]], *, digests: bool = False, **options: Any
+    ) -> TraceReader: ...
+    def next(
+        self,
+        limit: int,
+        *,
+        index: TraceIndex | None = None,
+        threads: int | None = None,
+        progress: _Progress = None,
+    ) -> tuple[Store, list[_Part], Stream] | None: ...
+
+@final
+class TraceIndex:
+    """The traces of a corpus by id and content. Rows are `trace input id content duplicate`."""
+    def __new__(cls) -> TraceIndex: ...
+    def insert(self, rows: object, *, former: bool = False) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def next_number(self) -> int: ...
+
+@final
+class Partition:
+    """A store cut by the hash of columns of `traces`."""
+    def __new__(cls, store: Store, key: Sequence[str], parts: int) -> Partition: ...
+    @property
+    def present(self) -> list[int]: ...
+    def store(self, part: int) -> Store: ...
+
+def fingerprint(path: str, length: int, *, progress: _Progress = None) -> str: ...
 def read(
     inputs: Sequence[_Input],
     *,
-    format: str = "auto",
     threads: int | None = None,
-    block_size: int | None = None,
-    max_record: int | None = None,
-    max_depth: int | None = None,
-    max_string: int | None = None,
-    max_expansion: int | None = None,
-    extras: bool = True,
-    excerpt: int = 200,
-    fields: Mapping[str, str] | None = None,
-    time_basis: str | None = None,
     progress: _Progress = None,
+    **options: Any,
 ) -> Store: ...
 def credit(
     store: Store,

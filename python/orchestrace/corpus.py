@@ -3,6 +3,7 @@
 import io
 import operator
 import os
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
 import polars as pl
@@ -18,6 +19,8 @@ _DERIVED = {"agents"}
 
 _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "threads": (1, 1024),
+    "memory": (64 << 20, 2**63 - 1),
+    "partitions": (1, 999),
     "traces": (0, 10**12),
     "events": (0, 10**12),
     "k_folds": (2, 2**63 - 1),
@@ -178,6 +181,14 @@ class Corpus:
         read, quarantined = self._store.records_read, self._store.records_quarantined
         return {"read": read, "accepted": read - quarantined, "quarantined": quarantined}
 
+    def slices(self) -> Iterator["Corpus"]:
+        """The corpus in pieces that memory has room for; here the corpus itself, on disk several."""
+        yield from (load() for _, load in self.pieces())
+
+    def pieces(self) -> Iterator[tuple[str, Callable[[], "Corpus"]]]:
+        """The same with names that stay, none loaded before it is asked for."""
+        yield "part=000", lambda: self
+
     def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "Corpus":
         """The traces for which all predicates on columns of `traces` hold, with everything that is theirs.
 
@@ -218,24 +229,8 @@ class Corpus:
         >>> own.measures.filter(pl.col("name") == "mine").select("value").collect()["value"].to_list()
         [0.5, 1.0]
         """
-        given = self._located(frame_of(frame, "measures"), "measures")
-        if not ("name" in given.columns and "value" in given.columns):
-            given = _long(given)
-        elif "kind" not in given.columns:
-            given = given.with_columns(kind=pl.lit("reward"))
-        schema = SCHEMAS["measures"]
-        for column in given.columns:
-            if column not in schema:
-                raise ParameterError(unknown_name("column of measures", column, schema.names()))
-        exact = [cast_exactly(given[name], dtype, f"measures.{name}") for name, dtype in schema.items()]
-        new = pl.DataFrame(exact).drop_nulls("value")
-        if (odd := new.filter(~pl.col("value").is_finite())).height:
-            raise ParameterError(
-                f"measure '{odd['name'][0]}' has the value {odd['value'][0]}, expected a finite number"
-            )
+        new = check_measures(self._located(frame_of(frame, "measures"), "measures"))
         key = ["trace", "kind", "name"]
-        if (twice := new.filter(pl.struct(key).is_duplicated())).height:
-            raise ParameterError(f"measure '{twice['name'][0]}' is given twice for trace {twice['trace'][0]}")
         merged = pl.concat([self._stored("measures"), new]).unique(key, keep="last", maintain_order=True)
         return self._replacing(measures=merged.sort("trace", maintain_order=True))
 
@@ -367,6 +362,28 @@ class Corpus:
         if "trace" not in key:
             given = given.join(traces, on="trace_id", how="left", maintain_order="left")
         return given.drop("trace_id", strict=False)
+
+
+def check_measures(given: pl.DataFrame) -> pl.DataFrame:
+    """Measures by number of trace as rows of the table."""
+    if not ("name" in given.columns and "value" in given.columns):
+        given = _long(given)
+    elif "kind" not in given.columns:
+        given = given.with_columns(kind=pl.lit("reward"))
+    schema = SCHEMAS["measures"]
+    for column in given.columns:
+        if column not in schema:
+            raise ParameterError(unknown_name("column of measures", column, schema.names()))
+    exact = [cast_exactly(given[name], dtype, f"measures.{name}") for name, dtype in schema.items()]
+    new = pl.DataFrame(exact).drop_nulls("value")
+    if (odd := new.filter(~pl.col("value").is_finite())).height:
+        raise ParameterError(
+            f"measure '{odd['name'][0]}' has the value {odd['value'][0]}, expected a finite number"
+        )
+    key = ["trace", "kind", "name"]
+    if (twice := new.filter(pl.struct(key).is_duplicated())).height:
+        raise ParameterError(f"measure '{twice['name'][0]}' is given twice for trace {twice['trace'][0]}")
+    return new
 
 
 def _check_keys(given: pl.DataFrame, known: pl.DataFrame, what: str) -> None:

@@ -1,19 +1,52 @@
 """Which unit earned the outcome: one verb over every method of the registry."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, overload
 
 import polars as pl
 
 from . import _core
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
+from .partitioned import check_groups
 from .progress import Progress, reporting
 from .schema import CREDITS, Unit
+from .shards import staging
 
 Parameter = bool | int | float | str | list[int | float | str] | None
 
 
+@overload
+def credit(
+    corpus: Corpus,
+    *,
+    method: str = ...,
+    unit: Unit = ...,
+    reward: str | Mapping[str, float] = ...,
+    seed: int = ...,
+    threads: int | None = ...,
+    progress: Progress = ...,
+    sink: None = ...,
+    resume: bool = ...,
+    **params: Parameter,
+) -> pl.DataFrame: ...
+@overload
+def credit(
+    corpus: Corpus,
+    *,
+    method: str = ...,
+    unit: Unit = ...,
+    reward: str | Mapping[str, float] = ...,
+    seed: int = ...,
+    threads: int | None = ...,
+    progress: Progress = ...,
+    sink: str | os.PathLike[str],
+    resume: bool = ...,
+    **params: Parameter,
+) -> pl.LazyFrame: ...
 def credit(
     corpus: Corpus,
     *,
@@ -23,8 +56,10 @@ def credit(
     seed: int = 0,
     threads: int | None = None,
     progress: Progress = None,
+    sink: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     **params: Parameter,
-) -> pl.DataFrame:
+) -> pl.DataFrame | pl.LazyFrame:
     """Divide the reward of every trace among its units, or give every unit its advantage.
 
     Parameters
@@ -42,12 +77,18 @@ def credit(
         For methods that sample; the same seed gives the same bits on any number of threads.
     threads, progress
         As in `read_traces`.
+    sink
+        A folder for the result, one Parquet file for each piece of the corpus, where it is larger than
+        memory; the call then returns a scan of them.
+    resume
+        Let `sink` have files already: pieces that are there are not computed again. They must be of the same
+        call.
     **params
         Parameters of the method; `methods` lists them with their defaults.
 
     Returns
     -------
-    DataFrame
+    DataFrame, or LazyFrame with `sink`
         One row per trace and unit in the schema `CREDITS`: ``trace unit unit_id trace_id seq credit stderr
         n_samples method reward tier residual reason params``. ``credit`` is in units of the reward. A trace
         that the method cannot serve keeps its rows with null credit and a ``reason``. Shares sum to the
@@ -71,28 +112,66 @@ def credit(
     check_numbers(seed=seed, threads=threads)
     weights = {reward: 1.0} if isinstance(reward, str) else _weights(reward)
     label = reward if isinstance(reward, str) else " + ".join(f"{w!r}*{name}" for name, w in weights.items())
-    with reporting(progress, "crediting") as callback:
-        stream, info = _core.credit(
-            corpus._store,
-            method=method,
-            unit=unit,
-            reward=weights,
-            params=params,
-            seed=seed,
-            threads=threads,
-            progress=callback,
-        )
-    constants = {
-        "unit": unit,
+    options = {
         "method": method,
-        "reward": label,
-        "tier": info["tier"],
-        "params": info["params"],
+        "unit": unit,
+        "reward": weights,
+        "params": params,
+        "seed": seed,
+        "threads": threads,
     }
+    constants = {"unit": unit, "method": method, "reward": label}
+    with reporting(progress, "crediting") as callback:
+        if sink is not None:
+            return _sunk(corpus, Path(os.fspath(sink)), resume, options, constants, callback)
+        pieces = [_piece(load(), options, constants, callback) for _, load in _pieces(corpus, method)]
+    return pl.concat(pieces) if pieces else pl.DataFrame(schema=CREDITS)
+
+
+def _pieces(corpus: Corpus, method: str) -> Iterator[tuple[str, Callable[[], Corpus]]]:
+    if any(one["name"] == method and one["quantity"] == "advantage" for one in _core.methods()):
+        check_groups(corpus)
+    return corpus.pieces()
+
+
+def _piece(
+    corpus: Corpus,
+    options: dict[str, Any],
+    constants: dict[str, Any],
+    callback: Callable[[int, int], object] | None,
+) -> pl.DataFrame:
+    stream, info = _core.credit(corpus._store, **options, progress=callback)
+    constants = {**constants, "tier": info["tier"], "params": info["params"]}
     varying = pl.DataFrame(stream)  # without the columns that are null in every row
     return varying.select(
         pl.col(name) if name in varying.columns else pl.lit(constants.get(name), dtype).alias(name)
         for name, dtype in CREDITS.items()
+    )
+
+
+def _sunk(
+    corpus: Corpus,
+    folder: Path,
+    resume: bool,
+    options: dict[str, Any],
+    constants: dict[str, Any],
+    callback: Callable[[int, int], object] | None,
+) -> pl.LazyFrame:
+    if folder.exists() and not resume and any(folder.iterdir()):
+        raise ParameterError(
+            f"folder '{folder}' is not empty: choose another, or resume=True to go on with it"
+        )
+    made = []
+    for name, load in _pieces(corpus, options["method"]):
+        path = folder / f"{name}.parquet"
+        made.append(path)
+        if path.exists():
+            continue
+        with staging(folder) as files:
+            files.write(_piece(load(), options, constants, callback), path.name)
+            files.publish()
+    return (
+        pl.scan_parquet(made, glob=False, hive_partitioning=False) if made else pl.LazyFrame(schema=CREDITS)
     )
 
 

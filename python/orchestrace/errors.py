@@ -8,7 +8,7 @@ __all__ = ["InputError", "OrchestraceError", "ParameterError", "QuarantineError"
 
 
 class QuarantineError(OrchestraceError):
-    """Records were rejected and the caller asked for ``on_error="raise"``.
+    """More records were rejected than the caller allows.
 
     Attributes
     ----------
@@ -18,9 +18,13 @@ class QuarantineError(OrchestraceError):
 
     frame: pl.DataFrame
 
-    def __init__(self, frame: pl.DataFrame) -> None:
+    def __init__(self, frame: pl.DataFrame, count: int | None = None) -> None:
         self.frame = frame
+        count = frame.height if count is None else count
+        if frame.height == 0:
+            super().__init__(f"{count} records were rejected")
+            return
         first = frame.row(0, named=True)
         at = f" at {first['path']}" if first["path"] else ""
-        more = f" (and {frame.height - 1} more: see .frame)" if frame.height > 1 else ""
+        more = f" (and {count - 1:,} more: see .frame)" if count > 1 else ""
         super().__init__(f"{first['file']}:{first['line']}: {first['code']}{at}: {first['message']}{more}")

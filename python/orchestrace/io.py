@@ -6,7 +6,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, Literal, TypedDict, get_args
+
+import polars as pl
 
 from . import _core
 from .corpus import Corpus, check_numbers
@@ -27,6 +29,8 @@ def read_traces(
     *,
     format: str = "auto",
     on_error: OnError = "quarantine",
+    max_errors: int | None = None,
+    max_error_ratio: float | None = None,
     threads: int | None = None,
     extras: bool = True,
     excerpt: int = 200,
@@ -52,6 +56,9 @@ def read_traces(
     on_error
         ``"quarantine"`` puts records that fail into `Corpus.quarantine` and goes on; ``"raise"`` reads
         everything and then raises `QuarantineError` if any failed.
+    max_errors, max_error_ratio
+        Raise `QuarantineError` if more records than this, and also more than this share of them, failed. One
+        that is not given does not hinder the other.
     threads
         Number of threads; ``None`` means the machine's cores. The result does not depend on it.
     extras
@@ -79,7 +86,7 @@ def read_traces(
     ParameterError
         An option has a value that does not exist.
     QuarantineError
-        Records failed and ``on_error="raise"``.
+        Records failed and ``on_error="raise"``, or more than the bounds allow.
 
     Notes
     -----
@@ -99,35 +106,78 @@ def read_traces(
     >>> corpus.records
     {'read': 2, 'accepted': 1, 'quarantined': 1}
     """
-    if on_error not in get_args(OnError):
-        raise ParameterError(unknown_name("on_error", str(on_error), list(get_args(OnError))))
-    check_numbers(
-        threads=threads,
-        excerpt=excerpt,
-        max_record=max_record,
-        max_depth=max_depth,
-        max_string=max_string,
-        max_expansion=max_expansion,
+    budget = ErrorBudget(on_error, max_errors, max_error_ratio)
+    check_numbers(threads=threads)
+    options = checked_options(
+        {
+            "format": format,
+            "extras": extras,
+            "excerpt": excerpt,
+            "fields": fields,
+            "time_basis": time_basis,
+            "max_record": max_record,
+            "max_depth": max_depth,
+            "max_string": max_string,
+            "max_expansion": max_expansion,
+        }
     )
     with reporting(progress, "reading") as callback, ExitStack() as opened:
-        store = _core.read(
-            list(_inputs(source, opened)),
-            format=format,
-            threads=threads,
-            max_record=max_record,
-            max_depth=max_depth,
-            max_string=max_string,
-            max_expansion=max_expansion,
-            extras=extras,
-            excerpt=excerpt,
-            fields=_kinds(fields or {}),
-            time_basis=time_basis,
-            progress=callback,
-        )
+        inputs = list(input_files(source, opened))
+        store = _core.read(inputs, threads=threads, progress=callback, **options)
     corpus = Corpus(store)
-    if on_error == "raise" and store.records_quarantined:
-        raise QuarantineError(corpus.quarantine.collect())
+    if store.records_quarantined:
+        budget.check(store.records_quarantined, store.records_read, corpus._stored("quarantine"))
     return corpus
+
+
+class ReadOptions(TypedDict, total=False):
+    """Options of reading that `read_traces` documents."""
+
+    format: str
+    extras: bool
+    excerpt: int
+    fields: Mapping[str, object] | None
+    time_basis: TimeBasis | None
+    max_record: int | None
+    max_depth: int | None
+    max_string: int | None
+    max_expansion: int | None
+
+
+def checked_options(given: ReadOptions) -> dict[str, Any]:
+    """Options of reading as the core takes them."""
+    if unknown := sorted(given.keys() - ReadOptions.__annotations__.keys()):
+        raise ParameterError(unknown_name("option", unknown[0], sorted(ReadOptions.__annotations__)))
+    numbers = {name: given.get(name) for name in given if name.startswith("max_") or name == "excerpt"}
+    check_numbers(**numbers)
+    return {**given, "fields": _kinds(given.get("fields") or {})}
+
+
+class ErrorBudget:
+    """How many rejected records a call goes on with: it stops when both bounds that are given are passed."""
+
+    def __init__(self, on_error: str, max_errors: int | None, max_error_ratio: float | None) -> None:
+        if on_error not in get_args(OnError):
+            raise ParameterError(unknown_name("on_error", str(on_error), list(get_args(OnError))))
+        check_numbers(max_errors=max_errors)
+        ratio = max_error_ratio
+        if ratio is not None and (isinstance(ratio, bool) or not isinstance(ratio, int | float)):
+            raise ParameterError(f"max_error_ratio is {ratio!r}, expected a number from 0 to 1")
+        if ratio is not None and not 0 <= ratio <= 1:
+            raise ParameterError(f"max_error_ratio is {ratio}, expected a number from 0 to 1")
+        bounded = max_errors is not None or ratio is not None
+        if on_error == "raise" and bounded:
+            raise ParameterError(
+                "on_error='raise' stops at the first error: max_errors and max_error_ratio have no use"
+            )
+        self._limited = bounded or on_error == "raise"
+        self._errors = max_errors or 0
+        self._ratio = ratio or 0.0
+
+    def check(self, quarantined: int, read: int, rejects: pl.DataFrame) -> None:
+        """Raise if the records so far are more than the call allows; `rejects` are some of those rejected."""
+        if self._limited and quarantined > self._errors and quarantined > self._ratio * read:
+            raise QuarantineError(rejects, quarantined)
 
 
 def _kinds(fields: Mapping[str, object]) -> dict[str, str]:
@@ -137,7 +187,8 @@ def _kinds(fields: Mapping[str, object]) -> dict[str, str]:
     return {name: lifted_kind(name, dtype) for name, dtype in fields.items()}
 
 
-def _inputs(source: Source | Iterable[Source], opened: ExitStack) -> Iterator[str | BinaryIO]:
+def input_files(source: Source | Iterable[Source], opened: ExitStack) -> Iterator[str | BinaryIO]:
+    """The files that a source names, in order; what has to be opened first is closed with `opened`."""
     if isinstance(source, str | os.PathLike):
         yield from _files(os.fspath(source), opened)
     elif hasattr(source, "read"):
@@ -147,7 +198,7 @@ def _inputs(source: Source | Iterable[Source], opened: ExitStack) -> Iterator[st
         if not members:
             raise InputError("no input: the list of sources is empty")
         for member in members:
-            yield from _inputs(member, opened)
+            yield from input_files(member, opened)
     else:
         raise ParameterError(
             f"source is of type {type(source).__name__}, expected a path, a binary file or a list of these"

@@ -20,45 +20,52 @@ use crate::stream::{Stream, import};
 #[pyclass(frozen, name = "Store", module = "orchestrace._core")]
 pub(crate) struct PyStore(pub(crate) Arc<Store>);
 
+/// Options of a reading, by name; what is absent or `None` has its default.
+pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) -> PyResult<ReadOptions> {
+    let mut options = ReadOptions::default();
+    let given = given.map(PyDictMethods::iter).into_iter().flatten().filter(|(_, value)| !value.is_none());
+    for (name, value) in given {
+        match name.extract::<String>()?.as_str() {
+            "format" => options.format = value.extract()?,
+            "block_size" => options.block_size = value.extract::<usize>()?.max(1),
+            "max_record" => options.max_record = value.extract()?,
+            "max_depth" => options.limits.depth = value.extract()?,
+            "max_string" => options.limits.string = value.extract()?,
+            "max_expansion" => options.max_expansion = value.extract()?,
+            "extras" => options.extras = value.extract()?,
+            "excerpt" => options.excerpt = value.extract()?,
+            "fields" => {
+                let mut fields: Vec<(String, String)> =
+                    value.extract::<HashMap<String, String>>()?.into_iter().collect();
+                fields.sort();
+                for (name, kind) in fields {
+                    options.fields.push((name, LiftKind::parse(&kind).map_err(|e| to_python(py, &e))?));
+                }
+            }
+            "time_basis" => {
+                let word = value.extract::<String>()?;
+                options.time_basis = Some(TimeBasis::parse(&word).ok_or_else(|| {
+                    let known = orchestrace_core::schema::TIME_BASES;
+                    bad_parameter(py, orchestrace_core::error::unknown_name("time basis", &word, known))
+                })?);
+            }
+            other => return Err(bad_parameter(py, format!("unknown option '{other}'"))),
+        }
+    }
+    Ok(options)
+}
+
 /// Reads inputs into a store.
 #[pyfunction]
-#[pyo3(signature = (inputs, *, format = "auto", threads = None, block_size = None, max_record = None,
-    max_depth = None, max_string = None, max_expansion = None, extras = true, excerpt = 200, fields = None,
-    time_basis = None, progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
+#[pyo3(signature = (inputs, *, threads = None, progress = None, **options))]
 pub(crate) fn read(
     py: Python<'_>,
     inputs: Vec<Bound<'_, PyAny>>,
-    format: &str,
     threads: Option<usize>,
-    block_size: Option<usize>,
-    max_record: Option<u64>,
-    max_depth: Option<usize>,
-    max_string: Option<usize>,
-    max_expansion: Option<u64>,
-    extras: bool,
-    excerpt: usize,
-    fields: Option<HashMap<String, String>>,
-    time_basis: Option<&str>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<PyStore> {
-    let mut options = ReadOptions { format: format.to_owned(), extras, excerpt, ..ReadOptions::default() };
-    options.block_size = block_size.unwrap_or(options.block_size).max(1);
-    options.max_record = max_record.unwrap_or(options.max_record);
-    options.limits.depth = max_depth.unwrap_or(options.limits.depth);
-    options.limits.string = max_string.unwrap_or(options.limits.string);
-    options.max_expansion = max_expansion.unwrap_or(options.max_expansion);
-    let mut fields: Vec<(String, String)> = fields.unwrap_or_default().into_iter().collect();
-    fields.sort();
-    for (name, kind) in fields {
-        options.fields.push((name, LiftKind::parse(&kind).map_err(|e| to_python(py, &e))?));
-    }
-    if let Some(word) = time_basis {
-        options.time_basis = Some(TimeBasis::parse(word).ok_or_else(|| {
-            let known = orchestrace_core::schema::TIME_BASES;
-            bad_parameter(py, orchestrace_core::error::unknown_name("time basis", word, known))
-        })?);
-    }
+    let options = read_options(py, options.as_ref())?;
     let exchange = Exchange::default();
     let inputs = inputs.into_iter().map(|object| input(object, &exchange)).collect();
     let store =

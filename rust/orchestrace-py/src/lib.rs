@@ -11,6 +11,7 @@ mod corpus;
 mod error;
 mod files;
 mod kernels;
+mod reader;
 mod registry;
 mod stream;
 
@@ -23,6 +24,8 @@ mod _core {
     use super::corpus::{PyStore, read};
     #[pymodule_export]
     use super::kernels::{credit, generate};
+    #[pymodule_export]
+    use super::reader::{PyPartition, PyTraceIndex, PyTraceReader, fingerprint};
     #[pymodule_export]
     use super::registry::{codes, importers, methods, nearest, presets, tables};
     #[pymodule_export]

@@ -72,24 +72,23 @@ impl Source {
         options: &ReadOptions,
         forced: Option<&'static dyn Importer>,
     ) -> Result<Self> {
-        match input {
+        let (name, path) = match input {
             Input::Stream { name, reader } => {
                 let body = Body::Stream(Some(reader));
-                Ok(Self { name, stem: String::new(), body, lines: 0, size: 0 })
+                return Ok(Self { name, stem: String::new(), body, lines: 0, size: 0 });
             }
-            Input::Path(path) => {
-                let name = path.to_string_lossy().into_owned();
-                let meta = std::fs::metadata(&path).map_err(io_error(&name))?;
-                let body = if from.done {
-                    Body::Done
-                } else {
-                    file_body(&path, &meta, from, options, forced).map_err(io_error(&name))?
-                };
-                // The blocks of a stream know their lines themselves.
-                let lines = if matches!(body, Body::Ranges { .. }) { from.lines } else { 0 };
-                Ok(Self { name, stem: stem(&path), body, lines, size: meta.len() })
-            }
-        }
+            Input::Path(path) => (path.to_string_lossy().into_owned(), path),
+            Input::Named { name, path } => (name, path),
+        };
+        let meta = std::fs::metadata(&path).map_err(io_error(&name))?;
+        let body = if from.done {
+            Body::Done
+        } else {
+            file_body(&path, &meta, from, options, forced).map_err(io_error(&name))?
+        };
+        // The blocks of a stream know their lines themselves.
+        let lines = if matches!(body, Body::Ranges { .. }) { from.lines } else { 0 };
+        Ok(Self { name, stem: stem(&path), body, lines, size: meta.len() })
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -134,8 +133,7 @@ impl Opened {
         let mut stream = BlockStream::open(raw, options)?;
         let head = stream.head(run)?;
         let framing = framing(head);
-        let importer =
-            forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter()));
+        let importer = forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter()));
         stream.set_framing(framing);
         for _ in 0..skip {
             stream.next(run)?;

@@ -34,6 +34,13 @@ use json::Limits;
 pub enum Input {
     /// A file, whole or compressed.
     Path(PathBuf),
+    /// A file that the tables know by another name than the one to open it by.
+    Named {
+        /// Name for the tables.
+        name: String,
+        /// Where it lies.
+        path: PathBuf,
+    },
     /// Anything that can be read once, front to back.
     Stream {
         /// Name for the tables.

@@ -25,7 +25,12 @@ pub(super) struct BlockParser<'a> {
 
 impl BlockParser<'_> {
     /// The tables of a block's records; `None` where it has neither a record nor a line.
-    pub(super) fn parse(&self, block: &Block, source: usize, writer: &mut BlockWriter) -> Result<Option<RawChunk>> {
+    pub(super) fn parse(
+        &self,
+        block: &Block,
+        source: usize,
+        writer: &mut BlockWriter,
+    ) -> Result<Option<RawChunk>> {
         // One check for the whole block; records are looked at one by one only if it fails.
         let text = simdutf8::basic::from_utf8(&block.bytes).ok();
         let mut records = 0;

@@ -130,7 +130,12 @@ impl TraceReader {
 
     /// The next traces: whole blocks until their tables hold `limit` bytes, at least one. `None` after the last.
     /// With an index, traces get its numbers and repeated exports are left out; without one they are numbered on.
-    pub fn next(&mut self, limit: usize, mut index: Option<&mut TraceIndex>, run: &Run) -> Result<Option<Batch>> {
+    pub fn next(
+        &mut self,
+        limit: usize,
+        mut index: Option<&mut TraceIndex>,
+        run: &Run,
+    ) -> Result<Option<Batch>> {
         let mut chunks = self.take(limit, run)?;
         if chunks.is_empty() && self.sources.iter().all(Source::is_done) {
             return Ok(None);
@@ -146,13 +151,12 @@ impl TraceReader {
             chunk.absolute_lines = true;
             chunk.quarantine.iter_mut().for_each(|row| row.position.line += base);
             chunk.positions.iter_mut().for_each(|position| position.line += base);
-            let kept = match &mut index {
-                Some(index) => number(chunk, index, &mut rows)?,
-                None => {
-                    chunk.numbers = Some((self.next_trace..self.next_trace + traces as u32).collect());
-                    self.next_trace += traces as u32;
-                    traces
-                }
+            let kept = if let Some(index) = &mut index {
+                number(chunk, index, &mut rows)?
+            } else {
+                chunk.numbers = Some((self.next_trace..self.next_trace + traces as u32).collect());
+                self.next_trace += traces as u32;
+                traces
             };
             let part = &mut self.parts[chunk.source];
             part.records += chunk.records;
@@ -194,7 +198,12 @@ impl TraceReader {
             forced: self.forced,
             run,
             limit,
-            queue: Mutex::new(Queue { sources: &mut self.sources, first: 0, active: BTreeSet::new(), gated: false }),
+            queue: Mutex::new(Queue {
+                sources: &mut self.sources,
+                first: 0,
+                active: BTreeSet::new(),
+                gated: false,
+            }),
             claimed: AtomicUsize::new(0),
             held: AtomicUsize::new(held),
             ahead: AtomicUsize::new(held),
@@ -261,8 +270,19 @@ pub(crate) fn reused_id(trace_id: &str, earlier: u32) -> Finding {
 }
 
 enum Task {
-    Range { source: usize, path: std::path::PathBuf, start: u64, end: u64, len: u64, index: u64, importer: &'static dyn Importer },
-    Stream { source: usize, body: Body },
+    Range {
+        source: usize,
+        path: std::path::PathBuf,
+        start: u64,
+        end: u64,
+        len: u64,
+        index: u64,
+        importer: &'static dyn Importer,
+    },
+    Stream {
+        source: usize,
+        body: Body,
+    },
 }
 
 /// What a worker keeps from block to block: its writer, and bytes to read into.

@@ -38,7 +38,8 @@ impl Partition {
         if columns.is_empty() || n == 0 {
             return Err(Error::Parameter("a partition needs a column and at least one part".into()));
         }
-        let parts = store.chunks.iter().map(|c| (0..c.n_traces()).map(|row| part(c, &columns, row, n)).collect());
+        let parts =
+            store.chunks.iter().map(|c| (0..c.n_traces()).map(|row| part(c, &columns, row, n)).collect());
         let parts: Vec<Vec<u32>> = parts.collect();
         let mut of_id: HashMap<&str, u32> = HashMap::new();
         if store.labels.num_rows() > 0 {

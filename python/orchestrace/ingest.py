@@ -1,0 +1,479 @@
+"""Recordings of any size to a corpus on disk: within a memory budget, resumable at every moment."""
+
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Unpack
+
+import polars as pl
+
+from . import _core
+from .corpus import check_numbers
+from .errors import InputError, ParameterError
+from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
+from .manifest import NAME, Input, Manifest, Part, load
+from .progress import Progress, reporting
+from .shards import INDEX, clear_leftovers, merge, scan_side, staging, told, write_shard
+
+_UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+_MOST_PARTITIONS: Final = 256
+_BATCH_SHARE: Final = 0.35
+"""Of the budget, what the tables of one batch may take: beside them are blocks, a partition, and what is
+written."""
+_PARTITION_SHARE: Final = 0.125
+"""Of the budget, what one partition should take, so that whatever is computed on it has room."""
+_EXPANSION: Final = 8
+"""Guess of how much compressed recordings grow."""
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """What an ingest did, and what the corpus then holds."""
+
+    path: Path
+    inputs: pl.DataFrame
+    """One row per input of this call: ``input status size records accepted quarantined duplicate``; status is
+    ``new``, ``resumed``, ``replaced`` or ``unchanged``."""
+    records: dict[str, int]
+    """Over the whole corpus: ``read`` is ``accepted`` + ``quarantined`` + ``duplicate``."""
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count:,} {what}" for what, count in self.records.items())
+        status = self.inputs.group_by("status").len().sort("status").rows()
+        inputs = ", ".join(f"{count:,} {what}" for what, count in status)
+        return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}"
+
+
+def ingest(
+    source: Source | Iterable[Source],
+    out: str | os.PathLike[str],
+    *,
+    memory: int | str = "2GiB",
+    threads: int | None = None,
+    resume: bool = True,
+    group: str | Iterable[str] | None = None,
+    partitions: int | None = None,
+    on_error: OnError = "quarantine",
+    max_errors: int | None = None,
+    max_error_ratio: float | None = None,
+    progress: Progress = None,
+    **options: Unpack[ReadOptions],
+) -> IngestReport:
+    """Read recordings of any size into a corpus on disk, which `read_corpus` opens.
+
+    Parameters
+    ----------
+    source
+        Files, globs and folders as in `read_traces`; no streams, since what was cut short is read again.
+    out
+        A folder of our own: made if it is absent, added to if it is a corpus.
+    memory
+        What the call may add to the resident size of the process, in bytes or as ``"1GiB"``; at least 64 MiB.
+    threads, progress
+        As in `read_traces`.
+    resume
+        ``True`` goes on where an earlier call stopped and adds what is new: an input of the same size and
+        time, or content, is not read again; one that changed replaces its traces, which keep their numbers.
+        ``False`` refuses a folder that is a corpus already.
+    group
+        Columns of `traces` whose values keep traces in one partition; default ``group_id``. Settled by the
+        first call.
+    partitions
+        How many; the default follows from the size of the first inputs and the budget. Settled by the first
+        call.
+    on_error
+        ``"quarantine"`` goes on; ``"raise"`` stops at the first batch with a rejected record and keeps what
+        was published before.
+    max_errors, max_error_ratio
+        Stop when more records than this, and also more than this share of the records, were rejected. One
+        that is not given does not hinder the other.
+    **options
+        ``format extras excerpt fields time_basis max_record max_depth max_string max_expansion
+        max_decompressed`` as in `read_traces`. ``max_record`` is at most a quarter of the budget.
+
+    Returns
+    -------
+    IngestReport
+        What became of each input, and the counts of the corpus.
+
+    Raises
+    ------
+    InputError
+        Nothing matches, a file cannot be read, the folder cannot be written or belongs to a running ingest.
+    ParameterError
+        An option has a value that does not exist or contradicts the corpus.
+    QuarantineError
+        More records failed than the call allows.
+
+    Notes
+    -----
+    One pass over the bytes and one for their BLAKE3. Repeated exports, that is records with the same bytes
+    and the same ``trace_id``, are counted as duplicates and left out. Counts reconcile: ``read == accepted +
+    quarantined + duplicate``. Whatever stops the call, a full disk or a kill, what is published stays, and
+    the same call goes on from there to the same rows. The index of traces takes some 70 bytes of the budget
+    a trace.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = ot.generate(f"{folder}/runs.jsonl", traces=5, seed=0)
+    >>> ot.ingest(f"{folder}/runs.jsonl", f"{folder}/corpus").records
+    {'read': 5, 'accepted': 5, 'quarantined': 0, 'duplicate': 0}
+    >>> len(ot.read_corpus(f"{folder}/corpus"))
+    5
+    """
+    check_numbers(threads=threads, partitions=partitions)
+    budget = ErrorBudget(on_error, max_errors, max_error_ratio)
+    room = memory_bytes(memory)
+    read_options = checked_options(options)
+    read_options["max_record"] = min(read_options.get("max_record") or (512 << 20), max(room // 2, 16 << 20))
+    folder = Path(os.fspath(out))
+    files = _files(source, folder)
+    with _owned(folder):
+        manifest = load(folder)
+        if manifest is None:
+            key = ["group_id"] if group is None else [group] if isinstance(group, str) else list(group)
+            count = partitions or _partitions(files, room)
+            manifest = _begin(folder, count, key, room, read_options)
+        else:
+            _check_settled(folder, manifest, resume, group, partitions, read_options)
+            manifest.memory = room
+        with reporting(progress, "ingesting") as callback:
+            work = _Work(folder, manifest, room, threads, read_options, budget, callback)
+            status = work.run(files)
+    numbers = list(status)
+    rows = [manifest.inputs[number] for number in numbers]
+    inputs = pl.DataFrame(
+        {
+            "input": [one.name for one in rows],
+            "status": [status[number] for number in numbers],
+            "size": [one.size for one in rows],
+            "records": [one.records for one in rows],
+            "accepted": [one.accepted for one in rows],
+            "quarantined": [one.quarantined for one in rows],
+            "duplicate": [one.duplicates for one in rows],
+        },
+        schema_overrides={"input": pl.String, "status": pl.String},
+    )
+    return IngestReport(folder, inputs, manifest.records())
+
+
+def memory_bytes(memory: int | str) -> int:
+    """A budget in bytes, given as a number or as ``"1GiB"``."""
+    if isinstance(memory, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", memory)
+        unit = _UNITS.get(found[2].upper()) if found else None
+        if found is None or unit is None:
+            raise ParameterError(
+                f"memory is '{memory}', expected a number of bytes or one like '512MiB', '2GiB'"
+            )
+        memory = int(float(found[1]) * unit)
+    check_numbers(memory=memory)
+    return int(memory)
+
+
+def _files(source: Source | Iterable[Source], folder: Path) -> list[str]:
+    """Paths of the inputs, each once, the corpus itself excepted."""
+    own = os.path.realpath(folder) + os.sep
+    with ExitStack() as opened:
+        found = list(input_files(source, opened))
+    files: dict[str, str] = {}
+    for one in found:
+        if not isinstance(one, str):
+            raise ParameterError(
+                "ingest reads files that it can come back to; read_traces takes streams and pipes"
+            )
+        path = os.path.realpath(one)
+        if not path.startswith(own):
+            files.setdefault(os.path.abspath(one), one)
+    if not files:
+        raise InputError("no recording beside the corpus itself")
+    return list(files.values())
+
+
+@contextmanager
+def _owned(folder: Path) -> Iterator[None]:
+    """The folder, locked against other processes for as long as this one lives."""
+    try:
+        with told(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder, os.O_RDONLY)
+    except InputError as error:
+        raise InputError(str(error).partition("; ")[0]) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(
+                f"another ingest is writing to '{folder}': wait for it, or choose another folder"
+            ) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _partitions(files: list[str], room: int) -> int:
+    """As many as let one of them fit its share of the budget."""
+    size = sum(
+        os.path.getsize(path) * (_EXPANSION if path.endswith((".gz", ".zst")) else 1) for path in files
+    )
+    return max(1, min(_MOST_PARTITIONS, round(size / (room * _PARTITION_SHARE))))
+
+
+def _begin(
+    folder: Path, partitions: int, key: list[str], room: int, options: Mapping[str, object]
+) -> Manifest:
+    there = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    if there:
+        raise ParameterError(
+            f"folder '{folder}' is not empty and is no corpus: it has '{there[0]}' and no {NAME}"
+        )
+    fields = options.get("fields") or {}
+    manifest = Manifest(partitions=partitions, key=key, memory=room, fields=dict(fields))  # type: ignore[call-overload]
+    # Names of columns are judged before anything is written.
+    _core.Partition(_core.read([]), key, partitions)
+    with told(folder):
+        manifest.save(folder)
+    return manifest
+
+
+def _check_settled(
+    folder: Path,
+    manifest: Manifest,
+    resume: bool,
+    group: str | Iterable[str] | None,
+    partitions: int | None,
+    options: Mapping[str, object],
+) -> None:
+    if not resume:
+        raise ParameterError(f"folder '{folder}' is a corpus already, and resume=False")
+    key = [group] if isinstance(group, str) else None if group is None else list(group)
+    fields = dict(options.get("fields") or {})  # type: ignore[call-overload]
+    for what, given, settled in (
+        ("group", key, manifest.key),
+        ("partitions", partitions, manifest.partitions),
+        ("fields", fields or None, manifest.fields),
+    ):
+        if given is not None and given != settled:
+            raise ParameterError(
+                f"{what} is {given!r}, but the corpus in '{folder}' was begun with {settled!r}"
+            )
+    options["fields"] = manifest.fields  # type: ignore[index]
+
+
+class _Work:
+    """One ingest into one folder that is locked."""
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        room: int,
+        threads: int | None,
+        options: dict[str, object],
+        budget: ErrorBudget,
+        callback: Callable[[int, int], object] | None,
+    ) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._room = room
+        self._threads = threads
+        self._options = options
+        self._budget = budget
+        self._callback = callback
+        self._index = _core.TraceIndex()
+
+    def run(self, files: list[str]) -> dict[int, str]:
+        """Bring the corpus up to the files; what became of each input, by its number."""
+        manifest = self._manifest
+        with told(self._folder):
+            clear_leftovers(self._folder, manifest)
+        status = self._status(files)
+        todo = [number for number, word in status.items() if word != "unchanged"]
+        if todo or not manifest.complete:
+            fresh = {number for number in todo if status[number] == "replaced"}
+            while todo:
+                gone = self._read(todo, fresh)
+                # What repeats a trace that is gone was left out, and has to come back.
+                todo = self._repeating(gone)
+                fresh = set(todo)
+                status |= dict.fromkeys(todo, "replaced")
+            self._fingerprint()
+            with told(self._folder):
+                merge(self._folder, manifest)
+                manifest.complete = True
+                manifest.save(self._folder)
+        return status
+
+    def _status(self, files: list[str]) -> dict[int, str]:
+        """What has to be done with each file; files that the corpus does not know become inputs of it."""
+        manifest = self._manifest
+        known = {one.path: number for number, one in enumerate(manifest.inputs)}
+        status = {}
+        for name in files:
+            path = os.path.abspath(name)
+            try:
+                stat = os.stat(path)
+            except OSError as error:
+                raise InputError(f"{name}: {error.strerror or error}") from error
+            if path not in known:
+                known[path] = len(manifest.inputs)
+                manifest.inputs.append(Input(name, path, stat.st_size, stat.st_mtime_ns))
+                status[known[path]] = "new"
+                continue
+            number = known[path]
+            one = manifest.inputs[number]
+            same = (one.size, one.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+            if not same and one.size == stat.st_size and one.done and one.blake3 is not None:
+                same = _core.fingerprint(path, one.size) == one.blake3
+                one.mtime_ns = stat.st_mtime_ns if same else one.mtime_ns
+            begun = one.offset or one.records or one.done
+            if same:
+                status[number] = "unchanged" if one.done else "resumed" if begun else "new"
+            elif begun:
+                status[number] = "replaced"
+            else:
+                manifest.inputs[number] = Input(name, path, stat.st_size, stat.st_mtime_ns)
+                status[number] = "new"
+        return status
+
+    def _read(self, todo: list[int], fresh: set[int]) -> set[int]:
+        """Read inputs into shards; numbers of the traces that were there and are gone."""
+        manifest, folder = self._manifest, self._folder
+        former = self._load_index(todo, fresh)
+        inputs = [manifest.inputs[number] for number in todo]
+        for place, number in enumerate(todo):
+            if number in fresh:
+                stat = os.stat(inputs[place].path)
+                inputs[place] = inputs[place].restarted(0, stat.st_size, stat.st_mtime_ns)
+        reader = _core.TraceReader(
+            [(one.path, one.name, one.place) for one in inputs], digests=True, **self._options
+        )
+        numbers = pl.Series("input", todo, pl.UInt32)
+        total, before = sum(one.size for one in inputs), 0
+        while True:
+            limit = int((self._room - self._index.nbytes) * _BATCH_SHARE)
+            if limit < self._room // 16:
+                raise InputError(
+                    f"the index of {self._index.next_number:,} traces takes {self._index.nbytes >> 20:,} MiB:"
+                    f" give ingest a memory of at least {2 * self._index.nbytes >> 20:,} MiB to go on"
+                )
+            gauge = _Gauge(self._callback, before, total)
+            batch = reader.next(limit, index=self._index, threads=self._threads, progress=gauge)
+            if batch is None:
+                break
+            before = gauge.done
+            store, parts, rows = batch
+            index = pl.DataFrame(rows)
+            index = index.with_columns(input=numbers.gather(index["input"])).with_columns(
+                shard=pl.lit(manifest.next_shard, pl.UInt32)
+            )
+            with staging(folder) as files:
+                self._enter(todo, fresh, inputs, parts)
+                counts = manifest.records()
+                self._budget.check(
+                    counts["quarantined"], counts["read"], pl.DataFrame(store.table("quarantine"))
+                )
+                write_shard(files, manifest, store, index)
+                files.publish()
+                manifest.save(folder)
+            if former:
+                former -= set(index.filter(~pl.col("duplicate"))["trace"].to_list())
+            del store, batch, index, rows
+        return former
+
+    def _enter(
+        self,
+        todo: list[int],
+        fresh: set[int],
+        inputs: list[Input],
+        parts: list[tuple[int, int, int, int, tuple[int, int, int, bool]]],
+    ) -> None:
+        """Count what a batch has of each input; an input that is read anew takes the place of what it was."""
+        manifest = self._manifest
+        manifest.complete = False
+        for number, one, (records, accepted, quarantined, duplicates, place) in zip(
+            todo, inputs, parts, strict=True
+        ):
+            if number in fresh and (place != one.place or records):
+                fresh.discard(number)
+                one.since = manifest.next_shard
+            if number not in fresh:
+                one.records += records
+                one.accepted += accepted
+                one.quarantined += quarantined
+                one.duplicates += duplicates
+                one.offset, one.lines, one.blocks, one.done = place
+                manifest.inputs[number] = one
+
+    def _load_index(self, todo: list[int], fresh: set[int]) -> set[int]:
+        """The index of what stays; numbers of the traces that are read anew and have not come again yet."""
+        manifest = self._manifest
+        self._index = _core.TraceIndex()
+        since = pl.Series([one.since for one in manifest.inputs], dtype=pl.UInt32)
+        reading = pl.DataFrame(
+            {"input": todo, "place": range(len(todo))}, schema={"input": pl.UInt32, "place": pl.UInt32}
+        )
+        former, again = [pl.DataFrame(schema=INDEX)], [pl.Series("trace", [], pl.UInt32)]
+        for part in manifest.index:
+            rows = scan_side(self._folder, _only(manifest, part), "index", INDEX).collect()
+            anew = rows["input"].is_in(list(fresh)) | (rows["shard"] < since.gather(rows["input"]))
+            self._index.insert(rows.filter(~anew))
+            former.append(rows.filter(anew & ~pl.col("duplicate")).join(reading, on="input", how="semi"))
+            again.append(rows.filter(~anew & ~pl.col("duplicate"))["trace"])
+        old = pl.concat(former)
+        if old.height:
+            # An input that was replaced and cut short has given some of its numbers again.
+            old = old.filter(~pl.col("trace").is_in(pl.concat(again).implode())).unique("trace", keep="last")
+            old = old.sort("trace").join(reading, on="input", maintain_order="left")
+            self._index.insert(old.with_columns(input="place"), former=True)
+        return set(old["trace"].to_list())
+
+    def _repeating(self, gone: set[int]) -> list[int]:
+        """Inputs with records that were left out as repeats of traces that are gone."""
+        if not gone:
+            return []
+        rows = scan_side(self._folder, self._manifest, "index", INDEX)
+        repeats = rows.filter(pl.col("duplicate"), pl.col("trace").is_in(sorted(gone)))
+        since = [one.since for one in self._manifest.inputs]
+        pairs = repeats.select("input", "shard").collect().rows()
+        return sorted({number for number, shard in pairs if shard >= since[number]})
+
+    def _fingerprint(self) -> None:
+        """Note what the inputs were, byte for byte, once they are read."""
+        manifest = self._manifest
+        missing = [one for one in manifest.inputs if one.done and one.blake3 is None]
+        for one in missing:
+            one.blake3 = _core.fingerprint(one.path, one.size)
+        if missing:
+            with told(self._folder):
+                manifest.save(self._folder)
+
+
+class _Gauge:
+    """Progress of one batch as progress of the call."""
+
+    def __init__(self, callback: Callable[[int, int], object] | None, before: int, total: int) -> None:
+        self._callback, self._before, self._total = callback, before, total
+        self.done = before
+
+    def __call__(self, done: int, _total: int) -> None:
+        self.done = self._before + done
+        if self._callback is not None:
+            self._callback(self.done, self._total)
+
+
+def _only(manifest: Manifest, part: Part) -> Manifest:
+    """A manifest of one index file."""
+    return Manifest(manifest.partitions, manifest.key, manifest.memory, manifest.fields, index=[part])

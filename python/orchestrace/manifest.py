@@ -1,0 +1,247 @@
+"""What a corpus on disk consists of: its inputs, its files, how far each input was read. One JSON file,
+replaced as a whole, so that it is always that before or that after a step."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from . import _core
+from .errors import InputError, SchemaError
+
+NAME: Final = "manifest.json"
+
+
+@dataclass
+class Input:
+    """One file that was read, in part or to its end."""
+
+    name: str
+    """As the tables name it."""
+    path: str
+    """Absolute."""
+    size: int
+    mtime_ns: int
+    blake3: str | None = None
+    """Of its first `size` bytes; null until it was read to its end."""
+    since: int = 0
+    """The shard with which its present content begins; rows of earlier shards are no longer valid."""
+    offset: int = 0
+    lines: int = 0
+    blocks: int = 0
+    done: bool = False
+    records: int = 0
+    accepted: int = 0
+    quarantined: int = 0
+    duplicates: int = 0
+
+    @property
+    def place(self) -> tuple[int, int, int, bool]:
+        """Where reading goes on."""
+        return self.offset, self.lines, self.blocks, self.done
+
+    def restarted(self, since: int, size: int, mtime_ns: int) -> "Input":
+        """The same input with other content, not read yet."""
+        return Input(self.name, self.path, size, mtime_ns, since=since)
+
+
+@dataclass
+class Part:
+    """Files of one partition that were published together: one a table, named alike."""
+
+    name: str
+    shard: int
+    """The shard that it was made with; of a merged part, the next at that time."""
+    rows: dict[str, int]
+    """By table; a table without rows has no file."""
+    first: int
+    last: int
+    """Range of its trace numbers."""
+
+
+@dataclass
+class Manifest:
+    """The whole of it."""
+
+    partitions: int
+    key: list[str]
+    memory: int
+    fields: dict[str, str]
+    """Kinds of lifted columns of events, by name."""
+    schema_version: str = _core.SCHEMA_VERSION
+    engine_version: str = _core.VERSION
+    complete: bool = False
+    """Whether the last ingest came to its end, merging included."""
+    next_shard: int = 0
+    inputs: list[Input] = field(default_factory=list)
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    """By partition."""
+    index: list[Part] = field(default_factory=list)
+    quarantine: list[Part] = field(default_factory=list)
+
+    def files(self) -> Iterator[str]:
+        """Paths of all files below the folder, the manifest itself excepted."""
+        for partition, parts in self.parts.items():
+            for part in parts:
+                for table in part.rows:
+                    yield file_of(partition, table, part.name)
+        yield from (side_file("index", part.name) for part in self.index)
+        yield from (side_file("quarantine", part.name) for part in self.quarantine)
+
+    def rows(self, table: str) -> int:
+        """Rows of a table in all partitions, those included that are no longer valid."""
+        if table == "quarantine":
+            return sum(part.rows[table] for part in self.quarantine)
+        return sum(part.rows.get(table, 0) for parts in self.parts.values() for part in parts)
+
+    def records(self) -> dict[str, int]:
+        """Counts over all inputs: what was read is what was accepted, quarantined or a duplicate."""
+        return {
+            "read": sum(one.records for one in self.inputs),
+            "accepted": sum(one.accepted for one in self.inputs),
+            "quarantined": sum(one.quarantined for one in self.inputs),
+            "duplicate": sum(one.duplicates for one in self.inputs),
+        }
+
+    def outdated(self, part: Part) -> list[int]:
+        """Inputs whose rows in this part are no longer valid, by number."""
+        return [number for number, one in enumerate(self.inputs) if part.shard < one.since]
+
+    def save(self, folder: Path) -> None:
+        """Put it in place of the one that is there."""
+        text = json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        replace(
+            folder / NAME,
+            lambda path: path.write_text(text + "\n", encoding="utf-8", errors="surrogateescape"),
+        )
+        sync_folder(folder)
+
+
+def file_of(partition: str, table: str, name: str) -> str:
+    """Path of a file of a partition, below the folder."""
+    return f"part={partition}/{table}/{name}.parquet"
+
+
+def side_file(table: str, name: str) -> str:
+    """Path of a file of no partition, below the folder."""
+    return f"{table}/{name}.parquet"
+
+
+def temporary(path: Path) -> Path:
+    """Where a file is written before it is published; no listing takes it for a published one."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def replace(path: Path, write: Any) -> None:
+    """Write a file completely, then give it its name."""
+    made = temporary(path)
+    write(made)
+    sync_file(made)
+    os.replace(made, path)
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file is on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+sync_folder = sync_file  # a folder holds names as a file holds bytes
+
+
+def load(folder: Path) -> Manifest | None:
+    """The manifest of a folder, if it has one.
+
+    Raises
+    ------
+    SchemaError
+        It is not one of ours, or of another major version.
+    """
+    path = folder / NAME
+    try:
+        text = path.read_bytes().decode("utf-8", errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, place: str) -> Manifest:
+    """A manifest from its JSON text; whatever the text is, a manifest or one clear error.
+
+    Raises
+    ------
+    SchemaError
+        Says what is wrong, and where.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"{place} is no JSON: {error}") from None
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if not isinstance(version, str):
+        raise SchemaError(f"{place} is not the manifest of a corpus: it has no 'schema_version'")
+    ours = _core.SCHEMA_VERSION
+    if version.partition(".")[0] != ours.partition(".")[0]:
+        raise SchemaError(
+            f"{place} has schema version {version!r}, this engine reads {ours}: ingest the recordings anew"
+        )
+    try:
+        made = _typed(value, Manifest, "")
+    except _Mismatch as error:
+        raise SchemaError(f"{place}: {error}") from None
+    assert isinstance(made, Manifest)
+    for name in made.files():
+        if ".." in name.split("/") or name.startswith("/"):
+            raise SchemaError(f"{place} names a file outside of its folder: {name!r}")
+    return made
+
+
+class _Mismatch(Exception):
+    pass
+
+
+T = TypeVar("T")
+
+
+def _typed(value: object, kind: Any, at: str) -> Any:
+    """A value of JSON as the type that a field declares; unknown keys are of a later minor version and let
+    be."""
+    where = at or "the manifest"
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        inner = [one for one in get_args(kind) if one is not type(None)]
+        return None if value is None else _typed(value, inner[0], at)
+    if origin is list:
+        if not isinstance(value, list):
+            raise _Mismatch(f"{where} is no list")
+        return [_typed(one, get_args(kind)[0], f"{at}[{i}]") for i, one in enumerate(value)]
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise _Mismatch(f"{where} is no object")
+        return {key: _typed(one, get_args(kind)[1], f"{at}.{key}") for key, one in value.items()}
+    if hasattr(kind, "__dataclass_fields__"):
+        if not isinstance(value, dict):
+            raise _Mismatch(f"{where} is no object")
+        hints = get_type_hints(kind)
+        given = {
+            one.name: _typed(value[one.name], hints[one.name], f"{at}.{one.name}".lstrip("."))
+            for one in fields(kind)
+            if one.name in value
+        }
+        try:
+            return kind(**given)
+        except TypeError as error:
+            raise _Mismatch(f"{where}: {str(error).partition(') ')[2]}") from None
+    if kind is int and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63):
+        raise _Mismatch(f"{where} is {value!r}, expected a whole number of at least 0")
+    if not isinstance(value, kind):
+        raise _Mismatch(f"{where} is {value!r}, expected {kind.__name__}")
+    return value

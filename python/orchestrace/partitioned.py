@@ -1,0 +1,287 @@
+"""A corpus on disk: the tables of its Parquet files, and every verb slice by slice within a memory budget."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from . import _core
+from .assemble import frame_of
+from .corpus import Corpus, check_measures, check_numbers, target_of
+from .errors import InputError, ParameterError, SchemaError
+from .ingest import memory_bytes
+from .manifest import NAME, Manifest, Part, load
+from .progress import Progress, reporting
+from .schema import SCHEMAS, dtype_of
+from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_rejects, present_schema, scan
+
+Step = Callable[[Corpus], Corpus]
+
+
+class PartitionedCorpus(Corpus):
+    """A corpus on disk, which `read_corpus` opens: a `Corpus` whose tables are scans of Parquet files.
+
+    Whatever `Corpus` offers works here too, and so does every verb that takes one, partition by partition
+    within the memory budget. Rows are in order of partition, then trace.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, memory: int, steps: tuple[Step, ...] = ()) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._memory = memory
+        self._steps = steps
+        self._counted: dict[str, int] | None = None
+
+    @property
+    def records(self) -> dict[str, int]:
+        """How many records were ``read``; ``accepted``, ``quarantined`` and ``duplicate`` add up to that."""
+        records = self._manifest.records()
+        if self._steps:
+            accepted = self._sizes()["traces"]
+            records["read"] += accepted - records["accepted"]
+            records["accepted"] = accepted
+        return records
+
+    def pieces(self) -> Iterator[tuple[str, Callable[[], Corpus]]]:
+        """The corpus in memory, piece by piece: whole groups, about as many events as the budget has room
+        for.
+
+        Raises
+        ------
+        InputError
+            A group alone has more events than the budget has room for; the message says what it needs.
+        """
+        for partition, parts in sorted(self._manifest.parts.items()):
+            named = [(partition, part) for part in parts]
+            for number, traces in enumerate(self._plan(partition, named)):
+                name = f"part={partition}" if number == 0 else f"part={partition}-{number:03}"
+                yield name, partial(self._load, named, traces)
+
+    def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "PartitionedCorpus":
+        kept = self.traces.filter(*predicates).select("trace").collect(engine="streaming")["trace"].implode()
+        return self._with(lambda corpus: corpus.filter(pl.col("trace").is_in(kept)))
+
+    def with_measures(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":
+        given = self._located(frame_of(frame, "measures"), "measures")
+        # What is wrong with names and values is said now, not when the first slice is made.
+        check_measures(given)
+        return self._with(lambda corpus: corpus.with_measures(_of(given, corpus)))
+
+    def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":
+        given = self._located(frame_of(frame, "fields"), "fields")
+        if "group_id" in given.columns:
+            raise ParameterError(
+                "a corpus on disk is divided by group already: ingest with group=, or use read_traces"
+            )
+        return self._with(lambda corpus: corpus.with_fields(_of(given, corpus)))
+
+    def write_jsonl(
+        self,
+        target: str | os.PathLike[str] | BinaryIO,
+        *,
+        threads: int | None = None,
+        progress: Progress = None,
+    ) -> int:
+        check_numbers(threads=threads)
+        sink = target_of(target)
+        with ExitStack() as opened, reporting(progress, "writing") as callback:
+            if isinstance(sink, str):
+                try:
+                    sink = opened.enter_context(open(sink, "wb"))
+                except OSError as error:
+                    raise InputError(f"{sink}: {error.strerror or error}") from error
+            return sum(c._store.write_jsonl(sink, threads=threads, progress=callback) for c in self.slices())
+
+    def __len__(self) -> int:
+        return self._sizes()["traces"]
+
+    def _with(self, step: Step) -> "PartitionedCorpus":
+        return PartitionedCorpus(self._folder, self._manifest, self._memory, (*self._steps, step))
+
+    def _sizes(self) -> dict[str, int]:
+        manifest = self._manifest
+        if self._counted is None:
+            current = not any(manifest.outdated(part) for parts in manifest.parts.values() for part in parts)
+            if current and not self._steps:
+                self._counted = {name: manifest.rows(name) for name in SCHEMAS}
+            else:
+                counts = [self._table(name).select(pl.len()) for name in SCHEMAS]
+                rows = pl.collect_all(counts, engine="streaming")
+                self._counted = dict(zip(SCHEMAS, (frame.item() for frame in rows), strict=True))
+        return self._counted
+
+    def _stored(self, name: str) -> pl.DataFrame:
+        """Only the keys of traces are held, since joining by them needs all."""
+        return self._table(name).select("trace", "trace_id").collect(engine="streaming")
+
+    def _schema(self, name: str) -> pl.Schema:
+        lifted = (
+            {field: dtype_of(kind) for field, kind in self._manifest.fields.items()}
+            if name == "events"
+            else {}
+        )
+        return pl.Schema({**SCHEMAS[name], **lifted})
+
+    def _table(self, name: str) -> pl.LazyFrame:
+        if name == "quarantine":
+            return current_rejects(self._folder, self._manifest)
+        if self._steps:
+            return self._computed(name)
+        parts = [
+            (partition, part) for partition, all_ in sorted(self._manifest.parts.items()) for part in all_
+        ]
+        return scan(self._folder, self._manifest, name, parts, self._schema(name))
+
+    def _computed(self, name: str) -> pl.LazyFrame:
+        """A table of what the slices are after all steps."""
+        schema = self._schema(name)
+
+        def batches(
+            columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch: int | None
+        ) -> Iterator[pl.DataFrame]:
+            left = n_rows
+            for corpus in self.slices():
+                frame = corpus._table(name)
+                frame = frame if predicate is None else frame.filter(predicate)
+                frame = frame if columns is None else frame.select(columns)
+                made = (frame if left is None else frame.head(left)).collect()
+                yield made
+                if left is not None:
+                    left -= made.height
+                    if left <= 0:
+                        return
+
+        return register_io_source(batches, schema=schema, validate_schema=True, is_pure=True)
+
+    def _plan(self, partition: str, parts: list[tuple[str, Part]]) -> Iterator[pl.Series | None]:
+        """The traces of each slice of a partition; None stands for all of them."""
+        room = max(self._memory // EVENT_BYTES, 1)
+        if sum(part.rows.get("events", 0) for _, part in parts) <= room:
+            yield None
+            return
+        columns = ["trace", *self._manifest.key, "n_events"]
+        traces = scan(self._folder, self._manifest, "traces", parts, SCHEMAS["traces"]).select(columns)
+        groups = (
+            traces.sort("trace")
+            .collect(engine="streaming")
+            .group_by(self._manifest.key, maintain_order=True)
+            .agg("trace", events=pl.col("n_events").cast(pl.Int64).sum())
+        )
+        taken: list[pl.Series] = []
+        held = 0
+        for row in range(groups.height):
+            events = groups["events"][row]
+            if events > room:
+                key = ", ".join(f"{name} {groups[name][row]!r}" for name in self._manifest.key)
+                raise InputError(
+                    f"the group with {key} has {events:,} events, which need a memory of about "
+                    f"{-(-events * EVENT_BYTES >> 20):,} MiB: read_corpus(..., memory=...)"
+                )
+            if taken and held + events > room:
+                yield pl.concat(taken).sort()
+                taken, held = [], 0
+            taken.append(groups["trace"][row])
+            held += events
+        if taken:
+            yield pl.concat(taken).sort()
+
+    def _load(self, parts: list[tuple[str, Part]], numbers: pl.Series | None) -> Corpus:
+        """Some traces of a partition, in memory."""
+        tables: dict[str, object] = {}
+        kept: pl.LazyFrame | None = None
+        for name in PARTITIONED:
+            if name == "agents":
+                continue  # derived
+            frame = scan(self._folder, self._manifest, name, parts, present_schema(self._folder, name, parts))
+            if numbers is not None and name in TRACE_TABLES:
+                low, high = numbers[0], numbers[-1]
+                frame = frame.filter(
+                    pl.col("trace").is_between(low, high), pl.col("trace").is_in(numbers.implode())
+                )
+            if numbers is not None and name == "labels" and kept is not None:
+                frame = frame.join(kept, on="trace_id", how="semi", maintain_order="left")
+            made = frame.collect(engine="streaming")
+            if "trace" in made.columns and not made["trace"].is_sorted():
+                made = made.sort("trace", maintain_order=True)
+            if name == "traces":
+                kept = made.lazy().select("trace_id")
+            tables[name] = made
+        corpus = Corpus(_core.Store.from_arrow(tables))
+        for step in self._steps:
+            corpus = step(corpus)
+        return corpus
+
+
+def read_corpus(path: str | os.PathLike[str], *, memory: int | str | None = None) -> PartitionedCorpus:
+    """Open a corpus on disk, made by `ingest`.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    memory
+        What a verb may add to the resident size of the process; default is the budget of the last ingest.
+
+    Raises
+    ------
+    InputError
+        There is no corpus.
+    SchemaError
+        It was written by another major version, or its manifest is damaged.
+
+    Notes
+    -----
+    Reads the manifest only. A corpus that is being written can be read: it is what was published when it was
+    opened, until an ingest merges or replaces its files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = ot.generate(f"{folder}/runs.jsonl", traces=5, seed=0)
+    >>> _ = ot.ingest(f"{folder}/runs.jsonl", f"{folder}/corpus")
+    >>> corpus = ot.read_corpus(f"{folder}/corpus")
+    >>> corpus.traces.select(pl.len()).collect().item()
+    5
+    >>> ot.credit(corpus, method="uniform", unit="team").height
+    5
+    """
+    folder = Path(os.fspath(path))
+    manifest = load(folder)
+    if manifest is None:
+        raise InputError(f"no corpus in '{folder}': it has no {NAME}; make one with ingest")
+    room = manifest.memory if memory is None else memory_bytes(memory)
+    return PartitionedCorpus(folder, manifest, room)
+
+
+def check_groups(corpus: Corpus) -> None:
+    """Refuse to judge rollouts against each other if their groups lie in several partitions.
+
+    Raises
+    ------
+    SchemaError
+        Names a group and what to do.
+    """
+    if not isinstance(corpus, PartitionedCorpus) or corpus._manifest.key == ["group_id"]:
+        return
+    home: dict[str, str] = {}
+    for partition, parts in sorted(corpus._manifest.parts.items()):
+        named = [(partition, part) for part in parts]
+        groups = scan(corpus._folder, corpus._manifest, "traces", named, SCHEMAS["traces"]).select("group_id")
+        for group in groups.unique().collect(engine="streaming")["group_id"]:
+            if home.setdefault(group, partition) != partition:
+                key = ", ".join(corpus._manifest.key)
+                raise SchemaError(
+                    f"group {group!r} is divided, since the corpus was ingested with group=[{key}]"
+                )
+
+
+def _of(given: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
+    """What of a frame is about the traces of a slice."""
+    return given.join(corpus._stored("traces").select("trace"), on="trace", how="semi", maintain_order="left")

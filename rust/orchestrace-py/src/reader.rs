@@ -1,0 +1,204 @@
+//! Reading in batches, and what a corpus on disk has to know to go on.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use orchestrace_core::error::Error;
+use orchestrace_core::ingest::{
+    self, Batch, IndexRow, Input, ReadPosition, SourcePart, TraceIndex, TraceReader,
+};
+use orchestrace_core::store::{Partition, Store};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::call::run_detached;
+use crate::corpus::{PyStore, read_options};
+use crate::error::to_python;
+use crate::files::Exchange;
+use crate::stream::{Stream, import};
+
+/// Offset, lines, blocks, done: see `ReadPosition`.
+type Place = (u64, u64, u64, bool);
+/// Records, accepted, quarantined, duplicates, and where the input is taken up again.
+type Part = (u64, u64, u64, u64, Place);
+
+fn place(position: ReadPosition) -> Place {
+    (position.offset, position.lines, position.blocks, position.done)
+}
+
+fn part(part: &SourcePart) -> Part {
+    (part.records, part.accepted, part.quarantined, part.duplicates, place(part.position))
+}
+
+/// Files that are read batch by batch.
+#[pyclass(frozen, name = "TraceReader", module = "orchestrace._core")]
+pub(crate) struct PyTraceReader(Mutex<TraceReader>);
+
+#[pymethods]
+impl PyTraceReader {
+    /// `inputs` are paths, names for the tables, and where to begin in each; `options` those of `read`.
+    #[new]
+    #[pyo3(signature = (inputs, *, digests = false, **options))]
+    fn new(
+        py: Python<'_>,
+        inputs: Vec<(PathBuf, String, Place)>,
+        digests: bool,
+        options: Option<Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let mut options = read_options(py, options.as_ref())?;
+        options.digests = digests;
+        let inputs = inputs
+            .into_iter()
+            .map(|(path, name, (offset, lines, blocks, done))| {
+                (Input::Named { name, path }, ReadPosition { offset, lines, blocks, done })
+            })
+            .collect();
+        TraceReader::new(inputs, options).map(|r| Self(Mutex::new(r))).map_err(|e| to_python(py, &e))
+    }
+
+    /// The next traces, about `limit` bytes of tables: the store, what is new of each input, and rows for the
+    /// index; `None` after the last.
+    #[pyo3(signature = (limit, *, index = None, threads = None, progress = None))]
+    fn next(
+        &self,
+        py: Python<'_>,
+        limit: usize,
+        index: Option<&Bound<'_, PyTraceIndex>>,
+        threads: Option<usize>,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Option<(PyStore, Vec<Part>, Stream)>> {
+        let index = index.map(Bound::get);
+        let batch = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+            let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut index = index.map(|i| i.0.lock().unwrap_or_else(PoisonError::into_inner));
+            reader.next(limit, index.as_deref_mut(), run)
+        })?;
+        let Some(Batch { store, parts, index }) = batch else { return Ok(None) };
+        let rows = index_batch(&index).map_err(|e| to_python(py, &Error::Arrow(e)))?;
+        let schema = rows.schema();
+        let parts = parts.iter().map(part).collect();
+        Ok(Some((PyStore(Arc::new(store)), parts, Stream::new(vec![rows], schema))))
+    }
+}
+
+/// The traces of a corpus, by id and content.
+#[pyclass(frozen, name = "TraceIndex", module = "orchestrace._core")]
+pub(crate) struct PyTraceIndex(Mutex<TraceIndex>);
+
+#[pymethods]
+impl PyTraceIndex {
+    #[new]
+    fn new() -> Self {
+        Self(Mutex::new(TraceIndex::default()))
+    }
+
+    /// Puts traces of an earlier reading in; `former` ones are read anew and only keep their numbers.
+    #[pyo3(signature = (rows, *, former = false))]
+    fn insert(&self, py: Python<'_>, rows: &Bound<'_, PyAny>, former: bool) -> PyResult<()> {
+        let batch = import(py, "index", rows)?;
+        let rows = index_rows(&batch).map_err(|e| to_python(py, &e))?;
+        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for row in rows {
+            if former { index.insert_former(row) } else { index.insert(row) }
+        }
+        Ok(())
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).nbytes()
+    }
+
+    #[getter]
+    fn next_number(&self) -> u32 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).next_number()
+    }
+}
+
+const COLUMNS: [(&str, DataType); 5] = [
+    ("trace", DataType::UInt32),
+    ("input", DataType::UInt32),
+    ("id", DataType::UInt64),
+    ("content", DataType::UInt64),
+    ("duplicate", DataType::Boolean),
+];
+
+fn index_batch(rows: &[IndexRow]) -> Result<RecordBatch, arrow_schema::ArrowError> {
+    let fields: Vec<Field> =
+        COLUMNS.iter().map(|(name, kind)| Field::new(*name, kind.clone(), false)).collect();
+    let schema: SchemaRef = Arc::new(Schema::new(fields));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.trace))),
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.input))),
+        Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.id))),
+        Arc::new(UInt64Array::from_iter_values(rows.iter().map(|r| r.content))),
+        Arc::new(rows.iter().map(|r| Some(r.duplicate)).collect::<BooleanArray>()),
+    ];
+    RecordBatch::try_new(schema, columns)
+}
+
+fn index_rows(batch: &RecordBatch) -> orchestrace_core::error::Result<Vec<IndexRow>> {
+    for (name, kind) in &COLUMNS {
+        let found = batch.column_by_name(name).map(|c| c.data_type().clone());
+        if found.as_ref() != Some(kind) {
+            return Err(Error::Schema(format!("index column '{name}' is {found:?}, expected {kind}")));
+        }
+    }
+    let u32s = |i: usize| batch[COLUMNS[i].0].as_primitive::<UInt32Type>().values();
+    let u64s = |i: usize| batch[COLUMNS[i].0].as_primitive::<UInt64Type>().values();
+    let duplicate = batch[COLUMNS[4].0].as_boolean();
+    let row = |i: usize| IndexRow {
+        trace: u32s(0)[i],
+        input: u32s(1)[i],
+        id: u64s(2)[i],
+        content: u64s(3)[i],
+        duplicate: duplicate.value(i),
+    };
+    Ok((0..batch.num_rows()).map(row).collect())
+}
+
+/// A store cut by the hash of a key.
+#[pyclass(frozen, name = "Partition", module = "orchestrace._core")]
+pub(crate) struct PyPartition {
+    store: Arc<Store>,
+    partition: Partition,
+}
+
+#[pymethods]
+impl PyPartition {
+    #[new]
+    fn new(py: Python<'_>, store: &PyStore, key: Vec<String>, parts: u32) -> PyResult<Self> {
+        let partition = Partition::new(&store.0, &key, parts).map_err(|e| to_python(py, &e))?;
+        Ok(Self { store: Arc::clone(&store.0), partition })
+    }
+
+    /// The parts that have a trace, ascending.
+    #[getter]
+    fn present(&self) -> Vec<u32> {
+        self.partition.present()
+    }
+
+    /// The traces of one part.
+    fn store(&self, py: Python<'_>, part: u32) -> PyResult<PyStore> {
+        let made = py.detach(|| self.partition.store(&self.store, part));
+        made.map(|store| PyStore(Arc::new(store))).map_err(|e| to_python(py, &e))
+    }
+}
+
+/// The BLAKE3 hash of a file's first `length` bytes.
+#[pyfunction]
+#[pyo3(signature = (path, length, *, progress = None))]
+pub(crate) fn fingerprint(
+    py: Python<'_>,
+    path: PathBuf,
+    length: u64,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    run_detached(py, Some(1), progress.as_ref(), &Exchange::default(), |run| {
+        ingest::fingerprint(&path, length, run)
+    })
+}
