@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -30,19 +30,30 @@ class PartitionedCorpus(Corpus):
     within the memory budget. Rows are in order of partition, then trace.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, memory: int, steps: tuple[Step, ...] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        memory: int,
+        *,
+        kept: pl.Series | None = None,
+        steps: tuple[Step, ...] = (),
+        computed: frozenset[str] = frozenset(),
+    ) -> None:
         self._folder = folder
         self._manifest = manifest
         self._memory = memory
-        self._steps = steps
+        self._kept = kept  # traces, ascending; None for all
+        self._steps = steps  # what each slice goes through when it is loaded
+        self._computed = computed  # tables that differ after the steps
         self._counted: dict[str, int] | None = None
 
     @property
     def records(self) -> dict[str, int]:
         """How many records were ``read``; ``accepted``, ``quarantined`` and ``duplicate`` add up to that."""
         records = self._manifest.records()
-        if self._steps:
-            accepted = self._sizes()["traces"]
+        if self._kept is not None:
+            accepted = self._kept.len()
             records["read"] += accepted - records["accepted"]
             records["accepted"] = accepted
         return records
@@ -63,14 +74,14 @@ class PartitionedCorpus(Corpus):
                 yield name, partial(self._load, named, traces)
 
     def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "PartitionedCorpus":
-        kept = self.traces.filter(*predicates).select("trace").collect(engine="streaming")["trace"].implode()
-        return self._with(lambda corpus: corpus.filter(pl.col("trace").is_in(kept)))
+        kept = self.traces.filter(*predicates).select("trace").collect(engine="streaming")["trace"]
+        return self._changed(kept=kept.sort())
 
     def with_measures(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":
         given = self._located(frame_of(frame, "measures"), "measures")
         # What is wrong with names and values is said now, not when the first slice is made.
         check_measures(given)
-        return self._with(lambda corpus: corpus.with_measures(_of(given, corpus)))
+        return self._with({"measures"}, lambda corpus: corpus.with_measures(_of(given, corpus)))
 
     def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":
         given = self._located(frame_of(frame, "fields"), "fields")
@@ -78,7 +89,8 @@ class PartitionedCorpus(Corpus):
             raise ParameterError(
                 "a corpus on disk is divided by group already: ingest with group=, or use read_traces"
             )
-        return self._with(lambda corpus: corpus.with_fields(_of(given, corpus)))
+        changed = {"events", "agents", "findings"}
+        return self._with(changed, lambda corpus: corpus.with_fields(_of(given, corpus)))
 
     def write_jsonl(
         self,
@@ -100,19 +112,25 @@ class PartitionedCorpus(Corpus):
     def __len__(self) -> int:
         return self._sizes()["traces"]
 
-    def _with(self, step: Step) -> "PartitionedCorpus":
-        return PartitionedCorpus(self._folder, self._manifest, self._memory, (*self._steps, step))
+    def _with(self, changed: set[str], step: Step) -> "PartitionedCorpus":
+        return self._changed(steps=(*self._steps, step), computed=self._computed | changed)
+
+    def _changed(self, **changes: Any) -> "PartitionedCorpus":
+        state = {"kept": self._kept, "steps": self._steps, "computed": self._computed, **changes}
+        return PartitionedCorpus(self._folder, self._manifest, self._memory, **state)
 
     def _sizes(self) -> dict[str, int]:
         manifest = self._manifest
         if self._counted is None:
-            current = not any(manifest.outdated(part) for parts in manifest.parts.values() for part in parts)
-            if current and not self._steps:
-                self._counted = {name: manifest.rows(name) for name in SCHEMAS}
-            else:
-                counts = [self._table(name).select(pl.len()) for name in SCHEMAS]
-                rows = pl.collect_all(counts, engine="streaming")
-                self._counted = dict(zip(SCHEMAS, (frame.item() for frame in rows), strict=True))
+            valid = not any(manifest.outdated(part) for parts in manifest.parts.values() for part in parts)
+            counts = {}
+            for name in SCHEMAS:
+                if valid and self._kept is None and name not in self._computed:
+                    counts[name] = manifest.rows(name)
+                else:
+                    counted = self._table(name).select(pl.len()).collect(engine="streaming")
+                    counts[name] = int(counted.item())
+            self._counted = counts
         return self._counted
 
     def _stored(self, name: str) -> pl.DataFrame:
@@ -130,14 +148,21 @@ class PartitionedCorpus(Corpus):
     def _table(self, name: str) -> pl.LazyFrame:
         if name == "quarantine":
             return current_rejects(self._folder, self._manifest)
-        if self._steps:
-            return self._computed(name)
+        if name in self._computed:
+            return self._computing(name)
         parts = [
             (partition, part) for partition, all_ in sorted(self._manifest.parts.items()) for part in all_
         ]
-        return scan(self._folder, self._manifest, name, parts, self._schema(name))
+        frame = scan(self._folder, self._manifest, name, parts, self._schema(name))
+        if self._kept is None:
+            return frame
+        if name in TRACE_TABLES:
+            return frame.filter(pl.col("trace").is_in(self._kept.implode()))
+        return frame.join(
+            self._table("traces").select("trace_id"), on="trace_id", how="semi", maintain_order="left"
+        )
 
-    def _computed(self, name: str) -> pl.LazyFrame:
+    def _computing(self, name: str) -> pl.LazyFrame:
         """A table of what the slices are after all steps."""
         schema = self._schema(name)
 
@@ -161,11 +186,13 @@ class PartitionedCorpus(Corpus):
     def _plan(self, partition: str, parts: list[tuple[str, Part]]) -> Iterator[pl.Series | None]:
         """The traces of each slice of a partition; None stands for all of them."""
         room = max(self._memory // EVENT_BYTES, 1)
-        if sum(part.rows.get("events", 0) for _, part in parts) <= room:
+        if self._kept is None and sum(part.rows.get("events", 0) for _, part in parts) <= room:
             yield None
             return
         columns = ["trace", *self._manifest.key, "n_events"]
         traces = scan(self._folder, self._manifest, "traces", parts, SCHEMAS["traces"]).select(columns)
+        if self._kept is not None:
+            traces = traces.filter(pl.col("trace").is_in(self._kept.implode()))
         groups = (
             traces.sort("trace")
             .collect(engine="streaming")
