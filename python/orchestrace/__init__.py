@@ -19,6 +19,7 @@ from .ingest import IngestReport, ingest
 from .io import read_traces
 from .partitioned import PartitionedCorpus, read_corpus
 from .report import report
+from .scan import scan_events, scan_traces
 
 __version__ = _core.VERSION
 
@@ -41,6 +42,8 @@ __all__ = [
     "read_corpus",
     "read_traces",
     "report",
+    "scan_events",
+    "scan_traces",
 ]
 
 if _core.DEBUG_BUILD:

@@ -137,6 +137,7 @@ def credit(
     reward: Mapping[str, float],
     params: Mapping[str, bool | int | float | str | list[int | float | str] | None],
     seed: int = 0,
+    elsewhere: Sequence[str] | None = None,
     threads: int | None = None,
     progress: _Progress = None,
 ) -> tuple[Stream, dict[str, object]]: ...

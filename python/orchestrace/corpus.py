@@ -185,6 +185,20 @@ class Corpus:
         """The corpus in pieces that memory has room for; here the corpus itself, on disk several."""
         yield from (load() for _, load in self.pieces())
 
+    def reward_channels(self) -> list[str]:
+        """Names of all rewards that some trace has, sorted.
+
+        Examples
+        --------
+        >>> import orchestrace as ot
+        >>> "team" in ot.generate(traces=2, seed=0).reward_channels()
+        True
+        """
+        names = self.measures.filter(pl.col("kind") == "reward").select(
+            pl.col("name").cast(pl.String).unique()
+        )
+        return sorted(names.collect(engine="streaming")["name"])
+
     def pieces(self) -> Iterator[tuple[str, Callable[[], "Corpus"]]]:
         """The same with names that stay, none loaded before it is asked for."""
         yield "part=000", lambda: self

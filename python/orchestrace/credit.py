@@ -11,7 +11,7 @@ import polars as pl
 from . import _core
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
-from .partitioned import check_groups
+from .partitioned import PartitionedCorpus, check_groups
 from .progress import Progress, reporting
 from .schema import CREDITS, Unit
 from .shards import staging
@@ -120,6 +120,8 @@ def credit(
         "seed": seed,
         "threads": threads,
     }
+    if isinstance(corpus, PartitionedCorpus):
+        options["elsewhere"] = corpus.reward_channels()
     constants = {"unit": unit, "method": method, "reward": label}
     with reporting(progress, "crediting") as callback:
         if sink is not None:
@@ -166,6 +168,7 @@ def _sunk(
         path = folder / f"{name}.parquet"
         made.append(path)
         if path.exists():
+            _check_same(path, constants)
             continue
         with staging(folder) as files:
             files.write(_piece(load(), options, constants, callback), path.name)
@@ -173,6 +176,14 @@ def _sunk(
     return (
         pl.scan_parquet(made, glob=False, hive_partitioning=False) if made else pl.LazyFrame(schema=CREDITS)
     )
+
+
+def _check_same(path: Path, constants: dict[str, Any]) -> None:
+    """A piece that is there already must be of the same call."""
+    there = pl.scan_parquet(path, glob=False).select(list(constants)).head(1).collect().rows(named=True)
+    for name, value in there[0].items() if there else ():
+        if value != constants[name]:
+            raise ParameterError(f"'{path}' has the credits of {name} {value!r}, not of {constants[name]!r}")
 
 
 def _weights(reward: object) -> dict[str, float]:

@@ -65,7 +65,7 @@ fn main() -> Result<()> {
         let method = find(method)?;
         let given: Vec<_> = kernel.map(|word| ("kernel", Value::Text(word.into()))).into_iter().collect();
         let params = Params::check(method.info().params, &given)?;
-        let request = Request { reward: &reward, unit, params: &params };
+        let request = Request { reward: &reward, elsewhere: &[], unit, params: &params };
         credit(&store, method, &request, &run)?;
         group.bench_function(name, |bencher| {
             // one result at a time, dropped outside the time taken

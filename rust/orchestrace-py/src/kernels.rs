@@ -16,7 +16,8 @@ use crate::stream::Stream;
 
 /// Credits of a store: the columns that vary, and what is constant in the call.
 #[pyfunction]
-#[pyo3(signature = (store, *, method, unit, reward, params, seed = 0, threads = None, progress = None))]
+#[pyo3(signature = (store, *, method, unit, reward, params, seed = 0, elsewhere = None, threads = None,
+    progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn credit<'py>(
     py: Python<'py>,
@@ -26,6 +27,7 @@ pub(crate) fn credit<'py>(
     reward: &Bound<'py, PyDict>,
     params: &Bound<'py, PyDict>,
     seed: u64,
+    elsewhere: Option<Vec<String>>,
     threads: Option<usize>,
     progress: Option<Bound<'py, PyAny>>,
 ) -> PyResult<(Stream, Bound<'py, PyDict>)> {
@@ -46,7 +48,8 @@ pub(crate) fn credit<'py>(
     let given: Vec<(&str, Value)> =
         given.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     let params = Params::check(info.params, &given).map_err(fail)?;
-    let request = Request { reward: &channels, unit, params: &params };
+    let elsewhere = elsewhere.unwrap_or_default();
+    let request = Request { reward: &channels, elsewhere: &elsewhere, unit, params: &params };
     let store = &store.0;
     let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         methods::credit(store, method, &request, run)

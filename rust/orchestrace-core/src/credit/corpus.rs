@@ -26,6 +26,8 @@ use crate::store::{Chunk, Store, word_array};
 pub struct Request<'a> {
     /// Weighted reward channels; their sum is what a trace is paid.
     pub reward: &'a [(String, f64)],
+    /// Reward channels of the corpus that this store is a part of: a trace here may lack them.
+    pub elsewhere: &'a [String],
     /// Level of the rows.
     pub unit: Unit,
     /// Checked parameters of the method.
@@ -42,7 +44,7 @@ pub fn credit(
     request: &Request<'_>,
     run: &Run,
 ) -> Result<(Vec<RecordBatch>, SchemaRef)> {
-    let channels = channels(store, request.reward)?;
+    let channels = channels(store, request)?;
     run.expect(store.n_traces() as u64);
     let driver = Driver { store, request, channels };
     let groups = match method {
@@ -84,12 +86,13 @@ fn reward_of(view: &TraceView<'_>, channels: &[(u32, f64)]) -> Option<f64> {
 }
 
 /// Codes of the channels; one that no trace has is a mistake.
-fn channels(store: &Store, reward: &[(String, f64)]) -> Result<Vec<(u32, f64)>> {
-    if reward.is_empty() {
+fn channels(store: &Store, request: &Request<'_>) -> Result<Vec<(u32, f64)>> {
+    if request.reward.is_empty() {
         return Err(Error::Parameter("reward names no channel".into()));
     }
     let dict = store.names().dict(Dict::Measure);
-    reward
+    request
+        .reward
         .iter()
         .map(|(name, weight)| {
             if !weight.is_finite() {
@@ -100,13 +103,14 @@ fn channels(store: &Store, reward: &[(String, f64)]) -> Result<Vec<(u32, f64)>> 
             let code = dict.find(name).filter(|code| store.n_traces() == 0 || has_reward(store, *code));
             code.map(|code| (code, *weight)).map_or_else(
                 || {
-                    if store.n_traces() == 0 {
+                    if store.n_traces() == 0 || request.elsewhere.contains(name) {
                         return Ok((u32::MAX, *weight));
                     }
-                    let known: Vec<&str> = (0..dict.len() as u32)
-                        .filter(|code| has_reward(store, *code))
-                        .map(|code| dict.name(code))
-                        .collect();
+                    let here = (0..dict.len() as u32).filter(|code| has_reward(store, *code));
+                    let mut known: Vec<&str> = here.map(|code| dict.name(code)).collect();
+                    known.extend(request.elsewhere.iter().map(String::as_str));
+                    known.sort_unstable();
+                    known.dedup();
                     Err(Error::Parameter(unknown_name("reward channel", name, &known)))
                 },
                 Ok,
