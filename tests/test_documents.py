@@ -127,11 +127,11 @@ def test_tables_of_columns_are_the_schema() -> None:
 
 
 def test_the_table_of_codes_is_that_of_the_core() -> None:
-    written = [tuple(row) for row in table("ARCHITECTURE.md", "level", "code", "meaning")]
+    written = [tuple(row) for row in table("ARCHITECTURE.md", "level", "code", "severity", "meaning")]
     known = _core.codes()
-    assert [row[:2] for row in written] == [code[:2] for code in known]
-    for row, (_, _, meaning) in zip(written, known, strict=True):
-        assert row[2] and meaning in ("", row[2])
+    assert [row[:3] for row in written] == [code[:3] for code in known]
+    for row, (_, _, _, meaning) in zip(written, known, strict=True):
+        assert row[3] and meaning in ("", row[3])
 
 
 def test_the_changelog_knows_the_version() -> None:

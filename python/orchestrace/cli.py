@@ -7,7 +7,17 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from . import __version__, credit, generate, importers, methods, read_traces, report
+from . import (
+    __version__,
+    credit,
+    generate,
+    importers,
+    ingest,
+    methods,
+    read_corpus,
+    read_traces,
+    report,
+)
 from .corpus import Corpus
 from .credit import Parameter
 from .errors import OrchestraceError, ParameterError
@@ -42,6 +52,9 @@ app = typer.Typer(
 
 Paths = Annotated[
     list[str], typer.Argument(metavar="PATH...", help="Files, globs, folders; - is standard input.")
+]
+Recordings = Annotated[
+    list[str], typer.Argument(metavar="PATH...", help="Files, globs, folders, or one corpus made by ingest.")
 ]
 Format = Annotated[str, typer.Option("--format", help="Importer, or auto.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Default: all cores.")]
@@ -97,16 +110,74 @@ def validate(paths: Paths, format: Format = "native", threads: Threads = None, a
         raise typer.Exit(FAILED)
 
 
+@app.command(name="ingest")
+def ingest_(
+    paths: Paths,
+    out: Annotated[Path, typer.Option("--output", "-o", help="Folder of the corpus.")],
+    memory: Annotated[
+        str, typer.Option("--memory", help="What may be used beside the program itself.")
+    ] = "2GiB",
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="Column that keeps traces together; repeatable.")
+    ] = None,
+    partitions: Annotated[int | None, typer.Option("--partitions", min=1, max=999)] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with a corpus that is there.")] = True,
+    max_errors: Annotated[
+        int | None, typer.Option("--max-errors", min=0, help="Stop beyond this many rejected records ...")
+    ] = None,
+    max_error_ratio: Annotated[
+        float | None, typer.Option("--max-error-ratio", help="... if they are also more than this share.")
+    ] = None,
+    format: Format = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    strict: Strict = False,
+) -> None:
+    """Read recordings of any size into a corpus on disk, within a budget of memory; go on where it
+    stopped."""
+    done = ingest(
+        paths,
+        out,
+        memory=memory,
+        group=group,
+        partitions=partitions,
+        resume=resume,
+        max_errors=max_errors,
+        max_error_ratio=max_error_ratio,
+        format=format,
+        threads=threads,
+        progress=True,
+    )
+    if as_json:
+        typer.echo(json.dumps({"records": done.records, "inputs": done.inputs.to_dicts()}))
+    else:
+        show(done.inputs, f"inputs of {done.path}", rows=20)
+        typer.echo(", ".join(f"{count:,} {what}" for what, count in done.records.items()))
+    _check(read_corpus(out), strict)
+
+
+@app.command()
+def quarantined(
+    paths: Recordings,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the records, one per line.")],
+    format: Format = "auto",
+    threads: Threads = None,
+) -> None:
+    """Write the rejected records as they stand, so that they can be mended and read again."""
+    count = _open(paths, format, threads).write_quarantined(output)
+    typer.echo(f"wrote {plain(output)}: {count:,} records")
+
+
 @app.command(name="report")
 def report_(
-    paths: Paths,
+    paths: Recordings,
     format: Format = "auto",
     threads: Threads = None,
     as_json: Json = False,
     strict: Strict = False,
 ) -> None:
     """Summarise recordings: sizes, origins, measures, findings, and what was quarantined and why."""
-    corpus = read_traces(paths, format=format, threads=threads, progress=True)
+    corpus = _open(paths, format, threads)
     tables = report(corpus)
     if as_json:
         typer.echo(json.dumps({name: json.loads(frame.write_json()) for name, frame in tables.items()}))
@@ -118,7 +189,7 @@ def report_(
 
 @app.command(name="credit")
 def credit_(
-    paths: Paths,
+    paths: Recordings,
     method: Annotated[str, typer.Option("--method", help="See the command methods.")] = "flow",
     unit: Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")] = "event",
     reward: Annotated[
@@ -133,7 +204,7 @@ def credit_(
     strict: Strict = False,
 ) -> None:
     """Divide the reward among units."""
-    corpus = read_traces(paths, format=format, threads=threads, progress=True)
+    corpus = _open(paths, format, threads)
     weights = _weights(reward or ["team"])
     options: dict[str, Any] = {
         "method": method,
@@ -185,6 +256,12 @@ def methods_(as_json: Json = False, output: Output = None) -> None:
 def importers_(as_json: Json = False, output: Output = None) -> None:
     """List the formats that can be read."""
     _give(importers(), "importers", as_json, output)
+
+
+def _open(paths: list[str], format: str, threads: int | None) -> Corpus:
+    if len(paths) == 1 and (Path(paths[0]) / "manifest.json").is_file():
+        return read_corpus(paths[0])
+    return read_traces(paths, format=format, threads=threads, progress=True)
 
 
 def _give(frame: pl.DataFrame, title: str, as_json: bool, output: Path | None) -> None:

@@ -4,6 +4,7 @@ import io
 import operator
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import BinaryIO, Final
 
 import polars as pl
@@ -11,7 +12,7 @@ import polars as pl
 from . import _core
 from .assemble import frame_of, tables_of
 from .display import as_html, as_text
-from .errors import ParameterError
+from .errors import InputError, ParameterError
 from .progress import Progress, reporting
 from .schema import EXTENSION_FIELDS, SCHEMAS, cast_exactly, dtype_of, unknown_name
 
@@ -329,6 +330,47 @@ class Corpus:
         sink = target_of(target)
         with reporting(progress, "writing") as callback:
             return self._store.write_jsonl(sink, threads=threads, progress=callback)
+
+    def write_quarantined(self, target: str | os.PathLike[str] | BinaryIO) -> int:
+        """Write the rejected records as they stand in their files, one per line, and return how many.
+
+        Line k is row k of `quarantine`, sorted by file and offset, so that each can be mended beside what is
+        wrong with it; the mended file is an input like any other. A line end inside of a record becomes a
+        space.
+
+        Raises
+        ------
+        InputError
+            A file is gone, or was a stream that cannot be read again.
+
+        Examples
+        --------
+        >>> import io, tempfile
+        >>> import orchestrace as ot
+        >>> path = f"{tempfile.mkdtemp()}/runs.jsonl"
+        >>> with open(path, "w") as file:
+        ...     _ = file.write('{"trace_id": 1}\\n')
+        >>> broken = io.BytesIO()
+        >>> ot.read_traces(path).write_quarantined(broken), broken.getvalue()
+        (1, b'{"trace_id": 1}\\n')
+        """
+        sink = target_of(target)
+        places = self.quarantine.select(pl.col("file").cast(pl.String), "offset", "length")
+        rejects = places.sort("file", "offset").collect(engine="streaming")
+        count = 0
+        with ExitStack() as opened:
+            out = opened.enter_context(open(sink, "wb")) if isinstance(sink, str) else sink
+            for (file,), own in rejects.group_by("file", maintain_order=True):
+                count += _core.copy_records(
+                    self._origin(str(file)), own.select("offset", "length").rows(), out
+                )
+        return count
+
+    def _origin(self, file: str) -> str:
+        """Where a file of the tables lies."""
+        if not os.path.isfile(file):
+            raise InputError(f"'{file}' is no file that can be read again (looked from '{os.getcwd()}')")
+        return file
 
     def __len__(self) -> int:
         return self._store.n_traces

@@ -109,6 +109,10 @@ class PartitionedCorpus(Corpus):
                     raise InputError(f"{sink}: {error.strerror or error}") from error
             return sum(c._store.write_jsonl(sink, threads=threads, progress=callback) for c in self.slices())
 
+    def _origin(self, file: str) -> str:
+        known = {one.name: one.path for one in self._manifest.inputs}
+        return super()._origin(known.get(file, file))
+
     def __len__(self) -> int:
         return self._sizes()["traces"]
 

@@ -11,18 +11,38 @@ Progress = Callable[[int, int], object] | bool | None
 def reporting(progress: Progress, what: str) -> Iterator[Callable[[int, int], object] | None]:
     """Turn the `progress` option of a call into the callback that the core takes.
 
-    ``True`` draws a bar in bytes on stderr if that is a terminal and nothing otherwise.
+    ``True`` draws a bar in bytes with its rate and the time that is left: on stderr if that is a terminal,
+    in the output of a notebook's cell, and nothing where the output is piped.
     """
     if callable(progress):
         yield progress
-    elif not progress or not sys.stderr.isatty():
+    elif not progress or not (sys.stderr.isatty() or _in_notebook()):
         yield None
     else:
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
         from rich.progress import Progress as Bars
 
-        columns = (TextColumn(what), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
+        columns = (
+            TextColumn(what),
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
         with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
             task = bars.add_task(what, total=None)
             yield lambda done, total: bars.update(task, completed=done, total=total or None)
+
+
+def _in_notebook() -> bool:
+    """Whether a kernel runs us, which draws what Rich draws for it."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")

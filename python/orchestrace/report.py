@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from . import _core
 from .corpus import Corpus
 from .schema import SCHEMAS
 
@@ -13,9 +14,11 @@ def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
     -------
     dict of DataFrame
         ``tables``: table, rows. ``traces``: importer, topology, time_basis, traces, events. ``measures``:
-        kind, name, traces, mean, min, median, max. ``findings``: code, traces, count and the first case
-        (trace_id, seq, message). ``quarantine``: code, records and the first case (message, path,
-        file, line). Each sorted with the most frequent first.
+        kind, name, traces, mean, min, median, max. ``findings``: code, severity, traces, count and the
+        first case (trace_id, seq, message). ``quarantine``: code, severity, records and the first case
+        (message, path, file, line). Severity is ``error`` for what is left out, ``warning`` where a result
+        may be null or not what one expects, ``note`` where nothing is lost. Each sorted with the most
+        frequent first.
 
     Notes
     -----
@@ -47,10 +50,19 @@ def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
         )
         .group_by("code")
         .agg(pl.len().alias("traces"), pl.col("count").sum(), pl.col("trace_id", "seq", "message").first())
-        .sort("traces", "code", descending=[True, False]),
+        .with_columns(_severity("finding"))
+        .sort("traces", "code", descending=[True, False])
+        .select("code", "severity", "traces", "count", "trace_id", "seq", "message"),
         "quarantine": corpus.quarantine.group_by("code")
         .agg(pl.len().alias("records"), pl.col("message", "path", "file", "line").first())
-        .sort("records", "code", descending=[True, False]),
+        .with_columns(_severity("reject"))
+        .sort("records", "code", descending=[True, False])
+        .select("code", "severity", "records", "message", "path", "file", "line"),
     }
     tables = pl.DataFrame({"table": list(SCHEMAS), "rows": [sizes[name] for name in SCHEMAS]})
     return {"tables": tables, **dict(zip(plan, pl.collect_all(list(plan.values())), strict=True))}
+
+
+def _severity(level: str) -> pl.Expr:
+    severities = {code: severity for kind, code, severity, _ in _core.codes() if kind == level}
+    return pl.col("code").cast(pl.String).replace_strict(severities).alias("severity")

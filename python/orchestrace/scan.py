@@ -5,7 +5,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -107,7 +107,7 @@ def _scan(
     source: Source | Iterable[Source],
     threads: int | None,
     budget: ErrorBudget,
-    options: dict[str, object],
+    options: dict[str, Any],
 ) -> pl.LazyFrame:
     check_numbers(threads=threads)
     with ExitStack() as opened:
@@ -133,12 +133,11 @@ def _scan(
     return register_io_source(batches, schema=schema, validate_schema=True, is_pure=True)
 
 
-def _schema(table: str, options: dict[str, object]) -> pl.Schema:
+def _schema(table: str, options: dict[str, Any]) -> pl.Schema:
     schema = dict(SCHEMAS[table])
     if table != "events":
         return pl.Schema(schema)
-    lifted = options["fields"]
-    assert isinstance(lifted, dict)
+    lifted: dict[str, str] = options["fields"]
     named = {"trace": schema.pop("trace"), "trace_id": SCHEMAS["traces"]["trace_id"]}
     return pl.Schema({**named, **schema, **{name: dtype_of(kind) for name, kind in lifted.items()}})
 
@@ -153,7 +152,7 @@ class _Reading:
         paths: list[str],
         threads: int | None,
         budget: ErrorBudget,
-        options: dict[str, object],
+        options: dict[str, Any],
     ) -> None:
         self._table = table
         self._schema = schema

@@ -73,6 +73,26 @@ codes!(
     ]
 );
 
+impl FindingCode {
+    /// How much it matters: `warning` where a result may be null or not what one expects, `note` where nothing
+    /// is lost.
+    #[must_use]
+    pub fn severity(self) -> &'static str {
+        match self {
+            Self::GraphCycle
+            | Self::TimeReversed
+            | Self::NumberRounded
+            | Self::GroupConflict
+            | Self::TraceIdReused
+            | Self::ClockSkew
+            | Self::Utf8Replaced => "warning",
+            Self::FieldIgnored | Self::TracePartial | Self::UsageRepeated | Self::SafetyConservative => {
+                "note"
+            }
+        }
+    }
+}
+
 codes!(
     /// Why a credit is null, or exactly zero.
     Reason, REASONS, [

@@ -18,7 +18,7 @@ use pyo3::types::PyDict;
 use crate::call::run_detached;
 use crate::corpus::{PyStore, read_options};
 use crate::error::to_python;
-use crate::files::Exchange;
+use crate::files::{Exchange, writer};
 use crate::stream::{Stream, import};
 
 /// Offset, lines, blocks, done: see `ReadPosition`.
@@ -200,5 +200,21 @@ pub(crate) fn fingerprint(
 ) -> PyResult<String> {
     run_detached(py, Some(1), progress.as_ref(), &Exchange::default(), |run| {
         ingest::fingerprint(&path, length, run)
+    })
+}
+
+/// Copies records of a file, by offset and length, to a target, a line each; how many.
+#[pyfunction]
+#[pyo3(signature = (path, places, target))]
+pub(crate) fn copy_records(
+    py: Python<'_>,
+    path: PathBuf,
+    places: Vec<(u64, u64)>,
+    target: &Bound<'_, PyAny>,
+) -> PyResult<u64> {
+    let exchange = Exchange::default();
+    let mut sink = writer(target, &exchange)?;
+    run_detached(py, Some(1), None, &exchange, move |run| {
+        ingest::copy_records(&path, &places, &mut sink, run)
     })
 }

@@ -54,12 +54,15 @@ pub(crate) fn tables() -> Vec<(&'static str, Vec<ColumnRow>)> {
     tables
 }
 
-/// All codes: level, code, meaning.
+/// Level, code, severity, meaning.
+type Code = (&'static str, &'static str, &'static str, &'static str);
+
+/// All codes.
 #[pyfunction]
-pub(crate) fn codes() -> Vec<(&'static str, &'static str, &'static str)> {
-    let rejects = RejectCode::ALL.iter().map(|c| ("reject", c.as_str(), c.meaning()));
-    let findings = FindingCode::ALL.iter().map(|c| ("finding", c.as_str(), c.meaning()));
-    let reasons = Reason::ALL.iter().map(|c| ("reason", c.as_str(), c.meaning()));
+pub(crate) fn codes() -> Vec<Code> {
+    let rejects = RejectCode::ALL.iter().map(|c| ("reject", c.as_str(), "error", c.meaning()));
+    let findings = FindingCode::ALL.iter().map(|c| ("finding", c.as_str(), c.severity(), c.meaning()));
+    let reasons = Reason::ALL.iter().map(|c| ("reason", c.as_str(), "", c.meaning()));
     rejects.chain(findings).chain(reasons).collect()
 }
 

@@ -7,6 +7,7 @@ use crate::schema::TimeBasis;
 
 pub mod column;
 mod compressed;
+mod extract;
 mod fingerprint;
 mod frame;
 mod index;
@@ -22,6 +23,7 @@ pub mod time;
 pub mod validate;
 pub mod writer;
 
+pub use extract::copy_records;
 pub use fingerprint::fingerprint;
 pub use index::{IndexRow, TraceIndex};
 pub use input::ReadPosition;

@@ -148,25 +148,16 @@ pub(crate) struct BlockStream {
     state: State,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Start,
-    Inside,
-    /// Behind the end of the array.
-    After,
-    Done,
+/// An input with its compression taken off.
+struct Decoded {
+    reader: Box<dyn Read + Send>,
+    compression: Compression,
+    consumed: Arc<AtomicU64>,
+    failed: Arc<AtomicBool>,
 }
 
-/// What a read gave.
-enum Filled {
-    More,
-    End,
-    Failed(Reject),
-}
-
-impl BlockStream {
-    /// Opens a stream; reads its head.
-    pub(crate) fn open(mut raw: Box<dyn Read + Send>, options: &super::ReadOptions) -> io::Result<Self> {
+impl Decoded {
+    fn new(mut raw: Box<dyn Read + Send>) -> io::Result<Self> {
         let consumed = Arc::new(AtomicU64::new(0));
         let mut magic = Vec::with_capacity(4);
         raw.by_ref().take(4).read_to_end(&mut magic)?;
@@ -185,6 +176,35 @@ impl BlockStream {
             }
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(whole)?),
         };
+        Ok(Self { reader, compression, consumed, failed })
+    }
+}
+
+/// The decompressed bytes of an input, by its first bytes.
+pub(crate) fn decoded(raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+    Decoded::new(raw).map(|decoded| decoded.reader)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Start,
+    Inside,
+    /// Behind the end of the array.
+    After,
+    Done,
+}
+
+/// What a read gave.
+enum Filled {
+    More,
+    End,
+    Failed(Reject),
+}
+
+impl BlockStream {
+    /// Opens a stream; reads its head.
+    pub(crate) fn open(raw: Box<dyn Read + Send>, options: &super::ReadOptions) -> io::Result<Self> {
+        let Decoded { reader, compression, consumed, failed } = Decoded::new(raw)?;
         Ok(Self {
             reader,
             failed,
