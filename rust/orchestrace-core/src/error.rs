@@ -2,6 +2,8 @@
 //! ([`Error`]). Codes are closed and stable; messages say what was found and what was expected and
 //! may change.
 
+use std::borrow::Cow;
+
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident, $list:ident, [$($variant:ident = $code:literal => $meaning:literal),+ $(,)?]) => {
         $(#[$doc])*
@@ -183,8 +185,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// ```
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (word.chars().count() / 3).max(1) + 1;
-    known.into_iter().map(|k| (edit_distance(word, k), k)).filter(|(d, _)| *d <= limit).min().map(|(_, k)| k)
+    let length = word.chars().count();
+    let limit = (length / 3).max(1) + 1;
+    // The difference of the lengths is a lower bound. It keeps a word of megabytes from making a table of as many
+    // rows.
+    let close = known.into_iter().filter(|k| k.chars().count().abs_diff(length) <= limit);
+    close.map(|k| (edit_distance(word, k), k)).filter(|(d, _)| *d <= limit).min().map(|(_, k)| k)
 }
 
 /// A message or path at a length that a table can show: what it quotes may be as long as a record.
@@ -200,12 +206,48 @@ pub fn capped(mut text: String) -> String {
     text
 }
 
-/// "unknown … 'x'; did you mean 'y'? Known: …", the one wording for every misspelt option.
+/// The text with every character spelt as an escape that could act on a terminal or change how the text around it
+/// is shown: controls, line and paragraph separators, directions of writing, what has no width. Names come out of
+/// recordings, and messages quote names.
+///
+/// ```
+/// use orchestrace_core::error::printable;
+///
+/// assert_eq!(printable("it's \"é\" 🤖"), "it's \"é\" 🤖");
+/// assert_eq!(printable("\u{1b}[2J\u{9b}1m\u{202e}x\n"), "\\u{1b}[2J\\u{9b}1m\\u{202e}x\\n");
+/// ```
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    };
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if acts(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// "unknown … 'x'; did you mean 'y'? Known: …", the one wording for every misspelt option. Of names that come out
+/// of a recording there may be any number.
 #[must_use]
 pub fn unknown_name(what: &str, word: &str, known: &[&str]) -> String {
+    const LISTED: usize = 40;
     let hint =
         nearest(word, known.iter().copied()).map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
-    format!("unknown {what} '{word}'{hint} (known: {})", known.join(", "))
+    let listed = known[..known.len().min(LISTED)].join(", ");
+    let more = known.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("unknown {what} '{word}'{hint} (known: {listed}{more})")
 }
 
 fn edit_distance(a: &str, b: &str) -> usize {
@@ -224,4 +266,24 @@ fn edit_distance(a: &str, b: &str) -> usize {
         rows.push(row);
     }
     rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_megabytes_has_no_near_name() {
+        // Its table of edit distances would have 16 million rows.
+        assert_eq!(nearest(&"x".repeat(16 << 20), ["trace_id", "x"]), None);
+        assert_eq!(nearest("trace_ids", ["trace_id", "x"]), Some("trace_id"));
+    }
+
+    #[test]
+    fn a_long_list_of_names_is_cut() {
+        let names: Vec<String> = (0..10_000).map(|i| format!("channel {i}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let message = unknown_name("reward channel", "teem", &names);
+        assert!(message.len() < 1_000 && message.ends_with("channel 39 and 9960 more)"), "{message}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Errors of the core as exceptions: one base, one class per cause, each also of the builtin that fits.
 
-use orchestrace_core::error::Error;
+use orchestrace_core::error::{Error, printable};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -71,7 +71,8 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         _ => base(py),
     };
     match class {
-        Ok(class) => PyErr::from_type(class.bind(py).clone(), error.to_string()),
+        // Messages quote paths and names out of recordings, and a traceback prints them as they are.
+        Ok(class) => PyErr::from_type(class.bind(py).clone(), printable(&error.to_string()).into_owned()),
         Err(error) => error,
     }
 }

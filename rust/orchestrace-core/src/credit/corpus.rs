@@ -91,6 +91,7 @@ fn channels(store: &Store, request: &Request<'_>) -> Result<Vec<(u32, f64)>> {
         return Err(Error::Parameter("reward names no channel".into()));
     }
     let dict = store.names().dict(Dict::Measure);
+    let is_channel = rewards(store, dict.len());
     request
         .reward
         .iter()
@@ -100,13 +101,13 @@ fn channels(store: &Store, request: &Request<'_>) -> Result<Vec<(u32, f64)>> {
                     "the weight of reward '{name}' is {weight}, expected a number"
                 )));
             }
-            let code = dict.find(name).filter(|code| store.n_traces() == 0 || has_reward(store, *code));
+            let code = dict.find(name).filter(|code| store.n_traces() == 0 || is_channel[*code as usize]);
             code.map(|code| (code, *weight)).map_or_else(
                 || {
                     if store.n_traces() == 0 || request.elsewhere.contains(name) {
                         return Ok((u32::MAX, *weight));
                     }
-                    let here = (0..dict.len() as u32).filter(|code| has_reward(store, *code));
+                    let here = (0..dict.len() as u32).filter(|code| is_channel[*code as usize]);
                     let mut known: Vec<&str> = here.map(|code| dict.name(code)).collect();
                     known.extend(request.elsewhere.iter().map(String::as_str));
                     known.sort_unstable();
@@ -119,13 +120,17 @@ fn channels(store: &Store, request: &Request<'_>) -> Result<Vec<(u32, f64)>> {
         .collect()
 }
 
-fn has_reward(store: &Store, code: u32) -> bool {
-    store.chunks().iter().any(|chunk| {
+/// Whether each name of a measure is that of a reward; in one pass, since a recording may have a million of them.
+fn rewards(store: &Store, names: usize) -> Vec<bool> {
+    let mut is_channel = vec![false; names];
+    for chunk in store.chunks() {
         let view = ChunkView::new(store, chunk);
-        view.measures().is_some_and(|(kinds, names, _)| {
-            kinds.iter().zip(names).any(|(kind, name)| *name == code && *kind == MeasureKind::Reward as u8)
-        })
-    })
+        let Some((kinds, codes, _)) = view.measures() else { continue };
+        for (_, code) in kinds.iter().zip(codes).filter(|(kind, _)| **kind == MeasureKind::Reward as u8) {
+            is_channel[*code as usize] = true;
+        }
+    }
+    is_channel
 }
 
 struct Driver<'a> {

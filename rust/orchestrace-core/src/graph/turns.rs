@@ -6,7 +6,7 @@
 //! event opens a turn, and so does the first one after a reception, except a tool result, which joins the open turn.
 //! O(|V|).
 
-use foldhash::fast::FixedState;
+use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use super::owner::{NOBODY, Owners};
@@ -46,7 +46,8 @@ pub struct Turns {
     of_event: Vec<u32>,
     list: Vec<Turn>,
     agents: Vec<Agent>,
-    recorded: HashMap<(u32, u32), u32, FixedState>,
+    /// By owner and number; keyed, since both come from a recording, and never walked over.
+    recorded: HashMap<(u32, u32), u32, RandomState>,
 }
 
 impl Turns {

@@ -122,14 +122,15 @@ impl Values<u32> {
 pub struct FlagColumn {
     values: Validity,
     valid: Validity,
-    used: bool,
+    /// The first row with a flag; kept, so that taking back a rejected record does not look at the rows before it.
+    first: Option<usize>,
 }
 
 impl FlagColumn {
     /// Sets the flag of `row`.
     #[inline]
     pub fn set(&mut self, row: usize, value: bool) {
-        self.used = true;
+        self.first.get_or_insert(row);
         self.valid.set(row);
         if value {
             self.values.set(row);
@@ -140,18 +141,18 @@ impl FlagColumn {
     pub fn truncate(&mut self, rows: usize) {
         self.values.truncate(rows);
         self.valid.truncate(rows);
-        self.used = self.valid.any();
+        self.first = self.first.filter(|first| *first < rows);
     }
 
     /// Whether any row has a value.
     #[must_use]
     pub fn is_used(&self) -> bool {
-        self.used
+        self.first.is_some()
     }
 
     /// The column as an array of `rows` rows; empties it.
     pub fn finish(&mut self, rows: usize) -> ArrayRef {
-        self.used = false;
+        self.first = None;
         let values = self.values.buffer(rows);
         Arc::new(BooleanArray::new(values, self.valid.nulls(rows)))
     }

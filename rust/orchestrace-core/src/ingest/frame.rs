@@ -68,6 +68,9 @@ pub(crate) fn head_records(head: &[u8], framing: Framing) -> Vec<&[u8]> {
     }
 }
 
+/// How far to look ahead for a byte of structure at a time.
+const WINDOW: usize = 256;
+
 /// Finds where a value ends by counting brackets outside of strings; whether they match is the
 /// parser's business.
 #[derive(Debug, Default, Clone, Copy)]
@@ -125,11 +128,17 @@ impl Structure {
             }
             at += 1;
             if self.depth > 0 && !self.in_string {
-                // Inside a container only quotes and brackets matter.
-                let rest = &bytes[at..];
-                let stop = memchr3(b'"', b'{', b'}', rest).unwrap_or(rest.len());
-                let stop = memchr2(b'[', b']', &rest[..stop]).unwrap_or(stop);
-                at += stop;
+                // Inside a container only quotes and brackets matter. Looked for within a window: in a text of
+                // brackets alone, each would otherwise be preceded by a search for a quote up to the end.
+                loop {
+                    let window = &bytes[at..bytes.len().min(at + WINDOW)];
+                    let stop = memchr3(b'"', b'{', b'}', window).unwrap_or(window.len());
+                    let stop = memchr2(b'[', b']', &window[..stop]).unwrap_or(stop);
+                    at += stop;
+                    if stop < window.len() || window.is_empty() {
+                        break;
+                    }
+                }
             }
         }
         None
@@ -160,6 +169,17 @@ mod tests {
         assert_eq!(end(b"12]"), Some(2));
         assert_eq!(end(b"{\"a\":"), None);
         assert_eq!(end(br#""a,b" ,"#), Some(6));
+    }
+
+    #[test]
+    fn brackets_alone_take_linear_time() {
+        // 4 MiB: with a search up to the end for each it would be 10^13 bytes, which nobody waits for.
+        let mut text = b"{\"a\":".to_vec();
+        text.resize(4 << 20, b'[');
+        assert_eq!(Structure::default().value_end(&text), None);
+        text.resize(8 << 20, b']');
+        text.extend_from_slice(b"]]]]]]}");
+        assert!(Structure::element().value_end(&text).is_some());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::long_record::too_large;
 use super::quarantine::{Position, QuarantineRow, excerpt};
 use super::source::Block;
 use super::writer::{BlockWriter, RawChunk};
-use crate::error::{FindingCode, Reject, RejectCode, Result, capped};
+use crate::error::{FindingCode, Reject, RejectCode, Result, capped, printable};
 use crate::importers::{Importer, Record};
 use crate::schema::EVENT_FIELDS;
 
@@ -107,7 +107,7 @@ impl BlockParser<'_> {
             reject.message = format!("{} (excerpt=0: what was found is not shown)", reject.code.meaning());
             reject.path = public_path(&reject.path);
         }
-        reject.message = capped(reject.message);
+        reject.message = capped(printable(&reject.message).into_owned());
         reject.path = capped(reject.path);
         let excerpt = excerpt(record, self.options.excerpt);
         QuarantineRow { position, reject, importer: Cow::Borrowed(self.importer.info().name), excerpt }

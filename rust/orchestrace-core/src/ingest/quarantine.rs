@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::error::Reject;
+use crate::error::{Reject, printable};
 
 /// Where a record lies in its input. Line 0 stands for "not known": tables that never were a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,17 +28,8 @@ pub struct QuarantineRow {
     pub excerpt: String,
 }
 
-/// The first `limit` bytes of a record, control characters escaped, invalid UTF-8 replaced.
+/// The first `limit` bytes of a record, made printable, invalid UTF-8 replaced.
 #[must_use]
 pub fn excerpt(record: &[u8], limit: usize) -> String {
-    let cut = String::from_utf8_lossy(&record[..record.len().min(limit)]);
-    let mut out = String::with_capacity(cut.len());
-    for c in cut.chars() {
-        if c.is_control() {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
+    printable(&String::from_utf8_lossy(&record[..record.len().min(limit)])).into_owned()
 }

@@ -93,4 +93,45 @@ mod tests {
         ids.set(6, "e1");
         assert_eq!(map.build(&ids, 1), Err((0, 5)));
     }
+
+    /// Slots that are looked at to find every id: its own and those before it.
+    fn probes(map: &IdMap, ids: &TextColumn, chosen: &[String]) -> usize {
+        let steps = |(position, id): (usize, &String)| {
+            let view = arrow_array::builder::make_view(id.as_bytes(), 0, 0);
+            let mut slot = map.slot(view, id.as_bytes());
+            let mut steps = 1;
+            while map.slots[slot] != position as u32 + 1 {
+                slot = (slot + 1) & map.mask;
+                steps += 1;
+            }
+            assert_eq!(map.find(ids, id), Some(position as u32));
+            steps
+        };
+        chosen.iter().enumerate().map(steps).sum()
+    }
+
+    #[test]
+    fn ids_that_collide_in_one_map_are_spread_in_another() {
+        // Short ids are hashed as their view, long ones as text. An attacker who knew the key of one map could
+        // choose these; the key of every map is drawn anew.
+        for tail in ["", " and more than twelve bytes"] {
+            let key = IdMap { mask: (1 << 11) - 1, ..IdMap::default() };
+            let wanted = |id: &String| {
+                key.slot(arrow_array::builder::make_view(id.as_bytes(), 0, 0), id.as_bytes()) == 7
+            };
+            let chosen: Vec<String> =
+                (0..).map(|i| format!("e{i}{tail}")).filter(wanted).take(1_000).collect();
+            let mut ids = TextColumn::default();
+            for (row, id) in chosen.iter().enumerate() {
+                ids.set(row, id);
+            }
+            let mut known = IdMap { hasher: key.hasher.clone(), ..IdMap::default() };
+            assert_eq!(known.build(&ids, 0), Ok(()));
+            assert_eq!(known.mask, key.mask);
+            assert_eq!(probes(&known, &ids, &chosen), 1_000 * 1_001 / 2, "the ids are ill chosen");
+            let mut fresh = IdMap::default();
+            assert_eq!(fresh.build(&ids, 0), Ok(()));
+            assert!(probes(&fresh, &ids, &chosen) < 5_000, "{}", probes(&fresh, &ids, &chosen));
+        }
+    }
 }

@@ -430,17 +430,19 @@ impl TraceWriter<'_> {
 
     /// Removes the costs that an exporter had to write as zero although they were unknown.
     fn forget_unknown_costs(&mut self) {
-        let names = std::mem::take(&mut self.unknown_costs);
+        let mut names = std::mem::take(&mut self.unknown_costs);
         if names.is_empty() {
             return;
         }
+        // Sorted: a record may name a million costs, and have as many.
+        names.sort_unstable();
         let block = &mut *self.block;
         let dict = &block.dicts[Dict::Measure as usize];
         let mut kept = self.first_measure;
         for row in self.first_measure..block.measure_names.len() {
             let unknown = block.measure_kinds[row] == MeasureKind::Cost as u8
                 && block.measure_values[row] == 0.0
-                && names.iter().any(|n| n == dict.name(block.measure_names[row]));
+                && names.binary_search_by(|n| n.as_str().cmp(dict.name(block.measure_names[row]))).is_ok();
             if !unknown {
                 block.measure_kinds[kept] = block.measure_kinds[row];
                 block.measure_names[kept] = block.measure_names[row];

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::arrays::{code_array, filter_chunk, text_array, word_array};
 use super::derive::{Derived, derive};
 use super::{Chunk, Names, REQUIRED_EVENT_COLUMNS, RawChunk, Store, events_schema};
-use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result};
+use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result, capped, printable};
 use crate::ingest::column::NO_CODE;
 use crate::ingest::intern::Interner;
 use crate::ingest::quarantine::QuarantineRow;
@@ -47,6 +47,13 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
         .collect();
     for row in raw.iter().flat_map(|c| &c.quarantine) {
         interners[Dict::Importer as usize].code(&row.importer);
+    }
+    if let Some(names) = interners.iter().map(Interner::text_bytes).find(|bytes| *bytes > i32::MAX as usize) {
+        return Err(Error::TooLarge(format!(
+            "distinct names of one kind take {names} bytes, which do not fit a corpus in memory (limit {}); read \
+             the inputs in parts",
+            i32::MAX
+        )));
     }
     let names = Arc::new(Names::new(interners));
     let mut event_columns: Vec<usize> = raw.iter().flat_map(|c| c.optional.iter().map(|(i, _)| *i)).collect();
@@ -321,12 +328,15 @@ pub(crate) fn findings_batch(
 ) -> Result<RecordBatch> {
     rows.extend(derived.findings.iter().cloned());
     rows.sort_by_key(|(trace, finding)| (*trace, finding.code as u8));
+    // Messages quote ids and names, which may hold anything and be as long as a record.
+    let messages: Vec<String> =
+        rows.iter().map(|(_, f)| capped(printable(&f.message).into_owned())).collect();
     let columns: Vec<ArrayRef> = vec![
         Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(trace, _)| numbers[*trace as usize]))),
         word_array(rows.iter().map(|(_, f)| f.code as u8).collect(), FINDING_CODES)?,
         Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(_, f)| f.count))),
         Arc::new(rows.iter().map(|(_, f)| f.seq).collect::<UInt32Array>()),
-        text_array(rows.iter().map(|(_, f)| Some(f.message.as_str()))),
+        text_array(messages.iter().map(|m| Some(m.as_str()))),
     ];
     Ok(RecordBatch::try_new(FINDINGS.arrow(), columns)?)
 }
