@@ -1,5 +1,6 @@
 """The documents say what is: the example, links, paths, trees, commands, tables of columns and codes."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -132,6 +133,17 @@ def test_the_table_of_codes_is_that_of_the_core() -> None:
     assert [row[:3] for row in written] == [code[:3] for code in known]
     for row, (_, _, _, meaning) in zip(written, known, strict=True):
         assert row[3] and meaning in ("", row[3])
+
+
+def test_the_table_of_limits_is_that_of_reading() -> None:
+    limits = table("ARCHITECTURE.md", "limit", "option", "default", "code")
+    options = [name for name in inspect.signature(ot.read_traces).parameters if name.startswith("max_")]
+    assert sorted(row[1] for row in limits) == sorted(options)
+    assert {row[3] for row in limits} <= {code for _, code, _ in _core.codes()}
+    described = ot.read_traces.__doc__ or ""
+    for _, option, default, code in limits:
+        (said,) = re.findall(rf"^    {option}\n((?: {{8}}.*\n)+)", described, re.MULTILINE)
+        assert default in said and code in said, option
 
 
 def test_the_changelog_knows_the_version() -> None:

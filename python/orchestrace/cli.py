@@ -20,10 +20,11 @@ from . import (
 )
 from .corpus import Corpus
 from .credit import Parameter
+from .display import plain, plain_json
 from .errors import OrchestraceError, ParameterError
 from .samples import samples_path
 from .schema import SCHEMAS
-from .terminal import plain, show
+from .terminal import show
 
 FAILED, USAGE, QUARANTINED = 1, 2, 3
 
@@ -100,7 +101,7 @@ def validate(paths: Paths, format: Format = "native", threads: Threads = None, a
     corpus = read_traces(paths, format=format, threads=threads, extras=False, progress=True)
     rejects, records = corpus.quarantine.collect(), corpus.records
     if as_json:
-        typer.echo(rejects.write_json())
+        typer.echo(plain_json(rejects.write_json()))
     else:
         for row in rejects.iter_rows(named=True):
             place = f" {row['path']}" if row["path"] else ""
@@ -180,7 +181,8 @@ def report_(
     corpus = _open(paths, format, threads)
     tables = report(corpus)
     if as_json:
-        typer.echo(json.dumps({name: json.loads(frame.write_json()) for name, frame in tables.items()}))
+        pairs = (f"{json.dumps(name)}: {frame.write_json()}" for name, frame in tables.items())
+        typer.echo(plain_json("{" + ", ".join(pairs) + "}"))
     else:
         for name, frame in tables.items():
             show(frame, name)
@@ -271,7 +273,7 @@ def _give(frame: pl.DataFrame, title: str, as_json: bool, output: Path | None) -
         frame.write_parquet(output)
         typer.echo(f"wrote {plain(output)}: {frame.height:,} rows", err=as_json)
     if as_json:
-        typer.echo(frame.write_json())
+        typer.echo(plain_json(frame.write_json()))
     elif output is None:
         show(frame, f"{title}: {frame.height:,} rows", rows=50)
 

@@ -3,6 +3,7 @@
 import polars as pl
 
 from ._core import InputError, OrchestraceError, ParameterError, SchemaError
+from .display import plain
 
 __all__ = ["InputError", "OrchestraceError", "ParameterError", "QuarantineError", "SchemaError"]
 
@@ -27,4 +28,6 @@ class QuarantineError(OrchestraceError):
         first = frame.row(0, named=True)
         at = f" at {first['path']}" if first["path"] else ""
         more = f" (and {count - 1:,} more: see .frame)" if count > 1 else ""
-        super().__init__(f"{first['file']}:{first['line']}: {first['code']}{at}: {first['message']}{more}")
+        where = f"{first['file']}:{first['line']}"
+        # A traceback prints the message as it is.
+        super().__init__(plain(f"{where}: {first['code']}{at}: {first['message']}{more}"))

@@ -12,6 +12,7 @@ import polars as pl
 
 from . import _core
 from .corpus import Corpus, check_numbers
+from .display import plain
 from .errors import InputError, ParameterError, QuarantineError
 from .progress import Progress, reporting
 from .schema import SCHEMAS, lifted_kind, unknown_name
@@ -40,6 +41,7 @@ def read_traces(
     max_depth: int | None = None,
     max_string: int | None = None,
     max_expansion: int | None = None,
+    max_decompressed: int | None = None,
     progress: Progress = None,
 ) -> Corpus:
     """Read recordings into memory.
@@ -70,12 +72,17 @@ def read_traces(
         ``pl.String``, ``pl.Int64``, ``pl.Float64``, ``pl.Boolean``.
     time_basis
         What the numbers in ``t`` mean, where the recordings do not say it.
-    max_record, max_string
-        Bytes of one record, of one string (512 MiB, 64 MiB).
+    max_record
+        Bytes of one record (512 MiB, at most 2 GB), else ``record.too_large``; what is longer is never held.
+    max_string
+        Bytes of one string as written (64 MiB), else ``record.too_large``.
     max_depth
-        Levels of nesting (128).
+        Levels of nesting (128), else ``json.depth``.
     max_expansion
-        Ratio of decompressed to compressed bytes (1,000).
+        Ratio of decompressed to compressed bytes (1,000), looked at every MiB after the first 16. Beyond it
+        the rest of the input is one reject, ``input.expansion``.
+    max_decompressed
+        Bytes that one compressed input may become (1 TiB), else ``input.expansion`` likewise.
     progress
         ``True`` for a bar in bytes on stderr, or a callable of (bytes done, bytes in all).
 
@@ -119,6 +126,7 @@ def read_traces(
             "max_depth": max_depth,
             "max_string": max_string,
             "max_expansion": max_expansion,
+            "max_decompressed": max_decompressed,
         }
     )
     with reporting(progress, "reading") as callback, ExitStack() as opened:
@@ -142,6 +150,7 @@ class ReadOptions(TypedDict, total=False):
     max_depth: int | None
     max_string: int | None
     max_expansion: int | None
+    max_decompressed: int | None
 
 
 def checked_options(given: ReadOptions) -> dict[str, Any]:
@@ -219,10 +228,10 @@ def _files(path: str, opened: ExitStack) -> Iterator[str | BinaryIO]:
     elif glob.has_magic(path):
         matches = sorted(match for match in glob.iglob(path, recursive=True) if os.path.isfile(match))
         if not matches:
-            raise InputError(f"no file matches '{path}' (looked from '{os.getcwd()}')")
+            raise InputError(f"no file matches '{plain(path)}' (looked from '{os.getcwd()}')")
         yield from matches
     else:
-        raise InputError(f"no such file or folder: '{path}' (looked from '{os.getcwd()}')")
+        raise InputError(f"no such file or folder: '{plain(path)}' (looked from '{os.getcwd()}')")
 
 
 def _special(path: str) -> BinaryIO:
@@ -234,17 +243,19 @@ def _special(path: str) -> BinaryIO:
     try:
         return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | at_once))
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
+        raise InputError(f"{plain(path)}: {error.strerror or error}") from error
 
 
 def _folder(path: str) -> Iterator[str]:
     found = []
     for folder, below, names in os.walk(path):
         below[:] = [name for name in below if not name.startswith(".")]
-        found += [os.path.join(folder, name) for name in names if _is_recording(name)]
+        paths = (os.path.join(folder, name) for name in names if _is_recording(name))
+        # A pipe or a device that only lies in the folder would be waited for; a link to nothing is an error.
+        found += [path for path in paths if os.path.isfile(path) or not os.path.exists(path)]
     if not found:
         kinds = f"{', '.join(sorted(_SUFFIXES))}, also with {' or '.join(sorted(_COMPRESSED))}"
-        raise InputError(f"no recording ({kinds}) in folder '{path}'")
+        raise InputError(f"no recording ({kinds}) in folder '{plain(path)}'")
     yield from sorted(found)
 
 

@@ -5,15 +5,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .display import plain
+
 _WIDEST = 44
-
-
-def plain(value: object) -> str:
-    """A value as text in which control and other unprintable characters are spelt as escapes."""
-    text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-    )
 
 
 def show(frame: pl.DataFrame, title: str, *, rows: int | None = None) -> None:

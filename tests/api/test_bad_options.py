@@ -31,7 +31,8 @@ def corpus() -> ot.Corpus:
 
 @pytest.mark.parametrize("value", [-1, 2**70, 2**5000, "x", 1.5])
 @pytest.mark.parametrize(
-    "name", ["threads", "max_record", "max_depth", "max_string", "max_expansion", "excerpt"]
+    "name",
+    ["threads", "max_record", "max_depth", "max_string", "max_expansion", "max_decompressed", "excerpt"],
 )
 def test_numbers_of_reading(name, value) -> None:
     with pytest.raises(ot.ParameterError, match=f"^{name} is [^\n]*$"):

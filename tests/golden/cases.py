@@ -658,6 +658,9 @@ accept("rounded negative reward", put("/rewards/team", -_odd), number_rounded=(1
 accept("rounded cost", put("/costs/tokens", _odd), number_rounded=(1, None))
 accept("rounded metric", put("/metrics/seed", _odd), number_rounded=(1, None))
 accept("rounded score", put(f"{SPARE}/score", _odd), number_rounded=(1, 3))
+accept("rounded in p_actions", put(f"{SPARE}/p_actions", [0.5, _odd, _odd]), number_rounded=(1, 3))
+accept("not rounded in p_actions", put(f"{SPARE}/p_actions", [_odd - 1]))
+accept("rounded in p_actions that do not count", put(f"{SPARE}/p_actions", [_odd, "x"]), field_ignored=(1, 3))
 accept("rounded twice", events((2, {"t": _odd}), (3, {"t": _odd, "value": _odd})), number_rounded=(3, 2))
 accept("large integer unknown", put(f"{SPARE}/x_note", 10**30 + 1))
 

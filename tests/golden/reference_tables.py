@@ -71,8 +71,10 @@ def findings(document: dict[str, Any]) -> Findings:
                 value = extension(name, event[name])
                 if value is IGNORED:
                     found.note("field.ignored", seq)
-                elif name in FLOATS and is_rounded(event[name]):
-                    found.note("number.rounded", seq)
+                elif name in [*FLOATS, "p_actions"]:
+                    numbers = event[name] if name == "p_actions" else [event[name]]
+                    if any(map(is_rounded, numbers)):
+                        found.note("number.rounded", seq)
         group = event.get("group_id")
         if isinstance(group, str):
             groups.append(group)
@@ -195,6 +197,8 @@ def rounded(document: dict[str, Any]) -> dict[str, Any]:
         events.append(
             {key: float(value) if key in kept or key == "t" else value for key, value in event.items()}
         )
+        if extension("p_actions", event.get("p_actions")) is not IGNORED:
+            events[-1]["p_actions"] = [float(item) for item in event["p_actions"]]
     maps = {
         name: {key: float(value) for key, value in document[name].items()}
         for name in ("rewards", "costs", "metrics")

@@ -46,7 +46,7 @@ def right(name: str) -> st.SearchStrategy[Any]:
     if name in expected.FLAGS:
         return st.booleans()
     if name == "p_actions":
-        return st.lists(st.floats(0, 1), max_size=4)
+        return st.lists(st.floats(0, 1) | st.integers(0, 2**60), max_size=4)
     if name in expected.COUNTS:
         whole = st.integers(0, expected.COUNTS[name])
         return whole | st.integers(0, 10**6).map(float)

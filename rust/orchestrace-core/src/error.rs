@@ -54,7 +54,7 @@ codes!(
         IdDuplicate = "id.duplicate" => "Two events of the trace have one id.",
         EdgeUnknown = "edge.unknown" => "An edge names an event that the trace does not have.",
         InputTruncated = "input.truncated" => "The compressed stream or the document ends early.",
-        InputExpansion = "input.expansion" => "Decompression passes the limit of its ratio.",
+        InputExpansion = "input.expansion" => "Decompression passes the limit of its ratio or of its size.",
     ]
 );
 

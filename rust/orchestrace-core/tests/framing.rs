@@ -8,7 +8,7 @@ use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt64Type};
 use orchestrace_core::error::{Error, REJECT_CODES};
-use orchestrace_core::ingest::{Input, ReadOptions, read};
+use orchestrace_core::ingest::{Input, MAX_RECORD, ReadOptions, read};
 use orchestrace_core::run::Run;
 use orchestrace_core::schema::TABLES;
 use orchestrace_core::store::Store;
@@ -106,13 +106,20 @@ fn an_element_beyond_the_limit_costs_itself_alone() {
 }
 
 #[test]
+fn a_record_is_never_longer_than_a_column_can_hold() {
+    let options = ReadOptions { max_record: MAX_RECORD + 1, ..ReadOptions::default() };
+    let refused = from_stream(document("a"), &options).unwrap_err().to_string();
+    assert!(refused.contains("max_record is 2000000001"), "{refused}");
+}
+
+#[test]
 fn a_document_has_the_line_it_begins_on() {
     let text = "\n\n{\n \"trace_id\": 1\n}\n";
     let store = from_stream(text, &ReadOptions::default()).unwrap();
     assert_eq!(rejects(&store), [("field.type", 3, 2, 18)]);
     let whole = document("a").replacen('{', "{\n", 1);
     let length = whole.len() as u64;
-    for (max_record, accepted) in [(length, 1), (length - 1, 0), (u64::MAX, 1)] {
+    for (max_record, accepted) in [(length, 1), (length - 1, 0), (MAX_RECORD, 1)] {
         let options = ReadOptions { max_record, ..ReadOptions::default() };
         assert_eq!(from_stream(format!("{whole}\n\n"), &options).unwrap().n_traces(), accepted);
     }

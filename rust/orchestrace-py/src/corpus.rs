@@ -27,11 +27,12 @@ pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) ->
     for (name, value) in given {
         match name.extract::<String>()?.as_str() {
             "format" => options.format = value.extract()?,
-            "block_size" => options.block_size = value.extract::<usize>()?.max(1),
+            "block_size" => options.block_size = value.extract::<usize>()?.clamp(1, 64 << 20),
             "max_record" => options.max_record = value.extract()?,
             "max_depth" => options.limits.depth = value.extract()?,
             "max_string" => options.limits.string = value.extract()?,
             "max_expansion" => options.max_expansion = value.extract()?,
+            "max_decompressed" => options.max_decompressed = value.extract()?,
             "extras" => options.extras = value.extract()?,
             "excerpt" => options.excerpt = value.extract()?,
             "fields" => {

@@ -318,6 +318,8 @@ fn extension_field(
             return Ok(true);
         }
         (OptionalColumn::List(column), Kind::Array) => {
+            // A list is one value: it is told once, with its first number that was rounded.
+            let mut rounded = None;
             scratch.list.clear();
             let mut more = cursor.open_array()?;
             while more {
@@ -326,11 +328,14 @@ fn extension_field(
                     cursor.leave();
                     return Ok(false);
                 }
-                scratch.list.push(cursor.number()?.f64()?);
+                let number = cursor.number()?;
+                let value = number.f64()?;
+                rounded = rounded.or_else(|| number.is_rounded(value).then_some((number, value)));
+                scratch.list.push(value);
                 more = cursor.more_array()?;
             }
             column.set(row, &scratch.list);
-            return Ok(true);
+            rounded
         }
         _ => return Ok(false),
     };
@@ -388,7 +393,9 @@ fn unknown_field(
     if let Some(column) = out.options.fields.iter().position(|(lifted, _)| lifted == name) {
         let lifted = match (cursor.kind()?, out.options.fields[column].1) {
             (Kind::Number, crate::ingest::LiftKind::F64) => {
-                let value = cursor.number()?.f64().map_err(|f| f.under(name))?;
+                let number = cursor.number()?;
+                let value = number.f64().map_err(|f| f.under(name))?;
+                note_rounding(out, &number, value, Some(index as u32), name);
                 out.lift(column, Value::F64(value))
             }
             (Kind::Number, crate::ingest::LiftKind::I64) => match cursor.number()?.i64() {

@@ -16,7 +16,8 @@ pub(crate) enum Framing {
 /// What is looked at to tell the framing and the format of an input.
 pub(crate) const HEAD: usize = 1 << 20;
 
-const BOM: &[u8] = b"\xEF\xBB\xBF";
+/// The byte order mark that an input may begin with.
+pub(crate) const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// Length of a byte order mark at the start of an input.
 pub(crate) fn bom(head: &[u8]) -> usize {
@@ -127,13 +128,15 @@ impl Structure {
                 _ => {}
             }
             at += 1;
-            if self.depth > 0 && !self.in_string {
-                // Inside a container only quotes and brackets matter. Looked for within a window: in a text of
-                // brackets alone, each would otherwise be preceded by a search for a quote up to the end.
+            if !self.in_string && (self.depth > 0 || self.scalar) {
+                // Inside a container only quotes and brackets matter, outside commas too. Looked for within a
+                // window: in a text of brackets alone, each would otherwise be preceded by a search for a quote up
+                // to the end.
+                let (second, third) = if self.depth > 0 { (b'}', b']') } else { (b']', b',') };
                 loop {
                     let window = &bytes[at..bytes.len().min(at + WINDOW)];
-                    let stop = memchr3(b'"', b'{', b'}', window).unwrap_or(window.len());
-                    let stop = memchr2(b'[', b']', &window[..stop]).unwrap_or(stop);
+                    let stop = memchr3(b'"', b'{', second, window).unwrap_or(window.len());
+                    let stop = memchr2(b'[', third, &window[..stop]).unwrap_or(stop);
                     at += stop;
                     if stop < window.len() || window.is_empty() {
                         break;

@@ -186,29 +186,34 @@ impl Number<'_> {
     #[must_use]
     #[inline]
     pub fn u63(&self) -> Option<i64> {
-        if !self.exact || (self.negative && self.mantissa != 0) {
+        if self.negative && self.mantissa != 0 {
             return None;
         }
-        if self.exponent == 0 {
-            return i64::try_from(self.mantissa).ok();
-        }
-        let power = 10_u64.checked_pow(self.exponent.unsigned_abs());
-        let whole = match (self.mantissa, power) {
-            (0, _) => 0,
-            (m, Some(power)) if self.exponent > 0 => m.checked_mul(power)?,
-            (m, Some(power)) if m % power == 0 => m / power,
-            _ => return None,
-        };
-        i64::try_from(whole).ok()
+        i64::try_from(self.magnitude()?).ok()
     }
 
     /// The value as a signed integer, where it is one.
     #[must_use]
     pub fn i64(&self) -> Option<i64> {
-        if !self.negative {
-            return self.u63();
+        if self.negative { 0_i64.checked_sub_unsigned(self.magnitude()?) } else { self.u63() }
+    }
+
+    /// The value without its sign, where it is an integer of at most 64 bits.
+    #[inline]
+    fn magnitude(&self) -> Option<u64> {
+        if !self.exact {
+            return None;
         }
-        Number { negative: false, ..*self }.u63().map(|v| -v)
+        if self.exponent == 0 {
+            return Some(self.mantissa);
+        }
+        let power = 10_u64.checked_pow(self.exponent.unsigned_abs());
+        match (self.mantissa, power) {
+            (0, _) => Some(0),
+            (m, Some(power)) if self.exponent > 0 => m.checked_mul(power),
+            (m, Some(power)) if m % power == 0 => Some(m / power),
+            _ => None,
+        }
     }
 }
 
@@ -892,6 +897,11 @@ mod tests {
         assert_eq!(int("0e99"), Some(0));
         assert_eq!(int("9223372036854775808"), None);
         assert_eq!(int("9223372036854775807"), Some(i64::MAX));
+        let signed = |raw: &str| Cursor::new(raw, LIMITS).number().unwrap().i64();
+        assert_eq!(signed("-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(signed("-9223372036854775809"), None);
+        assert_eq!(signed("-30e-1"), Some(-3));
+        assert_eq!(signed("-1e400"), None);
     }
 
     #[test]

@@ -65,6 +65,10 @@ pub enum LiftKind {
     Bool,
 }
 
+/// What `max_record` can be at most: the text columns of a block, which may be one record and some more, have
+/// 31-bit offsets.
+pub const MAX_RECORD: u64 = 2_000_000_000;
+
 /// Options of [`read`].
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
@@ -72,12 +76,14 @@ pub struct ReadOptions {
     pub format: String,
     /// Bytes that a worker takes at a time; no result depends on it.
     pub block_size: usize,
-    /// Longest record; a longer one is rejected without being held in memory.
+    /// Longest record; a longer one is rejected without being held in memory. At most [`MAX_RECORD`].
     pub max_record: u64,
     /// Limits within a record.
     pub limits: Limits,
     /// Largest ratio of decompressed to compressed bytes.
     pub max_expansion: u64,
+    /// Most bytes that one compressed input may become.
+    pub max_decompressed: u64,
     /// Whether unknown event fields are kept.
     pub extras: bool,
     /// Bytes of a rejected record that its quarantine row shows; with 0 messages do not quote it either.
@@ -98,11 +104,28 @@ impl Default for ReadOptions {
             max_record: 512 << 20,
             limits: Limits { depth: 128, string: 64 << 20, lenient: false },
             max_expansion: 1000,
+            max_decompressed: 1 << 40,
             extras: true,
             excerpt: 200,
             fields: Vec::new(),
             time_basis: None,
             digests: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_those_that_are_documented() {
+        // The table of ARCHITECTURE.md, section 3, and the docstring of `read_traces`.
+        let options = ReadOptions::default();
+        assert_eq!((options.limits.depth, options.limits.string), (128, 64 << 20));
+        assert_eq!(options.max_record, 512 << 20);
+        assert_eq!((options.max_expansion, options.max_decompressed), (1_000, 1 << 40));
+        // A block may hold one such record and some more; its text has 31-bit offsets.
+        const { assert!(MAX_RECORD + 2 * (64 << 20) < 1 << 31) };
     }
 }

@@ -16,7 +16,7 @@ use super::json::Limits;
 use super::parse::BlockParser;
 use super::source::{Block, read_range};
 use super::writer::{BlockWriter, RawChunk};
-use super::{Input, ReadOptions};
+use super::{Input, MAX_RECORD, ReadOptions};
 use crate::error::{Error, Finding, FindingCode, Result, capped};
 use crate::importers::{self, Importer};
 use crate::run::Run;
@@ -107,6 +107,10 @@ impl TraceReader {
                     "fields names '{name}', which is already a column of events"
                 )));
             }
+        }
+        if options.max_record > MAX_RECORD {
+            let found = options.max_record;
+            return Err(Error::Parameter(format!("max_record is {found}, expected at most {MAX_RECORD}")));
         }
         let parts =
             inputs.iter().map(|(_, position)| SourcePart { position: *position, ..SourcePart::default() });

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use flate2::bufread::GzDecoder;
 use memchr::{memchr, memchr_iter, memrchr};
 
-use super::compressed::{Compression, Counted, FailedReader, GzipMembers, compression};
+use super::compressed::{Compression, Counted, Expanding, Expansion, FailedReader, GzipMembers, compression};
 use super::frame::{Framing, HEAD, Structure, bom, is_space};
 use super::long_record::LongRecord;
 use crate::error::{Reject, RejectCode};
@@ -134,7 +134,6 @@ pub(crate) struct BlockStream {
     /// Raw bytes taken so far.
     pub consumed: Arc<AtomicU64>,
     compression: Compression,
-    max_expansion: u64,
     max_record: u64,
     block_size: usize,
     excerpt: usize,
@@ -144,7 +143,6 @@ pub(crate) struct BlockStream {
     offset: u64,
     line: u64,
     index: u64,
-    decoded: u64,
     state: State,
 }
 
@@ -157,7 +155,7 @@ struct Decoded {
 }
 
 impl Decoded {
-    fn new(mut raw: Box<dyn Read + Send>) -> io::Result<Self> {
+    fn new(mut raw: Box<dyn Read + Send>, expansion: Expansion) -> io::Result<Self> {
         let consumed = Arc::new(AtomicU64::new(0));
         let mut magic = Vec::with_capacity(4);
         raw.by_ref().take(4).read_to_end(&mut magic)?;
@@ -172,17 +170,21 @@ impl Decoded {
             Compression::None => Box::new(whole),
             Compression::Gzip => {
                 let whole = io::BufReader::with_capacity(128 << 10, whole);
-                Box::new(GzipMembers { decoder: Some(GzDecoder::new(whole)) })
+                let members = GzipMembers { decoder: Some(GzDecoder::new(whole)) };
+                Box::new(Expanding::new(members, Arc::clone(&consumed), expansion))
             }
-            Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(whole)?),
+            Compression::Zstd => {
+                let frames = zstd::stream::read::Decoder::new(whole)?;
+                Box::new(Expanding::new(frames, Arc::clone(&consumed), expansion))
+            }
         };
         Ok(Self { reader, compression, consumed, failed })
     }
 }
 
-/// The decompressed bytes of an input, by its first bytes.
+/// The decompressed bytes of an input that was read before, within the limits of that reading.
 pub(crate) fn decoded(raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
-    Decoded::new(raw).map(|decoded| decoded.reader)
+    Decoded::new(raw, Expansion { ratio: u64::MAX, total: u64::MAX }).map(|decoded| decoded.reader)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,13 +206,13 @@ enum Filled {
 impl BlockStream {
     /// Opens a stream; reads its head.
     pub(crate) fn open(raw: Box<dyn Read + Send>, options: &super::ReadOptions) -> io::Result<Self> {
-        let Decoded { reader, compression, consumed, failed } = Decoded::new(raw)?;
+        let expansion = Expansion { ratio: options.max_expansion, total: options.max_decompressed };
+        let Decoded { reader, compression, consumed, failed } = Decoded::new(raw, expansion)?;
         Ok(Self {
             reader,
             failed,
             consumed,
             compression,
-            max_expansion: options.max_expansion,
             max_record: options.max_record,
             block_size: options.block_size.max(1),
             excerpt: options.excerpt,
@@ -219,7 +221,6 @@ impl BlockStream {
             offset: 0,
             line: 1,
             index: 0,
-            decoded: 0,
             state: State::Start,
         })
     }
@@ -261,10 +262,7 @@ impl BlockStream {
                     buffer.truncate(old);
                     return Ok(Filled::End);
                 }
-                Ok(n) => {
-                    buffer.truncate(old + n);
-                    self.decoded += n as u64;
-                }
+                Ok(n) => buffer.truncate(old + n),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => buffer.truncate(old),
                 Err(e) => {
                     buffer.truncate(old);
@@ -282,20 +280,6 @@ impl BlockStream {
                         ))),
                     };
                 }
-            }
-            let consumed = self.consumed.load(Ordering::Relaxed).max(1);
-            if self.compression != Compression::None
-                && self.decoded > 16 << 20
-                && self.decoded / consumed > self.max_expansion
-            {
-                return Ok(Filled::Failed(Reject::new(
-                    RejectCode::InputExpansion,
-                    "",
-                    format!(
-                        "{consumed} compressed bytes gave {} so far, the limit is a ratio of {} (option max_expansion)",
-                        self.decoded, self.max_expansion
-                    ),
-                )));
             }
         }
         Ok(Filled::More)
