@@ -3,9 +3,11 @@
 
 PYTHON ?= python
 CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= parse_block parse_vs_reference chunk_boundary decompression
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint golden bench timings wheel clean
+.PHONY: help demo test lint golden fuzz bench timings wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +32,13 @@ lint: ## Check format, lints, types and stubs (after `make test`, which installs
 golden: ## Rewrite the expected tables of data/importers; read the diff before you commit it
 	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --test golden
 	git --no-pager diff --stat -- data
+
+fuzz: ## Search for bytes that break the reader, FUZZ_SECONDS (60) for each of FUZZ_TARGETS; needs cargo-fuzz
+	$(PYTHON) rust/fuzz/seeds.py
+	for target in $(FUZZ_TARGETS); do \
+		RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --fuzz-dir rust/fuzz $$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -dict=rust/fuzz/json.dict || exit 1; \
+	done
 
 bench: ## Say how to measure; a number without its command is not published
 	@echo "Benches are run one by one, on a quiet machine: see benches/README.md"

@@ -2,24 +2,20 @@
 
 #![allow(clippy::unwrap_used)] // where a test cannot go on, it stops
 
-use std::io::Cursor;
+mod invariants;
+
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use invariants::{compressed, from_stream, reconciles};
 use orchestrace_core::generate::{self, Preset, Spec};
-use orchestrace_core::ingest::{Input, ReadOptions, read};
+use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::run::Run;
 use orchestrace_core::schema::TABLES;
-use orchestrace_core::store::{Store, write_jsonl};
+use orchestrace_core::store::write_jsonl;
 use proptest::prelude::*;
 
 fn options(block_size: usize) -> ReadOptions {
     ReadOptions { block_size, ..ReadOptions::default() }
-}
-
-fn read_bytes(bytes: &[u8], options: &ReadOptions, threads: usize) -> Store {
-    let reader = Box::new(Cursor::new(bytes.to_vec()));
-    let input = Input::Stream { name: "bytes".into(), reader };
-    read(vec![input], options, &Run::new(Some(threads)).unwrap()).unwrap()
 }
 
 fn generated(traces: u64, seed: u64) -> Vec<u8> {
@@ -33,21 +29,35 @@ fn generated(traces: u64, seed: u64) -> Vec<u8> {
     out
 }
 
-fn reconciles(store: &Store) -> bool {
-    store.records_read() == (store.n_traces() + store.records_quarantined()) as u64
-}
+/// Short valid lines, which a change of one byte has a chance to hit where it matters.
+const LINES: [&str; 3] = [
+    r#"{"trace_id":"a","task_id":"b","events":[{"id":"e","t":0,"type":"message","agent":"x","x_note":"\u00e9","x_i":-12,"p_actions":[0.5]}],"edges":[{"src":"e","dst":"e","type":"causal"}],"rewards":{"team":1},"costs":{"tokens":0,"wall_clock_s":0}}"#,
+    r#"{"edges": [], "events": [{"x_deep": {"a": [1, 2, {"b": null}]}, "agent": "y", "tokens": 3, "type": "return", "t": 1.5e0, "id": "\u0065"}], "trace_id": "c", "task_id": "b", "metrics": {}, "rewards": {}, "costs": {"wall_clock_s": 1, "tokens": 2}}"#,
+    r#"{"history":[{"content":"x \ud83e\udd16","name":"A"},{"content":"TERMINATE","name":"B"}],"mistake_agent":"A","mistake_step":"0"}"#,
+];
 
-fn compressed(bytes: &[u8], kind: u8) -> Vec<u8> {
-    use std::io::Write;
-    match kind {
-        0 => bytes.to_vec(),
-        1 => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-            encoder.write_all(bytes).unwrap();
-            encoder.finish().unwrap()
+/// Lines, what is no line, and what separates them, with some bytes changed.
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        4 => prop::sample::select(LINES.to_vec()).prop_map(|line| line.as_bytes().to_vec()),
+        2 => prop::sample::select(vec![" ", "[", "]", ",", "{", "\u{feff}", "x", "[1,", "\0"])
+            .prop_map(|text| text.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..12),
+    ];
+    let end = prop::sample::select(vec!["\n", "\n", "\n", "\r\n", "\n \n", "", ",", ",\n"]);
+    let bytes = prop::collection::vec((piece, end), 0..6).prop_map(|parts| {
+        parts.into_iter().flat_map(|(p, e)| [p, e.as_bytes().to_vec()]).flatten().collect()
+    });
+    let change = (any::<prop::sample::Index>(), prop::sample::select(b"\"\\{}[],:0-e.Nn\n \xff\0x".to_vec()));
+    (bytes, prop::collection::vec(change, 0..3)).prop_map(|(mut bytes, changes): (Vec<u8>, _)| {
+        for (at, byte) in changes {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
         }
-        _ => zstd::encode_all(bytes, 1).unwrap(),
-    }
+        bytes
+    })
 }
 
 proptest! {
@@ -55,14 +65,36 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), kind in 0_u8..3, block in 1_usize..64) {
-        let store = read_bytes(&compressed(&bytes, kind), &options(block), 2);
-        prop_assert!(reconciles(&store));
+        let store = from_stream(&compressed(&bytes, kind), &options(block), 2);
+        reconciles(&store, bytes.len() as u64);
         prop_assert_eq!(store.n_traces(), 0);
     }
 
     #[test]
     fn arbitrary_json_like_text_never_panics(text in r#"[\[\]{}",:0-9a-eE.+\-tfnrul\\ \n]{0,200}"#, block in 1_usize..64) {
-        prop_assert!(reconciles(&read_bytes(text.as_bytes(), &options(block), 1)));
+        reconciles(&from_stream(text.as_bytes(), &options(block), 1), text.len() as u64);
+    }
+
+    #[test]
+    fn damaged_records_are_settled(bytes in damaged()) {
+        invariants::records_are_settled(&bytes);
+    }
+
+    #[test]
+    fn damaged_records_are_the_same_however_they_are_cut(bytes in damaged()) {
+        invariants::tables_do_not_depend_on_the_cut(&bytes);
+    }
+
+    #[test]
+    fn syntax_is_that_of_serde_json(text in r#"([\[\]{}",:0-9eE.+\-tfnrualse \\d]|\\u[dD][89a-f]0[0-9]|"[a\\n]{0,3}"|1e400|null|true|[\[{]{90}|[\]}]{90}){0,24}"#) {
+        invariants::syntax_is_that_of_serde_json(&text);
+    }
+
+    #[test]
+    fn damaged_streams_end_within_their_limits(how in any::<[u8; 2]>(), bytes in damaged(), long in 0_u8..4) {
+        let times = if long == 0 { 300 } else { 1 };
+        let bytes = [&how[..], &bytes.repeat(times)].concat();
+        invariants::damaged_streams_end_within_their_limits(&bytes);
     }
 
     #[test]
@@ -71,8 +103,8 @@ proptest! {
         let place = at.index(bytes.len());
         let line_end = bytes[place] == b'\n';
         bytes[place] = byte;
-        let store = read_bytes(&compressed(&bytes, kind), &options(4096), 2);
-        prop_assert!(reconciles(&store));
+        let store = from_stream(&compressed(&bytes, kind), &options(4096), 2);
+        reconciles(&store, u64::MAX);
         // A line end that is lost joins two records; anything else is in one of them, or cuts it in two.
         let lost = if line_end { 2 } else { 1 };
         prop_assert!(store.n_traces() >= 6 - lost, "{} of 6", store.n_traces());
@@ -82,17 +114,17 @@ proptest! {
     fn truncation_keeps_what_came_before(seed in 0_u64..20, at in any::<prop::sample::Index>(), kind in 0_u8..3) {
         let bytes = compressed(&generated(4, seed), kind);
         let cut = at.index(bytes.len());
-        let store = read_bytes(&bytes[..cut], &ReadOptions::default(), 1);
-        prop_assert!(reconciles(&store));
+        let store = from_stream(&bytes[..cut], &ReadOptions::default(), 1);
+        reconciles(&store, u64::MAX);
         prop_assert!(store.records_quarantined() <= 1);
     }
 
     #[test]
     fn writing_and_reading_again_is_the_identity(seed in 0_u64..200) {
-        let first = read_bytes(&generated(5, seed), &ReadOptions::default(), 1);
+        let first = from_stream(&generated(5, seed), &ReadOptions::default(), 1);
         let mut text = Vec::new();
         write_jsonl(&first, &mut text, &Run::new(Some(2)).unwrap()).unwrap();
-        let again = read_bytes(&text, &ReadOptions::default(), 2);
+        let again = from_stream(&text, &ReadOptions::default(), 2);
         for table in ["events", "edges", "agents", "measures", "findings"] {
             prop_assert_eq!(first.combined(table).unwrap(), again.combined(table).unwrap(), "{}", table);
         }
@@ -104,12 +136,12 @@ fn tables_do_not_depend_on_threads_blocks_or_compression() {
     let mut bytes = generated(300, 11);
     bytes.extend_from_slice(b"noise\n{\"trace_id\":1}\n");
     bytes.extend_from_slice(&generated(20, 12));
-    let want = read_bytes(&bytes, &ReadOptions::default(), 1);
+    let want = from_stream(&bytes, &ReadOptions::default(), 1);
     assert_eq!(want.records_quarantined(), 2);
     for kind in 0..3 {
         for threads in [1, 2, 7] {
             for block in [777, 65_536, 4 << 20] {
-                let store = read_bytes(&compressed(&bytes, kind), &options(block), threads);
+                let store = from_stream(&compressed(&bytes, kind), &options(block), threads);
                 for table in TABLES {
                     let (a, b) = (want.combined(table.name).unwrap(), store.combined(table.name).unwrap());
                     assert_eq!(a, b, "{} at {threads} threads, blocks of {block}", table.name);
