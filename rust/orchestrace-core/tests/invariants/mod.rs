@@ -161,7 +161,9 @@ pub(crate) fn records_are_settled(bytes: &[u8]) {
 pub(crate) fn tables_do_not_depend_on_the_cut(bytes: &[u8]) {
     let file = Scratch::new(bytes);
     let [plain, low] = option_sets();
-    for (options, cuts) in [(plain, [(1, 2), (300, 1)]), (low, [(1, 1), (64, 2)])] {
+    // A few dozen blocks: of single bytes where there are few.
+    let (short, long) = (1 + bytes.len() / 40, 1 + bytes.len() / 6);
+    for (options, cuts) in [(plain, [(short, 2), (long, 1)]), (low, [(short, 1), (long, 2)])] {
         let wanted = (from_stream(bytes, &options, 1), from_file(&file, &options, 1));
         for (block_size, threads) in cuts {
             let options = ReadOptions { block_size, ..options.clone() };
