@@ -46,6 +46,8 @@ pub enum Dict {
 impl Dict {
     /// How many dictionaries a store has.
     pub const COUNT: usize = 11;
+    /// How many of them, the first ones, the columns of events name.
+    pub const OF_EVENTS: usize = 5;
     /// All of them, in code order.
     pub const ALL: [Dict; Dict::COUNT] = [
         Dict::Agent,

@@ -4,15 +4,13 @@
 //! rules, except where JSON itself is ambiguous (ARCHITECTURE.md, section 3). Keys are guessed from the
 //! last event that had the same key before; a wrong guess costs one comparison.
 
-use std::sync::LazyLock;
-
 use super::{Confidence, Importer, ImporterInfo, Record};
 use crate::error::{FindingCode, Reject, RejectCode};
-use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Str};
+use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Pattern, Str};
 use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::{OptionalColumn, Scratch, TraceWriter, Value};
 use crate::schema::{
-    EDGE_TYPES, EVENT_TYPES, EdgeType, EventField, EventType, MeasureKind, TOPOLOGIES, TimeBasis, Topology,
+    Dict, EDGE_TYPES, EVENT_FIELDS, EVENT_TYPES, EdgeType, EventField, EventType, MeasureKind, TOPOLOGIES, TimeBasis, Topology,
 };
 
 /// The importer.
@@ -54,10 +52,6 @@ impl Importer for Native {
 const TRACE_KEYS: [&str; 9] =
     ["trace_id", "task_id", "events", "edges", "rewards", "costs", "system", "topology", "metrics"];
 const REQUIRED_TRACE_KEYS: usize = 6;
-
-/// `"name":` of every event field, in field order.
-static PATTERNS: LazyLock<Vec<Vec<u8>>> =
-    LazyLock::new(|| EventField::ALL.iter().map(|f| format!("\"{}\":", f.as_str()).into_bytes()).collect());
 
 fn document(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<()> {
     cursor.ws();
@@ -123,13 +117,83 @@ fn document(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Sc
     Ok(())
 }
 
+/// The fields of events, by key.
+struct Fields {
+    /// `,"name":` in field order.
+    patterns: [Pattern; 64],
+    /// Head of each name, in field order.
+    heads: [u128; 64],
+    /// The fields in their order, `extras` after the last of them.
+    fields: [EventField; 64],
+    /// Fields by the hash of head and length, 1 more than their number; 0 is free.
+    slots: [u8; 256],
+}
+
+static FIELDS: Fields = Fields::new();
+
+impl Fields {
+    const fn new() -> Self {
+        let mut fields = Self {
+            patterns: [Pattern::new(&[0; 17]); 64],
+            heads: [0; 64],
+            fields: [EventField::Extras; 64],
+            slots: [0; 256],
+        };
+        let mut field = 0;
+        while field < EVENT_FIELDS.len() - 1 {
+            let name = EVENT_FIELDS[field].as_bytes();
+            // A longer name would need more than its head.
+            assert!(name.len() <= 12, "a pattern holds names of up to twelve bytes");
+            let mut token = [b','; 16];
+            let mut i = 0;
+            token[1] = b'"';
+            while i < name.len() {
+                fields.heads[field] |= (name[i] as u128) << (8 * i);
+                token[2 + i] = name[i];
+                i += 1;
+            }
+            token[2 + i] = b'"';
+            token[3 + i] = b':';
+            fields.patterns[field] = Pattern::new(token.split_at(4 + i).0);
+            fields.fields[field] = EventField::ALL[field];
+            let mut slot = Self::slot(fields.heads[field], name.len());
+            while fields.slots[slot] != 0 {
+                slot = (slot + 1) % 256;
+            }
+            fields.slots[slot] = field as u8 + 1;
+            field += 1;
+        }
+        fields
+    }
+
+    const fn slot(head: u128, len: usize) -> usize {
+        let mixed = (head as u64 ^ (head >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((mixed >> 56) as usize ^ len) % 256
+    }
+
+    /// The field of a key; `extras` is a column but not a key.
+    #[inline(always)]
+    fn find(&self, key: &Str<'_>, scratch: &mut String) -> Option<EventField> {
+        if key.is_escaped() {
+            return EventField::parse(key.text(scratch)).filter(|f| *f != EventField::Extras);
+        }
+        let mut slot = Self::slot(key.head(), key.len());
+        while let Some(field) = self.slots[slot].checked_sub(1) {
+            if self.heads[field as usize & 63] == key.head() && key.len() <= 16 {
+                return EventField::from_code(field);
+            }
+            slot = (slot + 1) % 256;
+        }
+        None
+    }
+}
+
 fn events(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<()> {
     expect(cursor, Kind::Array)?;
-    let patterns = PATTERNS.as_slice();
     let mut index = 0;
     let mut more = cursor.open_array()?;
     while more {
-        event(cursor, out, scratch, patterns, index).map_err(|f| f.at_index(index))?;
+        event(cursor, out, scratch, index).map_err(|f| f.at_index(index))?;
         index += 1;
         more = cursor.more_array()?;
     }
@@ -146,10 +210,10 @@ fn event(
     cursor: &mut Cursor<'_>,
     out: &mut TraceWriter<'_>,
     scratch: &mut Scratch,
-    patterns: &[Vec<u8>],
     index: usize,
 ) -> Parsed<()> {
     const REQUIRED: u64 = 0b1111 | 1 << (EventField::Agent as u64);
+    const NO_TYPE: usize = Scratch::CONTEXTS - 1;
     expect(cursor, Kind::Object)?;
     let row = out.block.events.t.len();
     let mut seen = 0_u64;
@@ -158,28 +222,38 @@ fn event(
     let mut agent = 0;
     // 63 stands for "no field before this one".
     let mut last = 63_usize;
+    let mut context = NO_TYPE;
     scratch.extras.clear();
     if !scratch.unknown.is_empty() {
         scratch.unknown.truncate(0);
     }
-    let mut more = cursor.open_object()?;
-    while more {
-        let guess = scratch.next[last] as usize;
-        let key_start = cursor.pos();
-        let field = if cursor.take(&patterns[guess]) {
-            EventField::ALL[guess]
+    let mut first = true;
+    loop {
+        let place = context * 64 + last;
+        let guess = scratch.next[place] as usize & 63;
+        let pattern = &FIELDS.patterns[guess];
+        let mut key_start = cursor.pos() + 1;
+        let field = if !first && cursor.take(pattern) {
+            FIELDS.fields[guess]
         } else {
-            let key = cursor.key()?;
-            let name = key.text(&mut scratch.key);
-            if let Some(field) = EventField::parse(name).filter(|f| *f != EventField::Extras) {
-                field
+            let more = if first { cursor.open_object()? } else { !cursor.close_object() && cursor.more_object()? };
+            if !more {
+                break;
+            }
+            first = false;
+            key_start = cursor.pos();
+            if cursor.take_rest(pattern) {
+                FIELDS.fields[guess]
             } else {
-                unknown_field(cursor, out, scratch, key_start, index)?;
-                more = cursor.more_object()?;
-                continue;
+                let key = cursor.key()?;
+                let Some(field) = FIELDS.find(&key, &mut scratch.key) else {
+                    unknown_field(cursor, out, scratch, key_start, index)?;
+                    continue;
+                };
+                scratch.next[place] = field as u8;
+                field
             }
         };
-        scratch.next[last] = field as u8;
         last = field as usize;
         if seen & (1 << last) != 0 {
             return Err(duplicate(field.as_str()));
@@ -188,11 +262,10 @@ fn event(
         match field {
             EventField::Id => {
                 let id = string(cursor).map_err(|f| f.under("id"))?;
-                let id = id.text(&mut scratch.text);
                 if id.is_empty() {
                     return Err(empty_string().under("id"));
                 }
-                out.block.events.id.set(row, id);
+                out.block.events.id.set_str(row, &id, &mut scratch.text);
             }
             EventField::T => {
                 let number = number(cursor).map_err(|f| f.under("t"))?;
@@ -211,14 +284,14 @@ fn event(
                 let word = word.text(&mut scratch.text);
                 event_type =
                     EventType::parse(word).ok_or_else(|| not_a_word(word, EVENT_TYPES).under("type"))? as u8;
+                context = event_type as usize % NO_TYPE;
             }
             EventField::Agent => {
                 let name = string(cursor).map_err(|f| f.under("agent"))?;
-                let name = name.text(&mut scratch.text);
                 if name.is_empty() {
                     return Err(empty_string().under("agent"));
                 }
-                agent = out.block.dicts[crate::schema::Dict::Agent as usize].code(name);
+                agent = out.block.code(Dict::Agent, &name, &mut scratch.text);
             }
             EventField::Role
             | EventField::From
@@ -226,8 +299,7 @@ fn event(
             | EventField::Tool
             | EventField::ContentRef => {
                 let text = string(cursor).map_err(|f| f.under(field.as_str()))?;
-                let text = text.text(&mut scratch.text);
-                store_text(out, field, row, text);
+                out.block.set_text(field, row, &text, &mut scratch.text);
             }
             EventField::Trusted => {
                 expect(cursor, Kind::Bool).map_err(|f| f.under("trusted"))?;
@@ -245,7 +317,6 @@ fn event(
                 }
             }
         }
-        more = cursor.more_object()?;
     }
     if seen & REQUIRED != REQUIRED {
         for field in [EventField::Id, EventField::T, EventField::Type, EventField::Agent] {
@@ -256,22 +327,14 @@ fn event(
     }
     if !scratch.extras.is_empty() {
         scratch.extras.push('}');
-        store_text(out, EventField::Extras, row, &scratch.extras);
+        if let OptionalColumn::Text(column) = out.block.events.optional(EventField::Extras) {
+            column.set(row, &scratch.extras);
+        }
     }
     out.block.events.t.push(t);
     out.block.events.types.push(event_type);
     out.block.events.agent.push(agent);
     Ok(())
-}
-
-#[inline]
-fn store_text(out: &mut TraceWriter<'_>, field: EventField, row: usize, text: &str) {
-    let block = &mut *out.block;
-    match block.events.optional(field) {
-        OptionalColumn::Text(column) => column.set(row, text),
-        OptionalColumn::Code(column, dict) => column.set(row, block.dicts[*dict as usize].code(text)),
-        _ => {}
-    }
 }
 
 /// Reads an extension field; whether its type was the right one.
@@ -314,7 +377,7 @@ fn extension_field(
         }
         (OptionalColumn::Text(_) | OptionalColumn::Code(..), Kind::String) => {
             let text = cursor.string()?;
-            store_text(out, field, row, text.text(&mut scratch.text));
+            out.block.set_text(field, row, &text, &mut scratch.text);
             return Ok(true);
         }
         (OptionalColumn::List(column), Kind::Array) => {
@@ -456,7 +519,7 @@ fn trace_facts(text: &str, out: &mut TraceWriter<'_>) {
                 }
                 ("importer", Kind::String) => {
                     let name = cursor.string()?;
-                    let dict = &mut out.block.dicts[crate::schema::Dict::Importer as usize];
+                    let dict = &mut out.block.dicts[Dict::Importer as usize];
                     out.facts.importer = Some(dict.code(name.text(&mut value_text)));
                 }
                 ("partial", Kind::Bool) => out.facts.partial = cursor.bool()?,
@@ -489,31 +552,63 @@ fn edges(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scrat
     let mut index = 0;
     let mut more = cursor.open_array()?;
     while more {
-        edge(cursor, out, scratch).map_err(|f| f.at_index(index))?;
+        if !usual_edge(cursor, out, scratch) {
+            edge(cursor, out, scratch).map_err(|f| f.at_index(index))?;
+        }
         index += 1;
         more = cursor.more_array()?;
     }
     Ok(())
 }
 
+/// Reads an edge with its keys in the usual order and nothing wrong with it; whatever else stands here is left
+/// to [`edge`], from its start.
+#[inline(always)]
+fn usual_edge(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> bool {
+    #[inline(always)]
+    fn value<'a>(cursor: &mut Cursor<'a>, opening: u8, key: &Pattern) -> Option<Str<'a>> {
+        if !cursor.take_byte(opening) {
+            return None;
+        }
+        cursor.ws();
+        if !cursor.take(key) || !cursor.at(b'"') {
+            return None;
+        }
+        cursor.string().ok()
+    }
+    const SRC: Pattern = Pattern::new(b"\"src\":");
+    const DST: Pattern = Pattern::new(b"\"dst\":");
+    const TYPE: Pattern = Pattern::new(b"\"type\":");
+    let start = cursor.pos();
+    let mut read = || -> Option<()> {
+        let src = out.resolve_str(&value(cursor, b'{', &SRC)?, &mut scratch.text)?;
+        let dst = out.resolve_str(&value(cursor, b',', &DST)?, &mut scratch.text)?;
+        let edge_type = EdgeType::parse(value(cursor, b',', &TYPE)?.text(&mut scratch.text))?;
+        if !cursor.take_byte(b'}') {
+            return None;
+        }
+        out.edge(src, dst, edge_type);
+        Some(())
+    };
+    let usual = read().is_some();
+    if !usual {
+        cursor.rewind(start);
+    }
+    usual
+}
+
 fn edge(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<()> {
     const KEYS: [&str; 3] = ["src", "dst", "type"];
-    const PATTERN: [&[u8]; 3] = [b"\"src\":", b"\"dst\":", b"\"type\":"];
     expect(cursor, Kind::Object)?;
     let mut seen = 0_u8;
     let mut ends = [0_u32; 2];
     let mut edge_type = EdgeType::Temporal;
-    let mut guess = 0;
     let mut more = cursor.open_object()?;
     while more {
-        let which = if guess < 3 && cursor.take(PATTERN[guess]) {
-            guess
-        } else {
-            let key = cursor.key()?;
-            let name = key.text(&mut scratch.key);
-            KEYS.iter().position(|k| *k == name).ok_or_else(|| forbidden(name, &KEYS, "an edge"))?
-        };
-        guess = which + 1;
+        let key = cursor.key()?;
+        let name = key.text(&mut scratch.key);
+        let which =
+            KEYS.iter().position(|k| *k == name).ok_or_else(|| forbidden(name, &KEYS, "an edge"))?;
         if seen & (1 << which) != 0 {
             return Err(duplicate(KEYS[which]));
         }
@@ -576,7 +671,7 @@ fn measures(
     }
     scratch.names.sort_unstable();
     if let Some(pair) = scratch.names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(duplicate(out.block.dicts[crate::schema::Dict::Measure as usize].name(pair[0])));
+        return Err(duplicate(out.block.dicts[Dict::Measure as usize].name(pair[0])));
     }
     if kind == MeasureKind::Cost && !(tokens && wall) {
         return Err(missing(if tokens { "wall_clock_s" } else { "tokens" }));
@@ -592,7 +687,7 @@ fn note_rounding(out: &mut TraceWriter<'_>, number: &Number<'_>, value: f64, seq
     }
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn expect(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
     let as_hoped = match expected {
         Kind::Object => cursor.at(b'{'),
@@ -618,13 +713,13 @@ fn wrong_type(found: Kind, expected: Kind) -> Box<Fault> {
     )
 }
 
-#[inline]
+#[inline(always)]
 fn string<'a>(cursor: &mut Cursor<'a>) -> Parsed<Str<'a>> {
     expect(cursor, Kind::String)?;
     cursor.string()
 }
 
-#[inline]
+#[inline(always)]
 fn number<'a>(cursor: &mut Cursor<'a>) -> Parsed<Number<'a>> {
     expect(cursor, Kind::Number)?;
     cursor.number()

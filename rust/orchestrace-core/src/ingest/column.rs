@@ -12,8 +12,17 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field};
 
+use super::json::Str;
+
 /// The code of "no name" while a block is being written; remapping turns it into a null.
 pub const NO_CODE: u32 = u32::MAX;
+
+/// Makes place for `row`. Columns grow by many rows at once, absent ones, so that setting a row is one write
+/// whatever the distance from the last one.
+#[cold]
+fn grow<T: Copy>(values: &mut Vec<T>, row: usize, absent: T) {
+    values.resize((row + 1).max(values.len() * 2).max(1024), absent);
+}
 
 /// Which rows have a value; rows beyond the last one written have none.
 #[derive(Debug, Default)]
@@ -22,10 +31,10 @@ pub struct Validity {
 }
 
 impl Validity {
-    #[inline]
+    #[inline(always)]
     fn set(&mut self, row: usize) {
         if self.bits.len() <= row / 8 {
-            self.bits.resize(row / 8 + 1, 0);
+            grow(&mut self.bits, row / 8, 0);
         }
         self.bits[row / 8] |= 1 << (row % 8);
     }
@@ -58,6 +67,7 @@ impl Validity {
 /// A nullable column of plain values.
 #[derive(Debug, Default)]
 pub struct Values<T> {
+    /// Often more than the rows so far.
     values: Vec<T>,
     valid: Validity,
 }
@@ -66,10 +76,10 @@ impl<T: Copy + Default> Values<T> {
     /// Sets the value of `row`, which is not before any row that has one.
     #[inline]
     pub fn set(&mut self, row: usize, value: T) {
-        if self.values.len() < row {
-            self.values.resize(row, T::default());
+        if self.values.len() <= row {
+            grow(&mut self.values, row, T::default());
         }
-        self.values.push(value);
+        self.values[row] = value;
         self.valid.set(row);
     }
 
@@ -161,7 +171,7 @@ impl FlagColumn {
 /// A nullable column of dictionary codes, null as [`NO_CODE`].
 #[derive(Debug, Default)]
 pub struct CodeColumn {
-    /// The codes; rows beyond the end are null.
+    /// The codes, often more than the rows so far; rows beyond the end are null.
     pub codes: Vec<u32>,
 }
 
@@ -169,10 +179,10 @@ impl CodeColumn {
     /// Sets the code of `row`, which is not before any row that has one.
     #[inline]
     pub fn set(&mut self, row: usize, code: u32) {
-        if self.codes.len() < row {
-            self.codes.resize(row, NO_CODE);
+        if self.codes.len() <= row {
+            grow(&mut self.codes, row, NO_CODE);
         }
-        self.codes.push(code);
+        self.codes[row] = code;
     }
 
     /// The codes of `rows` rows at their exact size; empties the column.
@@ -194,17 +204,40 @@ pub struct TextColumn {
 
 impl TextColumn {
     /// Sets the text of `row`, which is not before any row that has one.
-    #[inline]
     pub fn set(&mut self, row: usize, text: &str) {
-        if self.views.len() < row {
-            self.views.resize(row, 0);
-        }
+        self.views.resize(row, 0);
         let offset = self.data.len();
         if text.len() > 12 {
             self.data.extend_from_slice(text.as_bytes());
         }
         // A block is a few MiB, or one record of at most `max_record` < 4 GiB: offsets fit.
         self.views.push(make_view(text.as_bytes(), 0, offset as u32));
+        self.valid.set(row);
+    }
+
+    /// The same for a string as it stands in a record, which is copied without a look at its length where
+    /// the record goes on far enough.
+    #[inline(always)]
+    pub fn set_str(&mut self, row: usize, text: &Str<'_>, scratch: &mut String) {
+        if text.is_escaped() {
+            return self.set(row, text.text(scratch));
+        }
+        while self.views.len() < row {
+            self.views.push(0);
+        }
+        let (len, head) = (text.len(), text.head());
+        if len <= 12 {
+            self.views.push(len as u128 | head << 32);
+        } else {
+            let offset = self.data.len();
+            if let (true, Some(chunk)) = (len <= 32, text.chunk()) {
+                self.data.extend_from_slice(chunk);
+                self.data.truncate(offset + len);
+            } else {
+                self.data.extend_from_slice(text.bytes());
+            }
+            self.views.push(len as u128 | (head & 0xFFFF_FFFF) << 32 | (offset as u128) << 96);
+        }
         self.valid.set(row);
     }
 
@@ -310,6 +343,7 @@ impl ListColumn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingest::json::{Cursor, Limits};
     use arrow_array::{Array, cast::AsArray};
 
     #[test]
@@ -344,6 +378,25 @@ mod tests {
         let array = column.finish(3).unwrap();
         let texts: Vec<Option<&str>> = array.as_string_view().iter().collect();
         assert_eq!(texts, [None, Some("short"), Some("rather longer than twelve")]);
+    }
+
+    #[test]
+    fn strings_of_a_record_are_stored_as_their_text() {
+        let long = "x".repeat(40);
+        let texts = ["", "twelve bytes", "thirteen byte", "sixteen bytes ok", "seventeen bytes !", &long, "é\n"];
+        let record = serde_json::to_string(&texts).unwrap();
+        let limits = Limits { depth: 8, string: 1 << 20, lenient: false };
+        let mut scratch = String::new();
+        let (mut read, mut told) = (TextColumn::default(), TextColumn::default());
+        let mut cursor = Cursor::new(&record, limits);
+        cursor.open_array().unwrap();
+        for (i, text) in texts.iter().enumerate() {
+            read.set_str(2 * i, &cursor.string().unwrap(), &mut scratch);
+            told.set(2 * i, text);
+            cursor.more_array().unwrap();
+        }
+        assert_eq!(read.views(0), told.views(0));
+        assert_eq!(&read.finish(14).unwrap(), &told.finish(14).unwrap());
     }
 
     #[test]

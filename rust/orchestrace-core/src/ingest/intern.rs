@@ -8,6 +8,8 @@ use std::hash::BuildHasher;
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
+use super::json::Str;
+
 /// A set of names, each with the code of its first appearance.
 #[derive(Debug, Default)]
 pub struct Interner {
@@ -90,6 +92,45 @@ impl Interner {
     #[must_use]
     pub fn nbytes(&self) -> usize {
         self.text.capacity() + self.ends.capacity() * 8 + self.table.capacity() * 5
+    }
+}
+
+/// Where the codes of short names that were met a moment ago are: a trace names the same few agents, roles
+/// and tools over and over, and for up to sixteen bytes comparing head and length compares the names.
+#[derive(Debug)]
+pub struct Recent {
+    entries: [(u128, usize, u32); Recent::SIZE],
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { entries: [Self::EMPTY; Self::SIZE] }
+    }
+}
+
+impl Recent {
+    const SIZE: usize = 128;
+    /// No name has this length and is looked up here.
+    const EMPTY: (u128, usize, u32) = (0, usize::MAX, 0);
+
+    /// The code of a name in `names`, new if it has not been seen.
+    #[inline(always)]
+    pub fn code(&mut self, names: &mut Interner, name: &Str<'_>, scratch: &mut String) -> u32 {
+        let (head, len) = (name.head(), name.len());
+        if len > 16 || name.is_escaped() {
+            return names.code(name.text(scratch));
+        }
+        let mixed = (head as u64 ^ (head >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let entry = &mut self.entries[(mixed >> 57) as usize % Self::SIZE];
+        if entry.0 != head || entry.1 != len {
+            *entry = (head, len, names.code(name.raw()));
+        }
+        entry.2
+    }
+
+    /// Forgets everything: codes were taken back, or the names are others now.
+    pub fn forget(&mut self) {
+        self.entries.fill(Self::EMPTY);
     }
 }
 

@@ -1,13 +1,20 @@
 //! A pull parser over one JSON record: the only module that knows how JSON is spelled.
 //!
 //! It was chosen by measurement (`benches/`, "JSON parsers on trace records"): the input is known to be
-//! UTF-8, so strings without escapes are slices of it; strings are scanned eight bytes at a time; numbers
-//! of up to 19 digits and a small exponent are made without another pass (Clinger's exact case). What is
-//! skipped is judged by the same rules as what is read. Nothing is allocated unless a string has an escape.
+//! UTF-8, so strings without escapes are slices of it; strings are scanned sixteen bytes at a time, digits
+//! eight; numbers of up to 19 digits and a small exponent are made without another pass (Clinger's exact
+//! case). What is skipped is judged by the same rules as what is read. Nothing is allocated unless a string
+//! has an escape.
+//!
+//! What nearly every value is goes a short way that is compiled into its caller; everything else, each
+//! fault among it, goes the complete way, which begins at the same byte again.
 //!
 //! Faults carry the byte where they were found; [`Fault::into_reject`] turns that into words.
 
+mod scan;
+
 use crate::error::{Reject, RejectCode};
+use scan::{digits, lowest, plain_run, stops};
 
 /// Why a record cannot be read, with the place.
 #[derive(Debug)]
@@ -105,36 +112,111 @@ impl Kind {
 /// A string as it stands in the record, quotes excluded.
 #[derive(Debug, Clone, Copy)]
 pub struct Str<'a> {
-    raw: &'a str,
+    /// The record: it is cut where the text is asked for, which often it is not.
+    record: &'a str,
+    start: usize,
+    end: usize,
+    head: u128,
     escaped: bool,
 }
 
 impl<'a> Str<'a> {
     /// The text, unescaped into `scratch` where that is needed.
-    #[inline]
+    #[inline(always)]
     pub fn text<'s>(&self, scratch: &'s mut String) -> &'s str
     where
         'a: 's,
     {
         if self.escaped {
-            unescape(self.raw, scratch);
+            unescape(self.raw(), scratch);
             scratch
         } else {
-            self.raw
+            self.raw()
         }
     }
 
     /// The text as written, without the quotes.
     #[must_use]
+    #[inline(always)]
     pub fn raw(&self) -> &'a str {
-        self.raw
+        self.record.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The bytes as written, without the quotes.
+    #[must_use]
+    #[inline(always)]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.record.as_bytes().get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The string and what follows it, where the record goes on for as long.
+    #[must_use]
+    #[inline(always)]
+    pub fn chunk(&self) -> Option<&'a [u8; 32]> {
+        self.record.as_bytes().get(self.start..)?.first_chunk()
+    }
+
+    /// Length as written.
+    #[must_use]
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether nothing stands between the quotes.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Whether the text is not as written.
+    #[must_use]
+    #[inline]
+    pub fn is_escaped(&self) -> bool {
+        self.escaped
+    }
+
+    /// The first sixteen bytes as written, zeros where the string is shorter: with the length, all there
+    /// is to know of a short string.
+    #[must_use]
+    #[inline(always)]
+    pub fn head(&self) -> u128 {
+        self.head
+    }
+}
+
+/// A token of up to sixteen bytes that may stand at a place: one comparison, whatever its length.
+#[derive(Debug, Clone, Copy)]
+pub struct Pattern {
+    word: u128,
+    mask: u128,
+    len: usize,
+}
+
+impl Pattern {
+    /// Of up to sixteen bytes; a longer one never matches.
+    #[must_use]
+    pub const fn new(token: &[u8]) -> Self {
+        let (mut word, mut mask, mut i) = (0, 0, 0);
+        if token.len() > 16 {
+            return Self { word: u128::MAX, mask: u128::MAX, len: 16 };
+        }
+        while i < token.len() {
+            word |= (token[i] as u128) << (8 * i);
+            mask |= 0xFF << (8 * i);
+            i += 1;
+        }
+        Self { word, mask, len: token.len() }
     }
 }
 
 /// A number as it stands in the record.
 #[derive(Debug, Clone, Copy)]
 pub struct Number<'a> {
-    raw: &'a str,
+    record: &'a str,
+    start: usize,
+    end: usize,
     mantissa: u64,
     exponent: i32,
     negative: bool,
@@ -147,7 +229,13 @@ const POW10: [f64; 23] = [
     1e19, 1e20, 1e21, 1e22,
 ];
 
+const U64_POW10: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
 impl Number<'_> {
+    fn raw(&self) -> &str {
+        self.record.get(self.start..self.end).unwrap_or_default()
+    }
+
     /// The nearest 64-bit float; a magnitude beyond its range is `number.range`.
     #[inline]
     pub fn f64(&self) -> Parsed<f64> {
@@ -163,11 +251,11 @@ impl Number<'_> {
 
     #[cold]
     fn f64_slow(&self) -> Parsed<f64> {
-        match self.raw.parse::<f64>() {
+        match self.raw().parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(value),
             _ => Err(Fault::value(
                 RejectCode::NumberRange,
-                format!("{} is beyond the range of a 64-bit float", shortened(self.raw)),
+                format!("{} is beyond the range of a 64-bit float", shortened(self.raw())),
             )),
         }
     }
@@ -177,7 +265,7 @@ impl Number<'_> {
     #[inline]
     pub fn is_rounded(&self, value: f64) -> bool {
         self.integer && !(self.exact && self.mantissa <= 1 << 53) && {
-            let digits = self.raw.trim_start_matches('-');
+            let digits = self.raw().trim_start_matches('-');
             format!("{:.0}", value.abs()) != digits
         }
     }
@@ -277,14 +365,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// The byte here; 0 at the end, which no JSON token begins with.
-    #[inline]
+    #[inline(always)]
     fn byte(&self) -> u8 {
         self.bytes.get(self.pos).copied().unwrap_or(0)
     }
 
     /// Whether this byte stands here: the quick way to know a value's kind.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn at(&self, byte: u8) -> bool {
         self.bytes.get(self.pos) == Some(&byte)
     }
@@ -296,11 +384,43 @@ impl<'a> Cursor<'a> {
         self.byte().is_ascii_digit()
     }
 
-    /// Skips white space.
-    #[inline]
+    /// Sixteen bytes from `at`, zeros after the end of the record.
+    #[inline(always)]
+    fn word(&self, at: usize) -> u128 {
+        match self.bytes.get(at..).and_then(|b| b.first_chunk::<16>()) {
+            Some(chunk) => u128::from_le_bytes(*chunk),
+            None => self.last_word(at),
+        }
+    }
+
+    #[cold]
+    fn last_word(&self, at: usize) -> u128 {
+        let mut chunk = [0; 16];
+        for (to, from) in chunk.iter_mut().zip(self.bytes.get(at..).unwrap_or_default()) {
+            *to = *from;
+        }
+        u128::from_le_bytes(chunk)
+    }
+
+    /// Eight bytes from `at`, zeros after the end of the record.
+    #[inline(always)]
+    fn half_word(&self, at: usize) -> u64 {
+        match self.bytes.get(at..).and_then(|b| b.first_chunk::<8>()) {
+            Some(chunk) => u64::from_le_bytes(*chunk),
+            None => self.last_word(at) as u64,
+        }
+    }
+
+    /// Skips white space, of which there is none or one space as a rule.
+    #[inline(always)]
     pub fn ws(&mut self) {
         if self.byte() <= b' ' {
-            self.ws_slow();
+            if self.byte() == b' ' {
+                self.pos += 1;
+            }
+            if self.byte() <= b' ' {
+                self.ws_slow();
+            }
         }
     }
 
@@ -433,16 +553,46 @@ impl<'a> Cursor<'a> {
         self.more(b']', "',' or ']'")
     }
 
-    /// Consumes `pattern` (a quoted key and its colon) if it stands here.
-    #[inline]
-    pub fn take(&mut self, pattern: &[u8]) -> bool {
-        let end = self.pos + pattern.len();
-        if self.bytes.get(self.pos..end) == Some(pattern) {
-            self.pos = end;
+    /// Consumes `pattern` (it ends in a colon or comma), and white space after it, if it stands here.
+    #[inline(always)]
+    pub fn take(&mut self, pattern: &Pattern) -> bool {
+        let found = (self.word(self.pos) ^ pattern.word) & pattern.mask == 0;
+        if found {
+            self.pos += pattern.len;
             self.ws();
-            return true;
         }
-        false
+        found
+    }
+
+    /// The same for a pattern without its first byte.
+    #[inline(always)]
+    pub fn take_rest(&mut self, pattern: &Pattern) -> bool {
+        let found = (self.word(self.pos) ^ pattern.word >> 8) & pattern.mask >> 8 == 0;
+        if found {
+            self.pos += pattern.len - 1;
+            self.ws();
+        }
+        found
+    }
+
+    /// Consumes one byte if it stands here.
+    #[inline(always)]
+    pub fn take_byte(&mut self, byte: u8) -> bool {
+        let found = self.at(byte);
+        if found {
+            self.pos += 1;
+        }
+        found
+    }
+
+    /// Leaves an object whose closing brace stands here.
+    #[inline(always)]
+    pub fn close_object(&mut self) -> bool {
+        let found = self.take_byte(b'}');
+        if found {
+            self.depth -= 1;
+        }
+        found
     }
 
     /// A key and its colon.
@@ -462,12 +612,26 @@ impl<'a> Cursor<'a> {
     }
 
     /// A string; the quote has been seen.
-    #[inline]
+    #[inline(always)]
     pub fn string(&mut self) -> Parsed<Str<'a>> {
         let start = self.pos + 1;
+        let word = self.word(start);
+        let stops = stops(word);
+        let len = stops.trailing_zeros() as usize;
+        if stops != 0 && len <= self.limits.string && self.bytes.get(start + len) == Some(&b'"') {
+            self.pos = start + len + 1;
+            let head = lowest(word, len);
+            return Ok(Str { record: self.text, start, end: start + len, head, escaped: false });
+        }
+        self.longer_string(start, word)
+    }
+
+    /// A string that does not end within sixteen bytes, has an escape, or is wrong.
+    #[inline(never)]
+    fn longer_string(&mut self, start: usize, word: u128) -> Parsed<Str<'a>> {
         let (end, escaped) = self.string_end(start)?;
         self.pos = end + 1;
-        Ok(Str { raw: self.slice(start, end), escaped })
+        Ok(Str { record: self.text, start, end, head: lowest(word, (end - start).min(16)), escaped })
     }
 
     /// Position of the closing quote and whether there is an escape before it.
@@ -569,8 +733,43 @@ impl<'a> Cursor<'a> {
     }
 
     /// A number; its first byte has been seen.
-    #[inline]
+    #[inline(always)]
     pub fn number(&mut self) -> Parsed<Number<'a>> {
+        let start = self.pos;
+        let (whole, mut mantissa) = digits(self.half_word(start));
+        let mut end = start + whole;
+        let mut places = 0;
+        // Up to seven digits, then up to seven decimals; nothing more.
+        if whole == 0 || whole == 8 || (whole > 1 && self.byte() == b'0') {
+            return self.any_number();
+        }
+        if self.bytes.get(end) == Some(&b'.') {
+            let decimals;
+            (places, decimals) = digits(self.half_word(end + 1));
+            if places == 0 || places == 8 {
+                return self.any_number();
+            }
+            mantissa = mantissa * U64_POW10[places & 7] + decimals;
+            end += 1 + places;
+        }
+        if let Some(b'e' | b'E') = self.bytes.get(end) {
+            return self.any_number();
+        }
+        self.pos = end;
+        Ok(Number {
+            record: self.text,
+            start,
+            end,
+            mantissa,
+            exponent: -(places as i32),
+            negative: false,
+            integer: places == 0,
+            exact: true,
+        })
+    }
+
+    #[inline(never)]
+    fn any_number(&mut self) -> Parsed<Number<'a>> {
         let start = self.pos;
         let negative = self.byte() == b'-';
         if negative {
@@ -613,7 +812,9 @@ impl<'a> Cursor<'a> {
             exponent = self.exponent(exponent)?;
         }
         Ok(Number {
-            raw: self.slice(start, self.pos),
+            record: self.text,
+            start,
+            end: self.pos,
             mantissa,
             exponent,
             negative,
@@ -643,17 +844,28 @@ impl<'a> Cursor<'a> {
     /// `true` or `false`.
     #[inline]
     pub fn bool(&mut self) -> Parsed<bool> {
+        const TRUE: u64 = u32::from_le_bytes(*b"true") as u64;
+        const FALSE: u64 = u64::from_le_bytes(*b"false\0\0\0");
+        let word = self.half_word(self.pos);
+        if word & 0xFFFF_FFFF == TRUE {
+            self.pos += 4;
+            return Ok(true);
+        }
+        if word & 0xFF_FFFF_FFFF == FALSE {
+            self.pos += 5;
+            return Ok(false);
+        }
         let value = self.byte() == b't';
-        self.word(if value { "true" } else { "false" })?;
+        self.literal(if value { "true" } else { "false" })?;
         Ok(value)
     }
 
     /// `null`.
     pub fn null(&mut self) -> Parsed<()> {
-        self.word("null")
+        self.literal("null")
     }
 
-    fn word(&mut self, word: &str) -> Parsed<()> {
+    fn literal(&mut self, word: &str) -> Parsed<()> {
         if self.bytes.get(self.pos..self.pos + word.len()) == Some(word.as_bytes()) {
             self.pos += word.len();
             return Ok(());
@@ -742,35 +954,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// First position from `at` whose byte ends a plain run: a quote, a backslash or a control character.
-#[inline]
-fn plain_run(bytes: &[u8], mut at: usize) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    while let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<8>()) {
-        let word = u64::from_le_bytes(*chunk);
-        // A byte of `x` is zero where `word` has the byte looked for; borrow only reaches later bytes,
-        // so the first hit is exact. Bytes of 0x80 and above are text.
-        let quote = word ^ (ONES * u64::from(b'"'));
-        let slash = word ^ (ONES * u64::from(b'\\'));
-        let hits = (quote.wrapping_sub(ONES) & !quote)
-            | (slash.wrapping_sub(ONES) & !slash)
-            | (word.wrapping_sub(ONES * 0x20) & !word);
-        let hits = hits & HIGH;
-        if hits != 0 {
-            return at + (hits.trailing_zeros() / 8) as usize;
-        }
-        at += 8;
-    }
-    while let Some(&byte) = bytes.get(at) {
-        if byte == b'"' || byte == b'\\' || byte < 0x20 {
-            return at;
-        }
-        at += 1;
-    }
-    at
-}
-
 /// Writes the text of an escaped string, whose escapes the scanner has judged, into `out`.
 fn unescape(raw: &str, out: &mut String) {
     out.clear();
@@ -831,119 +1014,4 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const LIMITS: Limits = Limits { depth: 128, string: 1 << 20, lenient: false };
-
-    fn skip(text: &str) -> Parsed<()> {
-        let mut cursor = Cursor::new(text, LIMITS);
-        cursor.ws();
-        cursor.skip()?;
-        cursor.end()
-    }
-
-    #[test]
-    fn numbers_are_exact() {
-        for raw in [
-            "0",
-            "-0",
-            "1",
-            "0.1",
-            "-12.5e3",
-            "1e22",
-            "1e23",
-            "9007199254740993",
-            "123456789012345678901",
-            "5e-324",
-            "1.7976931348623157e308",
-            "0.30000000000000004",
-        ] {
-            let number = Cursor::new(raw, LIMITS).number().unwrap();
-            assert_eq!(number.f64().unwrap().to_bits(), raw.parse::<f64>().unwrap().to_bits(), "{raw}");
-        }
-        assert_eq!(
-            Cursor::new("1e400", LIMITS).number().unwrap().f64().unwrap_err().code,
-            RejectCode::NumberRange
-        );
-    }
-
-    #[test]
-    fn rounding_is_noticed() {
-        let rounded = |raw: &str| {
-            let number = Cursor::new(raw, LIMITS).number().unwrap();
-            number.is_rounded(number.f64().unwrap())
-        };
-        assert!(rounded("9007199254740993"));
-        assert!(!rounded("9007199254740992"));
-        assert!(!rounded("9007199254740994"));
-        assert!(!rounded("1e30"));
-        assert!(rounded("100000000000000000000000"));
-        assert!(!rounded("100000000000000000000"));
-    }
-
-    #[test]
-    fn integers_may_be_spelled_as_floats() {
-        let int = |raw: &str| Cursor::new(raw, LIMITS).number().unwrap().u63();
-        assert_eq!(int("3.0"), Some(3));
-        assert_eq!(int("3e2"), Some(300));
-        assert_eq!(int("3.5"), None);
-        assert_eq!(int("-1"), None);
-        assert_eq!(int("-0"), Some(0));
-        assert_eq!(int("1e18"), Some(1_000_000_000_000_000_000));
-        assert_eq!(int("2500e-2"), Some(25));
-        assert_eq!(int("1e19"), None);
-        assert_eq!(int("0e99"), Some(0));
-        assert_eq!(int("9223372036854775808"), None);
-        assert_eq!(int("9223372036854775807"), Some(i64::MAX));
-        let signed = |raw: &str| Cursor::new(raw, LIMITS).number().unwrap().i64();
-        assert_eq!(signed("-9223372036854775808"), Some(i64::MIN));
-        assert_eq!(signed("-9223372036854775809"), None);
-        assert_eq!(signed("-30e-1"), Some(-3));
-        assert_eq!(signed("-1e400"), None);
-    }
-
-    #[test]
-    fn strings_unescape() {
-        let mut cursor = Cursor::new(r#""a\n\u00e9\ud83e\udd16\/""#, LIMITS);
-        let mut scratch = String::new();
-        assert_eq!(cursor.string().unwrap().text(&mut scratch), "a\né🤖/");
-        assert_eq!(skip(r#""\ud800""#).unwrap_err().code, RejectCode::Utf8Invalid);
-        assert_eq!(skip(r#""\udc00x""#).unwrap_err().code, RejectCode::Utf8Invalid);
-        assert_eq!(skip("\"a\u{1}\"").unwrap_err().code, RejectCode::JsonSyntax);
-    }
-
-    #[test]
-    fn depth_is_limited() {
-        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
-        assert!(skip(&nested(128)).is_ok());
-        assert_eq!(skip(&nested(129)).unwrap_err().code, RejectCode::JsonDepth);
-        assert_eq!(skip(&"[".repeat(100_000)).unwrap_err().code, RejectCode::JsonDepth);
-    }
-
-    proptest! {
-        #[test]
-        fn skipping_accepts_what_serde_json_accepts(text in r#"[\[\]{}",:0-9eE.+\-tfnrualse \\]{0,24}"#) {
-            let reference = serde_json::from_str::<serde_json::Value>(&text);
-            prop_assert_eq!(skip(&text).is_ok(), reference.is_ok(), "{}", text);
-        }
-
-        #[test]
-        fn strings_survive_a_round_trip(text in any::<String>()) {
-            let mut out = Vec::new();
-            write_string(&text, &mut out);
-            let written = String::from_utf8(out).unwrap();
-            prop_assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text.clone());
-            let mut scratch = String::new();
-            prop_assert_eq!(Cursor::new(&written, LIMITS).string().unwrap().text(&mut scratch), text);
-        }
-
-        #[test]
-        fn floats_equal_the_standard_library(value in any::<f64>().prop_filter("finite", |v| v.is_finite())) {
-            let raw = serde_json::to_string(&value).unwrap();
-            let number = Cursor::new(&raw, LIMITS).number().unwrap();
-            prop_assert_eq!(number.f64().unwrap().to_bits(), raw.parse::<f64>().unwrap().to_bits());
-        }
-    }
-}
+mod tests;

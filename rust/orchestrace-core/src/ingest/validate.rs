@@ -2,25 +2,36 @@
 
 use std::hash::BuildHasher;
 
+use arrow_array::builder::make_view;
 use foldhash::quality::RandomState;
 
 use super::column::TextColumn;
+use super::json::Str;
 
 /// Ids of one trace's events to their positions. The table is reused from trace to trace; it is keyed
 /// by the string view, which for ids of up to twelve bytes is the id itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct IdMap {
     slots: Vec<u32>,
     mask: usize,
     first: usize,
     hasher: RandomState,
+    secret: [u64; 2],
+}
+
+impl Default for IdMap {
+    fn default() -> Self {
+        let hasher = RandomState::default();
+        let secret = [hasher.hash_one(0_u64), hasher.hash_one(1_u64)];
+        Self { slots: Vec::new(), mask: 0, first: 0, hasher, secret }
+    }
 }
 
 impl IdMap {
     /// Takes the ids from row `first` of `ids` on; the position of the first id that repeats an earlier one.
     pub fn build(&mut self, ids: &TextColumn, first: usize) -> Result<(), (u32, u32)> {
         let views = ids.views(first);
-        let size = (views.len() * 2).next_power_of_two().max(16);
+        let size = (views.len() * 4).next_power_of_two().max(16);
         self.slots.clear();
         self.slots.resize(size, 0);
         self.mask = size - 1;
@@ -41,14 +52,24 @@ impl IdMap {
     }
 
     /// Position of an id.
-    #[inline]
     #[must_use]
     pub fn find(&self, ids: &TextColumn, id: &str) -> Option<u32> {
-        let view = arrow_array::builder::make_view(id.as_bytes(), 0, 0);
+        self.position(ids, make_view(id.as_bytes(), 0, 0), id.as_bytes())
+    }
+
+    /// Position of an id as it stands in a record.
+    #[inline(always)]
+    #[must_use]
+    pub fn find_str(&self, ids: &TextColumn, id: &Str<'_>, scratch: &mut String) -> Option<u32> {
+        if id.len() > 12 || id.is_escaped() {
+            return self.find(ids, id.text(scratch));
+        }
+        // The view is the id, and is all that is compared.
+        let view = id.len() as u128 | id.head() << 32;
         let views = ids.views(self.first);
-        let mut slot = self.slot(view, id.as_bytes());
+        let mut slot = self.slot(view, &[]);
         while let Some(position) = self.slots[slot].checked_sub(1) {
-            if same(ids, views[position as usize], view, id.as_bytes()) {
+            if views[position as usize] == view {
                 return Some(position);
             }
             slot = (slot + 1) & self.mask;
@@ -56,10 +77,27 @@ impl IdMap {
         None
     }
 
-    #[inline]
+    fn position(&self, ids: &TextColumn, view: u128, id: &[u8]) -> Option<u32> {
+        let views = ids.views(self.first);
+        let mut slot = self.slot(view, id);
+        while let Some(position) = self.slots[slot].checked_sub(1) {
+            if same(ids, views[position as usize], view, id) {
+                return Some(position);
+            }
+            slot = (slot + 1) & self.mask;
+        }
+        None
+    }
+
+    #[inline(always)]
     fn slot(&self, view: u128, id: &[u8]) -> usize {
-        let hash = if id.len() <= 12 { self.hasher.hash_one(view) } else { self.hasher.hash_one(id) };
-        hash as usize & self.mask
+        // Up to twelve bytes the view is the id: one multiplication with a secret of the process mixes it.
+        if view as u32 <= 12 {
+            let (low, high) = (view as u64 ^ self.secret[0], (view >> 64) as u64 ^ self.secret[1]);
+            let product = u128::from(low) * u128::from(high);
+            return (product as u64 ^ (product >> 64) as u64) as usize & self.mask;
+        }
+        self.hasher.hash_one(id) as usize & self.mask
     }
 }
 

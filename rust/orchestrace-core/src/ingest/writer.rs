@@ -4,8 +4,8 @@
 use arrow_array::ArrayRef;
 
 use super::column::{CodeColumn, FlagColumn, ListColumn, NO_CODE, TextColumn, Values};
-use super::intern::Interner;
-use super::json::{Fault, Parsed};
+use super::intern::{Interner, Recent};
+use super::json::{Fault, Parsed, Str};
 use super::quarantine::{Position, QuarantineRow};
 use super::validate::IdMap;
 use super::{LiftKind, ReadOptions};
@@ -124,7 +124,7 @@ impl EventColumns {
         self.optional.iter_mut().chain(&mut self.lifted).for_each(|c| c.truncate(rows));
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn optional(&mut self, field: EventField) -> &mut OptionalColumn {
         &mut self.optional[field as usize - FIRST_OPTIONAL]
     }
@@ -167,6 +167,7 @@ pub(crate) struct BlockWriter {
     /// Hash of each trace's record, where they are asked for.
     pub digests: Vec<u64>,
     ids: IdMap,
+    recent: [Recent; Dict::OF_EVENTS],
     /// Buffers that importers borrow, so that reading an event allocates nothing.
     pub scratch: Scratch,
 }
@@ -180,8 +181,13 @@ pub(crate) struct Scratch {
     pub list: Vec<f64>,
     pub unknown: Interner,
     pub names: Vec<u32>,
-    /// The field that followed each field last time.
-    pub next: [u8; 64],
+    /// The field that followed each field last time, by the type of the event as far as it was known.
+    pub next: [u8; Scratch::CONTEXTS * 64],
+}
+
+impl Scratch {
+    /// Types of events, and one for "not known yet".
+    pub(crate) const CONTEXTS: usize = 16;
 }
 
 impl Default for Scratch {
@@ -193,7 +199,7 @@ impl Default for Scratch {
             list: Vec::new(),
             unknown: Interner::default(),
             names: Vec::new(),
-            next: [0; 64],
+            next: [0; Self::CONTEXTS * 64],
         }
     }
 }
@@ -234,7 +240,34 @@ impl BlockWriter {
             quarantine: Vec::new(),
             digests: Vec::new(),
             ids: IdMap::default(),
+            recent: std::array::from_fn(|_| Recent::default()),
             scratch: Scratch::default(),
+        }
+    }
+
+    /// Code of a name that an event has, as it stands in a record.
+    #[inline(always)]
+    pub(crate) fn code(&mut self, dict: Dict, name: &Str<'_>, scratch: &mut String) -> u32 {
+        let names = &mut self.dicts[dict as usize];
+        match self.recent.get_mut(dict as usize) {
+            Some(recent) => recent.code(names, name, scratch),
+            None => names.code(name.text(scratch)),
+        }
+    }
+
+    /// Stores a text or name of an event as it stands in a record.
+    #[inline]
+    pub(crate) fn set_text(&mut self, field: EventField, row: usize, text: &Str<'_>, scratch: &mut String) {
+        match &mut self.events.optional[field as usize - FIRST_OPTIONAL] {
+            OptionalColumn::Text(column) => column.set_str(row, text, scratch),
+            OptionalColumn::Code(_, dict) => {
+                let dict = *dict;
+                let code = self.code(dict, text, scratch);
+                if let OptionalColumn::Code(column, _) = self.events.optional(field) {
+                    column.set(row, code);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -420,6 +453,13 @@ impl TraceWriter<'_> {
         self.block.ids.find(&self.block.events.id, id)
     }
 
+    /// The same for an id as it stands in a record.
+    #[inline(always)]
+    #[must_use]
+    pub fn resolve_str(&self, id: &Str<'_>, scratch: &mut String) -> Option<u32> {
+        self.block.ids.find_str(&self.block.events.id, id, scratch)
+    }
+
     /// Adds a reward, cost or metric.
     pub fn measure(&mut self, kind: MeasureKind, name: &str, value: f64) {
         let code = self.block.dicts[Dict::Measure as usize].code(name);
@@ -600,6 +640,7 @@ impl TraceWriter<'_> {
         for (dict, len) in block.dicts.iter_mut().zip(self.mark.names) {
             dict.truncate(len);
         }
+        block.recent.iter_mut().for_each(Recent::forget);
     }
 
     /// Writes a value into a lifted column; whether its type fits.
@@ -724,6 +765,7 @@ impl BlockWriter {
         let rows = self.events.t.len();
         let traces = self.facts.len();
         let optional = self.finish_events(rows)?;
+        self.recent.iter_mut().for_each(Recent::forget);
         Ok(RawChunk {
             source,
             index,

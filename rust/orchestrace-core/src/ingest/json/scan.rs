@@ -1,0 +1,116 @@
+//! Bytes looked at sixteen at a time, where the next string ends and the next digits stop.
+//!
+//! Values of a trace are short: nearly every one ends within the first sixteen bytes, so one vector
+//! comparison finds its end, and the bytes that were loaded for it are the key to everything that is
+//! looked up afterwards (names, ids, words).
+
+use wide::u8x16;
+
+/// Bit `i` is set if byte `i` ends a plain run: a quote, a backslash or a control character. Bytes of 0x80
+/// and above are text.
+#[inline(always)]
+pub(super) fn stops(word: u128) -> u32 {
+    let bytes = u8x16::from(word.to_le_bytes());
+    let quote = bytes.simd_eq(u8x16::splat(b'"'));
+    let slash = bytes.simd_eq(u8x16::splat(b'\\'));
+    let control = bytes.min(u8x16::splat(0x1F)).simd_eq(bytes);
+    (quote | slash | control).to_bitmask()
+}
+
+/// First position from `at` whose byte ends a plain run.
+#[inline]
+pub(super) fn plain_run(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<16>()) {
+        let stops = stops(u128::from_le_bytes(*chunk));
+        if stops != 0 {
+            return at + stops.trailing_zeros() as usize;
+        }
+        at += 16;
+    }
+    while let Some(&byte) = bytes.get(at) {
+        if byte == b'"' || byte == b'\\' || byte < 0x20 {
+            return at;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// The lowest `len` bytes of a word; `len` is at most 16.
+#[inline(always)]
+pub(super) fn lowest(word: u128, len: usize) -> u128 {
+    word & LOWEST[len & 31]
+}
+
+const LOWEST: [u128; 32] = {
+    let mut masks = [u128::MAX; 32];
+    let mut len = 0;
+    while len < 16 {
+        masks[len] = (1 << (8 * len)) - 1;
+        len += 1;
+    }
+    masks
+};
+
+/// How many of eight bytes are digits before the first that is none, and their value.
+#[inline(always)]
+pub(super) fn digits(word: u64) -> (usize, u64) {
+    let values = word ^ 0x3030_3030_3030_3030;
+    // A byte above nine gets its high bit; a carry only reaches bytes after the first such one.
+    let others = (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
+    let count = (others.trailing_zeros() / 8) as usize;
+    if count == 0 {
+        return (0, 0);
+    }
+    // The digits move to the end of the word, zeros before them; then pairs, quadruples and all eight join.
+    let values = values << (64 - 8 * count);
+    let pairs = values.wrapping_mul(10).wrapping_add(values >> 8);
+    let low = (pairs & 0x0000_00FF_0000_00FF).wrapping_mul(0x000F_4240_0000_0064);
+    let high = ((pairs >> 16) & 0x0000_00FF_0000_00FF).wrapping_mul(0x0000_2710_0000_0001);
+    (count, low.wrapping_add(high) >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_stop_where_a_plain_loop_stops() {
+        let plain = |bytes: &[u8], at: usize| {
+            let stop = |b: &u8| *b == b'"' || *b == b'\\' || *b < 0x20;
+            bytes[at..].iter().position(stop).map_or(bytes.len(), |i| at + i)
+        };
+        for stop in [b'"', b'\\', 0, 0x1F, 0x20, 0x7F, 0x80, 0xFF, b'!', b'#', b'[', b']'] {
+            for len in 0..40 {
+                for place in 0..len {
+                    let mut bytes = vec![b'a'; len];
+                    bytes[place] = stop;
+                    assert_eq!(plain_run(&bytes, 0), plain(&bytes, 0), "{stop} at {place} of {len}");
+                    assert_eq!(plain_run(&bytes, len / 2), plain(&bytes, len / 2));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn digits_are_counted_and_read() {
+        for text in ["", "7", "42", "0012", "123", "1234", "12345", "123456", "1234567", "12345678"] {
+            for rest in ["", ".5", "e3", ",", "}", "/", ":", "\u{FF}", "\u{0}"] {
+                let mut bytes = [b' '; 8];
+                for (to, from) in bytes.iter_mut().zip(text.bytes().chain(rest.bytes())) {
+                    *to = from;
+                }
+                let expected = (text.len(), text.parse().unwrap_or(0));
+                assert_eq!(digits(u64::from_le_bytes(bytes)), expected, "{text}{rest}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_cut() {
+        let word = u128::from_le_bytes(*b"abcdefghijklmnop");
+        assert_eq!(lowest(word, 0), 0);
+        assert_eq!(lowest(word, 3), u128::from(u32::from_le_bytes(*b"abc\0")));
+        assert_eq!(lowest(word, 16), word);
+    }
+}

@@ -1,0 +1,114 @@
+use super::*;
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits { depth: 128, string: 1 << 20, lenient: false };
+
+fn skip(text: &str) -> Parsed<()> {
+    let mut cursor = Cursor::new(text, LIMITS);
+    cursor.ws();
+    cursor.skip()?;
+    cursor.end()
+}
+
+#[test]
+fn numbers_are_exact() {
+    for raw in [
+        "0",
+        "-0",
+        "1",
+        "0.1",
+        "-12.5e3",
+        "1e22",
+        "1e23",
+        "9007199254740993",
+        "123456789012345678901",
+        "5e-324",
+        "1.7976931348623157e308",
+        "0.30000000000000004",
+    ] {
+        let number = Cursor::new(raw, LIMITS).number().unwrap();
+        assert_eq!(number.f64().unwrap().to_bits(), raw.parse::<f64>().unwrap().to_bits(), "{raw}");
+    }
+    assert_eq!(
+        Cursor::new("1e400", LIMITS).number().unwrap().f64().unwrap_err().code,
+        RejectCode::NumberRange
+    );
+}
+
+#[test]
+fn rounding_is_noticed() {
+    let rounded = |raw: &str| {
+        let number = Cursor::new(raw, LIMITS).number().unwrap();
+        number.is_rounded(number.f64().unwrap())
+    };
+    assert!(rounded("9007199254740993"));
+    assert!(!rounded("9007199254740992"));
+    assert!(!rounded("9007199254740994"));
+    assert!(!rounded("1e30"));
+    assert!(rounded("100000000000000000000000"));
+    assert!(!rounded("100000000000000000000"));
+}
+
+#[test]
+fn integers_may_be_spelled_as_floats() {
+    let int = |raw: &str| Cursor::new(raw, LIMITS).number().unwrap().u63();
+    assert_eq!(int("3.0"), Some(3));
+    assert_eq!(int("3e2"), Some(300));
+    assert_eq!(int("3.5"), None);
+    assert_eq!(int("-1"), None);
+    assert_eq!(int("-0"), Some(0));
+    assert_eq!(int("1e18"), Some(1_000_000_000_000_000_000));
+    assert_eq!(int("2500e-2"), Some(25));
+    assert_eq!(int("1e19"), None);
+    assert_eq!(int("0e99"), Some(0));
+    assert_eq!(int("9223372036854775808"), None);
+    assert_eq!(int("9223372036854775807"), Some(i64::MAX));
+    let signed = |raw: &str| Cursor::new(raw, LIMITS).number().unwrap().i64();
+    assert_eq!(signed("-9223372036854775808"), Some(i64::MIN));
+    assert_eq!(signed("-9223372036854775809"), None);
+    assert_eq!(signed("-30e-1"), Some(-3));
+    assert_eq!(signed("-1e400"), None);
+}
+
+#[test]
+fn strings_unescape() {
+    let mut cursor = Cursor::new(r#""a\n\u00e9\ud83e\udd16\/""#, LIMITS);
+    let mut scratch = String::new();
+    assert_eq!(cursor.string().unwrap().text(&mut scratch), "a\né🤖/");
+    assert_eq!(skip(r#""\ud800""#).unwrap_err().code, RejectCode::Utf8Invalid);
+    assert_eq!(skip(r#""\udc00x""#).unwrap_err().code, RejectCode::Utf8Invalid);
+    assert_eq!(skip("\"a\u{1}\"").unwrap_err().code, RejectCode::JsonSyntax);
+}
+
+#[test]
+fn depth_is_limited() {
+    let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+    assert!(skip(&nested(128)).is_ok());
+    assert_eq!(skip(&nested(129)).unwrap_err().code, RejectCode::JsonDepth);
+    assert_eq!(skip(&"[".repeat(100_000)).unwrap_err().code, RejectCode::JsonDepth);
+}
+
+proptest! {
+    #[test]
+    fn skipping_accepts_what_serde_json_accepts(text in r#"[\[\]{}",:0-9eE.+\-tfnrualse \\]{0,24}"#) {
+        let reference = serde_json::from_str::<serde_json::Value>(&text);
+        prop_assert_eq!(skip(&text).is_ok(), reference.is_ok(), "{}", text);
+    }
+
+    #[test]
+    fn strings_survive_a_round_trip(text in any::<String>()) {
+        let mut out = Vec::new();
+        write_string(&text, &mut out);
+        let written = String::from_utf8(out).unwrap();
+        prop_assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text.clone());
+        let mut scratch = String::new();
+        prop_assert_eq!(Cursor::new(&written, LIMITS).string().unwrap().text(&mut scratch), text);
+    }
+
+    #[test]
+    fn floats_equal_the_standard_library(value in any::<f64>().prop_filter("finite", |v| v.is_finite())) {
+        let raw = serde_json::to_string(&value).unwrap();
+        let number = Cursor::new(&raw, LIMITS).number().unwrap();
+        prop_assert_eq!(number.f64().unwrap().to_bits(), raw.parse::<f64>().unwrap().to_bits());
+    }
+}
