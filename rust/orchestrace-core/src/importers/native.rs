@@ -119,7 +119,7 @@ fn document(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Sc
 
 /// The fields of events, by key.
 struct Fields {
-    /// `,"name":` in field order.
+    /// `"name":` in field order.
     patterns: [Pattern; 64],
     /// Head of each name, in field order.
     heads: [u128; 64],
@@ -144,17 +144,15 @@ impl Fields {
             let name = EVENT_FIELDS[field].as_bytes();
             // A longer name would need more than its head.
             assert!(name.len() <= 12, "a pattern holds names of up to twelve bytes");
-            let mut token = [b','; 16];
+            let mut token = [b'"'; 16];
             let mut i = 0;
-            token[1] = b'"';
             while i < name.len() {
                 fields.heads[field] |= (name[i] as u128) << (8 * i);
-                token[2 + i] = name[i];
+                token[1 + i] = name[i];
                 i += 1;
             }
-            token[2 + i] = b'"';
-            token[3 + i] = b':';
-            fields.patterns[field] = Pattern::new(token.split_at(4 + i).0);
+            token[2 + i] = b':';
+            fields.patterns[field] = Pattern::new(token.split_at(3 + i).0);
             fields.fields[field] = EventField::ALL[field];
             let mut slot = Self::slot(fields.heads[field], name.len());
             while fields.slots[slot] != 0 {
@@ -232,27 +230,29 @@ fn event(
         let place = context * 64 + last;
         let guess = scratch.next[place] as usize & 63;
         let pattern = &FIELDS.patterns[guess];
-        let mut key_start = cursor.pos() + 1;
-        let field = if !first && cursor.take(pattern) {
-            FIELDS.fields[guess]
+        let opening = if first { b'{' } else { b',' };
+        let before = cursor.pos();
+        let member = if first && !cursor.may_enter() { None } else { cursor.member(opening, pattern) };
+        let (field, text) = if let Some(text) = member {
+            if first {
+                cursor.entered();
+            }
+            first = false;
+            (FIELDS.fields[guess], text)
         } else {
-            let more = if first { cursor.open_object()? } else { !cursor.close_object() && cursor.more_object()? };
+            let more = if first { cursor.open_object()? } else { cursor.more_object()? };
             if !more {
                 break;
             }
             first = false;
-            key_start = cursor.pos();
-            if cursor.take_rest(pattern) {
-                FIELDS.fields[guess]
-            } else {
-                let key = cursor.key()?;
-                let Some(field) = FIELDS.find(&key, &mut scratch.key) else {
-                    unknown_field(cursor, out, scratch, key_start, index)?;
-                    continue;
-                };
-                scratch.next[place] = field as u8;
-                field
-            }
+            let key_start = cursor.pos();
+            let key = cursor.key()?;
+            let Some(field) = FIELDS.find(&key, &mut scratch.key) else {
+                unknown_field(cursor, out, scratch, key_start, index)?;
+                continue;
+            };
+            scratch.next[place] = field as u8;
+            (field, None)
         };
         last = field as usize;
         if seen & (1 << last) != 0 {
@@ -261,13 +261,14 @@ fn event(
         seen |= 1 << last;
         match field {
             EventField::Id => {
-                let id = string(cursor).map_err(|f| f.under("id"))?;
+                let id = text.map_or_else(|| string(cursor), Ok).map_err(|f| f.under("id"))?;
                 if id.is_empty() {
                     return Err(empty_string().under("id"));
                 }
                 out.block.events.id.set_str(row, &id, &mut scratch.text);
             }
             EventField::T => {
+                unread(cursor, text);
                 let number = number(cursor).map_err(|f| f.under("t"))?;
                 t = number.f64().map_err(|f| f.under("t"))?;
                 if t < 0.0 {
@@ -280,28 +281,33 @@ fn event(
                 note_rounding(out, &number, t, Some(index as u32), "t");
             }
             EventField::Type => {
-                let word = string(cursor).map_err(|f| f.under("type"))?;
+                let word = text.map_or_else(|| string(cursor), Ok).map_err(|f| f.under("type"))?;
                 let word = word.text(&mut scratch.text);
                 event_type =
                     EventType::parse(word).ok_or_else(|| not_a_word(word, EVENT_TYPES).under("type"))? as u8;
                 context = event_type as usize % NO_TYPE;
             }
             EventField::Agent => {
-                let name = string(cursor).map_err(|f| f.under("agent"))?;
+                let name = text.map_or_else(|| string(cursor), Ok).map_err(|f| f.under("agent"))?;
                 if name.is_empty() {
                     return Err(empty_string().under("agent"));
                 }
                 agent = out.block.code(Dict::Agent, &name, &mut scratch.text);
             }
-            EventField::Role
-            | EventField::From
-            | EventField::To
-            | EventField::Tool
-            | EventField::ContentRef => {
-                let text = string(cursor).map_err(|f| f.under(field.as_str()))?;
-                out.block.set_text(field, row, &text, &mut scratch.text);
+            EventField::Role | EventField::From | EventField::To | EventField::Tool => {
+                let name =
+                    text.map_or_else(|| string(cursor), Ok).map_err(|f| f.under(field.as_str()))?;
+                out.block.set_name(field, row, &name, &mut scratch.text);
+            }
+            EventField::ContentRef => {
+                let text =
+                    text.map_or_else(|| string(cursor), Ok).map_err(|f| f.under(field.as_str()))?;
+                if let OptionalColumn::Text(column) = out.block.events.optional(field) {
+                    column.set_str(row, &text, &mut scratch.text);
+                }
             }
             EventField::Trusted => {
+                unread(cursor, text);
                 expect(cursor, Kind::Bool).map_err(|f| f.under("trusted"))?;
                 let flag = cursor.bool()?;
                 if let OptionalColumn::Flag(column) = out.block.events.optional(field) {
@@ -309,10 +315,13 @@ fn event(
                 }
             }
             extension => {
-                let value_start = cursor.pos();
-                let stored = extension_field(cursor, out, scratch, extension, row, index)
+                let value_start = text.map_or_else(|| cursor.pos(), |text| text.quote());
+                let stored = extension_field(cursor, out, scratch, extension, row, index, text)
                     .map_err(|f| f.under(field.as_str()))?;
                 if !stored {
+                    cursor.rewind(before + 1);
+                    cursor.ws();
+                    let key_start = cursor.pos();
                     ignore_field(cursor, out, scratch, field.as_str(), key_start, value_start, index)?;
                 }
             }
@@ -337,6 +346,14 @@ fn event(
     Ok(())
 }
 
+/// Goes back before a string that was read with its key where something else is expected.
+#[inline(always)]
+fn unread(cursor: &mut Cursor<'_>, text: Option<Str<'_>>) {
+    if let Some(text) = text {
+        cursor.rewind(text.quote());
+    }
+}
+
 /// Reads an extension field; whether its type was the right one.
 fn extension_field(
     cursor: &mut Cursor<'_>,
@@ -345,8 +362,13 @@ fn extension_field(
     field: EventField,
     row: usize,
     index: usize,
+    text: Option<Str<'_>>,
 ) -> Parsed<bool> {
-    let kind = cursor.kind()?;
+    let kind = match text {
+        Some(_) => Kind::String,
+        None if cursor.at_digit() => Kind::Number,
+        None => cursor.kind()?,
+    };
     let rounded = match (out.block.events.optional(field), kind) {
         (OptionalColumn::F64(column), Kind::Number) => {
             let number = cursor.number()?;
@@ -376,7 +398,7 @@ fn extension_field(
             return Ok(true);
         }
         (OptionalColumn::Text(_) | OptionalColumn::Code(..), Kind::String) => {
-            let text = cursor.string()?;
+            let text = text.map_or_else(|| cursor.string(), Ok)?;
             out.block.set_text(field, row, &text, &mut scratch.text);
             return Ok(true);
         }
@@ -567,13 +589,14 @@ fn edges(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scrat
 fn usual_edge(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> bool {
     #[inline(always)]
     fn value<'a>(cursor: &mut Cursor<'a>, opening: u8, key: &Pattern) -> Option<Str<'a>> {
-        if !cursor.take_byte(opening) {
-            return None;
+        match cursor.member(opening, key)? {
+            Some(text) => Some(text),
+            None if cursor.at(b'"') => longer(cursor),
+            None => None,
         }
-        cursor.ws();
-        if !cursor.take(key) || !cursor.at(b'"') {
-            return None;
-        }
+    }
+    #[inline(never)]
+    fn longer<'a>(cursor: &mut Cursor<'a>) -> Option<Str<'a>> {
         cursor.string().ok()
     }
     const SRC: Pattern = Pattern::new(b"\"src\":");
@@ -713,7 +736,7 @@ fn wrong_type(found: Kind, expected: Kind) -> Box<Fault> {
     )
 }
 
-#[inline(always)]
+#[inline(never)]
 fn string<'a>(cursor: &mut Cursor<'a>) -> Parsed<Str<'a>> {
     expect(cursor, Kind::String)?;
     cursor.string()

@@ -31,7 +31,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    #[inline(always)]
+    #[inline]
     fn set(&mut self, row: usize) {
         if self.bits.len() <= row / 8 {
             grow(&mut self.bits, row / 8, 0);

@@ -170,6 +170,13 @@ impl<'a> Str<'a> {
         self.start == self.end
     }
 
+    /// Where the opening quote stands in the record.
+    #[must_use]
+    #[inline]
+    pub fn quote(&self) -> usize {
+        self.start - 1
+    }
+
     /// Whether the text is not as written.
     #[must_use]
     #[inline]
@@ -312,6 +319,16 @@ fn shortened(raw: &str) -> String {
     } else {
         format!("{}…", raw.chars().take(40).collect::<String>().escape_debug())
     }
+}
+
+/// What a member is looked for in.
+const WINDOW: usize = 80;
+
+/// Sixteen bytes of a window; `at` is at most 64.
+#[inline(always)]
+fn word_at(window: &[u8; WINDOW], at: usize) -> u128 {
+    let chunk = window.get(at..).and_then(|b| b.first_chunk::<16>());
+    chunk.map_or(0, |chunk| u128::from_le_bytes(*chunk))
 }
 
 /// A position in one record. The text is UTF-8 by type; everything else is checked here.
@@ -553,7 +570,7 @@ impl<'a> Cursor<'a> {
         self.more(b']', "',' or ']'")
     }
 
-    /// Consumes `pattern` (it ends in a colon or comma), and white space after it, if it stands here.
+    /// Consumes `pattern` (a key and its colon), and white space after it, if it stands here.
     #[inline(always)]
     pub fn take(&mut self, pattern: &Pattern) -> bool {
         let found = (self.word(self.pos) ^ pattern.word) & pattern.mask == 0;
@@ -564,15 +581,51 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// The same for a pattern without its first byte.
+    /// Consumes a member that is expected here, up to its value: `opening` (a comma or brace), a key, its colon.
+    /// A string of up to 32 bytes without escapes is consumed too, and given. What stands here is looked at
+    /// in a window of fixed size, so that nothing in it is checked twice; near the end of the record nothing
+    /// is expected.
     #[inline(always)]
-    pub fn take_rest(&mut self, pattern: &Pattern) -> bool {
-        let found = (self.word(self.pos) ^ pattern.word >> 8) & pattern.mask >> 8 == 0;
-        if found {
-            self.pos += pattern.len - 1;
-            self.ws();
+    pub fn member(&mut self, opening: u8, key: &Pattern) -> Option<Option<Str<'a>>> {
+        let window = self.bytes.get(self.pos..)?.first_chunk::<WINDOW>()?;
+        // The key is at 1 or 2 and takes up to 16 bytes; a space may follow.
+        let at = 1 + usize::from(window[1] == b' ');
+        if window[0] != opening || (word_at(window, at) ^ key.word) & key.mask != 0 {
+            return None;
         }
-        found
+        let at = (at + key.len) & 31;
+        let at = at + usize::from(window[at] == b' ');
+        if window[at] == b'"' {
+            let from = at + 1;
+            let head = word_at(window, from);
+            let mut stops = u64::from(stops(head));
+            if stops == 0 {
+                stops = u64::from(scan::stops(word_at(window, from + 16))) << 16;
+            }
+            let len = stops.trailing_zeros() as usize;
+            if len <= self.limits.string && window[(from + len) & 63] == b'"' && stops != 0 {
+                let start = self.pos + from;
+                self.pos = start + len + 1;
+                let head = lowest(head, len);
+                return Some(Some(Str { record: self.text, start, end: start + len, head, escaped: false }));
+            }
+        }
+        self.pos += at;
+        self.ws();
+        Some(None)
+    }
+
+    /// Whether one more container may be entered.
+    #[inline]
+    #[must_use]
+    pub fn may_enter(&self) -> bool {
+        self.depth < self.limits.depth
+    }
+
+    /// Notes that an object's opening brace has been consumed as part of a member.
+    #[inline]
+    pub fn entered(&mut self) {
+        self.depth += 1;
     }
 
     /// Consumes one byte if it stands here.
@@ -612,7 +665,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A string; the quote has been seen.
-    #[inline(always)]
+    #[inline]
     pub fn string(&mut self) -> Parsed<Str<'a>> {
         let start = self.pos + 1;
         let word = self.word(start);

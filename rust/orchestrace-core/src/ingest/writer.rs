@@ -255,19 +255,24 @@ impl BlockWriter {
         }
     }
 
+    /// Stores a name of an event as it stands in a record.
+    #[inline(always)]
+    pub(crate) fn set_name(&mut self, field: EventField, row: usize, name: &Str<'_>, scratch: &mut String) {
+        if let OptionalColumn::Code(column, dict) = &mut self.events.optional[field as usize - FIRST_OPTIONAL] {
+            let names = &mut self.dicts[*dict as usize];
+            let code = match self.recent.get_mut(*dict as usize) {
+                Some(recent) => recent.code(names, name, scratch),
+                None => names.code(name.text(scratch)),
+            };
+            column.set(row, code);
+        }
+    }
+
     /// Stores a text or name of an event as it stands in a record.
-    #[inline]
     pub(crate) fn set_text(&mut self, field: EventField, row: usize, text: &Str<'_>, scratch: &mut String) {
-        match &mut self.events.optional[field as usize - FIRST_OPTIONAL] {
+        match self.events.optional(field) {
             OptionalColumn::Text(column) => column.set_str(row, text, scratch),
-            OptionalColumn::Code(_, dict) => {
-                let dict = *dict;
-                let code = self.code(dict, text, scratch);
-                if let OptionalColumn::Code(column, _) = self.events.optional(field) {
-                    column.set(row, code);
-                }
-            }
-            _ => {}
+            _ => self.set_name(field, row, text, scratch),
         }
     }
 

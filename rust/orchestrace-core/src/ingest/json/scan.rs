@@ -36,14 +36,14 @@ pub(super) fn plain_run(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The lowest `len` bytes of a word; `len` is at most 16.
+/// The lowest `len` bytes of a word, all sixteen of them if `len` is larger.
 #[inline(always)]
 pub(super) fn lowest(word: u128, len: usize) -> u128 {
-    word & LOWEST[len & 31]
+    word & LOWEST[len & 63]
 }
 
-const LOWEST: [u128; 32] = {
-    let mut masks = [u128::MAX; 32];
+static LOWEST: [u128; 64] = {
+    let mut masks = [u128::MAX; 64];
     let mut len = 0;
     while len < 16 {
         masks[len] = (1 << (8 * len)) - 1;
