@@ -6,7 +6,7 @@
 
 use super::{Confidence, Importer, ImporterInfo, Record};
 use crate::error::{FindingCode, Reject, RejectCode};
-use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Pattern, Str};
+use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Pattern, Str, Words};
 use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::{OptionalColumn, Scratch, TraceWriter, Value};
 use crate::schema::{
@@ -117,73 +117,51 @@ fn document(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Sc
     Ok(())
 }
 
-/// The fields of events, by key.
-struct Fields {
-    /// `"name":` in field order.
-    patterns: [Pattern; 64],
-    /// Head of each name, in field order.
-    heads: [u128; 64],
-    /// The fields in their order, `extras` after the last of them.
-    fields: [EventField; 64],
-    /// Fields by the hash of head and length, 1 more than their number; 0 is free.
-    slots: [u8; 256],
-}
-
-static FIELDS: Fields = Fields::new();
-
-impl Fields {
-    const fn new() -> Self {
-        let mut fields = Self {
-            patterns: [Pattern::new(&[0; 17]); 64],
-            heads: [0; 64],
-            fields: [EventField::Extras; 64],
-            slots: [0; 256],
-        };
-        let mut field = 0;
-        while field < EVENT_FIELDS.len() - 1 {
-            let name = EVENT_FIELDS[field].as_bytes();
-            // A longer name would need more than its head.
-            assert!(name.len() <= 12, "a pattern holds names of up to twelve bytes");
-            let mut token = [b'"'; 16];
-            let mut i = 0;
-            while i < name.len() {
-                fields.heads[field] |= (name[i] as u128) << (8 * i);
-                token[1 + i] = name[i];
-                i += 1;
-            }
-            token[2 + i] = b':';
-            fields.patterns[field] = Pattern::new(token.split_at(3 + i).0);
-            fields.fields[field] = EventField::ALL[field];
-            let mut slot = Self::slot(fields.heads[field], name.len());
-            while fields.slots[slot] != 0 {
-                slot = (slot + 1) % 256;
-            }
-            fields.slots[slot] = field as u8 + 1;
-            field += 1;
+/// `"name":` of every event field, in field order.
+static PATTERNS: [Pattern; 64] = {
+    // What no text has.
+    let mut patterns = [Pattern::new(&[0xFF; 16]); 64];
+    let mut field = 0;
+    while field < EVENT_FIELDS.len() - 1 {
+        let name = EVENT_FIELDS[field].as_bytes();
+        assert!(name.len() <= 13, "a pattern holds names of up to thirteen bytes");
+        let mut token = [b'"'; 16];
+        let mut i = 0;
+        while i < name.len() {
+            token[1 + i] = name[i];
+            i += 1;
         }
-        fields
+        token[2 + i] = b':';
+        patterns[field] = Pattern::new(token.split_at(3 + i).0);
+        field += 1;
     }
+    patterns
+};
 
-    const fn slot(head: u128, len: usize) -> usize {
-        let mixed = (head as u64 ^ (head >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        ((mixed >> 56) as usize ^ len) % 256
+/// The fields in their order, as many as a guess can say.
+static FIELDS: [EventField; 64] = {
+    let mut fields = [EventField::Extras; 64];
+    let mut field = 0;
+    while field < EventField::ALL.len() {
+        fields[field] = EventField::ALL[field];
+        field += 1;
     }
+    fields
+};
 
-    /// The field of a key; `extras` is a column but not a key.
-    #[inline(always)]
-    fn find(&self, key: &Str<'_>, scratch: &mut String) -> Option<EventField> {
-        if key.is_escaped() {
-            return EventField::parse(key.text(scratch)).filter(|f| *f != EventField::Extras);
-        }
-        let mut slot = Self::slot(key.head(), key.len());
-        while let Some(field) = self.slots[slot].checked_sub(1) {
-            if self.heads[field as usize & 63] == key.head() && key.len() <= 16 {
-                return EventField::from_code(field);
-            }
-            slot = (slot + 1) % 256;
-        }
-        None
-    }
+static FIELD_WORDS: Words = Words::new(EVENT_FIELDS);
+static EVENT_TYPE_WORDS: Words = Words::new(EVENT_TYPES);
+static EDGE_TYPE_WORDS: Words = Words::new(EDGE_TYPES);
+
+/// The field of a key; `extras` is a column but not a key.
+#[inline(always)]
+fn field_of(key: &Str<'_>, scratch: &mut String) -> Option<EventField> {
+    let field = if key.is_escaped() {
+        EventField::parse(key.text(scratch))
+    } else {
+        FIELD_WORDS.find(key).and_then(EventField::from_code)
+    };
+    field.filter(|f| *f != EventField::Extras)
 }
 
 fn events(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<()> {
@@ -229,7 +207,7 @@ fn event(
     loop {
         let place = context * 64 + last;
         let guess = scratch.next[place] as usize & 63;
-        let pattern = &FIELDS.patterns[guess];
+        let pattern = &PATTERNS[guess];
         let opening = if first { b'{' } else { b',' };
         let before = cursor.pos();
         let member = if first && !cursor.may_enter() { None } else { cursor.member(opening, pattern) };
@@ -238,7 +216,7 @@ fn event(
                 cursor.entered();
             }
             first = false;
-            (FIELDS.fields[guess], text)
+            (FIELDS[guess], text)
         } else {
             let more = if first { cursor.open_object()? } else { cursor.more_object()? };
             if !more {
@@ -247,7 +225,7 @@ fn event(
             first = false;
             let key_start = cursor.pos();
             let key = cursor.key()?;
-            let Some(field) = FIELDS.find(&key, &mut scratch.key) else {
+            let Some(field) = field_of(&key, &mut scratch.key) else {
                 unknown_field(cursor, out, scratch, key_start, index)?;
                 continue;
             };
@@ -260,55 +238,55 @@ fn event(
         }
         seen |= 1 << last;
         match field {
-            EventField::Id => {
-                let id = text.map_or_else(|| string(cursor), Ok).map_err(|f| f.under("id"))?;
-                if id.is_empty() {
-                    return Err(empty_string().under("id"));
+            EventField::Id => match text.filter(|id| !id.is_empty()) {
+                Some(id) => out.block.events.id.set_str(row, &id, &mut scratch.text),
+                None => {
+                    unread(cursor, text);
+                    any_id(cursor, out, scratch, row)?;
                 }
-                out.block.events.id.set_str(row, &id, &mut scratch.text);
-            }
+            },
             EventField::T => {
-                unread(cursor, text);
-                let number = number(cursor).map_err(|f| f.under("t"))?;
-                t = number.f64().map_err(|f| f.under("t"))?;
-                if t < 0.0 {
-                    return Err(Fault::value(
-                        RejectCode::FieldMinimum,
-                        format!("found {t}, expected at least 0"),
-                    )
-                    .under("t"));
+                if let Some(number) = cursor.plain_number() {
+                    t = number.f64();
+                } else {
+                    unread(cursor, text);
+                    t = any_time(cursor, out, index)?;
                 }
-                note_rounding(out, &number, t, Some(index as u32), "t");
             }
             EventField::Type => {
-                let word = text.map_or_else(|| string(cursor), Ok).map_err(|f| f.under("type"))?;
-                let word = word.text(&mut scratch.text);
-                event_type =
-                    EventType::parse(word).ok_or_else(|| not_a_word(word, EVENT_TYPES).under("type"))? as u8;
+                if let Some(word) = text.and_then(|word| EVENT_TYPE_WORDS.find(&word)) {
+                    event_type = word;
+                } else {
+                    unread(cursor, text);
+                    event_type = any_type(cursor, scratch)?;
+                }
                 context = event_type as usize % NO_TYPE;
             }
-            EventField::Agent => {
-                let name = text.map_or_else(|| string(cursor), Ok).map_err(|f| f.under("agent"))?;
-                if name.is_empty() {
-                    return Err(empty_string().under("agent"));
+            EventField::Agent => match text.filter(|name| !name.is_empty()) {
+                Some(name) => agent = out.block.code(Dict::Agent, &name, &mut scratch.text),
+                None => {
+                    unread(cursor, text);
+                    agent = any_agent(cursor, out, scratch)?;
                 }
-                agent = out.block.code(Dict::Agent, &name, &mut scratch.text);
-            }
-            EventField::Role | EventField::From | EventField::To | EventField::Tool => {
-                let name =
-                    text.map_or_else(|| string(cursor), Ok).map_err(|f| f.under(field.as_str()))?;
-                out.block.set_name(field, row, &name, &mut scratch.text);
-            }
-            EventField::ContentRef => {
-                let text =
-                    text.map_or_else(|| string(cursor), Ok).map_err(|f| f.under(field.as_str()))?;
-                if let OptionalColumn::Text(column) = out.block.events.optional(field) {
+            },
+            EventField::Role | EventField::From | EventField::To | EventField::Tool => match text {
+                Some(name) => out.block.set_name(field, row, &name, &mut scratch.text),
+                None => any_text(cursor, out, scratch, field, row)?,
+            },
+            EventField::ContentRef => match (text, out.block.events.optional(field)) {
+                (Some(text), OptionalColumn::Text(column)) => {
                     column.set_str(row, &text, &mut scratch.text);
                 }
-            }
+                _ => {
+                    unread(cursor, text);
+                    any_text(cursor, out, scratch, field, row)?;
+                }
+            },
             EventField::Trusted => {
                 unread(cursor, text);
-                expect(cursor, Kind::Bool).map_err(|f| f.under("trusted"))?;
+                if !cursor.at(b't') && !cursor.at(b'f') {
+                    expect(cursor, Kind::Bool).map_err(|f| f.under("trusted"))?;
+                }
                 let flag = cursor.bool()?;
                 if let OptionalColumn::Flag(column) = out.block.events.optional(field) {
                     column.set(row, flag);
@@ -346,12 +324,94 @@ fn event(
     Ok(())
 }
 
+// The complete ways of the fields, for what does not go the short one.
+
+#[inline(never)]
+fn any_id(
+    cursor: &mut Cursor<'_>,
+    out: &mut TraceWriter<'_>,
+    scratch: &mut Scratch,
+    row: usize,
+) -> Parsed<()> {
+    let id = string(cursor).map_err(|f| f.under("id"))?;
+    if id.is_empty() {
+        return Err(empty_string().under("id"));
+    }
+    out.block.events.id.set_str(row, &id, &mut scratch.text);
+    Ok(())
+}
+
+#[inline(never)]
+fn any_time(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, index: usize) -> Parsed<f64> {
+    let number = number(cursor).map_err(|f| f.under("t"))?;
+    let t = number.f64().map_err(|f| f.under("t"))?;
+    if t < 0.0 {
+        return Err(
+            Fault::value(RejectCode::FieldMinimum, format!("found {t}, expected at least 0")).under("t")
+        );
+    }
+    note_rounding(out, &number, t, Some(index as u32), "t");
+    Ok(t)
+}
+
+#[inline(never)]
+fn any_type(cursor: &mut Cursor<'_>, scratch: &mut Scratch) -> Parsed<u8> {
+    let word = string(cursor).map_err(|f| f.under("type"))?;
+    let word = word.text(&mut scratch.text);
+    let event_type = EventType::parse(word).ok_or_else(|| not_a_word(word, EVENT_TYPES).under("type"))?;
+    Ok(event_type as u8)
+}
+
+#[inline(never)]
+fn any_agent(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<u32> {
+    let name = string(cursor).map_err(|f| f.under("agent"))?;
+    if name.is_empty() {
+        return Err(empty_string().under("agent"));
+    }
+    Ok(out.block.code(Dict::Agent, &name, &mut scratch.text))
+}
+
+#[inline(never)]
+fn any_text(
+    cursor: &mut Cursor<'_>,
+    out: &mut TraceWriter<'_>,
+    scratch: &mut Scratch,
+    field: EventField,
+    row: usize,
+) -> Parsed<()> {
+    let text = string(cursor).map_err(|f| f.under(field.as_str()))?;
+    out.block.set_text(field, row, &text, &mut scratch.text);
+    Ok(())
+}
+
 /// Goes back before a string that was read with its key where something else is expected.
 #[inline(always)]
 fn unread(cursor: &mut Cursor<'_>, text: Option<Str<'_>>) {
     if let Some(text) = text {
         cursor.rewind(text.quote());
     }
+}
+
+/// Reads an extension field that is a plain number, as most are; nothing is consumed otherwise.
+#[inline(always)]
+fn plain_extension(
+    cursor: &mut Cursor<'_>,
+    out: &mut TraceWriter<'_>,
+    field: EventField,
+    row: usize,
+) -> bool {
+    let start = cursor.pos();
+    let Some(number) = cursor.plain_number() else { return false };
+    match (out.block.events.optional(field), number.integer()) {
+        (OptionalColumn::F64(column), _) => column.set(row, number.f64()),
+        (OptionalColumn::I64(column), Some(value)) => column.set(row, i64::from(value)),
+        (OptionalColumn::U32(column), Some(value)) => column.set(row, value),
+        _ => {
+            cursor.rewind(start);
+            return false;
+        }
+    }
+    true
 }
 
 /// Reads an extension field; whether its type was the right one.
@@ -364,11 +424,10 @@ fn extension_field(
     index: usize,
     text: Option<Str<'_>>,
 ) -> Parsed<bool> {
-    let kind = match text {
-        Some(_) => Kind::String,
-        None if cursor.at_digit() => Kind::Number,
-        None => cursor.kind()?,
-    };
+    if text.is_none() && plain_extension(cursor, out, field, row) {
+        return Ok(true);
+    }
+    let kind = if text.is_some() { Kind::String } else { cursor.kind()? };
     let rounded = match (out.block.events.optional(field), kind) {
         (OptionalColumn::F64(column), Kind::Number) => {
             let number = cursor.number()?;
@@ -398,7 +457,10 @@ fn extension_field(
             return Ok(true);
         }
         (OptionalColumn::Text(_) | OptionalColumn::Code(..), Kind::String) => {
-            let text = text.map_or_else(|| cursor.string(), Ok)?;
+            let text = match text {
+                Some(text) => text,
+                None => cursor.string()?,
+            };
             out.block.set_text(field, row, &text, &mut scratch.text);
             return Ok(true);
         }
@@ -606,7 +668,8 @@ fn usual_edge(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut 
     let mut read = || -> Option<()> {
         let src = out.resolve_str(&value(cursor, b'{', &SRC)?, &mut scratch.text)?;
         let dst = out.resolve_str(&value(cursor, b',', &DST)?, &mut scratch.text)?;
-        let edge_type = EdgeType::parse(value(cursor, b',', &TYPE)?.text(&mut scratch.text))?;
+        let edge_type = cursor.member(b',', &TYPE)??;
+        let edge_type = EdgeType::from_code(EDGE_TYPE_WORDS.find(&edge_type)?)?;
         if !cursor.take_byte(b'}') {
             return None;
         }
@@ -742,7 +805,6 @@ fn string<'a>(cursor: &mut Cursor<'a>) -> Parsed<Str<'a>> {
     cursor.string()
 }
 
-#[inline(always)]
 fn number<'a>(cursor: &mut Cursor<'a>) -> Parsed<Number<'a>> {
     expect(cursor, Kind::Number)?;
     cursor.number()

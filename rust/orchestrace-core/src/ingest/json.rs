@@ -218,6 +218,61 @@ impl Pattern {
     }
 }
 
+/// A closed vocabulary of up to 64 words whose first sixteen bytes differ, found by head and length.
+#[derive(Debug)]
+pub struct Words {
+    words: &'static [&'static str],
+    heads: [u128; 64],
+    /// Words by the hash of head and length, 1 more than their number; 0 is free.
+    slots: [u8; 256],
+}
+
+impl Words {
+    /// Of these words.
+    #[must_use]
+    pub const fn new(words: &'static [&'static str]) -> Self {
+        let mut found = Self { words, heads: [0; 64], slots: [0; 256] };
+        let mut word = 0;
+        while word < words.len() {
+            let bytes = words[word].as_bytes();
+            let mut i = 0;
+            while i < bytes.len() && i < 16 {
+                found.heads[word] |= (bytes[i] as u128) << (8 * i);
+                i += 1;
+            }
+            let mut slot = Self::slot(found.heads[word], bytes.len());
+            while found.slots[slot] != 0 {
+                slot = (slot + 1) % 256;
+            }
+            found.slots[slot] = word as u8 + 1;
+            word += 1;
+        }
+        found
+    }
+
+    #[inline(always)]
+    const fn slot(head: u128, len: usize) -> usize {
+        let mixed = (head as u64 ^ (head >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((mixed >> 56) as usize ^ len) % 256
+    }
+
+    /// The number of a word without escapes.
+    #[must_use]
+    #[inline(always)]
+    pub fn find(&self, word: &Str<'_>) -> Option<u8> {
+        let (head, len) = (word.head(), word.len());
+        let mut slot = Self::slot(head, len);
+        while let Some(found) = self.slots[slot].checked_sub(1) {
+            // A head holds the zeros behind a shorter word, so that it tells the length too.
+            if self.heads[found as usize % 64] == head {
+                return (len <= 16 || self.words[found as usize].as_bytes() == word.bytes()).then_some(found);
+            }
+            slot = (slot + 1) % 256;
+        }
+        None
+    }
+}
+
 /// A number as it stands in the record.
 #[derive(Debug, Clone, Copy)]
 pub struct Number<'a> {
@@ -235,6 +290,29 @@ const POW10: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
     1e19, 1e20, 1e21, 1e22,
 ];
+
+/// A number of so few digits that it is exact as a float, by one division (Clinger 1990).
+#[derive(Debug, Clone, Copy)]
+pub struct PlainNumber {
+    mantissa: u64,
+    places: usize,
+}
+
+impl PlainNumber {
+    /// The nearest 64-bit float.
+    #[must_use]
+    #[inline(always)]
+    pub fn f64(self) -> f64 {
+        self.mantissa as f64 / POW10[self.places & 7]
+    }
+
+    /// The value, where it is written as an integer.
+    #[must_use]
+    #[inline(always)]
+    pub fn integer(self) -> Option<u32> {
+        (self.places == 0).then_some(self.mantissa as u32)
+    }
+}
 
 const U64_POW10: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
@@ -785,44 +863,34 @@ impl<'a> Cursor<'a> {
             })
     }
 
-    /// A number; its first byte has been seen.
+    /// A number without sign and exponent of up to seven digits and up to seven decimals, which is what nearly
+    /// every number is; nothing is consumed where another value stands.
     #[inline(always)]
-    pub fn number(&mut self) -> Parsed<Number<'a>> {
-        let start = self.pos;
-        let (whole, mut mantissa) = digits(self.half_word(start));
-        let mut end = start + whole;
-        let mut places = 0;
-        // Up to seven digits, then up to seven decimals; nothing more.
+    pub fn plain_number(&mut self) -> Option<PlainNumber> {
+        let (whole, mut mantissa) = digits(self.half_word(self.pos));
         if whole == 0 || whole == 8 || (whole > 1 && self.byte() == b'0') {
-            return self.any_number();
+            return None;
         }
+        let mut end = self.pos + whole;
+        let mut places = 0;
         if self.bytes.get(end) == Some(&b'.') {
             let decimals;
             (places, decimals) = digits(self.half_word(end + 1));
             if places == 0 || places == 8 {
-                return self.any_number();
+                return None;
             }
             mantissa = mantissa * U64_POW10[places & 7] + decimals;
             end += 1 + places;
         }
         if let Some(b'e' | b'E') = self.bytes.get(end) {
-            return self.any_number();
+            return None;
         }
         self.pos = end;
-        Ok(Number {
-            record: self.text,
-            start,
-            end,
-            mantissa,
-            exponent: -(places as i32),
-            negative: false,
-            integer: places == 0,
-            exact: true,
-        })
+        Some(PlainNumber { mantissa, places })
     }
 
-    #[inline(never)]
-    fn any_number(&mut self) -> Parsed<Number<'a>> {
+    /// A number; its first byte has been seen.
+    pub fn number(&mut self) -> Parsed<Number<'a>> {
         let start = self.pos;
         let negative = self.byte() == b'-';
         if negative {

@@ -429,6 +429,7 @@ impl TraceWriter<'_> {
     }
 
     /// Adds an edge between two events of this trace, by `seq`.
+    #[inline(always)]
     pub fn edge(&mut self, src: u32, dst: u32, edge_type: EdgeType) {
         self.block.src.push(src);
         self.block.dst.push(dst);
