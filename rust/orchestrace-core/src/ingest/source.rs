@@ -65,7 +65,7 @@ pub(crate) fn read_range(
     const STEP: usize = 64 << 10;
     // One byte before the range tells whether a record begins exactly at `start`.
     let from = start.saturating_sub(1);
-    bytes.clear();
+    // Not cleared before: bytes of the block before are as good as zeros to be read over.
     bytes.resize((end - from) as usize, 0);
     read_exact_at(file, &mut bytes, from)?;
     let first =
@@ -103,7 +103,14 @@ pub(crate) fn read_range(
         }
     }
     block.open_end = open_end && long.is_none();
-    bytes.drain(..first);
+    // What belongs to the range before becomes white space in front of the first record, which is left out
+    // anyway, rather than moving all records.
+    if first < bytes.len() {
+        block.offset = from;
+        bytes[..first].fill(b' ');
+    } else {
+        bytes.clear();
+    }
     block.bytes = bytes;
     Ok((block, long.map(|record| record.into_block(2 * index + 1, None, open_end))))
 }
