@@ -32,6 +32,33 @@ pub fn code_array(mut codes: Vec<u32>, names: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(DictionaryArray::<UInt32Type>::try_new(keys, Arc::clone(names))?))
 }
 
+/// A categorical column of a block's own codes, which `map` turns into codes of the store.
+pub(crate) fn mapped_array(mut codes: Vec<u32>, map: &[u32], names: &ArrayRef) -> Result<ArrayRef> {
+    // Where a block met the names in the order of the corpus its codes are right already.
+    if map.iter().enumerate().all(|(i, code)| i as u32 == *code) {
+        return code_array(codes, names);
+    }
+    // One entry more, for "no name": then every code is looked up alike.
+    let mut map = map.to_vec();
+    let none = map.len();
+    map.push(0);
+    let mut valid = Vec::with_capacity(codes.len().div_ceil(8));
+    let mut nulls = 0;
+    for group in codes.chunks_mut(8) {
+        let mut bits = 0;
+        for (i, code) in group.iter_mut().enumerate() {
+            bits |= u8::from(*code != NO_CODE) << i;
+            *code = map[(*code as usize).min(none)];
+        }
+        nulls += group.len() - bits.count_ones() as usize;
+        valid.push(bits);
+    }
+    let rows = codes.len();
+    let nulls = (nulls > 0).then(|| NullBuffer::new(BooleanBuffer::new(valid.into(), 0, rows)));
+    let keys = UInt32Array::new(codes.into(), nulls);
+    Ok(Arc::new(DictionaryArray::<UInt32Type>::try_new(keys, Arc::clone(names))?))
+}
+
 /// A column of a closed vocabulary, [`NO_WORD`] being null.
 pub fn word_array(mut codes: Vec<u8>, words: &'static [&'static str]) -> Result<ArrayRef> {
     let nulls = if codes.contains(&NO_WORD) {

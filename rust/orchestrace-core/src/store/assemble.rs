@@ -11,7 +11,7 @@ use arrow_array::{
 };
 use rayon::prelude::*;
 
-use super::arrays::{code_array, filter_chunk, text_array, word_array};
+use super::arrays::{code_array, filter_chunk, mapped_array, text_array, word_array};
 use super::derive::{Derived, derive};
 use super::{Chunk, Names, REQUIRED_EVENT_COLUMNS, RawChunk, Store, events_schema};
 use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result, capped, printable};
@@ -172,16 +172,6 @@ struct Builder<'a> {
     file_codes: &'a [u32],
 }
 
-fn remap(mut codes: Vec<u32>, map: &[u32]) -> Vec<u32> {
-    // Where a block met the names in the order of the corpus its codes are right already.
-    if map.iter().enumerate().any(|(i, code)| i as u32 != *code) {
-        for code in codes.iter_mut().filter(|c| **c != NO_CODE) {
-            *code = map[*code as usize];
-        }
-    }
-    codes
-}
-
 /// The number of its trace for each row of a table.
 fn numbered(starts: &[[u32; 3]], table: usize, numbers: &[u32]) -> Vec<u32> {
     let mut out = Vec::with_capacity(starts.last().map_or(0, |s| s[table] as usize));
@@ -193,7 +183,7 @@ fn numbered(starts: &[[u32; 3]], table: usize, numbers: &[u32]) -> Vec<u32> {
 
 impl Builder<'_> {
     fn names(&self, codes: Vec<u32>, dict: Dict, map: &[Vec<u32>]) -> Result<ArrayRef> {
-        code_array(remap(codes, &map[dict as usize]), self.names.array(dict))
+        mapped_array(codes, &map[dict as usize], self.names.array(dict))
     }
 
     fn chunk(&self, mut raw: RawChunk, numbers: &[u32], map: &[Vec<u32>]) -> Result<Chunk> {
