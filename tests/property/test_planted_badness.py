@@ -115,7 +115,7 @@ def test_every_kind_of_badness_at_once(pack: str) -> None:
     kinds = sorted(KINDS)
     assert {code for _, code in KINDS.values()} >= {
         code
-        for _, code, _ in _core.codes()
+        for _, code, _, _ in _core.codes()
         if code.startswith(("field.", "id.", "edge.", "number.", "utf8."))
     } - {"number.rounded", "field.ignored", "field.absent", "utf8.replaced"}
     mixed: list[Line] = [line for kind in kinds for line in ((None, b"\n"), (kind, b"\r\n"))]

@@ -10,7 +10,8 @@ use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Pattern, Str, Wor
 use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::{OptionalColumn, Scratch, TraceWriter, Value};
 use crate::schema::{
-    Dict, EDGE_TYPES, EVENT_FIELDS, EVENT_TYPES, EdgeType, EventField, EventType, MeasureKind, TOPOLOGIES, TimeBasis, Topology,
+    Dict, EDGE_TYPES, EVENT_FIELDS, EVENT_TYPES, EdgeType, EventField, EventType, MeasureKind, TOPOLOGIES,
+    TimeBasis, Topology,
 };
 
 /// The importer.
@@ -693,8 +694,7 @@ fn edge(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratc
     while more {
         let key = cursor.key()?;
         let name = key.text(&mut scratch.key);
-        let which =
-            KEYS.iter().position(|k| *k == name).ok_or_else(|| forbidden(name, &KEYS, "an edge"))?;
+        let which = KEYS.iter().position(|k| *k == name).ok_or_else(|| forbidden(name, &KEYS, "an edge"))?;
         if seen & (1 << which) != 0 {
             return Err(duplicate(KEYS[which]));
         }

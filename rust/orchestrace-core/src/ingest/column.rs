@@ -383,7 +383,8 @@ mod tests {
     #[test]
     fn strings_of_a_record_are_stored_as_their_text() {
         let long = "x".repeat(40);
-        let texts = ["", "twelve bytes", "thirteen byte", "sixteen bytes ok", "seventeen bytes !", &long, "é\n"];
+        let texts =
+            ["", "twelve bytes", "thirteen byte", "sixteen bytes ok", "seventeen bytes !", &long, "é\n"];
         let record = serde_json::to_string(&texts).unwrap();
         let limits = Limits { depth: 8, string: 1 << 20, lenient: false };
         let mut scratch = String::new();

@@ -153,7 +153,7 @@ mod tests {
         // Short ids are hashed as their view, long ones as text. An attacker who knew the key of one map could
         // choose these; the key of every map is drawn anew.
         for tail in ["", " and more than twelve bytes"] {
-            let key = IdMap { mask: (1 << 11) - 1, ..IdMap::default() };
+            let key = IdMap { mask: (1 << 12) - 1, ..IdMap::default() };
             let wanted = |id: &String| {
                 key.slot(arrow_array::builder::make_view(id.as_bytes(), 0, 0), id.as_bytes()) == 7
             };
@@ -163,7 +163,7 @@ mod tests {
             for (row, id) in chosen.iter().enumerate() {
                 ids.set(row, id);
             }
-            let mut known = IdMap { hasher: key.hasher.clone(), ..IdMap::default() };
+            let mut known = IdMap { hasher: key.hasher.clone(), secret: key.secret, ..IdMap::default() };
             assert_eq!(known.build(&ids, 0), Ok(()));
             assert_eq!(known.mask, key.mask);
             assert_eq!(probes(&known, &ids, &chosen), 1_000 * 1_001 / 2, "the ids are ill chosen");

@@ -258,7 +258,8 @@ impl BlockWriter {
     /// Stores a name of an event as it stands in a record.
     #[inline(always)]
     pub(crate) fn set_name(&mut self, field: EventField, row: usize, name: &Str<'_>, scratch: &mut String) {
-        if let OptionalColumn::Code(column, dict) = &mut self.events.optional[field as usize - FIRST_OPTIONAL] {
+        if let OptionalColumn::Code(column, dict) = &mut self.events.optional[field as usize - FIRST_OPTIONAL]
+        {
             let names = &mut self.dicts[*dict as usize];
             let code = match self.recent.get_mut(*dict as usize) {
                 Some(recent) => recent.code(names, name, scratch),
