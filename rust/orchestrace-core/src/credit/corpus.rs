@@ -44,6 +44,7 @@ pub fn credit(
     request: &Request<'_>,
     run: &Run,
 ) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+    store.expect_whole()?;
     let channels = channels(store, request)?;
     run.expect(store.n_traces() as u64);
     let driver = Driver { store, request, channels };

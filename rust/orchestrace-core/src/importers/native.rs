@@ -197,6 +197,9 @@ fn event(
     let mut t = 0.0;
     let mut event_type = 0;
     let mut agent = 0;
+    let keep = out.block.keep;
+    // Strings of these fields need no look once they are read: that they are strings is all there is to judge.
+    let skipped = out.block.skipped;
     // 63 stands for "no field before this one".
     let mut last = 63_usize;
     let mut context = NO_TYPE;
@@ -238,6 +241,9 @@ fn event(
             return Err(duplicate(field.as_str()));
         }
         seen |= 1 << last;
+        if skipped & 1 << last != 0 && text.is_some() {
+            continue;
+        }
         match field {
             EventField::Id => match text.filter(|id| !id.is_empty()) {
                 Some(id) => out.block.events.id.set_str(row, &id, &mut scratch.text),
@@ -264,7 +270,10 @@ fn event(
                 context = event_type as usize % NO_TYPE;
             }
             EventField::Agent => match text.filter(|name| !name.is_empty()) {
-                Some(name) => agent = out.block.code(Dict::Agent, &name, &mut scratch.text),
+                Some(name) if keep.field(EventField::Agent) => {
+                    agent = out.block.code(Dict::Agent, &name, &mut scratch.text);
+                }
+                Some(_) => {}
                 None => {
                     unread(cursor, text);
                     agent = any_agent(cursor, out, scratch)?;
@@ -289,7 +298,9 @@ fn event(
                     expect(cursor, Kind::Bool).map_err(|f| f.under("trusted"))?;
                 }
                 let flag = cursor.bool()?;
-                if let OptionalColumn::Flag(column) = out.block.events.optional(field) {
+                if let (true, OptionalColumn::Flag(column)) =
+                    (keep.field(field), out.block.events.optional(field))
+                {
                     column.set(row, flag);
                 }
             }
@@ -403,7 +414,9 @@ fn plain_extension(
 ) -> bool {
     let start = cursor.pos();
     let Some(number) = cursor.plain_number() else { return false };
+    let keep = out.block.keep.field(field);
     match (out.block.events.optional(field), number.integer()) {
+        (OptionalColumn::F64(_), _) | (OptionalColumn::I64(_) | OptionalColumn::U32(_), Some(_)) if !keep => {}
         (OptionalColumn::F64(column), _) => column.set(row, number.f64()),
         (OptionalColumn::I64(column), Some(value)) => column.set(row, i64::from(value)),
         (OptionalColumn::U32(column), Some(value)) => column.set(row, value),
@@ -576,7 +589,7 @@ fn unknown_field(
 
 /// Keeps a member of the event as it was written.
 fn keep(cursor: &Cursor<'_>, out: &TraceWriter<'_>, scratch: &mut Scratch, key_start: usize, end: usize) {
-    if out.options.extras {
+    if out.options.extras && out.block.keep.field(EventField::Extras) {
         scratch.extras.push(if scratch.extras.is_empty() { '{' } else { ',' });
         scratch.extras.push_str(cursor.slice(key_start, end));
     }

@@ -266,10 +266,13 @@ impl TextColumn {
         }
     }
 
-    /// Forgets the rows from `rows` on. Their bytes stay until the block ends.
+    /// Forgets the rows from `rows` on. Their bytes stay until the block ends, if any row is left.
     pub fn truncate(&mut self, rows: usize) {
         self.views.truncate(rows);
         self.valid.truncate(rows);
+        if rows == 0 {
+            self.data.clear();
+        }
     }
 
     /// Whether any row has a value.

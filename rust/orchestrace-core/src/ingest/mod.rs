@@ -16,6 +16,7 @@ pub mod intern;
 pub mod json;
 mod long_record;
 mod parse;
+mod projection;
 pub mod quarantine;
 mod reader;
 mod source;
@@ -29,6 +30,7 @@ pub use index::{IndexRow, TraceIndex};
 pub use input::ReadPosition;
 pub(crate) use reader::reused_id;
 pub use reader::{Batch, SourcePart, TraceReader, read};
+pub use projection::Projection;
 
 use json::Limits;
 
@@ -94,6 +96,8 @@ pub struct ReadOptions {
     pub time_basis: Option<TimeBasis>,
     /// Whether records are hashed, so that repeated exports can be told.
     pub digests: bool,
+    /// Tables and columns that are kept.
+    pub projection: Projection,
 }
 
 impl Default for ReadOptions {
@@ -110,6 +114,7 @@ impl Default for ReadOptions {
             fields: Vec::new(),
             time_basis: None,
             digests: false,
+            projection: Projection::ALL,
         }
     }
 }

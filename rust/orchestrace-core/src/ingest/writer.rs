@@ -8,6 +8,7 @@ use super::intern::{Interner, Recent};
 use super::json::{Fault, Parsed, Str};
 use super::quarantine::{Position, QuarantineRow};
 use super::validate::IdMap;
+use super::projection::{Keep, Projection};
 use super::{LiftKind, ReadOptions};
 use crate::error::{Error, Finding, FindingCode, RejectCode, Result};
 use crate::schema::{Dict, EdgeType, EventField, EventType, Kind, MeasureKind, TimeBasis, Topology};
@@ -167,6 +168,9 @@ pub(crate) struct BlockWriter {
     /// Hash of each trace's record, where they are asked for.
     pub digests: Vec<u64>,
     ids: IdMap,
+    pub keep: Keep,
+    /// Fields whose strings are judged but not stored.
+    pub skipped: u64,
     recent: [Recent; Dict::OF_EVENTS],
     /// Buffers that importers borrow, so that reading an event allocates nothing.
     pub scratch: Scratch,
@@ -202,6 +206,15 @@ impl Default for Scratch {
             next: [0; Self::CONTEXTS * 64],
         }
     }
+}
+
+/// Fields that hold any string, of those that are not stored.
+fn skipped(projection: &Projection) -> u64 {
+    let keep = Keep::new(projection);
+    let texts = EventField::ALL[FIRST_OPTIONAL..]
+        .iter()
+        .filter(|field| !keep.field(**field) && matches!(field.column().kind, Kind::Text | Kind::Name(_)));
+    texts.fold(0, |fields, field| fields | 1 << *field as u64)
 }
 
 /// One row of `labels`, before it is a column.
@@ -240,6 +253,8 @@ impl BlockWriter {
             quarantine: Vec::new(),
             digests: Vec::new(),
             ids: IdMap::default(),
+            keep: Keep::new(&options.projection),
+            skipped: skipped(&options.projection),
             recent: std::array::from_fn(|_| Recent::default()),
             scratch: Scratch::default(),
         }
@@ -309,7 +324,8 @@ impl BlockWriter {
         let events = &mut self.events;
         let mut out = Vec::with_capacity(8);
         for (i, column) in events.optional.iter_mut().chain(&mut events.lifted).enumerate() {
-            if !column.is_used() {
+            let kept = EventField::ALL.get(FIRST_OPTIONAL + i).is_none_or(|field| self.keep.field(*field));
+            if !kept || !column.is_used() {
                 // Rows before those of a rejected trace may have been padded.
                 column.truncate(0);
                 continue;
@@ -432,9 +448,11 @@ impl TraceWriter<'_> {
     /// Adds an edge between two events of this trace, by `seq`.
     #[inline(always)]
     pub fn edge(&mut self, src: u32, dst: u32, edge_type: EdgeType) {
-        self.block.src.push(src);
-        self.block.dst.push(dst);
-        self.block.edge_types.push(edge_type as u8);
+        if self.block.keep.edges {
+            self.block.src.push(src);
+            self.block.dst.push(dst);
+            self.block.edge_types.push(edge_type as u8);
+        }
     }
 
     /// Takes the events' ids, so that edges can be resolved; an id that occurs twice is a fault.
@@ -557,10 +575,12 @@ impl TraceWriter<'_> {
             self.index_ids().map_err(|fault| fault.under("events"))?;
         }
         self.forget_unknown_costs();
-        self.settle_group();
-        let basis =
-            self.facts.time_basis.or(self.options.time_basis).unwrap_or_else(|| self.guess_time_basis());
-        self.facts.time_basis = Some(basis);
+        if self.block.keep.facts {
+            self.settle_group();
+            let basis =
+                self.facts.time_basis.or(self.options.time_basis).unwrap_or_else(|| self.guess_time_basis());
+            self.facts.time_basis = Some(basis);
+        }
         let block = &mut *self.block;
         if self.facts.importer.is_none() {
             self.facts.importer = Some(block.dicts[Dict::Importer as usize].code(importer));
@@ -744,7 +764,9 @@ impl RawChunk {
         self.dicts.iter().map(Interner::nbytes).sum::<usize>()
             + [&self.id, &self.trace_id, &self.task_id, &self.group_id].into_iter().map(array).sum::<usize>()
             + optional.sum::<usize>()
-            + 13 * self.t.capacity()
+            + 8 * self.t.capacity()
+            + self.types.capacity()
+            + 4 * self.agent.capacity()
             + 9 * self.src.capacity()
             + 13 * self.measure_values.capacity()
             + 128 * self.facts.len()
@@ -772,6 +794,21 @@ impl BlockWriter {
         let rows = self.events.t.len();
         let traces = self.facts.len();
         let optional = self.finish_events(rows)?;
+        let keep = self.keep;
+        if !keep.field(EventField::Id) {
+            self.events.id.truncate(0);
+        }
+        if !keep.field(EventField::T) {
+            self.events.t.clear();
+        }
+        if !keep.field(EventField::Agent) {
+            self.events.agent.clear();
+        }
+        if !keep.measures {
+            self.measure_kinds.clear();
+            self.measure_names.clear();
+            self.measure_values.clear();
+        }
         self.recent.iter_mut().for_each(Recent::forget);
         Ok(RawChunk {
             source,
@@ -780,14 +817,14 @@ impl BlockWriter {
             lines,
             records,
             dicts: self.dicts.iter_mut().map(std::mem::take).collect(),
-            id: self.events.id.finish(rows)?,
+            id: self.events.id.finish(if keep.field(EventField::Id) { rows } else { 0 })?,
             t: exact(&mut self.events.t),
             types: exact(&mut self.events.types),
             agent: exact(&mut self.events.agent),
             optional,
             trace_id: self.trace_id.finish(traces)?,
             task_id: self.task_id.finish(traces)?,
-            group_id: self.group_id.finish(traces)?,
+            group_id: self.group_id.finish(if keep.facts { traces } else { 0 })?,
             facts: std::mem::take(&mut self.facts),
             numbers: None,
             keep: None,

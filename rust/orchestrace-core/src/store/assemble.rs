@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt32Type};
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, PrimitiveArray, RecordBatch, UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, Float64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
     new_null_array,
 };
 use rayon::prelude::*;
@@ -19,7 +19,7 @@ use crate::ingest::column::NO_CODE;
 use crate::ingest::intern::Interner;
 use crate::ingest::quarantine::QuarantineRow;
 use crate::ingest::writer::{Finished, LabelRow, NO_WORD};
-use crate::ingest::{ReadOptions, reused_id};
+use crate::ingest::{Projection, ReadOptions, reused_id};
 use crate::run::Run;
 use crate::schema::{
     self, AGENTS, Dict, EDGE_TYPES, EDGES, EVENT_TYPES, EVENTS, FINDINGS, LABELS, MEASURE_KINDS, MEASURES,
@@ -29,7 +29,7 @@ use crate::schema::{
 /// Puts blocks in input order and makes one store of them.
 pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions, run: &Run) -> Result<Store> {
     raw.sort_unstable_by_key(|c| (c.source, c.index));
-    let events: u64 = raw.iter().map(|c| c.t.len() as u64).sum();
+    let events: u64 = raw.iter().map(|c| c.types.len() as u64).sum();
     if events >= u64::from(u32::MAX) {
         return Err(Error::TooLarge(format!(
             "{events} events do not fit a corpus in memory (limit {}); read the inputs in parts",
@@ -111,6 +111,7 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
         event_columns,
         lifted: options.fields.clone(),
         records_read,
+        projection: options.projection,
     })
 }
 
@@ -190,7 +191,9 @@ impl Builder<'_> {
         let mut starts = Vec::with_capacity(raw.ends.len() + 1);
         starts.push([0; 3]);
         starts.append(&mut raw.ends);
-        let events = self.events(&mut raw, &starts, numbers, map)?;
+        let kept = &self.options.projection;
+        let needed = kept.needed();
+        let events = self.events(&mut raw, &starts, numbers, map, &needed)?;
         let edges = RecordBatch::try_new(
             EDGES.arrow(),
             vec![
@@ -200,20 +203,46 @@ impl Builder<'_> {
                 word_array(std::mem::take(&mut raw.edge_types), EDGE_TYPES)?,
             ],
         )?;
-        let measures = RecordBatch::try_new(
-            MEASURES.arrow(),
-            vec![
-                Arc::new(UInt32Array::from(numbered(&starts, 2, numbers))),
-                word_array(std::mem::take(&mut raw.measure_kinds), MEASURE_KINDS)?,
-                self.names(std::mem::take(&mut raw.measure_names), Dict::Measure, map)?,
-                Arc::new(Float64Array::from(std::mem::take(&mut raw.measure_values))),
-            ],
-        )?;
-        let derived = derive(&events, &edges, &starts, numbers, self.names);
-        let findings = findings_batch(std::mem::take(&mut raw.findings), &derived, numbers)?;
+        let measures = if kept.table("measures") {
+            RecordBatch::try_new(
+                MEASURES.arrow(),
+                vec![
+                    Arc::new(UInt32Array::from(numbered(&starts, 2, numbers))),
+                    word_array(std::mem::take(&mut raw.measure_kinds), MEASURE_KINDS)?,
+                    self.names(std::mem::take(&mut raw.measure_names), Dict::Measure, map)?,
+                    Arc::new(Float64Array::from(std::mem::take(&mut raw.measure_values))),
+                ],
+            )?
+        } else {
+            RecordBatch::new_empty(MEASURES.arrow())
+        };
+        let derived = if kept.derives() {
+            derive(&events, &edges, &starts, numbers, self.names)
+        } else {
+            Derived::default()
+        };
+        let findings = if kept.table("findings") {
+            findings_batch(std::mem::take(&mut raw.findings), &derived, numbers)?
+        } else {
+            RecordBatch::new_empty(FINDINGS.arrow())
+        };
         let agents = agents_batch(&derived, numbers, self.names)?;
-        let traces = self.traces(&raw, &starts, &derived, numbers, map)?;
+        let traces = if kept.table("traces") {
+            self.traces(&raw, &starts, &derived, numbers, map)?
+        } else {
+            RecordBatch::new_empty(TRACES.arrow())
+        };
         let empty_metrics = raw.facts.iter().map(|f| f.empty_metrics).collect();
+        // What was only needed on the way is let go.
+        let edges = if kept.table("edges") { edges } else { RecordBatch::new_empty(EDGES.arrow()) };
+        let agents = if kept.table("agents") { agents } else { RecordBatch::new_empty(AGENTS.arrow()) };
+        let schema = events_schema(self.event_columns, &self.options.fields, kept);
+        let events = if *kept == needed {
+            events
+        } else {
+            let wanted = schema.fields().iter().map(|f| events.schema_ref().index_of(f.name()));
+            events.project(&wanted.collect::<std::result::Result<Vec<_>, _>>()?)?
+        };
         Ok(Chunk { traces, events, edges, agents, measures, findings, starts, empty_metrics })
     }
 
@@ -223,20 +252,33 @@ impl Builder<'_> {
         starts: &[[u32; 3]],
         numbers: &[u32],
         map: &[Vec<u32>],
+        needed: &Projection,
     ) -> Result<RecordBatch> {
-        let rows = raw.t.len();
-        let mut seq = Vec::with_capacity(rows);
-        for window in starts.windows(2) {
-            seq.extend(0..window[1][0] - window[0][0]);
-        }
+        let rows = raw.types.len();
         let mut columns: Vec<ArrayRef> =
             Vec::with_capacity(REQUIRED_EVENT_COLUMNS + self.event_columns.len());
-        columns.push(Arc::new(UInt32Array::from(numbered(starts, 0, numbers))));
-        columns.push(Arc::new(UInt32Array::from(seq)));
-        columns.push(Arc::clone(&raw.id));
-        columns.push(Arc::new(Float64Array::from(std::mem::take(&mut raw.t))));
-        columns.push(word_array(std::mem::take(&mut raw.types), EVENT_TYPES)?);
-        columns.push(self.names(std::mem::take(&mut raw.agent), Dict::Agent, map)?);
+        if needed.column(0) {
+            columns.push(Arc::new(UInt32Array::from(numbered(starts, 0, numbers))));
+        }
+        if needed.column(1) {
+            let mut seq = Vec::with_capacity(rows);
+            for window in starts.windows(2) {
+                seq.extend(0..window[1][0] - window[0][0]);
+            }
+            columns.push(Arc::new(UInt32Array::from(seq)));
+        }
+        if needed.column(2) {
+            columns.push(Arc::clone(&raw.id));
+        }
+        if needed.column(3) {
+            columns.push(Arc::new(Float64Array::from(std::mem::take(&mut raw.t))));
+        }
+        if needed.column(4) {
+            columns.push(word_array(std::mem::take(&mut raw.types), EVENT_TYPES)?);
+        }
+        if needed.column(5) {
+            columns.push(self.names(std::mem::take(&mut raw.agent), Dict::Agent, map)?);
+        }
         let mut used = std::mem::take(&mut raw.optional).into_iter().peekable();
         for index in self.event_columns {
             let finished = used.next_if(|(i, _)| i == index).map(|(_, finished)| finished);
@@ -246,7 +288,10 @@ impl Builder<'_> {
                 None => self.null_column(*index, rows)?,
             });
         }
-        Ok(RecordBatch::try_new(events_schema(self.event_columns, &self.options.fields), columns)?)
+        // A batch may have rows and no columns.
+        let shape = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = events_schema(self.event_columns, &self.options.fields, needed);
+        Ok(RecordBatch::try_new_with_options(schema, columns, &shape)?)
     }
 
     fn null_column(&self, index: usize, rows: usize) -> Result<ArrayRef> {

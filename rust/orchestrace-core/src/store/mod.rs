@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow_schema::{Field, Schema, SchemaRef};
 
 use crate::error::{Error, Result};
-use crate::ingest::LiftKind;
+use crate::ingest::{LiftKind, Projection};
 use crate::ingest::intern::Interner;
 use crate::schema::{self, Column, Dict, Table};
 
@@ -98,6 +98,7 @@ pub struct Store {
     pub(crate) event_columns: Vec<usize>,
     pub(crate) lifted: Vec<(String, LiftKind)>,
     pub(crate) records_read: u64,
+    pub(crate) projection: Projection,
 }
 
 impl Store {
@@ -125,10 +126,28 @@ impl Store {
         self.chunks.iter().map(|c| c.events.num_rows()).sum()
     }
 
-    /// Number of edges.
+    /// Number of edges; 0 where the store was read for nothing that needs them.
     #[must_use]
     pub fn n_edges(&self) -> usize {
-        self.chunks.iter().map(|c| c.edges.num_rows()).sum()
+        let count = |c: &Chunk| c.starts.last().map_or(0, |end| end[1] as usize);
+        self.chunks.iter().map(count).sum()
+    }
+
+    /// What the store was read for.
+    #[must_use]
+    pub fn projection(&self) -> &Projection {
+        &self.projection
+    }
+
+    /// An error if tables or columns were left out when the store was read: what looks at whole traces
+    /// cannot do without them.
+    pub fn expect_whole(&self) -> Result<()> {
+        if self.projection.is_all() {
+            return Ok(());
+        }
+        Err(Error::Parameter(
+            "the store was read for some tables or columns only; read it without a projection".into(),
+        ))
     }
 
     /// Records that were read, accepted or not: the traces held and the rows of the quarantine, also of a
@@ -167,15 +186,18 @@ impl Store {
     /// Schema of a table as this store holds it: `events` without the columns that no event uses.
     pub fn table_schema(&self, name: &str) -> Result<SchemaRef> {
         let table = find_table(name)?;
+        if !self.projection.table(name) {
+            return Err(Error::Parameter(format!("the store was read without the table '{name}'")));
+        }
         if name != "events" {
             return Ok(table.arrow());
         }
-        Ok(events_schema(&self.event_columns, &self.lifted))
+        Ok(events_schema(&self.event_columns, &self.lifted, &self.projection))
     }
 
     /// Batches of a table, one for each chunk that has rows.
     pub fn table(&self, name: &str) -> Result<Vec<RecordBatch>> {
-        find_table(name)?;
+        self.table_schema(name)?;
         let mut batches: Vec<RecordBatch> = match name {
             "labels" => vec![self.labels.clone()],
             "quarantine" => vec![self.quarantine.clone()],
@@ -205,13 +227,16 @@ impl Store {
             Some(text) => Arc::new(text.gc()) as ArrayRef,
             None => Arc::clone(column),
         });
-        Ok(RecordBatch::try_new(schema, columns.collect())?)
+        // A projection may be of columns that no event uses: rows without columns.
+        let shape = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(schema, columns.collect(), &shape)?)
     }
 
     /// The traces whose numbers are listed (ascending), with everything that belongs to them. They keep
     /// their numbers; the quarantine stays, since it is about the reading. Records read are then the traces
     /// kept and the quarantine, so that accepted and quarantined still add up to them.
     pub fn filter(&self, traces: &[u32]) -> Result<Store> {
+        self.expect_whole()?;
         if traces.windows(2).any(|w| w[0] >= w[1]) {
             return Err(Error::Parameter("trace numbers must be ascending and distinct".into()));
         }
@@ -236,6 +261,7 @@ impl Store {
             quarantine: self.quarantine.clone(),
             event_columns: self.event_columns.clone(),
             lifted: self.lifted.clone(),
+            projection: self.projection,
         };
         let labels = arrays::filter_labels(&kept)?;
         Ok(Store { labels, ..kept })
@@ -250,12 +276,17 @@ pub(crate) fn find_table(name: &str) -> Result<&'static Table> {
     })
 }
 
-/// Columns that every store has: up to `agent`.
+/// Columns that every whole store has: up to `agent`.
 pub(crate) const REQUIRED_EVENT_COLUMNS: usize = 6;
 
-pub(crate) fn events_schema(columns: &[usize], lifted: &[(String, LiftKind)]) -> SchemaRef {
-    let required = schema::EVENTS.columns[..REQUIRED_EVENT_COLUMNS].iter().map(Column::field);
-    let optional = columns.iter().map(|i| {
+pub(crate) fn events_schema(
+    columns: &[usize],
+    lifted: &[(String, LiftKind)],
+    projection: &Projection,
+) -> SchemaRef {
+    let required = schema::EVENTS.columns[..REQUIRED_EVENT_COLUMNS].iter().enumerate();
+    let required = required.filter(|(i, _)| projection.column(*i)).map(|(_, column)| Column::field(column));
+    let optional = columns.iter().filter(|i| projection.column(**i)).map(|i| {
         if let Some(column) = schema::EVENTS.columns.get(*i) {
             column.field()
         } else {

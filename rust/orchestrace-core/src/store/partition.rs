@@ -34,6 +34,7 @@ impl Partition {
     /// # Ok::<(), orchestrace_core::error::Error>(())
     /// ```
     pub fn new(store: &Store, key: &[String], n: u32) -> Result<Self> {
+        store.expect_whole()?;
         let columns = key.iter().map(|name| key_column(name)).collect::<Result<Vec<usize>>>()?;
         if columns.is_empty() || n == 0 {
             return Err(Error::Parameter("a partition needs a column and at least one part".into()));
@@ -82,6 +83,7 @@ impl Partition {
             quarantine: RecordBatch::new_empty(whole.quarantine.schema()),
             event_columns: whole.event_columns.clone(),
             lifted: whole.lifted.clone(),
+            projection: whole.projection,
         })
     }
 }

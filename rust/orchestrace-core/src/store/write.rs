@@ -24,6 +24,7 @@ use crate::schema::{MeasureKind, TimeBasis};
 /// not known) go onto the first event as `x_trace`. One that the trace was read with stays as it was written
 /// while it says what the tables say; else it is written anew, and only its members that we do not know stay.
 pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64> {
+    store.expect_whole()?;
     let threads = run.pool().current_num_threads();
     let mut written = 0;
     run.expect(store.n_traces() as u64);
