@@ -26,7 +26,7 @@ fn corpus() -> String {
         {"id":"an id of more than twelve bytes","t":1.25,"type":"spawn","agent":"lead","to":"w\u0031","role":"critic","tokens":3.0,"ok":"no","p_actions":[0.5,0.5],"state_key":"s"},
         {"id":"c","t":2,"type":"tool_call","agent":"w1","tool":"web","from":"lead","duration_s":2.25,"cost_usd":1e-3,"subtask_id":"st","turn":3},
         {"id":"d","t":1,"type":"tool_result","agent":"web","tool":"web","prefix_key":"a rather long key, of more than thirty-two bytes"}"#
-        .replace("\n", " ");
+        .replace('\n', " ");
     let edges = r#"{"src":"a","dst":"an id of more than twelve bytes","type":"temporal"},{"src":"c","dst":"d","type":"causal"}"#;
     let event = |rest: &str| format!(r#"{{"id":"a","t":0,"type":"message","agent":"x"{rest}}}"#);
     let mut lines = vec![trace(0, &good, edges)];
@@ -87,7 +87,8 @@ fn what_is_kept_is_what_a_whole_read_has() {
     let one: Vec<(Vec<&str>, Vec<&str>)> = columns.iter().map(|c| (vec!["events"], vec![*c])).collect();
     let pairs = columns.windows(2).map(|pair| (vec!["events"], pair.to_vec()));
     let tables = TABLES.iter().map(|t| (vec![*t], vec![]));
-    let others = [(vec!["events", "findings"], vec!["type"]), (vec!["traces", "events"], vec!["extras", "id"])];
+    let others =
+        [(vec!["events", "findings"], vec!["type"]), (vec!["traces", "events"], vec!["extras", "id"])];
     for (tables, columns) in one.into_iter().chain(pairs).chain(tables).chain(others) {
         let chosen = (!columns.is_empty()).then_some(&columns[..]);
         let part = store(&text, Projection::new(&tables, chosen).unwrap());

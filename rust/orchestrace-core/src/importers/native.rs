@@ -4,6 +4,9 @@
 //! rules, except where JSON itself is ambiguous (ARCHITECTURE.md, section 3). Keys are guessed from the
 //! last event that had the same key before; a wrong guess costs one comparison.
 
+// Left to itself the compiler calls the short ways of the parser, and their results go through memory (measured).
+#![allow(clippy::inline_always)]
+
 use super::{Confidence, Importer, ImporterInfo, Record};
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Pattern, Str, Words};
@@ -245,13 +248,14 @@ fn event(
             continue;
         }
         match field {
-            EventField::Id => match text.filter(|id| !id.is_empty()) {
-                Some(id) => out.block.events.id.set_str(row, &id, &mut scratch.text),
-                None => {
+            EventField::Id => {
+                if let Some(id) = text.filter(|id| !id.is_empty()) {
+                    out.block.events.id.set_str(row, &id, &mut scratch.text);
+                } else {
                     unread(cursor, text);
                     any_id(cursor, out, scratch, row)?;
                 }
-            },
+            }
             EventField::T => {
                 if let Some(number) = cursor.plain_number() {
                     t = number.f64();
@@ -283,15 +287,14 @@ fn event(
                 Some(name) => out.block.set_name(field, row, &name, &mut scratch.text),
                 None => any_text(cursor, out, scratch, field, row)?,
             },
-            EventField::ContentRef => match (text, out.block.events.optional(field)) {
-                (Some(text), OptionalColumn::Text(column)) => {
+            EventField::ContentRef => {
+                if let (Some(text), OptionalColumn::Text(column)) = (text, out.block.events.optional(field)) {
                     column.set_str(row, &text, &mut scratch.text);
-                }
-                _ => {
+                } else {
                     unread(cursor, text);
                     any_text(cursor, out, scratch, field, row)?;
                 }
-            },
+            }
             EventField::Trusted => {
                 unread(cursor, text);
                 if !cursor.at(b't') && !cursor.at(b'f') {
@@ -416,7 +419,8 @@ fn plain_extension(
     let Some(number) = cursor.plain_number() else { return false };
     let keep = out.block.keep.field(field);
     match (out.block.events.optional(field), number.integer()) {
-        (OptionalColumn::F64(_), _) | (OptionalColumn::I64(_) | OptionalColumn::U32(_), Some(_)) if !keep => {}
+        (OptionalColumn::F64(_), _) | (OptionalColumn::I64(_) | OptionalColumn::U32(_), Some(_)) if !keep => {
+        }
         (OptionalColumn::F64(column), _) => column.set(row, number.f64()),
         (OptionalColumn::I64(column), Some(value)) => column.set(row, i64::from(value)),
         (OptionalColumn::U32(column), Some(value)) => column.set(row, value),

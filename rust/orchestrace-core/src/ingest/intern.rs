@@ -3,6 +3,9 @@
 //! Codes are handed out in order of first appearance, so they do not depend on how many threads
 //! worked or how the input was cut.
 
+// Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).
+#![allow(clippy::inline_always)]
+
 use std::hash::BuildHasher;
 
 use foldhash::quality::RandomState;

@@ -28,9 +28,9 @@ pub use extract::copy_records;
 pub use fingerprint::fingerprint;
 pub use index::{IndexRow, TraceIndex};
 pub use input::ReadPosition;
+pub use projection::Projection;
 pub(crate) use reader::reused_id;
 pub use reader::{Batch, SourcePart, TraceReader, read};
-pub use projection::Projection;
 
 use json::Limits;
 

@@ -1,14 +1,17 @@
 //! Where importers write: growing columns of one block, a trace at a time. A trace that fails leaves
 //! nothing behind.
 
+// Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).
+#![allow(clippy::inline_always)]
+
 use arrow_array::ArrayRef;
 
 use super::column::{CodeColumn, FlagColumn, ListColumn, NO_CODE, TextColumn, Values};
 use super::intern::{Interner, Recent};
 use super::json::{Fault, Parsed, Str};
+use super::projection::{Keep, Projection};
 use super::quarantine::{Position, QuarantineRow};
 use super::validate::IdMap;
-use super::projection::{Keep, Projection};
 use super::{LiftKind, ReadOptions};
 use crate::error::{Error, Finding, FindingCode, RejectCode, Result};
 use crate::schema::{Dict, EdgeType, EventField, EventType, Kind, MeasureKind, TimeBasis, Topology};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt32Type};
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
-    new_null_array,
+    ArrayRef, BooleanArray, Float64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array,
+    UInt64Array, new_null_array,
 };
 use rayon::prelude::*;
 

@@ -10,8 +10,8 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray}
 use arrow_schema::{Field, Schema, SchemaRef};
 
 use crate::error::{Error, Result};
-use crate::ingest::{LiftKind, Projection};
 use crate::ingest::intern::Interner;
+use crate::ingest::{LiftKind, Projection};
 use crate::schema::{self, Column, Dict, Table};
 
 mod arrays;
