@@ -93,7 +93,13 @@ class TraceReader:
     """Files read batch by batch. Inputs are (path, name for the tables, where to begin); a place is (offset,
     lines, blocks, done), a part (records, accepted, quarantined, duplicates, place after the batch)."""
     def __new__(
-        cls, inputs: Sequence[tuple[str, str, _Place]], *, digests: bool = False, **options: Any
+        cls,
+        inputs: Sequence[tuple[str, str, _Place]],
+        *,
+        digests: bool = False,
+        tables: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        **options: Any,
     ) -> TraceReader: ...
     def next(
         self,

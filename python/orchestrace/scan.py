@@ -165,7 +165,14 @@ class _Reading:
         """The table batch by batch, with the columns that are asked for."""
         wanted = list(self._schema) if columns is None else columns
         inputs = [(os.path.abspath(path), path, (0, 0, 0, False)) for path in self._paths]
-        reader = _core.TraceReader(inputs, **self._options)
+        if self._table == "events":
+            kept = [name for name in SCHEMAS["events"] if name in wanted]
+            # The place of its trace's row leads from an event to the id.
+            named = ["trace"] if "trace_id" in wanted and "trace" not in kept else []
+            tables = ["events", "traces"] if "trace_id" in wanted else ["events"]
+            reader = _core.TraceReader(inputs, tables=tables, columns=kept + named, **self._options)
+        else:
+            reader = _core.TraceReader(inputs, tables=[self._table], **self._options)
         # A few rows are in the first block; a second worker would only read the next one in vain.
         threads = 1 if n_rows is not None and n_rows <= 1_000 else self._threads
         limit, read, quarantined = _FIRST_BATCH, 0, 0
@@ -188,11 +195,15 @@ class _Reading:
 
     def _frame(self, store: _core.Store, wanted: list[str]) -> pl.DataFrame:
         frame = pl.DataFrame(store.table(self._table))
-        if self._table == "events" and "trace_id" in wanted:
+        if "trace_id" in wanted and "trace_id" not in frame.columns:
             traces = pl.DataFrame(store.table("traces"))
             first = int(traces["trace"][0]) if traces.height else 0
             ids = traces["trace_id"].gather(frame["trace"] - first)
             frame = frame.with_columns(trace_id=ids)
+        if not frame.width:
+            # Columns that no event of this batch has: there are only their rows.
+            frame = pl.DataFrame({wanted[0]: pl.repeat(None, store.n_events, eager=True)})
+            frame = frame.cast({wanted[0]: self._schema[wanted[0]]})
         return frame.select(
             pl.col(name) if name in frame.columns else pl.lit(None, self._schema[name]).alias(name)
             for name in wanted

@@ -155,12 +155,12 @@ fn tables_do_not_depend_on_threads_blocks_or_compression() {
 #[test]
 fn spacing_changes_no_table() {
     let compact = String::from_utf8(generated(12, 3)).unwrap();
-    let store = read_bytes(compact.as_bytes(), &options(4 << 20), 1);
+    let store = from_stream(compact.as_bytes(), &options(4 << 20), 1);
     assert!(store.n_edges() > 0);
     for (colon, comma) in [(": ", ", "), (":", ", "), (" :", " ,"), (":  ", ",\t"), ("\t: ", " , ")] {
         let spaced = compact.replace("\":", &format!("\"{colon}")).replace(",\"", &format!("{comma}\""));
         let spaced = spaced.replace("},{", &format!("}}{comma}{{"));
-        let other = read_bytes(spaced.as_bytes(), &options(4 << 20), 1);
+        let other = from_stream(spaced.as_bytes(), &options(4 << 20), 1);
         for table in ["events", "edges", "agents", "measures", "findings"] {
             let (store, other) = (store.combined(table).unwrap(), other.combined(table).unwrap());
             assert_eq!(store.schema(), other.schema());

@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array, UInt64Array}
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use orchestrace_core::error::Error;
 use orchestrace_core::ingest::{
-    self, Batch, IndexRow, Input, ReadPosition, SourcePart, TraceIndex, TraceReader,
+    self, Batch, IndexRow, Input, Projection, ReadPosition, SourcePart, TraceIndex, TraceReader,
 };
 use orchestrace_core::store::{Partition, Store};
 use pyo3::prelude::*;
@@ -40,17 +40,29 @@ pub(crate) struct PyTraceReader(Mutex<TraceReader>);
 
 #[pymethods]
 impl PyTraceReader {
+    /// `tables`, and `columns` of events, limit what is built.
+    ///
     /// `inputs` are paths, names for the tables, and where to begin in each; `options` those of `read`.
     #[new]
-    #[pyo3(signature = (inputs, *, digests = false, **options))]
+    #[pyo3(signature = (inputs, *, digests = false, tables = None, columns = None, **options))]
     fn new(
         py: Python<'_>,
         inputs: Vec<(PathBuf, String, Place)>,
         digests: bool,
+        tables: Option<Vec<String>>,
+        columns: Option<Vec<String>>,
         options: Option<Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let mut options = read_options(py, options.as_ref())?;
         options.digests = digests;
+        if let Some(tables) = tables {
+            fn words(words: &[String]) -> Vec<&str> {
+                words.iter().map(String::as_str).collect()
+            }
+            let columns = columns.as_ref().map(|c| words(c));
+            options.projection =
+                Projection::new(&words(&tables), columns.as_deref()).map_err(|e| to_python(py, &e))?;
+        }
         let inputs = inputs
             .into_iter()
             .map(|(path, name, (offset, lines, blocks, done))| {
