@@ -216,7 +216,8 @@ fn event(
         let guess = scratch.next[place] as usize & 63;
         let pattern = &PATTERNS[guess];
         let opening = if first { b'{' } else { b',' };
-        let before = cursor.pos();
+        // White space may stand before the key that follows the comma or brace.
+        let mut key_start = cursor.pos() + 1;
         let member = if first && !cursor.may_enter() { None } else { cursor.member(opening, pattern) };
         let (field, text) = if let Some(text) = member {
             if first {
@@ -230,7 +231,7 @@ fn event(
                 break;
             }
             first = false;
-            let key_start = cursor.pos();
+            key_start = cursor.pos();
             let key = cursor.key()?;
             let Some(field) = field_of(&key, &mut scratch.key) else {
                 unknown_field(cursor, out, scratch, key_start, index)?;
@@ -312,7 +313,7 @@ fn event(
                 let stored = extension_field(cursor, out, scratch, extension, row, index, text)
                     .map_err(|f| f.under(field.as_str()))?;
                 if !stored {
-                    cursor.rewind(before + 1);
+                    cursor.rewind(key_start);
                     cursor.ws();
                     let key_start = cursor.pos();
                     ignore_field(cursor, out, scratch, field.as_str(), key_start, value_start, index)?;
