@@ -320,9 +320,12 @@ impl BlockStream {
         let mut block = self.block();
         let mut bytes = std::mem::take(&mut self.ahead);
         let mut size = self.block_size.max(bytes.len());
+        // Bytes that were looked at and have no line end: a long record is not searched again as it grows.
+        let mut searched = 0;
         loop {
             let filled = self.fill(run, &mut bytes, size)?;
-            let whole = memrchr(b'\n', &bytes).map_or(0, |i| i + 1);
+            let whole = memrchr(b'\n', &bytes[searched..]).map_or(0, |i| searched + i + 1);
+            searched = bytes.len();
             match filled {
                 Filled::More if whole > 0 => {
                     self.ahead = bytes.split_off(whole);
