@@ -103,9 +103,11 @@ pub(crate) struct PyTraceIndex(Mutex<TraceIndex>);
 
 #[pymethods]
 impl PyTraceIndex {
+    /// Of a corpus that has given the numbers below `next_number`.
     #[new]
-    fn new() -> Self {
-        Self(Mutex::new(TraceIndex::default()))
+    #[pyo3(signature = (next_number = 0))]
+    fn new(next_number: u32) -> Self {
+        Self(Mutex::new(TraceIndex::starting_at(next_number)))
     }
 
     /// Puts traces of an earlier reading in; `former` ones are read anew and only keep their numbers.

@@ -50,6 +50,12 @@ fn both(id: u64, content: u64) -> u64 {
 }
 
 impl TraceIndex {
+    /// An index of a corpus that has given all numbers below `next`, some of them perhaps to traces that are gone.
+    #[must_use]
+    pub fn starting_at(next: u32) -> Self {
+        Self { next, ..Self::default() }
+    }
+
     /// The hash of a `trace_id`.
     #[must_use]
     pub fn id_hash(trace_id: &str) -> u64 {
@@ -122,5 +128,6 @@ mod tests {
         assert_eq!(index.see(2, 5, 51), Seen::New { number: 7, reused: None });
         assert_eq!(index.see(2, 5, 52), Seen::New { number: 9, reused: Some(7) });
         assert!(index.nbytes() > 0);
+        assert_eq!(TraceIndex::starting_at(3).see(0, 1, 10), Seen::New { number: 3, reused: None });
     }
 }

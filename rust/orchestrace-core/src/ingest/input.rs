@@ -28,8 +28,8 @@ pub(super) enum Body {
     /// A plain line file that several workers read; `next` is the first byte that nobody has claimed, `index`
     /// the number of ranges claimed.
     Ranges { path: PathBuf, len: u64, importer: &'static dyn Importer, next: u64, index: u64 },
-    /// A file that one worker reads, from the block that is named on.
-    Whole { path: PathBuf, skip: u64 },
+    /// A file that one worker reads, from a place between two blocks on.
+    Whole { path: PathBuf, from: ReadPosition },
     /// A reader that one worker takes.
     Stream(Option<Box<dyn Read + Send>>),
     /// A stream that was left between two blocks.
@@ -48,7 +48,7 @@ pub(super) struct Opened {
     pub told: u64,
 }
 
-/// Where the reading of an input is taken up again: what [`super::TraceReader::position`] gave.
+/// Where the reading of an input is taken up again: [`super::SourcePart::position`] of a reading with the same options.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadPosition {
     /// First byte, of the decompressed stream, that was not read.
@@ -107,7 +107,7 @@ fn file_body(
     options: &ReadOptions,
     forced: Option<&'static dyn Importer>,
 ) -> std::io::Result<Body> {
-    let whole = Body::Whole { path: path.to_owned(), skip: from.blocks };
+    let whole = Body::Whole { path: path.to_owned(), from };
     if !meta.is_file() || meta.len() <= options.block_size as u64 {
         return Ok(whole);
     }
@@ -125,7 +125,7 @@ impl Opened {
     /// Opens a stream, settles how it is cut, and leaves out the blocks that were read before.
     pub(super) fn new(
         raw: Box<dyn Read + Send>,
-        skip: u64,
+        from: ReadPosition,
         options: &ReadOptions,
         forced: Option<&'static dyn Importer>,
         run: &Run,
@@ -135,8 +135,16 @@ impl Opened {
         let framing = framing(head);
         let importer = forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter()));
         stream.set_framing(framing);
-        for _ in 0..skip {
+        for _ in 0..from.blocks {
             stream.next(run)?;
+        }
+        // Where records too long to be held are cut out depends on what is too long, and with it where blocks end.
+        if stream.offset() != from.offset {
+            return Err(std::io::Error::other(format!(
+                "reading stopped at byte {} and cannot go on there with another max_record (or memory, which \
+                 bounds it)",
+                from.offset
+            )));
         }
         Ok(Self { stream, importer, told: 0 })
     }

@@ -140,10 +140,11 @@ impl TraceReader {
         mut index: Option<&mut TraceIndex>,
         run: &Run,
     ) -> Result<Option<Batch>> {
-        let mut chunks = self.take(limit, run)?;
-        if chunks.is_empty() && self.sources.iter().all(Source::is_done) {
+        // An input that ends with nothing but white space is at its end only after a batch that says so.
+        if self.parts.iter().all(|part| part.position.done) {
             return Ok(None);
         }
+        let mut chunks = self.take(limit, run)?;
         for part in &mut self.parts {
             *part = SourcePart { position: part.position, ..SourcePart::default() };
         }
@@ -439,12 +440,12 @@ impl<'a> Work<'a> {
         'a: 's,
     {
         let name = &self.names[source].0;
-        let open = |raw: Box<dyn Read + Send>, skip| {
-            Opened::new(raw, skip, self.options, self.forced, self.run).map(Box::new).map_err(io_error(name))
+        let open = |raw: Box<dyn Read + Send>, from| {
+            Opened::new(raw, from, self.options, self.forced, self.run).map(Box::new).map_err(io_error(name))
         };
         let mut opened = match body {
-            Body::Whole { path, skip } => open(Box::new(File::open(path).map_err(io_error(name))?), skip)?,
-            Body::Stream(Some(reader)) => open(reader, 0)?,
+            Body::Whole { path, from } => open(Box::new(File::open(path).map_err(io_error(name))?), from)?,
+            Body::Stream(Some(reader)) => open(reader, ReadPosition::default())?,
             Body::Suspended(opened) => opened,
             other => return Ok(other),
         };
