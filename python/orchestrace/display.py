@@ -53,6 +53,8 @@ def as_html(corpus: Corpus) -> str:
 def _title(corpus: Corpus) -> str:
     records = corpus.records
     what = f"{records['read']:,} records read, {records['quarantined']:,} quarantined"
+    if repeated := records.get("duplicate"):
+        what += f", {repeated:,} duplicate"
     return f"Corpus of {len(corpus):,} traces ({what})"
 
 

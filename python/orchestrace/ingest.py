@@ -17,7 +17,7 @@ from .errors import InputError, ParameterError
 from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
 from .manifest import NAME, Input, Manifest, Part, load
 from .progress import Progress, reporting
-from .shards import INDEX, clear_leftovers, merge, scan_side, staging, told, write_shard
+from .shards import INDEX, clear_leftovers, current_index, merge, scan_side, staging, told, write_shard
 
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     "KIB": 2**10,
@@ -98,7 +98,7 @@ def ingest(
         that is not given does not hinder the other.
     **options
         ``format extras excerpt fields time_basis max_record max_depth max_string max_expansion
-        max_decompressed`` as in `read_traces`. ``max_record`` is at most a quarter of the budget.
+        max_decompressed`` as in `read_traces`. ``max_record`` is at most half of the budget.
 
     Returns
     -------
@@ -136,18 +136,24 @@ def ingest(
     check_numbers(threads=threads, partitions=partitions)
     budget = ErrorBudget(on_error, max_errors, max_error_ratio)
     room = memory_bytes(memory)
+    key = _key(group)
     read_options = checked_options(options)
     read_options["max_record"] = min(read_options.get("max_record") or (512 << 20), max(room // 2, 16 << 20))
     folder = Path(os.fspath(out))
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise ParameterError(
+            f"the name of the folder {str(folder)!r} is not UTF-8, and Parquet files need one that is"
+        ) from None
     files = _files(source, folder)
     with _owned(folder):
         manifest = load(folder)
         if manifest is None:
-            key = ["group_id"] if group is None else [group] if isinstance(group, str) else list(group)
             count = partitions or _partitions(files, room)
-            manifest = _begin(folder, count, key, room, read_options)
+            manifest = _begin(folder, count, key or ["group_id"], room, read_options)
         else:
-            _check_settled(folder, manifest, resume, group, partitions, read_options)
+            _check_settled(folder, manifest, resume, key, partitions, read_options)
             manifest.memory = room
         with reporting(progress, "ingesting") as callback:
             work = _Work(folder, manifest, room, threads, read_options, budget, callback)
@@ -178,9 +184,19 @@ def memory_bytes(memory: int | str) -> int:
             raise ParameterError(
                 f"memory is '{memory}', expected a number of bytes or one like '512MiB', '2GiB'"
             )
-        memory = int(float(found[1]) * unit)
+        memory = int(min(float(found[1]) * unit, 2.0**63))
     check_numbers(memory=memory)
     return int(memory)
+
+
+def _key(group: object) -> list[str] | None:
+    """Names of the columns that keep traces together; null where the caller leaves them open."""
+    if group is None or isinstance(group, str):
+        return None if group is None else [group]
+    key = list(group) if isinstance(group, Iterable) else []
+    if not key or not all(isinstance(name, str) for name in key):
+        raise ParameterError(f"group is {group!r}, expected a column of traces or several")
+    return key
 
 
 def _files(source: Source | Iterable[Source], folder: Path) -> list[str]:
@@ -252,13 +268,12 @@ def _check_settled(
     folder: Path,
     manifest: Manifest,
     resume: bool,
-    group: str | Iterable[str] | None,
+    key: list[str] | None,
     partitions: int | None,
     options: Mapping[str, object],
 ) -> None:
     if not resume:
         raise ParameterError(f"folder '{folder}' is a corpus already, and resume=False")
-    key = [group] if isinstance(group, str) else None if group is None else list(group)
     fields = dict(options.get("fields") or {})  # type: ignore[call-overload]
     for what, given, settled in (
         ("group", key, manifest.key),
@@ -300,15 +315,16 @@ class _Work:
         with told(self._folder):
             clear_leftovers(self._folder, manifest)
         status = self._status(files)
-        todo = [number for number, word in status.items() if word != "unchanged"]
+        # Inputs that are known come first, so that a trace stays theirs when a new one repeats it.
+        todo = sorted(number for number, word in status.items() if word != "unchanged")
         if todo or not manifest.complete:
             fresh = {number for number in todo if status[number] == "replaced"}
-            while todo:
-                gone = self._read(todo, fresh)
-                # What repeats a trace that is gone was left out, and has to come back.
-                todo = self._repeating(gone)
-                fresh = set(todo)
+            if todo:
+                self._read(todo, fresh)
+            # What repeats a trace that is gone was left out, and has to come back.
+            while todo := self._repeating():
                 status |= dict.fromkeys(todo, "replaced")
+                self._read(todo, set(todo))
             self._fingerprint()
             with told(self._folder):
                 merge(self._folder, manifest)
@@ -321,15 +337,18 @@ class _Work:
         manifest = self._manifest
         known = {one.path: number for number, one in enumerate(manifest.inputs)}
         status = {}
-        for name in files:
-            path = os.path.abspath(name)
-            try:
-                stat = os.stat(path)
-            except OSError as error:
-                raise InputError(f"{name}: {error.strerror or error}") from error
+        taken = {one.name for one in manifest.inputs}
+        named = {os.path.abspath(name): name for name in files}
+        for one in manifest.inputs:
+            # Reading it anew was cut short: it lacks traces that it had, whether this call names it or not.
+            if one.since and not one.done:
+                named.setdefault(one.path, one.path)
+        for path, name in named.items():
+            stat = _stat(name)
             if path not in known:
                 known[path] = len(manifest.inputs)
-                manifest.inputs.append(Input(name, path, stat.st_size, stat.st_mtime_ns))
+                manifest.inputs.append(Input(_unique(name, taken), path, stat.st_size, stat.st_mtime_ns))
+                taken.add(manifest.inputs[-1].name)
                 status[known[path]] = "new"
                 continue
             number = known[path]
@@ -344,18 +363,18 @@ class _Work:
             elif begun:
                 status[number] = "replaced"
             else:
-                manifest.inputs[number] = Input(name, path, stat.st_size, stat.st_mtime_ns)
+                manifest.inputs[number] = Input(one.name, path, stat.st_size, stat.st_mtime_ns)
                 status[number] = "new"
         return status
 
-    def _read(self, todo: list[int], fresh: set[int]) -> set[int]:
-        """Read inputs into shards; numbers of the traces that were there and are gone."""
+    def _read(self, todo: list[int], fresh: set[int]) -> None:
+        """Read inputs into shards, those in `fresh` from their beginning."""
         manifest, folder = self._manifest, self._folder
-        former = self._load_index(todo, fresh)
+        self._load_index(todo, fresh)
         inputs = [manifest.inputs[number] for number in todo]
         for place, number in enumerate(todo):
             if number in fresh:
-                stat = os.stat(inputs[place].path)
+                stat = _stat(inputs[place].path)
                 inputs[place] = inputs[place].restarted(0, stat.st_size, stat.st_mtime_ns)
         reader = _core.TraceReader(
             [(one.path, one.name, one.place) for one in inputs], digests=True, **self._options
@@ -386,12 +405,10 @@ class _Work:
                     counts["quarantined"], counts["read"], pl.DataFrame(store.table("quarantine"))
                 )
                 write_shard(files, manifest, store, index)
+                manifest.next_trace = self._index.next_number
                 files.publish()
                 manifest.save(folder)
-            if former:
-                former -= set(index.filter(~pl.col("duplicate"))["trace"].to_list())
             del store, batch, index, rows
-        return former
 
     def _enter(
         self,
@@ -417,10 +434,10 @@ class _Work:
                 one.offset, one.lines, one.blocks, one.done = place
                 manifest.inputs[number] = one
 
-    def _load_index(self, todo: list[int], fresh: set[int]) -> set[int]:
-        """The index of what stays; numbers of the traces that are read anew and have not come again yet."""
+    def _load_index(self, todo: list[int], fresh: set[int]) -> None:
+        """The index of what stays, and the numbers of the traces that are read anew."""
         manifest = self._manifest
-        self._index = _core.TraceIndex()
+        self._index = _core.TraceIndex(manifest.next_trace)
         since = pl.Series([one.since for one in manifest.inputs], dtype=pl.UInt32)
         reading = pl.DataFrame(
             {"input": todo, "place": range(len(todo))}, schema={"input": pl.UInt32, "place": pl.UInt32}
@@ -438,27 +455,60 @@ class _Work:
             old = old.filter(~pl.col("trace").is_in(pl.concat(again).implode())).unique("trace", keep="last")
             old = old.sort("trace").join(reading, on="input", maintain_order="left")
             self._index.insert(old.with_columns(input="place"), former=True)
-        return set(old["trace"].to_list())
 
-    def _repeating(self, gone: set[int]) -> list[int]:
-        """Inputs with records that were left out as repeats of traces that are gone."""
-        if not gone:
+    def _repeating(self) -> list[int]:
+        """Inputs with records that were left out as repeats of traces that are gone.
+
+        Found from what is on disk, so that a call that was cut short leaves nothing out.
+        """
+        if not any(self._manifest.outdated(part) for part in self._manifest.index):
             return []
-        rows = scan_side(self._folder, self._manifest, "index", INDEX)
-        repeats = rows.filter(pl.col("duplicate"), pl.col("trace").is_in(sorted(gone)))
-        since = [one.since for one in self._manifest.inputs]
-        pairs = repeats.select("input", "shard").collect().rows()
-        return sorted({number for number, shard in pairs if shard >= since[number]})
+        rows = current_index(self._folder, self._manifest)
+        known = ["id", "content"]
+        repeats = rows.filter("duplicate").select("input", *known).collect(engine="streaming")
+        originals = rows.filter(~pl.col("duplicate")).select(known)
+        there = originals.join(repeats.lazy(), on=known, how="semi").collect(engine="streaming")
+        return sorted(repeats.join(there, on=known, how="anti")["input"].unique().to_list())
 
     def _fingerprint(self) -> None:
         """Note what the inputs were, byte for byte, once they are read."""
-        manifest = self._manifest
-        missing = [one for one in manifest.inputs if one.done and one.blake3 is None]
-        for one in missing:
-            one.blake3 = _core.fingerprint(one.path, one.size)
-        if missing:
+        manifest, made = self._manifest, False
+        for one in manifest.inputs:
+            if one.done and one.blake3 is None and _is_as_read(one):
+                digest = _core.fingerprint(one.path, one.size)
+                # Of a file that changes meanwhile nothing is known but that it is another one.
+                one.blake3 = digest if _is_as_read(one) else None
+                made = True
+        if made:
             with told(self._folder):
                 manifest.save(self._folder)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """What the tables call a new input: as the caller does, unless that is the name of another one."""
+    path = os.path.abspath(name)
+    # A name need not be UTF-8, the tables are.
+    for one, errors in ((name, "replace"), (path, "replace"), (path, "backslashreplace")):
+        text = os.fsencode(one).decode("utf-8", errors)
+        if text not in taken:
+            break
+    return text
+
+
+def _stat(name: str) -> os.stat_result:
+    try:
+        return os.stat(name)
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror or error}") from error
+
+
+def _is_as_read(one: Input) -> bool:
+    """Whether a file is still there as it was when reading began."""
+    try:
+        stat = os.stat(one.path)
+    except OSError:
+        return False
+    return (stat.st_size, stat.st_mtime_ns) == (one.size, one.mtime_ns)
 
 
 class _Gauge:

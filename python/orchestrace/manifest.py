@@ -76,6 +76,8 @@ class Manifest:
     complete: bool = False
     """Whether the last ingest came to its end, merging included."""
     next_shard: int = 0
+    next_trace: int = 0
+    """No trace ever had this number or a higher one; those of traces that are gone are not given again."""
     inputs: list[Input] = field(default_factory=list)
     parts: dict[str, list[Part]] = field(default_factory=dict)
     """By partition."""

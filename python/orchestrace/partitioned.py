@@ -143,7 +143,7 @@ class PartitionedCorpus(Corpus):
 
     def _schema(self, name: str) -> pl.Schema:
         lifted = (
-            {field: dtype_of(kind) for field, kind in self._manifest.fields.items()}
+            {field: dtype_of(kind) for field, kind in sorted(self._manifest.fields.items())}
             if name == "events"
             else {}
         )
@@ -175,7 +175,7 @@ class PartitionedCorpus(Corpus):
         ) -> Iterator[pl.DataFrame]:
             left = n_rows
             for corpus in self.slices():
-                frame = corpus._table(name)
+                frame = _in_schema(corpus._table(name), schema)
                 frame = frame if predicate is None else frame.filter(predicate)
                 frame = frame if columns is None else frame.select(columns)
                 made = (frame if left is None else frame.head(left)).collect()
@@ -292,7 +292,7 @@ def read_corpus(path: str | os.PathLike[str], *, memory: int | str | None = None
 
 
 def check_groups(corpus: Corpus) -> None:
-    """Refuse to judge rollouts against each other if their groups lie in several partitions.
+    """Refuse to judge rollouts against each other if their groups lie in several pieces.
 
     Raises
     ------
@@ -301,16 +301,25 @@ def check_groups(corpus: Corpus) -> None:
     """
     if not isinstance(corpus, PartitionedCorpus) or corpus._manifest.key == ["group_id"]:
         return
-    home: dict[str, str] = {}
+    home: dict[str, tuple[str, int]] = {}
     for partition, parts in sorted(corpus._manifest.parts.items()):
         named = [(partition, part) for part in parts]
-        groups = scan(corpus._folder, corpus._manifest, "traces", named, SCHEMAS["traces"]).select("group_id")
-        for group in groups.unique().collect(engine="streaming")["group_id"]:
-            if home.setdefault(group, partition) != partition:
-                key = ", ".join(corpus._manifest.key)
-                raise SchemaError(
-                    f"group {group!r} is divided, since the corpus was ingested with group=[{key}]"
-                )
+        traces = scan(corpus._folder, corpus._manifest, "traces", named, SCHEMAS["traces"])
+        for number, kept in enumerate(corpus._plan(partition, named)):
+            here = traces if kept is None else traces.filter(pl.col("trace").is_in(kept.implode()))
+            for group in here.select("group_id").unique().collect(engine="streaming")["group_id"]:
+                if home.setdefault(group, (partition, number)) != (partition, number):
+                    key = ", ".join(corpus._manifest.key)
+                    raise SchemaError(
+                        f"group {group!r} is divided, since the corpus was ingested with group=[{key}]"
+                    )
+
+
+def _in_schema(frame: pl.LazyFrame, schema: pl.Schema) -> pl.LazyFrame:
+    """With the columns that other slices have."""
+    there = frame.collect_schema()
+    absent = [pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in there]
+    return frame.with_columns(absent).select(list(schema))
 
 
 def _of(given: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:

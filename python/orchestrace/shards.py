@@ -120,7 +120,8 @@ def write_shard(files: Staging, manifest: Manifest, store: _core.Store, index: p
         frames = ((table, pl.DataFrame(piece.table(table))) for table in PARTITIONED)
         part = _stage(files, partition, name, shard, frames)
         manifest.parts.setdefault(partition, []).append(part)
-    manifest.index.append(_stage_side(files, "index", name, shard, index))
+    if index.height:
+        manifest.index.append(_stage_side(files, "index", name, shard, index))
     rejects = pl.DataFrame(store.table("quarantine"))
     if rejects.height:
         manifest.quarantine.append(_stage_side(files, "quarantine", name, shard, rejects))
@@ -245,8 +246,8 @@ def merge(folder: Path, manifest: Manifest) -> None:
     for partition, parts in sorted(manifest.parts.items()):
         if not _is_merged(manifest, parts, target):
             _merge_partition(folder, manifest, partition, parts, target)
-    if len(manifest.index) > 1:
-        _merge_side(folder, manifest, "index", _current_index(folder, manifest))
+    if len(manifest.index) > 1 or any(manifest.outdated(part) for part in manifest.index):
+        _merge_side(folder, manifest, "index", current_index(folder, manifest))
     if len(manifest.quarantine) > 1 or any(manifest.outdated(part) for part in manifest.quarantine):
         _merge_side(folder, manifest, "quarantine", current_rejects(folder, manifest))
 
@@ -275,7 +276,10 @@ def _merge_partition(
             made.append(_stage(files, partition, name, shard, frames))
         files.publish()
         old = [file_of(partition, table, part.name) for part in parts for table in part.rows]
-        manifest.parts[partition] = made
+        if made:
+            manifest.parts[partition] = made
+        else:
+            del manifest.parts[partition]
         manifest.next_shard = shard + 1
         manifest.save(folder)
     _remove(folder, old)
@@ -285,7 +289,8 @@ def _windows(sizes: pl.DataFrame, target: int) -> list[tuple[int, int]]:
     """Ranges of trace numbers of about `target` events, cut between traces."""
     if sizes.height == 0:
         return []
-    cut = sizes.group_by((pl.col("events") - 1) // target, maintain_order=True)
+    # A trace without events belongs to the window that it begins in.
+    cut = sizes.group_by((pl.col("events") - 1).clip(0) // target, maintain_order=True)
     ranges = cut.agg(first=pl.col("trace").min(), last=pl.col("trace").max())
     return list(ranges.select("first", "last").iter_rows())
 
@@ -320,7 +325,8 @@ def present_schema(folder: Path, table: str, parts: list[tuple[str, Part]]) -> p
     return pl.Schema(required or {name: found[name] for name in [*known, *lifted]})
 
 
-def _current_index(folder: Path, manifest: Manifest) -> pl.LazyFrame:
+def current_index(folder: Path, manifest: Manifest) -> pl.LazyFrame:
+    """The index, without the rows of inputs that were read anew since."""
     since = pl.LazyFrame(
         {"input": range(len(manifest.inputs)), "since": [one.since for one in manifest.inputs]},
         schema={"input": pl.UInt32, "since": pl.UInt32},
