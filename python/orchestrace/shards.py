@@ -5,6 +5,7 @@ A crash at any point leaves the manifest of before or of after. Files that it do
 which the next ingest removes.
 """
 
+import errno
 import itertools
 import os
 from collections.abc import Iterable, Iterator
@@ -54,12 +55,21 @@ def told(folder: Path) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, pl.exceptions.PolarsError) as error:
-        reason = (
-            error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
-        )
+        reason = (isinstance(error, OSError) and error.strerror) or str(error).partition("\n")[0]
+        if not isinstance(error, OSError) and _is_full(folder):
+            # The Parquet writer does not pass on what the system said.
+            reason = f"{os.strerror(errno.ENOSPC)} ({reason})"
         raise InputError(
             f"cannot write to '{folder}': {reason}; what is published is safe, the same call goes on from it"
         ) from error
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        there = os.statvfs(folder)
+    except OSError:
+        return False
+    return there.f_bavail * there.f_frsize < 1 << 20
 
 
 class Staging:
