@@ -87,14 +87,14 @@ def blamed(file: str, step: int) -> dict[str, Any]:
     }
 
 
-def write_recordings(folder: Path) -> list[Path]:
+def write_recordings(folder: Path, events: int = 6500) -> None:
     """Recordings of every kind: plain, compressed, an array, a document, labels, damage, lifted fields."""
     noted = document("noted", task="task-0000000")
     noted["events"][0]["remark"], noted["events"][1]["grade"] = "a remark", 2.5
-    plain = generated("plain", 3000, 1).splitlines(keepends=True)
+    plain = generated("plain", events // 2, 1).splitlines(keepends=True)
     damaged = b"".join(line + (BROKEN if n % 9 == 4 else b"") for n, line in enumerate(plain))
-    packed = generated("packed", 2000, 2)
-    array = b"[" + b",\n".join(generated("array", 1500, 3).splitlines()) + b"]"
+    packed = generated("packed", events // 3, 2)
+    array = b"[" + b",\n".join(generated("array", events // 5, 3).splitlines()) + b"]"
     who = [blamed(str(n), n % 4) for n in range(8)]
     reused = lines(document("noted", 2), document("reused"), document("reused", 5), b"{}\n")
     files = {
@@ -105,13 +105,10 @@ def write_recordings(folder: Path) -> list[Path]:
         "d/ünï.jsonl": reused,
         "e.json": json.dumps(document("single"), indent=1).encode(),
     }
-    paths = []
     for name, data in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-        paths.append(path)
-    return paths
 
 
 def rows(corpus: ot.Corpus) -> dict[str, pl.DataFrame]:
