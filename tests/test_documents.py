@@ -140,7 +140,7 @@ def test_the_table_of_limits_is_that_of_reading() -> None:
     parameters = inspect.signature(ot.read_traces).parameters
     options = [name for name in parameters if name.startswith("max_") and "error" not in name]
     assert sorted(row[1] for row in limits) == sorted(options)
-    assert {row[3] for row in limits} <= {code for _, code, _ in _core.codes()}
+    assert {row[3] for row in limits} <= {code for _, code, _, _ in _core.codes()}
     described = ot.read_traces.__doc__ or ""
     for _, option, default, code in limits:
         (said,) = re.findall(rf"^    {option}\n((?: {{8}}.*\n)+)", described, re.MULTILINE)

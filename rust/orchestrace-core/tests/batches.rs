@@ -254,7 +254,9 @@ fn every_position_is_one_to_go_on_from() {
             let what = format!("from batch {n} of {}, blocks of {block_size}", made.len());
             let places: Vec<ReadPosition> = batch.parts.iter().map(|part| part.position).collect();
             let mut index = TraceIndex::default();
-            rest_of_index(&made[..=n]).into_iter().for_each(|row| index.insert(row));
+            for row in rest_of_index(&made[..=n]) {
+                index.insert(row);
+            }
             let shape = ([WHOLE, 100_000][n % 2], 1 + n % 3);
             let rest = batches(from(&paths, &places), &options, shape, Some(&mut index));
             let skip = rows_of(&made[..=n], &with_findings);
