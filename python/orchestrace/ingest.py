@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 import polars as pl
 
@@ -26,9 +26,12 @@ _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10*
     "TIB": 2**40,
 }
 _MOST_PARTITIONS: Final = 256
-_BATCH_SHARE: Final = 0.35
+_BATCH_SHARE: Final = 0.33
 """Of the budget, what the tables of one batch may take: beside them are blocks, a partition, and what is
 written."""
+_OVERHEAD: Final = 56 << 20
+"""Of the budget, what the threads and buffers of the libraries take however little there is to do."""
+_LEAST_BATCH: Final = 8 << 20
 _PARTITION_SHARE: Final = 0.125
 """Of the budget, what one partition should take, so that whatever is computed on it has room."""
 _EXPANSION: Final = 8
@@ -78,6 +81,7 @@ def ingest(
         A folder of our own: made if it is absent, added to if it is a corpus.
     memory
         What the call may add to the resident size of the process, in bytes or as ``"1GiB"``; at least 64 MiB.
+        Below 256 MiB the buffers of the libraries alone can take some 80 MiB more.
     threads, progress
         As in `read_traces`.
     resume
@@ -296,7 +300,7 @@ class _Work:
         manifest: Manifest,
         room: int,
         threads: int | None,
-        options: dict[str, object],
+        options: dict[str, Any],
         budget: ErrorBudget,
         callback: Callable[[int, int], object] | None,
     ) -> None:
@@ -382,8 +386,9 @@ class _Work:
         numbers = pl.Series("input", todo, pl.UInt32)
         total, before = sum(one.size for one in inputs), 0
         while True:
-            limit = int((self._room - self._index.nbytes) * _BATCH_SHARE)
-            if limit < self._room // 16:
+            left = self._room - _OVERHEAD - self._index.nbytes
+            limit = max(int(left * _BATCH_SHARE), _LEAST_BATCH)
+            if left < self._room // 8 and self._index.nbytes > self._room // 4:
                 raise InputError(
                     f"the index of {self._index.next_number:,} traces takes {self._index.nbytes >> 20:,} MiB:"
                     f" give ingest a memory of at least {2 * self._index.nbytes >> 20:,} MiB to go on"

@@ -125,7 +125,7 @@ def write_shard(files: Staging, manifest: Manifest, store: _core.Store, index: p
     name = f"{shard:06}"
     division = _core.Partition(store, manifest.key, manifest.partitions)
     for number in division.present:
-        piece = division.store(number)
+        piece = division.part(number)
         partition = f"{number:03}"
         frames = ((table, pl.DataFrame(piece.table(table))) for table in PARTITIONED)
         part = _stage(files, partition, name, shard, frames)

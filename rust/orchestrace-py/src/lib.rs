@@ -25,7 +25,7 @@ mod _core {
     #[pymodule_export]
     use super::kernels::{credit, generate};
     #[pymodule_export]
-    use super::reader::{PyPartition, PyTraceIndex, PyTraceReader, copy_records, fingerprint};
+    use super::reader::{PyPart, PyPartition, PyTraceIndex, PyTraceReader, copy_records, fingerprint};
     #[pymodule_export]
     use super::registry::{codes, importers, methods, nearest, presets, tables};
     #[pymodule_export]

@@ -11,7 +11,7 @@ use orchestrace_core::error::Error;
 use orchestrace_core::ingest::{
     self, Batch, IndexRow, Input, Projection, ReadPosition, SourcePart, TraceIndex, TraceReader,
 };
-use orchestrace_core::store::{Partition, Store};
+use orchestrace_core::store::{Part as StorePart, Partition, Store};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -196,10 +196,23 @@ impl PyPartition {
         self.partition.present()
     }
 
-    /// The traces of one part.
-    fn store(&self, py: Python<'_>, part: u32) -> PyResult<PyStore> {
-        let made = py.detach(|| self.partition.store(&self.store, part));
-        made.map(|store| PyStore(Arc::new(store))).map_err(|e| to_python(py, &e))
+    /// The tables of one part.
+    fn part(&self, py: Python<'_>, part: u32) -> PyResult<PyPart> {
+        py.detach(|| self.partition.part(&self.store, part)).map(PyPart).map_err(|e| to_python(py, &e))
+    }
+}
+
+/// The tables of one part of a store.
+#[pyclass(frozen, name = "Part", module = "orchestrace._core")]
+pub(crate) struct PyPart(StorePart);
+
+#[pymethods]
+impl PyPart {
+    /// A table in batches.
+    fn table(&self, py: Python<'_>, name: &str) -> PyResult<Stream> {
+        let made =
+            self.0.table(name).and_then(|batches| Ok(Stream::new(batches, self.0.table_schema(name)?)));
+        made.map_err(|e| to_python(py, &e))
     }
 }
 

@@ -26,7 +26,7 @@ pub use crate::ingest::writer::RawChunk;
 pub use arrays::{code_array, word_array};
 pub use assemble::assemble;
 pub use from_arrow::Tables;
-pub use partition::Partition;
+pub use partition::{Part, Partition};
 pub use write::write_jsonl;
 
 /// The dictionaries of a store, shared by all of its chunks.

@@ -1,9 +1,12 @@
 //! A store cut by a hash of its traces' group: what is judged together is never split.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::SchemaRef;
+use arrow_select::dictionary::garbage_collect_any_dictionary;
 use arrow_select::filter::filter_record_batch;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -64,7 +67,7 @@ impl Partition {
     }
 
     /// The traces of one part, with everything that is theirs; without the quarantine, which is of no trace.
-    pub fn store(&self, whole: &Store, part: u32) -> Result<Store> {
+    pub fn part(&self, whole: &Store, part: u32) -> Result<Part> {
         let mut chunks = Vec::new();
         for (chunk, parts) in whole.chunks.iter().zip(&self.parts) {
             let keep: Vec<bool> = parts.iter().map(|p| *p == part).collect();
@@ -75,17 +78,44 @@ impl Partition {
             }
         }
         let mask = self.labels.iter().map(|p| Some(*p == part)).collect::<BooleanArray>();
-        Ok(Store {
+        Ok(Part(Store {
             records_read: chunks.iter().map(Chunk::n_traces).sum::<usize>() as u64,
             chunks,
-            names: std::sync::Arc::clone(&whole.names),
+            names: Arc::clone(&whole.names),
             labels: filter_record_batch(&whole.labels, &mask)?,
             quarantine: RecordBatch::new_empty(whole.quarantine.schema()),
             event_columns: whole.event_columns.clone(),
             lifted: whole.lifted.clone(),
             projection: whole.projection,
-        })
+        }))
     }
+}
+
+/// Tables of one part.
+#[derive(Debug)]
+pub struct Part(Store);
+
+impl Part {
+    /// Batches of a table, as [`Store::table`]. A dictionary that is longer than its column is cut to the names
+    /// that occur: that of a whole store may have a name for every trace.
+    pub fn table(&self, name: &str) -> Result<Vec<RecordBatch>> {
+        self.0.table(name)?.into_iter().map(compact).collect()
+    }
+
+    /// Schema of a table.
+    pub fn table_schema(&self, name: &str) -> Result<SchemaRef> {
+        self.0.table_schema(name)
+    }
+}
+
+fn compact(batch: RecordBatch) -> Result<RecordBatch> {
+    let rows = batch.num_rows();
+    let columns = batch.columns().iter().map(|column| match column.as_any_dictionary_opt() {
+        Some(names) if names.values().len() > rows => garbage_collect_any_dictionary(names),
+        _ => Ok(Arc::clone(column)),
+    });
+    let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+    Ok(RecordBatch::try_new(batch.schema(), columns)?)
 }
 
 fn key_column(name: &str) -> Result<usize> {
@@ -117,7 +147,7 @@ mod tests {
     fn store() -> Store {
         let line = |trace: &str, task: &str| {
             format!(
-                r#"{{"trace_id":"{trace}","task_id":"{task}","events":[{{"id":"e","t":0,"type":"message","agent":"x"}}],"edges":[],"rewards":{{"team":1}},"costs":{{"tokens":0,"wall_clock_s":0}}}}"#
+                r#"{{"trace_id":"{trace}","task_id":"{task}","events":[{{"id":"e","t":0,"type":"message","agent":"x{trace}"}}],"edges":[],"rewards":{{"team":1}},"costs":{{"tokens":0,"wall_clock_s":0}}}}"#
             )
         };
         let lines: Vec<String> = (0..40).map(|i| line(&format!("t{i}"), &format!("q{}", i / 4))).collect();
@@ -134,16 +164,22 @@ mod tests {
         let mut traces = 0;
         let mut of_group = HashMap::new();
         for part in partition.present() {
-            let piece = partition.store(&store, part).expect("filters");
-            traces += piece.n_traces();
-            assert_eq!(piece.n_traces(), piece.n_events());
-            for chunk in piece.chunks() {
-                for group in chunk.traces.column(3).as_string_view().iter().flatten() {
+            let piece = partition.part(&store, part).expect("filters");
+            let here = piece.table("traces").expect("a table");
+            traces += piece.0.n_traces();
+            assert_eq!(piece.0.n_traces(), piece.0.n_events());
+            for batch in here {
+                for group in batch.column(3).as_string_view().iter().flatten() {
                     assert_eq!(*of_group.entry(group.to_owned()).or_insert(part), part);
                 }
             }
         }
         assert_eq!(traces, 40);
+        let part = partition.part(&store, partition.present()[0]).expect("filters");
+        for batch in part.table("events").expect("a table") {
+            let names = batch.column_by_name("agent").and_then(|c| c.as_any_dictionary_opt()).expect("names");
+            assert_eq!(names.values().len(), batch.num_rows());
+        }
         assert!(Partition::new(&store, &["line".into()], 3).is_err());
     }
 }
