@@ -99,7 +99,7 @@ impl Part {
     /// Batches of a table, as [`Store::table`]. A dictionary that is longer than its column is cut to the names
     /// that occur: that of a whole store may have a name for every trace.
     pub fn table(&self, name: &str) -> Result<Vec<RecordBatch>> {
-        self.0.table(name)?.into_iter().map(compact).collect()
+        self.0.table(name)?.iter().map(compact).collect()
     }
 
     /// Schema of a table.
@@ -108,7 +108,7 @@ impl Part {
     }
 }
 
-fn compact(batch: RecordBatch) -> Result<RecordBatch> {
+fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
     let rows = batch.num_rows();
     let columns = batch.columns().iter().map(|column| match column.as_any_dictionary_opt() {
         Some(names) if names.values().len() > rows => garbage_collect_any_dictionary(names),
