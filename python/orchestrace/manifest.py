@@ -1,8 +1,10 @@
 """What a corpus on disk consists of: its inputs, its files, how far each input was read. One JSON file,
 replaced as a whole, so that it is always that before or that after a step."""
 
+import itertools
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -11,8 +13,15 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from . import _core
 from .errors import InputError, SchemaError
+from .schema import LIFTED
 
 NAME: Final = "manifest.json"
+
+_FILE: Final = re.compile(
+    r"(part=[0-9]{3}/(traces|events|edges|agents|measures|findings|labels)|index|quarantine)"
+    r"/[0-9]{6,}(-[0-9]{3,})?\.parquet"
+)
+"""Files of a corpus; nothing else is opened or removed because a manifest says so."""
 
 
 @dataclass
@@ -200,10 +209,31 @@ def parse(text: str, place: str) -> Manifest:
     except _Mismatch as error:
         raise SchemaError(f"{place}: {error}") from None
     assert isinstance(made, Manifest)
-    for name in made.files():
-        if ".." in name.split("/") or name.startswith("/"):
-            raise SchemaError(f"{place} names a file outside of its folder: {name!r}")
+    if wrong := next(_faults(made), None):
+        raise SchemaError(f"{place}: {wrong}")
     return made
+
+
+def _faults(made: Manifest) -> Iterator[str]:
+    """What types alone do not tell, so that no later step trips over it."""
+    if made.partitions == 0 or not made.key:
+        yield "a corpus has at least one partition and a column that divides it"
+    for name, kind in made.fields.items():
+        if kind not in LIFTED:
+            yield f"fields.{name} is {kind!r}, expected one of {', '.join(LIFTED)}"
+    for name in made.files():
+        if not _FILE.fullmatch(name):
+            yield f"it names a file that is none of a corpus: {name!r}"
+    parts = [*itertools.chain.from_iterable(made.parts.values()), *made.index, *made.quarantine]
+    numbers = [made.next_shard, made.next_trace, *(one.since for one in made.inputs)]
+    if max(numbers + [n for part in parts for n in (part.shard, part.first, part.last)]) >= 2**32:
+        yield "it has a number of a shard or of a trace that no corpus can have"
+    for part in made.index:
+        if part.rows.keys() != {"index"}:
+            yield f"the rows of part '{part.name}' are not those of an index"
+    for part in made.quarantine:
+        if part.rows.keys() != {"quarantine"}:
+            yield f"the rows of part '{part.name}' are not those of a quarantine"
 
 
 class _Mismatch(Exception):

@@ -20,7 +20,8 @@ _DTYPES: Final[dict[str, pl.DataType]] = {
     "time": pl.Datetime("ns", "UTC"),
     "f64_list": pl.List(pl.Float64()),
 }
-_LIFTED: Final = ("text", "i64", "f64", "bool")
+LIFTED: Final = ("text", "i64", "f64", "bool")
+"""Kinds of columns that a caller may lift."""
 
 
 def dtype_of(kind: str, words: list[str] | None = None) -> pl.DataType:
@@ -63,10 +64,10 @@ def lifted_kind(name: str, dtype: object) -> str:
     ParameterError
         If no lifted column can have this type.
     """
-    for kind in _LIFTED:
+    for kind in LIFTED:
         if dtype == _DTYPES[kind]:
             return kind
-    known = ", ".join(f"pl.{_DTYPES[kind]}" for kind in _LIFTED)
+    known = ", ".join(f"pl.{_DTYPES[kind]}" for kind in LIFTED)
     raise ParameterError(f"field '{name}': type {dtype} cannot be lifted (possible: {known})")
 
 
