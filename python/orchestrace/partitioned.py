@@ -173,17 +173,17 @@ class PartitionedCorpus(Corpus):
         def batches(
             columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch: int | None
         ) -> Iterator[pl.DataFrame]:
+            # Rows are counted before the predicate, as everywhere in Polars.
             left = n_rows
             for corpus in self.slices():
                 frame = _in_schema(corpus._table(name), schema)
-                frame = frame if predicate is None else frame.filter(predicate)
-                frame = frame if columns is None else frame.select(columns)
-                made = (frame if left is None else frame.head(left)).collect()
-                yield made
                 if left is not None:
-                    left -= made.height
-                    if left <= 0:
-                        return
+                    frame = frame.head(left)
+                    left -= min(left, corpus._sizes()[name])
+                frame = frame if predicate is None else frame.filter(predicate)
+                yield (frame if columns is None else frame.select(columns)).collect()
+                if left == 0:
+                    return
 
         return register_io_source(batches, schema=schema, validate_schema=True, is_pure=True)
 

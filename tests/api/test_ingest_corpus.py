@@ -429,9 +429,14 @@ def test_own_measures_and_fields(memory: ot.Corpus, sliced: ot.PartitionedCorpus
         for corpus in (expected, found)
     ]
     assert_frame_equal(credits[1], credits[0], categorical_as_str=True, check_exact=True)
-    some = found.measures.filter(pl.col("name") == "mine").head(3).collect()
-    assert some.height == 3 and set(some["name"]) == {"mine"}
-    assert found.measures.head(5).filter(pl.col("name") == "mine").collect().height <= 5
+    whole, mine = found.measures.collect(), pl.col("name") == "mine"
+    for n in (1, 7, 50, whole.height):
+        for query in (
+            lambda frame, n=n: frame.filter(mine).head(n),
+            lambda frame, n=n: frame.head(n).filter(mine),
+            lambda frame, n=n: frame.slice(2, n).filter(mine).select("value"),
+        ):
+            assert query(found.measures).collect().equals(query(whole)), n
     scores = [
         c.events.select("score").filter(pl.col("score") >= 50).collect()["score"] for c in (expected, found)
     ]

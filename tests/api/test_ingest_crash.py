@@ -20,6 +20,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import orchestrace as ot
 from golden import on_disk
@@ -36,6 +37,7 @@ from golden.on_disk import (
     touch,
 )
 from orchestrace import manifest
+from orchestrace.cli import app
 
 KILLS = int(os.environ.get("ORCHESTRACE_KILLS", "25"))
 SMALL = {"room": 1 << 18, "slice_rows": 700}
@@ -237,6 +239,8 @@ def test_a_full_disk(scenarios: list[Scenario], volume: Path, share: float) -> N
         ot.ingest(scenario.source, out, fields=FIELDS, **OPTIONS)
     assert "the same call goes on" in one_line(caught.value)
     reconcile(out)
+    told = CliRunner().invoke(app, ["ingest", str(scenario.source), "-o", str(out)])
+    assert told.exit_code == 1 and "No space left on device" in told.stderr and "Traceback" not in told.stderr
     with pytest.raises(ot.InputError, match="No space left"):
         ot.ingest(scenario.source, out, fields=FIELDS, **OPTIONS)
     mount(volume, "remount", "size=64m")
@@ -263,6 +267,9 @@ def test_a_disk_that_may_only_be_read(scenarios: list[Scenario], volume: Path, t
             ot.ingest(scenario.source, target, fields=FIELDS, **OPTIONS)
         one_line(caught.value)
     assert len(ot.read_corpus(out)) > 0
+    told = CliRunner().invoke(app, ["ingest", str(scenario.source), "-o", str(volume / "other")])
+    assert told.exit_code == 1 and "Read-only file system" in told.stderr
+    assert len(told.stderr.splitlines()) == 1 and "Traceback" not in told.stderr
     mount(volume, "remount", "rw")
     scenario.check(out)
     mount(volume, "remount", "ro")
