@@ -189,7 +189,9 @@ class PartitionedCorpus(Corpus):
 
     def _plan(self, partition: str, parts: list[tuple[str, Part]]) -> Iterator[pl.Series | None]:
         """The traces of each slice of a partition; None stands for all of them."""
-        room = max(self._memory // EVENT_BYTES, 1)
+        # A step makes a corpus anew, beside the one that it changes.
+        event_bytes = EVENT_BYTES * (1 + len(self._steps))
+        room = max(self._memory // event_bytes, 1)
         if self._kept is None and sum(part.rows.get("events", 0) for _, part in parts) <= room:
             yield None
             return
@@ -211,7 +213,7 @@ class PartitionedCorpus(Corpus):
                 key = ", ".join(f"{name} {groups[name][row]!r}" for name in self._manifest.key)
                 raise InputError(
                     f"the group with {key} has {events:,} events, which need a memory of about "
-                    f"{-(-events * EVENT_BYTES >> 20):,} MiB: read_corpus(..., memory=...)"
+                    f"{-(-events * event_bytes >> 20):,} MiB: read_corpus(..., memory=...)"
                 )
             if taken and held + events > room:
                 yield pl.concat(taken).sort()
