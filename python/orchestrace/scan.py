@@ -164,7 +164,10 @@ class _Reading:
     def frames(self, columns: list[str] | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
         """The table batch by batch, with the columns that are asked for."""
         wanted = list(self._schema) if columns is None else columns
-        inputs = [(os.path.abspath(path), path, (0, 0, 0, False)) for path in self._paths]
+        # A name need not be UTF-8, the tables are.
+        names = [os.fsencode(path).decode("utf-8", "replace") for path in self._paths]
+        begin = (0, 0, 0, False)
+        inputs = [(os.path.abspath(p), n, begin) for p, n in zip(self._paths, names, strict=True)]
         if self._table == "events":
             kept = [name for name in SCHEMAS["events"] if name in wanted]
             # The place of its trace's row leads from an event to the id.

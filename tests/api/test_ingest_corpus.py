@@ -666,6 +666,8 @@ def test_file_names_of_any_kind(small: None, tmp_path: Path) -> None:
     out = tmp_path / "two words ü ☃"
     report = ot.ingest(os.fsdecode(odd), out)
     assert report.inputs["input"].n_unique() == 4
+    with pytest.warns(UserWarning, match="10 of 14 records"):
+        assert ot.scan_traces(os.fsdecode(odd)).select("trace_id").collect().height == 4
     corpus = ot.read_corpus(out)
     assert sorted(numbers(corpus)) == ["t0", "t1", "t2", "t3"]
     found = corpus.quarantine.group_by("file").len().collect()["len"]
