@@ -31,6 +31,8 @@ def make_small(patch: Any, room: int = ROOM, block: int = 16 << 10, slice_rows: 
     """
     options = ingesting.checked_options
     patch(ingesting, "memory_bytes", lambda memory: room)
+    patch(ingesting, "_OVERHEAD", 0)
+    patch(ingesting, "_LEAST_BATCH", 1)
     patch(ingesting, "checked_options", lambda given: {**options(given), "block_size": block})
     patch(shards, "ROW_GROUP", slice_rows)
     patch(shards, "EVENT_BYTES", -(-room // slice_rows))
