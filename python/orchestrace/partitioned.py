@@ -190,7 +190,7 @@ class PartitionedCorpus(Corpus):
     def _plan(self, partition: str, parts: list[tuple[str, Part]]) -> Iterator[pl.Series | None]:
         """The traces of each slice of a partition; None stands for all of them."""
         # A step makes a corpus anew, beside the one that it changes.
-        event_bytes = EVENT_BYTES * (1 + len(self._steps))
+        event_bytes = EVENT_BYTES * (2 if self._steps else 1)
         room = max(self._memory // event_bytes, 1)
         if self._kept is None and sum(part.rows.get("events", 0) for _, part in parts) <= room:
             yield None

@@ -400,7 +400,12 @@ def test_filter(memory: ot.Corpus, sliced: ot.PartitionedCorpus, predicates: tup
     )
 
 
-def test_own_measures_and_fields(memory: ot.Corpus, sliced: ot.PartitionedCorpus) -> None:
+def test_own_measures_and_fields(
+    memory: ot.Corpus, sliced: ot.PartitionedCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A slice that is changed has half of the room.
+    largest = sliced.traces.group_by("group_id").agg(pl.col("n_events").sum()).collect()["n_events"].max()
+    on_disk.slice_rows(monkeypatch.setattr, sliced, 2 * int(largest))
     traces = memory.traces.select("trace").collect()["trace"]
     measures = pl.DataFrame({"trace": traces, "mine": [float(n % 5) for n in range(traces.len())]}).sample(
         fraction=0.8, seed=1
