@@ -22,6 +22,7 @@ from .corpus import Corpus
 from .credit import Parameter
 from .display import plain, plain_json
 from .errors import OrchestraceError, ParameterError
+from .partitioned import PartitionedCorpus
 from .samples import samples_path
 from .schema import SCHEMAS
 from .terminal import show
@@ -203,6 +204,10 @@ def credit_(
     threads: Threads = None,
     as_json: Json = False,
     output: Output = None,
+    sink: Annotated[
+        Path | None, typer.Option("--sink", help="A folder for a result that is larger than memory.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with that folder.")] = False,
     strict: Strict = False,
 ) -> None:
     """Divide the reward among units."""
@@ -216,9 +221,13 @@ def credit_(
         "threads": threads,
     }
     params: dict[str, Any] = dict(map(_parameter, param or []))
-    if taken := sorted(params.keys() & {*options, "corpus", "progress"}):
+    if taken := sorted(params.keys() & {*options, "corpus", "progress", "sink", "resume"}):
         raise ParameterError(f"'{taken[0]}' is an option of its own, not a parameter of the method")
-    _give(credit(corpus, **options, **params, progress=True), f"credit by {method}", as_json, output)
+    if sink is not None:
+        rows = credit(corpus, **options, **params, progress=True, sink=sink, resume=resume)
+        typer.echo(f"wrote {plain(sink)}: {rows.select(pl.len()).collect().item():,} rows")
+    else:
+        _give(credit(corpus, **options, **params, progress=True), f"credit by {method}", as_json, output)
     _check(corpus, strict)
 
 
@@ -281,8 +290,9 @@ def _give(frame: pl.DataFrame, title: str, as_json: bool, output: Path | None) -
 def _check(corpus: Corpus, strict: bool) -> None:
     """Say on stderr what was quarantined, and fail if that is asked for."""
     if count := corpus.records["quarantined"]:
+        where = "report" if isinstance(corpus, PartitionedCorpus) else "validate"
         typer.echo(
-            f"{count} of {corpus.records['read']} records quarantined; see the command validate", err=True
+            f"{count} of {corpus.records['read']} records quarantined; see the command {where}", err=True
         )
         if strict:
             raise typer.Exit(QUARANTINED)

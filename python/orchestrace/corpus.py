@@ -341,7 +341,7 @@ class Corpus:
         Raises
         ------
         InputError
-            A file is gone, or was a stream that cannot be read again.
+            A file is gone, has changed, or was a stream that cannot be read again.
 
         Examples
         --------
@@ -356,15 +356,27 @@ class Corpus:
         """
         sink = target_of(target)
         places = self.quarantine.select(pl.col("file").cast(pl.String), "offset", "length")
-        rejects = places.sort("file", "offset").collect(engine="streaming")
-        count = 0
+        rejects = places.unique().sort("file", "offset").collect(engine="streaming")
+        origins = {file: self._origin(file) for file in rejects["file"].unique(maintain_order=True)}
+        if isinstance(sink, str) and os.path.realpath(sink) in map(os.path.realpath, origins.values()):
+            raise ParameterError(f"the target '{sink}' is one of the files that the records are in")
         with ExitStack() as opened:
-            out = opened.enter_context(open(sink, "wb")) if isinstance(sink, str) else sink
+            try:
+                out = opened.enter_context(open(sink, "wb")) if isinstance(sink, str) else sink
+            except OSError as error:
+                raise InputError(f"{sink}: {error.strerror or error}") from error
             for (file,), own in rejects.group_by("file", maintain_order=True):
-                count += _core.copy_records(
-                    self._origin(str(file)), own.select("offset", "length").rows(), out
-                )
-        return count
+                spans = own.select("offset", "length").rows()
+                found = _core.copy_records(origins[str(file)], spans, out)
+                if found != len(spans):
+                    raise InputError(
+                        f"'{file}' has changed since it was read: {found} of {len(spans)} records found"
+                    )
+        return rejects.height
+
+    def identity(self) -> dict[str, object] | None:
+        """What a result depends on beside the call; None where that cannot be told."""
+        return None
 
     def _origin(self, file: str) -> str:
         """Where a file of the tables lies."""

@@ -11,10 +11,13 @@ import polars as pl
 from . import _core
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
+from .manifest import replace
 from .partitioned import PartitionedCorpus, check_groups
 from .progress import Progress, reporting
 from .schema import CREDITS, Unit
 from .shards import staging
+
+_CALL = "call.json"
 
 Parameter = bool | int | float | str | list[int | float | str] | None
 
@@ -82,7 +85,7 @@ def credit(
         memory; the call then returns a scan of them.
     resume
         Let `sink` have files already: pieces that are there are not computed again. They must be of the same
-        call.
+        call on the same corpus, cut by the same budget; another is refused.
     **params
         Parameters of the method; `methods` lists them with their defaults.
 
@@ -127,7 +130,10 @@ def credit(
         if sink is not None:
             return _sunk(corpus, Path(os.fspath(sink)), resume, options, constants, callback)
         pieces = [_piece(load(), options, constants, callback) for _, load in _pieces(corpus, method)]
-    return pl.concat(pieces) if pieces else pl.DataFrame(schema=CREDITS)
+        if not pieces:
+            # Arguments are judged by the core, also where there is nothing to do.
+            pieces = [_piece(Corpus(_core.read([])), options, constants, callback)]
+    return pl.concat(pieces)
 
 
 def _pieces(corpus: Corpus, method: str) -> Iterator[tuple[str, Callable[[], Corpus]]]:
@@ -159,31 +165,59 @@ def _sunk(
     constants: dict[str, Any],
     callback: Callable[[int, int], object] | None,
 ) -> pl.LazyFrame:
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"sink '{folder}' is a file, expected a folder")
     if folder.exists() and not resume and any(folder.iterdir()):
         raise ParameterError(
             f"folder '{folder}' is not empty: choose another, or resume=True to go on with it"
         )
+    call = _check_same(folder, corpus, {**options, **constants})
     made = []
     for name, load in _pieces(corpus, options["method"]):
         path = folder / f"{name}.parquet"
         made.append(path)
         if path.exists():
-            _check_same(path, constants)
             continue
         with staging(folder) as files:
             files.write(_piece(load(), options, constants, callback), path.name)
             files.publish()
+            if call is not None:
+                replace(folder / _CALL, lambda file, text=call: file.write_text(text))
+                call = None
     return (
         pl.scan_parquet(made, glob=False, hive_partitioning=False) if made else pl.LazyFrame(schema=CREDITS)
     )
 
 
-def _check_same(path: Path, constants: dict[str, Any]) -> None:
-    """A piece that is there already must be of the same call."""
-    there = pl.scan_parquet(path, glob=False).select(list(constants)).head(1).collect().rows(named=True)
-    for name, value in there[0].items() if there else ():
-        if value != constants[name]:
-            raise ParameterError(f"'{path}' has the credits of {name} {value!r}, not of {constants[name]!r}")
+def _check_same(folder: Path, corpus: Corpus, options: dict[str, Any]) -> str | None:
+    """The call as text, to be written beside its first piece; None if it is there and is this one."""
+    identity = corpus.identity()
+    there = folder.is_dir() and any(folder.glob("*.parquet"))
+    if identity is None:
+        if there:
+            raise ParameterError(
+                f"folder '{folder}' has results, and only those of a corpus on disk without own measures"
+                " or fields can be gone on with: choose another"
+            )
+        identity = {}
+    chosen = {name: value for name, value in options.items() if name not in ("threads", "elsewhere")}
+    call = {**chosen, **identity, "version": _core.VERSION, "schema": _core.SCHEMA_VERSION}
+    text = json.dumps(call, sort_keys=True, default=str)
+    if not there:
+        return text
+    try:
+        known = json.loads((folder / _CALL).read_text())
+    except (OSError, ValueError):
+        raise ParameterError(
+            f"folder '{folder}' has Parquet files of something else: choose another"
+        ) from None
+    for name, value in json.loads(text).items():
+        if known.get(name) != value:
+            raise ParameterError(
+                f"folder '{folder}' has the results of another call: {name} is {known.get(name)!r} there,"
+                f" {value!r} now"
+            )
+    return None
 
 
 def _weights(reward: object) -> dict[str, float]:

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Unpack
 
@@ -45,7 +45,8 @@ class IngestReport:
     path: Path
     inputs: pl.DataFrame
     """One row per input of this call: ``input status size records accepted quarantined duplicate``; status is
-    ``new``, ``resumed``, ``replaced`` or ``unchanged``."""
+    ``new``, ``resumed``, ``replaced``, ``unchanged``, or ``missing``: it should have been read anew and is
+    not there."""
     records: dict[str, int]
     """Over the whole corpus: ``read`` is ``accepted`` + ``quarantined`` + ``duplicate``."""
 
@@ -158,7 +159,6 @@ def ingest(
             manifest = _begin(folder, count, key or ["group_id"], room, read_options)
         else:
             _check_settled(folder, manifest, resume, key, partitions, read_options)
-            manifest.memory = room
         with reporting(progress, "ingesting") as callback:
             work = _Work(folder, manifest, room, threads, read_options, budget, callback)
             status = work.run(files)
@@ -234,7 +234,7 @@ def _owned(folder: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise InputError(
                 f"another ingest is writing to '{folder}': wait for it, or choose another folder"
             ) from None
@@ -312,27 +312,40 @@ class _Work:
         self._budget = budget
         self._callback = callback
         self._index = _core.TraceIndex()
+        self._seen, self._rejected = 0, 0  # records of this call
 
     def run(self, files: list[str]) -> dict[int, str]:
         """Bring the corpus up to the files; what became of each input, by its number."""
         manifest = self._manifest
         with told(self._folder):
             clear_leftovers(self._folder, manifest)
+        before = asdict(manifest)
+        manifest.memory = self._room
         status = self._status(files)
         # Inputs that are known come first, so that a trace stays theirs when a new one repeats it.
-        todo = sorted(number for number, word in status.items() if word != "unchanged")
+        todo = sorted(number for number, word in status.items() if word not in ("unchanged", "missing"))
         if todo or not manifest.complete:
             fresh = {number for number in todo if status[number] == "replaced"}
             if todo:
                 self._read(todo, fresh)
             # What repeats a trace that is gone was left out, and has to come back.
-            while todo := self._repeating():
+            while repeating := self._repeating():
+                gone = [one for one in repeating if not os.path.isfile(manifest.inputs[one].path)]
+                status |= dict.fromkeys(gone, "missing")
+                for number in gone:
+                    # Not taken for unchanged when it comes back.
+                    manifest.inputs[number].size, manifest.inputs[number].blake3 = 0, None
+                todo = [one for one in repeating if one not in gone]
+                if not todo:
+                    break
                 status |= dict.fromkeys(todo, "replaced")
                 self._read(todo, set(todo))
             self._fingerprint()
             with told(self._folder):
                 merge(self._folder, manifest)
                 manifest.complete = True
+        if asdict(manifest) != before:
+            with told(self._folder):
                 manifest.save(self._folder)
         return status
 
@@ -348,6 +361,9 @@ class _Work:
             if one.since and not one.done:
                 named.setdefault(one.path, one.path)
         for path, name in named.items():
+            if path in known and not os.path.isfile(path):
+                status[known[path]] = "missing"
+                continue
             stat = _stat(name)
             if path not in known:
                 known[path] = len(manifest.inputs)
@@ -405,10 +421,9 @@ class _Work:
             )
             with staging(folder) as files:
                 self._enter(todo, fresh, inputs, parts)
-                counts = manifest.records()
-                self._budget.check(
-                    counts["quarantined"], counts["read"], pl.DataFrame(store.table("quarantine"))
-                )
+                self._seen += sum(part[0] for part in parts)
+                self._rejected += sum(part[2] for part in parts)
+                self._budget.check(self._rejected, self._seen, pl.DataFrame(store.table("quarantine")))
                 write_shard(files, manifest, store, index)
                 manifest.next_trace = self._index.next_number
                 files.publish()

@@ -14,6 +14,7 @@ from . import _core
 from .corpus import Corpus, check_numbers
 from .display import plain
 from .errors import InputError, ParameterError, QuarantineError
+from .manifest import is_corpus
 from .progress import Progress, reporting
 from .schema import SCHEMAS, lifted_kind, unknown_name
 
@@ -248,8 +249,12 @@ def _special(path: str) -> BinaryIO:
 
 def _folder(path: str) -> Iterator[str]:
     found = []
+    if is_corpus(path):
+        raise InputError(f"'{path}' is a corpus that ingest made: open it with read_corpus")
     for folder, below, names in os.walk(path):
-        below[:] = [name for name in below if not name.startswith(".")]
+        below[:] = [
+            name for name in below if not name.startswith(".") and not is_corpus(os.path.join(folder, name))
+        ]
         paths = (os.path.join(folder, name) for name in names if _is_recording(name))
         # A pipe or a device that only lies in the folder would be waited for; a link to nothing is an error.
         found += [path for path in paths if os.path.isfile(path) or not os.path.exists(path)]

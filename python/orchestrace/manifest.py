@@ -166,6 +166,15 @@ def sync_file(path: Path) -> None:
 sync_folder = sync_file  # a folder holds names as a file holds bytes
 
 
+def is_corpus(folder: str) -> bool:
+    """Whether a folder is a corpus on disk, by the beginning of its manifest."""
+    try:
+        with open(os.path.join(folder, NAME), "rb") as file:
+            return file.read(13) == b'{"partitions"'
+    except OSError:
+        return False
+
+
 def load(folder: Path) -> Manifest | None:
     """The manifest of a folder, if it has one.
 

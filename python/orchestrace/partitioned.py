@@ -1,5 +1,7 @@
 """A corpus on disk: the tables of its Parquet files, and every verb slice by slice within a memory budget."""
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -110,8 +112,26 @@ class PartitionedCorpus(Corpus):
             return sum(c._store.write_jsonl(sink, threads=threads, progress=callback) for c in self.slices())
 
     def _origin(self, file: str) -> str:
-        known = {one.name: one.path for one in self._manifest.inputs}
-        return super()._origin(known.get(file, file))
+        known = {one.name: one for one in self._manifest.inputs}
+        if (one := known.get(file)) is None:
+            return super()._origin(file)
+        path = super()._origin(one.path)
+        stat = os.stat(path)
+        if (stat.st_size, stat.st_mtime_ns) != (one.size, one.mtime_ns):
+            raise InputError(f"'{path}' has changed since it was read: ingest it again")
+        return path
+
+    def identity(self) -> dict[str, object] | None:
+        """What a result depends on beside the call; None where that cannot be told."""
+        if self._steps:
+            return None
+        parts = {
+            partition: [[part.name, sorted(part.rows.items()), part.first, part.last] for part in parts]
+            for partition, parts in self._manifest.parts.items()
+        }
+        kept = None if self._kept is None else self._kept.to_list()
+        state = json.dumps([parts, [one.since for one in self._manifest.inputs], kept], sort_keys=True)
+        return {"corpus": hashlib.blake2b(state.encode(), digest_size=16).hexdigest(), "memory": self._memory}
 
     def __len__(self) -> int:
         return self._sizes()["traces"]
@@ -126,7 +146,8 @@ class PartitionedCorpus(Corpus):
     def _sizes(self) -> dict[str, int]:
         manifest = self._manifest
         if self._counted is None:
-            valid = not any(manifest.outdated(part) for parts in manifest.parts.values() for part in parts)
+            parts = [*manifest.quarantine, *(part for parts in manifest.parts.values() for part in parts)]
+            valid = not any(manifest.outdated(part) for part in parts)
             counts = {}
             for name in SCHEMAS:
                 if valid and self._kept is None and name not in self._computed:

@@ -308,7 +308,9 @@ def _windows(sizes: pl.DataFrame, target: int) -> list[tuple[int, int]]:
 def _collect_window(
     folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]], numbers: tuple[int, int]
 ) -> pl.DataFrame:
-    here = [one for one in parts if one[1].first <= numbers[1] and one[1].last >= numbers[0]]
+    # A label may lie in another part than the first trace with its id.
+    labels = table == "labels"
+    here = [one for one in parts if labels or (one[1].first <= numbers[1] and one[1].last >= numbers[0])]
     frame = scan(folder, manifest, table, here, present_schema(folder, table, here))
     window = pl.col("trace").is_between(*numbers)
     if table == "labels":
@@ -328,7 +330,9 @@ def present_schema(folder: Path, table: str, parts: list[tuple[str, Part]]) -> p
     found: dict[str, pl.DataType] = {}
     for partition, part in parts:
         if table in part.rows:
-            found |= pl.read_parquet_schema(folder / file_of(partition, table, part.name))
+            # Not `read_parquet_schema`, which takes brackets in the name of a folder for a pattern.
+            path = folder / file_of(partition, table, part.name)
+            found |= pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema()
     known = [name for name in SCHEMAS[table] if name in found]
     lifted = sorted(set(found) - set(SCHEMAS[table]))
     required = {} if found else dict(SCHEMAS[table])

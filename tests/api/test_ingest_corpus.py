@@ -274,10 +274,10 @@ def test_a_repeat_whose_input_is_gone_is_said(tmp_path: Path) -> None:
     out = ingested(data, tmp_path)
     touch(tmp_path / "in" / "a.jsonl", lines(document("y")))
     (tmp_path / "in" / "b.jsonl").unlink()
-    with pytest.raises(ot.InputError, match=r"b\.jsonl: No such file"):
-        ot.ingest(tmp_path / "in", out)
+    assert status(ot.ingest(tmp_path / "in", out)) == {"a.jsonl": "replaced", "b.jsonl": "missing"}
+    assert set(numbers(ot.read_corpus(out))) == {"y"}
     (tmp_path / "in" / "b.jsonl").write_bytes(data["b.jsonl"])
-    ot.ingest(tmp_path / "in", out)
+    assert status(ot.ingest(tmp_path / "in", out)) == {"a.jsonl": "unchanged", "b.jsonl": "replaced"}
     assert set(numbers(ot.read_corpus(out))) == {"x", "y"}
     assert_tidy(out)
 
@@ -362,10 +362,10 @@ def test_credit_to_a_folder_goes_on(
     assert isinstance(made, pl.LazyFrame)
     assert_frame_equal(made.collect(), expected, categorical_as_str=True, check_exact=True)
     before = files(sink)
-    assert len(before) == sum(1 for _ in sliced.pieces())
+    assert len([name for name in before if name.endswith(".parquet")]) == sum(1 for _ in sliced.pieces())
     with pytest.raises(ot.ParameterError, match="not empty"):
         ot.credit(sliced, **options, sink=sink)
-    removed = sorted(before)[1]
+    removed = sorted(name for name in before if name.endswith(".parquet"))[1]
     (sink / removed).unlink()
     again = ot.credit(sliced, **options, sink=sink, resume=True)
     assert_frame_equal(again.collect(), expected, categorical_as_str=True, check_exact=True)
@@ -567,7 +567,7 @@ def test_the_folder_may_lie_among_the_inputs(tmp_path: Path) -> None:
     for _ in range(2):
         report = ot.ingest(tmp_path, out)
         assert report.inputs["input"].to_list() == [str(tmp_path / "a.jsonl")]
-    with pytest.raises(ot.InputError, match="no recording beside the corpus"):
+    with pytest.raises(ot.InputError, match="is a corpus that ingest made"):
         ot.ingest(out, out)
 
 

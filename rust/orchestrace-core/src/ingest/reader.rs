@@ -360,7 +360,7 @@ impl<'a> Work<'a> {
         if self.is_full() && self.claimed.load(Ordering::Relaxed) > 0 {
             return None;
         }
-        if !queue.active.is_empty() && self.ahead.load(Ordering::Relaxed) > self.limit / 4 {
+        if !queue.active.is_empty() && self.is_ahead() {
             queue.gated = true;
             return None;
         }
@@ -421,17 +421,36 @@ impl<'a> Work<'a> {
     {
         let body = self.blocks(scope, source, body)?;
         let mut queue = locked(&self.queue);
+        let left = matches!(body, Body::Suspended(_));
         queue.sources[source].body = body;
         queue.active.remove(&source);
-        if queue.active.is_empty() {
-            self.ahead.store(0, Ordering::Relaxed);
-            if std::mem::take(&mut queue.gated) {
-                for _ in 1..self.run.pool().current_num_threads() {
-                    scope.spawn(|scope| self.work(scope));
-                }
+        if left && !self.is_full() {
+            // It went too far ahead: somebody takes it up again when the one before it is at its end.
+            queue.first = queue.first.min(source);
+            queue.gated = true;
+        }
+        let first = queue.active.first().copied();
+        let beyond = |chunk: &&RawChunk| first.is_some_and(|first| first < chunk.source);
+        let ahead = locked(&self.chunks).iter().filter(beyond).map(RawChunk::nbytes).sum();
+        self.ahead.store(ahead, Ordering::Relaxed);
+        if queue.gated && !self.is_ahead() && !left {
+            queue.gated = false;
+            for _ in 1..self.run.pool().current_num_threads() {
+                scope.spawn(|scope| self.work(scope));
             }
         }
         Ok(())
+    }
+
+    /// Whether more is parsed beyond a stream than may wait for its end.
+    fn is_ahead(&self) -> bool {
+        self.ahead.load(Ordering::Relaxed) > self.limit / 4
+    }
+
+    /// Whether a stream may go on for now: there is room, and it is the first or not too far ahead of it.
+    fn may_go_on(&self, source: usize) -> bool {
+        !self.is_full()
+            && (!self.is_ahead() || locked(&self.queue).active.first().is_none_or(|first| *first == source))
     }
 
     /// Reads a stream to its end, or until the batch is full; what it is then.
@@ -454,7 +473,7 @@ impl<'a> Work<'a> {
         let waiting = 2 * (self.run.pool().current_num_threads() - 1);
         let mut first = true;
         loop {
-            if !first && self.is_full() {
+            if !first && !self.may_go_on(source) {
                 return Ok(Body::Suspended(opened));
             }
             first = false;
