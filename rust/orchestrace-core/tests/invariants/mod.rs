@@ -341,13 +341,17 @@ pub(crate) fn decompression_ends_within_its_limits(bytes: &[u8]) {
     }
 }
 
-/// What a decoder that is not ours finds, up to a byte beyond the limit.
+/// What a decoder that is not ours finds, up to a byte beyond the limit. It gets the bytes in the pieces in which the
+/// engine gets them: of a frame that ends in an empty block, libzstd judges the size that it declares only if all of
+/// the frame comes at once.
 fn reference(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (magic, rest) = bytes.split_at(bytes.len().min(4));
+    let pieces = io::Cursor::new(magic).chain(rest);
     let mut out = Vec::new();
     let decoder: Box<dyn Read + '_> = if bytes.starts_with(&[0x1f, 0x8b]) {
-        Box::new(flate2::bufread::MultiGzDecoder::new(bytes))
+        Box::new(flate2::bufread::MultiGzDecoder::new(pieces))
     } else {
-        Box::new(zstd::stream::read::Decoder::new(bytes).ok()?)
+        Box::new(zstd::stream::read::Decoder::new(pieces).ok()?)
     };
     decoder.take(DECOMPRESSED + 1).read_to_end(&mut out).ok()?;
     Some(out)
