@@ -133,11 +133,13 @@ def credit(
         if not pieces:
             # Arguments are judged by the core, also where there is nothing to do.
             pieces = [_piece(Corpus(_core.read([])), options, constants, callback)]
-    return pl.concat(pieces)
+    return pl.concat(pieces) if len(pieces) > 1 else pieces[0]
 
 
 def _pieces(corpus: Corpus, method: str) -> Iterator[tuple[str, Callable[[], Corpus]]]:
-    if any(one["name"] == method and one["quantity"] == "advantage" for one in _core.methods()):
+    if isinstance(corpus, PartitionedCorpus) and any(
+        one["name"] == method and one["quantity"] == "advantage" for one in _core.methods()
+    ):
         check_groups(corpus)
     return corpus.pieces()
 
