@@ -15,9 +15,9 @@ from . import _core
 from .corpus import check_numbers
 from .errors import InputError, ParameterError
 from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
-from .manifest import NAME, Input, Manifest, Part, load
+from .manifest import NAME, Input, Manifest, load
 from .progress import Progress, reporting
-from .shards import INDEX, clear_leftovers, current_index, merge, scan_side, staging, told, write_shard
+from .shards import INDEX, clear_leftovers, current_index, merge, scan_index, staging, told, write_shard
 
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
     "KIB": 2**10,
@@ -458,14 +458,14 @@ class _Work:
         """The index of what stays, and the numbers of the traces that are read anew."""
         manifest = self._manifest
         self._index = _core.TraceIndex(manifest.next_trace)
-        since = pl.Series([one.since for one in manifest.inputs], dtype=pl.UInt32)
         reading = pl.DataFrame(
             {"input": todo, "place": range(len(todo))}, schema={"input": pl.UInt32, "place": pl.UInt32}
         )
         former, again = [pl.DataFrame(schema=INDEX)], [pl.Series("trace", [], pl.UInt32)]
         for part in manifest.index:
-            rows = scan_side(self._folder, _only(manifest, part), "index", INDEX).collect()
-            anew = rows["input"].is_in(list(fresh)) | (rows["shard"] < since.gather(rows["input"]))
+            rows = scan_index(self._folder, manifest, [part]).collect()
+            anew = rows["input"].is_in(list(fresh)) | (rows["shard"] < rows["since"])
+            rows = rows.select(list(INDEX))
             self._index.insert(rows.filter(~anew))
             former.append(rows.filter(anew & ~pl.col("duplicate")).join(reading, on="input", how="semi"))
             again.append(rows.filter(~anew & ~pl.col("duplicate"))["trace"])
@@ -542,8 +542,3 @@ class _Gauge:
         self.done = self._before + done
         if self._callback is not None:
             self._callback(self.done, self._total)
-
-
-def _only(manifest: Manifest, part: Part) -> Manifest:
-    """A manifest of one index file."""
-    return Manifest(manifest.partitions, manifest.key, manifest.memory, manifest.fields, index=[part])

@@ -214,24 +214,25 @@ def _valid(
 
 def replaced(folder: Path, manifest: Manifest, part: Part) -> pl.Series:
     """Numbers of the traces whose rows in a part are no longer valid."""
-    since = pl.LazyFrame(
-        {"input": range(len(manifest.inputs)), "since": [one.since for one in manifest.inputs]},
-        schema={"input": pl.UInt32, "since": pl.UInt32},
-    )
-    known = scan_side(folder, manifest, "index", INDEX).filter(~pl.col("duplicate"))
-    known = known.filter(pl.col("trace").is_between(part.first, part.last))
-    known = known.join(since, on="input").filter(
-        pl.col("shard") < pl.col("since"), pl.col("since") > part.shard
+    known = scan_index(folder, manifest, manifest.index).filter(
+        ~pl.col("duplicate"),
+        pl.col("trace").is_between(part.first, part.last),
+        pl.col("shard") < pl.col("since"),
+        pl.col("since") > part.shard,
     )
     return known.select("trace").collect()["trace"]
 
 
-def scan_side(folder: Path, manifest: Manifest, table: str, schema: pl.Schema) -> pl.LazyFrame:
-    """The index or the quarantine, rows that are no longer valid included."""
-    parts: list[Part] = getattr(manifest, table)
-    if not parts:
-        return pl.LazyFrame(schema=schema)
-    return _scan_files([folder / side_file(table, part.name) for part in parts], schema)
+def scan_index(folder: Path, manifest: Manifest, parts: list[Part]) -> pl.LazyFrame:
+    """Rows of the index with the shard `since` which their input is what it is; before it they are no longer
+    valid."""
+    since = pl.LazyFrame(
+        {"input": range(len(manifest.inputs)), "since": [one.since for one in manifest.inputs]},
+        schema={"input": pl.UInt32, "since": pl.UInt32},
+    )
+    files = [folder / side_file("index", part.name) for part in parts]
+    rows = _scan_files(files, INDEX) if files else pl.LazyFrame(schema=INDEX)
+    return rows.join(since, on="input", maintain_order="left")
 
 
 def current_rejects(folder: Path, manifest: Manifest) -> pl.LazyFrame:
@@ -341,11 +342,7 @@ def present_schema(folder: Path, table: str, parts: list[tuple[str, Part]]) -> p
 
 def current_index(folder: Path, manifest: Manifest) -> pl.LazyFrame:
     """The index, without the rows of inputs that were read anew since."""
-    since = pl.LazyFrame(
-        {"input": range(len(manifest.inputs)), "since": [one.since for one in manifest.inputs]},
-        schema={"input": pl.UInt32, "since": pl.UInt32},
-    )
-    rows = scan_side(folder, manifest, "index", INDEX).join(since, on="input", maintain_order="left")
+    rows = scan_index(folder, manifest, manifest.index)
     return rows.filter(pl.col("shard") >= pl.col("since")).select(list(INDEX))
 
 

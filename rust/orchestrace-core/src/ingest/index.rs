@@ -43,8 +43,7 @@ pub struct TraceIndex {
     former: HashMap<(u32, u64), VecDeque<u32>>,
 }
 
-/// Both hashes as one. Ids and contents are hashed well already, but an attacker may choose them: the multiply
-/// and shift keeps equal low bits of one from meeting equal low bits of the other.
+/// Both hashes as one, hashed again: many records under one id, or one record under many, must not meet.
 fn both(id: u64, content: u64) -> u64 {
     xxh3_64(&(u128::from(id) << 64 | u128::from(content)).to_le_bytes())
 }
