@@ -11,6 +11,7 @@ import warnings
 
 from . import _core
 from .attribution import localisation
+from .contexts import contexts
 from .corpus import Corpus
 from .credit import credit, importers, methods
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
@@ -33,6 +34,7 @@ __all__ = [
     "QuarantineError",
     "SchemaError",
     "__version__",
+    "contexts",
     "credit",
     "generate",
     "importers",

@@ -155,6 +155,19 @@ def credit(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> tuple[Stream, dict[str, object]]: ...
+def roll_up(
+    store: Store,
+    *,
+    quantity: str,
+    unit: str,
+    events: object,
+    traces: object,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
+def contexts(
+    store: Store, *, context: str = "auto", threads: int | None = None, progress: _Progress = None
+) -> Stream: ...
 def generate(
     target: str | BinaryIO,
     *,

@@ -137,10 +137,14 @@ def credit(
 
 
 def _pieces(corpus: Corpus, method: str) -> Iterator[tuple[str, Callable[[], Corpus]]]:
-    if isinstance(corpus, PartitionedCorpus) and any(
-        one["name"] == method and one["quantity"] == "advantage" for one in _core.methods()
-    ):
+    scope = next((one["scope"] for one in _core.methods() if one["name"] == method), "trace")
+    if isinstance(corpus, PartitionedCorpus) and scope == "group":
         check_groups(corpus)
+    if isinstance(corpus, PartitionedCorpus) and scope == "corpus" and len(list(corpus.pieces())) > 1:
+        raise ParameterError(
+            f"method '{method}' compares all traces of a corpus at once, and this one does not fit into its"
+            " budget: read it with a larger one (memory=), or filter it first"
+        )
     return corpus.pieces()
 
 
@@ -249,7 +253,8 @@ def methods() -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        ``name summary quantity units axioms params reference``; ``params`` is a list of structs
+        ``name summary quantity scope tier units axioms params reference``; ``scope`` says which traces a method
+        must see together (``trace``, ``group`` or ``corpus``); ``params`` is a list of structs
         ``name kind default doc``, the default spelt as text.
 
     Examples
@@ -264,6 +269,8 @@ def methods() -> pl.DataFrame:
         "name": pl.String,
         "summary": pl.String,
         "quantity": pl.String,
+        "scope": pl.String,
+        "tier": pl.String,
         "units": words,
         "axioms": words,
     }

@@ -8,9 +8,10 @@ use pyo3::prelude::*;
 
 mod call;
 mod corpus;
+mod credit;
 mod error;
 mod files;
-mod kernels;
+mod generate;
 mod reader;
 mod registry;
 mod stream;
@@ -28,7 +29,9 @@ mod _core {
     #[pymodule_export]
     use super::corpus::{PyStore, read};
     #[pymodule_export]
-    use super::kernels::{credit, generate};
+    use super::credit::{contexts, credit, roll_up};
+    #[pymodule_export]
+    use super::generate::generate;
     #[pymodule_export]
     use super::reader::{PyPart, PyPartition, PyTraceIndex, PyTraceReader, copy_records, fingerprint};
     #[pymodule_export]

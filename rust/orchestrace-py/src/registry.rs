@@ -106,6 +106,8 @@ pub(crate) fn methods(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             row.set_item("name", info.name)?;
             row.set_item("summary", info.summary)?;
             row.set_item("quantity", info.quantity.as_str())?;
+            row.set_item("scope", info.scope.as_str())?;
+            row.set_item("tier", info.tier.map(orchestrace_core::schema::Tier::as_str))?;
             row.set_item("units", info.units.iter().map(|u| u.as_str()).collect::<Vec<_>>())?;
             row.set_item("axioms", info.axioms.iter().map(|a| a.as_str()).collect::<Vec<_>>())?;
             row.set_item("reference", info.reference)?;

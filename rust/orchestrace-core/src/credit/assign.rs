@@ -1,8 +1,9 @@
 //! One trace, or one group, through a method and up to a unit.
 
+use super::decisions::{Decisions, Vocabulary};
 use super::method::{CreditMethod, GroupMethod, Quantity, Values};
 use super::params::Params;
-use super::rollup::{Rows, Sums, broadcast, refused};
+use super::rollup::{Rows, Sums, refused};
 use crate::graph::{Partition, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -14,6 +15,7 @@ pub struct Scratch {
     values: Values,
     sums: Sums,
     partition: Partition,
+    decisions: Decisions,
 }
 
 impl Scratch {
@@ -26,8 +28,7 @@ impl Scratch {
     fn begin(&mut self, view: &TraceView<'_>, unit: Unit) {
         self.graph.begin();
         self.partition.compute(unit, view, &mut self.graph);
-        self.values.events.clear();
-        self.values.remainder = 0.0;
+        self.values.clear();
     }
 }
 
@@ -54,7 +55,7 @@ pub fn assign_trace(
     out: &mut Rows,
 ) {
     scratch.begin(view, unit);
-    let Scratch { graph, values, sums, partition } = scratch;
+    let Scratch { graph, values, sums, partition, .. } = scratch;
     let quantity = method.info().quantity;
     let assigned = amount.ok_or(Reason::RewardAbsent).and_then(|amount| {
         method.assign(view, amount, params, graph, values)?;
@@ -70,58 +71,73 @@ pub fn assign_trace(
     }
 }
 
-/// Advantages of the rollouts of a group.
-#[derive(Debug, Default)]
-pub struct GroupCredit {
-    /// One value per rollout; null where its reward is, or where it is beyond the float range.
-    pub advantages: Vec<Option<f64>>,
-    /// `reward.absent` on rollouts without a reward, `group.degenerate` on those of a degenerate group and where
-    /// the advantage is no number.
-    pub reasons: Vec<Option<Reason>>,
-    present: Vec<f64>,
-    values: Vec<f64>,
+/// What became of the rows of one trace when its group was compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Judged<'a> {
+    /// One value per row, NaN where there is none.
+    pub values: &'a [f64],
+    /// Why a value is none or exactly 0.
+    pub reasons: &'a [Option<Reason>],
+    /// The outcome that the rows were made with.
+    pub amount: f64,
+    /// Whether the one row is the whole trace.
+    pub whole: bool,
 }
 
-/// Replaces `out` by the advantages of one group's rollouts, in the order of `rewards`. A rollout without a reward
-/// is left out of the group, as if it had not been drawn.
-pub fn assign_group(
+/// Appends the credits of one trace whose rows were compared within its group; `judged` is the reason where the
+/// method had no rows of it.
+#[allow(clippy::too_many_arguments)] // one trace in, one place out, and what both need
+pub fn assign_judged(
     method: &dyn GroupMethod,
-    rewards: &[Option<f64>],
-    params: &Params,
-    out: &mut GroupCredit,
-) {
-    out.present.clear();
-    out.present.extend(rewards.iter().flatten());
-    out.values.clear();
-    let degenerate = method.assign(&out.present, params, &mut out.values).then_some(Reason::GroupDegenerate);
-    out.advantages.clear();
-    out.reasons.clear();
-    let mut values = out.values.iter();
-    for reward in rewards {
-        let value = reward.and_then(|_| values.next().copied()).filter(|v| v.is_finite());
-        out.advantages.push(value);
-        out.reasons.push(match (reward, value) {
-            (None, _) => Some(Reason::RewardAbsent),
-            (Some(_), None) => Some(Reason::GroupDegenerate),
-            (Some(_), Some(_)) => degenerate,
-        });
-    }
-}
-
-/// Appends the rows of one rollout, given its advantage and reason from [`assign_group`].
-pub fn assign_rollout(
     view: &TraceView<'_>,
-    advantage: Option<f64>,
-    reason: Option<Reason>,
+    judged: std::result::Result<Judged<'_>, Reason>,
+    params: &Params,
+    corpus: &Vocabulary,
     unit: Unit,
     scratch: &mut Scratch,
     out: &mut Rows,
 ) {
     scratch.begin(view, unit);
-    if let Some(value) = advantage {
-        broadcast(view, value, reason, &scratch.partition, out);
+    let Scratch { graph, values, sums, partition, decisions } = scratch;
+    let judged = match judged {
+        Ok(judged) => judged,
+        Err(reason) => return refused(view, Quantity::Advantage, reason, partition, out),
+    };
+    if judged.whole {
+        // one row: the whole trace
+        values.row_of.resize(view.len(), 0);
     } else {
-        let reason = reason.unwrap_or(Reason::RewardAbsent);
-        refused(view, Quantity::Advantage, reason, &scratch.partition, out);
+        decisions.clear();
+        let again = method.decide(view, judged.amount, params, corpus, graph, decisions);
+        debug_assert!(again.is_ok() && decisions.len() == judged.values.len());
+        std::mem::swap(&mut values.row_of, &mut decisions.row_of);
+    }
+    values.events.extend_from_slice(judged.values);
+    values.reasons.extend_from_slice(judged.reasons);
+    sums.advantages(view, values, params.text("weight") == Some("tokens_out"), partition, out);
+}
+
+/// Appends the credits of one trace whose events were valued elsewhere, as [`Values`] says.
+pub fn assign_values(
+    view: &TraceView<'_>,
+    quantity: Quantity,
+    amount: std::result::Result<f64, Reason>,
+    fill: impl FnOnce(&mut Values),
+    unit: Unit,
+    scratch: &mut Scratch,
+    out: &mut Rows,
+) {
+    scratch.begin(view, unit);
+    let Scratch { values, sums, partition, .. } = scratch;
+    match (amount, quantity) {
+        (Err(reason), _) => refused(view, quantity, reason, partition, out),
+        (Ok(amount), Quantity::Share) => {
+            fill(values);
+            sums.shares(view, values, amount, partition, out);
+        }
+        (Ok(_), Quantity::Advantage) => {
+            fill(values);
+            sums.advantages(view, values, false, partition, out);
+        }
     }
 }

@@ -1,25 +1,18 @@
-//! A method over all traces of a store: chunks in parallel, rows in corpus order.
+//! A method over all traces of a store.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use arrow_array::builder::StringViewBuilder;
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringViewArray, UInt32Array, new_null_array};
-use arrow_buffer::NullBuffer;
-use arrow_schema::{Schema, SchemaRef};
-use arrow_select::take::take;
-use rayon::prelude::*;
-
-use super::assign::{GroupCredit, Scratch, assign_group, assign_rollout, assign_trace};
-use super::method::{GroupMethod, Method};
+use super::assign::{assign_judged, assign_trace};
+use super::columns;
+use super::decisions::Vocabulary;
+use super::groups::judge;
+use super::method::Method;
 use super::params::Params;
-use super::rollup::Rows;
 use crate::error::{Error, Result, unknown_name};
-use crate::graph::NO_UNIT;
 use crate::run::Run;
-use crate::schema::{CREDITS, Dict, MeasureKind, REASONS, Reason, Unit};
+use crate::schema::{Dict, MeasureKind, Reason, Unit};
+use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
-use crate::store::{Chunk, Store, word_array};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 
 /// What to compute.
 #[derive(Debug)]
@@ -47,30 +40,31 @@ pub fn credit(
     store.expect_whole()?;
     let channels = channels(store, request)?;
     run.expect(store.n_traces() as u64);
-    let driver = Driver { store, request, channels };
-    let groups = match method {
-        Method::PerTrace(_) => None,
-        Method::PerGroup(method) => Some(driver.groups(*method)),
+    let corpus = match method {
+        Method::PerTrace(_) => Vocabulary::default(),
+        Method::PerGroup(_) => Vocabulary::new(store, request.params.text("batch")),
     };
     let pieces = run.pool().install(|| {
-        store
-            .chunks()
-            .par_iter()
-            .enumerate()
-            .map_init(
-                || (Scratch::default(), Rows::default()),
-                |(scratch, rows), (index, chunk)| {
-                    run.check()?;
-                    rows.clear();
-                    let piece =
-                        driver.chunk(method, groups.as_ref().map(|g| &g[index][..]), chunk, scratch, rows);
-                    run.advance(chunk.n_traces() as u64);
-                    piece
-                },
-            )
-            .collect::<Result<Vec<_>>>()
+        let judged = match method {
+            Method::PerTrace(_) => None,
+            Method::PerGroup(method) => {
+                let reward = |view: &TraceView<'_>| reward_of(view, &channels);
+                Some(judge(*method, store, &reward, request.params, &corpus, run)?)
+            }
+        };
+        let params = request.params;
+        columns::of_chunks(store, request.unit, run, |index, i, trace, scratch, rows| match method {
+            Method::PerTrace(method) => {
+                let amount = reward_of(trace, &channels);
+                assign_trace(*method, trace, amount, params, request.unit, scratch, rows);
+            }
+            Method::PerGroup(method) => {
+                let of = judged.as_ref().map_or(Err(Reason::RewardAbsent), |judged| judged.of(index, i));
+                assign_judged(*method, trace, of, params, &corpus, request.unit, scratch, rows);
+            }
+        })
     })?;
-    into_batches(pieces)
+    columns::into_batches(pieces)
 }
 
 /// The reward of a trace under the weights asked for: null if it lacks one of the channels. A sum beyond the
@@ -132,183 +126,4 @@ fn rewards(store: &Store, names: usize) -> Vec<bool> {
         }
     }
     is_channel
-}
-
-struct Driver<'a> {
-    store: &'a Store,
-    request: &'a Request<'a>,
-    channels: Vec<(u32, f64)>,
-}
-
-/// Advantage and reason of each rollout of a chunk.
-type Advantages = Vec<(Option<f64>, Option<Reason>)>;
-
-/// Columns of one chunk in the order of the schema; `None` is null throughout.
-type Piece = (usize, Vec<Option<ArrayRef>>);
-
-impl Driver<'_> {
-    /// Advantages of every trace, by chunk. Rollouts of a group are taken in corpus order.
-    fn groups(&self, method: &dyn GroupMethod) -> Vec<Advantages> {
-        let mut places: Vec<Vec<(usize, usize)>> = Vec::new();
-        let mut rewards: Vec<Vec<Option<f64>>> = Vec::new();
-        let mut of_key: HashMap<&str, usize> = HashMap::new();
-        let mut out: Vec<Advantages> = Vec::with_capacity(self.store.chunks().len());
-        for (index, chunk) in self.store.chunks().iter().enumerate() {
-            let view = ChunkView::new(self.store, chunk);
-            out.push(vec![(None, None); view.len()]);
-            for i in 0..view.len() {
-                let trace = view.trace(i);
-                let next = places.len();
-                let group = *of_key.entry(trace.group_id).or_insert(next);
-                if group == next {
-                    places.push(Vec::new());
-                    rewards.push(Vec::new());
-                }
-                places[group].push((index, i));
-                rewards[group].push(reward_of(&trace, &self.channels));
-            }
-        }
-        let mut credit = GroupCredit::default();
-        for (places, rewards) in places.iter().zip(&rewards) {
-            assign_group(method, rewards, self.request.params, &mut credit);
-            for ((chunk, i), value) in places.iter().zip(credit.advantages.iter().zip(&credit.reasons)) {
-                out[*chunk][*i] = (*value.0, *value.1);
-            }
-        }
-        out
-    }
-
-    fn chunk(
-        &self,
-        method: &Method,
-        advantages: Option<&[(Option<f64>, Option<Reason>)]>,
-        chunk: &Chunk,
-        scratch: &mut Scratch,
-        rows: &mut Rows,
-    ) -> Result<Piece> {
-        let view = ChunkView::new(self.store, chunk);
-        let unit = self.request.unit;
-        let mut unit_ids = StringViewBuilder::new();
-        let mut name = String::new();
-        for i in 0..view.len() {
-            let trace = view.trace(i);
-            let first = rows.len();
-            match method {
-                Method::PerTrace(method) => {
-                    let amount = reward_of(&trace, &self.channels);
-                    assign_trace(*method, &trace, amount, self.request.params, unit, scratch, rows);
-                }
-                Method::PerGroup(_) => {
-                    let (value, reason) = advantages.map_or((None, None), |a| a[i]);
-                    assign_rollout(&trace, value, reason, unit, scratch, rows);
-                }
-            }
-            if unit != Unit::Event {
-                for row in first..rows.len() {
-                    if rows.unit[row] == NO_UNIT {
-                        unit_ids.append_null();
-                        continue;
-                    }
-                    name.clear();
-                    let names = self.store.names();
-                    scratch.partition().name(rows.unit[row] as usize).write_id(
-                        &trace,
-                        |code| names.dict(Dict::Agent).name(code),
-                        |code| names.dict(Dict::Role).name(code),
-                        &mut name,
-                    );
-                    unit_ids.append_value(&name);
-                }
-            }
-        }
-        self.columns(chunk, rows, unit_ids)
-    }
-
-    fn columns(&self, chunk: &Chunk, rows: &Rows, mut unit_ids: StringViewBuilder) -> Result<Piece> {
-        let n = rows.len();
-        let mut trace_of = Vec::with_capacity(n);
-        let mut residual = Vec::with_capacity(n);
-        let mut any_residual = false;
-        let mut valid_residual = Vec::with_capacity(rows.traces.len());
-        for (i, trace) in rows.traces.iter().enumerate() {
-            trace_of.resize(trace.end, i as u32);
-            residual.resize(trace.end, trace.residual.unwrap_or(0.0));
-            valid_residual.push(trace.residual.is_some());
-            any_residual |= trace.residual.is_some();
-        }
-        let trace_of = UInt32Array::from(trace_of);
-        let by_event = self.request.unit == Unit::Event;
-        let numbers = if by_event {
-            Arc::clone(chunk.events.column(0))
-        } else {
-            take(chunk.traces.column(0), &trace_of, None)?
-        };
-        let unit_id: ArrayRef =
-            if by_event { Arc::clone(chunk.events.column(2)) } else { Arc::new(unit_ids.finish()) };
-        let seq: ArrayRef = if by_event {
-            Arc::clone(chunk.events.column(1))
-        } else {
-            Arc::new(rows.seq.iter().map(|s| (*s != NO_UNIT).then_some(*s)).collect::<UInt32Array>())
-        };
-        // A gather of views: the text of the ids is shared.
-        let trace_id = take(chunk.traces.column(1), &trace_of, None)?;
-        debug_assert!(trace_id.as_any().is::<StringViewArray>());
-        let nulls = rows.valid.contains(&false).then(|| NullBuffer::from(rows.valid.as_slice()));
-        let credit: ArrayRef = Arc::new(Float64Array::new(rows.credit.clone().into(), nulls));
-        let residual: Option<ArrayRef> = any_residual.then(|| {
-            let all = valid_residual.iter().all(|v| *v);
-            let nulls = (!all).then(|| {
-                trace_of.values().iter().map(|i| valid_residual[*i as usize]).collect::<NullBuffer>()
-            });
-            Arc::new(Float64Array::new(residual.into(), nulls)) as ArrayRef
-        });
-        let reason = if rows.reason.iter().any(Option::is_some) {
-            Some(word_array(rows.reason.iter().map(|r| r.map_or(u8::MAX, |r| r as u8)).collect(), REASONS)?)
-        } else {
-            None
-        };
-        let columns = vec![
-            Some(numbers),
-            Some(unit_id),
-            Some(trace_id),
-            Some(seq),
-            Some(credit),
-            None,
-            None,
-            residual,
-            reason,
-        ];
-        Ok((n, columns))
-    }
-}
-
-fn into_batches(pieces: Vec<Piece>) -> Result<(Vec<RecordBatch>, SchemaRef)> {
-    let used: Vec<bool> = (0..CREDITS.columns.len())
-        .map(|c| c < 5 || pieces.iter().any(|(_, columns)| columns[c].is_some()))
-        .collect();
-    let fields: Vec<_> = CREDITS
-        .columns
-        .iter()
-        .zip(&used)
-        .filter(|(_, used)| **used)
-        .map(|(column, _)| column.field())
-        .collect();
-    let schema = Arc::new(Schema::new(fields));
-    let batches = pieces
-        .into_iter()
-        .map(|(rows, columns)| {
-            let columns = columns.into_iter().zip(&used).zip(CREDITS.columns).filter(|((_, used), _)| **used);
-            let columns = columns.map(|((array, _), column)| {
-                array.map_or_else(
-                    || match column.kind {
-                        crate::schema::Kind::Word(words) => word_array(vec![u8::MAX; rows], words),
-                        kind => Ok(new_null_array(&kind.arrow(), rows)),
-                    },
-                    Ok,
-                )
-            });
-            Ok(RecordBatch::try_new(Arc::clone(&schema), columns.collect::<Result<Vec<_>>>()?)?)
-        })
-        .collect::<Result<Vec<_>>>()?;
-    Ok((batches, schema))
 }

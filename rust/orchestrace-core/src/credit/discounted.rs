@@ -5,10 +5,8 @@
 //! Reference: R. S. Sutton, A. G. Barto, Reinforcement Learning, 2018, section 3.3; ARCHITECTURE.md, D12.
 //! Axioms: linearity.
 
-use std::borrow::Cow;
-
-use super::method::{Axiom, CreditMethod, MethodInfo, Quantity, Values};
-use super::params::{Param, ParamKind, Params, Value};
+use super::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
+use super::params::{Param, ParamKind, Params, Value, WEIGHT};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -23,6 +21,7 @@ static INFO: MethodInfo = MethodInfo {
     summary: "discounted return-to-go of the outcome, events as one sequence",
     reference: "Sutton & Barto 2018, section 3.3",
     quantity: Quantity::Advantage,
+    scope: Scope::Trace,
     units: Unit::ALL,
     axioms: &[Axiom::Linearity],
     params: &[
@@ -32,12 +31,7 @@ static INFO: MethodInfo = MethodInfo {
             default: Value::Float(GAMMA),
             doc: "discount per event",
         },
-        Param {
-            name: "weight",
-            kind: ParamKind::Choice(&["rows", "tokens_out"]),
-            default: Value::Text(Cow::Borrowed("rows")),
-            doc: "weight of an event in the mean of a larger unit: 1, or the tokens it wrote",
-        },
+        WEIGHT,
     ],
     tier: None,
     needs_graph: false,

@@ -16,7 +16,7 @@
 
 use std::borrow::Cow;
 
-use super::method::{Axiom, CreditMethod, MethodInfo, Quantity, Values};
+use super::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
 use super::params::{Param, ParamKind, Params, Value};
 use crate::graph::weights::N_TYPES;
 use crate::graph::{CsrGraph, GraphOptions, Order, Outcome, TYPE_WEIGHTS, TraceGraph};
@@ -33,6 +33,7 @@ static INFO: MethodInfo = MethodInfo {
     summary: "the outcome flows back along the edges; every event keeps a part of what passes",
     reference: "defined by this project (ARCHITECTURE.md, D12); restart view: personalised PageRank, Haveliwala 2002",
     quantity: Quantity::Share,
+    scope: Scope::Trace,
     units: Unit::ALL,
     axioms: &[Axiom::Efficiency, Axiom::NullPlayer, Axiom::Linearity],
     params: &[

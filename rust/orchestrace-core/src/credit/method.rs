@@ -1,5 +1,6 @@
 //! What a credit method is.
 
+use super::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use super::params::{Param, Params};
 use crate::error::{Error, Result, unknown_name};
 use crate::graph::TraceGraph;
@@ -55,6 +56,29 @@ impl Axiom {
     }
 }
 
+/// Which traces a method must see together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// One at a time.
+    Trace,
+    /// The rollouts of a group.
+    Group,
+    /// All of them.
+    Corpus,
+}
+
+impl Scope {
+    /// The word of the documentation.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scope::Trace => "trace",
+            Scope::Group => "group",
+            Scope::Corpus => "corpus",
+        }
+    }
+}
+
 /// What is known about a method without running it.
 #[derive(Debug)]
 pub struct MethodInfo {
@@ -66,6 +90,8 @@ pub struct MethodInfo {
     pub reference: &'static str,
     /// What its numbers are.
     pub quantity: Quantity,
+    /// Which traces it must see together.
+    pub scope: Scope,
     /// Levels at which it can be reported.
     pub units: &'static [Unit],
     /// Claims.
@@ -97,12 +123,26 @@ impl MethodInfo {
 /// Values of one trace, before they are rolled up; a buffer that is used for one trace after the other.
 #[derive(Debug, Default)]
 pub struct Values {
-    /// One value per event.
+    /// One value per event, or per own row of the method where `row_of` is filled. NaN: the row has none.
     pub events: Vec<f64>,
+    /// Own row of each event, or [`NO_UNIT`](crate::graph::NO_UNIT); empty where the rows are the events.
+    pub row_of: Vec<u32>,
+    /// Why a row has no value, or a value of exactly 0: one per row, or empty where there is nothing to say.
+    pub reasons: Vec<Option<Reason>>,
     /// For shares, what no event holds: part of the row without a unit.
     pub remainder: f64,
     /// Buffers that a method may use as it likes; they come in with anything in them.
     pub work: [Vec<f64>; 3],
+}
+
+impl Values {
+    /// Forgets the trace before; the buffers stay.
+    pub fn clear(&mut self) {
+        self.events.clear();
+        self.row_of.clear();
+        self.reasons.clear();
+        self.remainder = 0.0;
+    }
 }
 
 /// One way of dividing a trace's outcome among its events.
@@ -121,14 +161,28 @@ pub trait CreditMethod: Sync {
     ) -> std::result::Result<(), Reason>;
 }
 
-/// A rule that needs all rollouts of a group at once.
+/// A rule that compares decisions across the rollouts of a group, or of the whole corpus.
+///
+/// The driver calls [`GroupMethod::decide`] for every trace, hands all rows of a group to
+/// [`GroupMethod::compare`], and calls `decide` again where the values are rolled up.
 pub trait GroupMethod: Sync {
     /// Name, parameters, claims.
     fn info(&self) -> &'static MethodInfo;
 
-    /// Appends one value per reward to `advantages`. Returns whether the group is degenerate: its values are then
-    /// exactly 0.
-    fn assign(&self, rewards: &[f64], params: &Params, advantages: &mut Vec<f64>) -> bool;
+    /// Appends the method's own rows of one trace to `rows`, or says why it has none. Whoever leaves
+    /// [`Decisions::row_of`] empty has one row: the whole trace.
+    fn decide(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        params: &Params,
+        corpus: &Vocabulary,
+        graph: &mut TraceGraph,
+        rows: &mut Decisions,
+    ) -> std::result::Result<(), Reason>;
+
+    /// One value per row of `group`, all of one group, in corpus order.
+    fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared);
 }
 
 /// An entry of [`METHODS`](super::METHODS).

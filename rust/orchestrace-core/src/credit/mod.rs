@@ -1,25 +1,42 @@
 //! Credit: which unit earned the outcome.
 //!
-//! A method is one file. [`CreditMethod`] sees one trace and values every event of it; [`GroupMethod`] sees the
-//! rewards of all rollouts of a group and values every rollout. [`assign`] rolls the values up to a
+//! A method is one file. [`CreditMethod`] sees one trace and values every event, or own row, of it; [`GroupMethod`]
+//! says what the rows of a trace are and compares those of all rollouts of a group. [`assign`] rolls the values up to a
 //! [`Unit`](crate::schema::Unit) by the rules of ARCHITECTURE.md, D11, and appends them to [`Rows`].
 //!
 //! To add a method: write the file, name it below, add its entry to [`METHODS`].
 
+pub mod agents;
 pub mod assign;
+pub mod broadcast;
+pub mod c3;
+mod columns;
+pub mod context;
 pub mod corpus;
+pub mod dag_gae;
+pub mod decisions;
 pub mod discounted;
 pub mod flow;
-pub mod grpo;
+pub mod gigpo;
+pub mod given;
+pub mod group;
+mod groups;
 pub mod method;
 pub mod params;
+pub mod reinforce_pp;
+pub mod returns;
 pub mod rollup;
+pub mod segments;
+pub mod shape;
+pub mod spectrum;
 pub mod sum;
 pub mod uniform;
 
-pub use assign::{GroupCredit, Scratch, assign_group, assign_rollout, assign_trace};
+pub use assign::{Judged, Scratch, assign_judged, assign_trace, assign_values};
 pub use corpus::{Request, credit};
-pub use method::{Axiom, CreditMethod, GroupMethod, Method, MethodInfo, Quantity, Values};
+pub use decisions::{Compared, Decisions, Rollouts, Vocabulary};
+pub use given::{GivenTraces, roll_up};
+pub use method::{Axiom, CreditMethod, GroupMethod, Method, MethodInfo, Quantity, Scope, Values};
 pub use params::{Param, ParamKind, Params, Value};
 pub use rollup::{Rows, TraceRows};
 
@@ -29,9 +46,27 @@ use Method::{PerGroup, PerTrace};
 /// Every method, in the order of the documentation.
 pub static METHODS: &[Method] = &[
     PerTrace(&uniform::Uniform),
+    PerTrace(&broadcast::Broadcast),
     PerTrace(&discounted::Discounted),
+    PerTrace(&returns::RETURN_TO_GO),
+    PerTrace(&returns::GAE),
+    PerTrace(&returns::SEQUENTIAL_GAE),
+    PerTrace(&returns::ELIGIBILITY),
+    PerTrace(&dag_gae::DagGae),
     PerTrace(&flow::Flow),
-    PerGroup(&grpo::Grpo),
+    PerGroup(&group::GRPO),
+    PerGroup(&group::DR_GRPO),
+    PerGroup(&group::RLOO),
+    PerGroup(&group::PASS_K),
+    PerGroup(&reinforce_pp::ReinforcePp),
+    PerGroup(&shape::ShapeNormalised),
+    PerGroup(&agents::DR_MAS),
+    PerGroup(&agents::AT_GRPO),
+    PerGroup(&agents::MAGRPO),
+    PerGroup(&agents::MARSHAL),
+    PerGroup(&gigpo::Gigpo),
+    PerGroup(&c3::C3),
+    PerGroup(&spectrum::Spectrum),
 ];
 
 /// The method of a name; the error names the nearest one.

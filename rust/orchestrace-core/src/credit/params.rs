@@ -43,6 +43,8 @@ pub enum ParamKind {
     Float(f64, f64),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// Any text that is not empty.
+    Text,
     /// So many finite numbers, each from the first bound to the second, both included.
     Floats(usize, f64, f64),
 }
@@ -60,6 +62,71 @@ pub struct Param {
     pub doc: &'static str,
 }
 
+/// Weight of a row in the mean of a larger unit, for every method whose rows are smaller than a trace.
+pub const WEIGHT: Param = Param {
+    name: "weight",
+    kind: ParamKind::Choice(&["rows", "tokens_out"]),
+    default: Value::Text(Cow::Borrowed("rows")),
+    doc: "weight of a row in the mean of a larger unit: 1, or the tokens it wrote",
+};
+
+/// Discount per turn or event.
+pub const GAMMA: Param = Param {
+    name: "gamma",
+    kind: ParamKind::Float(0.0, 1.0),
+    default: Value::Float(0.99),
+    doc: "discount per row",
+};
+
+/// Weight of later differences, of the methods with a critic.
+pub const LAMBDA: Param = Param {
+    name: "lambda_",
+    kind: ParamKind::Float(0.0, 1.0),
+    default: Value::Float(0.95),
+    doc: "0: one step and the critic; 1: the whole return",
+};
+
+/// Degrees of freedom of a standard deviation.
+pub const DDOF: Param = Param {
+    name: "ddof",
+    kind: ParamKind::Int(0, 1),
+    default: Value::Int(1),
+    doc: "1 divides the squares by n - 1, 0 by n",
+};
+
+/// What keeps a quotient finite.
+pub const EPSILON: Param = Param {
+    name: "epsilon",
+    kind: ParamKind::Float(0.0, f64::MAX),
+    default: Value::Float(1e-6),
+    doc: "added to the standard deviation",
+};
+
+/// Behaviour of a released trainer where it differs from the definition.
+pub const COMPAT: Param = Param {
+    name: "compat",
+    kind: ParamKind::Choice(&["verl"]),
+    default: Value::Null,
+    doc: "verl: a group of one keeps its reward, as in the released code; null: it gets 0",
+};
+
+/// Mean alone, or mean and deviation.
+pub const NORM: Param = Param {
+    name: "norm",
+    kind: ParamKind::Choice(&["mean", "mean_std"]),
+    default: Value::Text(Cow::Borrowed("mean")),
+    doc: "mean: subtract it; mean_std: divide by the standard deviation, too",
+};
+
+/// Where the context of a decision comes from.
+pub const CONTEXT: Param = Param {
+    name: "context",
+    kind: ParamKind::Choice(&["auto", "recorded", "computed"]),
+    default: Value::Text(Cow::Borrowed("auto")),
+    doc: "key of what the actor had seen: recorded in the trace, computed from its causal history, or recorded \
+          where the trace has any",
+};
+
 impl Param {
     fn check(&self, given: Value) -> Result<Value> {
         let inside = |x: f64, lo: f64, hi: f64| x.is_finite() && lo <= x && x <= hi;
@@ -73,6 +140,7 @@ impl Param {
                 Some(word) => Value::Text(Cow::Borrowed(word)),
                 None => return Err(Error::Parameter(unknown_name(self.name, &x, known))),
             },
+            (ParamKind::Text, Value::Text(x)) if !x.is_empty() => Value::Text(x),
             (ParamKind::Floats(n, lo, hi), Value::Floats(x))
                 if x.len() == n && x.iter().all(|&x| inside(x, lo, hi)) =>
             {
@@ -94,6 +162,7 @@ impl Param {
             ParamKind::Int(lo, hi) => format!("a whole number from {lo} to {hi}{null}"),
             ParamKind::Float(lo, hi) => format!("a number from {lo:?} to {hi:?}{null}"),
             ParamKind::Choice(known) => format!("one of {}{null}", known.join(", ")),
+            ParamKind::Text => format!("text{null}"),
             ParamKind::Floats(n, lo, hi) => format!("a list of {n} numbers from {lo:?} to {hi:?}{null}"),
         }
     }

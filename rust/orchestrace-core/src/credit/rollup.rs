@@ -24,7 +24,8 @@ pub struct TraceRows {
 /// Credits of many traces, in columns.
 #[derive(Debug, Default)]
 pub struct Rows {
-    /// Unit, as its number in the trace's partition, or [`NO_UNIT`].
+    /// Unit, as its number in the trace's partition, or [`NO_UNIT`]. Empty at level `event`, as is [`Rows::seq`]: rows
+    /// are the events then.
     pub unit: Vec<u32>,
     /// First event of the unit, or [`NO_UNIT`].
     pub seq: Vec<u32>,
@@ -42,13 +43,13 @@ impl Rows {
     /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.unit.len()
+        self.credit.len()
     }
 
     /// Whether there is no row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.unit.is_empty()
+        self.credit.is_empty()
     }
 
     /// Forgets all rows and keeps the buffers.
@@ -69,6 +70,24 @@ impl Rows {
         self.reason.push(credit.err());
     }
 
+    fn name_unit(&mut self, unit: u32, seq: u32) {
+        self.unit.push(unit);
+        self.seq.push(seq);
+    }
+
+    /// The credit of the unit named last: a value that is a number, with what is to be said of it; another value, null
+    /// with the reason; nothing, where the unit is in no row of the method.
+    fn put(&mut self, value: Option<(f64, Option<Reason>)>) {
+        let (credit, reason) = match value {
+            None => (None, Some(Reason::UnitNone)),
+            Some((x, reason)) if x.is_finite() => (Some(x), reason),
+            Some((_, reason)) => (None, reason.or(Some(Reason::FieldAbsent))),
+        };
+        self.credit.push(credit.unwrap_or(0.0));
+        self.valid.push(credit.is_some());
+        self.reason.push(reason);
+    }
+
     fn push_rest(&mut self, credit: std::result::Result<f64, Reason>) {
         self.push(NO_UNIT, NO_UNIT, credit);
     }
@@ -77,22 +96,20 @@ impl Rows {
     fn push_units(&mut self, partition: &Partition, credits: &[f64], reason: Option<Reason>) {
         self.name_units(partition);
         self.credit.extend_from_slice(credits);
-        self.valid.resize(self.unit.len(), true);
-        self.reason.resize(self.unit.len(), reason);
+        self.valid.resize(self.len(), true);
+        self.reason.resize(self.len(), reason);
     }
 
     fn name_units(&mut self, partition: &Partition) {
-        let n = partition.len() as u32;
-        self.unit.extend(0..n);
-        if partition.is_identity() {
-            self.seq.extend(0..n);
-        } else {
-            self.seq.extend((0..n as usize).map(|unit| partition.first(unit)));
+        if !partition.is_identity() {
+            let n = partition.len();
+            self.unit.extend(0..n as u32);
+            self.seq.extend((0..n).map(|unit| partition.first(unit)));
         }
     }
 
     pub(super) fn end_trace(&mut self, view: &TraceView<'_>, residual: Option<f64>) {
-        self.traces.push(TraceRows { trace: view.trace, end: self.unit.len(), residual });
+        self.traces.push(TraceRows { trace: view.trace, end: self.len(), residual });
     }
 }
 
@@ -104,6 +121,7 @@ pub struct Sums {
     // rows of each unit, and the value of its latest row
     rows: Vec<(u32, f64)>,
     credits: Vec<f64>,
+    pairs: Vec<(u32, u32)>,
 }
 
 impl Sums {
@@ -138,9 +156,97 @@ impl Sums {
         out.end_trace(view, Some(residual));
     }
 
-    /// Rows of an advantage whose own rows are the events, each of weight 1 or, if `by_tokens`, of the tokens it
-    /// wrote. A unit of one row takes that row's value whatever its weight.
+    /// Rows of an advantage. A unit inside one row of the method takes its value; a larger one the mean over the rows
+    /// with an event in it, each of weight 1 or, if `by_tokens`, of the tokens it wrote. Rows without a value are
+    /// left out; without any the unit is null.
     pub fn advantages(
+        &mut self,
+        view: &TraceView<'_>,
+        values: &Values,
+        by_tokens: bool,
+        partition: &Partition,
+        out: &mut Rows,
+    ) {
+        if values.row_of.is_empty() && values.reasons.is_empty() {
+            self.of_events(view, values, by_tokens, partition, out);
+        } else if partition.is_identity() {
+            for v in 0..view.len() {
+                let row = values.row_of.get(v).map_or(v, |&row| row as usize);
+                let reason = values.reasons.get(row).copied().flatten();
+                out.put(values.events.get(row).map(|value| (*value, reason)));
+            }
+            out.end_trace(view, None);
+        } else {
+            self.of_rows(view, values, by_tokens, partition, out);
+        }
+    }
+
+    /// The general case: rows may be anything, and so may units.
+    fn of_rows(
+        &mut self,
+        view: &TraceView<'_>,
+        values: &Values,
+        by_tokens: bool,
+        partition: &Partition,
+        out: &mut Rows,
+    ) {
+        let row_of = |v: usize| values.row_of.get(v).copied().unwrap_or(v as u32);
+        self.credits.clear();
+        if by_tokens {
+            self.credits.resize(values.events.len(), 0.0);
+            for v in 0..view.len() {
+                if let Some(tokens) = self.credits.get_mut(row_of(v) as usize) {
+                    *tokens += view.tokens_out.get(v).unwrap_or(0) as f64;
+                }
+            }
+        }
+        self.pairs.clear();
+        let pairs = partition.of_events().iter().enumerate().filter_map(|(v, &unit)| {
+            let row = row_of(v);
+            (unit != NO_UNIT && row != NO_UNIT).then_some((unit, row))
+        });
+        self.pairs.extend(pairs);
+        self.pairs.sort_unstable();
+        self.pairs.dedup();
+        let mut pairs = self.pairs.chunk_by(|a, b| a.0 == b.0).peekable();
+        for unit in 0..partition.len() as u32 {
+            out.name_unit(unit, partition.first(unit as usize));
+            let Some(rows) = pairs.next_if(|rows| rows[0].0 == unit) else {
+                out.put(None);
+                continue;
+            };
+            let (mut sum, mut weights) = (Compensated::default(), Compensated::default());
+            let (mut valued, mut only, mut why, mut degenerate) = (0, 0.0, None, true);
+            for &(_, row) in rows {
+                let value = values.events[row as usize];
+                let reason = values.reasons.get(row as usize).copied().flatten();
+                if !value.is_finite() {
+                    why = why.or(reason).or(Some(Reason::FieldAbsent));
+                    continue;
+                }
+                let weight = if by_tokens { self.credits[row as usize] } else { 1.0 };
+                sum.add(weight * value);
+                weights.add(weight);
+                valued += 1;
+                only = value;
+                degenerate &= reason == Some(Reason::GroupDegenerate);
+            }
+            let reason = (degenerate && valued > 0).then_some(Reason::GroupDegenerate);
+            match (valued, weights.value() > 0.0) {
+                (0, _) => out.put(Some((f64::NAN, why))),
+                (1, _) => out.put(Some((only, reason))),
+                (_, true) => out.put(Some((sum.value() / weights.value(), reason))),
+                (_, false) => out.put(Some((f64::NAN, Some(Reason::FieldAbsent)))),
+            }
+        }
+        if partition.has_rest() {
+            out.push_rest(Err(Reason::UnitNone));
+        }
+        out.end_trace(view, None);
+    }
+
+    /// Rows are the events.
+    fn of_events(
         &mut self,
         view: &TraceView<'_>,
         values: &Values,
@@ -183,24 +289,6 @@ impl Sums {
     }
 }
 
-/// Rows of an advantage whose one row is the whole trace: every unit takes its value.
-pub fn broadcast(
-    view: &TraceView<'_>,
-    value: f64,
-    reason: Option<Reason>,
-    partition: &Partition,
-    out: &mut Rows,
-) {
-    out.name_units(partition);
-    out.credit.resize(out.unit.len(), value);
-    out.valid.resize(out.unit.len(), true);
-    out.reason.resize(out.unit.len(), reason);
-    if partition.has_rest() {
-        out.push_rest(Err(Reason::UnitNone));
-    }
-    out.end_trace(view, None);
-}
-
 /// Rows of a trace that cannot be served: all that it would have had, null, with the reason.
 pub fn refused(
     view: &TraceView<'_>,
@@ -210,9 +298,9 @@ pub fn refused(
     out: &mut Rows,
 ) {
     out.name_units(partition);
-    out.credit.resize(out.unit.len(), 0.0);
-    out.valid.resize(out.unit.len(), false);
-    out.reason.resize(out.unit.len(), Some(reason));
+    out.credit.resize(out.len() + partition.len(), 0.0);
+    out.valid.resize(out.len(), false);
+    out.reason.resize(out.len(), Some(reason));
     if partition.has_rest() {
         out.push_rest(Err(if quantity == Quantity::Share { reason } else { Reason::UnitNone }));
     }
@@ -224,8 +312,11 @@ mod tests {
     use super::*;
     use crate::credit::discounted::Discounted;
     use crate::credit::flow::Flow;
+    use crate::credit::group::GRPO;
     use crate::credit::uniform::Uniform;
-    use crate::credit::{CreditMethod, Params, Scratch, Value, assign_rollout, assign_trace};
+    use crate::credit::{
+        CreditMethod, Judged, Params, Scratch, Value, Vocabulary, assign_judged, assign_trace,
+    };
     use crate::graph::test_trace::{TestTrace, random_trace};
     use crate::schema::EventType::{Message, ToolCall};
     use crate::schema::Unit;
@@ -299,15 +390,12 @@ mod tests {
     fn a_rollout_passes_its_value_to_every_unit() {
         let t = TestTrace::artifact();
         let (mut scratch, mut rows) = (Scratch::default(), Rows::default());
-        assign_rollout(
-            &t.view(),
-            Some(0.0),
-            Some(Reason::GroupDegenerate),
-            Unit::Message,
-            &mut scratch,
-            &mut rows,
-        );
-        assign_rollout(&t.view(), None, Some(Reason::RewardAbsent), Unit::Team, &mut scratch, &mut rows);
+        let (params, corpus) = (Params::defaults(&[]), Vocabulary::default());
+        let judged =
+            Judged { values: &[0.0], reasons: &[Some(Reason::GroupDegenerate)], amount: 0.0, whole: true };
+        for (judged, unit) in [(Ok(judged), Unit::Message), (Err(Reason::RewardAbsent), Unit::Team)] {
+            assign_judged(&GRPO, &t.view(), judged, &params, &corpus, unit, &mut scratch, &mut rows);
+        }
         assert_eq!((rows.credit, rows.valid), (vec![0.0; 4], vec![true, true, false, false]));
         let degenerate = Some(Reason::GroupDegenerate);
         assert_eq!(rows.reason, [degenerate, degenerate, Some(Reason::UnitNone), Some(Reason::RewardAbsent)]);
@@ -346,8 +434,9 @@ mod tests {
                     assign_trace(&Flow, &t.view(), Some(1.0), &Flow.info().defaults(), unit, &mut scratch, &mut warm);
                     let cold = rows(&Flow, t, Some(1.0), unit, &[]);
                     prop_assert_eq!(&warm.credit[before..], &cold.credit[..]);
-                    prop_assert_eq!(&warm.unit[before..], &cold.unit[..]);
-                    prop_assert_eq!(&warm.seq[before..], &cold.seq[..]);
+                    let named = warm.seq.len() - cold.seq.len();
+                    prop_assert_eq!(&warm.unit[named..], &cold.unit[..]);
+                    prop_assert_eq!(&warm.seq[named..], &cold.seq[..]);
                     prop_assert_eq!(&warm.reason[before..], &cold.reason[..]);
                 }
             }

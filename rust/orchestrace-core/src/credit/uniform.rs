@@ -3,7 +3,7 @@
 //! The baseline that every other method has to beat. O(|V|), no graph.
 //! Reference: ARCHITECTURE.md, D12. Axioms: efficiency, symmetry, linearity.
 
-use super::method::{Axiom, CreditMethod, MethodInfo, Quantity, Values};
+use super::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
 use super::params::Params;
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
@@ -17,6 +17,7 @@ static INFO: MethodInfo = MethodInfo {
     summary: "every event gets an equal share of the outcome",
     reference: "defined by this project (ARCHITECTURE.md, D12)",
     quantity: Quantity::Share,
+    scope: Scope::Trace,
     units: Unit::ALL,
     axioms: &[Axiom::Efficiency, Axiom::Symmetry, Axiom::Linearity],
     params: &[],

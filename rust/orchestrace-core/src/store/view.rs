@@ -112,6 +112,8 @@ pub struct TraceView<'a> {
     pub trace: u32,
     /// External id.
     pub trace_id: &'a str,
+    /// Task.
+    pub task_id: &'a str,
     /// Rollout group.
     pub group_id: &'a str,
     /// Code of the agent name `user`, if the corpus has it.
@@ -138,6 +140,18 @@ pub struct TraceView<'a> {
     pub tokens_out: Nullable<'a, i64>,
     /// Dense reward.
     pub reward: Nullable<'a, f64>,
+    /// The critic's estimate.
+    pub value: Nullable<'a, f64>,
+    /// State that the actor saw.
+    pub state_key: Texts<'a>,
+    /// Transcript before the event.
+    pub prefix_key: Texts<'a>,
+    /// Hash of the text.
+    pub content_hash: Texts<'a>,
+    /// Where the text is, or its hash.
+    pub content_ref: Texts<'a>,
+    /// Hash of a call's arguments.
+    pub args_hash: Texts<'a>,
     /// Edges: source, as `seq`.
     pub src: &'a [u32],
     /// Edges: destination, as `seq`.
@@ -178,6 +192,7 @@ impl TraceView<'_> {
 pub struct ChunkView<'a> {
     numbers: &'a [u32],
     trace_id: &'a StringViewArray,
+    task_id: &'a StringViewArray,
     group_id: &'a StringViewArray,
     starts: &'a [[u32; 3]],
     user: Option<u32>,
@@ -200,6 +215,12 @@ pub(crate) struct EventArrays<'a> {
     turn: Option<&'a UInt32Array>,
     tokens_out: Option<&'a Int64Array>,
     reward: Option<&'a Float64Array>,
+    value: Option<&'a Float64Array>,
+    state_key: Option<&'a StringViewArray>,
+    prefix_key: Option<&'a StringViewArray>,
+    content_hash: Option<&'a StringViewArray>,
+    content_ref: Option<&'a StringViewArray>,
+    args_hash: Option<&'a StringViewArray>,
 }
 
 fn codes<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a UInt32Array> {
@@ -225,6 +246,7 @@ fn nullable<T: ArrowPrimitiveType>(
 impl<'a> EventArrays<'a> {
     pub(crate) fn new(batch: &'a RecordBatch) -> Self {
         let primitive = |name: &str| batch.column_by_name(name);
+        let texts = |name: &str| batch.column_by_name(name).and_then(|c| c.as_string_view_opt());
         Self {
             id: batch.column(2).as_string_view(),
             t: batch.column(3).as_primitive::<Float64Type>().values(),
@@ -237,6 +259,12 @@ impl<'a> EventArrays<'a> {
             turn: primitive("turn").and_then(|c| c.as_primitive_opt::<UInt32Type>()),
             tokens_out: primitive("tokens_out").and_then(|c| c.as_primitive_opt::<Int64Type>()),
             reward: primitive("reward").and_then(|c| c.as_primitive_opt::<Float64Type>()),
+            value: primitive("value").and_then(|c| c.as_primitive_opt::<Float64Type>()),
+            state_key: texts("state_key"),
+            prefix_key: texts("prefix_key"),
+            content_hash: texts("content_hash"),
+            content_ref: texts("content_ref"),
+            args_hash: texts("args_hash"),
         }
     }
 
@@ -253,6 +281,12 @@ impl<'a> EventArrays<'a> {
         view.turn = nullable(self.turn, from, to);
         view.tokens_out = nullable(self.tokens_out, from, to);
         view.reward = nullable(self.reward, from, to);
+        view.value = nullable(self.value, from, to);
+        view.state_key = Texts::new(self.state_key, from);
+        view.prefix_key = Texts::new(self.prefix_key, from);
+        view.content_hash = Texts::new(self.content_hash, from);
+        view.content_ref = Texts::new(self.content_ref, from);
+        view.args_hash = Texts::new(self.args_hash, from);
     }
 }
 
@@ -285,6 +319,7 @@ impl<'a> ChunkView<'a> {
         Self {
             numbers: u32_values(&chunk.traces, 0),
             trace_id: chunk.traces.column(1).as_string_view(),
+            task_id: chunk.traces.column(2).as_string_view(),
             group_id: chunk.traces.column(3).as_string_view(),
             starts: &chunk.starts,
             user: store.names().dict(Dict::Agent).find("user"),
@@ -318,6 +353,12 @@ impl<'a> ChunkView<'a> {
         self.measures
     }
 
+    /// Rollout group of a trace by its place in the chunk.
+    #[must_use]
+    pub fn group_id(&self, i: usize) -> &'a str {
+        self.group_id.value(i)
+    }
+
     /// The view of a trace by its place in the chunk.
     #[must_use]
     pub fn trace(&self, i: usize) -> TraceView<'a> {
@@ -325,6 +366,7 @@ impl<'a> ChunkView<'a> {
         let mut view = TraceView {
             trace: self.numbers[i],
             trace_id: self.trace_id.value(i),
+            task_id: self.task_id.value(i),
             group_id: self.group_id.value(i),
             user: self.user,
             ..TraceView::default()

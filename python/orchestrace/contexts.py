@@ -1,0 +1,73 @@
+"""What actors had seen when they decided: decisions that share it are siblings."""
+
+from typing import Literal
+
+import polars as pl
+
+from . import _core
+from .corpus import Corpus, check_numbers
+from .progress import Progress, reporting
+
+_SCHEMA = {
+    "trace": pl.UInt32,
+    "seq": pl.UInt32,
+    "context": pl.String,
+    "choice": pl.String,
+    "role": pl.String,
+}
+
+
+def contexts(
+    corpus: Corpus,
+    *,
+    context: Literal["auto", "recorded", "computed"] = "auto",
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """Find the context and the choice of every decision, as the method ``c3`` compares them.
+
+    Decisions are the orchestrator decisions, messages, returns, spawns, tool calls and aggregates that an agent
+    owns. Two decisions of one rollout group are siblings if they share ``context`` and ``role``; they are the same
+    candidate if they share ``choice``, too.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    context
+        ``recorded`` takes the field ``prefix_key``. ``computed`` hashes the causal history: task, and type, agent,
+        addressee, tool and text key of everything that the actor can have seen. ``auto`` takes the field in
+        traces that have it.
+    threads, progress
+        As in `read_traces`.
+
+    Returns
+    -------
+    DataFrame
+        A row per decision: ``trace seq`` (UInt32), ``context choice role`` (String). Context and choice are
+        hashes that do not hang on ids, times or the order of files; null where a text has no key, where the history
+        before the event has such a text, and in traces with a cycle.
+
+    Raises
+    ------
+    ParameterError
+        Unknown word for `context`.
+
+    Notes
+    -----
+    O(events + edges). Texts themselves are never compared, but their keys (``content_hash``, else
+    ``content_ref``; ``args_hash`` of calls). Source: C3, arXiv 2603.06859, for recordings.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> ot.contexts(ot.generate(traces=2, seed=0)).columns
+    ['trace', 'seq', 'context', 'choice', 'role']
+    """
+    check_numbers(threads=threads)
+    with reporting(progress, "looking for siblings") as callback:
+        frames = [
+            pl.DataFrame(_core.contexts(load()._store, context=context, threads=threads, progress=callback))
+            for _, load in corpus.pieces()
+        ]
+    return pl.concat(frames) if frames else pl.DataFrame(schema=_SCHEMA)

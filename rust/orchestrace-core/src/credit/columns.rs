@@ -1,0 +1,180 @@
+//! Credits as columns: chunks in parallel, rows in corpus order.
+//!
+//! Columns that are null throughout are left out of the batches; the schema says which are there. At unit `event` the
+//! ids and numbers are the store's own buffers.
+
+use std::sync::Arc;
+
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringViewArray, UInt32Array, new_null_array};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{Schema, SchemaRef};
+use arrow_select::take::take;
+use rayon::prelude::*;
+
+use super::assign::Scratch;
+use super::rollup::Rows;
+use crate::error::Result;
+use crate::graph::NO_UNIT;
+use crate::run::Run;
+use crate::schema::{CREDITS, Dict, REASONS, Unit};
+use crate::store::view::{ChunkView, TraceView};
+use crate::store::{Chunk, Store, word_array};
+
+/// Columns of one chunk in the order of the schema; `None` is null throughout.
+pub(super) type Piece = (usize, Vec<Option<ArrayRef>>);
+
+/// Calls `assign` for every trace (its chunk, its place there, its view), which appends its rows.
+pub(super) fn of_chunks(
+    store: &Store,
+    unit: Unit,
+    run: &Run,
+    assign: impl Fn(usize, usize, &TraceView<'_>, &mut Scratch, &mut Rows) + Sync,
+) -> Result<Vec<Piece>> {
+    store
+        .chunks()
+        .par_iter()
+        .enumerate()
+        .map_init(
+            || (Scratch::default(), Rows::default()),
+            |(scratch, rows), (index, chunk)| {
+                run.check()?;
+                rows.clear();
+                let view = ChunkView::new(store, chunk);
+                let mut names = UnitIds::new(store, unit);
+                for i in 0..view.len() {
+                    let trace = view.trace(i);
+                    let first = rows.len();
+                    assign(index, i, &trace, scratch, rows);
+                    names.append(&trace, scratch, &rows.unit[first.min(rows.unit.len())..]);
+                }
+                let piece = columns(chunk, unit, rows, names);
+                run.advance(chunk.n_traces() as u64);
+                piece
+            },
+        )
+        .collect()
+}
+
+/// The column `unit_id`; at unit `event` it is the store's.
+struct UnitIds<'a> {
+    store: &'a Store,
+    unit: Unit,
+    ids: StringViewBuilder,
+    id: String,
+}
+
+impl<'a> UnitIds<'a> {
+    fn new(store: &'a Store, unit: Unit) -> Self {
+        Self { store, unit, ids: StringViewBuilder::new(), id: String::new() }
+    }
+
+    fn append(&mut self, trace: &TraceView<'_>, scratch: &Scratch, units: &[u32]) {
+        if self.unit == Unit::Event {
+            return;
+        }
+        let names = self.store.names();
+        for &unit in units {
+            if unit == NO_UNIT {
+                self.ids.append_null();
+                continue;
+            }
+            self.id.clear();
+            scratch.partition().name(unit as usize).write_id(
+                trace,
+                |code| names.dict(Dict::Agent).name(code),
+                |code| names.dict(Dict::Role).name(code),
+                &mut self.id,
+            );
+            self.ids.append_value(&self.id);
+        }
+    }
+}
+
+fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -> Result<Piece> {
+    let n = rows.len();
+    let mut trace_of = Vec::with_capacity(n);
+    let mut residual = Vec::with_capacity(n);
+    let mut any_residual = false;
+    let mut valid_residual = Vec::with_capacity(rows.traces.len());
+    for (i, trace) in rows.traces.iter().enumerate() {
+        trace_of.resize(trace.end, i as u32);
+        residual.resize(trace.end, trace.residual.unwrap_or(0.0));
+        valid_residual.push(trace.residual.is_some());
+        any_residual |= trace.residual.is_some();
+    }
+    let trace_of = UInt32Array::from(trace_of);
+    let by_event = unit == Unit::Event;
+    let numbers = if by_event {
+        Arc::clone(chunk.events.column(0))
+    } else {
+        take(chunk.traces.column(0), &trace_of, None)?
+    };
+    let unit_id: ArrayRef =
+        if by_event { Arc::clone(chunk.events.column(2)) } else { Arc::new(names.ids.finish()) };
+    let seq: ArrayRef = if by_event {
+        Arc::clone(chunk.events.column(1))
+    } else {
+        Arc::new(rows.seq.iter().map(|s| (*s != NO_UNIT).then_some(*s)).collect::<UInt32Array>())
+    };
+    // A gather of views: the text of the ids is shared.
+    let trace_id = take(chunk.traces.column(1), &trace_of, None)?;
+    debug_assert!(trace_id.as_any().is::<StringViewArray>());
+    let nulls = rows.valid.contains(&false).then(|| NullBuffer::from(rows.valid.as_slice()));
+    let credit: ArrayRef = Arc::new(Float64Array::new(std::mem::take(&mut rows.credit).into(), nulls));
+    let residual: Option<ArrayRef> = any_residual.then(|| {
+        let all = valid_residual.iter().all(|v| *v);
+        let nulls = (!all)
+            .then(|| trace_of.values().iter().map(|i| valid_residual[*i as usize]).collect::<NullBuffer>());
+        Arc::new(Float64Array::new(residual.into(), nulls)) as ArrayRef
+    });
+    let reason = if rows.reason.iter().any(Option::is_some) {
+        Some(word_array(rows.reason.iter().map(|r| r.map_or(u8::MAX, |r| r as u8)).collect(), REASONS)?)
+    } else {
+        None
+    };
+    let columns = vec![
+        Some(numbers),
+        Some(unit_id),
+        Some(trace_id),
+        Some(seq),
+        Some(credit),
+        None,
+        None,
+        residual,
+        reason,
+    ];
+    Ok((n, columns))
+}
+
+/// All pieces with the columns that any of them has.
+pub(super) fn into_batches(pieces: Vec<Piece>) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+    let used: Vec<bool> = (0..CREDITS.columns.len())
+        .map(|c| c < 5 || pieces.iter().any(|(_, columns)| columns[c].is_some()))
+        .collect();
+    let fields: Vec<_> = CREDITS
+        .columns
+        .iter()
+        .zip(&used)
+        .filter(|(_, used)| **used)
+        .map(|(column, _)| column.field())
+        .collect();
+    let schema = Arc::new(Schema::new(fields));
+    let batches = pieces
+        .into_iter()
+        .map(|(rows, columns)| {
+            let columns = columns.into_iter().zip(&used).zip(CREDITS.columns).filter(|((_, used), _)| **used);
+            let columns = columns.map(|((array, _), column)| {
+                array.map_or_else(
+                    || match column.kind {
+                        crate::schema::Kind::Word(words) => word_array(vec![u8::MAX; rows], words),
+                        kind => Ok(new_null_array(&kind.arrow(), rows)),
+                    },
+                    Ok,
+                )
+            });
+            Ok(RecordBatch::try_new(Arc::clone(&schema), columns.collect::<Result<Vec<_>>>()?)?)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok((batches, schema))
+}

@@ -1,0 +1,253 @@
+//! What an actor had seen when it decided: decisions that share it are siblings.
+//!
+//! A recorded context is the event's own key. A computed one is a Merkle class of the causal history:
+//!
+//! ```text
+//! ctx(v)  = H(task, sorted multiset of node(u) over the predecessors u of v, program order included)
+//! node(u) = H(type, agent, to, tool, key of u, ctx(u))
+//! ```
+//!
+//! Two events have one context exactly when their histories unfold alike, whatever their ids, times and order in the
+//! document. An event that carries text (message, return, call, result, intervention, decision, aggregate) and has no
+//! key for it makes everything after it unknown: what cannot be compared is not. O(|V| + |E|), sorting included for
+//! bounded in-degree.
+
+use std::sync::Arc;
+
+use super::decisions::{Vocabulary, halves, key_of};
+use super::params::{CONTEXT, Param};
+use crate::error::Result;
+use crate::graph::owner::NOBODY;
+use crate::graph::{GraphOptions, Order, TraceGraph};
+use crate::run::Run;
+use crate::schema::EventType::{
+    self, Aggregate, HumanIntervention, Message, OrchestratorDecision, Return, Spawn, ToolCall, ToolResult,
+};
+use crate::schema::{Dict, Reason};
+use crate::store::Store;
+use crate::store::view::{ChunkView, Texts, TraceView};
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use rayon::prelude::*;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+/// Parameters of [`contexts`].
+pub static PARAMS: &[Param] = &[CONTEXT];
+
+/// Contexts of the events of a trace; a buffer that is used for one trace after the other.
+#[derive(Debug, Default)]
+pub struct Contexts {
+    /// Context of every event; none where it is unknown.
+    pub of_event: Vec<Option<u128>>,
+    nodes: Vec<Option<u128>>,
+    before: Vec<u128>,
+}
+
+/// Where contexts come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// A field of the event.
+    Recorded,
+    /// The causal history.
+    Computed,
+}
+
+/// What the parameter `context` means for this trace: `auto` takes the field where any event has it.
+#[must_use]
+pub fn source(word: Option<&str>, field: &Texts<'_>, n_events: usize) -> Source {
+    match word {
+        Some("recorded") => Source::Recorded,
+        Some("computed") => Source::Computed,
+        _ if (0..n_events).any(|v| field.get(v).is_some()) => Source::Recorded,
+        _ => Source::Computed,
+    }
+}
+
+impl Contexts {
+    /// Contexts as the parameter `context` asks for them.
+    pub fn find(
+        &mut self,
+        view: &TraceView<'_>,
+        word: Option<&str>,
+        corpus: &Vocabulary,
+        graph: &mut TraceGraph,
+    ) -> std::result::Result<(), Reason> {
+        match source(word, &view.prefix_key, view.len()) {
+            Source::Recorded => self.record(&view.prefix_key, view.len()),
+            Source::Computed => self.compute(view, corpus, graph)?,
+        }
+        Ok(())
+    }
+
+    /// Takes the values of `field`.
+    pub fn record(&mut self, field: &Texts<'_>, n_events: usize) {
+        self.of_event.clear();
+        self.of_event.extend((0..n_events).map(|v| field.get(v).map(|key| xxh3_128(key.as_bytes()))));
+    }
+
+    /// Computes the classes of causal histories.
+    pub fn compute(
+        &mut self,
+        view: &TraceView<'_>,
+        corpus: &Vocabulary,
+        graph: &mut TraceGraph,
+    ) -> std::result::Result<(), Reason> {
+        let n = view.len();
+        graph.build(view, GraphOptions { program_order: true, weights: None });
+        let (csr, order) = graph.ordered();
+        let order = order.ok_or(Reason::GraphCycle)?;
+        self.of_event.clear();
+        self.of_event.resize(n, None);
+        self.nodes.clear();
+        self.nodes.resize(n, None);
+        let task = key_of(&halves(xxh3_128(view.task_id.as_bytes())));
+        let rows = |place: usize| match order {
+            Order::Document(_) => place,
+            Order::Listed(rows) => rows[place] as usize,
+        };
+        for v in (0..n).map(rows) {
+            self.before.clear();
+            let known = csr
+                .predecessors_of(v)
+                .iter()
+                .all(|&u| self.nodes[u as usize].map(|node| self.before.push(node)).is_some());
+            if !known {
+                continue;
+            }
+            self.before.sort_unstable();
+            let mut hash = Xxh3::new();
+            hash.update(&task.to_le_bytes());
+            for node in &self.before {
+                hash.update(&node.to_le_bytes());
+            }
+            let context = hash.digest128();
+            self.of_event[v] = Some(context);
+            self.nodes[v] = act(view, corpus, v).map(|act| {
+                let ([a, b], [c, d]) = (halves(act), halves(context));
+                key_of(&[a, b, c, d, corpus.agent(Some(view.agent[v]))])
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What an event does, whoever does it: type, addressee, tool and text. None where there should be a text and no key
+/// tells which.
+#[must_use]
+pub fn act(view: &TraceView<'_>, corpus: &Vocabulary, v: usize) -> Option<u128> {
+    let kind = view.event_type(v);
+    let key = match kind {
+        ToolCall => view.args_hash.get(v).or_else(|| view.content_ref.get(v)),
+        _ => content_key(view, v),
+    };
+    if key.is_none() && carries_text(kind) {
+        return None;
+    }
+    let [a, b] = halves(xxh3_128(key.unwrap_or_default().as_bytes()));
+    let (to, tool) = (corpus.agent(view.to.get(v)), corpus.tool(view.tool.get(v)));
+    Some(key_of(&[kind as u64, to, tool, u64::from(key.is_some()), a, b]))
+}
+
+/// What tells one text from another.
+#[must_use]
+pub fn content_key<'a>(view: &TraceView<'a>, v: usize) -> Option<&'a str> {
+    view.content_hash.get(v).or_else(|| view.content_ref.get(v))
+}
+
+fn carries_text(kind: EventType) -> bool {
+    matches!(
+        kind,
+        Message | Return | ToolCall | ToolResult | HumanIntervention | OrchestratorDecision | Aggregate
+    )
+}
+
+/// Whether an event is a decision of somebody: what credit among siblings is about.
+#[must_use]
+pub fn is_decision(kind: EventType, owner: u32) -> bool {
+    owner != NOBODY && matches!(kind, OrchestratorDecision | Message | Return | Spawn | ToolCall | Aggregate)
+}
+
+/// The decisions of a store with what makes them siblings, a batch a chunk: `trace seq context choice role`. Context and
+/// choice are 32 hexadecimal digits, null where unknown; a trace whose computed contexts cannot be found (a
+/// cycle) has null contexts. O(events + edges).
+pub fn contexts(store: &Store, word: Option<&str>, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+    store.expect_whole()?;
+    run.expect(store.n_traces() as u64);
+    let corpus = Vocabulary::new(store, None);
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("trace", DataType::UInt32, false),
+        Field::new("seq", DataType::UInt32, false),
+        Field::new("context", DataType::Utf8View, true),
+        Field::new("choice", DataType::Utf8View, true),
+        Field::new("role", DataType::Utf8View, true),
+    ]));
+    let batches = run.pool().install(|| {
+        store
+            .chunks()
+            .par_iter()
+            .map_init(
+                || (TraceGraph::default(), Contexts::default()),
+                |(graph, contexts), chunk| {
+                    run.check()?;
+                    let view = ChunkView::new(store, chunk);
+                    let mut rows = ContextRows::default();
+                    for i in 0..view.len() {
+                        graph.begin();
+                        rows.append(&view.trace(i), word, &corpus, store, graph, contexts);
+                    }
+                    run.advance(chunk.n_traces() as u64);
+                    Ok(RecordBatch::try_new(Arc::clone(&schema), rows.columns())?)
+                },
+            )
+            .collect::<Result<Vec<_>>>()
+    })?;
+    Ok((batches, schema))
+}
+
+#[derive(Default)]
+struct ContextRows {
+    trace: Vec<u32>,
+    seq: Vec<u32>,
+    context: StringViewBuilder,
+    choice: StringViewBuilder,
+    role: StringViewBuilder,
+}
+
+impl ContextRows {
+    fn append(
+        &mut self,
+        view: &TraceView<'_>,
+        word: Option<&str>,
+        corpus: &Vocabulary,
+        store: &Store,
+        graph: &mut TraceGraph,
+        contexts: &mut Contexts,
+    ) {
+        let known = contexts.find(view, word, corpus, graph).is_ok();
+        let owners = graph.owners(view);
+        let roles = store.names().dict(Dict::Role);
+        for v in 0..view.len() {
+            if !is_decision(view.event_type(v), owners.codes()[v]) {
+                continue;
+            }
+            let context = if known { contexts.of_event[v] } else { None };
+            self.trace.push(view.trace);
+            self.seq.push(v as u32);
+            self.context.append_option(context.map(|key| format!("{key:032x}")));
+            self.choice.append_option(act(view, corpus, v).map(|key| format!("{key:032x}")));
+            let role = owners.names()[owners.indices()[v] as usize].role();
+            self.role.append_option(role.map(|code| roles.name(code)));
+        }
+    }
+
+    fn columns(mut self) -> Vec<ArrayRef> {
+        vec![
+            Arc::new(UInt32Array::from(self.trace)),
+            Arc::new(UInt32Array::from(self.seq)),
+            Arc::new(self.context.finish()),
+            Arc::new(self.choice.finish()),
+            Arc::new(self.role.finish()),
+        ]
+    }
+}

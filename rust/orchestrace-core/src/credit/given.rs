@@ -1,0 +1,93 @@
+//! Values that were found elsewhere, rolled up to a unit by the same rules as those of every method here.
+
+use arrow_array::{Array, Float64Array, RecordBatch};
+use arrow_schema::SchemaRef;
+
+use super::assign::assign_values;
+use super::columns;
+use super::method::Quantity;
+use crate::error::{Error, Result};
+use crate::run::Run;
+use crate::schema::{Reason, Unit};
+use crate::store::Store;
+
+/// What was found for the traces of a store, in corpus order.
+#[derive(Debug)]
+pub struct GivenTraces {
+    /// The amount that was divided; null where there is none.
+    pub amount: Float64Array,
+    /// For shares, what no event holds; null is 0.
+    pub remainder: Float64Array,
+    /// Why a trace has no values; `reward.absent` where the amount is null and nothing is said.
+    pub reasons: Vec<Option<Reason>>,
+}
+
+/// Credits at `unit` from `values`, one per event of the store in corpus order. A null value of an advantage is a row
+/// without one; a share must value every event of a trace that has an amount. O(events).
+pub fn roll_up(
+    store: &Store,
+    quantity: Quantity,
+    unit: Unit,
+    values: &Float64Array,
+    traces: &GivenTraces,
+    run: &Run,
+) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+    store.expect_whole()?;
+    let lengths = [traces.amount.len(), traces.remainder.len(), traces.reasons.len()];
+    if values.len() != store.n_events() || lengths.iter().any(|&n| n != store.n_traces()) {
+        return Err(Error::Parameter(format!(
+            "{} values of events and {lengths:?} of traces for a corpus of {} events and {} traces",
+            values.len(),
+            store.n_events(),
+            store.n_traces()
+        )));
+    }
+    run.expect(store.n_traces() as u64);
+    // first trace and first event of every chunk
+    let mut firsts = Vec::with_capacity(store.chunks().len());
+    let mut next = (0, 0);
+    for chunk in store.chunks() {
+        firsts.push(next);
+        next = (next.0 + chunk.n_traces(), next.1 + chunk.events.num_rows());
+    }
+    let starts = |chunk: usize, i: usize| {
+        let (trace, event) = firsts[chunk];
+        (trace + i, event + store.chunks()[chunk].starts[i][0] as usize)
+    };
+    let served = |trace: usize| match (traces.reasons[trace], traces.amount.is_valid(trace)) {
+        (Some(reason), _) => Err(reason),
+        (None, false) => Err(Reason::RewardAbsent),
+        (None, true) => Ok(traces.amount.value(trace)),
+    };
+    if quantity == Quantity::Share && values.null_count() > 0 {
+        let lacking = store.chunks().iter().enumerate().find_map(|(index, chunk)| {
+            (0..chunk.n_traces()).find_map(|i| {
+                let (trace, from) = starts(index, i);
+                let n = (chunk.starts[i + 1][0] - chunk.starts[i][0]) as usize;
+                (served(trace).is_ok() && (from..from + n).any(|v| values.is_null(v))).then_some(trace)
+            })
+        });
+        if let Some(trace) = lacking {
+            return Err(Error::Parameter(format!(
+                "a share must value every event: an event of trace {trace} has none"
+            )));
+        }
+    }
+    let pieces = run.pool().install(|| {
+        columns::of_chunks(store, unit, run, |index, i, view, scratch, rows| {
+            let (trace, from) = starts(index, i);
+            let fill = |out: &mut super::method::Values| {
+                let events = from..from + view.len();
+                let value = |v: usize| if values.is_null(v) { f64::NAN } else { values.value(v) };
+                out.events.extend(events.clone().map(value));
+                if out.events.iter().any(|x| x.is_nan()) {
+                    out.reasons.extend(out.events.iter().map(|x| x.is_nan().then_some(Reason::FieldAbsent)));
+                }
+                let remainder = &traces.remainder;
+                out.remainder = if remainder.is_valid(trace) { remainder.value(trace) } else { 0.0 };
+            };
+            assign_values(view, quantity, served(trace), fill, unit, scratch, rows);
+        })
+    })?;
+    columns::into_batches(pieces)
+}

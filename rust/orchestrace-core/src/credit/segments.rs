@@ -1,0 +1,155 @@
+//! Rows by key: the segmented kernel that every rule over groups shares.
+//!
+//! O(n log n) for n rows; the order within a segment is that of the rows, so that sums do not move.
+
+use super::decisions::{Compared, Rollouts};
+use super::sum::pairwise;
+use crate::schema::Reason;
+
+/// Rows sorted by a key.
+#[derive(Debug, Default)]
+pub struct Segments {
+    sorted: Vec<(u128, u32)>,
+}
+
+impl Segments {
+    /// Sorts rows by `keys`.
+    pub fn by(&mut self, keys: impl Iterator<Item = u128>) {
+        self.sorted.clear();
+        self.sorted.extend(keys.zip(0..));
+        self.sorted.sort_unstable();
+    }
+
+    /// Each segment: its rows, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = &[(u128, u32)]> {
+        self.sorted.chunk_by(|a, b| a.0 == b.0)
+    }
+}
+
+/// How the numbers of a segment are scaled once they are centred.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Scale {
+    /// Not at all.
+    None,
+    /// By so much.
+    Factor(f64),
+    /// By the standard deviation: degrees of freedom, ε added to it.
+    Deviation(i64, f64),
+    /// By the root of the variance: degrees of freedom, ε added to the variance.
+    Whitened(i64, f64),
+}
+
+/// Appends `x - mean`, scaled, to `out`. Returns whether the numbers say nothing, being less than two or all equal:
+/// they are exactly 0 then. Two passes in f64, of pairwise sums.
+pub fn standardise(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> bool {
+    let n = numbers.len();
+    if numbers.windows(2).all(|w| w[0] == w[1]) {
+        out.resize(out.len() + n, 0.0);
+        return true;
+    }
+    let from = out.len();
+    let unit = unit_of(numbers);
+    // what is summed takes the place of the results until its sum is known
+    out.extend(numbers.iter().map(|x| x / unit));
+    let mean = pairwise(&out[from..]) / n as f64;
+    let mut variance = |ddof: i64| {
+        out.truncate(from);
+        out.extend(numbers.iter().map(|x| (x / unit - mean) * (x / unit - mean)));
+        pairwise(&out[from..]) / (n as i64 - ddof) as f64
+    };
+    // Numbers are in units; what is not divided by a deviation has to be multiplied back, which is exact.
+    let (divisor, back) = match scale {
+        Scale::None => (1.0, unit),
+        Scale::Factor(factor) => (1.0 / factor, unit),
+        Scale::Deviation(ddof, epsilon) => (variance(ddof).sqrt() + epsilon / unit, 1.0),
+        Scale::Whitened(ddof, epsilon) => ((variance(ddof) + epsilon / unit / unit).sqrt(), 1.0),
+    };
+    out.truncate(from);
+    out.extend(numbers.iter().map(|x| (x / unit - mean) / divisor * back));
+    false
+}
+
+/// The power of two below the largest magnitude: dividing by it is exact, and squares neither overflow nor vanish.
+pub(super) fn unit_of(numbers: &[f64]) -> f64 {
+    const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
+    const SMALLEST: f64 = 1e-300_f64;
+    let largest = numbers.iter().fold(SMALLEST, |most, x| most.max(x.abs()));
+    f64::from_bits(largest.to_bits() & EXPONENT)
+}
+
+/// Standardises `numbers` within the segments of `keys`: the value of every row, and `group.degenerate` where its
+/// segment says nothing.
+pub fn standardise_by_key(group: &Rollouts<'_>, numbers: &[f64], scale: Scale, out: &mut Compared) {
+    out.begin(numbers.len());
+    out.segments.by(group.key.iter().copied());
+    let Compared { value, reason, segments, gathered, scaled } = out;
+    for segment in segments.iter() {
+        gathered.clear();
+        gathered.extend(segment.iter().map(|&(_, row)| numbers[row as usize]));
+        scaled.clear();
+        let degenerate = standardise(gathered, scale, scaled);
+        for (&(_, row), scaled) in segment.iter().zip(&*scaled) {
+            value[row as usize] = *scaled;
+            reason[row as usize] = degenerate.then_some(Reason::GroupDegenerate);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales() {
+        let numbers = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0];
+        for (scale, one, zero) in [
+            (Scale::None, 0.625, -0.375),
+            (Scale::Factor(8.0 / 7.0), 0.7143, -0.4286),
+            (Scale::Deviation(1, 0.0), 1.2076, -0.7246),
+            (Scale::Deviation(0, 0.0), 1.2910, -0.7746),
+            (Scale::Whitened(1, 0.0), 1.2076, -0.7246),
+        ] {
+            let mut out = vec![9.0];
+            assert!(!standardise(&numbers, scale, &mut out));
+            for (a, x) in out[1..].iter().zip(numbers) {
+                assert!((a - if x > 0.0 { one } else { zero }).abs() < 5e-5, "{scale:?} {a}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_say_nothing_are_exactly_zero() {
+        for numbers in [&[][..], &[7.0], &[0.1; 3]] {
+            let mut out = Vec::new();
+            assert!(standardise(numbers, Scale::Deviation(0, 1e-6), &mut out));
+            assert!(out.iter().all(|x| x.to_bits() == 0));
+            assert_eq!(out.len(), numbers.len());
+        }
+    }
+
+    #[test]
+    fn extreme_numbers_give_numbers() {
+        let of = |numbers: &[f64], epsilon| {
+            let mut out = Vec::new();
+            standardise(numbers, Scale::Deviation(1, epsilon), &mut out);
+            out
+        };
+        let wanted = of(&[1.0, -1.0, 1.0], 1e-6);
+        for size in [1e308, 1.7e308, 2.0_f64.powi(600)] {
+            let got = of(&[size, -size, size], 1e-6);
+            assert!(got.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?}");
+        }
+        for spread in [5e-324, 1e-300, 1e-200, f64::EPSILON] {
+            assert!((of(&[0.0, spread], 0.0)[0] + 0.5_f64.sqrt()).abs() < 1e-12, "{spread}");
+            assert!(of(&[1.0, 1.0 + f64::EPSILON], 0.0).iter().all(|a| a.is_finite()));
+        }
+    }
+
+    #[test]
+    fn segments_keep_the_order_of_rows() {
+        let mut segments = Segments::default();
+        segments.by([5, 3, 5, 3, 9].into_iter());
+        let rows: Vec<Vec<u32>> = segments.iter().map(|s| s.iter().map(|r| r.1).collect()).collect();
+        assert_eq!(rows, [vec![1, 3], vec![0, 2], vec![4]]);
+    }
+}

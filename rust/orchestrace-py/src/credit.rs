@@ -1,0 +1,187 @@
+//! Credit: arguments in, the core's columns out.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{Array, Float64Array, RecordBatch};
+use arrow_schema::DataType;
+use orchestrace_core::credit::{self as methods, GivenTraces, Params, Quantity, Request, Value};
+use orchestrace_core::error::{Error, Reason, Result};
+use orchestrace_core::schema::Unit;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict};
+
+use crate::call::run_detached;
+use crate::corpus::PyStore;
+use crate::error::{bad_parameter, to_python};
+use crate::files::Exchange;
+use crate::stream::{Stream, import};
+
+/// Credits of a store: the columns that vary, and what is constant in the call.
+#[pyfunction]
+#[pyo3(signature = (store, *, method, unit, reward, params, seed = 0, elsewhere = None, threads = None,
+    progress = None))]
+#[allow(clippy::too_many_arguments)] // keyword options of one call
+pub(crate) fn credit<'py>(
+    py: Python<'py>,
+    store: &PyStore,
+    method: &str,
+    unit: &str,
+    reward: &Bound<'py, PyDict>,
+    params: &Bound<'py, PyDict>,
+    seed: u64,
+    elsewhere: Option<Vec<String>>,
+    threads: Option<usize>,
+    progress: Option<Bound<'py, PyAny>>,
+) -> PyResult<(Stream, Bound<'py, PyDict>)> {
+    let fail = |error: Error| to_python(py, &error);
+    let method = methods::find(method).map_err(fail)?;
+    let info = method.info();
+    let unit = info.unit(unit).map_err(fail)?;
+    let mut channels: Vec<(String, f64)> = Vec::new();
+    for (name, weight) in reward {
+        channels.push((name.extract()?, weight.extract()?));
+    }
+    channels.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut given: Vec<(String, Value)> = Vec::new();
+    for (name, value) in params {
+        let name: String = name.extract()?;
+        given.push((name.clone(), param_value(py, &name, &value)?));
+    }
+    let given: Vec<(&str, Value)> =
+        given.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    let params = Params::check(info.params, &given).map_err(fail)?;
+    let elsewhere = elsewhere.unwrap_or_default();
+    let request = Request { reward: &channels, elsewhere: &elsewhere, unit, params: &params };
+    let store = &store.0;
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        methods::credit(store, method, &request, run)
+    })?;
+    let facts = PyDict::new(py);
+    facts.set_item("tier", info.tier.map(orchestrace_core::schema::Tier::as_str))?;
+    let version = Value::Text(env!("CARGO_PKG_VERSION").into());
+    let more = [("version", version), ("seed", Value::Int(i64::try_from(seed).unwrap_or(i64::MAX)))];
+    facts.set_item("params", params.json(&more))?;
+    Ok((Stream::new(batches, schema), facts))
+}
+
+fn param_value(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if value.is_none() {
+        return Ok(Value::Null);
+    }
+    // A bool is an int in Python, so it goes first.
+    if value.is_instance_of::<PyBool>() {
+        return Ok(Value::Bool(value.extract()?));
+    }
+    if let Ok(int) = value.extract::<i64>() {
+        return Ok(Value::Int(int));
+    }
+    if let Ok(float) = value.extract::<f64>() {
+        return Ok(Value::Float(float));
+    }
+    if let Ok(text) = value.extract::<String>() {
+        return Ok(Value::Text(text.into()));
+    }
+    if let Ok(list) = value.extract::<Vec<f64>>() {
+        return Ok(Value::Floats(list.into()));
+    }
+    let kind = value.get_type().name()?;
+    Err(bad_parameter(
+        py,
+        format!("parameter '{name}' is a {kind}, expected a number, text, flag or list of numbers"),
+    ))
+}
+
+/// Credits from values that were found elsewhere: `events` has the column `value`, one per event; `traces` the columns
+/// `amount`, `remainder` and `reason`, one per trace.
+#[pyfunction]
+#[pyo3(signature = (store, *, quantity, unit, events, traces, threads = None, progress = None))]
+#[allow(clippy::too_many_arguments)] // keyword options of one call
+pub(crate) fn roll_up(
+    py: Python<'_>,
+    store: &PyStore,
+    quantity: &str,
+    unit: &str,
+    events: &Bound<'_, PyAny>,
+    traces: &Bound<'_, PyAny>,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let fail = |error: Error| to_python(py, &error);
+    let quantity = match quantity {
+        "share" => Quantity::Share,
+        "advantage" => Quantity::Advantage,
+        other => {
+            let message = format!("quantity is '{other}', expected share or advantage");
+            return Err(bad_parameter(py, message));
+        }
+    };
+    let Some(unit) = Unit::parse(unit) else {
+        let known: Vec<_> = Unit::ALL.iter().map(|unit| unit.as_str()).collect();
+        return Err(fail(Error::Parameter(orchestrace_core::error::unknown_name("unit", unit, &known))));
+    };
+    let events = import(py, "events", events)?;
+    let traces = import(py, "traces", traces)?;
+    let values = floats(&events, "value").map_err(fail)?;
+    let given = GivenTraces {
+        amount: floats(&traces, "amount").map_err(fail)?,
+        remainder: floats(&traces, "remainder").map_err(fail)?,
+        reasons: reasons(&traces).map_err(fail)?,
+    };
+    let store = &store.0;
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        methods::roll_up(store, quantity, unit, &values, &given, run)
+    })?;
+    Ok(Stream::new(batches, schema))
+}
+
+/// The decisions of a store with what makes them siblings.
+#[pyfunction]
+#[pyo3(signature = (store, *, context = "auto", threads = None, progress = None))]
+pub(crate) fn contexts(
+    py: Python<'_>,
+    store: &PyStore,
+    context: &str,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let given = [("context", Value::Text(context.to_owned().into()))];
+    let params = Params::check(methods::context::PARAMS, &given).map_err(|e| to_python(py, &e))?;
+    let store = &store.0;
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        methods::context::contexts(store, params.text("context"), run)
+    })?;
+    Ok(Stream::new(batches, schema))
+}
+
+fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a dyn Array> {
+    let found = batch.column_by_name(name);
+    found.map(AsRef::as_ref).ok_or_else(|| Error::Schema(format!("the table has no column '{name}'")))
+}
+
+fn floats(batch: &RecordBatch, name: &str) -> Result<Float64Array> {
+    let array = column(batch, name)?;
+    if *array.data_type() == DataType::Null {
+        return Ok(Float64Array::new_null(array.len()));
+    }
+    array
+        .as_primitive_opt::<Float64Type>()
+        .cloned()
+        .ok_or_else(|| Error::Schema(format!("column '{name}' is {}, expected Float64", array.data_type())))
+}
+
+fn reasons(batch: &RecordBatch) -> Result<Vec<Option<Reason>>> {
+    let array = column(batch, "reason")?;
+    if *array.data_type() == DataType::Null {
+        return Ok(vec![None; array.len()]);
+    }
+    let texts = array.as_string_view_opt().ok_or_else(|| {
+        Error::Schema(format!("column 'reason' is {}, expected strings", array.data_type()))
+    })?;
+    let reason = |word: &str| {
+        Reason::ALL.iter().find(|reason| reason.as_str() == word).copied().ok_or_else(|| {
+            let known: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+            Error::Parameter(orchestrace_core::error::unknown_name("reason", word, &known))
+        })
+    };
+    texts.iter().map(|word| word.map(reason).transpose()).collect()
+}
