@@ -1,7 +1,7 @@
 //! Outcomes of agents and turns relative to those of the same agent in the other rollouts of the group.
 //!
 //! ```text
-//! dr_mas    rows: turns; (R - μ) / (σ + ε) over all turns of one agent in the group
+//! dr_mas    rows: turns, or owned events; (R - μ) / (σ + ε) over all rows of one agent in the group
 //! at_grpo   the same over the turns of one agent with one ordinal
 //! magrpo    G_t - mean G_t over the rollouts that reach step t; G_t = Σ reward of turns with ordinal ≥ t, plus R
 //! marshal   Q_t - μ, or (Q_t - μ) / (σ + ε), over all turns of one agent; Q_t the return-to-go of the turn
@@ -15,10 +15,10 @@
 
 use super::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};
 use super::method::{GroupMethod, MethodInfo, Quantity, Scope};
-use super::params::{DDOF, EPSILON, GAMMA, NORM, Params, WEIGHT};
+use super::params::{DDOF, EPSILON, GAMMA, NORM, Params, ROWS, WEIGHT};
 use super::returns::TurnSeries;
-use super::segments::{Scale, standardise, standardise_by_key};
-use crate::graph::TraceGraph;
+use super::segments::{Scale, standardise, standardise_by_key, standardise_weighted};
+use crate::graph::{NO_UNIT, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
 
@@ -53,7 +53,7 @@ static DR_MAS_INFO: MethodInfo = MethodInfo {
     scope: Scope::Group,
     units: Unit::ALL,
     axioms: &[],
-    params: &[DDOF, EPSILON, WEIGHT],
+    params: &[DDOF, EPSILON, ROWS, WEIGHT],
     tier: None,
     needs_graph: false,
 };
@@ -111,6 +111,22 @@ impl GroupMethod for AgentRelative {
         graph: &mut TraceGraph,
         rows: &mut Decisions,
     ) -> Result<(), Reason> {
+        if params.text("rows") == Some("events") {
+            // Owned events of one agent have one value: a row stands for all of them, with how many there are.
+            let owners = graph.owners(view);
+            let first = rows.len();
+            rows.row_of.clear();
+            rows.row_of.extend_from_slice(owners.indices());
+            for name in owners.names() {
+                let agent = corpus.agent(Some(name.code));
+                let owned = if name.is_agent() { f64::from(name.owned) } else { 0.0 };
+                rows.push(key_of(&[agent]), 0, amount, owned);
+            }
+            debug_assert!(
+                rows.row_of.iter().all(|&row| row == NO_UNIT || (row as usize) < rows.len() - first)
+            );
+            return Ok(());
+        }
         let (owners, turns) = graph.turns(view);
         rows.row_of.clear();
         rows.row_of.extend_from_slice(turns.of_events());
@@ -151,7 +167,30 @@ impl GroupMethod for AgentRelative {
             Rule::Marshal => Scale::None,
             Rule::Magrpo => return joint(group, out),
         };
+        if params.text("rows") == Some("events") {
+            return weighted(group, params, out);
+        }
         standardise_by_key(group, group.value, scale, out);
+    }
+}
+
+/// Rows that stand for as many events as their second number says.
+fn weighted(group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
+    let (ddof, epsilon) = (params.int("ddof").unwrap_or(1), params.float("epsilon").unwrap_or_default());
+    out.begin(group.value.len());
+    out.segments.by(group.key.iter().copied());
+    let Compared { value, reason, segments, gathered, scaled } = out;
+    for segment in segments.iter() {
+        gathered.clear();
+        gathered.extend(segment.iter().map(|&(_, row)| group.value[row as usize]));
+        gathered.extend(segment.iter().map(|&(_, row)| group.other[row as usize]));
+        let (numbers, weights) = gathered.split_at(segment.len());
+        scaled.clear();
+        let degenerate = standardise_weighted(numbers, weights, ddof, epsilon, scaled);
+        for (&(_, row), scaled) in segment.iter().zip(&*scaled) {
+            value[row as usize] = *scaled;
+            reason[row as usize] = degenerate.then_some(Reason::GroupDegenerate);
+        }
     }
 }
 

@@ -112,8 +112,17 @@ pub fn assign_judged(
         debug_assert!(again.is_ok() && decisions.len() == judged.values.len());
         std::mem::swap(&mut values.row_of, &mut decisions.row_of);
     }
-    values.events.extend_from_slice(judged.values);
-    values.reasons.extend_from_slice(judged.reasons);
+    if params.text("rows") == Some("events") {
+        // one judgement stands for many events, and each of them weighs
+        let of = |row: &u32| judged.values.get(*row as usize).copied().unwrap_or(f64::NAN);
+        let why = |row: &u32| judged.reasons.get(*row as usize).copied().unwrap_or(Some(Reason::UnitNone));
+        values.events.extend(values.row_of.iter().map(of));
+        values.reasons.extend(values.row_of.iter().map(why));
+        values.row_of.clear();
+    } else {
+        values.events.extend_from_slice(judged.values);
+        values.reasons.extend_from_slice(judged.reasons);
+    }
     sums.advantages(view, values, params.text("weight") == Some("tokens_out"), partition, out);
 }
 

@@ -70,6 +70,14 @@ pub const WEIGHT: Param = Param {
     doc: "weight of a row in the mean of a larger unit: 1, or the tokens it wrote",
 };
 
+/// What the rows of a method along time are.
+pub const ROWS: Param = Param {
+    name: "rows",
+    kind: ParamKind::Choice(&["turns", "events"]),
+    default: Value::Text(Cow::Borrowed("turns")),
+    doc: "turns of agents, or single events, unowned ones included, as steps of their own",
+};
+
 /// Discount per turn or event.
 pub const GAMMA: Param = Param {
     name: "gamma",

@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 
 use super::method::{CreditMethod, MethodInfo, Quantity, Scope, Values};
-use super::params::{GAMMA, LAMBDA, Param, ParamKind, Params, Value, WEIGHT};
+use super::params::{GAMMA, LAMBDA, Param, ParamKind, Params, ROWS, Value, WEIGHT};
 use crate::graph::{NO_UNIT, Owners, TraceGraph, Turns};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -53,7 +53,7 @@ static RETURN_INFO: MethodInfo = MethodInfo {
     scope: Scope::Trace,
     units: Unit::ALL,
     axioms: &[],
-    params: &[GAMMA, WEIGHT],
+    params: &[GAMMA, ROWS, WEIGHT],
     tier: None,
     needs_graph: false,
 };
@@ -66,7 +66,7 @@ static GAE_INFO: MethodInfo = MethodInfo {
     scope: Scope::Trace,
     units: Unit::ALL,
     axioms: &[],
-    params: &[GAMMA, LAMBDA, WEIGHT],
+    params: &[GAMMA, LAMBDA, ROWS, WEIGHT],
     tier: None,
     needs_graph: false,
 };
@@ -120,6 +120,9 @@ impl CreditMethod for AlongTurns {
         graph: &mut TraceGraph,
         values: &mut Values,
     ) -> Result<(), Reason> {
+        if params.text("rows") == Some("events") {
+            return self.along_events(view, amount, params, graph, values);
+        }
         let (owners, turns) = graph.turns(view);
         values.row_of.extend_from_slice(turns.of_events());
         let mut series = TurnSeries { values: std::mem::take(&mut values.events), ..TurnSeries::default() };
@@ -156,6 +159,46 @@ impl CreditMethod for AlongTurns {
         std::mem::swap(&mut series.critic, &mut values.work[1]);
         values.events = series.values;
         done
+    }
+}
+
+impl AlongTurns {
+    /// Every event is a step of its own, in canonical order.
+    fn along_events(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        params: &Params,
+        graph: &mut TraceGraph,
+        values: &mut Values,
+    ) -> Result<(), Reason> {
+        let n = view.len();
+        let gamma = params.float("gamma").unwrap_or_default();
+        let fading = match self.rule {
+            Rule::Gae => gamma * params.float("lambda_").unwrap_or_default(),
+            // without a critic the return is what the differences sum to
+            _ => gamma,
+        };
+        let critic = |v: usize| match self.rule {
+            Rule::Gae => view.value.get(v).ok_or(Reason::FieldAbsent),
+            _ => Ok(0.0),
+        };
+        values.events.resize(n, 0.0);
+        let (mut next_critic, mut next, mut reward_at_end) = (0.0, 0.0, amount);
+        let mut step = |v: usize| {
+            let (reward, critic) = (view.reward.get(v).unwrap_or(0.0) + reward_at_end, critic(v)?);
+            reward_at_end = 0.0;
+            next = reward + gamma * next_critic - critic + fading * next;
+            next_critic = critic;
+            values.events[v] = next;
+            Ok(())
+        };
+        let order = graph.canonical(view);
+        if order.is_document() {
+            (0..n).rev().try_for_each(&mut step)
+        } else {
+            order.rows().iter().rev().try_for_each(|&v| step(v as usize))
+        }
     }
 }
 
@@ -278,6 +321,144 @@ impl TurnSeries {
                 self.values[t] -= fading.powi((at - t) as i32) * later;
             }
             next[turn.owner as usize] = (t, whole);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credit::{Rows, Scratch, assign_trace};
+    use crate::graph::test_trace::{TestTrace, random_trace};
+    use crate::schema::EventType::Message;
+    use crate::store::view::Nullable;
+    use proptest::prelude::*;
+
+    fn number(x: f64) -> Value {
+        Value::Float(x)
+    }
+
+    fn credits(method: &AlongTurns, view: &TraceView<'_>, unit: Unit, given: &[(&str, Value)]) -> Vec<f64> {
+        let params = Params::check(method.info.params, given).unwrap();
+        let (mut scratch, mut rows) = (Scratch::default(), Rows::default());
+        assign_trace(method, view, Some(2.0), &params, unit, &mut scratch, &mut rows);
+        let mut credits = rows.credit;
+        credits.iter_mut().zip(&rows.valid).filter(|(_, valid)| !**valid).for_each(|(c, _)| *c = f64::NAN);
+        credits
+    }
+
+    /// Two agents: a, b, a, b at t = 0..3, each event a turn.
+    fn play() -> TestTrace {
+        let mut t = TestTrace::default();
+        for (at, name) in [(0.0, "a"), (1.0, "b"), (2.0, "a"), (3.0, "b")] {
+            t.event(Message, name).at(at).turn(at as u32);
+        }
+        t
+    }
+
+    const REWARD: [f64; 4] = [1.0, 0.0, -1.0, 0.5];
+    const CRITIC: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
+
+    fn close(got: &[f64], want: &[f64]) {
+        assert_eq!(got.len(), want.len(), "{got:?}");
+        for (g, w) in got.iter().zip(want) {
+            assert!((g - w).abs() < 1e-12, "{got:?} {want:?}");
+        }
+    }
+
+    #[test]
+    fn golden() {
+        let t = play();
+        let view = TraceView {
+            reward: Nullable::new(&REWARD, None, 0),
+            value: Nullable::new(&CRITIC, None, 0),
+            ..t.view()
+        };
+        let (g, l) = (0.5, 0.5);
+        // rewards 1, 0, -1, 2.5 with the outcome on the last turn
+        let returns = [1.0 - 0.25 + 2.5 / 8.0, -0.5 + 2.5 / 4.0, -1.0 + 2.5 / 2.0, 2.5];
+        close(&credits(&RETURN_TO_GO, &view, Unit::Turn, &[("gamma", number(g))]), &returns);
+        let delta = [1.0 + g * 1.0 - 0.5, g * 2.0 - 1.0, -1.0 + g * 4.0 - 2.0, 2.5 - 4.0];
+        let given = [("gamma", number(g)), ("lambda_", number(l))];
+        let f = g * l;
+        let a2 = delta[2] + f * delta[3];
+        let want = [delta[0] + f * (delta[1] + f * a2), delta[1] + f * a2, a2, delta[3]];
+        for method in [&GAE, &SEQUENTIAL_GAE, &ELIGIBILITY] {
+            close(&credits(method, &view, Unit::Turn, &given), &want);
+        }
+        // an agent's trace ends where it acts again
+        let mut replacing = given.to_vec();
+        replacing.push(("traces", Value::Text("replacing".into())));
+        let want = [delta[0] + f * delta[1], delta[1] + f * delta[2], a2, delta[3]];
+        close(&credits(&ELIGIBILITY, &view, Unit::Turn, &replacing), &want);
+        // larger units are means
+        close(
+            &credits(&RETURN_TO_GO, &view, Unit::Agent, &[("gamma", number(g))])[..1],
+            &[(returns[0] + returns[2]) / 2.0],
+        );
+    }
+
+    #[test]
+    fn the_order_of_play_is_step_by_step() {
+        // a acts twice before b does: b's first turn belongs to the first step
+        let mut t = TestTrace::default();
+        for (at, name) in [(0.0, "a"), (1.0, "a"), (2.0, "b")] {
+            t.event(Message, name).at(at).turn(at as u32);
+        }
+        let critic = [1.0, 2.0, 3.0];
+        let view = TraceView { value: Nullable::new(&critic, None, 0), ..t.view() };
+        let given = [("gamma", number(1.0)), ("lambda_", number(0.0))];
+        // a, b, a: the outcome still comes with the last turn in time
+        close(&credits(&SEQUENTIAL_GAE, &view, Unit::Turn, &given), &[3.0 - 1.0, -2.0, 2.0 + 2.0 - 3.0]);
+    }
+
+    #[test]
+    fn a_turn_without_a_value_makes_the_trace_null() {
+        let t = play();
+        for method in [&GAE, &SEQUENTIAL_GAE, &ELIGIBILITY] {
+            assert!(credits(method, &t.view(), Unit::Turn, &[]).iter().all(|c| c.is_nan()));
+        }
+        assert!(credits(&RETURN_TO_GO, &t.view(), Unit::Turn, &[]).iter().all(|c| c.is_finite()));
+    }
+
+    proptest! {
+        #[test]
+        fn limits_of_lambda(t in random_trace(20, true), gamma in 0.0..1.0_f64) {
+            let n = t.t.len();
+            let reward: Vec<f64> = (0..n).map(|v| (v % 5) as f64 - 2.0).collect();
+            let critic: Vec<f64> = (0..n).map(|v| (v % 7) as f64).collect();
+            let view = TraceView {
+                reward: Nullable::new(&reward, None, 0),
+                value: Nullable::new(&critic, None, 0),
+                ..t.view()
+            };
+            for unit in [Unit::Turn, Unit::Event] {
+                for rows in ["turns", "events"] {
+                    let common = [("gamma", number(gamma)), ("rows", Value::Text(rows.into()))];
+                    let with = |lambda| [common[0].clone(), common[1].clone(), ("lambda_", number(lambda))];
+                    let returns = credits(&RETURN_TO_GO, &view, unit, &common);
+                    let whole = credits(&GAE, &view, unit, &with(1.0));
+                    let step = credits(&GAE, &view, unit, &with(0.0));
+                    let half = credits(&GAE, &view, unit, &with(0.5));
+                    for i in 0..returns.len() {
+                        // λ = 1 is the return less the critic: a constant per row, bounded by the critic's range
+                        let critic = returns[i] - whole[i];
+                        prop_assert!(returns[i].is_nan() || (-1e-9..=6.0 + 1e-9).contains(&critic));
+                        prop_assert!(step[i].is_nan() == half[i].is_nan());
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn accumulating_traces_are_gae(t in random_trace(20, true), gamma in 0.0..1.0_f64, lambda in 0.0..1.0_f64) {
+            let critic: Vec<f64> = (0..t.t.len()).map(|v| (v % 7) as f64).collect();
+            let view = TraceView { value: Nullable::new(&critic, None, 0), ..t.view() };
+            let given = [("gamma", number(gamma)), ("lambda_", number(lambda))];
+            let (a, b) = (credits(&GAE, &view, Unit::Turn, &given), credits(&ELIGIBILITY, &view, Unit::Turn, &given));
+            for (a, b) in a.iter().zip(&b) {
+                prop_assert!(a.to_bits() == b.to_bits());
+            }
         }
     }
 }

@@ -69,6 +69,31 @@ pub fn standardise(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> bool {
     false
 }
 
+/// Like [`standardise`] for numbers of which the i-th stands for `weights[i]` equal ones; scaled by the deviation.
+pub fn standardise_weighted(
+    numbers: &[f64],
+    weights: &[f64],
+    ddof: i64,
+    epsilon: f64,
+    out: &mut Vec<f64>,
+) -> bool {
+    let total = pairwise(weights);
+    if total < 2.0 || numbers.windows(2).all(|w| w[0] == w[1]) {
+        out.resize(out.len() + numbers.len(), 0.0);
+        return true;
+    }
+    let from = out.len();
+    let unit = unit_of(numbers);
+    out.extend(numbers.iter().zip(weights).map(|(x, w)| w * (x / unit)));
+    let mean = pairwise(&out[from..]) / total;
+    out.truncate(from);
+    out.extend(numbers.iter().zip(weights).map(|(x, w)| w * ((x / unit - mean) * (x / unit - mean))));
+    let deviation = (pairwise(&out[from..]) / (total - ddof as f64)).sqrt() + epsilon / unit;
+    out.truncate(from);
+    out.extend(numbers.iter().map(|x| (x / unit - mean) / deviation));
+    false
+}
+
 /// The power of two below the largest magnitude: dividing by it is exact, and squares neither overflow nor vanish.
 pub(super) fn unit_of(numbers: &[f64]) -> f64 {
     const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
@@ -143,6 +168,17 @@ mod tests {
             assert!((of(&[0.0, spread], 0.0)[0] + 0.5_f64.sqrt()).abs() < 1e-12, "{spread}");
             assert!(of(&[1.0, 1.0 + f64::EPSILON], 0.0).iter().all(|a| a.is_finite()));
         }
+    }
+
+    #[test]
+    fn weights_are_repetitions() {
+        let (mut once, mut repeated) = (Vec::new(), Vec::new());
+        standardise_weighted(&[1.0, 4.0, 2.0], &[2.0, 1.0, 3.0], 1, 1e-6, &mut once);
+        standardise(&[1.0, 1.0, 4.0, 2.0, 2.0, 2.0], Scale::Deviation(1, 1e-6), &mut repeated);
+        for (a, b) in once.iter().zip([repeated[0], repeated[2], repeated[3]]) {
+            assert!((a - b).abs() < 1e-12);
+        }
+        assert!(standardise_weighted(&[3.0], &[1.0], 1, 0.0, &mut once));
     }
 
     #[test]

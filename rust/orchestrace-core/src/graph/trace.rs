@@ -1,7 +1,7 @@
 //! Everything derived from one trace that kernels share, computed at most once and only when asked for.
 
 use super::csr::CsrGraph;
-use super::order::{Order, Topological};
+use super::order::{CanonicalOrder, Order, Topological};
 use super::outcome::{self, Outcome};
 use super::owner::Owners;
 use super::program::ProgramOrder;
@@ -30,6 +30,7 @@ pub struct TraceGraph {
     turns: Turns,
     turns_known: bool,
     program: ProgramOrder,
+    canonical: CanonicalOrder,
 }
 
 impl TraceGraph {
@@ -56,6 +57,15 @@ impl TraceGraph {
             self.turns_known = true;
         }
         (&self.owners, &self.turns)
+    }
+
+    /// Canonical order, for those that need nothing else of the owners.
+    pub fn canonical(&mut self, view: &TraceView<'_>) -> &CanonicalOrder {
+        if self.owners_known {
+            return self.owners.order();
+        }
+        self.canonical.compute(view.t);
+        &self.canonical
     }
 
     /// Outcome of the trace. Most traces tell their root by types alone; only the others cost owners.
