@@ -1,7 +1,6 @@
 //! One trace, or one group, through a method and up to a unit.
 
-use super::decisions::{Decisions, Vocabulary};
-use super::method::{CreditMethod, GroupMethod, Quantity, Values};
+use super::method::{CreditMethod, Quantity, Values};
 use super::params::Params;
 use super::rollup::{Rows, Sums, refused};
 use crate::graph::{Partition, TraceGraph};
@@ -15,7 +14,6 @@ pub struct Scratch {
     values: Values,
     sums: Sums,
     partition: Partition,
-    decisions: Decisions,
 }
 
 impl Scratch {
@@ -78,50 +76,40 @@ pub struct Judged<'a> {
     pub values: &'a [f64],
     /// Why a value is none or exactly 0.
     pub reasons: &'a [Option<Reason>],
-    /// The outcome that the rows were made with.
-    pub amount: f64,
-    /// Whether the one row is the whole trace.
-    pub whole: bool,
+    /// Row of each event, or [`NO_UNIT`](crate::graph::NO_UNIT); empty where the one row is the whole trace.
+    pub row_of: &'a [u32],
 }
 
 /// Appends the credits of one trace whose rows were compared within its group; `judged` is the reason where the
 /// method had no rows of it.
-#[allow(clippy::too_many_arguments)] // one trace in, one place out, and what both need
 pub fn assign_judged(
-    method: &dyn GroupMethod,
     view: &TraceView<'_>,
     judged: std::result::Result<Judged<'_>, Reason>,
     params: &Params,
-    corpus: &Vocabulary,
     unit: Unit,
     scratch: &mut Scratch,
     out: &mut Rows,
 ) {
     scratch.begin(view, unit);
-    let Scratch { graph, values, sums, partition, decisions } = scratch;
+    let Scratch { values, sums, partition, .. } = scratch;
     let judged = match judged {
         Ok(judged) => judged,
         Err(reason) => return refused(view, Quantity::Advantage, reason, partition, out),
     };
-    if judged.whole {
-        // one row: the whole trace
-        values.row_of.resize(view.len(), 0);
-    } else {
-        decisions.clear();
-        let again = method.decide(view, judged.amount, params, corpus, graph, decisions);
-        debug_assert!(again.is_ok() && decisions.len() == judged.values.len());
-        std::mem::swap(&mut values.row_of, &mut decisions.row_of);
-    }
     if params.text("rows") == Some("events") {
         // one judgement stands for many events, and each of them weighs
         let of = |row: &u32| judged.values.get(*row as usize).copied().unwrap_or(f64::NAN);
         let why = |row: &u32| judged.reasons.get(*row as usize).copied().unwrap_or(Some(Reason::UnitNone));
-        values.events.extend(values.row_of.iter().map(of));
-        values.reasons.extend(values.row_of.iter().map(why));
-        values.row_of.clear();
+        values.events.extend(judged.row_of.iter().map(of));
+        values.reasons.extend(judged.row_of.iter().map(why));
     } else {
         values.events.extend_from_slice(judged.values);
         values.reasons.extend_from_slice(judged.reasons);
+        if judged.row_of.is_empty() {
+            values.row_of.resize(view.len(), 0);
+        } else {
+            values.row_of.extend_from_slice(judged.row_of);
+        }
     }
     sums.advantages(view, values, params.text("weight") == Some("tokens_out"), partition, out);
 }

@@ -24,12 +24,20 @@ use crate::store::{Chunk, Store, word_array};
 /// Columns of one chunk in the order of the schema; `None` is null throughout.
 pub(super) type Piece = (usize, Vec<Option<ArrayRef>>);
 
-/// Calls `assign` for every trace (its chunk, its place there, its view), which appends its rows.
+/// Where a trace is: its chunk, its place there, its first event among those of the chunk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) chunk: usize,
+    pub(super) trace: usize,
+    pub(super) first_event: usize,
+}
+
+/// Calls `assign` for every trace, which appends its rows.
 pub(super) fn of_chunks(
     store: &Store,
     unit: Unit,
     run: &Run,
-    assign: impl Fn(usize, usize, &TraceView<'_>, &mut Scratch, &mut Rows) + Sync,
+    assign: impl Fn(Place, &TraceView<'_>, &mut Scratch, &mut Rows) + Sync,
 ) -> Result<Vec<Piece>> {
     store
         .chunks()
@@ -40,12 +48,14 @@ pub(super) fn of_chunks(
             |(scratch, rows), (index, chunk)| {
                 run.check()?;
                 rows.clear();
+                rows.credit.reserve(if unit == Unit::Event { chunk.events.num_rows() } else { 0 });
                 let view = ChunkView::new(store, chunk);
                 let mut names = UnitIds::new(store, unit);
                 for i in 0..view.len() {
                     let trace = view.trace(i);
                     let first = rows.len();
-                    assign(index, i, &trace, scratch, rows);
+                    let place = Place { chunk: index, trace: i, first_event: view.first_event(i) };
+                    assign(place, &trace, scratch, rows);
                     names.append(&trace, scratch, &rows.unit[first.min(rows.unit.len())..]);
                 }
                 let piece = columns(chunk, unit, rows, names);
@@ -94,14 +104,14 @@ impl<'a> UnitIds<'a> {
 fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -> Result<Piece> {
     let n = rows.len();
     let mut trace_of = Vec::with_capacity(n);
-    let mut residual = Vec::with_capacity(n);
-    let mut any_residual = false;
-    let mut valid_residual = Vec::with_capacity(rows.traces.len());
+    let any_residual = rows.traces.iter().any(|trace| trace.residual.is_some());
+    let all_residual = rows.traces.iter().all(|trace| trace.residual.is_some());
+    let mut residual = Vec::with_capacity(if any_residual { n } else { 0 });
     for (i, trace) in rows.traces.iter().enumerate() {
         trace_of.resize(trace.end, i as u32);
-        residual.resize(trace.end, trace.residual.unwrap_or(0.0));
-        valid_residual.push(trace.residual.is_some());
-        any_residual |= trace.residual.is_some();
+        if any_residual {
+            residual.resize(trace.end, trace.residual.unwrap_or(0.0));
+        }
     }
     let trace_of = UInt32Array::from(trace_of);
     let by_event = unit == Unit::Event;
@@ -120,12 +130,14 @@ fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -
     // A gather of views: the text of the ids is shared.
     let trace_id = take(chunk.traces.column(1), &trace_of, None)?;
     debug_assert!(trace_id.as_any().is::<StringViewArray>());
+    if !rows.valid.is_empty() {
+        rows.settle();
+    }
     let nulls = rows.valid.contains(&false).then(|| NullBuffer::from(rows.valid.as_slice()));
     let credit: ArrayRef = Arc::new(Float64Array::new(std::mem::take(&mut rows.credit).into(), nulls));
     let residual: Option<ArrayRef> = any_residual.then(|| {
-        let all = valid_residual.iter().all(|v| *v);
-        let nulls = (!all)
-            .then(|| trace_of.values().iter().map(|i| valid_residual[*i as usize]).collect::<NullBuffer>());
+        let given = |i: &u32| rows.traces[*i as usize].residual.is_some();
+        let nulls = (!all_residual).then(|| trace_of.values().iter().map(given).collect::<NullBuffer>());
         Arc::new(Float64Array::new(residual.into(), nulls)) as ArrayRef
     });
     let reason = if rows.reason.iter().any(Option::is_some) {

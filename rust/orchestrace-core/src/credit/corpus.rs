@@ -53,14 +53,15 @@ pub fn credit(
             }
         };
         let params = request.params;
-        columns::of_chunks(store, request.unit, run, |index, i, trace, scratch, rows| match method {
+        columns::of_chunks(store, request.unit, run, |place, trace, scratch, rows| match method {
             Method::PerTrace(method) => {
                 let amount = reward_of(trace, &channels);
                 assign_trace(*method, trace, amount, params, request.unit, scratch, rows);
             }
-            Method::PerGroup(method) => {
-                let of = judged.as_ref().map_or(Err(Reason::RewardAbsent), |judged| judged.of(index, i));
-                assign_judged(*method, trace, of, params, &corpus, request.unit, scratch, rows);
+            Method::PerGroup(_) => {
+                let of =
+                    judged.as_ref().map_or(Err(Reason::RewardAbsent), |judged| judged.of(place, trace.len()));
+                assign_judged(trace, of, params, request.unit, scratch, rows);
             }
         })
     })?;

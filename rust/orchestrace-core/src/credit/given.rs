@@ -74,8 +74,8 @@ pub fn roll_up(
         }
     }
     let pieces = run.pool().install(|| {
-        columns::of_chunks(store, unit, run, |index, i, view, scratch, rows| {
-            let (trace, from) = starts(index, i);
+        columns::of_chunks(store, unit, run, |place, view, scratch, rows| {
+            let (trace, from) = starts(place.chunk, place.trace);
             let fill = |out: &mut super::method::Values| {
                 let events = from..from + view.len();
                 let value = |v: usize| if values.is_null(v) { f64::NAN } else { values.value(v) };

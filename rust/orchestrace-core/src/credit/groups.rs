@@ -13,11 +13,12 @@ use std::collections::HashMap;
 use rayon::prelude::*;
 
 use super::assign::Judged;
+use super::columns::Place;
 use super::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use super::method::{GroupMethod, Scope};
 use super::params::Params;
 use crate::error::Result;
-use crate::graph::TraceGraph;
+use crate::graph::{NO_UNIT, TraceGraph};
 use crate::run::Run;
 use crate::schema::Reason;
 use crate::store::Store;
@@ -27,9 +28,11 @@ use crate::store::view::{ChunkView, TraceView};
 #[derive(Debug, Default)]
 struct ChunkRows {
     decisions: Decisions,
-    /// Of every trace: where its rows end, and its outcome or why it has no rows.
-    traces: Vec<(usize, std::result::Result<f64, Reason>)>,
+    /// Of every trace: where its rows end, or why it has none.
+    traces: Vec<(usize, std::result::Result<(), Reason>)>,
     whole: bool,
+    /// Own row of every event of the chunk, unless rows are whole traces or a trace has none.
+    row_of: Vec<u32>,
     values: Vec<f64>,
     reasons: Vec<Option<Reason>>,
 }
@@ -41,16 +44,20 @@ pub(super) struct JudgedRows {
 }
 
 impl JudgedRows {
-    /// What became of a trace, by its chunk and its place there.
-    pub(super) fn of(&self, chunk: usize, place: usize) -> std::result::Result<Judged<'_>, Reason> {
+    /// What became of a trace of so many events.
+    pub(super) fn of(
+        &self,
+        Place { chunk, trace: place, first_event }: Place,
+        n_events: usize,
+    ) -> std::result::Result<Judged<'_>, Reason> {
         let chunk = &self.chunks[chunk];
-        let (end, amount) = chunk.traces[place];
+        let (end, decided) = chunk.traces[place];
+        decided?;
         let from = if place == 0 { 0 } else { chunk.traces[place - 1].0 };
         Ok(Judged {
             values: &chunk.values[from..end],
             reasons: &chunk.reasons[from..end],
-            amount: amount?,
-            whole: chunk.whole,
+            row_of: if chunk.whole { &[] } else { &chunk.row_of[first_event..first_event + n_events] },
         })
     }
 }
@@ -94,13 +101,16 @@ pub(super) fn judge(
                 graph.begin();
                 rows.decisions.row_of.clear();
                 let decided = reward_of(&trace).ok_or(Reason::RewardAbsent).and_then(|amount| {
-                    method.decide(&trace, amount, params, corpus, graph, &mut rows.decisions)?;
-                    Ok(amount)
+                    method.decide(&trace, amount, params, corpus, graph, &mut rows.decisions)
                 });
                 if decided.is_err() {
                     rows.decisions.truncate(from);
                 }
                 rows.whole &= rows.decisions.row_of.is_empty();
+                if !rows.whole {
+                    rows.row_of.resize(view.first_event(i), NO_UNIT);
+                    rows.row_of.extend_from_slice(&rows.decisions.row_of);
+                }
                 rows.traces.push((rows.decisions.len(), decided));
             }
             rows.values.resize(rows.decisions.len(), f64::NAN);

@@ -163,8 +163,8 @@ pub trait CreditMethod: Sync {
 
 /// A rule that compares decisions across the rollouts of a group, or of the whole corpus.
 ///
-/// The driver calls [`GroupMethod::decide`] for every trace, hands all rows of a group to
-/// [`GroupMethod::compare`], and calls `decide` again where the values are rolled up.
+/// The driver calls [`GroupMethod::decide`] for every trace, hands all rows of a group to [`GroupMethod::compare`],
+/// and rolls the values up.
 pub trait GroupMethod: Sync {
     /// Name, parameters, claims.
     fn info(&self) -> &'static MethodInfo;

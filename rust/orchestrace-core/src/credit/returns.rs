@@ -394,7 +394,7 @@ mod tests {
         // larger units are means
         close(
             &credits(&RETURN_TO_GO, &view, Unit::Agent, &[("gamma", number(g))])[..1],
-            &[(returns[0] + returns[2]) / 2.0],
+            &[f64::midpoint(returns[0], returns[2])],
         );
     }
 

@@ -31,7 +31,7 @@ pub struct Rows {
     pub seq: Vec<u32>,
     /// Credit; 0 where [`Rows::valid`] is false.
     pub credit: Vec<f64>,
-    /// Whether there is a credit.
+    /// Whether there is a credit. As long as [`Rows::reason`]; rows beyond it have one, and no reason.
     pub valid: Vec<bool>,
     /// Why a credit is null or exactly zero.
     pub reason: Vec<Option<Reason>>,
@@ -65,9 +65,22 @@ impl Rows {
     fn push(&mut self, unit: u32, seq: u32, credit: std::result::Result<f64, Reason>) {
         self.unit.push(unit);
         self.seq.push(seq);
+        self.append(credit.ok(), credit.err());
+    }
+
+    fn append(&mut self, credit: Option<f64>, reason: Option<Reason>) {
+        if credit.is_none() || reason.is_some() {
+            self.settle();
+            self.valid.push(credit.is_some());
+            self.reason.push(reason);
+        }
         self.credit.push(credit.unwrap_or(0.0));
-        self.valid.push(credit.is_ok());
-        self.reason.push(credit.err());
+    }
+
+    /// Says of all rows so far that they have a credit, where nothing else was said.
+    pub(super) fn settle(&mut self) {
+        self.valid.resize(self.credit.len(), true);
+        self.reason.resize(self.credit.len(), None);
     }
 
     fn name_unit(&mut self, unit: u32, seq: u32) {
@@ -83,9 +96,7 @@ impl Rows {
             Some((x, reason)) if x.is_finite() => (Some(x), reason),
             Some((_, reason)) => (None, reason.or(Some(Reason::FieldAbsent))),
         };
-        self.credit.push(credit.unwrap_or(0.0));
-        self.valid.push(credit.is_some());
-        self.reason.push(reason);
+        self.append(credit, reason);
     }
 
     fn push_rest(&mut self, credit: std::result::Result<f64, Reason>) {
@@ -93,11 +104,9 @@ impl Rows {
     }
 
     /// Rows of all units with nothing but numbers in `credits`.
-    fn push_units(&mut self, partition: &Partition, credits: &[f64], reason: Option<Reason>) {
+    fn push_units(&mut self, partition: &Partition, credits: &[f64]) {
         self.name_units(partition);
         self.credit.extend_from_slice(credits);
-        self.valid.resize(self.len(), true);
-        self.reason.resize(self.len(), reason);
     }
 
     fn name_units(&mut self, partition: &Partition) {
@@ -137,7 +146,7 @@ impl Sums {
         let from = out.credit.len();
         let mut rest = Compensated::default();
         if partition.is_identity() {
-            out.push_units(partition, &values.events, None);
+            out.push_units(partition, &values.events);
         } else {
             self.values.clear();
             self.values.resize(partition.len(), Compensated::default());
@@ -146,7 +155,7 @@ impl Sums {
             }
             self.credits.clear();
             self.credits.extend(self.values.iter().map(|sum| sum.value()));
-            out.push_units(partition, &self.credits, None);
+            out.push_units(partition, &self.credits);
         }
         if partition.has_rest() || values.remainder != 0.0 {
             rest.add(values.remainder);
@@ -255,7 +264,7 @@ impl Sums {
         out: &mut Rows,
     ) {
         if partition.is_identity() {
-            out.push_units(partition, &values.events, None);
+            out.push_units(partition, &values.events);
         } else {
             let n = partition.len();
             self.values.clear();
@@ -298,6 +307,7 @@ pub fn refused(
     out: &mut Rows,
 ) {
     out.name_units(partition);
+    out.settle();
     out.credit.resize(out.len() + partition.len(), 0.0);
     out.valid.resize(out.len(), false);
     out.reason.resize(out.len(), Some(reason));
@@ -312,11 +322,8 @@ mod tests {
     use super::*;
     use crate::credit::discounted::Discounted;
     use crate::credit::flow::Flow;
-    use crate::credit::group::GRPO;
     use crate::credit::uniform::Uniform;
-    use crate::credit::{
-        CreditMethod, Judged, Params, Scratch, Value, Vocabulary, assign_judged, assign_trace,
-    };
+    use crate::credit::{CreditMethod, Judged, Params, Scratch, Value, assign_judged, assign_trace};
     use crate::graph::test_trace::{TestTrace, random_trace};
     use crate::schema::EventType::{Message, ToolCall};
     use crate::schema::Unit;
@@ -390,11 +397,10 @@ mod tests {
     fn a_rollout_passes_its_value_to_every_unit() {
         let t = TestTrace::artifact();
         let (mut scratch, mut rows) = (Scratch::default(), Rows::default());
-        let (params, corpus) = (Params::defaults(&[]), Vocabulary::default());
-        let judged =
-            Judged { values: &[0.0], reasons: &[Some(Reason::GroupDegenerate)], amount: 0.0, whole: true };
+        let params = Params::defaults(&[]);
+        let judged = Judged { values: &[0.0], reasons: &[Some(Reason::GroupDegenerate)], row_of: &[] };
         for (judged, unit) in [(Ok(judged), Unit::Message), (Err(Reason::RewardAbsent), Unit::Team)] {
-            assign_judged(&GRPO, &t.view(), judged, &params, &corpus, unit, &mut scratch, &mut rows);
+            assign_judged(&t.view(), judged, &params, unit, &mut scratch, &mut rows);
         }
         assert_eq!((rows.credit, rows.valid), (vec![0.0; 4], vec![true, true, false, false]));
         let degenerate = Some(Reason::GroupDegenerate);
@@ -432,7 +438,9 @@ mod tests {
                 for t in &traces {
                     let before = warm.len();
                     assign_trace(&Flow, &t.view(), Some(1.0), &Flow.info().defaults(), unit, &mut scratch, &mut warm);
-                    let cold = rows(&Flow, t, Some(1.0), unit, &[]);
+                    let mut cold = rows(&Flow, t, Some(1.0), unit, &[]);
+                    warm.settle();
+                    cold.settle();
                     prop_assert_eq!(&warm.credit[before..], &cold.credit[..]);
                     let named = warm.seq.len() - cold.seq.len();
                     prop_assert_eq!(&warm.unit[named..], &cold.unit[..]);

@@ -353,6 +353,12 @@ impl<'a> ChunkView<'a> {
         self.measures
     }
 
+    /// First event of a trace among those of the chunk.
+    #[must_use]
+    pub fn first_event(&self, i: usize) -> usize {
+        self.starts[i][0] as usize
+    }
+
     /// Rollout group of a trace by its place in the chunk.
     #[must_use]
     pub fn group_id(&self, i: usize) -> &'a str {
