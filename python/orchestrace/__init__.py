@@ -10,6 +10,7 @@ True
 import warnings
 
 from . import _core
+from .agreement import agreement
 from .attribution import localisation
 from .contexts import contexts
 from .corpus import Corpus
@@ -18,6 +19,7 @@ from .errors import InputError, OrchestraceError, ParameterError, QuarantineErro
 from .generate import generate
 from .ingest import IngestReport, ingest
 from .io import read_traces
+from .ledger import free_ride, ledger
 from .partitioned import PartitionedCorpus, read_corpus
 from .report import report
 from .scan import scan_events, scan_traces
@@ -34,11 +36,14 @@ __all__ = [
     "QuarantineError",
     "SchemaError",
     "__version__",
+    "agreement",
     "contexts",
     "credit",
+    "free_ride",
     "generate",
     "importers",
     "ingest",
+    "ledger",
     "localisation",
     "methods",
     "read_corpus",

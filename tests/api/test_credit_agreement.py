@@ -1,0 +1,221 @@
+"""Agreement of two credits: against SciPy and plain loops, ties, nulls, intervals over tasks, refusals."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+import orchestrace as ot
+from orchestrace import rankings
+from orchestrace.agreement import METRICS
+from orchestrace.resampling import cluster_interval
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return ot.generate(traces=48, preset="mixed", seed=3)
+
+
+def by_metric(table):
+    return {row["metric"]: row for row in table.iter_rows(named=True)}
+
+
+def random_segments(rng):
+    sizes = rng.integers(1, 9, size=rng.integers(1, 7))
+    segment = np.repeat(np.arange(sizes.size), sizes)
+    a = rng.integers(-2, 4, size=segment.size).astype(float)
+    b = rng.integers(-3, 3, size=segment.size).astype(float)
+    return segment, a, b, rankings.segment_starts(segment)
+
+
+def test_rank_correlations_are_those_of_scipy():
+    rng = np.random.default_rng(0)
+    defined = 0
+    for _ in range(200):
+        segment, a, b, starts = random_segments(rng)
+        tau, rho = rankings.kendall(a, b, starts), rankings.spearman(a, b, starts)
+        for i in range(starts.size):
+            x, y = a[segment == i], b[segment == i]
+            if len(set(x)) < 2 or len(set(y)) < 2:
+                assert np.isnan(tau[i]) and np.isnan(rho[i])
+                continue
+            defined += 1
+            assert tau[i] == pytest.approx(stats.kendalltau(x, y)[0], abs=1e-12)
+            assert rho[i] == pytest.approx(stats.spearmanr(x, y)[0], abs=1e-12)
+    assert defined > 300
+
+
+def test_kendall_of_one_long_ranking():
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(0, 500, 3000).astype(float), rng.normal(size=3000)
+    (tau,) = rankings.kendall(a, b + a / 300, np.array([0]))
+    assert tau == pytest.approx(stats.kendalltau(a, b + a / 300)[0], abs=1e-12)
+
+
+def in_top(k, values, one):
+    """The share of all cuts of k among equals that take one."""
+    above, equal = sum(values > one), sum(values == one)
+    return min(max((k - above) / equal, 0.0), 1.0)
+
+
+def test_overlap_and_signs_by_plain_loops():
+    rng = np.random.default_rng(2)
+    for _ in range(100):
+        segment, a, b, starts = random_segments(rng)
+        overlap = rankings.top_overlap(a, b, starts, np.full(starts.size, 3))
+        signs = rankings.sign_agreement(a, b, starts)
+        for i in range(starts.size):
+            x, y = a[segment == i], b[segment == i]
+            counted = [(p, q) for p, q in zip(x, y, strict=True) if p or q]
+            if counted:
+                want = sum(np.sign(p) == np.sign(q) for p, q in counted) / len(counted)
+                assert signs[i] == pytest.approx(want)
+            else:
+                assert np.isnan(signs[i])
+            if len(x) <= 3:
+                assert np.isnan(overlap[i])
+                continue
+
+            both = sum(min(in_top(3, x, p), in_top(3, y, q)) for p, q in zip(x, y, strict=True))
+            assert overlap[i] == pytest.approx(both / 3)
+
+
+def test_a_method_agrees_with_itself_and_with_its_reverse(corpus):
+    flow = ot.credit(corpus, method="flow", unit="event")
+    same = by_metric(ot.agreement(corpus, flow, flow.sample(fraction=1.0, shuffle=True, seed=1), n_boot=50))
+    for metric in METRICS:
+        assert same[metric]["value"] == same[metric]["low"] == same[metric]["high"] == 1.0
+    mirrored = by_metric(ot.agreement(corpus, flow, flow.with_columns(-pl.col("credit")), n_boot=50))
+    assert mirrored["kendall"]["value"] == mirrored["spearman"]["value"] == -1.0
+    assert mirrored["sign_agreement"]["value"] == 0.0
+
+
+def test_the_mean_over_traces_by_hand(corpus):
+    a = ot.credit(corpus, method="flow", unit="agent")
+    b = ot.credit(corpus, method="discounted", unit="agent")
+    both = a.filter(pl.col("unit_id").is_not_null()).join(b, on=["trace", "unit_id"], suffix="_b")
+    both = both.filter(pl.col("credit").is_not_null() & pl.col("credit_b").is_not_null())
+    taus = []
+    for _, own in both.group_by("trace"):
+        tau = stats.kendalltau(own["credit"], own["credit_b"])[0] if own.height > 1 else float("nan")
+        taus += [] if math.isnan(tau) else [tau]
+    row = by_metric(ot.agreement(corpus, a, b, n_boot=200))["kendall"]
+    assert row["value"] == pytest.approx(sum(taus) / len(taus))
+    assert row["n_traces"] == len(taus) > 10
+    assert row["low"] < row["value"] < row["high"]
+
+
+def test_all_units_as_one_ranking(corpus):
+    a = ot.credit(corpus, method="flow", unit="agent")
+    b = ot.credit(corpus, method="discounted", unit="agent")
+    both = a.join(b, on=["trace", "unit_id"], suffix="_b").drop_nulls(["credit", "credit_b", "unit_id"])
+    table = by_metric(ot.agreement(corpus, a, b, by="corpus", k=0.1, n_boot=30))
+    assert table["kendall"]["value"] == pytest.approx(stats.kendalltau(both["credit"], both["credit_b"])[0])
+    assert table["spearman"]["value"] == pytest.approx(stats.spearmanr(both["credit"], both["credit_b"])[0])
+    assert table["kendall"]["low"] < table["kendall"]["value"] < table["kendall"]["high"]
+    k = math.ceil(0.1 * both.height)
+    ours = set(both.with_row_index().sort("credit", descending=True)["index"][:k])
+    theirs = set(both.with_row_index().sort("credit_b", descending=True)["index"][:k])
+    assert table["top_k_overlap"]["value"] == pytest.approx(len(ours & theirs) / k, abs=0.05)
+
+
+def test_nulls_are_left_out_and_counted(corpus):
+    a = ot.credit(corpus, method="uniform", unit="event")
+    b = ot.credit(corpus, method="flow", unit="event")
+    holes = b.with_columns(credit=pl.when(pl.int_range(pl.len()) % 3 > 0).then("credit"))
+    table = ot.agreement(corpus, b, holes.filter(pl.int_range(pl.len()) % 2 == 0), n_boot=10)
+    compared = holes.filter(pl.int_range(pl.len()) % 2 == 0)["credit"].count()
+    assert table["n_rows"].unique().to_list() == [compared]
+    assert table["n_null"].unique().to_list() == [b.height - compared]
+    assert by_metric(table)["kendall"]["value"] == 1.0
+    # equal credit ranks nothing
+    constant = by_metric(ot.agreement(corpus, a, b, n_boot=10))
+    assert (constant["kendall"]["value"], constant["kendall"]["n_traces"]) == (None, 0)
+    empty = ot.agreement(corpus, a.clear(), b.clear(), n_boot=10)
+    assert empty["value"].to_list() == [None] * 4 and empty["n_rows"].to_list() == [0] * 4
+    pooled = ot.agreement(corpus, a.clear(), b.clear(), by="corpus", n_boot=10)
+    assert pooled.drop("value").equals(empty.drop("value")) and pooled["value"].null_count() == 4
+
+
+def test_rollouts_of_one_task_are_one_draw():
+    # four tasks, values equal within: the interval must be that of four numbers, however many rollouts
+    values = np.array([0.0, 1.0, 2.0, 3.0])
+    few = cluster_interval(values, np.arange(4), 4000, 0, 0.95)
+    many = cluster_interval(np.repeat(values, 100), np.repeat(np.arange(4), 100), 4000, 0, 0.95)
+    assert few == pytest.approx(many)
+    means = [np.mean(c) for c in np.array(np.meshgrid(*[values] * 4)).reshape(4, -1).T]
+    assert few[1:] == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.26)
+    assert cluster_interval(values, np.zeros(4, int), 100, 0, 0.95) == (1.5, None, None)
+    assert cluster_interval(values * np.nan, np.arange(4), 100, 0, 0.95) == (None, None, None)
+
+
+def test_the_interval_covers_what_it_says():
+    rng = np.random.default_rng(5)
+    covered = 0
+    for trial in range(400):
+        effects = rng.normal(size=40)
+        values = np.repeat(effects, 3) + rng.normal(scale=0.5, size=120)
+        _, low, high = cluster_interval(values, np.repeat(np.arange(40), 3), 400, trial, 0.9)
+        covered += low <= 0.0 <= high
+    # a binomial of 400 at .9 has sd .015; percentile intervals of 40 clusters are a little short
+    assert 0.84 <= covered / 400 <= 0.94
+
+
+def test_the_seed_decides(corpus):
+    a, b = (ot.credit(corpus, method=m, unit="agent") for m in ("flow", "discounted"))
+    first, again, other = (ot.agreement(corpus, a, b, n_boot=50, seed=s) for s in (1, 1, 2))
+    assert first.equals(again) and not first.equals(other)
+
+
+def test_credits_on_disk_are_taken_too(corpus, tmp_path):
+    a = ot.credit(corpus, method="flow", unit="agent", sink=tmp_path / "a")
+    assert isinstance(a, pl.LazyFrame)
+    assert ot.agreement(corpus, a, a, n_boot=5)["value"][0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f.drop("unit_id"), "a has no column 'unit_id'"),
+        (lambda f: pl.concat([f, f]), "two credits for unit"),
+        (lambda f: pl.concat([f, f.with_columns(method=pl.lit("x").cast(pl.Categorical))]), "several values"),
+        (lambda f: f.with_columns(unit=pl.lit("turn")), "a is at unit 'turn', b at 'agent'"),
+        (lambda f: f.to_dict(), "a is of type dict"),
+    ],
+)
+def test_what_is_refused(corpus, change, words):
+    frame = ot.credit(corpus, method="flow", unit="agent")
+    with pytest.raises(ot.ParameterError, match=words):
+        ot.agreement(corpus, change(frame), frame)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"by": "task"}, "unknown by 'task'"),
+        ({"k": 0}, "from 1"),
+        ({"k": 1.5}, "a share"),
+        ({"k": True}, "k is True"),
+        ({"confidence": 1}, "between 0 and 1"),
+        ({"n_boot": 0}, "n_boot is 0"),
+    ],
+)
+def test_options_out_of_range(corpus, options, words):
+    frame = ot.credit(corpus, method="flow", unit="agent")
+    with pytest.raises(ot.ParameterError, match=words):
+        ot.agreement(corpus, frame, frame, **options)
+
+
+def test_another_corpus_is_refused(corpus):
+    frame = ot.credit(corpus, method="flow", unit="agent")
+    with pytest.raises(ot.ParameterError, match="not in the corpus"):
+        ot.agreement(corpus.filter(pl.col("trace") < 3), frame, frame)
+
+
+def test_pairs_are_counted_once_each():
+    a, b = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2.0, 1.0, 4.0, 3.0])
+    discordant = sum((p[0] - q[0]) * (p[1] - q[1]) < 0 for p, q in combinations(zip(a, b, strict=True), 2))
+    assert rankings.kendall(a, b, np.array([0]))[0] == pytest.approx(1 - 2 * discordant / 6)
