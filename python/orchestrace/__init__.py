@@ -12,6 +12,7 @@ import warnings
 from . import _core
 from .agreement import agreement
 from .attribution import localisation
+from .comparison import compare
 from .contexts import contexts
 from .corpus import Corpus
 from .credit import credit, importers, methods
@@ -23,6 +24,8 @@ from .ledger import free_ride, ledger
 from .partitioned import PartitionedCorpus, read_corpus
 from .report import report
 from .scan import scan_events, scan_traces
+from .siblings import sibling_diagnostics
+from .tokens import token_credits
 
 __version__ = _core.VERSION
 
@@ -37,6 +40,7 @@ __all__ = [
     "SchemaError",
     "__version__",
     "agreement",
+    "compare",
     "contexts",
     "credit",
     "free_ride",
@@ -51,6 +55,8 @@ __all__ = [
     "report",
     "scan_events",
     "scan_traces",
+    "sibling_diagnostics",
+    "token_credits",
 ]
 
 if _core.DEBUG_BUILD:

@@ -1,0 +1,303 @@
+"""Many methods over one corpus, side by side in one table."""
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from . import rankings
+from .agreement import collected, one_run, tasks_of
+from .attribution import localisation
+from .corpus import Corpus, check_numbers
+from .credit import credit
+from .credit import methods as registered
+from .display import plain
+from .errors import ParameterError
+from .progress import Progress, reporting
+from .resampling import check_confidence, cluster_interval
+from .schema import CREDITS, Unit, unknown_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+Method = str | tuple[str, Mapping[str, Any]]
+
+_BY_EVENT: Final = ("event", "message", "tool", "token")
+_TOP: Final = 0.05
+
+
+def compare(
+    corpus: Corpus,
+    methods: Sequence[Method] | None = None,
+    *,
+    unit: Unit = "agent",
+    reward: str | Mapping[str, float] = "team",
+    truth: pl.DataFrame | pl.LazyFrame | None = None,
+    labels: pl.DataFrame | pl.LazyFrame | None = None,
+    n_boot: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """Run a set of credit methods over a corpus and put what they cost and say into one table.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    methods
+        Names, or pairs of a name and its parameters: ``["uniform", ("flow", {"retention": 0.2})]``. None is
+        every method of `methods` with its defaults.
+    unit, reward, seed, threads
+        As in `credit`.
+    truth
+        Contributions that are known: ``trace contribution`` and ``unit_id``, or for the units of one event
+        (event, message, tool, token) ``seq``.
+    labels
+        What annotators blame, as for `localisation`, of one annotator. Turns and agents are credited for it
+        in addition, whatever `unit` is; ``highest`` credit is blamed.
+    n_boot, confidence
+        Resamples of tasks for the intervals against `truth`, and their coverage. Those of `labels` resample
+        traces, as in `localisation`.
+    progress
+        As in `read_traces`; counts methods.
+
+    Returns
+    -------
+    DataFrame
+        A row per method, in the order given: ``method params unit quantity``; ``n_rows`` (units),
+        ``null_share`` of them without a credit (0..1) and the most frequent ``reason`` of these;
+        ``seconds`` for one run at `unit` and ``events_per_s`` (1/s); ``agreement``: the mean over traces of
+        Spearman's rho with another method, averaged over the others, in -1..1, null where no trace has one;
+        ``error``: why the method could not run, all else null then. With `truth` also ``truth_spearman``,
+        the mean within-trace rho with the contribution, and ``truth_sign_accuracy``, the share of right
+        signs among the 5 % of a trace's units with the largest contribution (rounded up, ties shared out),
+        each with ``_low`` and ``_high``, and ``truth_n_traces``. With `labels` ``agent_accuracy`` and
+        ``step_accuracy`` (0..1) with ``_low`` and ``_high``.
+
+    Raises
+    ------
+    ParameterError
+        A name is of no method or given twice with the same parameters, there is no such unit, a column of
+        `truth` or `labels` is absent, or an option is out of range. What only one method refuses is its
+        ``error``.
+
+    Notes
+    -----
+    Time is the sum over the methods, plus O(n log n) in rows for each pair of them. Seconds are one run with
+    whatever else the machine does: to compare speed, repeat. Nothing about memory is measured.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=12, seed=0)
+    >>> table = ot.compare(corpus, ["uniform", ("flow", {"retention": 0.2}), "gae"], unit="agent")
+    >>> table.select("method", "quantity", "null_share").rows()[:2]
+    [('uniform', 'share', 0.0), ('flow', 'share', 0.0)]
+    """
+    check_numbers(n_boot=n_boot, seed=seed, threads=threads)
+    confidence = check_confidence(confidence)
+    runs, quantities = _runs(methods)
+    known = CREDITS["unit"]
+    if isinstance(known, pl.Enum) and unit not in known.categories.to_list():
+        raise ParameterError(unknown_name("unit", str(unit), known.categories.to_list()))
+    truths = None if truth is None else _truth(truth, unit)
+    named = None if labels is None else _one_annotator(labels)
+    n_events = corpus._sizes()["events"]
+    options: dict[str, Any] = {"reward": reward, "seed": seed, "threads": threads}
+    rows: list[dict[str, object]] = []
+    credits: list[pl.DataFrame | None] = []
+    with reporting(progress, "comparing") as callback:
+        for done, (name, params) in enumerate(runs):
+            if callback is not None:
+                callback(done, len(runs))
+            row: dict[str, object] = {"method": name, "unit": unit, "quantity": quantities[name]}
+            frame = None
+            try:
+                frame, facts = _run(corpus, name, {**options, **params}, unit, n_events)
+                row |= facts
+                if named is not None:
+                    row |= _located(corpus, name, {**options, **params}, named, n_boot, seed, confidence)
+            except Exception as error:  # one method must not cost the others their rows
+                kind = "" if isinstance(error, ParameterError) else f"{type(error).__name__}: "
+                row = {**row, "params": json.dumps(dict(params), default=str, sort_keys=True)}
+                row |= {"error": plain(kind + (str(error).splitlines() or [""])[0])}
+                frame = None
+            rows.append(row)
+            credits.append(frame)
+        if callback is not None:
+            callback(len(runs), len(runs))
+    for row, mean in zip(rows, _mean_agreement(credits), strict=True):
+        row["agreement"] = mean
+    if truths is not None:
+        for row, frame in zip(rows, credits, strict=True):
+            if frame is not None:
+                row |= _against(corpus, frame, truths, n_boot, seed, confidence)
+    return pl.DataFrame(rows, schema=_schema(truths is not None, named is not None))
+
+
+def _runs(given: Sequence[Method] | None) -> tuple[list[tuple[str, Mapping[str, Any]]], dict[str, str]]:
+    quantities = dict(registered().select("name", "quantity").rows())
+    if given is None:
+        return [(name, {}) for name in quantities], quantities
+    if isinstance(given, str):
+        raise ParameterError(f"methods is the text '{given}', expected a list: ['{given}']")
+    runs: list[tuple[str, Mapping[str, Any]]] = []
+    for one in given:
+        name, params = (one, {}) if isinstance(one, str) else _pair(one)
+        if name not in quantities:
+            raise ParameterError(unknown_name("method", str(name), list(quantities)))
+        if (name, params) in runs:
+            raise ParameterError(f"method '{name}' is given twice with the same parameters")
+        runs.append((name, params))
+    if not runs:
+        raise ParameterError("methods is empty: give at least one, or None for all")
+    return runs, quantities
+
+
+def _pair(one: object) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(one, Sequence) and len(one) == 2 and isinstance(one[1], Mapping):
+        return one[0], one[1]
+    raise ParameterError(f"method {one!r}, expected a name or a pair of a name and its parameters")
+
+
+def _run(
+    corpus: Corpus, name: str, options: dict[str, Any], unit: Unit, n_events: int
+) -> tuple[pl.DataFrame, dict[str, object]]:
+    start = time.perf_counter()
+    frame = credit(corpus, method=name, unit=unit, **options)
+    seconds = time.perf_counter() - start
+    units = frame.filter(pl.col("unit_id").is_not_null())
+    absent = units.filter(pl.col("credit").fill_nan(None).is_null())
+    reasons = absent["reason"].cast(pl.String).drop_nulls().value_counts()
+    reasons = reasons.sort("count", "reason", descending=[True, False])
+    return one_run(frame, "credits")[0], {
+        "params": str(frame["params"][0]) if frame.height else None,
+        "n_rows": units.height,
+        "null_share": absent.height / units.height if units.height else None,
+        "reason": reasons["reason"][0] if reasons.height else None,
+        "seconds": seconds,
+        "events_per_s": n_events / seconds if seconds > 0 else None,
+    }
+
+
+def _mean_agreement(credits: list[pl.DataFrame | None]) -> list[float | None]:
+    """Mean over the other methods of the mean over traces of rho."""
+    rhos: list[list[float]] = [[] for _ in credits]
+    for i, a in enumerate(credits):
+        for j, b in enumerate(credits[:i]):
+            if a is None or b is None:
+                continue
+            both = a.join(b, on=["trace", "unit_id"], suffix="_b").drop_nulls().sort("trace", "unit_id")
+            starts = rankings.segment_starts(both["trace"].to_numpy())
+            rho = rankings.spearman(both["credit"].to_numpy(), both["credit_b"].to_numpy(), starts)
+            known = rho[rho == rho]
+            if known.size:
+                for one in (i, j):
+                    rhos[one].append(float(known.mean()))
+    return [math.fsum(own) / len(own) if own else None for own in rhos]
+
+
+def _truth(given: pl.DataFrame | pl.LazyFrame, unit: str) -> pl.DataFrame:
+    frame = collected(given, "truth", ("trace", "contribution"))
+    if "unit_id" not in frame.columns and "seq" not in frame.columns:
+        raise ParameterError("truth has neither a column 'unit_id' nor 'seq' to find the units by")
+    if "unit_id" not in frame.columns and unit not in _BY_EVENT:
+        raise ParameterError(f"truth has 'seq' but no 'unit_id', which unit '{unit}' is found by")
+    key = "unit_id" if "unit_id" in frame.columns else "seq"
+    frame = frame.select(
+        pl.col("trace").cast(pl.Int64),
+        pl.col(key).cast(pl.String if key == "unit_id" else pl.Int64),
+        pl.col("contribution").cast(pl.Float64).fill_nan(None),
+    ).drop_nulls()
+    if frame.select("trace", key).is_duplicated().any():
+        raise ParameterError(f"truth has one {key} of a trace twice")
+    return frame
+
+
+def _against(
+    corpus: Corpus, credits: pl.DataFrame, truth: pl.DataFrame, n_boot: int, seed: int, confidence: float
+) -> dict[str, object]:
+    import numpy as np
+
+    if "seq" in truth.columns:
+        ids = corpus.events.select(
+            pl.col("trace", "seq").cast(pl.Int64), unit_id=pl.col("id").cast(pl.String)
+        ).collect(engine="streaming")
+        truth = truth.join(ids, on=["trace", "seq"]).drop("seq")
+    rows = credits.join(truth, on=["trace", "unit_id"]).drop_nulls()
+    rows = rows.join(tasks_of(corpus, rows.select("trace").unique()), on="trace").sort("trace", "unit_id")
+    starts = rankings.segment_starts(rows["trace"].to_numpy())
+    ours, theirs = rows["credit"].to_numpy(), rows["contribution"].to_numpy()
+    tasks = rows["task"].to_numpy()[starts]
+    rho = rankings.spearman(ours, theirs, starts)
+    sizes = np.diff(np.append(starts, ours.size))
+    k = np.ceil(_TOP * sizes - 1e-9).astype(np.int64)
+    share = rankings.top(np.abs(theirs), starts, k) if ours.size else ours
+    right = share * (np.sign(ours) == np.sign(theirs))
+    with np.errstate(invalid="ignore"):
+        accuracy = rankings.sums(right, starts) / rankings.sums(share, starts)
+    row: dict[str, object] = {"truth_n_traces": int(np.isfinite(rho).sum())}
+    for name, values in (("truth_spearman", rho), ("truth_sign_accuracy", accuracy)):
+        mean, low, high = cluster_interval(values, tasks, n_boot, seed, confidence)
+        row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+    return row
+
+
+def _one_annotator(given: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+    frame = collected(given, "labels", ("trace_id", "annotator", "turn", "agent"))
+    who = frame["annotator"].cast(pl.String).unique().drop_nulls().sort().to_list()
+    if len(who) > 1:
+        raise ParameterError(f"labels have the annotators {', '.join(who)}: filter them to one")
+    return frame
+
+
+def _located(
+    corpus: Corpus,
+    name: str,
+    options: dict[str, Any],
+    labels: pl.DataFrame,
+    n_boot: int,
+    seed: int,
+    confidence: float,
+) -> dict[str, object]:
+    labelled = corpus.filter(pl.col("trace_id").is_in(labels["trace_id"].unique().implode()))
+    levels: tuple[Unit, ...] = ("turn", "agent")
+    frames = [credit(labelled, method=name, unit=unit, **options) for unit in levels]
+    table = localisation(pl.concat(frames), labels, n_boot=n_boot, seed=seed, confidence=confidence)
+    own = table.row(0, named=True)
+    return {
+        f"{metric}{end}": own[f"{metric}{end}"]
+        for metric in ("agent_accuracy", "step_accuracy")
+        for end in ("", "_low", "_high")
+    }
+
+
+def _schema(truth: bool, labels: bool) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "method": pl.String,
+        "params": pl.String,
+        "unit": pl.String,
+        "quantity": pl.String,
+        "n_rows": pl.UInt32,
+        "null_share": pl.Float64,
+        "reason": pl.String,
+        "seconds": pl.Float64,
+        "events_per_s": pl.Float64,
+        "agreement": pl.Float64,
+    }
+    metrics = ["truth_spearman", "truth_sign_accuracy"] if truth else []
+    metrics += ["agent_accuracy", "step_accuracy"] if labels else []
+    for name in metrics:
+        schema |= dict.fromkeys((name, f"{name}_low", f"{name}_high"), pl.Float64)
+    if truth:
+        schema["truth_n_traces"] = pl.UInt32
+    return {**schema, "error": pl.String}
