@@ -17,6 +17,7 @@ from .contexts import contexts
 from .corpus import Corpus
 from .credit import credit, importers, methods
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
+from .explain import explain
 from .generate import generate
 from .ingest import IngestReport, ingest
 from .io import read_traces
@@ -43,6 +44,7 @@ __all__ = [
     "compare",
     "contexts",
     "credit",
+    "explain",
     "free_ride",
     "generate",
     "importers",

@@ -1,0 +1,147 @@
+"""Terms of methods that look at one trace: the reward itself, edges of the graph, later turns."""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+from ..trace_graph import TraceGraph, flow_weights, outcome, received, trace_graph
+from ..units import TraceEvents
+from .question import Evidence, Found, Part, Question, Teller
+
+
+def divided(question: Question) -> Teller:
+    n, rule = len(question.trace), "amount = R / |V|"
+    return lambda part: iter([Evidence("outcome", rule, 1.0 / n, question.amount)])
+
+
+def broadcast(question: Question) -> Teller:
+    return lambda part: iter([Evidence("outcome", "amount = R", 1.0, question.amount)])
+
+
+def discounted(question: Question) -> Teller:
+    gamma, rule = question.number_of("gamma", 0.99), "amount = gamma^(|V| - 1 - place) R"
+    place = {seq: at for at, seq in enumerate(question.trace.order)}
+    last = len(place) - 1
+    return lambda part: iter([Evidence("outcome", rule, gamma ** (last - place[part.seq]), question.amount)])
+
+
+def flow(question: Question) -> Teller:
+    kept_only = question.method == "flow"
+    graph = _graph(question, question.params.get("weights"))
+    kernel = question.params.get("kernel", "uniform")
+    weights = flow_weights(question.trace, graph, kernel, question.params.get("tau"))
+    kappa = question.number_of("retention", 0.1 if kept_only else 0.0)
+    gamma = 1.0 if kept_only else question.number_of("gamma", 0.99)
+    epsilon = question.number_of("epsilon", 0.0) if kernel == "lrp" else 0.0
+    y = outcome(question.trace)
+    sent = gamma * (1.0 - kappa)
+    _, by_edge = received(graph, y, question.amount, weights, sent=sent, epsilon=epsilon)
+    rule = "amount = kept part of what the successors sent" if kept_only else "amount = Σ of what they sent"
+
+    def tell(part: Part) -> Found:
+        total = math.fsum(weights[part.seq].values())
+        kept = 1.0
+        if kept_only and total > 0.0:
+            kept = kappa + (1.0 - kappa) * epsilon / (total + epsilon)
+        if part.seq == y or (y is None and part.seq in graph.sinks):
+            each = question.amount / (len(graph.sinks) if y is None else 1)
+            yield Evidence("outcome", rule, kept, each, seq=part.seq)
+        for v, amount in by_edge[part.seq].items():
+            yield Evidence("edge", rule, kept, amount, seq=part.seq, other=question.name(v))
+
+    return tell
+
+
+def dag_gae(question: Question) -> Teller:
+    trace, graph, y = question.trace, _graph(question, None), outcome(question.trace)
+    gamma, lambda_ = question.number_of("gamma", 0.99), question.number_of("lambda_", 0.95)
+    split = question.params.get("mode") == "split"
+    rule = "amount = r - V + gamma Σ m (V(w) + lambda A(w)) over the successors w"
+
+    def tell(part: Part) -> Found:
+        v = part.seq
+        yield Evidence("reward", rule, 1.0, trace.number("reward", v) or 0.0, seq=v)
+        yield Evidence("critic", rule, -1.0, trace.number("value", v), seq=v)
+        if v == y:
+            yield Evidence("outcome", rule, 1.0, question.amount, seq=v)
+        elif y is None and v in graph.sinks:
+            m = 1.0 / len(graph.sinks) if split else 1.0
+            yield Evidence("outcome", rule, gamma * lambda_ * m, question.amount, seq=v)
+        for w in graph.successors[v]:
+            m = 1.0 / (len(graph.predecessors[w]) if split else len(graph.successors[v]))
+            yield Evidence("critic", rule, gamma * m, trace.number("value", w), seq=w)
+            later = question.values[w]
+            yield Evidence("successor", rule, gamma * lambda_ * m, later, seq=v, other=question.name(w))
+
+    return tell
+
+
+def _graph(question: Question, weights: Any) -> TraceGraph:
+    graph = trace_graph(
+        question.trace, program_order=bool(question.params.get("program_order")), weights=weights
+    )
+    assert graph is not None, "a trace with a cycle has null credit, which is told before"
+    return graph
+
+
+def turn_rewards(trace: TraceEvents, at_end: float) -> list[float]:
+    """Reward of every turn: the field of its events, absent = 0, and the outcome on the last one (D14)."""
+    rewards = [math.fsum(trace.number("reward", seq) or 0.0 for seq in turn.events) for turn in trace.turns]
+    if rewards:
+        rewards[-1] += at_end
+    return rewards
+
+
+def turn_returns(trace: TraceEvents, at_end: float, gamma: float) -> list[float]:
+    """Discounted return of every turn, all agents in one sequence."""
+    returns = turn_rewards(trace, at_end)
+    for t in reversed(range(len(returns) - 1)):
+        returns[t] += gamma * returns[t + 1]
+    return returns
+
+
+def ordinals_of(trace: TraceEvents) -> list[int]:
+    counts: dict[str, int] = {}
+    ordinals = []
+    for turn in trace.turns:
+        ordinals.append(counts.get(turn.owner, 0))
+        counts[turn.owner] = ordinals[-1] + 1
+    return ordinals
+
+
+def along_turns(question: Question) -> Teller:
+    trace, method = question.trace, question.method
+    rewards = turn_rewards(trace, question.amount)
+    order = list(range(len(rewards)))
+    if method == "sequential_gae":
+        agents = list(dict.fromkeys(turn.owner for turn in trace.turns))
+        ordinals = ordinals_of(trace)
+        order.sort(key=lambda t: (ordinals[t], agents.index(trace.turns[t].owner)))
+    gamma = question.number_of("gamma", 0.99)
+    fading, steps = gamma, rewards
+    rule = "amount = Σ gamma^k r of the turns from this one on"
+    if method != "return_to_go":
+        fading = gamma * question.number_of("lambda_", 0.95)
+        critics = [_critic(trace, turn.events) for turn in trace.turns]
+        after = {t: critics[later] for t, later in pairwise(order)}
+        steps = [r + gamma * after.get(t, 0.0) - critics[t] for t, r in enumerate(rewards)]
+        rule = "amount = Σ (gamma lambda)^k δ of the turns from this one on, δ = r + gamma V' - V"
+    until_next = method == "eligibility" and question.params.get("traces") == "replacing"
+    if until_next:
+        rule += " until its agent's next one"
+
+    def tell(part: Part) -> Found:
+        first = trace.turn_of[part.seq]
+        assert first is not None
+        at = order.index(first)
+        for k, t in enumerate(order[at:]):
+            turn = trace.turns[t]
+            if until_next and k and turn.owner == trace.turns[first].owner:
+                return
+            yield Evidence("turn", rule, fading**k, steps[t], seq=turn.events[0], other=turn.unit_id)
+
+    return tell
+
+
+def _critic(trace: TraceEvents, events: list[int]) -> float:
+    return next(v for seq in events if (v := trace.number("value", seq)) is not None)

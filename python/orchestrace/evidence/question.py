@@ -1,0 +1,143 @@
+"""What is asked about one credit: its trace, those it was compared with, and the method's own rows."""
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from ..corpus import Corpus
+from ..reward import Reward
+from ..trace_graph import is_decision
+from ..units import TraceEvents
+
+_OF_TRACE: Final = (
+    "broadcast",
+    "grpo",
+    "dr_grpo",
+    "rloo",
+    "pass_k",
+    "reinforce_pp",
+    "shape_normalised",
+)
+_OF_TURNS: Final = (
+    "return_to_go",
+    "gae",
+    "sequential_gae",
+    "eligibility",
+    "dr_mas",
+    "at_grpo",
+    "magrpo",
+    "marshal",
+    "gigpo",
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A row of the method that the credit is made of."""
+
+    seq: int
+    other: str | None
+    weight: float
+    amount: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One finding about a part."""
+
+    kind: str
+    rule: str
+    weight: float | None
+    amount: float | None
+    seq: int | None = None
+    other: str | None = None
+
+
+Found = Iterator[Evidence]
+Teller = Callable[[Part], Found]
+
+
+@dataclass(frozen=True)
+class Question:
+    """The trace that is asked about, the traces it was compared with, and the method that ran."""
+
+    method: str
+    params: dict[str, Any]
+    corpus: Corpus
+    reward: Reward
+    number: int
+    traces: dict[int, TraceEvents]
+    facts: dict[int, dict[str, Any]]
+    values: list[float | None]
+    fit: dict[str, Any]
+    summary: str
+
+    @property
+    def trace(self) -> TraceEvents:
+        """The trace itself."""
+        return self.traces[self.number]
+
+    @property
+    def amount(self) -> float:
+        """Its reward."""
+        return float(self.facts[self.number]["reward"])
+
+    @cached_property
+    def rollouts(self) -> dict[int, float]:
+        """Rewards of the group's traces that have one, in corpus order."""
+        return {n: float(fact["reward"]) for n, fact in self.facts.items() if fact["reward"] is not None}
+
+    def name(self, seq: int | None) -> str | None:
+        """The id of an event of the trace."""
+        return None if seq is None else self.trace.text("id", seq)
+
+    def trace_id(self, number: int) -> str:
+        """What another trace is called."""
+        return str(self.facts[number]["trace_id"])
+
+    def number_of(self, name: str, default: float) -> float:
+        """A parameter that is a number."""
+        value = self.params.get(name)
+        return default if value is None else float(value)
+
+    def label(self, row: Hashable) -> str | None:
+        """What a row of the method is called, where that is not an event."""
+        if self.method in _OF_TRACE:
+            return self.trace_id(self.number)
+        if self.method in _OF_TURNS and isinstance(row, int):
+            return self.trace.turns[row].unit_id
+        if self.method == "spectrum" and isinstance(row, tuple):
+            return ", ".join(str(word) for word in row if word is not None)
+        return None
+
+
+def own_rows(question: Question) -> list[Hashable | None]:
+    """The row of the method that every event of the trace is in; None where it is in none."""
+    trace, method = question.trace, question.method
+    if method in _OF_TRACE:
+        return [0] * len(trace)
+    if method in _OF_TURNS:
+        return list(trace.turn_of)
+    if method == "c3":
+        return [seq if is_decision(trace, seq) else None for seq in range(len(trace))]
+    if method == "spectrum":
+        return classes_of(trace, question.params.get("by", "action"))
+    return list(range(len(trace)))
+
+
+def classes_of(trace: TraceEvents, by: str) -> list[Hashable | None]:
+    """The class of every event that the spectrum counts."""
+    kinds = trace.columns["type"]
+    if by == "agent":
+        return [None if owner is None else (owner,) for owner in trace.owner]
+    if by == "message":
+        sent = trace.units("message")
+        text = [trace.text("content_hash", s) or trace.text("content_ref", s) for s in range(len(trace))]
+        return [
+            (text[s],) if sent[s] is not None and text[s] is not None else None for s in range(len(trace))
+        ]
+    return [
+        None if owner is None else (kinds[seq], trace.text("tool", seq))
+        for seq, owner in enumerate(trace.owner)
+    ]
