@@ -49,7 +49,7 @@ VARIANTS = {
     "spectrum": [
         {"formula": "tarantula", "by": "agent"},
         {"formula": "dstar", "star": 3.0},
-        {"formula": "kulczynski2", "by": "message", "threshold": 0.2},
+        {"formula": "kulczynski2", "by": "message", "threshold": 0.6},
     ],
 }
 
@@ -68,9 +68,20 @@ def runs():
 
 @pytest.fixture(scope="module")
 def corpus():
-    """Generated traces with every field that some method reads, groups of four and one of one."""
+    """Generated traces with every field that some method reads, groups of six and one of one."""
     made = ot.generate(traces=18, preset="mixed", seed=2)
-    # several short and similar traces, so that contexts, anchors and classes are shared
+    # trace 1 does what trace 0 does, so that some shape occurs twice
+    again = {
+        name: pl.concat(
+            [
+                made._table(name).filter(pl.col("trace") != 1),
+                made._table(name).filter(pl.col("trace") == 0).with_columns(trace=pl.lit(1, pl.UInt32)),
+            ]
+        ).collect()
+        for name in ("events", "edges")
+    }
+    made = ot.Corpus.from_arrow(traces=made.traces.collect(), measures=made.measures.collect(), **again)
+    # few words, so that contexts, anchors and classes are shared
     rng = np.random.default_rng(0)
     events = made.events.select("trace", "seq", "type").collect()
     n = events.height
@@ -90,7 +101,9 @@ def corpus():
         p_behavior=pl.Series(rng.uniform(0.2, 0.9, n)),
     )
     traces = made.traces.select("trace").collect()
-    rewards = traces.with_columns(team=pl.Series(rng.random(18).round(1)), extra=pl.lit(0.5))
+    earned = rng.random(18).round(1)
+    earned[0] = 1.5  # the best of its group
+    rewards = traces.with_columns(team=pl.Series(earned), extra=pl.lit(0.5))
     steps = traces.select(
         "trace", name=pl.lit("step"), kind=pl.lit("metric"), value=(pl.col("trace") % 2) * 1.0
     )
@@ -120,7 +133,7 @@ def check(corpus, row):
     for part, amount in held.select("part", "amount").iter_rows():
         assert math.fsum(terms[part]) == pytest.approx(amount, abs=1e-9, rel=1e-9), (part, table)
     assert told["rule"].null_count() == 0
-    return held.height
+    return (held["amount"] != 0).sum()
 
 
 @pytest.mark.parametrize(("method", "params"), list(runs()))
@@ -138,7 +151,7 @@ def test_parts_make_the_credit_and_terms_make_the_parts(corpus, method, params):
             checked += check(corpus, wanted[i])
         if nobody.height:
             checked += check(corpus, nobody)
-    assert checked > 10 or method not in _MAKERS
+    assert checked > 5 or method not in _MAKERS  # that many are not zero
 
 
 def test_every_method_of_the_core_tells_where_amounts_come_from():
