@@ -78,7 +78,7 @@ def agreement(
     *No value.* A trace counts for a metric only where that is defined: a correlation needs two units and
     credit that varies on either side, the overlap more than `k` units, the signs a credit other than zero.
 
-    Time is O(n log n) in rows for ``by="trace"`` (a second or two for 10⁶) and n_boot times that for
+    Time is O(n log n) in rows for ``by="trace"`` (some seconds for 10⁶) and n_boot times that for
     ``by="corpus"``, where every resample has to be ranked anew.
 
     Source: tau-b, Kendall 1945; percentile bootstrap over clusters, Davison & Hinkley 1997, section 3.8.

@@ -9,7 +9,9 @@ import typer
 
 from . import (
     __version__,
+    compare,
     credit,
+    explain,
     generate,
     importers,
     ingest,
@@ -63,6 +65,8 @@ Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help=
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the table to this Parquet file.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if records were quarantined.")]
+Rewards = Annotated[list[str] | None, typer.Option("--reward", help="CHANNEL or CHANNEL=WEIGHT; repeatable.")]
+Params = Annotated[list[str] | None, typer.Option("--param", "-P", help="NAME=VALUE; repeatable.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1)]
 
 
@@ -195,10 +199,8 @@ def credit_(
     paths: Recordings,
     method: Annotated[str, typer.Option("--method", help="See the command methods.")] = "flow",
     unit: Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")] = "event",
-    reward: Annotated[
-        list[str] | None, typer.Option("--reward", help="CHANNEL or CHANNEL=WEIGHT; repeatable.")
-    ] = None,
-    param: Annotated[list[str] | None, typer.Option("--param", "-P", help="NAME=VALUE; repeatable.")] = None,
+    reward: Rewards = None,
+    param: Params = None,
     seed: Seed = 0,
     format: Format = "auto",
     threads: Threads = None,
@@ -221,14 +223,66 @@ def credit_(
         "threads": threads,
     }
     params: dict[str, Any] = dict(map(_parameter, param or []))
-    if taken := sorted(params.keys() & {*options, "corpus", "progress", "sink", "resume"}):
-        raise ParameterError(f"'{taken[0]}' is an option of its own, not a parameter of the method")
+    _check_free(params, options)
     if sink is not None:
         rows = credit(corpus, **options, **params, progress=True, sink=sink, resume=resume)
         typer.echo(f"wrote {plain(sink)}: {rows.select(pl.len()).collect().item():,} rows")
     else:
         _give(credit(corpus, **options, **params, progress=True), f"credit by {method}", as_json, output)
     _check(corpus, strict)
+
+
+@app.command(name="compare")
+def compare_(
+    paths: Recordings,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="NAME or NAME:PARAM=VALUE,...; repeatable; default: all."),
+    ] = None,
+    unit: Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")] = "agent",
+    reward: Rewards = None,
+    seed: Seed = 0,
+    format: Format = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    output: Output = None,
+    strict: Strict = False,
+) -> None:
+    """Run several credit methods over recordings and put their cost and agreement into one table."""
+    corpus = _open(paths, format, threads)
+    options: dict[str, Any] = {"unit": unit, "reward": _weights(reward or ["team"]), "seed": seed}
+    runs = list(map(_run, method)) if method else None
+    table = compare(corpus, runs, **options, threads=threads, progress=True)
+    _give(table, "methods compared", as_json, output)
+    _check(corpus, strict)
+
+
+@app.command(name="explain")
+def explain_(
+    paths: Recordings,
+    unit_id: Annotated[str, typer.Option("--id", help="The unit whose credit is asked about.")],
+    trace: Annotated[
+        str | None,
+        typer.Option("--trace", help="Its trace, by number or trace_id; needed if several have it."),
+    ] = None,
+    method: Annotated[str, typer.Option("--method", help="See the command methods.")] = "flow",
+    unit: Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")] = "agent",
+    reward: Rewards = None,
+    param: Params = None,
+    seed: Seed = 0,
+    format: Format = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    output: Output = None,
+) -> None:
+    """Show what made the credit of one unit: events, edges, turns or rollouts, and the rule."""
+    corpus = _open(paths, format, threads)
+    params: dict[str, Any] = dict(map(_parameter, param or []))
+    options: dict[str, Any] = {"unit": unit, "reward": _weights(reward or ["team"]), "seed": seed}
+    _check_free(params, options)
+    credits = credit(corpus, method=method, **options, **params, threads=threads, progress=True)
+    number = int(trace) if trace is not None and trace.isdecimal() else trace
+    _give(explain(corpus, credits, unit_id, number), f"credit of {unit_id} by {method}", as_json, output)
 
 
 @app.command(name="generate")
@@ -322,6 +376,17 @@ def _parameter(item: str) -> tuple[str, Parameter]:
     except (ValueError, RecursionError):
         value = text
     return name, text if isinstance(value, dict) else value
+
+
+def _check_free(params: dict[str, Any], options: dict[str, Any]) -> None:
+    taken = sorted(params.keys() & {*options, "corpus", "method", "threads", "progress", "sink", "resume"})
+    if taken:
+        raise ParameterError(f"'{taken[0]}' is an option of its own, not a parameter of the method")
+
+
+def _run(item: str) -> tuple[str, dict[str, Parameter]]:
+    name, _, params = item.partition(":")
+    return name, dict(map(_parameter, params.split(",") if params else []))
 
 
 def main() -> None:

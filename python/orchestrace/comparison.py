@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from . import rankings
-from .agreement import collected, one_run, tasks_of
+from .agreement import collected, tasks_of
 from .attribution import localisation
 from .corpus import Corpus, check_numbers
 from .credit import credit
@@ -179,7 +179,12 @@ def _run(
     absent = units.filter(pl.col("credit").fill_nan(None).is_null())
     reasons = absent["reason"].cast(pl.String).drop_nulls().value_counts()
     reasons = reasons.sort("count", "reason", descending=[True, False])
-    return one_run(frame, "credits")[0], {
+    keyed = units.select(
+        pl.col("trace").cast(pl.Int64),
+        pl.col("unit_id").cast(pl.String),
+        pl.col("credit").cast(pl.Float64).fill_nan(None),
+    )
+    return keyed, {
         "params": str(frame["params"][0]) if frame.height else None,
         "n_rows": units.height,
         "null_share": absent.height / units.height if units.height else None,
@@ -191,19 +196,54 @@ def _run(
 
 def _mean_agreement(credits: list[pl.DataFrame | None]) -> list[float | None]:
     """Mean over the other methods of the mean over traces of rho."""
+    import numpy as np
+
+    given = [(i, frame) for i, frame in enumerate(credits) if frame is not None]
+    if not given:
+        return [None] * len(credits)
+    keys = [frame.select("trace", "unit_id") for _, frame in given]
+    units, alike = keys[0], all(one.equals(keys[0]) for one in keys[1:])
+    if not alike:
+        units = pl.concat(keys).unique().sort("trace", "unit_id")
+    trace = units["trace"].to_numpy()
+    ranked: dict[int, tuple[Floats, Floats]] = {}
+    for i, frame in given:
+        own = (
+            frame if alike else units.join(frame, on=["trace", "unit_id"], how="left", maintain_order="left")
+        )
+        values = own["credit"].fill_null(float("nan")).to_numpy()
+        known = np.flatnonzero(values == values)
+        ranks = np.full(values.size, np.nan)
+        ranks[known] = rankings.midranks(values[known], rankings.segment_starts(trace[known]))
+        ranked[i] = values, ranks
     rhos: list[list[float]] = [[] for _ in credits]
-    for i, a in enumerate(credits):
-        for j, b in enumerate(credits[:i]):
-            if a is None or b is None:
-                continue
-            both = a.join(b, on=["trace", "unit_id"], suffix="_b").drop_nulls().sort("trace", "unit_id")
-            starts = rankings.segment_starts(both["trace"].to_numpy())
-            rho = rankings.spearman(both["credit"].to_numpy(), both["credit_b"].to_numpy(), starts)
-            known = rho[rho == rho]
-            if known.size:
-                for one in (i, j):
-                    rhos[one].append(float(known.mean()))
+    for i in ranked:
+        for j in ranked:
+            if j < i and (rho := _mean_rho(trace, ranked[i], ranked[j])) is not None:
+                rhos[i].append(rho)
+                rhos[j].append(rho)
     return [math.fsum(own) / len(own) if own else None for own in rhos]
+
+
+def _mean_rho(trace: "Ints", a: tuple["Floats", "Floats"], b: tuple["Floats", "Floats"]) -> float | None:
+    """Ranks that are there hold for the traces in which both methods value the same units."""
+    import numpy as np
+
+    starts = rankings.segment_starts(trace)
+    n_traces = starts.size
+    segment = np.repeat(np.arange(n_traces), np.diff(np.append(starts, trace.size)))
+    both = (a[0] == a[0]) & (b[0] == b[0])
+    one = (a[0] == a[0]) ^ (b[0] == b[0])
+    torn = np.bincount(segment[one], minlength=n_traces) > 0
+    found = []
+    for rows, which in ((both & ~torn[segment], 1), (both & torn[segment], 0)):
+        begins = rankings.segment_starts(trace[rows])
+        if begins.size:
+            compare = rankings.correlation if which else rankings.spearman
+            found.append(compare(a[which][rows], b[which][rows], begins))
+    rho = np.concatenate(found) if found else np.zeros(0)
+    known = rho[rho == rho]
+    return float(known.mean()) if known.size else None
 
 
 def _truth(given: pl.DataFrame | pl.LazyFrame, unit: str) -> pl.DataFrame:

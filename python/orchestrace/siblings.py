@@ -8,14 +8,16 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from . import rankings
+from .contexts import contexts
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .reward import amounts
 from .schema import unknown_name
 
 Value = Literal["mean", "recorded"]
-Context = Literal["auto", "recorded", "computed"]
+Source = Literal["auto", "recorded", "computed"]
 
+_DECISIONS: Final = ["orchestrator_decision", "message", "return", "spawn", "tool_call", "aggregate"]
 _BUCKET: Final = ["group_id", "context", "role"]
 
 
@@ -23,7 +25,7 @@ def sibling_diagnostics(
     corpus: Corpus,
     *,
     reward: str | Mapping[str, float] = "team",
-    context: Context = "auto",
+    context: Source = "auto",
     value: Value = "mean",
     alpha: float = 0.0,
     k: int = 8,
@@ -141,18 +143,18 @@ def sibling_diagnostics(
     )
 
 
-def _decisions(corpus: Corpus, context: str) -> pl.DataFrame:
+def _decisions(corpus: Corpus, context: Source) -> pl.DataFrame:
     """Decisions with a context and a choice, each with the critic's value and the next choice of another."""
-    from . import contexts  # type: ignore[attr-defined]
-
     found = contexts(corpus, context=context).select(
         pl.col("trace").cast(pl.Int64),
         pl.col("seq").cast(pl.Int64),
         pl.col("context", "choice", "role").cast(pl.String),
     )
-    events = corpus.events.select(
-        pl.col("trace", "seq").cast(pl.Int64), "t", "value", pl.col("agent").cast(pl.String)
-    ).collect(engine="streaming")
+    events = (
+        corpus.events.filter(pl.col("type").is_in(_DECISIONS))
+        .select(pl.col("trace", "seq").cast(pl.Int64), "t", "value", pl.col("agent").cast(pl.String))
+        .collect(engine="streaming")
+    )
     in_order = found.join(events, on=["trace", "seq"]).sort("trace", "t", "seq")
     chosen = in_order.filter(pl.col("choice").is_not_null())
     # within runs of one agent, the next choice of another is the first of the run that follows

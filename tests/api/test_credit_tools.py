@@ -170,19 +170,17 @@ def test_a_null_credit_has_no_tokens():
 
 def test_a_turn_fades_towards_its_beginning():
     corpus = writing(value=0.5)
-    frame = ot.credit(corpus, method="discounted", unit="token", gamma=1.0)
-    frame = frame.with_columns(method=pl.lit("gae").cast(pl.Categorical))
-    known = "gae" in ot.methods()["name"]
-    if not known:
-        pytest.skip("the method gae is not in this build")
+    # a critic of .5 all along and lambda 1: every turn has R - V
+    frame = ot.credit(corpus, method="gae", unit="token", gamma=1.0, lambda_=1.0)
+    assert frame["credit"].drop_nulls().to_list() == [0.5, 0.5, 0.5]
     tokens = ot.token_credits(corpus, frame, lambda_=0.5)["tokens"].to_list()
-    assert tokens[0] == pytest.approx([0.5**4, 0.5**3])
-    assert tokens[1] == pytest.approx([0.25, 0.5, 1.0])
-    assert tokens[2] == [1.0]
+    assert tokens[0] == pytest.approx([0.5**5, 0.5**4])
+    assert tokens[1] == pytest.approx([0.125, 0.25, 0.5])
+    assert tokens[2] == [0.5]
     assert ot.token_credits(corpus, frame, lambda_=0.0)["tokens"].to_list() == [
         [0.0, 0.0],
-        [0.0, 0.0, 1.0],
-        [1.0],
+        [0.0, 0.0, 0.5],
+        [0.5],
     ]
     same = ot.token_credits(corpus, frame)
     assert same.equals(ot.token_credits(corpus, frame, lambda_=1.0))
@@ -238,7 +236,7 @@ def siblings(monkeypatch):
                 "role": ["lead", "coder"] * n,
             }
         )
-        monkeypatch.setattr(ot, "contexts", lambda corpus, context="auto": found, raising=False)
+        monkeypatch.setattr("orchestrace.siblings.contexts", lambda corpus, context="auto": found)
         return ot.sibling_diagnostics(corpus, **options)
 
     return make
@@ -311,6 +309,23 @@ def test_most_groups_of_one_are_told(siblings):
     with pytest.warns(UserWarning, match="2 of 2 groups have one rollout"):
         table = siblings([("x", "u", 1.0), ("y", "v", 0.0)], group=lambda i: f"g{i}")
     assert table["n_candidates"].to_list() == [1, 1]
+
+
+def test_the_variance_is_that_of_the_credit_among_siblings():
+    made = ot.generate(traces=24, preset="mixed", seed=5)
+    words = pl.format("w{}", (pl.col("trace") * 7 + pl.col("seq")) % 2)
+    corpus = made.with_fields(
+        made.events.select("trace", "seq", content_hash=words, args_hash=words, prefix_key=words).collect()
+    )
+    table = ot.sibling_diagnostics(corpus)
+    groups = corpus.traces.select("trace", "group_id").collect()
+    credit = ot.credit(corpus, method="c3", unit="event").join(groups, on="trace")
+    found = ot.contexts(corpus).join(credit.select("trace", "seq", "credit", "group_id"), on=["trace", "seq"])
+    per_choice = found.group_by("group_id", "context", "role", "choice").agg(pl.col("credit").first())
+    want = per_choice.group_by("group_id", "context", "role").agg(want=pl.col("credit").var(ddof=0))
+    both = table.join(want, on=["group_id", "context", "role"], nulls_equal=True)
+    assert both.height == table.height and (table["variance"] > 1e-3).sum() > 5
+    assert both["variance"].to_list() == pytest.approx(both["want"].to_list(), abs=1e-12)
 
 
 @pytest.mark.parametrize("options", [{"value": "critic"}, {"alpha": -1}, {"k": -1}, {"reward": "taem"}])

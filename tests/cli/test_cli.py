@@ -213,3 +213,28 @@ def test_closed_standard_input_is_one_line():
     assert done.returncode == 1
     assert done.stderr.endswith(b"error: standard input is closed\n")
     assert b"Traceback" not in done.stderr
+
+
+def test_compare_puts_methods_into_one_table(good):
+    done = run(
+        "compare", good, "--method", "uniform", "--method", "flow:kernel=edge_type,retention=0.2", "--json"
+    )
+    rows = json.loads(done.stdout)
+    assert [row["method"] for row in rows] == ["uniform", "flow"]
+    assert json.loads(rows[1]["params"])["retention"] == 0.2
+    assert [row["error"] for row in rows] == [None, None]
+    every = json.loads(run("compare", good, "--json", "--unit", "turn").stdout)
+    assert [row["method"] for row in every] == ot.methods()["name"].to_list()
+    assert "did you mean 'flow'" in run("compare", good, "--method", "flwo", code=2).stderr
+    assert "expected NAME=VALUE" in run("compare", good, "--method", "flow:kernel", code=2).stderr
+
+
+def test_explain_shows_what_made_a_credit(good):
+    done = run("explain", good, "--id", "[red]lead", "-P", "retention=0.25", "--json")
+    rows = json.loads(done.stdout)
+    assert [row["kind"] for row in rows] == ["value", "edge"]
+    assert rows[0]["amount"] == 0.75 and rows[1]["other"] == "e2"
+    assert "e1" in run("explain", good, "--id", "[red]lead", "--trace", "x", "--method", "uniform").stdout
+    assert run("explain", good, "--id", "[red]lead", "--trace", "0", "--reward", "form", "--json").stdout
+    assert "no row of unit 'ghost'" in run("explain", good, "--id", "ghost", code=2).stderr
+    assert "option of its own" in run("explain", good, "--id", "w", "-P", "unit=3", code=2).stderr
