@@ -80,7 +80,8 @@ def explain(
     -----
     Runs the method on the trace, for methods that compare on its group, for methods that are fitted or
     whiten a batch on the whole corpus; some 2 µs per event of the traces on top. Methods along turns have a
-    row for every later turn of every part.
+    row for every later turn of every part; beyond 300 turns, and where events are the steps, the next step
+    stands for all later ones.
 
     Examples
     --------

@@ -37,11 +37,11 @@ VARIANTS = {
         {"batch": "step", "baseline": True},
     ],
     "shape_normalised": [{"kappa": 0.0}, {"kappa": 1.5, "ddof": 0, "program_order": True}],
-    "dr_mas": [{"ddof": 0, "epsilon": 0.01, "weight": "tokens_out"}],
+    "dr_mas": [{"rows": "events", "epsilon": 0.01}, {"ddof": 0, "epsilon": 0.01, "weight": "tokens_out"}],
     "marshal": [{"norm": "mean_std", "gamma": 0.8}],
     "gigpo": [{"context": "computed", "step_weight": 0.5}, {"context": "recorded", "norm": "mean"}],
-    "return_to_go": [{"gamma": 0.5, "weight": "tokens_out"}],
-    "gae": [{"gamma": 0.9, "lambda_": 0.5}],
+    "return_to_go": [{"rows": "events", "gamma": 0.7}, {"gamma": 0.5, "weight": "tokens_out"}],
+    "gae": [{"rows": "events", "lambda_": 0.6}, {"gamma": 0.9, "lambda_": 0.5}],
     "sequential_gae": [{"lambda_": 0.3}],
     "eligibility": [{"traces": "replacing", "lambda_": 0.7}],
     "dag_gae": [{"mode": "split", "lambda_": 0.6}, {"program_order": True}],
@@ -264,3 +264,15 @@ def test_types_of_weights_are_those_of_the_schema():
     kinds = SCHEMAS["edges"]["type"]
     assert isinstance(kinds, pl.Enum)
     assert list(TYPE_WEIGHTS) == kinds.categories.to_list()
+
+
+@pytest.mark.parametrize("method", ["return_to_go", "gae", "sequential_gae", "eligibility"])
+def test_of_many_turns_the_next_stands_for_the_rest(corpus, method, monkeypatch):
+    whole = ot.credit(corpus, method=method, unit="agent")
+    row = whole.filter(pl.col("trace") == 0)[0]
+    before = ot.explain(corpus, row, row["unit_id"][0])
+    monkeypatch.setattr("orchestrace.evidence.paths._MOST_TURNS", 1)
+    assert check(corpus, row) > 0
+    after = ot.explain(corpus, row, row["unit_id"][0])
+    assert "successor" in after["kind"] and "successor" not in before["kind"]
+    assert after.filter(pl.col("kind") == "value").equals(before.filter(pl.col("kind") == "value"))

@@ -171,6 +171,8 @@ def shaped(question: Question) -> Teller:
 def among_turns(question: Question) -> Teller:
     """Rows of the group's traces, compared by agent, agent and ordinal, or ordinal."""
     method, gamma = question.method, question.number_of("gamma", 0.99)
+    if question.by_events:
+        return _among_events(question)
     rows: dict[Hashable, dict[Hashable, float]] = {}
     for number, reward in question.rollouts.items():
         trace = question.traces[number]
@@ -200,6 +202,30 @@ def among_turns(question: Question) -> Teller:
         kind = "rollout" if method == "magrpo" else "turn"
         segment = rows[keys.get(method, turn.owner)]
         return relative(segment, own, scale, lambda row: turn_name(question, row), rule, kind)
+
+    return tell
+
+
+def _among_events(question: Question) -> Teller:
+    """Rollouts count by how many events the agent owns in them."""
+    ddof, epsilon = int(question.number_of("ddof", 1)), question.number_of("epsilon", 1e-6)
+    rule = "amount = (R - mean) / (deviation + ε) over all events of the agent in the group"
+
+    def tell(part: Part) -> Found:
+        agent = question.trace.owner[part.seq]
+        counts = {n: question.traces[n].owner.count(agent) for n in question.rollouts}
+        rewards = {n: r for n, r in question.rollouts.items() if counts[n]}
+        total = sum(counts.values())
+        mean = math.fsum(counts[n] * r for n, r in rewards.items()) / total
+        squares = math.fsum(counts[n] * (r - mean) ** 2 for n, r in rewards.items())
+        silent = total < 2 or len(set(rewards.values())) < 2
+        divisor = 1.0 if silent else math.sqrt(squares / (total - ddof)) + epsilon
+        for n, amount in rewards.items():
+            weight = 0.0 if silent else ((n == question.number) - counts[n] / total) / divisor
+            told = f"{question.trace_id(n)} ({counts[n]} events)"
+            yield Evidence("rollout", rule, weight, amount, other=told)
+        yield Evidence("mean", rule, None, mean, other=f"of {total}")
+        yield Evidence("deviation", rule, None, divisor, other="divisor")
 
     return tell
 

@@ -2,11 +2,13 @@
 
 import math
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from ..trace_graph import TraceGraph, flow_weights, outcome, received, trace_graph
 from ..units import TraceEvents
 from .question import Evidence, Found, Part, Question, Teller
+
+_MOST_TURNS: Final = 300  # beyond, all later turns of every turn would be millions of rows
 
 
 def divided(question: Question) -> Teller:
@@ -111,24 +113,22 @@ def ordinals_of(trace: TraceEvents) -> list[int]:
 
 def along_turns(question: Question) -> Teller:
     trace, method = question.trace, question.method
-    rewards = turn_rewards(trace, question.amount)
-    order = list(range(len(rewards)))
-    if method == "sequential_gae":
-        agents = list(dict.fromkeys(turn.owner for turn in trace.turns))
-        ordinals = ordinals_of(trace)
-        order.sort(key=lambda t: (ordinals[t], agents.index(trace.turns[t].owner)))
     gamma = question.number_of("gamma", 0.99)
-    fading, steps = gamma, rewards
-    rule = "amount = Σ gamma^k r of the turns from this one on"
-    if method != "return_to_go":
-        fading = gamma * question.number_of("lambda_", 0.95)
+    has_critic = method != "return_to_go"
+    fading = gamma * (question.number_of("lambda_", 0.95) if has_critic else 1.0)
+    until_next = method == "eligibility" and question.params.get("traces") == "replacing"
+    if question.by_events or (len(trace.turns) > _MOST_TURNS and not until_next):
+        return _step_by_step(question, gamma, fading, has_critic)
+    rewards = turn_rewards(trace, question.amount)
+    order = _order(question)
+    steps, rule = rewards, "amount = Σ gamma^k r of the turns from this one on"
+    if has_critic:
         critics = [_critic(trace, turn.events) for turn in trace.turns]
         after = {t: critics[later] for t, later in pairwise(order)}
         steps = [r + gamma * after.get(t, 0.0) - critics[t] for t, r in enumerate(rewards)]
         rule = "amount = Σ (gamma lambda)^k δ of the turns from this one on, δ = r + gamma V' - V"
-    until_next = method == "eligibility" and question.params.get("traces") == "replacing"
     if until_next:
-        rule += " until its agent's next one"
+        rule += ", until its agent's next one"
 
     def tell(part: Part) -> Found:
         first = trace.turn_of[part.seq]
@@ -139,6 +139,48 @@ def along_turns(question: Question) -> Teller:
             if until_next and k and turn.owner == trace.turns[first].owner:
                 return
             yield Evidence("turn", rule, fading**k, steps[t], seq=turn.events[0], other=turn.unit_id)
+
+    return tell
+
+
+def _order(question: Question) -> list[int]:
+    """Turns in the order that the method goes through them."""
+    turns = question.trace.turns
+    order = list(range(len(turns)))
+    if question.method == "sequential_gae":
+        agents = {name: at for at, name in enumerate(dict.fromkeys(turn.owner for turn in turns))}
+        ordinals = ordinals_of(question.trace)
+        order.sort(key=lambda t: (ordinals[t], agents[turns[t].owner]))
+    return order
+
+
+def _step_by_step(question: Question, gamma: float, fading: float, has_critic: bool) -> Teller:
+    """The recursion, in which the next step stands for all later ones."""
+    trace = question.trace
+    events = [[seq] for seq in trace.order]
+    rewards = [trace.number("reward", seq) or 0.0 for seq in trace.order]
+    if question.by_events:
+        rewards[-1] += question.amount
+    else:
+        order, turns = _order(question), turn_rewards(trace, question.amount)
+        events, rewards = [trace.turns[t].events for t in order], [turns[t] for t in order]
+    place = {own[0]: step for step, own in enumerate(events)}
+    rule = "amount = r + gamma A'"
+    if has_critic:
+        rule = "amount = r + gamma V' - V + gamma lambda A'"
+
+    def tell(part: Part) -> Found:
+        at = place[part.seq]
+        yield Evidence("reward", rule, 1.0, rewards[at], seq=part.seq)
+        if has_critic:
+            yield Evidence("critic", rule, -1.0, _critic(trace, events[at]), seq=part.seq)
+        if at + 1 == len(events):
+            return
+        later = events[at + 1]
+        if has_critic:
+            yield Evidence("critic", rule, gamma, _critic(trace, later), seq=later[0])
+        value = question.values[later[0]]
+        yield Evidence("successor", rule, fading, value, seq=part.seq, other=question.name(later[0]))
 
     return tell
 

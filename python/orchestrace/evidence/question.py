@@ -88,6 +88,11 @@ class Question:
         """Rewards of the group's traces that have one, in corpus order."""
         return {n: float(fact["reward"]) for n, fact in self.facts.items() if fact["reward"] is not None}
 
+    @property
+    def by_events(self) -> bool:
+        """Whether events are steps, where turns are by default."""
+        return self.params.get("rows") == "events"
+
     def name(self, seq: int | None) -> str | None:
         """The id of an event of the trace."""
         return None if seq is None else self.trace.text("id", seq)
@@ -105,7 +110,7 @@ class Question:
         """What a row of the method is called, where that is not an event."""
         if self.method in _OF_TRACE:
             return self.trace_id(self.number)
-        if self.method in _OF_TURNS and isinstance(row, int):
+        if self.method in _OF_TURNS and not self.by_events and isinstance(row, int):
             return self.trace.turns[row].unit_id
         if self.method == "spectrum" and isinstance(row, tuple):
             return ", ".join(str(word) for word in row if word is not None)
@@ -117,7 +122,7 @@ def own_rows(question: Question) -> list[Hashable | None]:
     trace, method = question.trace, question.method
     if method in _OF_TRACE:
         return [0] * len(trace)
-    if method in _OF_TURNS:
+    if method in _OF_TURNS and not question.by_events:
         return list(trace.turn_of)
     if method == "c3":
         return [seq if is_decision(trace, seq) else None for seq in range(len(trace))]
