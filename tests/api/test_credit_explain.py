@@ -10,7 +10,10 @@ import pytest
 import orchestrace as ot
 from orchestrace import _core
 from orchestrace.evidence import _MAKERS
+from orchestrace.reward import reward_of
 from orchestrace.schema import SCHEMAS
+from orchestrace.trace_graph import TYPE_WEIGHTS, flow_weights, outcome, received, trace_graph
+from orchestrace.units import each_trace
 
 UNITS = ("team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token")
 
@@ -245,8 +248,6 @@ def test_what_explain_refuses(corpus):
 
 
 def test_labels_of_rewards_are_read_back(corpus):
-    from orchestrace.reward import reward_of
-
     names = {"a + b": 1.0, "c*d": 2.0, "a": 3.0}
     odd = corpus.with_measures(pl.DataFrame({"trace": [0], **{name: [1.0] for name in names}}))
     for weights in ({"a + b": 0.5, "a": -1.5}, {"c*d": 1e-9}, names, {"team": 1.0}):
@@ -259,8 +260,6 @@ def test_labels_of_rewards_are_read_back(corpus):
 
 
 def test_types_of_weights_are_those_of_the_schema():
-    from orchestrace.trace_graph import TYPE_WEIGHTS
-
     kinds = SCHEMAS["edges"]["type"]
     assert isinstance(kinds, pl.Enum)
     assert list(TYPE_WEIGHTS) == kinds.categories.to_list()
@@ -276,3 +275,39 @@ def test_of_many_turns_the_next_stands_for_the_rest(corpus, method, monkeypatch)
     after = ot.explain(corpus, row, row["unit_id"][0])
     assert "successor" in after["kind"] and "successor" not in before["kind"]
     assert after.filter(pl.col("kind") == "value").equals(before.filter(pl.col("kind") == "value"))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "epsilon", "sent"),
+    [
+        # scores 1/2 and 1, edges of equal weight, hence w = 1/2 each: z = 1/4 and 1/2
+        ("uniform", 0.0, [0.45, 0.45]),
+        ("edge_type", 0.0, [0.45, 0.45]),
+        ("time_decay", 0.0, [0.9 / (1 + math.exp(5)), 0.9 / (1 + math.exp(-5))]),
+        ("lrp", 0.0, [0.3, 0.6]),
+        ("lrp", 0.25, [0.225, 0.45]),
+        # each has its own and half of the overlap less: 1/4 - 1/16 and 1/2 - 1/16
+        ("shapley_gate", 0.0, [0.27, 0.63]),
+    ],
+)
+def test_kernels_of_the_flow_by_hand(kernel, epsilon, sent):
+    rows = {
+        "trace": 0,
+        "id": ["u", "v", "y"],
+        "t": [0.0, 1.0, 2.0],
+        "type": ["message", "message", "aggregate"],
+        "agent": ["a", "b", "a"],
+        "score": [0.5, None, None],
+    }
+    made = ot.Corpus.from_arrow(
+        traces=pl.DataFrame({"trace": [0], "trace_id": ["one"]}),
+        events=pl.DataFrame(rows),
+        edges=pl.DataFrame({"trace": [0, 0], "src": [0, 1], "dst": [2, 2], "type": ["causal"] * 2}),
+    )
+    trace = each_trace(made)[0]
+    graph = trace_graph(trace)
+    assert graph is not None and outcome(trace) == 2
+    # the default time constant is a tenth of the range, so a gap of 1 is five of them
+    weights = flow_weights(trace, graph, kernel, None)
+    credit, by_edge = received(graph, 2, 1.0, weights, sent=0.9, epsilon=epsilon)
+    assert [by_edge[0][2], by_edge[1][2]] == pytest.approx(sent) and credit == pytest.approx([*sent, 1.0])

@@ -91,7 +91,9 @@ def c3(question: Question) -> Teller:
             baseline = len(made) / others if others and (everything or choice != own) else 0.0
             weight = 0.0 if silent else (choice == own) - baseline
             mean = math.fsum(r for _, r in made) / len(made)
-            told = f"{made[0][0]} (made {len(made)} times)" + (", this choice" if choice == own else "")
+            told = f"{made[0][0]} ({len(made)} of {len(rewards)})" + (
+                ", this choice" if choice == own else ""
+            )
             yield Evidence("sibling", rule, weight, mean, other=told)
 
     return tell
