@@ -59,8 +59,9 @@ def compare(
     unit, reward, seed, threads
         As in `credit`.
     truth
-        Contributions that are known: ``trace contribution`` and ``unit_id``, or for the units of one event
-        (event, message, tool, token) ``seq``.
+        Contributions that are known: ``trace contribution``, and to find the units by ``unit_id``, a column
+        with the name of the unit (``agent``), or for units of one event (event, message, tool, token)
+        ``seq``.
     labels
         What annotators blame, as for `localisation`, of one annotator. Turns and agents are credited for it
         in addition, whatever `unit` is; ``highest`` credit is blamed.
@@ -248,11 +249,12 @@ def _mean_rho(trace: "Ints", a: tuple["Floats", "Floats"], b: tuple["Floats", "F
 
 def _truth(given: pl.DataFrame | pl.LazyFrame, unit: str) -> pl.DataFrame:
     frame = collected(given, "truth", ("trace", "contribution"))
-    if "unit_id" not in frame.columns and "seq" not in frame.columns:
-        raise ParameterError("truth has neither a column 'unit_id' nor 'seq' to find the units by")
-    if "unit_id" not in frame.columns and unit not in _BY_EVENT:
-        raise ParameterError(f"truth has 'seq' but no 'unit_id', which unit '{unit}' is found by")
-    key = "unit_id" if "unit_id" in frame.columns else "seq"
+    keys = ("unit_id", unit, *(("seq",) if unit in _BY_EVENT else ()))
+    key = next((name for name in keys if name in frame.columns), None)
+    if key is None:
+        raise ParameterError(f"truth has none of the columns {', '.join(keys)} to find the units by")
+    if key == unit:
+        frame, key = frame.rename({unit: "unit_id"}), "unit_id"
     frame = frame.select(
         pl.col("trace").cast(pl.Int64),
         pl.col(key).cast(pl.String if key == "unit_id" else pl.Int64),

@@ -64,6 +64,9 @@ def test_truth_that_is_the_credit_is_met(corpus):
     row = ot.compare(corpus, ["flow"], unit="event", truth=truth).row(0, named=True)
     assert row["truth_spearman"] == row["truth_spearman_low"] == 1.0
     assert row["truth_sign_accuracy"] == 1.0
+    agents = ot.credit(corpus, method="flow", unit="agent").drop_nulls("unit_id")
+    by_unit = agents.select("trace", agent="unit_id", contribution="credit")
+    assert ot.compare(corpus, ["flow"], unit="agent", truth=by_unit)["truth_spearman"][0] == 1.0
     by_name = flow.select("trace", "unit_id", contribution=-pl.col("credit"))
     row = ot.compare(corpus, ["flow"], unit="event", truth=by_name).row(0, named=True)
     assert (row["truth_spearman"], row["truth_sign_accuracy"]) == (-1.0, 0.0)
@@ -121,7 +124,7 @@ def test_labels_give_the_accuracies_of_localisation(corpus):
         (
             ["flow"],
             {"truth": pl.DataFrame({"trace": [0], "seq": [0], "contribution": [1.0]})},
-            "no 'unit_id'",
+            "none of the columns unit_id, agent",
         ),
         (["flow"], {"confidence": 0}, "between 0 and 1"),
     ],
