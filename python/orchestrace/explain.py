@@ -104,7 +104,9 @@ def explain(
     settings = json.loads(row["params"] or "{}")
     params = {name: value for name, value in settings.items() if name not in _NOT_PARAMS}
     reward = reward_of(None if row["reward"] is None else str(row["reward"]), corpus)
-    around = _around(corpus, method, int(row["trace"]))
+    number = int(row["trace"])
+    compared = _compared(corpus, str(known[method]["scope"]), number)
+    around = corpus if known[method]["scope"] == "corpus" else compared
     again = credit(around, method=method, unit="event", reward=reward, seed=settings.get("seed", 0), **params)
     values: list[float | None] = (
         again.filter((pl.col("trace") == row["trace"]) & pl.col("seq").is_not_null())
@@ -112,13 +114,12 @@ def explain(
         .fill_nan(None)
         .to_list()
     )
-    compared = corpus.filter(pl.col("group_id") == _group(corpus, int(row["trace"])))
     question = Question(
         method=method,
         params=params,
         corpus=corpus,
         reward=reward,
-        number=int(row["trace"]),
+        number=number,
         traces=each_trace(compared),
         facts={
             entry["trace"]: entry
@@ -199,17 +200,10 @@ def _group(corpus: Corpus, number: int) -> str:
     return str(group.item())
 
 
-def _around(corpus: Corpus, method: str, number: int) -> Corpus:
-    """The traces that the method has to see for one of them."""
-    from .credit import methods
-
-    scopes = {str(entry["name"]): entry.get("scope") for entry in _core.methods()}
-    entry = methods().filter(pl.col("name") == method)
-    scope = entry["scope"].item() if "scope" in entry.columns else scopes.get(method)
+def _compared(corpus: Corpus, scope: str, number: int) -> Corpus:
+    """The trace, and where it is compared with others those of its group."""
     group = _group(corpus, number)
-    if scope == "trace":
-        return corpus.filter(pl.col("trace") == number)
-    return corpus.filter(pl.col("group_id") == group) if scope == "group" else corpus
+    return corpus.filter(pl.col("trace") == number if scope == "trace" else pl.col("group_id") == group)
 
 
 def _parts(question: Question, unit: str, unit_id: str | None, share: bool) -> list[Part]:
