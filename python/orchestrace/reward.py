@@ -27,7 +27,7 @@ def amounts(corpus: Corpus, reward: Reward) -> pl.DataFrame:
         raise ParameterError("reward is empty, expected at least one channel")
     known = corpus.reward_channels()
     for name in weights:
-        if name not in known:
+        if name not in known and len(corpus):
             raise ParameterError(unknown_name("reward channel", name, known))
     given = corpus.measures.filter(
         (pl.col("kind") == "reward") & pl.col("name").cast(pl.String).is_in(list(weights))

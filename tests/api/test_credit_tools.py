@@ -335,3 +335,12 @@ def test_the_variance_is_that_of_the_credit_among_siblings():
 def test_what_sibling_diagnostics_refuse(siblings, options):
     with pytest.raises(ot.ParameterError):
         siblings([("x", "u", 1.0), ("y", "v", 0.0)], **options)
+
+
+def test_a_corpus_without_traces_gives_tables_without_rows(corpus):
+    empty = corpus.filter(pl.lit(False))
+    none = ot.credit(empty, method="flow", unit="token")
+    assert ot.ledger(empty, none).height == ot.free_ride(none).height == 0
+    assert ot.sibling_diagnostics(empty).height == ot.token_credits(empty, none).height == 0
+    table = ot.compare(empty, ["flow", "grpo"])
+    assert table["n_rows"].to_list() == [0, 0] and table["error"].null_count() == 2
