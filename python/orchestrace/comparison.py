@@ -4,13 +4,13 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import polars as pl
 
 from . import rankings
 from .agreement import collected, tasks_of
-from .attribution import localisation
+from .attribution import Blame, localisation
 from .corpus import Corpus, check_numbers
 from .credit import credit
 from .credit import methods as registered
@@ -41,6 +41,7 @@ def compare(
     reward: str | Mapping[str, float] = "team",
     truth: pl.DataFrame | pl.LazyFrame | None = None,
     labels: pl.DataFrame | pl.LazyFrame | None = None,
+    blame: Blame = "highest",
     n_boot: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -64,7 +65,10 @@ def compare(
         ``seq``.
     labels
         What annotators blame, as for `localisation`, of one annotator. Turns and agents are credited for it
-        in addition, whatever `unit` is; ``highest`` credit is blamed.
+        in addition, whatever `unit` is.
+    blame
+        Whether the ``"highest"`` or the ``"lowest"`` credit is what labels are compared with. Failures with a
+        reward of 0 say nothing in most methods: give them one of their own (`Corpus.with_measures`).
     n_boot, confidence
         Resamples of tasks for the intervals against `truth`, and their coverage. Those of `labels` resample
         traces, as in `localisation`.
@@ -106,6 +110,8 @@ def compare(
     """
     check_numbers(n_boot=n_boot, seed=seed, threads=threads)
     confidence = check_confidence(confidence)
+    if blame not in get_args(Blame):
+        raise ParameterError(unknown_name("blame", str(blame), list(get_args(Blame))))
     runs, quantities = _runs(methods)
     known = CREDITS["unit"]
     if isinstance(known, pl.Enum) and unit not in known.categories.to_list():
@@ -114,6 +120,7 @@ def compare(
     named = None if labels is None else _one_annotator(labels)
     n_events = corpus._sizes()["events"]
     options: dict[str, Any] = {"reward": reward, "seed": seed, "threads": threads}
+    chances: dict[str, Any] = {"n_boot": n_boot, "seed": seed, "confidence": confidence, "blame": blame}
     rows: list[dict[str, object]] = []
     credits: list[pl.DataFrame | None] = []
     with reporting(progress, "comparing") as callback:
@@ -126,7 +133,7 @@ def compare(
                 frame, facts = _run(corpus, name, {**options, **params}, unit, n_events)
                 row |= facts
                 if named is not None:
-                    row |= _located(corpus, name, {**options, **params}, named, n_boot, seed, confidence)
+                    row |= _located(corpus, name, {**options, **params}, named, chances)
             except Exception as error:  # one method must not cost the others their rows
                 kind = "" if isinstance(error, ParameterError) else f"{type(error).__name__}: "
                 row = {**row, "params": json.dumps(dict(params), default=str, sort_keys=True)}
@@ -307,14 +314,12 @@ def _located(
     name: str,
     options: dict[str, Any],
     labels: pl.DataFrame,
-    n_boot: int,
-    seed: int,
-    confidence: float,
+    chances: dict[str, Any],
 ) -> dict[str, object]:
     labelled = corpus.filter(pl.col("trace_id").is_in(labels["trace_id"].unique().implode()))
     levels: tuple[Unit, ...] = ("turn", "agent")
     frames = [credit(labelled, method=name, unit=unit, **options) for unit in levels]
-    table = localisation(pl.concat(frames), labels, n_boot=n_boot, seed=seed, confidence=confidence)
+    table = localisation(pl.concat(frames), labels, **chances)
     own = table.row(0, named=True)
     return {
         f"{metric}{end}": own[f"{metric}{end}"]

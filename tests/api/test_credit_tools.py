@@ -106,6 +106,9 @@ def test_labels_give_the_accuracies_of_localisation(corpus):
     own = ot.localisation(pl.concat([turns, agents]), labels, n_boot=1000).row(0, named=True)
     for name in ("agent_accuracy", "step_accuracy", "agent_accuracy_low", "step_accuracy_high"):
         assert row[name] == own[name]
+    lowest = ot.compare(corpus, ["flow"], labels=labels, blame="lowest").row(0, named=True)
+    want = ot.localisation(pl.concat([turns, agents]), labels, blame="lowest").row(0, named=True)
+    assert lowest["step_accuracy"] == want["step_accuracy"] != row["step_accuracy"]
     two = pl.concat([labels, labels.with_columns(annotator=pl.lit("you"))])
     with pytest.raises(ot.ParameterError, match="annotators me, you"):
         ot.compare(corpus, ["flow"], labels=two)
@@ -126,6 +129,7 @@ def test_labels_give_the_accuracies_of_localisation(corpus):
             {"truth": pl.DataFrame({"trace": [0], "seq": [0], "contribution": [1.0]})},
             "none of the columns unit_id, agent",
         ),
+        (["flow"], {"blame": "least"}, "unknown blame 'least'"),
         (["flow"], {"confidence": 0}, "between 0 and 1"),
     ],
 )
