@@ -9,13 +9,14 @@
 //!
 //! A rollout in which an agent acts more often weighs more in its μ and σ (`dr_mas`), as in the released code. Step t of
 //! `magrpo` is the t-th turn of every agent: the return is joint, and each rollout counts once in the mean. A segment of
-//! one value, or of equal ones, gives exactly 0. O(N log N) for N turns.
+//! one value, or of equal ones, gives exactly 0; released code of `dr_mas` leaves a single value its reward
+//! (`compat="verl"`). O(N log N) for N turns.
 //! References: Dr. MAS, arXiv 2602.08847; AT-GRPO, arXiv 2510.11062; MAGRPO, arXiv 2508.04652; MARSHAL, arXiv
 //! 2510.15414; ARCHITECTURE.md, D13.
 
 use super::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};
 use super::method::{GroupMethod, MethodInfo, Quantity, Scope};
-use super::params::{DDOF, EPSILON, GAMMA, NORM, Params, ROWS, WEIGHT};
+use super::params::{COMPAT, DDOF, EPSILON, GAMMA, NORM, Params, ROWS, WEIGHT};
 use super::returns::TurnSeries;
 use super::segments::{Scale, standardise, standardise_by_key, standardise_weighted};
 use crate::graph::{NO_UNIT, TraceGraph};
@@ -53,7 +54,7 @@ static DR_MAS_INFO: MethodInfo = MethodInfo {
     scope: Scope::Group,
     units: Unit::ALL,
     axioms: &[],
-    params: &[DDOF, EPSILON, ROWS, WEIGHT],
+    params: &[DDOF, EPSILON, ROWS, COMPAT, WEIGHT],
     tier: None,
     needs_graph: false,
 };
@@ -119,8 +120,9 @@ impl GroupMethod for AgentRelative {
             rows.row_of.extend_from_slice(owners.indices());
             for name in owners.names() {
                 let agent = corpus.agent(Some(name.code));
-                let owned = if name.is_agent() { f64::from(name.owned) } else { 0.0 };
-                rows.push(key_of(&[agent]), 0, amount, owned);
+                // a name that owns nothing is no row
+                let value = if name.is_agent() { amount } else { f64::NAN };
+                rows.push(key_of(&[agent]), 0, value, f64::from(name.owned));
             }
             debug_assert!(
                 rows.row_of.iter().all(|&row| row == NO_UNIT || (row as usize) < rows.len() - first)
@@ -168,9 +170,23 @@ impl GroupMethod for AgentRelative {
             Rule::Magrpo => return joint(group, out),
         };
         if params.text("rows") == Some("events") {
-            return weighted(group, params, out);
+            weighted(group, params, out);
+        } else {
+            standardise_by_key(group, group.value, scale, out);
         }
-        standardise_by_key(group, group.value, scale, out);
+        if params.text("compat") == Some("verl") {
+            let events =
+                |row: usize| if params.text("rows") == Some("events") { group.other[row] } else { 1.0 };
+            let Compared { value, reason, segments, .. } = out;
+            for segment in segments.iter() {
+                let row = segment[0].1 as usize;
+                if segment.len() == 1 && events(row) < 2.0 {
+                    // mean 0, deviation 1
+                    value[row] = group.value[row] / (1.0 + params.float("epsilon").unwrap_or_default());
+                    reason[row] = None;
+                }
+            }
+        }
     }
 }
 
