@@ -17,6 +17,7 @@ pub mod dag_gae;
 pub mod decisions;
 pub mod discounted;
 pub mod flow;
+pub mod flow_discounted;
 pub mod gigpo;
 pub mod given;
 pub mod group;
@@ -54,6 +55,7 @@ pub static METHODS: &[Method] = &[
     PerTrace(&returns::ELIGIBILITY),
     PerTrace(&dag_gae::DagGae),
     PerTrace(&flow::Flow),
+    PerTrace(&flow_discounted::FlowDiscounted),
     PerGroup(&group::GRPO),
     PerGroup(&group::DR_GRPO),
     PerGroup(&group::RLOO),

@@ -6,6 +6,8 @@
 //! order. Recordings mostly list edges by destination: then building is one pass, else a counting sort comes first.
 //! O(|V|+|E|), and nothing is allocated once the buffers are warm.
 
+use std::ops::Range;
+
 use super::weights::N_TYPES;
 use crate::schema::EdgeType;
 use crate::store::view::TraceView;
@@ -168,6 +170,19 @@ impl CsrGraph {
     #[inline]
     pub fn predecessor_weights(&self, v: usize) -> &[f64] {
         self.pred_weight.get(self.pred_at[v] as usize..self.pred_at[v + 1] as usize).unwrap_or(&[])
+    }
+
+    /// Where the edges into an event stand among all edges, which are grouped by destination.
+    #[must_use]
+    #[inline]
+    pub fn edges_into(&self, v: usize) -> Range<usize> {
+        self.pred_at[v] as usize..self.pred_at[v + 1] as usize
+    }
+
+    /// Merged weights of all edges; empty if the graph was built without weights.
+    #[must_use]
+    pub fn weights(&self) -> &[f64] {
+        &self.pred_weight
     }
 
     /// Number of distinct predecessors of an event.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::StringViewArray;
+use arrow_array::{BooleanArray, StringViewArray};
 use arrow_buffer::NullBuffer;
 use proptest::prelude::*;
 
-use crate::schema::{EdgeType, EventType};
-use crate::store::view::{Nullable, Texts, TraceView};
+use crate::schema::{EdgeType, EventType, Topology};
+use crate::store::view::{Flags, Nullable, Texts, TraceView};
 
 /// The agent dictionary.
 pub(crate) const NAMES: &[&str] =
@@ -56,6 +56,9 @@ pub(crate) struct TestTrace {
     tool: Cells<u32>,
     turn: Cells<u32>,
     tokens_out: Cells<i64>,
+    score: Cells<f64>,
+    ok: Option<BooleanArray>,
+    pub(crate) topology: Option<Topology>,
 }
 
 impl Default for TestTrace {
@@ -73,6 +76,9 @@ impl Default for TestTrace {
             tool: Cells::new(),
             turn: Cells::new(),
             tokens_out: Cells::new(),
+            score: Cells::new(),
+            ok: None,
+            topology: None,
         }
     }
 }
@@ -158,6 +164,19 @@ impl TestTrace {
         self
     }
 
+    pub(crate) fn score(&mut self, score: f64) -> &mut Self {
+        self.score.set(self.t.len(), score);
+        self
+    }
+
+    pub(crate) fn ok(&mut self, ok: bool) -> &mut Self {
+        let mut flags: Vec<Option<bool>> = self.ok.take().map_or_else(Vec::new, |a| a.iter().collect());
+        flags.resize(flags.len().max(128), None);
+        flags[self.t.len() - 1] = Some(ok);
+        self.ok = Some(BooleanArray::from(flags));
+        self
+    }
+
     pub(crate) fn edge(&mut self, src: u32, dst: u32, kind: EdgeType) -> &mut Self {
         self.src.push(src);
         self.dst.push(dst);
@@ -177,6 +196,9 @@ impl TestTrace {
             tool: self.tool.column(),
             turn: self.turn.column(),
             tokens_out: self.tokens_out.column(),
+            score: self.score.column(),
+            ok: Flags::new(self.ok.as_ref(), 0),
+            topology: self.topology,
             src: &self.src,
             dst: &self.dst,
             edge_types: &self.edge_types,

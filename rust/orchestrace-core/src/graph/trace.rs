@@ -7,6 +7,7 @@ use super::owner::Owners;
 use super::program::ProgramOrder;
 use super::turns::Turns;
 use super::weights::N_TYPES;
+use crate::replay::{Model, Surrogate};
 use crate::store::view::TraceView;
 
 /// Which graph a kernel wants.
@@ -31,6 +32,7 @@ pub struct TraceGraph {
     turns_known: bool,
     program: ProgramOrder,
     canonical: CanonicalOrder,
+    surrogate: Surrogate,
 }
 
 impl TraceGraph {
@@ -92,5 +94,18 @@ impl TraceGraph {
     pub fn ordered(&mut self) -> (&CsrGraph, Option<Order<'_>>) {
         let order = self.topological.any(&mut self.csr);
         (&self.csr, order)
+    }
+
+    /// The graph as built with weights, a topological order of it, and the structural surrogate of its outcome;
+    /// `None` if it has a cycle.
+    pub fn surrogate(
+        &mut self,
+        view: &TraceView<'_>,
+        outcome: Outcome,
+        model: Model,
+    ) -> Option<(&CsrGraph, Order<'_>, &mut Surrogate)> {
+        let order = self.topological.any(&mut self.csr)?;
+        self.surrogate.prepare(view, &self.csr, order, outcome, model);
+        Some((&self.csr, order, &mut self.surrogate))
     }
 }

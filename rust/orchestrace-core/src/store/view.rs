@@ -3,13 +3,14 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt8Type, UInt32Type};
 use arrow_array::{
-    Array, BooleanArray, Float64Array, Int64Array, PrimitiveArray, RecordBatch, StringViewArray, UInt32Array,
+    Array, BooleanArray, DictionaryArray, Float64Array, Int64Array, PrimitiveArray, RecordBatch,
+    StringViewArray, UInt32Array,
 };
 use arrow_buffer::NullBuffer;
 
 use super::arrays::u32_values;
 use super::{Chunk, Store};
-use crate::schema::Dict;
+use crate::schema::{Dict, Topology};
 
 /// A slice of a nullable column of plain values. A column that no event of the corpus has is empty
 /// here and every value of it is `None`.
@@ -152,6 +153,12 @@ pub struct TraceView<'a> {
     pub content_ref: Texts<'a>,
     /// Hash of a call's arguments.
     pub args_hash: Texts<'a>,
+    /// Quality of an event's content.
+    pub score: Nullable<'a, f64>,
+    /// Whether what an event did succeeded.
+    pub ok: Flags<'a>,
+    /// Topology of the run.
+    pub topology: Option<Topology>,
     /// Edges: source, as `seq`.
     pub src: &'a [u32],
     /// Edges: destination, as `seq`.
@@ -194,6 +201,7 @@ pub struct ChunkView<'a> {
     trace_id: &'a StringViewArray,
     task_id: &'a StringViewArray,
     group_id: &'a StringViewArray,
+    topology: Option<&'a DictionaryArray<UInt8Type>>,
     starts: &'a [[u32; 3]],
     user: Option<u32>,
     events: EventArrays<'a>,
@@ -221,6 +229,8 @@ pub(crate) struct EventArrays<'a> {
     content_hash: Option<&'a StringViewArray>,
     content_ref: Option<&'a StringViewArray>,
     args_hash: Option<&'a StringViewArray>,
+    score: Option<&'a Float64Array>,
+    ok: Option<&'a BooleanArray>,
 }
 
 fn codes<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a UInt32Array> {
@@ -265,6 +275,8 @@ impl<'a> EventArrays<'a> {
             content_hash: texts("content_hash"),
             content_ref: texts("content_ref"),
             args_hash: texts("args_hash"),
+            score: primitive("score").and_then(|c| c.as_primitive_opt::<Float64Type>()),
+            ok: primitive("ok").and_then(|c| c.as_boolean_opt()),
         }
     }
 
@@ -287,6 +299,8 @@ impl<'a> EventArrays<'a> {
         view.content_hash = Texts::new(self.content_hash, from);
         view.content_ref = Texts::new(self.content_ref, from);
         view.args_hash = Texts::new(self.args_hash, from);
+        view.score = nullable(self.score, from, to);
+        view.ok = Flags::new(self.ok, from);
     }
 }
 
@@ -321,6 +335,7 @@ impl<'a> ChunkView<'a> {
             trace_id: chunk.traces.column(1).as_string_view(),
             task_id: chunk.traces.column(2).as_string_view(),
             group_id: chunk.traces.column(3).as_string_view(),
+            topology: chunk.traces.column_by_name("topology").and_then(|c| c.as_dictionary_opt()),
             starts: &chunk.starts,
             user: store.names().dict(Dict::Agent).find("user"),
             events: EventArrays::new(&chunk.events),
@@ -375,6 +390,7 @@ impl<'a> ChunkView<'a> {
             task_id: self.task_id.value(i),
             group_id: self.group_id.value(i),
             user: self.user,
+            topology: self.topology.and_then(|words| Topology::from_code(words.key(i)? as u8)),
             ..TraceView::default()
         };
         self.events.fill(&mut view, from[0] as usize, to[0] as usize);
