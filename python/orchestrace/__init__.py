@@ -18,6 +18,7 @@ from .corpus import Corpus
 from .credit import credit, importers, methods
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
 from .explain import explain
+from .faithfulness import faithfulness
 from .generate import generate
 from .ingest import IngestReport, ingest
 from .io import read_traces
@@ -46,6 +47,7 @@ __all__ = [
     "credit",
     "explain",
     "free_ride",
+    "faithfulness",
     "generate",
     "importers",
     "ingest",

@@ -24,6 +24,7 @@ __all__ = [
     "codes",
     "copy_records",
     "credit",
+    "faithfulness",
     "fingerprint",
     "generate",
     "importers",
@@ -178,6 +179,18 @@ def generate(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> dict[str, int]: ...
+def faithfulness(
+    store: Store,
+    credits: object,
+    *,
+    outcome: str = "noisy_or",
+    steps: int = 20,
+    orders: int = 16,
+    seed: int = 0,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
 def tables() -> list[tuple[str, list[tuple[str, str, bool, list[str] | None]]]]: ...
 def codes() -> list[tuple[Literal["reject", "finding", "reason"], str, str, str]]: ...
 def methods() -> list[dict[str, object]]: ...

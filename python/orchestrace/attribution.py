@@ -116,7 +116,7 @@ def localisation(
     ('mine', 1.0, 1.0, 1.0)
     """
     within = _check_options(within, k_folds, n_boot, seed, confidence, blame)
-    credits = _tell_apart(credits)
+    credits = tell_apart(credits)
     turns, agents = _units(_exact(credits, "credits"), 1.0 if blame == "highest" else -1.0)
     named = _exact(labels.collect() if isinstance(labels, pl.LazyFrame) else labels, "labels")
     if taken := [name for name in BASELINES if name in credits["method"].cast(pl.String)]:
@@ -169,7 +169,7 @@ def _no_null(frame: pl.DataFrame, what: str, name: str) -> None:
         raise ParameterError(f"{what}.{name} has a null, expected a name in every row")
 
 
-def _tell_apart(credits: pl.DataFrame) -> pl.DataFrame:
+def tell_apart(credits: pl.DataFrame) -> pl.DataFrame:
     """A method that occurs with several rewards or parameters is named with what differs between them."""
     given = [name for name in ("reward", "params") if name in credits.columns]
     if "method" not in credits.columns:

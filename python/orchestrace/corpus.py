@@ -22,6 +22,8 @@ _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "threads": (1, 1024),
     "memory": (64 << 20, 2**63 - 1),
     "partitions": (1, 999),
+    "steps": (1, 10_000),
+    "orders": (1, 100_000),
     "traces": (0, 10**12),
     "events": (0, 10**12),
     "k_folds": (2, 2**63 - 1),

@@ -405,6 +405,21 @@ pub static CREDITS: Table = Table {
     ],
 };
 
+/// What [`faithfulness`](crate::replay::faithfulness()) finds, a row a trace.
+pub static FAITHFULNESS: Table = Table {
+    name: "faithfulness",
+    columns: &[
+        col("trace", Kind::U32),
+        col("trace_id", Kind::Text),
+        opt("deletion", Kind::F64),
+        opt("insertion", Kind::F64),
+        opt("deletion_random", Kind::F64),
+        opt("insertion_random", Kind::F64),
+        opt("gap", Kind::F64),
+        opt("reason", Kind::Word(REASONS)),
+    ],
+};
+
 impl Kind {
     /// The Arrow type that stores it.
     #[must_use]

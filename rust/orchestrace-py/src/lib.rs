@@ -14,6 +14,7 @@ mod files;
 mod generate;
 mod reader;
 mod registry;
+mod replay;
 mod stream;
 
 // A reading touches some 40,000 new pages; asking for huge ones, as this allocator does, saves 8 % of its time.
@@ -36,6 +37,8 @@ mod _core {
     use super::reader::{PyPart, PyPartition, PyTraceIndex, PyTraceReader, copy_records, fingerprint};
     #[pymodule_export]
     use super::registry::{codes, importers, methods, nearest, presets, tables};
+    #[pymodule_export]
+    use super::replay::faithfulness;
     #[pymodule_export]
     use super::stream::Stream;
 

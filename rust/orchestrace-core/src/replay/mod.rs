@@ -1,7 +1,10 @@
 //! What would have come of a recorded run, under a stated structure: no agent and no model is run.
 //!
 //! - [`outcome`]: the structural surrogate, the value of the outcome when only some events are there (D15)
+//! - [`faithfulness`]: whether the events that a method credits are those that the surrogate needs
 
+pub mod faithfulness;
 pub mod outcome;
 
+pub use faithfulness::{Curves, Options, faithfulness};
 pub use outcome::{Model, Surrogate};
