@@ -1,7 +1,7 @@
 """Whether the events that a method credits most are those that the outcome needs."""
 
 import json
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
@@ -105,7 +105,7 @@ def faithfulness(
     """
     check_numbers(steps=steps, orders=orders, seed=seed, threads=threads)
     credits = tell_apart(_checked(credits))
-    options = {
+    options: dict[str, Any] = {
         "outcome": outcome,
         "steps": steps,
         "orders": orders,

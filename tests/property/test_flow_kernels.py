@@ -6,9 +6,10 @@ import math
 from collections import defaultdict
 
 import numpy as np
-import orchestrace as ot
 import polars as pl
 import pytest
+
+import orchestrace as ot
 from orchestrace.errors import ParameterError
 
 WEIGHTS = {
@@ -107,7 +108,7 @@ def gate(model, trace, v, x):
 
 
 def shapley(z):
-    """Shapley values of v(S) = 1 - prod(1 - z): over all coalitions, or by the integral along the diagonal."""
+    """Shapley values of 1 - prod(1 - z): over all coalitions, or by the integral along the diagonal."""
     k = len(z)
     if k > 10:
         values = []
@@ -243,8 +244,11 @@ def test_curves_are_the_reference(corpus, outcome, steps):
         credit = credits.filter(pl.col("trace") == number)["credit"].to_numpy()
         ranked = np.argsort(-credit, kind="stable")
         cuts = [k * trace.n // steps for k in range(steps + 1)]
-        for name, there in (("deletion", lambda k: ranked[k:]), ("insertion", lambda k: ranked[:k])):
-            curve = np.array([trace.value(set(there(k).tolist()), outcome) for k in cuts])
+        for name, sets in (
+            ("deletion", [ranked[k:] for k in cuts]),
+            ("insertion", [ranked[:k] for k in cuts]),
+        ):
+            curve = np.array([trace.value(set(there.tolist()), outcome) for there in sets])
             want = ((curve[:-1] + curve[1:]) / 2).mean()
             assert row[name] == pytest.approx(want, abs=1e-9), (number, name)
         gap = (row["deletion_random"] - row["deletion"] + row["insertion"] - row["insertion_random"]) / 2
@@ -297,7 +301,7 @@ def test_what_has_no_credit_is_null_with_the_reason(corpus):
         reason=pl.when(here == second).then(pl.lit("reward.absent")).when(gone).then(pl.lit("unit.none")),
     )
     rows = {row["trace"]: row for row in ot.faithfulness(corpus, changed).iter_rows(named=True)}
-    # an event without a value of its own is the last; one that is absent, or a trace without reward, has no curve
+    # an event without a value of its own is the last; one without a row, or without a reward, has no curve
     assert rows[first]["deletion"] is not None and rows[first]["reason"] is None
     assert (rows[second]["gap"], rows[second]["reason"]) == (None, "reward.absent")
     assert (rows[third]["gap"], rows[third]["reason"]) == (None, "field.absent")
