@@ -23,7 +23,9 @@ from .generate import generate
 from .ingest import IngestReport, ingest
 from .io import read_traces
 from .ledger import free_ride, ledger
+from .parameters import Param
 from .partitioned import PartitionedCorpus, read_corpus
+from .registry import EventValues, credit_method
 from .report import report
 from .scan import scan_events, scan_traces
 from .siblings import sibling_diagnostics
@@ -33,9 +35,11 @@ __version__ = _core.VERSION
 
 __all__ = [
     "Corpus",
+    "EventValues",
     "IngestReport",
     "InputError",
     "OrchestraceError",
+    "Param",
     "ParameterError",
     "PartitionedCorpus",
     "QuarantineError",
@@ -48,6 +52,7 @@ __all__ = [
     "explain",
     "free_ride",
     "faithfulness",
+    "credit_method",
     "generate",
     "importers",
     "ingest",

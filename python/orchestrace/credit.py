@@ -14,6 +14,7 @@ from .errors import ParameterError
 from .manifest import replace
 from .partitioned import PartitionedCorpus, check_groups
 from .progress import Progress, reporting
+from .registry import Callback, Engine, engine, registered
 from .schema import CREDITS, Unit
 from .shards import staging
 
@@ -126,13 +127,14 @@ def credit(
     if isinstance(corpus, PartitionedCorpus):
         options["elsewhere"] = corpus.reward_channels()
     constants = {"unit": unit, "method": method, "reward": label}
+    compute = engine(corpus, options)
     with reporting(progress, "crediting") as callback:
         if sink is not None:
-            return _sunk(corpus, Path(os.fspath(sink)), resume, options, constants, callback)
-        pieces = [_piece(load(), options, constants, callback) for _, load in _pieces(corpus, method)]
+            return _sunk(corpus, Path(os.fspath(sink)), resume, compute, options, constants, callback)
+        pieces = [_piece(load(), compute, constants, callback) for _, load in _pieces(corpus, method)]
         if not pieces:
             # Arguments are judged by the core, also where there is nothing to do.
-            pieces = [_piece(Corpus(_core.read([])), options, constants, callback)]
+            pieces = [_piece(Corpus(_core.read([])), compute, constants, callback)]
     return pl.concat(pieces) if len(pieces) > 1 else pieces[0]
 
 
@@ -150,11 +152,11 @@ def _pieces(corpus: Corpus, method: str) -> Iterator[tuple[str, Callable[[], Cor
 
 def _piece(
     corpus: Corpus,
-    options: dict[str, Any],
+    compute: Engine,
     constants: dict[str, Any],
-    callback: Callable[[int, int], object] | None,
+    callback: Callback,
 ) -> pl.DataFrame:
-    stream, info = _core.credit(corpus._store, **options, progress=callback)
+    stream, info = compute(corpus, callback)
     constants = {**constants, "tier": info["tier"], "params": info["params"]}
     varying = pl.DataFrame(stream)  # without the columns that are null in every row
     return varying.select(
@@ -167,9 +169,10 @@ def _sunk(
     corpus: Corpus,
     folder: Path,
     resume: bool,
+    compute: Engine,
     options: dict[str, Any],
     constants: dict[str, Any],
-    callback: Callable[[int, int], object] | None,
+    callback: Callback,
 ) -> pl.LazyFrame:
     if folder.exists() and not folder.is_dir():
         raise ParameterError(f"sink '{folder}' is a file, expected a folder")
@@ -185,7 +188,7 @@ def _sunk(
         if path.exists():
             continue
         with staging(folder) as files:
-            files.write(_piece(load(), options, constants, callback), path.name)
+            files.write(_piece(load(), compute, constants, callback), path.name)
             files.publish()
             if call is not None:
                 replace(folder / _CALL, lambda file, text=call: file.write_text(text))
@@ -274,7 +277,9 @@ def methods() -> pl.DataFrame:
         "units": words,
         "axioms": words,
     }
-    rows = [{**entry, "params": _spelt(entry["params"])} for entry in _core.methods()]
+    entries = [*_core.methods(), *(method.described() for method in registered().values())]
+    columns = [*schema, "params", "reference"]
+    rows = [{**{name: one[name] for name in columns}, "params": _spelt(one["params"])} for one in entries]
     return pl.DataFrame(rows, schema={**schema, "params": pl.List(param), "reference": pl.String})
 
 
