@@ -40,7 +40,7 @@ def owners(corpus: Corpus) -> pl.DataFrame:
         )
     )
     owned = (pl.col("kind") == "agent") & (pl.col("type") != "human_intervention")
-    owner = pl.when(owned).then("agent")
+    owner: pl.Expr = pl.when(owned).then("agent")
     is_result = (pl.col("type") == "tool_result") & (pl.col("kind") == "tool")
     results = events.filter(is_result)
     if results.height:

@@ -24,7 +24,8 @@ from .schema import CREDITS, Unit, unknown_name
 Quantity = Literal["share", "advantage"]
 Scope = Literal["trace", "group", "corpus"]
 Callback = Callable[[int, int], object] | None
-Engine = Callable[[Corpus, Callback], tuple[object, Mapping[str, object]]]
+Rows = _core.Stream | pl.DataFrame
+Engine = Callable[[Corpus, Callback], tuple[Rows, Mapping[str, object]]]
 
 _AXIOMS: Final = ("efficiency", "symmetry", "null player", "linearity", "zero mean")
 _TIERS: Final = ("observed", "schedule", "surrogate")
@@ -240,7 +241,7 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     def model() -> object:
         return method.fit(corpus, rewards, params, options["seed"]) if method.fit else None
 
-    def compute(piece: Corpus, _callback: Callback) -> tuple[object, Mapping[str, object]]:
+    def compute(piece: Corpus, _callback: Callback) -> tuple[Rows, Mapping[str, object]]:
         here = piece.traces.select("trace").collect().join(rewards, on="trace", how="left")
         arguments = (piece, here, params, options["seed"])
         found = method.function(*arguments, model()) if method.fit else method.function(*arguments)

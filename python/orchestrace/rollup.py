@@ -16,7 +16,7 @@ def roll_up(
     values: pl.DataFrame,
     traces: pl.DataFrame,
     threads: int | None = None,
-) -> object:
+) -> _core.Stream | pl.DataFrame:
     """Rows of `credit` at a unit, without the columns that are constant in a call.
 
     Parameters
@@ -32,8 +32,8 @@ def roll_up(
 
     Returns
     -------
-    object
-        Something that `polars.DataFrame` takes.
+    Stream or DataFrame
+        What `polars.DataFrame` takes.
 
     Examples
     --------
@@ -50,14 +50,14 @@ def roll_up(
     True
     """
     if hasattr(_core, "roll_up"):
-        stream, *_ = _core.roll_up(
+        stream: _core.Stream = _core.roll_up(
             corpus._store,
             unit=unit,
             quantity=quantity,
             values=values.select("value", "reason"),
             traces=traces.select("amount", "remainder", "reason"),
             threads=threads,
-        )
+        )[0]
         return stream
     return _rows(corpus, unit, quantity, values, traces)
 

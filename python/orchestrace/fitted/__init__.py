@@ -1,5 +1,9 @@
-"""Credit methods that are fitted to a whole corpus (methods `hca`, `rudder`, `vdn`, `qmix`); one file each."""
+"""Credit methods that are fitted to a whole corpus; one file each. Importing the package registers them."""
 
 from typing import Final
 
-NAMES: Final[tuple[str, ...]] = ()
+from . import hca, qmix, rudder, vdn
+
+NAMES: Final = ("hca", "rudder", "vdn", "qmix")
+
+__all__ = ["NAMES", "hca", "qmix", "rudder", "vdn"]

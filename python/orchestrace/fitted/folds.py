@@ -1,0 +1,81 @@
+"""Who is judged by which model: folds over tasks, so that no run is scored by a model that saw its task.
+
+Folds depend on the ids of tasks and the seed, not on the order of files. A corpus of one task is folded over
+its runs.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ..corpus import Corpus
+from .features import Floats, Ints
+
+REASON = "group.degenerate"
+"""Of a corpus that says nothing: fewer than two rewarded runs, or all rewards alike."""
+
+
+@dataclass(frozen=True)
+class Folds:
+    """The fold of every rewarded trace of a corpus: ``trace amount fold``, and how many there are.
+
+    ``n`` is 0 where nothing can be learnt: fewer than two rewarded traces, or all rewards alike.
+    """
+
+    traces: pl.DataFrame
+    n: int
+
+    def of(self, numbers: pl.Series) -> Ints:
+        """The fold of each of these traces; -1 without a reward."""
+        found = numbers.to_frame("trace").join(self.traces, on="trace", how="left", maintain_order="left")
+        return found["fold"].fill_null(-1).to_numpy()
+
+
+def folds_of(corpus: Corpus, rewards: pl.DataFrame, most: int, seed: int) -> Folds:
+    """At most `most` folds of about as many tasks each."""
+    known = corpus.traces.select("trace", "trace_id", "task_id", "n_events").collect(engine="streaming")
+    known = known.join(rewards, on="trace", how="left", maintain_order="left")
+    # A trace without events has nothing to learn from and nothing to be credited.
+    known = known.filter(pl.col("amount").is_not_null() & (pl.col("n_events") > 0))
+    learnable = known.height >= 2 and known["amount"].n_unique() > 1
+    # (name that the fold depends on, key) of what is never divided
+    by = "task_id" if known["task_id"].n_unique() > 1 else "trace"
+    named = known.select(pl.col("task_id" if by == "task_id" else "trace_id").alias("name"), key=by).unique()
+    keys = sorted((_hash(name, seed), key) for name, key in named.iter_rows())
+    n = min(most, len(keys)) if learnable else 0
+    fold = pl.DataFrame(
+        {by: [key for _, key in keys], "fold": [rank % max(n, 1) for rank in range(len(keys))]},
+        schema={by: known[by].dtype, "fold": pl.Int64},
+    )
+    return Folds(
+        known.join(fold, on=by, how="left", maintain_order="left").select("trace", "amount", "fold"), n
+    )
+
+
+def _hash(name: str, seed: int) -> bytes:
+    return hashlib.blake2b(name.encode(), digest_size=16, key=str(seed).encode()).digest()
+
+
+def fit_quality(
+    truth: Floats, seen: Floats, unseen: Floats, folds: int, more: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """What goes into `params`: R² of the model of all runs on them, R² and residual deviation on unseen
+    tasks.
+    """
+    around = float(np.square(truth - truth.mean()).sum()) if len(truth) else 0.0
+
+    def r2(predicted: Floats) -> float | None:
+        return 1.0 - float(np.square(truth - predicted).sum()) / around if around > 0.0 else None
+
+    deviation = float(np.sqrt(np.square(truth - unseen).mean())) if folds else None
+    return {
+        "r2": r2(seen) if folds else None,
+        "r2_cv": r2(unseen) if folds else None,
+        "residual_sd": deviation,
+        "n": len(truth),
+        "folds": folds,
+        **(more or {}),
+    }
