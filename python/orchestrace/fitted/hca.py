@@ -170,10 +170,10 @@ def decisions(corpus: Corpus, by_task: bool) -> pl.DataFrame:
 
 
 def buckets(amounts: Floats, bins: int) -> Floats:
-    """Where returns are cut: between all distinct ones, or at quantiles if they are more than `bins`."""
+    """Upper ends of the buckets but the last: between all distinct ones, or at quantiles if they are more than `bins`."""
     distinct = np.unique(amounts)
     if len(distinct) <= bins:
-        return distinct[1:]
+        return distinct[:-1]
     return np.unique(np.quantile(amounts, np.arange(1, bins) / bins, method="inverted_cdf"))
 
 
@@ -200,7 +200,7 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
     names, x = np.unique(rows["state"].to_numpy(), return_inverse=True)
     actions, a = np.unique(rows["action"].to_numpy(), return_inverse=True)
     returns = rows["amount"].to_numpy()
-    z = np.searchsorted(cuts, returns, side="right")
+    z = np.searchsorted(cuts, returns)
     n = (len(names), len(cuts) + 1)
     pairs, of_pair = np.unique(x * len(actions) + a, return_inverse=True)
     state_of = pairs // len(actions)
