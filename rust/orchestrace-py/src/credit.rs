@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{Array, Float64Array, RecordBatch};
 use arrow_schema::DataType;
-use orchestrace_core::credit::{self as methods, GivenTraces, Params, Quantity, Request, Value};
+use orchestrace_core::credit::{self as methods, GivenEvents, GivenTraces, Params, Quantity, Request, Value};
 use orchestrace_core::error::{Error, Reason, Result};
 use orchestrace_core::schema::Unit;
 use pyo3::prelude::*;
@@ -91,8 +91,8 @@ fn param_value(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult
     ))
 }
 
-/// Credits from values that were found elsewhere: `events` has the column `value`, one per event; `traces` the columns
-/// `amount`, `remainder` and `reason`, one per trace.
+/// Credits from values that were found elsewhere: `events` has the columns `value` and `reason`, one
+/// per event; `traces` the columns `amount`, `remainder` and `reason`, one per trace.
 #[pyfunction]
 #[pyo3(signature = (store, *, quantity, unit, events, traces, threads = None, progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
@@ -121,7 +121,10 @@ pub(crate) fn roll_up(
     };
     let events = import(py, "events", events)?;
     let traces = import(py, "traces", traces)?;
-    let values = floats(&events, "value").map_err(fail)?;
+    let events = GivenEvents {
+        values: floats(&events, "value").map_err(fail)?,
+        reasons: reasons(&events).map_err(fail)?,
+    };
     let given = GivenTraces {
         amount: floats(&traces, "amount").map_err(fail)?,
         remainder: floats(&traces, "remainder").map_err(fail)?,
@@ -129,7 +132,7 @@ pub(crate) fn roll_up(
     };
     let store = &store.0;
     let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        methods::roll_up(store, quantity, unit, &values, &given, run)
+        methods::roll_up(store, quantity, unit, &events, &given, run)
     })?;
     Ok(Stream::new(batches, schema))
 }

@@ -114,18 +114,20 @@ fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -
         }
     }
     let trace_of = UInt32Array::from(trace_of);
-    let by_event = unit == Unit::Event;
-    let numbers = if by_event {
+    let whole = unit == Unit::Event && n == chunk.events.num_rows();
+    let numbers = if whole {
         Arc::clone(chunk.events.column(0))
     } else {
         take(chunk.traces.column(0), &trace_of, None)?
     };
-    let unit_id: ArrayRef =
-        if by_event { Arc::clone(chunk.events.column(2)) } else { Arc::new(names.ids.finish()) };
-    let seq: ArrayRef = if by_event {
-        Arc::clone(chunk.events.column(1))
+    let (unit_id, seq): (ArrayRef, ArrayRef) = if whole {
+        (Arc::clone(chunk.events.column(2)), Arc::clone(chunk.events.column(1)))
+    } else if unit == Unit::Event {
+        let places = events_of_rows(chunk, rows);
+        (take(chunk.events.column(2), &places, None)?, take(chunk.events.column(1), &places, None)?)
     } else {
-        Arc::new(rows.seq.iter().map(|s| (*s != NO_UNIT).then_some(*s)).collect::<UInt32Array>())
+        let seq = rows.seq.iter().map(|s| (*s != NO_UNIT).then_some(*s)).collect::<UInt32Array>();
+        (Arc::new(names.ids.finish()), Arc::new(seq))
     };
     // A gather of views: the text of the ids is shared.
     let trace_id = take(chunk.traces.column(1), &trace_of, None)?;
@@ -157,6 +159,17 @@ fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -
         reason,
     ];
     Ok((n, columns))
+}
+
+/// At unit `event`, the event of each row of a chunk; null on the row without a unit, which a share has where it leaves
+/// a remainder.
+fn events_of_rows(chunk: &Chunk, rows: &Rows) -> UInt32Array {
+    let mut places = Vec::with_capacity(rows.len());
+    for (trace, starts) in rows.traces.iter().zip(chunk.starts.windows(2)) {
+        places.extend((starts[0][0]..starts[1][0]).map(Some));
+        places.resize(trace.end, None);
+    }
+    places.into()
 }
 
 /// All pieces with the columns that any of them has.

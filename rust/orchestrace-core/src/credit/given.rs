@@ -1,15 +1,43 @@
 //! Values that were found elsewhere, rolled up to a unit by the same rules as those of every method here.
 
+use std::ops::Range;
+
 use arrow_array::{Array, Float64Array, RecordBatch};
 use arrow_schema::SchemaRef;
 
 use super::assign::assign_values;
 use super::columns;
-use super::method::Quantity;
+use super::method::{Quantity, Values};
 use crate::error::{Error, Result};
+use crate::graph::NO_UNIT;
 use crate::run::Run;
 use crate::schema::{Reason, Unit};
 use crate::store::Store;
+
+/// What was found for the events of a store, in corpus order.
+#[derive(Debug)]
+pub struct GivenEvents {
+    /// Values.
+    pub values: Float64Array,
+    /// Why there is none, or one of exactly 0.
+    pub reasons: Vec<Option<Reason>>,
+}
+
+impl GivenEvents {
+    fn fill(&self, events: Range<usize>, out: &mut Values) {
+        let value = |v: usize| if self.values.is_null(v) { f64::NAN } else { self.values.value(v) };
+        out.events.extend(events.clone().map(value));
+        let reasons = &self.reasons[events];
+        if reasons.iter().all(Option::is_none) && !out.events.iter().any(|value| value.is_nan()) {
+            return;
+        }
+        out.reasons.extend_from_slice(reasons);
+        let rows = out.events.iter().zip(reasons).zip(0..);
+        out.row_of.extend(
+            rows.map(|((value, reason), v)| if value.is_nan() && reason.is_none() { NO_UNIT } else { v }),
+        );
+    }
+}
 
 /// What was found for the traces of a store, in corpus order.
 #[derive(Debug)]
@@ -22,22 +50,23 @@ pub struct GivenTraces {
     pub reasons: Vec<Option<Reason>>,
 }
 
-/// Credits at `unit` from `values`, one per event of the store in corpus order. A null value of an advantage is a row
-/// without one; a share must value every event of a trace that has an amount. O(events).
+/// Credits at `unit` from values of the events. An event with neither a value nor a reason is in no row of an
+/// advantage; a share must value every event of a trace that has an amount. O(events).
 pub fn roll_up(
     store: &Store,
     quantity: Quantity,
     unit: Unit,
-    values: &Float64Array,
+    events: &GivenEvents,
     traces: &GivenTraces,
     run: &Run,
 ) -> Result<(Vec<RecordBatch>, SchemaRef)> {
     store.expect_whole()?;
-    let lengths = [traces.amount.len(), traces.remainder.len(), traces.reasons.len()];
-    if values.len() != store.n_events() || lengths.iter().any(|&n| n != store.n_traces()) {
+    let values = &events.values;
+    let of_events = [values.len(), events.reasons.len()];
+    let of_traces = [traces.amount.len(), traces.remainder.len(), traces.reasons.len()];
+    if of_events.iter().any(|&n| n != store.n_events()) || of_traces.iter().any(|&n| n != store.n_traces()) {
         return Err(Error::Parameter(format!(
-            "{} values of events and {lengths:?} of traces for a corpus of {} events and {} traces",
-            values.len(),
+            "{of_events:?} values of events and {of_traces:?} of traces for a corpus of {} events and {} traces",
             store.n_events(),
             store.n_traces()
         )));
@@ -76,13 +105,8 @@ pub fn roll_up(
     let pieces = run.pool().install(|| {
         columns::of_chunks(store, unit, run, |place, view, scratch, rows| {
             let (trace, from) = starts(place.chunk, place.trace);
-            let fill = |out: &mut super::method::Values| {
-                let events = from..from + view.len();
-                let value = |v: usize| if values.is_null(v) { f64::NAN } else { values.value(v) };
-                out.events.extend(events.clone().map(value));
-                if out.events.iter().any(|x| x.is_nan()) {
-                    out.reasons.extend(out.events.iter().map(|x| x.is_nan().then_some(Reason::FieldAbsent)));
-                }
+            let fill = |out: &mut Values| {
+                events.fill(from..from + view.len(), out);
                 let remainder = &traces.remainder;
                 out.remainder = if remainder.is_valid(trace) { remainder.value(trace) } else { 0.0 };
             };

@@ -36,7 +36,7 @@ pub mod uniform;
 pub use assign::{Judged, Scratch, assign_judged, assign_trace, assign_values};
 pub use corpus::{Request, credit};
 pub use decisions::{Compared, Decisions, Rollouts, Vocabulary};
-pub use given::{GivenTraces, roll_up};
+pub use given::{GivenEvents, GivenTraces, roll_up};
 pub use method::{Axiom, CreditMethod, GroupMethod, Method, MethodInfo, Quantity, Scope, Values};
 pub use params::{Param, ParamKind, Params, Value};
 pub use rollup::{Rows, TraceRows};
