@@ -26,6 +26,7 @@ from .ledger import free_ride, ledger
 from .parameters import Param
 from .partitioned import PartitionedCorpus, read_corpus
 from .registry import EventValues, credit_method
+from .planted import Truth, generate_planted
 from .report import report
 from .scan import scan_events, scan_traces
 from .siblings import sibling_diagnostics
@@ -44,6 +45,7 @@ __all__ = [
     "PartitionedCorpus",
     "QuarantineError",
     "SchemaError",
+    "Truth",
     "__version__",
     "agreement",
     "compare",
@@ -54,6 +56,7 @@ __all__ = [
     "faithfulness",
     "credit_method",
     "generate",
+    "generate_planted",
     "importers",
     "ingest",
     "ledger",

@@ -27,6 +27,7 @@ __all__ = [
     "faithfulness",
     "fingerprint",
     "generate",
+    "generate_planted",
     "importers",
     "methods",
     "nearest",
@@ -191,6 +192,30 @@ def faithfulness(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> Stream: ...
+def generate_planted(
+    target: str | BinaryIO,
+    *,
+    traces: int,
+    seed: int,
+    agents: int,
+    events: int,
+    depth: int,
+    branching: int,
+    topology: str | None,
+    outcome: str,
+    interaction: float,
+    density: float,
+    actions: int,
+    group_size: int,
+    branches: int,
+    noise: float,
+    decisive: float,
+    value_noise: float,
+    dense: bool,
+    stop_cost: float,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> tuple[dict[str, int], dict[str, Stream]]: ...
 def tables() -> list[tuple[str, list[tuple[str, str, bool, list[str] | None]]]]: ...
 def codes() -> list[tuple[Literal["reject", "finding", "reason"], str, str, str]]: ...
 def methods() -> list[dict[str, object]]: ...

@@ -12,6 +12,7 @@ mod credit;
 mod error;
 mod files;
 mod generate;
+mod planted;
 mod reader;
 mod registry;
 mod replay;
@@ -33,6 +34,8 @@ mod _core {
     use super::credit::{contexts, credit, roll_up};
     #[pymodule_export]
     use super::generate::generate;
+    #[pymodule_export]
+    use super::planted::generate_planted;
     #[pymodule_export]
     use super::reader::{PyPart, PyPartition, PyTraceIndex, PyTraceReader, copy_records, fingerprint};
     #[pymodule_export]

@@ -18,7 +18,7 @@ pub(super) struct Form {
     pub(super) key: u64,
 }
 
-fn name(out: &mut Vec<u8>, run: &Run, agent: u32) {
+pub(super) fn name(out: &mut Vec<u8>, run: &Run, agent: u32) {
     match agent {
         USER | NONE => put(out, "user"),
         a => out.extend_from_slice(run.names.get(run.agents[a as usize].name)),
@@ -32,7 +32,7 @@ fn named(out: &mut Vec<u8>, key: &str, run: &Run, agent: u32) {
     out.push(b'"');
 }
 
-fn id(out: &mut Vec<u8>, run: &Run, form: Form, at: u32) {
+pub(super) fn id(out: &mut Vec<u8>, run: &Run, form: Form, at: u32) {
     match run.task.ids {
         Ids::Count => {
             out.push(b'e');
@@ -124,7 +124,7 @@ fn events(out: &mut Vec<u8>, run: &Run, form: Form, order: &[u32]) {
 }
 
 /// Who, to whom, with which tool.
-fn parties(out: &mut Vec<u8>, run: &Run, event: &Event) {
+pub(super) fn parties(out: &mut Vec<u8>, run: &Run, event: &Event) {
     let tool = &TOOLS[usize::from(event.tool)];
     match event.kind {
         EventType::ToolResult => {
@@ -290,7 +290,7 @@ fn extras(out: &mut Vec<u8>, run: &Run, event: &Event) {
     }
 }
 
-fn edges(out: &mut Vec<u8>, run: &Run, form: Form) {
+pub(super) fn edges(out: &mut Vec<u8>, run: &Run, form: Form) {
     put(out, ",\"edges\":[");
     for (place, edge) in run.edges.iter().enumerate() {
         put(out, if place == 0 { "{\"src\":\"" } else { ",{\"src\":\"" });

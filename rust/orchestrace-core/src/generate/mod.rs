@@ -8,6 +8,7 @@ mod json;
 mod literals;
 mod names;
 mod outcome;
+pub mod planted;
 mod preset;
 mod record;
 mod task;

@@ -159,6 +159,19 @@ impl Task {
         }
     }
 
+    /// The task of a planted corpus: one form of recording, with edges along each agent's line and nothing that
+    /// the planted outcome does not account for.
+    pub(super) fn planted(seed: u64, number: u64, topology: Option<Topology>) -> Self {
+        let drawn = Self::draw(seed, number);
+        Self {
+            topology: topology.unwrap_or(drawn.topology),
+            ids: Ids::Count,
+            naming: Naming::Numbered,
+            features: 1 << Feature::Temporal as u32,
+            ..drawn
+        }
+    }
+
     /// Whether the recording system writes something.
     #[inline]
     pub(super) fn has(&self, feature: Feature) -> bool {

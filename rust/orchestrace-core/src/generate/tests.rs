@@ -33,11 +33,11 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 
 /// What a corpus was seen to contain.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     words: BTreeSet<String>,
     keys: BTreeMap<String, u64>,
-    traces: u64,
-    events: u64,
+    pub(super) traces: u64,
+    pub(super) events: u64,
     edges: u64,
     unordered: u64,
     ordinal: u64,
@@ -72,7 +72,7 @@ const OPTIONAL: [&str; 25] = [
 ];
 
 /// The schema and the promises of the generator, checked on every document.
-fn check(bytes: &[u8]) -> Seen {
+pub(super) fn check(bytes: &[u8]) -> Seen {
     let mut seen = Seen::default();
     let mut ids = BTreeSet::new();
     for line in bytes.split_inclusive(|&b| b == b'\n') {

@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::names::MODELS;
+use super::planted::Rules;
 use super::preset::Size;
 use super::record::{Agent, Edge, Event, NONE, Names, USER};
 use super::task::{Feature, Task};
@@ -64,6 +65,8 @@ pub(super) struct Run {
     pub(super) agents: Vec<Agent>,
     pub(super) names: Names,
     pub(super) rng: Stream,
+    /// What a planted corpus fixes; nothing in all others.
+    pub(super) rules: Rules,
     mail: Vec<Mail>,
     wakes: BinaryHeap<Reverse<Wake>>,
     idle: Vec<u32>,
@@ -89,6 +92,7 @@ impl Run {
             agents: Vec::new(),
             names: Names::default(),
             rng: Stream::new(0, "", b""),
+            rules: Rules::default(),
             mail: Vec::new(),
             wakes: BinaryHeap::new(),
             idle: Vec::new(),
@@ -120,7 +124,8 @@ impl Run {
         self.target = size.events;
         self.team = size.agents;
         self.unborn = size.agents.saturating_sub(1);
-        self.depth = size.depth + u8::from(self.task.shape().nest > 0.1);
+        let nests = self.task.shape().nest > 0.1 && !self.rules.exact_depth;
+        self.depth = size.depth + u8::from(nests);
         self.reserved = 1;
         self.add_agent(0, NONE, 0);
         self.schedule(ROOT);
@@ -134,6 +139,11 @@ impl Run {
                 self.finish_call(wake.agent, wake.call);
             }
         }
+    }
+
+    /// How many events the run will have.
+    pub(super) fn target(&self) -> u32 {
+        self.target
     }
 
     fn slack(&self) -> u32 {
@@ -252,6 +262,7 @@ impl Run {
         self.place = 0;
         let before = self.agents[a as usize].last;
         let at = self.act(kind, a);
+        self.fork(at);
         let aggregates = kind == EventType::Aggregate;
         let flows = self.task.has(Feature::Safety);
         let mut ill = false;
@@ -342,7 +353,7 @@ impl Run {
             self.give_back(a);
         } else {
             self.agent(a).quota -= 1;
-            let nest = if self.depth > 1 { self.task.shape().nest.max(0.04) } else { 0.0 };
+            let nest = if self.depth > 1 { self.task.shape().nest.max(self.rules.nest) } else { 0.0 };
             let may = slack >= 3 && self.agents[a as usize].depth < self.depth && self.unborn > 0;
             if !(may && self.rng.bool(nest) && self.delegate(a, slack)) {
                 self.work(a, slack);

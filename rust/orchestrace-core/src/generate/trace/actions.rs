@@ -9,6 +9,9 @@ use crate::schema::{EdgeType, EventType};
 impl Run {
     /// Now and then a person or a guard speaks before the agent does.
     pub(super) fn interrupted(&mut self, a: u32) -> bool {
+        if self.rules.undisturbed {
+            return false;
+        }
         let Agent { last, untrusted, .. } = self.agents[a as usize];
         let guarded = self.task.has(Feature::Safety);
         if untrusted != NONE && self.rng.bool(if guarded { 0.08 } else { 0.004 }) {
@@ -124,7 +127,8 @@ impl Run {
         }
         // Large teams start in proportion; where workers spawn too, some agents are left for them.
         let share = if shape.nest > 0.0 && born { free.div_ceil(2) } else { free };
-        let width = self.rng.range(shape.width.0, shape.width.1.max(free / 5) + 1);
+        let (least, most) = self.rules.width.unwrap_or((shape.width.0, shape.width.1.max(free / 5)));
+        let width = self.rng.range(least, most + 1);
         let width = width.min(share).min(u64::from(slack - 1) / 2) as u32;
         let first = self.begin(EventType::OrchestratorDecision, a);
         for _ in 0..width {

@@ -1,0 +1,173 @@
+//! Rollouts of one group share a beginning: they run on one stream up to a decision that matters, and part there.
+//!
+//! A fork is due from a certain event on and takes place at the first decision that matters, other than one that
+//! begins with a call of a tool, since which tool is called is drawn later; at the latest at the answer of the run.
+//! This is a stopping time of what all rollouts of the block have seen, so that a fork changes no probability. With
+//! several forks the group is a tree: a fork divides a block of rollouts into blocks that go on together, the last
+//! one into single rollouts. What is drawn after a fork is independent between its blocks.
+
+use super::Spec;
+use super::law::{Chain, Policy, decides, matters};
+use crate::generate::task::Task;
+use crate::generate::trace::Run;
+use crate::rng::Stream;
+use crate::schema::EventType;
+
+/// What a planted corpus fixes in a run and others leave to topology and chance.
+#[derive(Debug)]
+pub(in crate::generate) struct Rules {
+    /// No person and no guard interrupts: every event has an owner, so that all of them can earn.
+    pub(in crate::generate) undisturbed: bool,
+    /// Spawns nest as deep as asked for, whatever the topology.
+    pub(in crate::generate) exact_depth: bool,
+    /// Fewest and most agents of one delegation.
+    pub(in crate::generate) width: Option<(u64, u64)>,
+    /// Least share of a worker's answers that delegate, where depth allows it.
+    pub(in crate::generate) nest: f64,
+    forks: Vec<Fork>,
+    actions: usize,
+    density: f64,
+    forked: usize,
+    chain: Chain,
+    chained: usize,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            undisturbed: false,
+            exact_depth: false,
+            width: None,
+            nest: 0.04,
+            forks: Vec::new(),
+            actions: 2,
+            density: 0.0,
+            forked: 0,
+            chain: Chain::default(),
+            chained: 0,
+        }
+    }
+}
+
+/// Where a run leaves the stream that it shares with the rest of its block, and what it goes on with.
+#[derive(Debug)]
+pub(super) struct Fork {
+    pub(super) after: u32,
+    pub(super) stream: Stream,
+}
+
+impl Rules {
+    /// What all rollouts of a corpus have in common.
+    pub(super) fn of(spec: &Spec) -> Self {
+        let branching = u64::from(spec.branching);
+        Self {
+            undisturbed: true,
+            exact_depth: true,
+            width: Some((branching.div_ceil(2), branching)),
+            nest: if spec.depth > 1 { 0.15 } else { 0.0 },
+            actions: spec.actions,
+            density: spec.density,
+            ..Self::default()
+        }
+    }
+
+    /// Makes ready for a rollout of a task.
+    pub(super) fn begin(&mut self, spec: &Spec, task: &Task, rollout: u64) {
+        let Spec { seed, group_size, branches: levels, .. } = *spec;
+        (self.forked, self.chain, self.chained) = (0, Chain::start(task.key), 0);
+        self.forks.clear();
+        if group_size < 2 {
+            return;
+        }
+        let mut places = Stream::numbered(seed, "planted.places", task.number);
+        let fan =
+            (2..).find(|fan: &u64| fan.saturating_pow(levels as u32) >= group_size).unwrap_or(group_size);
+        let (mut low, mut high) = (0, group_size);
+        for level in 0..levels {
+            // Between an eighth and five eighths of the run, one fork in each equal part.
+            let share = (level as f64 + places.unit_f64()) / levels as f64;
+            let after = (spec.length() as f64 * (0.125 + 0.5 * share)) as u32;
+            let parts = if level + 1 == levels { high - low } else { fan.min(high - low) };
+            let part = (rollout - low) * parts / (high - low);
+            // The rollouts whose quotient is `part`.
+            (low, high) = (
+                low + (part * (high - low)).div_ceil(parts),
+                low + ((part + 1) * (high - low)).div_ceil(parts),
+            );
+            let mut id = [0; 24];
+            for (slot, value) in id.chunks_exact_mut(8).zip([task.number, level, low]) {
+                slot.copy_from_slice(&value.to_le_bytes());
+            }
+            self.forks.push(Fork { after, stream: Stream::new(seed, "planted.fork", &id) });
+        }
+    }
+}
+
+impl Run {
+    /// Called when an answer has begun with the event `at`: the place where a rollout may part from its block.
+    pub(in crate::generate) fn fork(&mut self, at: u32) {
+        let last = at + 1 == self.target();
+        let rules = &mut self.rules;
+        let Some(fork) = rules.forks.get(rules.forked) else { return };
+        let event = &self.events[at as usize];
+        if !last && (at < fork.after || event.kind == EventType::ToolCall) {
+            return;
+        }
+        for passed in &self.events[rules.chained..at as usize] {
+            let context = rules.chain.context(passed);
+            let action = decides(passed).then(|| Policy::of(context, rules.actions, false).pick(passed.salt));
+            let content = rules.chain.content(passed, action);
+            rules.chain.add(passed, content);
+        }
+        rules.chained = at as usize;
+        if !last && !matters(rules.chain.context(event), rules.density) {
+            return;
+        }
+        if last {
+            rules.forked = rules.forks.len() - 1;
+        }
+        self.rng = rules.forks[rules.forked].stream.clone();
+        rules.forked += 1;
+        self.events[at as usize].salt = self.rng.bits64();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks of a group after each fork, as the first draws of the streams.
+    fn blocks(group_size: u64, levels: u64) -> Vec<Vec<u64>> {
+        let mut rules = Rules::default();
+        let spec = Spec { seed: 7, group_size, branches: levels, ..Spec::default() };
+        let lineages = (0..group_size).map(|rollout| {
+            rules.begin(&spec, &Task::planted(7, 3, None), rollout);
+            assert!(rules.forks.is_sorted_by_key(|f| f.after));
+            assert!(rules.forks.iter().all(|f| (12..63).contains(&f.after)));
+            rules.forks.iter().map(|f| f.stream.clone().bits64()).collect::<Vec<_>>()
+        });
+        lineages.collect()
+    }
+
+    #[test]
+    fn groups_are_trees_with_single_leaves() {
+        for group_size in 2..20 {
+            for levels in 1..4 {
+                let lineages = blocks(group_size, levels);
+                for a in 0..lineages.len() {
+                    for b in 0..a {
+                        let (a, b) = (&lineages[a], &lineages[b]);
+                        assert_ne!(a.last(), b.last());
+                        // Once apart, apart for ever.
+                        let same = a.iter().zip(b).map(|(x, y)| x == y).collect::<Vec<_>>();
+                        assert!(same.is_sorted_by(|x, y| x >= y), "{same:?}");
+                    }
+                }
+                let first = lineages.iter().map(|l| l[0]).collect::<std::collections::BTreeSet<_>>().len();
+                assert!(first > 1 && (levels > 1 || first == group_size as usize));
+            }
+        }
+        assert_eq!(blocks(8, 3).iter().map(|l| l[0]).collect::<std::collections::BTreeSet<_>>().len(), 2);
+        assert_eq!(blocks(1, 3), [[0u64; 0]]);
+    }
+}
