@@ -25,8 +25,8 @@ from .io import read_traces
 from .ledger import free_ride, ledger
 from .parameters import Param
 from .partitioned import PartitionedCorpus, read_corpus
-from .registry import EventValues, credit_method
 from .planted import Truth, generate_planted
+from .registry import EventValues, credit_method
 from .report import report
 from .scan import scan_events, scan_traces
 from .siblings import sibling_diagnostics
@@ -51,10 +51,10 @@ __all__ = [
     "compare",
     "contexts",
     "credit",
-    "explain",
-    "free_ride",
-    "faithfulness",
     "credit_method",
+    "explain",
+    "faithfulness",
+    "free_ride",
     "generate",
     "generate_planted",
     "importers",

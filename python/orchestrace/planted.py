@@ -3,7 +3,7 @@
 import io
 import os
 from dataclasses import dataclass
-from typing import BinaryIO, Literal, overload
+from typing import Any, BinaryIO, Literal, overload
 
 import polars as pl
 
@@ -183,9 +183,9 @@ def generate_planted(
     What comes later is independent between blocks.
 
     *Fields.* ``value`` is the expected outcome before the event, over tasks and policies; ``reward`` the
-    change of it by the event. ``draft_score``, at decisions of an orchestrator and aggregates, rises to a peak
-    and falls; the best epoch is the first with the highest ``draft_score - stop_cost * tokens`` so far. Noise,
-    latencies and token counts are independent of effects.
+    change of it by the event. ``draft_score``, at decisions of an orchestrator and aggregates, rises to a
+    peak and falls; the best epoch is the first with the highest ``draft_score - stop_cost * tokens`` so far.
+    Noise, latencies and token counts are independent of effects.
 
     Time is linear in events, plus 2ⁿ for the Shapley values of n ≤ 12 agents under gates. One seed gives the
     same bytes and the same truth on any number of threads.
@@ -202,7 +202,7 @@ def generate_planted(
     >>> bool(((both["contribution"] - both["outcome"]).abs() < 1e-9).all())
     True
     """
-    whole = {
+    whole: dict[str, Any] = {
         "traces": traces,
         "seed": seed,
         "agents": agents,
@@ -213,7 +213,7 @@ def generate_planted(
         "group_size": group_size,
         "branches": branches,
     }
-    real = {
+    real: dict[str, Any] = {
         "interaction": interaction,
         "density": density,
         "noise": noise,
