@@ -18,6 +18,7 @@ Value = bool | int | float | str | None
 
 _LARGEST = 1.7976931348623157e308
 _WHOLE = (-(2**63), 2**63 - 1)
+_CONTROLS = {"b": "\\u0008", "t": "\\u0009", "n": "\\u000a", "f": "\\u000c", "r": "\\u000d"}
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,9 @@ def shown(value: object) -> str:
             return "null"
         return re.sub(r"e\+?(-?)0*", r"e\1", repr(value))
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        # The core has one spelling for what a terminal could act on.
+        return re.sub(r"\\([bfnrt])", lambda found: _CONTROLS[found[1]], text)
     except (TypeError, ValueError):
         return f"a value of type {type(value).__name__}"
 

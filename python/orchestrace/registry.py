@@ -43,8 +43,8 @@ class EventValues:
         of the column ``reason`` of `CREDITS`.
     traces
         Per trace ``trace amount remainder reason``: what is divided, the part of it that no event holds,
-        and why the trace has no values (or has zeros). Traces that are not named, and all of them if this is
-        None, divide their reward and leave no remainder. Only shares have an amount.
+        and why the trace has no values, or what there is to say about those that it has. Traces that are
+        not named, and all of them if this is None, divide their reward and leave no remainder.
     fit
         How well a fitted model describes the data; goes into ``params``, floats rounded to six places.
 
@@ -233,8 +233,8 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
             check_groups(corpus)
         if method.scope == "corpus" and method.fit is None and sum(1 for _ in corpus.pieces()) > 1:
             raise ParameterError(
-                f"method '{name}' sees the whole corpus at once, which here is in several pieces:"
-                " give read_corpus more memory, or use read_traces"
+                f"method '{name}' compares all traces of a corpus at once, and this one does not fit into its"
+                " budget: read it with a larger one (memory=), or filter it first"
             )
 
     @functools.cache
@@ -335,6 +335,10 @@ def _checked(
             .then(pl.lit("reward.absent", CREDITS["reason"]))
             .otherwise("reason"),
         )
+    # A trace with a reason and without a value is refused; one with values has them, and the reason beside.
+    valued = values.group_by("trace").agg(n=pl.col("value").count())
+    n = traces.select("trace").join(valued, on="trace", how="left", maintain_order="left")["n"].fill_null(0)
+    traces = traces.with_columns(amount=pl.when(pl.col("reason").is_null() | (n > 0)).then("amount"))
     return values, traces
 
 

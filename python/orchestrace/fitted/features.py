@@ -5,6 +5,7 @@ events is a feature of that prefix. Absent fields count as zero: a model that ne
 finds it in the count of those that are there (``scored``).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,8 @@ one.
 """
 
 _OPEN: Final = ("role", "tool", "action")
+_FLAGS: Final = ("ok", "failed", "corrupted", "scored", "tokens")
+_BLOCK: Final = 1 << 17  # events whose counts are held at once
 _EVENT_TYPES: Final = tuple(getattr(SCHEMAS["events"]["type"], "categories", ()))
 
 
@@ -58,59 +61,91 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class EventTable:
-    """The events of a corpus in memory, in canonical order within each trace.
+    """The events of some traces of a corpus in memory, in canonical order within each trace.
 
-    ``row`` is the place of each event in `Corpus.events`, ``trace`` its trace as a place in the table of
-    traces, ``owner`` a number for (trace, owner), ascending with the trace, -1 for nobody. ``counts`` holds
-    whole numbers, one column per name in ``names``.
+    ``row`` is the place of each event in `Corpus.events`; ``first`` the place of the first trace in the
+    table of traces, ``trace`` that of each event, from there; ``owner`` a number for (trace, owner),
+    ascending with the trace, -1 for nobody. ``codes`` are places in the vocabulary, -1 for null; ``flags``
+    holds whole numbers.
     """
 
+    vocabulary: Vocabulary
+    first: int
     row: Ints
     trace: Ints
     starts: Ints
     owner: Ints
     depth: Floats
-    role: Ints
-    names: list[str]
-    counts: Floats
+    codes: dict[str, Ints]
+    flags: Floats
     score: Floats
     reward: Floats
 
     @property
-    def n_traces(self) -> int:
-        """Traces, those without events included."""
-        return len(self.starts) - 1
+    def lengths(self) -> Ints:
+        """Events of every trace, those without events included."""
+        return np.diff(self.starts)
 
     @property
-    def lengths(self) -> Ints:
-        """Events of every trace."""
-        return np.diff(self.starts)
+    def here(self) -> slice:
+        """These traces in the table of traces."""
+        return slice(self.first, self.first + len(self.starts) - 1)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the counts."""
+        words = (name for column in _OPEN for name in self.vocabulary.columns(column))
+        return [*(f"type={kind}" for kind in _EVENT_TYPES), *words, *_FLAGS]
+
+    def counts(self) -> Floats:
+        """What adds up over events: whole numbers, (events, names)."""
+        blocks = [_one_hot(self.codes["type"], len(_EVENT_TYPES))]
+        blocks += [_one_hot(self.codes[name], len(self.vocabulary.names[name]) + 1) for name in _OPEN]
+        return np.concatenate([*blocks, self.flags], axis=1)
+
+    def blocks(self) -> Iterator["EventTable"]:
+        """The same in pieces of whole traces, since a row of counts is ten times as wide as what it is
+        made of.
+        """
+        first, n = 0, len(self.starts) - 1
+        while first < n:
+            beyond = int(np.searchsorted(self.starts, self.starts[first] + _BLOCK, side="right")) - 1
+            last = min(max(beyond, first + 1), n)
+            events = slice(self.starts[first], self.starts[last])
+            owner = self.owner[events]
+            owned = owner >= 0
+            yield EventTable(
+                vocabulary=self.vocabulary,
+                first=self.first + first,
+                row=self.row[events],
+                trace=self.trace[events] - first,
+                starts=self.starts[first : last + 1] - self.starts[first],
+                owner=np.where(owned, owner - owner[owned].min(initial=np.iinfo(np.int64).max), -1),
+                depth=self.depth[events],
+                codes={name: codes[events] for name, codes in self.codes.items()},
+                flags=self.flags[events],
+                score=self.score[events],
+                reward=self.reward[events],
+            )
+            first = last
 
 
 def event_table(corpus: Corpus, vocabulary: Vocabulary) -> EventTable:
-    """What is counted of every event. O(events · columns), plus sorting."""
+    """What is known of every event. O(events log events)."""
     wanted = ("trace", "seq", "t", "type", "tool", "action", "ok", "corrupted", "score", "reward")
-    tokens = pl.coalesce(
-        "tokens",
-        pl.when(pl.any_horizontal(pl.col("tokens_in", "tokens_out").is_not_null())).then(
-            pl.col("tokens_in").fill_null(0) + pl.col("tokens_out").fill_null(0)
-        ),
-    ).fill_null(0)
-    events = corpus.events.select(*wanted, tokens=tokens).with_row_index("row").collect()
+    parts = pl.col("tokens_in", "tokens_out")
+    some = pl.when(pl.any_horizontal(parts.is_not_null())).then(pl.sum_horizontal(parts.fill_null(0)))
     events = (
-        events.hstack(owners(corpus).select("owner", "role", "depth"))
+        corpus.events.select(*wanted, tokens=pl.coalesce("tokens", some).fill_null(0))
+        .with_row_index("row")
+        .collect()
+        .hstack(owners(corpus).select("owner", "role", "depth"))
         .sort("trace", "t", "seq")
         .with_columns(pair=pl.struct("trace", "owner").rank("dense"))
     )
     numbers = corpus.traces.select("trace").collect()["trace"].to_numpy()
     starts = np.searchsorted(events["trace"].to_numpy(), numbers).astype(np.int64)
     starts = np.append(starts, events.height)
-    blocks = [_one_hot(events["type"].to_physical().to_numpy(), len(_EVENT_TYPES))]
-    names = [f"type={kind}" for kind in _EVENT_TYPES]
-    codes = {column: _codes(events[column], vocabulary.names[column]) for column in _OPEN}
-    for column in _OPEN:
-        names += vocabulary.columns(column)
-        blocks.append(_one_hot(codes[column], len(vocabulary.names[column]) + 1))
     flags = {
         "ok": pl.col("ok"),
         "failed": ~pl.col("ok"),
@@ -118,35 +153,34 @@ def event_table(corpus: Corpus, vocabulary: Vocabulary) -> EventTable:
         "scored": pl.col("score").is_not_null(),
         "tokens": pl.col("tokens"),
     }
-    names += flags
-    blocks.append(
-        events.select(
-            expression.cast(pl.Float64).fill_null(0.0).alias(name) for name, expression in flags.items()
-        )
-        .to_numpy()
-        .reshape(events.height, len(flags))
-    )
+    counted = events.select(flags[name].cast(pl.Float64).fill_null(0.0).alias(name) for name in _FLAGS)
     return EventTable(
+        vocabulary=vocabulary,
+        first=0,
         row=events["row"].cast(pl.Int64).to_numpy(),
         trace=np.repeat(np.arange(len(numbers)), np.diff(starts)),
         starts=starts,
         owner=_numbered(events["pair"].to_numpy(), events["owner"].is_not_null().to_numpy()),
         depth=events["depth"].cast(pl.Float64).fill_null(0.0).to_numpy(),
-        role=codes["role"],
-        names=names,
-        counts=np.concatenate(blocks, axis=1),
+        codes={
+            "type": events["type"].to_physical().cast(pl.Int64).to_numpy(),
+            **{column: _codes(events[column], vocabulary.names[column]) for column in _OPEN},
+        },
+        flags=_matrix(counted),
         score=events["score"].fill_null(0.0).to_numpy(),
         reward=events["reward"].fill_null(0.0).to_numpy(),
     )
 
 
-def prefixes(table: EventTable) -> tuple[list[str], Floats]:
-    """Features of the prefix that ends with each event: names, and (events, columns).
+def prefixes(table: EventTable) -> Floats:
+    """Features of the prefix that ends with each event, (events, columns).
 
     Sums of the counts; agents so far, deepest agent so far, mean and latest of the field `score`, sum of the
     field `reward`. Those of the empty prefix are all zero.
     """
-    counts = np.cumsum(table.counts, axis=0)  # whole numbers below 2^53: exact, whatever came before
+    own = table.counts()
+    scored = table.names.index("scored")
+    counts = np.cumsum(own, axis=0)  # whole numbers below 2^53: exact, whatever came before
     before = np.concatenate([np.zeros((1, counts.shape[1])), counts])[table.starts[:-1]]
     counts -= before[table.trace]
     frame = pl.DataFrame(
@@ -156,19 +190,19 @@ def prefixes(table: EventTable) -> tuple[list[str], Floats]:
             "depth": table.depth,
             "score": table.score,
             "reward": table.reward,
-            "scored": counts[:, table.names.index("scored")],
-            "is_scored": table.counts[:, table.names.index("scored")] > 0,
+            "scored": counts[:, scored],
+            "is_scored": own[:, scored] > 0,
         }
     )
     first = pl.col("owner").is_first_distinct() & (pl.col("owner") >= 0)
-    own = frame.with_columns(first.cast(pl.Float64).alias("first")).select(
+    more = frame.with_columns(first.cast(pl.Float64).alias("first")).select(
         agents=pl.col("first").cum_sum().over("trace"),
         depth=pl.col("depth").cum_max().over("trace"),
         score_mean=(pl.col("score").cum_sum().over("trace") / pl.col("scored")).fill_nan(0.0),
         score_last=pl.when("is_scored").then("score").forward_fill().over("trace").fill_null(0.0),
         reward=pl.col("reward").cum_sum().over("trace"),
     )
-    return [*table.names, *own.columns], np.concatenate([counts, _matrix(own)], axis=1)
+    return np.concatenate([counts, _matrix(more)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -178,7 +212,6 @@ class AgentTable:
     of the table, or -1.
     """
 
-    names: list[str]
     features: Floats
     trace: Ints
     role: Ints
@@ -186,7 +219,7 @@ class AgentTable:
     of_event: Ints
 
 
-def agents(table: EventTable, vocabulary: Vocabulary) -> AgentTable:
+def agents(table: EventTable) -> AgentTable:
     """Features of every agent: sums of the counts over its events, 1, role, depth, mean score, sum of reward.
 
     The count of events by role is left out: it is the number of events, once more, in another column.
@@ -197,18 +230,17 @@ def agents(table: EventTable, vocabulary: Vocabulary) -> AgentTable:
     owned = owned[np.argsort(table.owner[owned], kind="stable")]
     owner = table.owner[owned]
     first = np.searchsorted(owner, np.arange(n))
-    kept = [i for i, name in enumerate(table.names) if not name.startswith("role=")]
+    counts, names = table.counts(), table.names
+    kept = [i for i, name in enumerate(names) if not name.startswith("role=")]
     own = np.stack([table.score[owned], table.reward[owned]], axis=1)
-    values = np.concatenate([table.counts[owned][:, kept], own], axis=1)
+    values = np.concatenate([counts[owned][:, kept], own], axis=1)
     sums = np.add.reduceat(values, first, axis=0) if n else np.zeros((0, values.shape[1]))
-    names = [table.names[i] for i in kept]
-    scored = sums[:, names.index("scored")]
+    scored = sums[:, kept.index(names.index("scored"))]
     sums[:, len(kept)] = np.divide(sums[:, len(kept)], scored, out=np.zeros(n), where=scored > 0)
-    role = table.role[owned][first]
-    roles = len(vocabulary.names["role"])
+    role = table.codes["role"][owned][first]
+    roles = len(table.vocabulary.names["role"])
     extra = np.stack([np.ones(n), table.depth[owned][first]], axis=1)
     return AgentTable(
-        names=[*names, "score_mean", "reward", *vocabulary.columns("role"), "agent", "depth"],
         features=np.concatenate([sums, _one_hot(role, roles + 1), extra], axis=1),
         trace=table.trace[owned][first],
         role=np.where(role < 0, roles, role),

@@ -170,7 +170,8 @@ def decisions(corpus: Corpus, by_task: bool) -> pl.DataFrame:
 
 
 def buckets(amounts: Floats, bins: int) -> Floats:
-    """Upper ends of the buckets but the last: between all distinct ones, or at quantiles if they are more than `bins`."""
+    """Upper ends of all buckets but the last: one for each distinct return, or by quantiles if they are more
+    than `bins`."""
     distinct = np.unique(amounts)
     if len(distinct) <= bins:
         return distinct[:-1]

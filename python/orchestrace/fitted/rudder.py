@@ -4,10 +4,10 @@ of g.
 `r'_t = g_t - g_{t-1}` in canonical order, and what is left of R at the end, `R - g_T`, is spread. The
 remainder, which no event holds, is g_0: everything sums to R. Every run is scored by a model that did not
 see its task. g is a ridge regression on sums over the prefix (O(events · p²), one pass), or boosted trees on
-the same. Reference: J. A. Arjona-Medina et al., arXiv 1806.07857, equation 8. Axiom: efficiency.
+the same. Reference: J. A. Arjona-Medina et al., arXiv 1806.07857. Axiom: efficiency.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,25 +50,28 @@ class _Rows:
     fold_of_run: Ints
 
 
-def _rows(corpus: Corpus, folds: Folds, vocabulary: Vocabulary, train: str) -> _Rows:
-    traces = corpus.traces.select("trace").collect()["trace"]
-    fold = folds.of(traces)
-    amounts = traces.to_frame().join(folds.traces, on="trace", how="left", maintain_order="left")["amount"]
-    amount = amounts.fill_null(0.0).to_numpy()
-    table = event_table(corpus, vocabulary)
-    _, x = prefixes(table)
+def _rows(corpus: Corpus, folds: Folds, vocabulary: Vocabulary, train: str) -> Iterator[_Rows]:
+    for piece in corpus.slices():
+        traces = piece.traces.select("trace").collect()["trace"]
+        fold = folds.of(traces)
+        given = traces.to_frame().join(folds.traces, on="trace", how="left", maintain_order="left")
+        amount = given["amount"].fill_null(0.0).to_numpy()
+        for table in event_table(piece, vocabulary).blocks():
+            yield _rows_of(table, fold[table.here], amount[table.here], train)
+
+
+def _rows_of(table: EventTable, fold: Ints, amount: Floats, train: str) -> _Rows:
+    x = prefixes(table)
     runs = np.flatnonzero((fold >= 0) & (table.lengths > 0))
-    complete = x[table.starts[runs + 1] - 1]
+    complete, reward, of_run = x[table.starts[runs + 1] - 1], amount[runs], fold[runs]
     if train == "runs":
-        return _Rows(
-            complete, amount[runs], np.ones(len(runs)), fold[runs], complete, amount[runs], fold[runs]
-        )
+        return _Rows(complete, reward, np.ones(len(runs)), of_run, complete, reward, of_run)
     kept = np.flatnonzero(fold[table.trace] >= 0)
     of = np.concatenate([table.trace[kept], runs])  # the empty prefix is one of them
     rows = np.concatenate([x[kept], np.zeros((len(runs), x.shape[1]))])
     # Each run counts once, however long it is.
     weights = 1.0 / (table.lengths[of] + 1.0)
-    return _Rows(rows, amount[of], weights, fold[of], complete, amount[runs], fold[runs])
+    return _Rows(rows, amount[of], weights, fold[of], complete, reward, of_run)
 
 
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: int) -> Redistribution:
@@ -79,10 +82,9 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
     if folds.n == 0:
         quality = fit_quality(folds.traces["amount"].to_numpy(), np.zeros(0), np.zeros(0), 0)
         return Redistribution(vocabulary, folds, [], groups, quality)
-    pieces = (_rows(piece, folds, vocabulary, params["train"]) for piece in corpus.slices())
     complete, reward, fold = [], [], []
     learnt: _Boosting | _Ridge = _Boosting(seed) if params["fit"] == "boosting" else _Ridge(params["alpha"])
-    for rows in pieces:
+    for rows in _rows(corpus, folds, vocabulary, params["train"]):
         learnt.add(rows, folds.n)
         complete.append(rows.complete)
         reward.append(rows.reward)
@@ -187,7 +189,7 @@ class _Boosting:
             kind=("prefixes", "runs"),
         ),
     ),
-    reference="arXiv 1806.07857, equation 8",
+    reference="arXiv 1806.07857",
     tier="surrogate",
     scope="corpus",
     fit=_fit,
@@ -234,13 +236,15 @@ def rudder(
     return EventValues(pl.DataFrame({"value": values}), traces, model.fit)
 
 
-def _predicted(table: EventTable, fold: Ints, predictors: list[Predictor]) -> tuple[Floats, Floats]:
+def _predicted(whole: EventTable, fold: Ints, predictors: list[Predictor]) -> tuple[Floats, Floats]:
     """g after every event of the table, and g of nothing for every trace; 0 without a reward."""
-    _, x = prefixes(table)
-    after, start = np.zeros(len(x)), np.zeros(len(fold))
-    for number, predict in enumerate(predictors):
-        here = np.flatnonzero(fold[table.trace] == number)
-        if len(here):
-            after[here] = predict(x[here])
-            start[fold == number] = predict(np.zeros((1, x.shape[1])))[0]
+    after, start = np.zeros(len(whole.row)), np.zeros(len(fold))
+    for table in whole.blocks():
+        x, own = prefixes(table), fold[table.here]
+        at = whole.starts[table.first]
+        for number, predict in enumerate(predictors):
+            here = np.flatnonzero(own[table.trace] == number)
+            if len(here):
+                after[at + here] = predict(x[here])
+                start[fold == number] = predict(np.zeros((1, x.shape[1])))[0]
     return after, start

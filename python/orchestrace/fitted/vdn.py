@@ -4,7 +4,7 @@ q.
 `q` is linear in features of one agent's events (counts by type, tool and action, tokens, score, role),
 shared by all agents and fitted by ridge regression on their sum over the team. O(agents · p² + p³ · folds).
 Every run is scored by a model that did not see its task. The remainder holds c, the means and the residual,
-so that everything sums to R. Reference: P. Sunehag et al., arXiv 1706.05296, equation 3. Axiom: efficiency.
+so that everything sums to R. Reference: P. Sunehag et al., arXiv 1706.05296. Axiom: efficiency.
 """
 
 from dataclasses import dataclass
@@ -74,11 +74,12 @@ def gather(corpus: Corpus, folds: Folds, vocabulary: Vocabulary) -> Teams:
         here = piece.traces.select("trace").collect()["trace"]
         fold = folds.of(here)
         rewarded = np.cumsum(fold >= 0) - 1 + place
-        table = agents(event_table(piece, vocabulary), vocabulary)
-        kept = fold[table.trace] >= 0
-        features.append(table.features[kept])
-        traces.append(rewarded[table.trace[kept]])
-        roles.append(table.role[kept])
+        for table in event_table(piece, vocabulary).blocks():
+            own = agents(table)
+            kept = fold[table.here][own.trace] >= 0
+            features.append(own.features[kept])
+            traces.append(rewarded[table.here][own.trace[kept]])
+            roles.append(own.role[kept])
         numbers.append(here.filter(pl.Series(fold >= 0)))
         place += int((fold >= 0).sum())
     joined = pl.concat(numbers).to_frame().join(folds.traces, on="trace", how="left", maintain_order="left")
@@ -131,14 +132,14 @@ def moments_of(teams: Teams, folds: int) -> list[Moments]:
 
 def decomposed(corpus: Corpus, rewards: pl.DataFrame, model: Decomposition) -> EventValues:
     """Credit of agents, divided evenly among the events that each owns; the remainder closes the sum."""
-    table = event_table(corpus, model.vocabulary)
-    own = agents(table, model.vocabulary)
     fold = model.folds.of(rewards["trace"]) if model.folds.n else np.full(rewards.height, -1)
-    credit = _credit(own, fold, model.utilities)
-    of_event = np.append(credit / np.maximum(own.n_events, 1), 0.0)[own.of_event]
-    values = np.zeros(len(table.row))
-    values[table.row] = of_event
-    held = np.bincount(own.trace, weights=credit, minlength=rewards.height)
+    whole = event_table(corpus, model.vocabulary)
+    values, held = np.zeros(len(whole.row)), np.zeros(rewards.height)
+    for table in whole.blocks():
+        own = agents(table)
+        credit = _credit(own, fold[table.here], model.utilities)
+        values[table.row] = np.append(credit / np.maximum(own.n_events, 1), 0.0)[own.of_event]
+        held[table.here] = np.bincount(own.trace, weights=credit, minlength=len(held[table.here]))
     traces = rewards.select(
         "trace",
         "amount",
@@ -179,7 +180,7 @@ CENTRE = Param(
     quantity="share",
     axioms=("efficiency",),
     params=(ALPHA, CENTRE, FOLDS),
-    reference="arXiv 1706.05296, equation 3",
+    reference="arXiv 1706.05296",
     tier="surrogate",
     scope="corpus",
     fit=_fit,
