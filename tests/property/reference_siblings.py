@@ -1,0 +1,144 @@
+"""Context siblings and suspicious classes in plain Python (5.3), after their definitions only."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Hashable
+from typing import Any
+
+from property.reference_returns import ABSENT, CYCLE, DEGENERATE, Row, Rows, Value
+from property.reference_trace import Trace
+
+DECISIONS = ("orchestrator_decision", "message", "return", "spawn", "tool_call", "aggregate")
+KEYLESS = ("spawn", "tool_call")  #: decisions that say something without a key
+
+
+def is_computed(trace: Trace, context: str, field: str) -> bool:
+    recorded = any(event[field] is not None for event in trace.events)
+    return context == "computed" or (context == "auto" and not recorded)
+
+
+def content_key(event: dict[str, Any]) -> str | None:
+    first = "args_hash" if event["type"] == "tool_call" else "content_hash"
+    key: str | None = event["content_ref"] if event[first] is None else event[first]
+    return key
+
+
+def computed_context(trace: Trace, v: int) -> Hashable:
+    """What the actor has seen before: causes of the event, and what it did itself."""
+    causes = trace.ancestors(v)
+    seen = [
+        trace.events[u]
+        for u in trace.order[: trace.rank[v]]
+        if u in causes or (trace.owner[u] is not None and trace.owner[u] == trace.owner[v])
+    ]
+    history = [(e["type"], e["agent"], e["to"], e["tool"], content_key(e)) for e in seen]
+    return (trace.task, tuple(history))
+
+
+def decision(trace: Trace, v: int, context: str) -> tuple[Hashable, Hashable]:
+    """Context and choice of a decision, each None if a field is missing."""
+    event = trace.events[v]
+    key = content_key(event)
+    known = key is not None or event["type"] in KEYLESS
+    choice = (event["type"], event["to"], event["tool"], key) if known else None
+    computed = is_computed(trace, context, "prefix_key")
+    return (computed_context(trace, v) if computed else event["prefix_key"]), choice
+
+
+def c3(traces: list[Trace], rewards: list[float], baseline: str = "loo", context: str = "auto") -> list[Rows]:
+    buckets: dict[Hashable, dict[Hashable, list[float]]] = defaultdict(lambda: defaultdict(list))
+    places: list[list[tuple[int, Hashable, Hashable]] | str] = []
+    for trace, reward in zip(traces, rewards, strict=True):
+        if is_computed(trace, context, "prefix_key") and trace.topological(trace.weights()) is None:
+            places.append(CYCLE)
+            continue
+        listed: list[tuple[int, Hashable, Hashable]] = []
+        for v in trace.owned(*DECISIONS):
+            where, choice = decision(trace, v, context)
+            bucket = None if where is None else (trace.group, where, trace.role[trace.owner[v]])
+            listed.append((v, bucket, choice))
+            if bucket is not None and choice is not None:
+                buckets[bucket][choice].append(reward)
+        places.append(listed)
+
+    def value(bucket: Hashable, choice: Hashable) -> Value:
+        if bucket is None or choice is None:
+            return None, ABSENT
+        candidates = buckets[bucket]
+        everything = [reward for listed in candidates.values() for reward in listed]
+        if len(candidates) < 2 or max(everything) == min(everything):
+            return 0.0, DEGENERATE
+        own = candidates[choice]
+        rest = [x for name, listed in candidates.items() if name != choice for x in listed]
+        return statistics.fmean(own) - statistics.fmean(rest if baseline == "loo" else everything), None
+
+    return [
+        place if isinstance(place, str) else [Row([v], *value(bucket, choice)) for v, bucket, choice in place]
+        for place in places
+    ]
+
+
+# --- suspicious classes ---------------------------------------------------------------------------------
+
+
+def class_of(trace: Trace, v: int, by: str) -> Hashable:
+    """What an event counts as; None if it is no row."""
+    event = trace.events[v]
+    if by == "agent":
+        return trace.owner[v]
+    if trace.owner[v] is None:
+        return None
+    if by == "message":
+        return trace.units("message")[v] and content_key(event)
+    return event["action"]
+
+
+def suspiciousness(
+    formula: str, star: float, failed: int, passed: int, n_failed: int, n_passed: int
+) -> float:
+    """How much a class that is in `failed` of the failing, `passed` of the passing rollouts is suspected."""
+    if failed == 0:
+        return 0.0
+    if formula == "ochiai":
+        return failed / math.sqrt(n_failed * (failed + passed))
+    if formula == "tarantula":
+        return (failed / n_failed) / (failed / n_failed + passed / n_passed)
+    if formula == "dstar":
+        rest = passed + n_failed - failed
+        return float(failed**star / rest) if rest else math.inf
+    return (failed / n_failed + failed / (failed + passed)) / 2
+
+
+def spectrum(
+    traces: list[Trace],
+    rewards: list[float],
+    formula: str = "ochiai",
+    by: str = "action",
+    threshold: float = 0.5,
+    star: float = 2.0,
+) -> list[Rows]:
+    classes = [[class_of(trace, v, by) for v in range(len(trace))] for trace in traces]
+    passes = [reward >= threshold for reward in rewards]
+    found: list[Rows] = []
+    for i, trace in enumerate(traces):
+        group = [n for n, other in enumerate(traces) if other.group == trace.group]
+        n_passed = sum(passes[n] for n in group)
+        n_failed = len(group) - n_passed
+        rows: list[Row] = []
+        for v, own in enumerate(classes[i]):
+            if trace.owner[v] is None:
+                continue
+            if own is None:
+                rows.append(Row([v], None, ABSENT))
+                continue
+            if not n_passed or not n_failed:
+                rows.append(Row([v], 0.0, DEGENERATE))
+                continue
+            having = [n for n in group if own in classes[n]]
+            passed = sum(passes[n] for n in having)
+            rows.append(
+                Row([v], -suspiciousness(formula, star, len(having) - passed, passed, n_failed, n_passed))
+            )
+        found.append(rows)
+    return found

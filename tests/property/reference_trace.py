@@ -1,0 +1,281 @@
+"""A native trace document in plain Python: order, owners, turns, outcome, graph, units (D1, D3 to D6)."""
+
+from collections import defaultdict
+from functools import cached_property
+from typing import Any
+
+from golden.reference_tables import event_rows, trace_row
+
+Event = dict[str, Any]
+ORCHESTRATION = ("orchestrator_decision", "spawn", "despawn", "aggregate")
+RECEIVED = ("message", "return", "spawn", "human_intervention")
+EDGE_WEIGHTS = {
+    "temporal": 0.2,
+    "causal": 1.0,
+    "spawn": 0.5,
+    "message": 0.7,
+    "tool_dependency": 0.9,
+    "return": 1.0,
+    "aggregate": 1.2,
+    "safety_flow": 0.3,
+}
+UNITS = ["team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token"]
+
+
+class Turn:
+    """Events of one agent between two receptions, or with one recorded number."""
+
+    def __init__(self, owner: str, label: str, ordinal: int, events: list[int]) -> None:
+        self.owner = owner
+        self.label = label
+        self.ordinal = ordinal  #: among the turns of its owner, from 0
+        self.events = events  #: in canonical order
+
+
+class Trace:
+    """What the methods read of a document; events are numbered as in the document."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
+        self.events: list[Event] = event_rows(document, 0)
+        self.group: str = trace_row(document, 0)["group_id"]
+        self.task: str = document["task_id"]
+        place = {event["id"]: seq for seq, event in enumerate(self.events)}
+        #: (src, dst) to the types of all rows between them
+        self.edges: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for edge in document["edges"]:
+            self.edges[place[edge["src"]], place[edge["dst"]]].append(edge["type"])
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Canonical order (D1)."""
+        return sorted(range(len(self)), key=lambda v: (self.events[v]["t"], v))
+
+    @cached_property
+    def rank(self) -> list[int]:
+        """Place of every event in canonical order."""
+        rank = [0] * len(self)
+        for place, v in enumerate(self.order):
+            rank[v] = place
+        return rank
+
+    def amount(self, weights: dict[str, float]) -> float | None:
+        """The reward that is asked for; None if a channel is absent."""
+        rewards = self.document["rewards"]
+        if any(name not in rewards for name in weights):
+            return None
+        return sum(weight * float(rewards[name]) for name, weight in weights.items())
+
+    def last(self, events: list[int]) -> int | None:
+        return max(events, key=self.rank.__getitem__, default=None)
+
+    def first(self, events: list[int]) -> int | None:
+        return min(events, key=self.rank.__getitem__, default=None)
+
+    # --- owners (D4) --------------------------------------------------------------------------------
+
+    @cached_property
+    def call(self) -> list[int | None]:
+        """Of every tool_result the tool_call that it answers."""
+        calls = [v for v in range(len(self)) if self.events[v]["type"] == "tool_call"]
+        found: list[int | None] = []
+        for v, event in enumerate(self.events):
+            if event["type"] != "tool_result":
+                found.append(None)
+                continue
+            joined = self.last([u for u in calls if (u, v) in self.edges])
+            earlier = [u for u in calls if self.rank[u] < self.rank[v] and self.events[u]["tool"] is not None]
+            named = self.last([u for u in earlier if self.events[u]["tool"] == event["tool"]])
+            found.append(named if joined is None else joined)
+        return found
+
+    @cached_property
+    def owner(self) -> list[str | None]:
+        """Of every event the agent that it belongs to."""
+        acting = {event["agent"] for event in self.events if event["type"] != "tool_result"}
+
+        def of(v: int) -> str | None:
+            event = self.events[v]
+            if event["type"] == "human_intervention" or event["agent"] == "user":
+                return None
+            if event["type"] == "tool_result" and event["agent"] not in acting:
+                call = self.call[v]
+                return None if call is None else of(call)
+            return str(event["agent"])
+
+        return [of(v) for v in range(len(self))]
+
+    def owned(self, *types: str) -> list[int]:
+        """Events with an owner, of these types or of any, in canonical order."""
+        wanted = [v for v in self.order if self.owner[v] is not None]
+        return [v for v in wanted if not types or self.events[v]["type"] in types]
+
+    @cached_property
+    def agents(self) -> list[str]:
+        """All owners, in order of their first event."""
+        return list(dict.fromkeys(str(self.owner[v]) for v in self.owned()))
+
+    @cached_property
+    def root(self) -> str | None:
+        for types in (["orchestrator_decision"], ["spawn"], []):
+            found = self.owned(*types)
+            if found:
+                return self.owner[found[0]]
+        return None
+
+    @cached_property
+    def role(self) -> dict[str | None, str | None]:
+        """Of every agent its role."""
+        roles: dict[str | None, str | None] = {None: None}
+        for agent in self.agents:
+            own = [
+                v
+                for v in self.owned()
+                if self.owner[v] == agent == self.events[v]["agent"]
+                and self.events[v]["type"] not in ("spawn", "despawn")
+            ]
+            naming = [
+                v for v in self.order if self.events[v]["type"] == "spawn" and self.events[v]["to"] == agent
+            ]
+            said = [self.events[v]["role"] for v in own + naming if self.events[v]["role"] is not None]
+            roles[agent] = said[0] if said else None
+        return roles
+
+    # --- turns (D6) ---------------------------------------------------------------------------------
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """All turns in order of their first event."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for agent in self.agents:
+            here: tuple[str, str] | None = None
+            received, opened = False, 0
+            for v in self.order:
+                event = self.events[v]
+                if self.owner[v] != agent:
+                    if event["type"] in RECEIVED and event["to"] == agent:
+                        received = True
+                    continue
+                number = event["turn"]
+                call = self.call[v]
+                if number is None and call is not None and self.owner[call] == agent:
+                    number = self.events[call]["turn"]
+                is_result = event["type"] == "tool_result"
+                if number is not None:
+                    here, received = (agent, f"{agent}/{number}"), False
+                elif here is None or (received and not is_result):
+                    here, received = (agent, f"{agent}/+{opened + 1}"), False
+                received = received or is_result
+                opened += here not in found
+                found.setdefault(here, []).append(v)
+        ordered = sorted(found.items(), key=lambda item: self.rank[item[1][0]])
+        ordinals: dict[str, int] = defaultdict(int)
+        turns = []
+        for (owner, label), events in ordered:
+            turns.append(Turn(owner, label, ordinals[owner], events))
+            ordinals[owner] += 1
+        return turns
+
+    # --- graph (D3, D5) -----------------------------------------------------------------------------
+
+    @cached_property
+    def outcome(self) -> int | None:
+        """The outcome, or None for a virtual sink."""
+        own = [v for v in self.owned("aggregate", "return") if self.owner[v] == self.root]
+        returns = [
+            v
+            for v in self.order
+            if self.events[v]["type"] == "return"
+            and self.events[v]["to"] is not None
+            and self.events[v]["to"] in (self.root, "user")
+        ]
+        for candidates in (own, self.owned("aggregate"), returns):
+            if candidates:
+                return candidates[-1]
+        return None
+
+    def weights(self, program_order: bool = False) -> dict[tuple[int, int], float]:
+        """Merged edges with the sums of their types' weights."""
+        merged = {ends: sum(EDGE_WEIGHTS[kind] for kind in kinds) for ends, kinds in self.edges.items()}
+        if program_order:
+            last: dict[str, int] = {}
+            for v in self.owned():
+                owner = str(self.owner[v])
+                u = last.get(owner)
+                if u is not None and (u, v) not in merged and (v, u) not in merged:
+                    merged[u, v] = EDGE_WEIGHTS["temporal"]
+                last[owner] = v
+        return merged
+
+    def topological(self, edges: dict[tuple[int, int], float]) -> list[int] | None:
+        """Events, every one after its predecessors; None for a cycle."""
+        waiting = [sum(1 for _, dst in edges if dst == v) for v in range(len(self))]
+        ready = [v for v in self.order if waiting[v] == 0]
+        found = []
+        while ready:
+            u = ready.pop(0)
+            found.append(u)
+            for src, dst in edges:
+                if src == u:
+                    waiting[dst] -= 1
+                    if waiting[dst] == 0:
+                        ready.append(dst)
+            ready.sort(key=self.rank.__getitem__)
+        return found if len(found) == len(self) else None
+
+    def ancestors(self, v: int) -> set[int]:
+        """Events with a path to `v`, without `v` itself unless it lies on a cycle."""
+        found: set[int] = set()
+        waiting = [v]
+        while waiting:
+            w = waiting.pop()
+            for src, dst in self.edges:
+                if dst == w and src not in found:
+                    found.add(src)
+                    waiting.append(src)
+        return found
+
+    # --- units (D4) ---------------------------------------------------------------------------------
+
+    def units(self, level: str) -> list[str | None]:
+        """Of every event the `unit_id` that it belongs to."""
+        events = self.events
+        if level == "team":
+            return ["team"] * len(self)
+        if level == "event":
+            return [event["id"] for event in events]
+        if level == "agent":
+            return list(self.owner)
+        if level == "role":
+            return [self.role[owner] for owner in self.owner]
+        if level == "turn":
+            label = {v: turn.label for turn in self.turns for v in turn.events}
+            return [label.get(v) for v in range(len(self))]
+        if level == "orchestrator":
+            return [
+                owner if event["type"] in ORCHESTRATION else None
+                for event, owner in zip(events, self.owner, strict=True)
+            ]
+        if level == "token":
+            return [event["id"] if (event["tokens_out"] or 0) > 0 else None for event in events]
+        if level == "message":
+            return [
+                event["id"]
+                if event["type"] in ("message", "return")
+                and owner is not None
+                and event["to"] not in (None, owner, "user")
+                else None
+                for event, owner in zip(events, self.owner, strict=True)
+            ]
+        found: list[str | None] = []
+        for event, call in zip(events, self.call, strict=True):
+            of = None
+            if event["type"] == "tool_result":
+                of = event["id"] if call is None else events[call]["id"]
+            elif event["type"] == "tool_call":
+                of = event["id"]
+            found.append(of)
+        return found
