@@ -63,7 +63,7 @@ def rolled_up(
         inside = {v for v, unit in enumerate(units) if unit == name}
         own = [row for row in rows if inside.intersection(row.events)]
         values = [row.value for row in own if row.value is not None]
-        reasons = {row.reason for row in own}
+        reasons = {row.reason for row in own if row.value is not None}
         if share:
             found[name] = (math.fsum(values), None)
         elif name is None or not own:
@@ -76,6 +76,9 @@ def rolled_up(
                 for row in own
                 if row.value is not None
             ]
-            middle = statistics.fmean(values, written if any(written) else None)
+            if len(own) > 1 and not any(written):
+                found[name] = (None, ABSENT)
+                continue
+            middle = statistics.fmean(values, written if len(values) > 1 else None)
             found[name] = (middle, DEGENERATE if reasons == {DEGENERATE} else None)
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from property.reference_returns import ABSENT, CYCLE, DEGENERATE, Method, Row, Rows, Value, own_reward, q_of
-from property.reference_siblings import computed_context, is_computed
+from property.reference_siblings import computed_context, is_computed, lacks_order
 from property.reference_trace import Trace, Turn
 
 # --- normalisation ----------------------------------------------------------------------------------
@@ -110,14 +110,14 @@ def reinforce_pp(
 ) -> list[Rows]:
     values = list(rewards)
     reasons: list[str | None] = [None] * len(traces)
-    if baseline:
-        keys: list[Hashable] = [trace.group for trace in traces]
+    metrics = [trace.document.get("metrics", {}) for trace in traces]
+    batches: list[Hashable] = [metric.get(batch) if batch else 0 for metric in metrics]
+    if baseline:  # what a trainer sees is one batch, so a group is what of it lies in the batch
+        keys: list[Hashable] = [(trace.group, own) for trace, own in zip(traces, batches, strict=True)]
         centred = in_groups(keys, rewards, lambda group: normalised(group, norm="mean", compat=compat))
         values = [value or 0.0 for value, _ in centred]
         if compat is None:  # there the leak of lone rollouts moves those of flat groups too
             reasons = [reason for _, reason in centred]
-    metrics = [trace.document.get("metrics", {}) for trace in traces]
-    batches: list[Hashable] = [metric.get(batch) if batch else 0 for metric in metrics]
 
     def whiten(members: list[float]) -> list[Value]:
         if is_degenerate(members):
@@ -239,12 +239,24 @@ def marshal(
 def gigpo(
     traces: list[Trace],
     rewards: list[float],
-    weight: float = 1.0,
+    step_weight: float = 1.0,
     gamma: float = 0.99,
     norm: str = "mean_std",
     context: str = "auto",
     **params: Any,
 ) -> list[Rows]:
+    if any(lacks_order(trace, context, "state_key") for trace in traces):
+        known = [n for n, trace in enumerate(traces) if not lacks_order(trace, context, "state_key")]
+        some = gigpo(
+            [traces[n] for n in known],
+            [rewards[n] for n in known],
+            step_weight,
+            gamma,
+            norm,
+            context,
+            **params,
+        )
+        return [some[known.index(n)] if n in known else CYCLE for n in range(len(traces))]
     groups: list[Hashable] = [trace.group for trace in traces]
     episode = in_groups(groups, rewards, lambda x: normalised(x, norm=norm, **params))
     rows = turns_of(traces)
@@ -260,12 +272,8 @@ def gigpo(
     for n, (step, reason) in zip(anchored, steps, strict=True):
         base, lone = episode[rows[n][0]]
         assert base is not None and step is not None
-        values[n] = (base + weight * step, reason if lone else None)
-    found = gathered(traces, rows, values)
-    for i, trace in enumerate(traces):
-        if is_computed(trace, context, "state_key") and trace.topological(trace.weights()) is None:
-            found[i] = CYCLE
-    return found
+        values[n] = (base + step_weight * step, reason if lone else None)
+    return gathered(traces, rows, values)
 
 
 def anchor(trace: Trace, turn: Turn, context: str) -> Hashable:

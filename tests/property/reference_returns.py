@@ -132,11 +132,11 @@ def dag_gae(
     for trace, reward in zip(traces, rewards, strict=True):
         edges = list(trace.weights(program_order))
         order = trace.topological(dict.fromkeys(edges, 1.0))
-        if any(event["value"] is None for event in trace.events):
-            found.append(ABSENT)
-            continue
         if order is None:
             found.append(CYCLE)
+            continue
+        if any(event["value"] is None for event in trace.events):
+            found.append(ABSENT)
             continue
         value = {v: event["value"] for v, event in enumerate(trace.events)}
         gain = {v: event["reward"] or 0.0 for v, event in enumerate(trace.events)}

@@ -10,12 +10,25 @@ from property.reference_returns import ABSENT, CYCLE, DEGENERATE, Row, Rows, Val
 from property.reference_trace import Trace
 
 DECISIONS = ("orchestrator_decision", "message", "return", "spawn", "tool_call", "aggregate")
-KEYLESS = ("spawn", "tool_call")  #: decisions that say something without a key
+#: Events whose content is what they are about; the others are known without it.
+SAYING = (
+    "orchestrator_decision",
+    "message",
+    "return",
+    "aggregate",
+    "tool_call",
+    "tool_result",
+    "human_intervention",
+)
 
 
 def is_computed(trace: Trace, context: str, field: str) -> bool:
     recorded = any(event[field] is not None for event in trace.events)
     return context == "computed" or (context == "auto" and not recorded)
+
+
+def lacks_order(trace: Trace, context: str, field: str) -> bool:
+    return is_computed(trace, context, field) and trace.is_cyclic
 
 
 def content_key(event: dict[str, Any]) -> str | None:
@@ -25,13 +38,18 @@ def content_key(event: dict[str, Any]) -> str | None:
 
 
 def computed_context(trace: Trace, v: int) -> Hashable:
-    """What the actor has seen before: causes of the event, and what it did itself."""
+    """What the actor has seen before: causes of the event, and what it did itself; None if unknown.
+
+    "Before" is by edges first and by time second: nobody has seen an effect of what he is about to do.
+    """
     causes = trace.ancestors(v)
-    seen = [
-        trace.events[u]
-        for u in trace.order[: trace.rank[v]]
-        if u in causes or (trace.owner[u] is not None and trace.owner[u] == trace.owner[v])
-    ]
+    order = trace.topological(trace.weights())
+    assert order is not None, "who asks has looked for cycles"
+    before = order[: order.index(v)]
+    own = {u for u in before if trace.owner[u] is not None and trace.owner[u] == trace.owner[v]}
+    seen = [trace.events[u] for u in before if u in causes | own]
+    if any(content_key(e) is None and e["type"] in SAYING for e in seen):
+        return None
     history = [(e["type"], e["agent"], e["to"], e["tool"], content_key(e)) for e in seen]
     return (trace.task, tuple(history))
 
@@ -40,7 +58,7 @@ def decision(trace: Trace, v: int, context: str) -> tuple[Hashable, Hashable]:
     """Context and choice of a decision, each None if a field is missing."""
     event = trace.events[v]
     key = content_key(event)
-    known = key is not None or event["type"] in KEYLESS
+    known = key is not None or event["type"] not in SAYING
     choice = (event["type"], event["to"], event["tool"], key) if known else None
     computed = is_computed(trace, context, "prefix_key")
     return (computed_context(trace, v) if computed else event["prefix_key"]), choice
@@ -50,7 +68,7 @@ def c3(traces: list[Trace], rewards: list[float], baseline: str = "loo", context
     buckets: dict[Hashable, dict[Hashable, list[float]]] = defaultdict(lambda: defaultdict(list))
     places: list[list[tuple[int, Hashable, Hashable]] | str] = []
     for trace, reward in zip(traces, rewards, strict=True):
-        if is_computed(trace, context, "prefix_key") and trace.topological(trace.weights()) is None:
+        if lacks_order(trace, context, "prefix_key"):
             places.append(CYCLE)
             continue
         listed: list[tuple[int, Hashable, Hashable]] = []
@@ -82,16 +100,14 @@ def c3(traces: list[Trace], rewards: list[float], baseline: str = "loo", context
 # --- suspicious classes ---------------------------------------------------------------------------------
 
 
-def class_of(trace: Trace, v: int, by: str) -> Hashable:
-    """What an event counts as; None if it is no row."""
-    event = trace.events[v]
-    if by == "agent":
-        return trace.owner[v]
-    if trace.owner[v] is None:
-        return None
+def suspects(trace: Trace, by: str) -> dict[int, Hashable]:
+    """Of every event that is a row the class that it counts as, None if that is unknown."""
     if by == "message":
-        return trace.units("message")[v] and content_key(event)
-    return event["action"]
+        messages = trace.units("message")
+        return {v: content_key(trace.events[v]) for v in range(len(trace)) if messages[v] is not None}
+    if by == "agent":
+        return {v: trace.owner[v] for v in trace.owned()}
+    return {v: (trace.events[v]["type"], trace.events[v]["tool"]) for v in trace.owned()}
 
 
 def suspiciousness(
@@ -105,8 +121,8 @@ def suspiciousness(
     if formula == "tarantula":
         return (failed / n_failed) / (failed / n_failed + passed / n_passed)
     if formula == "dstar":
-        rest = passed + n_failed - failed
-        return float(failed**star / rest) if rest else math.inf
+        # Half an event keeps the order of all that is possible, and the number finite.
+        return float(failed**star / (passed + n_failed - failed or 0.5))
     return (failed / n_failed + failed / (failed + passed)) / 2
 
 
@@ -118,7 +134,7 @@ def spectrum(
     threshold: float = 0.5,
     star: float = 2.0,
 ) -> list[Rows]:
-    classes = [[class_of(trace, v, by) for v in range(len(trace))] for trace in traces]
+    classes = [suspects(trace, by) for trace in traces]
     passes = [reward >= threshold for reward in rewards]
     found: list[Rows] = []
     for i, trace in enumerate(traces):
@@ -126,16 +142,14 @@ def spectrum(
         n_passed = sum(passes[n] for n in group)
         n_failed = len(group) - n_passed
         rows: list[Row] = []
-        for v, own in enumerate(classes[i]):
-            if trace.owner[v] is None:
-                continue
+        for v, own in classes[i].items():
             if own is None:
                 rows.append(Row([v], None, ABSENT))
                 continue
             if not n_passed or not n_failed:
                 rows.append(Row([v], 0.0, DEGENERATE))
                 continue
-            having = [n for n in group if own in classes[n]]
+            having = [n for n in group if own in classes[n].values()]
             passed = sum(passes[n] for n in having)
             rows.append(
                 Row([v], -suspiciousness(formula, star, len(having) - passed, passed, n_failed, n_passed))

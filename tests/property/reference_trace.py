@@ -226,6 +226,10 @@ class Trace:
             ready.sort(key=self.rank.__getitem__)
         return found if len(found) == len(self) else None
 
+    @cached_property
+    def is_cyclic(self) -> bool:
+        return self.topological(self.weights()) is None
+
     def ancestors(self, v: int) -> set[int]:
         """Events with a path to `v`, without `v` itself unless it lies on a cycle."""
         found: set[int] = set()

@@ -39,7 +39,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "at_grpo": [{"ddof": 0, "epsilon": 0.1}],
     "marshal": [{"norm": "mean_std", "gamma": 0.5, "ddof": 0}],
     "gigpo": [
-        {"norm": "mean", "weight": 0.5},
+        {"norm": "mean", "step_weight": 0.5},
         {"context": "computed"},
         {"context": "recorded", "gamma": 0.5},
     ],

@@ -293,7 +293,7 @@ def test_gigpo(norm: str, weight: float) -> None:
     alone = np.array([(anchors == anchor).sum() == 1 for anchor in anchors])
     # At the step level a lone anchor is 0 in the released code too: its mean is its own.
     step = np.where(alone, 0.0, verl_grpo(np.array(returns, dtype), anchors, norm == "mean_std"))
-    ours = values(rollouts(), "gigpo", "turn", norm=norm, weight=weight, gamma=gamma)
+    ours = values(rollouts(), "gigpo", "turn", norm=norm, step_weight=weight, gamma=gamma)
     assert_close(ours, episode + weight * step)
     assert alone.any() and not alone.all()
 
