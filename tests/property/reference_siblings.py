@@ -38,20 +38,16 @@ def content_key(event: dict[str, Any]) -> str | None:
 
 
 def computed_context(trace: Trace, v: int) -> Hashable:
-    """What the actor has seen before: causes of the event, and what it did itself; None if unknown.
-
-    "Before" is by edges first and by time second: nobody has seen an effect of what he is about to do.
-    """
-    causes = trace.ancestors(v)
-    order = trace.topological(trace.weights())
-    assert order is not None, "who asks has looked for cycles"
-    before = order[: order.index(v)]
-    own = {u for u in before if trace.owner[u] is not None and trace.owner[u] == trace.owner[v]}
-    seen = [trace.events[u] for u in before if u in causes | own]
-    if any(content_key(e) is None and e["type"] in SAYING for e in seen):
-        return None
-    history = [(e["type"], e["agent"], e["to"], e["tool"], content_key(e)) for e in seen]
-    return (trace.task, tuple(history))
+    """What led to an event, by edges and by what its actor did before; None if a content of it is unknown."""
+    into = [src for src, dst in trace.weights(program_order=True) if dst == v]
+    causes = []
+    for u in into:
+        event, before = trace.events[u], computed_context(trace, u)
+        key = content_key(event)
+        if before is None or (key is None and event["type"] in SAYING):
+            return None
+        causes.append((event["type"], event["agent"], event["to"], event["tool"], key, before))
+    return (trace.task, tuple(sorted(causes, key=repr)))
 
 
 def decision(trace: Trace, v: int, context: str) -> tuple[Hashable, Hashable]:

@@ -228,19 +228,8 @@ class Trace:
 
     @cached_property
     def is_cyclic(self) -> bool:
-        return self.topological(self.weights()) is None
-
-    def ancestors(self, v: int) -> set[int]:
-        """Events with a path to `v`, without `v` itself unless it lies on a cycle."""
-        found: set[int] = set()
-        waiting = [v]
-        while waiting:
-            w = waiting.pop()
-            for src, dst in self.edges:
-                if dst == w and src not in found:
-                    found.add(src)
-                    waiting.append(src)
-        return found
+        """Whether edges and the order in which agents acted contradict each other."""
+        return self.topological(self.weights(program_order=True)) is None
 
     # --- units (D4) ---------------------------------------------------------------------------------
 
