@@ -131,7 +131,11 @@ impl Names {
     }
 
     pub(super) fn get(&self, name: (u32, u32)) -> &[u8] {
-        &self.text.as_bytes()[name.0 as usize..name.1 as usize]
+        self.text(name).as_bytes()
+    }
+
+    pub(super) fn text(&self, name: (u32, u32)) -> &str {
+        &self.text[name.0 as usize..name.1 as usize]
     }
 }
 

@@ -80,8 +80,9 @@ impl Rules {
             return;
         }
         let mut places = Stream::numbered(seed, "planted.places", task.number);
-        let fan =
-            (2..).find(|fan: &u64| fan.saturating_pow(levels as u32) >= group_size).unwrap_or(group_size);
+        // The least number of parts that comes down to single rollouts in so many forks.
+        let enough = |fan: &u64| fan.saturating_pow(levels as u32) >= group_size;
+        let fan = (2..group_size).find(enough).unwrap_or(group_size);
         let (mut low, mut high) = (0, group_size);
         for level in 0..levels {
             // Between an eighth and five eighths of the run, one fork in each equal part.

@@ -40,13 +40,11 @@ impl Policy {
         let weights: [u64; MOST_ACTIONS] = std::array::from_fn(|_| 1 + bits.below(1000));
         let whole: u64 = weights[..actions].iter().sum();
         let spare = 1000 - LEAST_SHARE * actions as u64;
-        let mut left = 1000;
-        for a in 1..actions {
-            let share = LEAST_SHARE + spare * weights[a] / whole;
-            policy.shares[a] = share as u16;
-            left -= share;
+        for (share, weight) in policy.shares.iter_mut().zip(weights).take(actions) {
+            *share = (LEAST_SHARE + spare * weight / whole) as u16;
         }
-        policy.shares[0] = left as u16;
+        // What rounding left over.
+        policy.shares[0] += 1000 - policy.shares.iter().sum::<u16>();
         if matters {
             policy.draw_effects(&mut bits);
         }
@@ -60,8 +58,8 @@ impl Policy {
         let raw: [f64; MOST_ACTIONS] = std::array::from_fn(|a| bits.below(1 << 20) as f64 + a as f64 / 4.0);
         let mean: f64 = (0..n).map(|a| share(a) * raw[a]).sum();
         let spread: f64 = (0..n).map(|a| share(a) * (raw[a] - mean).abs()).sum();
-        for a in 0..n {
-            self.effects[a] = (raw[a] - mean) * (2.0 * HALF_EFFECT / spread);
+        for (effect, raw) in self.effects.iter_mut().zip(raw).take(n) {
+            *effect = (raw - mean) * (2.0 * HALF_EFFECT / spread);
         }
     }
 

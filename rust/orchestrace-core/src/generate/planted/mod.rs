@@ -1,10 +1,10 @@
 //! Corpora with planted contributions: recordings whose truth is known exactly.
 //!
-//! A run is played by the same simulation as all generated corpora ([`super::trace`]): a spawn forest of agents that
+//! A run is played by the same simulation as all generated corpora (`generate/trace.rs`): a spawn forest of agents that
 //! answer, call tools, write, return and aggregate, with log-normal latencies and token counts. What its events do
-//! to the outcome is drawn by [`law`], how they make it is the [`model`], which also gives the truth: contributions
+//! to the outcome is drawn in `law.rs`, how they make it is said in `model.rs`, which also gives the truth: contributions
 //! of events, Shapley values of agents, expected outcomes. Consecutive traces are the rollouts of one group and
-//! share beginnings ([`fork`]).
+//! share beginnings (`fork.rs`).
 //!
 //! **Siblings.** `prefix_key` hashes everything before an event: two rollouts of a group have a key in common exactly
 //! as long as they were identical so far. At a fork the policy and the effects of all actions are those of the common
@@ -180,7 +180,7 @@ struct Block {
     run: Run,
     planting: Planting,
     columns: truth::Columns,
-    truth: Result<Option<[RecordBatch; 5]>>,
+    truth: Result<Vec<RecordBatch>>,
     counts: Counts,
 }
 
@@ -194,7 +194,7 @@ impl Block {
             run,
             planting: Planting::default(),
             columns: truth::Columns::default(),
-            truth: Ok(None),
+            truth: Ok(Vec::new()),
             counts: Counts::default(),
         }
     }
@@ -209,7 +209,7 @@ impl Block {
             self.trace(spec, model, number);
             progress.fetch_add(spec.length(), Ordering::Relaxed);
         }
-        self.truth = self.columns.finish().map(Some);
+        self.truth = self.columns.finish();
     }
 
     fn trace(&mut self, spec: &Spec, model: &Model, number: u64) {
@@ -273,7 +273,9 @@ pub fn write(
         let batch = &mut blocks[..used];
         if threads == 1 {
             // No detour over the pool, which may be busy with other work.
-            batch.iter_mut().for_each(|block| block.fill(spec, &model, cancel, progress));
+            for block in batch.iter_mut() {
+                block.fill(spec, &model, cancel, progress);
+            }
         } else {
             batch.par_iter_mut().for_each(|block| block.fill(spec, &model, cancel, progress));
         }
@@ -283,9 +285,7 @@ pub fn write(
         for block in batch {
             sink(&block.out)
                 .map_err(|source| Error::Io { path: "output of the generator".to_owned(), source })?;
-            if let Some(piece) = std::mem::replace(&mut block.truth, Ok(None))? {
-                truth.push(piece);
-            }
+            truth.push(std::mem::replace(&mut block.truth, Ok(Vec::new()))?);
             total.traces += block.counts.traces;
             total.events += block.counts.events;
             total.edges += block.counts.edges;

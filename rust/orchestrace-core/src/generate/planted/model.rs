@@ -93,10 +93,10 @@ pub(super) struct Pair {
     pub(super) weight: f64,
 }
 
-/// The parts of one run.
+/// What the events of one run do.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    pub(super) parts: Vec<Part>,
+    pub(super) events: Vec<Part>,
     pub(super) pairs: Vec<Pair>,
     pub(super) decisive: Option<u32>,
 }
@@ -126,6 +126,18 @@ pub(super) struct Progress {
     pairs: f64,
     seen: usize,
     failed: bool,
+}
+
+impl Progress {
+    /// Goes past an event, with the weight of the pair that ends in it.
+    pub(super) fn add(&mut self, part: &Part, decisive: bool, pair: Option<f64>) {
+        multiply(&mut self.factors, part, 1.0);
+        self.left[usize::from(part.subtask)] -= 1;
+        self.sum += part.strength;
+        self.pairs += pair.unwrap_or(0.0);
+        self.failed |= decisive;
+        self.seen += 1;
+    }
 }
 
 fn majority(a: f64, b: f64, c: f64) -> f64 {
@@ -212,16 +224,6 @@ impl Model {
         Progress { factors: ONES, left, sum: 0.0, pairs: 0.0, seen: 0, failed: false }
     }
 
-    /// Goes past an event, with the pair that ends in it.
-    pub(super) fn add(&self, run: &mut Progress, part: &Part, decisive: bool, pair: Option<f64>) {
-        multiply(&mut run.factors, part, 1.0);
-        run.left[usize::from(part.subtask)] -= 1;
-        run.sum += part.strength;
-        run.pairs += pair.unwrap_or(0.0);
-        run.failed |= decisive;
-        run.seen += 1;
-    }
-
     /// Expected outcome given what is past.
     pub(super) fn value(&self, run: &Progress) -> f64 {
         let later = if run.failed { 1.0 } else { pending(self.share, run.seen, self.n) };
@@ -229,9 +231,11 @@ impl Model {
             return run.sum - DECISIVE_COST * later + run.pairs;
         }
         let mut a = [0.0; MOST_SUBTASKS];
-        for k in 0..self.subtasks {
-            let ([failures, all], power) = (run.factors[k], self.later[run.left[k]]);
-            a[k] = failures * power[0] - all * power[1];
+        for (a, ([failures, all], left)) in
+            a.iter_mut().zip(run.factors.iter().zip(run.left)).take(self.subtasks)
+        {
+            let later = self.later[left];
+            *a = failures * later[0] - all * later[1];
         }
         self.gate(&a) * (1.0 - (1.0 - DECISIVE_FACTOR) * later) + run.pairs
     }
@@ -240,12 +244,12 @@ impl Model {
     pub(super) fn contributions(&self, run: &Parts, out: &mut Vec<f64>) {
         out.clear();
         if self.outcome == Outcome::Linear {
-            out.extend(run.parts.iter().map(|p| p.strength));
+            out.extend(run.events.iter().map(|p| p.strength));
             if let Some(at) = run.decisive {
                 out[at as usize] -= DECISIVE_COST;
             }
         } else {
-            out.resize(run.parts.len(), 0.0);
+            out.resize(run.events.len(), 0.0);
             self.integrate(run, out);
         }
         for pair in &run.pairs {
@@ -259,7 +263,7 @@ impl Model {
     fn integrate(&self, run: &Parts, out: &mut [f64]) {
         for (t, weight) in NODES {
             let mut factors = ONES;
-            for (i, part) in run.parts.iter().enumerate() {
+            for (i, part) in run.events.iter().enumerate() {
                 if part.strength != 0.0 && run.decisive != Some(i as u32) {
                     multiply(&mut factors, part, t);
                 }
@@ -269,7 +273,7 @@ impl Model {
                 continue;
             };
             let without = self.add_slopes(run, &factors, t, weight * (1.0 - t), out);
-            multiply(&mut factors, &run.parts[at as usize], 1.0);
+            multiply(&mut factors, &run.events[at as usize], 1.0);
             let with = self.add_slopes(run, &factors, t, weight * t * DECISIVE_FACTOR, out);
             out[at as usize] += weight * (DECISIVE_FACTOR * with - without);
         }
@@ -279,7 +283,7 @@ impl Model {
     fn add_slopes(&self, run: &Parts, factors: &Factors, t: f64, weight: f64, out: &mut [f64]) -> f64 {
         let a = factors.map(|[failures, all]| failures - all);
         let slopes = self.slopes(&a);
-        for (i, (part, out)) in run.parts.iter().zip(out).enumerate() {
+        for (i, (part, out)) in run.events.iter().zip(out).enumerate() {
             if part.strength == 0.0 || run.decisive == Some(i as u32) {
                 continue;
             }
@@ -299,7 +303,7 @@ impl Model {
         game.values.clear();
         game.values.resize(agents, 0.0);
         if self.outcome == Outcome::Linear {
-            for (part, contribution) in run.parts.iter().zip(contributions) {
+            for (part, contribution) in run.events.iter().zip(contributions) {
                 game.values[part.agent as usize] += contribution;
             }
             return true;
@@ -323,7 +327,7 @@ impl Model {
         }
         for pair in &run.pairs {
             for end in [pair.first, pair.second] {
-                game.values[run.parts[end as usize].agent as usize] += pair.weight / 2.0;
+                game.values[run.events[end as usize].agent as usize] += pair.weight / 2.0;
             }
         }
         true
@@ -332,10 +336,10 @@ impl Model {
     /// Worth of every coalition of agents, pairs left out: each is one agent more than a smaller one.
     fn coalitions(&self, run: &Parts, game: &mut Game, agents: usize) {
         let mut own = [ONES; MOST_PLAYERS];
-        for part in run.parts.iter().filter(|p| p.strength != 0.0) {
+        for part in run.events.iter().filter(|p| p.strength != 0.0) {
             multiply(&mut own[part.agent as usize], part, 1.0);
         }
-        let failed = run.decisive.map(|at| run.parts[at as usize].agent);
+        let failed = run.decisive.map(|at| run.events[at as usize].agent);
         game.factors.clear();
         game.factors.resize(1 << agents, ONES);
         game.worth.clear();
@@ -383,7 +387,7 @@ mod tests {
 
     /// The definition, word by word, for any coalition of events.
     fn worth(outcome: Outcome, run: &Parts, inside: &dyn Fn(usize) -> bool) -> f64 {
-        let chosen = || (0..run.parts.len()).filter(|&i| inside(i)).map(|i| run.parts[i]);
+        let chosen = || (0..run.events.len()).filter(|&i| inside(i)).map(|i| run.events[i]);
         let solved = |k: u8| {
             let mine = || chosen().filter(move |p| p.subtask == k).map(|p| p.strength);
             let unspoilt: f64 = mine().filter(|s| *s < 0.0).map(|s| 1.0 + s).product();
@@ -425,7 +429,10 @@ mod tests {
             .collect()
     }
 
-    fn random_parts() -> impl Strategy<Value = (usize, Vec<(f64, u32)>, Vec<(u32, u32, f64)>, Option<u32>)> {
+    /// Model; effect and agent of each event; pairs; the decisive error.
+    type Drawn = (usize, Vec<(f64, u32)>, Vec<(u32, u32, f64)>, Option<u32>);
+
+    fn random_parts() -> impl Strategy<Value = Drawn> {
         (0..4usize, 2..9usize).prop_flat_map(|(outcome, n)| {
             let effect = prop_oneof![1 => Just(0.0), 4 => -1.6..1.6_f64];
             let end = 0..n as u32;
@@ -438,14 +445,14 @@ mod tests {
         })
     }
 
-    fn parts(model: &Model, drawn: &(usize, Vec<(f64, u32)>, Vec<(u32, u32, f64)>, Option<u32>)) -> Parts {
+    fn parts(model: &Model, drawn: &Drawn) -> Parts {
         let part = |(i, &(effect, agent)): (usize, &(f64, u32))| Part {
             strength: model.strength(effect),
             subtask: model.subtask(i),
             agent,
         };
         Parts {
-            parts: drawn.1.iter().enumerate().map(part).collect(),
+            events: drawn.1.iter().enumerate().map(part).collect(),
             pairs: (drawn.2.iter().filter(|p| p.0 != p.1))
                 .map(|&(first, second, weight)| Pair { first, second, weight })
                 .collect(),
@@ -471,15 +478,15 @@ mod tests {
             prop_assert!((contributions.iter().sum::<f64>() - all).abs() < 1e-12);
             let mut game = Game::default();
             prop_assert!(model.shapley(&run, &contributions, &mut game, 4));
-            let agents = brute(4, &|set| worth(outcome, &run, &|i| set >> run.parts[i].agent & 1 == 1));
+            let agents = brute(4, &|set| worth(outcome, &run, &|i| set >> run.events[i].agent & 1 == 1));
             for (got, expected) in game.values.iter().zip(&agents) {
                 prop_assert!((got - expected).abs() < 1e-12, "{:?} {agents:?}", game.values);
             }
             let mut progress = model.begin();
-            for (i, part) in run.parts.iter().enumerate() {
+            for (i, part) in run.events.iter().enumerate() {
                 let ends = run.pairs.iter().filter(|p| p.first.max(p.second) == i as u32);
                 let pair = ends.map(|p| p.weight).sum();
-                model.add(&mut progress, part, run.decisive == Some(i as u32), Some(pair));
+                progress.add(part, run.decisive == Some(i as u32), Some(pair));
             }
             let end = model.value(&progress);
             prop_assert!(run.decisive.is_none() || (end - all).abs() < 1e-12 || outcome == Outcome::Linear);
@@ -492,7 +499,7 @@ mod tests {
         // Noisy-or of .5 and .4: .40 and .30; majority of three equals: a third each.
         let part = |strength, subtask, agent| Part { strength, subtask, agent };
         let shapley = |outcome, n, parts: Vec<Part>| {
-            let run = Parts { parts, ..Parts::default() };
+            let run = Parts { events: parts, ..Parts::default() };
             let model = Model::new(outcome, n, 0.2, 0.0);
             let (mut contributions, mut game) = (Vec::new(), Game::default());
             model.contributions(&run, &mut contributions);
@@ -516,7 +523,7 @@ mod tests {
             let model = Model::new(outcome, n, 1.0, 0.5);
             let effect = |i: usize| ((i * 7919 % 1000) as f64 / 1000.0 - 0.5) * 1.6;
             let part = |i| Part { strength: model.strength(effect(i)), subtask: model.subtask(i), agent: 0 };
-            let run = Parts { parts: (0..n).map(part).collect(), decisive: Some(2500), ..Parts::default() };
+            let run = Parts { events: (0..n).map(part).collect(), decisive: Some(2500), ..Parts::default() };
             let mut contributions = Vec::new();
             model.contributions(&run, &mut contributions);
             let all = worth(outcome, &run, &|_| true);
@@ -526,7 +533,7 @@ mod tests {
 
     #[test]
     fn large_teams_have_no_game_under_gates() {
-        let run = Parts { parts: vec![Part::default(); 13], ..Parts::default() };
+        let run = Parts { events: vec![Part::default(); 13], ..Parts::default() };
         let mut game = Game::default();
         assert!(!Model::new(Outcome::Mixed, 13, 0.2, 0.0).shapley(&run, &[0.0; 13], &mut game, 13));
         assert!(Model::new(Outcome::Linear, 13, 0.2, 0.0).shapley(&run, &[0.0; 13], &mut game, 13));

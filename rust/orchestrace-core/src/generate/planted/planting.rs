@@ -58,7 +58,7 @@ impl Planting {
         self.solved = model.shapley(&self.parts, &self.contributions, &mut self.game, agents);
         self.earned.clear();
         self.earned.resize(agents, 0.0);
-        for (part, contribution) in self.parts.parts.iter().zip(&self.contributions) {
+        for (part, contribution) in self.parts.events.iter().zip(&self.contributions) {
             self.earned[part.agent as usize] += contribution;
         }
         let mut stream = Stream::numbered(spec.seed, "planted.noise", number);
@@ -72,7 +72,7 @@ impl Planting {
         let (mut chain, mut progress, mut draft) =
             (Chain::start(run.task.key), model.begin(), Draft::default());
         self.steps.clear();
-        self.parts.parts.clear();
+        self.parts.events.clear();
         self.parts.pairs.clear();
         self.parts.decisive = None;
         // The last event with an effect, and the last one of an agent other than that one's.
@@ -98,9 +98,9 @@ impl Planting {
             }
             let mut pair = None;
             if part.strength != 0.0 {
-                let agent = |at: u32| self.parts.parts.get(at as usize).map(|p| p.agent);
+                let agent = |at: u32| self.parts.events.get(at as usize).map(|p| p.agent);
                 let partner = if agent(latest) == Some(part.agent) { other } else { latest };
-                if let Some(first) = self.parts.parts.get(partner as usize) {
+                if let Some(first) = self.parts.events.get(partner as usize) {
                     let size = spec.interaction * (first.strength.abs() + part.strength.abs()) / 2.0;
                     let up = Bits::new(content, Purpose::Pair).next() & 1 == 0;
                     pair = Some(if up { size } else { -size }).filter(|_| spec.interaction > 0.0);
@@ -113,7 +113,7 @@ impl Planting {
                     self.parts.pairs.push(Pair { first: partner, second: latest, weight });
                 }
             }
-            model.add(&mut progress, &part, decisive, pair);
+            progress.add(&part, decisive, pair);
             let next = model.value(&progress);
             let mut bits = Bits::new(context, Purpose::Critic);
             let blur = if spec.value_noise > 0.0 { spec.value_noise * normal(|| bits.unit()) } else { 0.0 };
@@ -127,7 +127,7 @@ impl Planting {
                 draft: epoch.then(|| draft.advance(content)),
                 subtask: part.subtask,
             });
-            self.parts.parts.push(part);
+            self.parts.events.push(part);
             chain.add(event, content);
             value = next;
         }
