@@ -1,10 +1,12 @@
-//! Rollouts of one group share a beginning: they run on one stream up to a decision that matters, and part there.
+//! Rollouts of one group share a beginning: they run on one stream up to a decision that matters, and part
+//! there.
 //!
-//! A fork is due from a certain event on and takes place at the first decision that matters, other than one that
-//! begins with a call of a tool, since which tool is called is drawn later; at the latest at the answer of the run.
-//! This is a stopping time of what all rollouts of the block have seen, so that a fork changes no probability. With
-//! several forks the group is a tree: a fork divides a block of rollouts into blocks that go on together, the last
-//! one into single rollouts. What is drawn after a fork is independent between its blocks.
+//! A fork is due from a certain event on and takes place at the first decision that matters, other than one
+//! that begins with a call of a tool, since which tool is called is drawn later; at the latest at the answer
+//! of the run. This is a stopping time of what all rollouts of the block have seen, so that a fork changes no
+//! probability. With several forks the group is a tree: a fork divides a block of rollouts into blocks that
+//! go on together, the last one into single rollouts. What is drawn after a fork is independent between its
+//! blocks.
 
 use super::Spec;
 use super::law::{Chain, Policy, decides, matters};
@@ -105,7 +107,8 @@ impl Rules {
 }
 
 impl Run {
-    /// Called when an answer has begun with the event `at`: the place where a rollout may part from its block.
+    /// Called when an answer has begun with the event `at`: the place where a rollout may part from its
+    /// block.
     pub(in crate::generate) fn fork(&mut self, at: u32) {
         let last = at + 1 == self.target();
         let rules = &mut self.rules;

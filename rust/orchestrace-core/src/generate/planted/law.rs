@@ -1,15 +1,16 @@
-//! The laws of one event: its context, the policy there, what the logged action or the plain event does to the
-//! outcome, and whether it is the decisive error.
+//! The laws of one event: its context, the policy there, what the logged action or the plain event does to
+//! the outcome, and whether it is the decisive error.
 //!
-//! An answer of an agent is a *decision*: in its context (the hash of everything before it, of its time, its kind and of
-//! who acts) a policy has a probability for each action, and one is logged. Any other event (a spawn, a result of a tool,
-//! a further call) happens. Both matter with probability `density`, in which case
+//! An answer of an agent is a *decision*: in its context (the hash of everything before it, of its time, its
+//! kind and of who acts) a policy has a probability for each action, and one is logged. Any other event (a
+//! spawn, a result of a tool, a further call) happens. Both matter with probability `density`, in which case
 //!
 //! - an action `a` of a decision has the effect `e(a)` with `Σ p(a) e(a) = 0` and `Σ p(a) |e(a)| = 1/2`,
 //! - an event that happens has the effect `± m`, either sign equally likely, `m` uniform in 0.2..0.8;
 //!
-//! else the effect is 0. So whatever came before, the mean effect of the next event is 0, and its positive and its
-//! negative part have the mean `density/4` each: that makes expected outcomes exact ([`super::model`]).
+//! else the effect is 0. So whatever came before, the mean effect of the next event is 0, and its positive
+//! and its negative part have the mean `density/4` each: that makes expected outcomes exact
+//! ([`super::model`]).
 
 use super::bits::{Bits, Purpose};
 use crate::generate::literals::scatter;
@@ -141,8 +142,8 @@ pub(super) fn pending(share: f64, seen: usize, n: usize) -> f64 {
     if seen == n { 0.0 } else { share * (n - seen) as f64 / (n as f64 - share * seen as f64) }
 }
 
-/// Quality of the answer if the run stopped now, in thousandths: it rises to a peak that comes with a hazard of 0.3
-/// per epoch, and falls from there.
+/// Quality of the answer if the run stopped now, in thousandths: it rises to a peak that comes with a hazard
+/// of 0.3 per epoch, and falls from there.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Draft {
     pub(super) quality: u16,

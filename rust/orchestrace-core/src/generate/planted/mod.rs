@@ -1,31 +1,32 @@
 //! Corpora with planted contributions: recordings whose truth is known exactly.
 //!
-//! A run is played by the same simulation as all generated corpora (`generate/trace.rs`): a spawn forest of agents that
-//! answer, call tools, write, return and aggregate, with log-normal latencies and token counts. What its events do
-//! to the outcome is drawn in `law.rs`, how they make it is said in `model.rs`, which also gives the truth: contributions
-//! of events, Shapley values of agents, expected outcomes. Consecutive traces are the rollouts of one group and
-//! share beginnings (`fork.rs`).
+//! A run is played by the same simulation as all generated corpora (`generate/trace.rs`): a spawn forest of
+//! agents that answer, call tools, write, return and aggregate, with log-normal latencies and token counts.
+//! What its events do to the outcome is drawn in `law.rs`, how they make it is said in `model.rs`, which also
+//! gives the truth: contributions of events, Shapley values of agents, expected outcomes. Consecutive traces
+//! are the rollouts of one group and share beginnings (`fork.rs`).
 //!
-//! **Siblings.** `prefix_key` hashes everything before an event: two rollouts of a group have a key in common exactly
-//! as long as they were identical so far. At a fork the policy and the effects of all actions are those of the common
-//! context, the action is drawn per block of rollouts, and the same action has the same content. The probability of
-//! the logged action is `p_behavior`, those of all are `p_actions`. In the linear model the contribution of a
-//! decision is its advantage: effects have mean 0 under the policy.
+//! **Siblings.** `prefix_key` hashes everything before an event: two rollouts of a group have a key in common
+//! exactly as long as they were identical so far. At a fork the policy and the effects of all actions are
+//! those of the common context, the action is drawn per block of rollouts, and the same action has the same
+//! content. The probability of the logged action is `p_behavior`, those of all are `p_actions`. In the linear
+//! model without pairs the contribution of a decision is its advantage, since effects have mean 0 under the
+//! policy; a decisive error comes on top.
 //!
-//! **Decisive error.** In the given share of traces one event, every place equally likely, costs 2 (linear) or nine
-//! tenths of the outcome (gates).
+//! **Decisive error.** In the given share of traces one event, every place equally likely, costs 2 (linear)
+//! or nine tenths of the outcome (gates).
 //!
-//! **Rewards.** `team` = outcome + noise, a normal variate. `value` of an event is the expected outcome before it,
-//! plus noise if asked for. With `dense` the field `reward` is the change of the expected outcome by the event; these
-//! have mean 0 given the past, so `value` stays the expected return.
+//! **Rewards.** `team` = outcome + noise, a normal variate. `value` of an event is the expected outcome
+//! before it, plus noise if asked for. With `dense` the field `reward` is the change of the expected outcome
+//! by the event; these have mean 0 given the past, so `value` stays the expected return.
 //!
-//! **Stopping.** Each decision of an orchestrator and each aggregate has a `draft_score`, which rises to a peak and
-//! falls. The payoff of an epoch is its draft score less `stop_cost` times the tokens of all events up to it; the
-//! best epoch is the first with the highest payoff.
+//! **Stopping.** Each decision of an orchestrator and each aggregate has a `draft_score`, which rises to a
+//! peak and falls. The payoff of an epoch is its draft score less `stop_cost` times the tokens of all events
+//! up to it; the best epoch is the first with the highest payoff.
 //!
-//! Everything depends on seed, options and the number of the trace, never on threads; a corpus is a prefix of each
-//! longer one. Time is linear in events, plus `32` operations for each event with an effect and `2ⁿ` for `n ≤ 12`
-//! agents under gates. Memory is that of the traces in flight and 32 bytes an event of truth.
+//! Everything depends on seed, options and the number of the trace, never on threads; a corpus is a prefix of
+//! each longer one. Time is linear in events, plus `32` operations for each event with an effect and `2ⁿ` for
+//! `n ≤ 12` agents under gates. Memory is that of the traces in flight and 32 bytes an event of truth.
 
 mod bits;
 mod document;
@@ -229,8 +230,8 @@ impl Block {
     }
 }
 
-/// Generates a corpus, hands it to `sink` piece by piece, each a whole number of lines, in order, and returns what
-/// was written and what is true of it.
+/// Generates a corpus, hands it to `sink` piece by piece, each a whole number of lines, in order, and returns
+/// what was written and what is true of it.
 ///
 /// `threads`, `cancel` and `progress` as in [`super::write`].
 ///

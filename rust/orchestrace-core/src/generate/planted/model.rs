@@ -4,25 +4,25 @@
 //! `P(S) = Σ w(u,v)` over the pairs of events that are both in `S`:
 //!
 //! - `linear`: `v(S) = Σ e(u) − 2·[decisive error in S] + P(S)`.
-//! - the gates: subtask `k` of `m`, which has the events of number `i` with `⌊i·m/n⌋ = k`, is solved to the degree
-//!   `a_k(S) = Π (1 − ½g·e⁻(u)) · (1 − Π (1 − g·e⁺(u)))`, products over its events in `S`: any success is enough
-//!   (noisy-or), any failure may spoil it. `g` scales effects to the length of the run, at most 0.55. Then
-//!   `v(S) = G(a(S)) · (1 − 0.9·[decisive error in S]) + P(S)` with
+//! - the gates: subtask `k` of `m`, which has the events of number `i` with `⌊i·m/n⌋ = k`, is solved to the
+//!   degree `a_k(S) = Π (1 − ½g·e⁻(u)) · (1 − Π (1 − g·e⁺(u)))`, products over its events in `S`: any success
+//!   is enough (noisy-or), any failure may spoil it. `g` scales effects to the length of the run, at most
+//!   0.55. Then `v(S) = G(a(S)) · (1 − 0.9·[decisive error in S]) + P(S)` with
 //!   - `noisy_or`: one subtask, `G = a₁`;
 //!   - `majority`: three, `G` the probability that most are solved, each by itself with probability `a_k`;
 //!   - `mixed`: five, `G = 1 − (1 − a₁a₂)(1 − maj(a₃, a₄, a₅))`: both of two, or most of three.
 //!
-//! `v(∅) = 0` in all of them. **Pairs** (`interaction` ι > 0): each event with an effect is joined to the last one
-//! with an effect of another agent, `w = ± ι·(|s(u)| + |s(v)|)/2`, either sign equally likely, `s` the effect after
-//! scaling.
+//! `v(∅) = 0` in all of them. **Pairs** (`interaction` ι > 0): each event with an effect is joined to the
+//! last one with an effect of another agent, `w = ± ι·(|s(u)| + |s(v)|)/2`, either sign equally likely, `s`
+//! the effect after scaling.
 //!
-//! **Value** before an event is `E[v(all) | what is past]`, over tasks and policies alike. Given the past the effects
-//! to come are independent of each other with mean parts known per event, so it is a product over the events left in
-//! each subtask. **Contribution** is the exact Shapley value of the event in the game of all events. Linear: its
-//! effect and half of its pairs. Gates: the integral of the derivative of the multilinear extension along the
-//! diagonal (Owen 1972), a polynomial, by Gauss-Legendre with 32 nodes: exact up to 64 events with an effect, beyond
-//! that to rounding, because effects are scaled. **Shapley values of agents**: linear in closed form, gates over all
-//! coalitions of at most [`MOST_PLAYERS`] agents.
+//! **Value** before an event is `E[v(all) | what is past]`, over tasks and policies alike. Given the past the
+//! effects to come are independent of each other with mean parts known per event, so it is a product over the
+//! events left in each subtask. **Contribution** is the exact Shapley value of the event in the game of all
+//! events. Linear: its effect and half of its pairs. Gates: the integral of the derivative of the multilinear
+//! extension along the diagonal (Owen 1972), a polynomial, by Gauss-Legendre with 32 nodes: exact up to 64
+//! events with an effect, beyond that to rounding, because effects are scaled. **Shapley values of agents**:
+//! linear in closed form, gates over all coalitions of at most [`MOST_PLAYERS`] agents.
 
 use super::law::{HALF_EFFECT, pending};
 use super::quadrature::NODES;
@@ -298,7 +298,8 @@ impl Model {
         self.gate(&a)
     }
 
-    /// Exact Shapley values of the agents' game, given the events' ones; `None` where there are too many agents.
+    /// Exact Shapley values of the agents' game, given the events' ones; `None` where there are too many
+    /// agents.
     pub(super) fn shapley(&self, run: &Parts, contributions: &[f64], game: &mut Game, agents: usize) -> bool {
         game.values.clear();
         game.values.resize(agents, 0.0);

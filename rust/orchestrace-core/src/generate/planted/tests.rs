@@ -169,7 +169,8 @@ fn siblings_share_what_is_before_the_fork() {
                     contributions[a * 100..a * 100 + shared],
                     contributions[b * 100..b * 100 + shared]
                 );
-                // A key is that of everything before the event: shared up to the first that differs, no longer.
+                // A key is that of everything before the event: shared up to the first that differs, no
+                // longer.
                 assert_eq!(first, (shared < 99).then_some(shared + 1));
                 let (x, y) = (&one[shared], &two[shared]);
                 assert_eq!(x["value"], y["value"]);
@@ -436,8 +437,8 @@ proptest! {
     ) {
         let outcome = ALL[outcome];
         let spec = Spec {
-            traces: 7, seed, agents, events, depth, branching, outcome, group_size, branches, density, decisive,
-            interaction, ..Spec::default()
+            traces: 7, seed, agents, events, depth, branching, outcome, group_size, branches, density,
+            decisive, interaction, ..Spec::default()
         };
         let (docs, truth) = made(&spec);
         prop_assert!(docs.iter().all(|d| events_of(d) == spec.length()));

@@ -11,7 +11,8 @@ use super::planting::Planting;
 use crate::error::Result;
 use crate::generate::trace::Run;
 
-/// A table of the truth: its name and the columns after `trace` and `trace_id`. Nullable are those with a mark.
+/// A table of the truth: its name and the columns after `trace` and `trace_id`. Nullable are those with a
+/// mark.
 type Table = (&'static str, &'static [(&'static str, DataType, bool)]);
 
 const TABLES: [Table; 5] = [
