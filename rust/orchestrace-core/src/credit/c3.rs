@@ -127,7 +127,11 @@ mod tests {
         let rollout: Vec<u32> = (0..value.len() as u32).collect();
         let key = vec![7; value.len()];
         let mut out = Compared::default();
-        C3.compare(&Rollouts { rollout: &rollout, key: &key, choice, value, other: &[] }, &params, &mut out);
+        C3.compare(
+            &Rollouts { outcomes: value, rollout: &rollout, key: &key, choice, value, other: &[] },
+            &params,
+            &mut out,
+        );
         out.value
     }
 

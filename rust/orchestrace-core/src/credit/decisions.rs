@@ -138,7 +138,9 @@ impl Decisions {
 /// All rows of a group, in corpus order.
 #[derive(Debug, Clone, Copy)]
 pub struct Rollouts<'a> {
-    /// Rollout of each row, from 0 in corpus order; ascending.
+    /// Outcome of every rollout of the group that has one, also of those without rows.
+    pub outcomes: &'a [f64],
+    /// Rollout of each row, as its place in `outcomes`; ascending.
     pub rollout: &'a [u32],
     /// What rows are compared by.
     pub key: &'a [u128],

@@ -123,28 +123,18 @@ impl GroupMethod for Gigpo {
                 reason[row] = (degenerate || weight == 0.0).then_some(Reason::GroupDegenerate);
             }
         }
-        gathered.clear();
-        let of_rollouts = group.rollout.chunk_by(|a, b| a == b);
-        let mut row = 0;
-        for rows in of_rollouts {
-            gathered.push(group.value[row]);
-            row += rows.len();
-        }
         scaled.clear();
-        let degenerate = standardise(gathered, scale, scaled);
-        row = 0;
-        for (rows, episode) in group.rollout.chunk_by(|a, b| a == b).zip(&*scaled) {
-            for row in row..row + rows.len() {
-                if group.other[row].is_nan() {
-                    (value[row], reason[row]) = (f64::NAN, Some(Reason::FieldAbsent));
-                    continue;
-                }
-                value[row] += episode;
-                if !degenerate {
-                    reason[row] = None;
-                }
+        let degenerate = standardise(group.outcomes, scale, scaled);
+        for (row, &rollout) in group.rollout.iter().enumerate() {
+            let episode = scaled[rollout as usize];
+            if group.other[row].is_nan() {
+                (value[row], reason[row]) = (f64::NAN, Some(Reason::FieldAbsent));
+                continue;
             }
-            row += rows.len();
+            value[row] += episode;
+            if !degenerate {
+                reason[row] = None;
+            }
         }
     }
 }

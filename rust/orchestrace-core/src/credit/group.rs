@@ -178,7 +178,14 @@ mod tests {
     fn advantages(method: &GroupRelative, rewards: &[f64], given: &[(&str, Value)]) -> (Vec<f64>, bool) {
         let params = Params::check(method.info.params, given).unwrap();
         let rollout: Vec<u32> = (0..rewards.len() as u32).collect();
-        let group = Rollouts { rollout: &rollout, key: &[], choice: &[], value: rewards, other: &[] };
+        let group = Rollouts {
+            outcomes: rewards,
+            rollout: &rollout,
+            key: &[],
+            choice: &[],
+            value: rewards,
+            other: &[],
+        };
         let mut out = Compared::default();
         method.compare(&group, &params, &mut out);
         let degenerate = out.reason.iter().filter(|r| r.is_some()).count();

@@ -28,8 +28,8 @@ use crate::store::view::{ChunkView, TraceView};
 #[derive(Debug, Default)]
 struct ChunkRows {
     decisions: Decisions,
-    /// Of every trace: where its rows end, or why it has none.
-    traces: Vec<(usize, std::result::Result<(), Reason>)>,
+    /// Of every trace: where its rows end, or why it has none; and its outcome, or NaN.
+    traces: Vec<(usize, std::result::Result<(), Reason>, f64)>,
     whole: bool,
     /// Own row of every event of the chunk, unless rows are whole traces or a trace has none.
     row_of: Vec<u32>,
@@ -51,7 +51,7 @@ impl JudgedRows {
         n_events: usize,
     ) -> std::result::Result<Judged<'_>, Reason> {
         let chunk = &self.chunks[chunk];
-        let (end, decided) = chunk.traces[place];
+        let (end, decided, _) = chunk.traces[place];
         decided?;
         let from = if place == 0 { 0 } else { chunk.traces[place - 1].0 };
         Ok(Judged {
@@ -62,8 +62,12 @@ impl JudgedRows {
     }
 }
 
-/// Where the rows of a group's rollouts are: chunk, first row, end.
-type Places = Vec<(u32, u32, u32)>;
+/// Where the rows of a group's rollouts are (chunk, first row, end), and their outcomes.
+#[derive(Debug, Default)]
+struct Group {
+    places: Vec<(u32, u32, u32)>,
+    outcomes: Vec<f64>,
+}
 
 /// A group's rows side by side.
 #[derive(Debug, Default)]
@@ -100,7 +104,8 @@ pub(super) fn judge(
                 let from = rows.decisions.len();
                 graph.begin();
                 rows.decisions.row_of.clear();
-                let decided = reward_of(&trace).ok_or(Reason::RewardAbsent).and_then(|amount| {
+                let outcome = reward_of(&trace);
+                let decided = outcome.ok_or(Reason::RewardAbsent).and_then(|amount| {
                     method.decide(&trace, amount, params, corpus, graph, &mut rows.decisions)
                 });
                 if decided.is_err() {
@@ -111,7 +116,7 @@ pub(super) fn judge(
                     rows.row_of.resize(view.first_event(i), NO_UNIT);
                     rows.row_of.extend_from_slice(&rows.decisions.row_of);
                 }
-                rows.traces.push((rows.decisions.len(), decided));
+                rows.traces.push((rows.decisions.len(), decided, outcome.unwrap_or(f64::NAN)));
             }
             rows.values.resize(rows.decisions.len(), f64::NAN);
             rows.reasons.resize(rows.decisions.len(), Some(Reason::FieldAbsent));
@@ -124,8 +129,8 @@ pub(super) fn judge(
         .map_init(Gathered::default, |buffers, groups| {
             run.check()?;
             let (mut values, mut reasons) = (Vec::new(), Vec::new());
-            for places in groups {
-                buffers.compare(method, places, &chunks, params);
+            for group in groups {
+                buffers.compare(method, group, &chunks, params);
                 values.extend_from_slice(&buffers.compared.value);
                 reasons.extend_from_slice(&buffers.compared.reason);
             }
@@ -134,7 +139,7 @@ pub(super) fn judge(
         .collect::<Result<Vec<_>>>()?;
     for (groups, (values, reasons)) in groups.chunks(AT_A_TIME).zip(&judged) {
         let mut results = values.iter().zip(reasons);
-        for &(chunk, from, end) in groups.iter().flatten() {
+        for &(chunk, from, end) in groups.iter().flat_map(|group| &group.places) {
             let ChunkRows { decisions, values, reasons, .. } = &mut chunks[chunk as usize];
             for row in from as usize..end as usize {
                 if decisions.value[row].is_nan() {
@@ -151,21 +156,22 @@ pub(super) fn judge(
 }
 
 /// Rollouts of each group in corpus order, groups in order of first appearance.
-fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Places> {
-    let mut groups: Vec<Places> = Vec::new();
+fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
     let mut of_id: HashMap<&str, usize> = HashMap::new();
     for (index, (chunk, rows)) in store.chunks().iter().zip(chunks).enumerate() {
         let view = ChunkView::new(store, chunk);
         let mut from = 0;
-        for (i, &(end, decided)) in rows.traces.iter().enumerate() {
-            if decided.is_ok() && end > from {
+        for (i, &(end, _, outcome)) in rows.traces.iter().enumerate() {
+            if !outcome.is_nan() {
                 let id = if scope == Scope::Group { view.group_id(i) } else { "" };
                 let next = groups.len();
                 let group = *of_id.entry(id).or_insert(next);
                 if group == next {
-                    groups.push(Vec::new());
+                    groups.push(Group::default());
                 }
-                groups[group].push((index as u32, from as u32, end as u32));
+                groups[group].places.push((index as u32, from as u32, end as u32));
+                groups[group].outcomes.push(outcome);
             }
             from = end;
         }
@@ -174,13 +180,13 @@ fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Places> {
 }
 
 impl Gathered {
-    fn compare(&mut self, method: &dyn GroupMethod, places: &Places, chunks: &[ChunkRows], params: &Params) {
+    fn compare(&mut self, method: &dyn GroupMethod, group: &Group, chunks: &[ChunkRows], params: &Params) {
         self.rollout.clear();
         self.key.clear();
         self.choice.clear();
         self.value.clear();
         self.other.clear();
-        for (rollout, &(chunk, from, end)) in (0..).zip(places) {
+        for (rollout, &(chunk, from, end)) in (0..).zip(&group.places) {
             let rows = &chunks[chunk as usize].decisions;
             for row in (from as usize..end as usize).filter(|&row| !rows.value[row].is_nan()) {
                 self.rollout.push(rollout);
@@ -197,6 +203,7 @@ impl Gathered {
             return;
         }
         let group = Rollouts {
+            outcomes: &group.outcomes,
             rollout: &self.rollout,
             key: &self.key,
             choice: &self.choice,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Rows are the turns in order of their first events, all agents in one sequence; r is the field `reward` of the turn's
-//! events (absent = 0), plus the outcome on the last turn; V is the first `value` in the turn, 0 after the last turn. A turn
+//! events (absent = 0), plus the outcome on the last turn of the sequence; V is the first `value` in the turn, 0 after the last turn. A turn
 //! without a value makes the trace null (`field.absent`) where a critic is needed. Accumulating eligibility traces
 //! equal `gae`, which is the equivalence of the backward and the forward view. O(|V|).
 //! References: J. Schulman et al., GAE, arXiv 1506.02438, eq. 11–16; J. Liao et al., MARFT, arXiv 2504.16129; R. S.
@@ -128,7 +128,8 @@ impl CreditMethod for AlongTurns {
         let mut series = TurnSeries { values: std::mem::take(&mut values.events), ..TurnSeries::default() };
         std::mem::swap(&mut series.reward, &mut values.work[0]);
         std::mem::swap(&mut series.critic, &mut values.work[1]);
-        series.rewards(view, amount, turns);
+        let in_time = if self.rule == Rule::Sequential { 0.0 } else { amount };
+        series.rewards(view, in_time, turns);
         let gamma = params.float("gamma").unwrap_or_default();
         let lambda = params.float("lambda_").unwrap_or_default();
         let done = match self.rule {
@@ -145,6 +146,9 @@ impl CreditMethod for AlongTurns {
                 Rule::Sequential => {
                     series.ordinals(owners, turns);
                     let order = series.order_of_play(owners, turns);
+                    if let Some(&last) = order.last() {
+                        series.reward[last] += amount;
+                    }
                     series.generalised(gamma, lambda, order.into_iter());
                 }
                 Rule::Eligibility => {
@@ -408,8 +412,8 @@ mod tests {
         let critic = [1.0, 2.0, 3.0];
         let view = TraceView { value: Nullable::new(&critic, None, 0), ..t.view() };
         let given = [("gamma", number(1.0)), ("lambda_", number(0.0))];
-        // a, b, a: the outcome still comes with the last turn in time
-        close(&credits(&SEQUENTIAL_GAE, &view, Unit::Turn, &given), &[3.0 - 1.0, -2.0, 2.0 + 2.0 - 3.0]);
+        // a, b, a: the outcome comes with the last turn that is played
+        close(&credits(&SEQUENTIAL_GAE, &view, Unit::Turn, &given), &[3.0 - 1.0, 2.0 - 2.0, 2.0 - 3.0]);
     }
 
     #[test]

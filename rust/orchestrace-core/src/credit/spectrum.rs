@@ -119,11 +119,8 @@ impl GroupMethod for Spectrum {
         let star = params.float("star").unwrap_or(2.0);
         let formula = params.text("formula");
         out.begin(group.value.len());
-        let (mut failing, mut passing, mut row) = (0.0, 0.0, 0);
-        for rows in group.rollout.chunk_by(|a, b| a == b) {
-            *(if group.value[row] >= threshold { &mut passing } else { &mut failing }) += 1.0;
-            row += rows.len();
-        }
+        let passing = group.outcomes.iter().filter(|outcome| **outcome >= threshold).count() as f64;
+        let failing = group.outcomes.len() as f64 - passing;
         if failing == 0.0 || passing == 0.0 {
             out.reason.fill(Some(Reason::GroupDegenerate));
             return;
@@ -158,6 +155,7 @@ mod tests {
     fn by_hand() {
         // failing rollouts 0 and 1, passing 2; class 1 in 0 and 1, class 2 in 0 and 2
         let group = Rollouts {
+            outcomes: &[0.0, 0.0, 1.0],
             rollout: &[0, 0, 1, 2],
             key: &[1, 2, 1, 2],
             choice: &[0; 4],
@@ -179,7 +177,7 @@ mod tests {
         }
         let params = INFO.defaults();
         let mut out = Compared::default();
-        Spectrum.compare(&Rollouts { value: &[1.0; 4], ..group }, &params, &mut out);
+        Spectrum.compare(&Rollouts { outcomes: &[1.0; 3], value: &[1.0; 4], ..group }, &params, &mut out);
         assert_eq!(out.reason, [Some(Reason::GroupDegenerate); 4]);
     }
 }
