@@ -21,6 +21,7 @@
 //! equation 58; Shapley value of a gate: G. Owen, Multilinear extensions of games, 1972. Axioms: efficiency; null
 //! player, that is, an event with no path to the outcome gets exactly 0; linearity in R.
 
+mod document;
 mod gate;
 mod pass;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod tests;
 
 use std::borrow::Cow;
 
+use self::document::Flowing;
 use self::pass::{Pass, Weights};
 use super::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
 use super::params::{Param, ParamKind, Params, Value};
@@ -131,7 +133,16 @@ pub(super) fn flow<const KEPT: bool>(
     let given = params.floats("weights").and_then(|w| <&[f64; N_TYPES]>::try_from(w).ok());
     let weights = weighted.then_some(given.unwrap_or(&TYPE_WEIGHTS));
     let outcome = graph.outcome(view);
-    graph.build(view, GraphOptions { program_order: params.bool("program_order"), weights });
+    let retention = params.float("retention").unwrap_or(RETENTION);
+    let gamma = params.float("gamma").unwrap_or(1.0);
+    let program_order = params.bool("program_order");
+    if matches!(kernel, "uniform" | "edge_type") && !program_order {
+        let flowing = Flowing { outcome, amount, retention, gamma, weights };
+        if flowing.run::<KEPT>(view, &mut values.events) {
+            return Ok(());
+        }
+    }
+    graph.build(view, GraphOptions { program_order, weights });
     let edges = &mut values.work[0];
     let (csr, order, weights) = match kernel {
         "lrp" | "shapley_gate" => {
@@ -156,9 +167,9 @@ pub(super) fn flow<const KEPT: bool>(
         order,
         outcome,
         amount,
-        retention: params.float("retention").unwrap_or(RETENTION),
+        retention,
         epsilon: params.float("epsilon").filter(|_| kernel == "lrp").unwrap_or(0.0),
-        gamma: params.float("gamma").unwrap_or(1.0),
+        gamma,
     };
     pass.run::<KEPT>(weights, &mut values.events);
     Ok(())

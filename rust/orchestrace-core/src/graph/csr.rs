@@ -3,7 +3,8 @@
 //! Parallel edges merge: an edge counts once in degrees and paths, and its weight is the sum over all rows that
 //! were merged, exact repeats included (D3). Rows of predecessors stand in the order in which the document names
 //! them, rows of successors ascend; both are functions of the document alone, so a sum over neighbours has one fixed
-//! order. Recordings mostly list edges by destination: then building is one pass, else a counting sort comes first.
+//! order. Recordings mostly list edges by destination and none twice: then building copies; parallel edges take a pass
+//! that merges, another order a counting sort before it.
 //! O(|V|+|E|), and nothing is allocated once the buffers are warm.
 
 use std::ops::Range;
@@ -11,6 +12,44 @@ use std::ops::Range;
 use super::weights::N_TYPES;
 use crate::schema::EdgeType;
 use crate::store::view::TraceView;
+
+/// In which order a trace lists its edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listing {
+    /// Every edge leads to a later row, so that document order is a topological one.
+    pub ascending: bool,
+    /// Destinations never fall, so that the edges into an event stand together.
+    pub by_destination: bool,
+}
+
+impl Listing {
+    /// Of the recorded edges of a trace. No early exit: this way it takes wide registers.
+    #[must_use]
+    pub fn of(view: &TraceView<'_>) -> Self {
+        let ends = view.src.iter().zip(view.dst);
+        let next = view.dst.iter().zip(view.dst.iter().skip(1));
+        Self {
+            ascending: ends.fold(true, |ascending, (s, d)| ascending & (s < d)),
+            by_destination: next.fold(true, |sorted, (a, b)| sorted & (a <= b)),
+        }
+    }
+}
+
+/// Whether some edges of a trace that lists them by destination are parallel; also said of an event with so many edges
+/// that comparing them pair by pair would be long.
+#[must_use]
+pub(crate) fn has_parallel(view: &TraceView<'_>) -> bool {
+    const MOST: usize = 16;
+    let mut from = 0;
+    for (e, (&s, &d)) in view.src.iter().zip(view.dst).enumerate() {
+        if view.dst[from] != d {
+            from = e;
+        } else if e - from >= MOST || view.src[from..e].contains(&s) {
+            return true;
+        }
+    }
+    false
+}
 
 /// The graph of one trace; a buffer that is used for one trace after the other.
 #[derive(Debug, Default)]
@@ -37,13 +76,13 @@ impl CsrGraph {
     pub fn build(&mut self, view: &TraceView<'_>, program: &[(u32, u32)], weights: Option<&[f64; N_TYPES]>) {
         self.n = view.len();
         self.successors_known = false;
-        let (mut ascending, mut sorted, mut before) = (true, program.is_empty(), 0);
-        for (&s, &d) in view.src.iter().zip(view.dst) {
-            ascending &= s < d;
-            sorted &= before <= d;
-            before = d;
+        let listing = Listing::of(view);
+        self.ascending = listing.ascending && program.iter().all(|(s, d)| s < d);
+        let sorted = listing.by_destination && program.is_empty();
+        if sorted && !has_parallel(view) {
+            self.copy(view, weights);
+            return;
         }
-        self.ascending = ascending && program.iter().all(|(s, d)| s < d);
         let recorded =
             view.src.iter().zip(view.dst).zip(view.edge_types).map(|((&s, &d), &kind)| (s, d, kind));
         if sorted {
@@ -54,6 +93,21 @@ impl CsrGraph {
             let edges = std::mem::take(&mut self.sorted);
             self.merge(edges.iter().copied(), weights);
             self.sorted = edges;
+        }
+    }
+
+    /// Rows of predecessors where the document has them as they are needed.
+    fn copy(&mut self, view: &TraceView<'_>, weights: Option<&[f64; N_TYPES]>) {
+        let at = zeroed(&mut self.pred_at, self.n + 1);
+        for &d in view.dst {
+            at[d as usize + 1] += 1;
+        }
+        prefix_sums(at);
+        self.pred.clear();
+        self.pred.extend_from_slice(view.src);
+        self.pred_weight.clear();
+        if let Some(table) = weights {
+            self.pred_weight.extend(view.edge_types.iter().map(|&kind| table[kind as usize % N_TYPES]));
         }
     }
 

@@ -72,11 +72,12 @@ impl TraceGraph {
 
     /// Outcome of the trace. Most traces tell their root by types alone; only the others cost owners.
     pub fn outcome(&mut self, view: &TraceView<'_>) -> Outcome {
-        let root = match outcome::root_by_type(view) {
+        let in_order = outcome::in_order(view.t);
+        let root = match outcome::root_by_type(view, in_order) {
             None => self.owners(view).root(),
             root => root,
         };
-        outcome::outcome(view, root)
+        outcome::find(view, root, in_order)
     }
 
     /// Adjacency of the trace.
