@@ -17,7 +17,7 @@
 //!
 //! O(|V| + |E|), one pass from the outcome up. What an event receives is summed in the reverse of the topological
 //! order that was found, which is a function of the trace alone.
-//! References: ARCHITECTURE.md, D12; layer-wise relevance propagation: S. Bach et al., PLoS ONE 10(7), 2015,
+//! References: ARCHITECTURE.md, D12; layer-wise relevance propagation: S. Bach et al., `PLoS` ONE 10(7), 2015,
 //! equation 58; Shapley value of a gate: G. Owen, Multilinear extensions of games, 1972. Axioms: efficiency; null
 //! player, that is, an event with no path to the outcome gets exactly 0; linearity in R.
 

@@ -23,8 +23,9 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Of the recorded edges of a trace. No early exit: this way it takes wide registers.
+    /// Of the recorded edges of a trace.
     #[must_use]
+    #[allow(clippy::needless_bitwise_bool)] // without an early exit it takes wide registers
     pub fn of(view: &TraceView<'_>) -> Self {
         let ends = view.src.iter().zip(view.dst);
         let next = view.dst.iter().zip(view.dst.iter().skip(1));

@@ -183,6 +183,8 @@ impl Surrogate {
             self.inputs.extend(graph.predecessors_of(v).iter().map(|&u| place[u as usize]));
             if rule == Rule::Majority {
                 self.weights.extend_from_slice(weights);
+            } else if weights.len() == 1 {
+                self.weights.push(1.0 - EPSILON);
             } else {
                 self.weights.extend(weights.iter().map(|weight| noisy_or_weight(weight / total)));
             }

@@ -38,9 +38,13 @@ impl Flowing<'_> {
             }
             Outcome::VirtualSink => {
                 credit.resize(view.len(), 1.0);
-                view.src.iter().for_each(|&u| credit[u as usize] = 0.0);
+                for &u in view.src {
+                    credit[u as usize] = 0.0;
+                }
                 let each = self.amount / credit.iter().sum::<f64>();
-                credit.iter_mut().for_each(|credit| *credit *= each);
+                for credit in credit.iter_mut() {
+                    *credit *= each;
+                }
             }
         }
         match self.weights {
@@ -107,7 +111,9 @@ mod tests {
         };
         let edges = |list: &[(u32, u32)]| {
             let mut t = TestTrace::events(3);
-            list.iter().for_each(|&(s, d)| drop(t.edge(s, d, EdgeType::Causal).t.len()));
+            for &(s, d) in list {
+                t.edge(s, d, EdgeType::Causal);
+            }
             t
         };
         assert!(run(&edges(&[(0, 1), (0, 2), (1, 2)]), None));

@@ -208,7 +208,9 @@ proptest! {
         }
         // within 0..1, where scores are
         let most = x.iter().copied().fold(1.0, f64::max);
-        x.iter_mut().for_each(|x| *x /= most);
+        for x in &mut x {
+            *x /= most;
+        }
         let mut paths = vec![0.0; n];
         paths[y as usize] = 1.0;
         for &v in order.iter().rev() {
@@ -216,8 +218,8 @@ proptest! {
             csr.predecessors_of(v).iter().zip(w(v)).for_each(|(&u, w)| paths[u as usize] += w * paths[v]);
         }
         let mut scored = TestTrace::default();
-        for v in 0..n {
-            scored.event_of(EventType::from_code(t.types[v]).unwrap(), t.agent[v]).at(t.t[v]).score(x[v]);
+        for (v, &x) in x.iter().enumerate().take(n) {
+            scored.event_of(EventType::from_code(t.types[v]).unwrap(), t.agent[v]).at(t.t[v]).score(x);
             if let Some(to) = t.view().to.get(v) { scored.addressed_to(to); }
         }
         for e in 0..t.src.len() {
