@@ -71,9 +71,9 @@ fn rows_of(store: &Store, method: &Method, unit: Unit, weight: f64, threads: usi
 
 fn batches_of(store: &Store, method: &Method, unit: Unit, weight: f64, threads: usize) -> Vec<RecordBatch> {
     let params = Params::check(method.info().params, &[]).unwrap();
-    let reward = [("team".to_owned(), weight)];
-    let request = Request { reward: &reward, elsewhere: &[], unit, params: &params };
-    credit(store, method, &request, &Run::new(Some(threads)).unwrap()).unwrap().0
+    let rewards = [vec![("team".to_owned(), weight)]];
+    let request = Request { rewards: &rewards, elsewhere: &[], unit, params: &params };
+    credit(store, method, &request, &Run::new(Some(threads)).unwrap()).unwrap().remove(0).0
 }
 
 fn rewards(store: &Store) -> Vec<Option<f64>> {

@@ -16,9 +16,9 @@ use crate::error::{bad_parameter, to_python};
 use crate::files::Exchange;
 use crate::stream::{Stream, import};
 
-/// Credits of a store: the columns that vary, and what is constant in the call.
+/// Credits of a store, a table for each of `rewards`: the columns that vary, and what is constant in the call.
 #[pyfunction]
-#[pyo3(signature = (store, *, method, unit, reward, params, seed = 0, elsewhere = None, threads = None,
+#[pyo3(signature = (store, *, method, unit, rewards, params, seed = 0, elsewhere = None, threads = None,
     progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn credit<'py>(
@@ -26,22 +26,18 @@ pub(crate) fn credit<'py>(
     store: &PyStore,
     method: &str,
     unit: &str,
-    reward: &Bound<'py, PyDict>,
+    rewards: Vec<Bound<'py, PyDict>>,
     params: &Bound<'py, PyDict>,
     seed: u64,
     elsewhere: Option<Vec<String>>,
     threads: Option<usize>,
     progress: Option<Bound<'py, PyAny>>,
-) -> PyResult<(Stream, Bound<'py, PyDict>)> {
+) -> PyResult<(Vec<Stream>, Bound<'py, PyDict>)> {
     let fail = |error: Error| to_python(py, &error);
     let method = methods::find(method).map_err(fail)?;
     let info = method.info();
     let unit = info.unit(unit).map_err(fail)?;
-    let mut channels: Vec<(String, f64)> = Vec::new();
-    for (name, weight) in reward {
-        channels.push((name.extract()?, weight.extract()?));
-    }
-    channels.sort_by(|a, b| a.0.cmp(&b.0));
+    let rewards = rewards.iter().map(channels).collect::<PyResult<Vec<_>>>()?;
     let mut given: Vec<(String, Value)> = Vec::new();
     for (name, value) in params {
         let name: String = name.extract()?;
@@ -51,9 +47,9 @@ pub(crate) fn credit<'py>(
         given.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     let params = Params::check(info.params, &given).map_err(fail)?;
     let elsewhere = elsewhere.unwrap_or_default();
-    let request = Request { reward: &channels, elsewhere: &elsewhere, unit, params: &params };
+    let request = Request { rewards: &rewards, elsewhere: &elsewhere, unit, params: &params };
     let store = &store.0;
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+    let tables = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         methods::credit(store, method, &request, run)
     })?;
     let facts = PyDict::new(py);
@@ -61,7 +57,17 @@ pub(crate) fn credit<'py>(
     let version = Value::Text(env!("CARGO_PKG_VERSION").into());
     let more = [("version", version), ("seed", Value::Int(i64::try_from(seed).unwrap_or(i64::MAX)))];
     facts.set_item("params", params.json(&more))?;
-    Ok((Stream::new(batches, schema), facts))
+    Ok((tables.into_iter().map(|(batches, schema)| Stream::new(batches, schema)).collect(), facts))
+}
+
+/// Channels and their weights, in the order of their names.
+fn channels(reward: &Bound<'_, PyDict>) -> PyResult<Vec<(String, f64)>> {
+    let mut channels = Vec::with_capacity(reward.len());
+    for (name, weight) in reward {
+        channels.push((name.extract()?, weight.extract()?));
+    }
+    channels.sort_by(|a: &(String, f64), b| a.0.cmp(&b.0));
+    Ok(channels)
 }
 
 fn param_value(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {

@@ -32,35 +32,43 @@ pub(super) struct Place {
     pub(super) first_event: usize,
 }
 
-/// Calls `assign` for every trace, which appends its rows.
+/// Calls `assign` for every trace and each of `n` results, which appends the rows of the trace to that result.
+/// Pieces of the results come side by side, a chunk after the other.
 pub(super) fn of_chunks(
     store: &Store,
     unit: Unit,
+    n: usize,
     run: &Run,
-    assign: impl Fn(Place, &TraceView<'_>, &mut Scratch, &mut Rows) + Sync,
-) -> Result<Vec<Piece>> {
+    assign: impl Fn(Place, usize, &TraceView<'_>, &mut Scratch, &mut Rows) + Sync,
+) -> Result<Vec<Vec<Piece>>> {
     store
         .chunks()
         .par_iter()
         .enumerate()
         .map_init(
-            || (Scratch::default(), Rows::default()),
-            |(scratch, rows), (index, chunk)| {
+            || (Scratch::default(), (0..n).map(|_| Rows::default()).collect::<Vec<_>>()),
+            |(scratch, results), (index, chunk)| {
                 run.check()?;
-                rows.clear();
-                rows.credit.reserve(if unit == Unit::Event { chunk.events.num_rows() } else { 0 });
                 let view = ChunkView::new(store, chunk);
-                let mut names = UnitIds::new(store, unit);
+                let mut names = (0..n).map(|_| UnitIds::new(store, unit)).collect::<Vec<_>>();
+                for rows in results.iter_mut() {
+                    rows.clear();
+                    rows.credit.reserve(if unit == Unit::Event { chunk.events.num_rows() } else { 0 });
+                }
                 for i in 0..view.len() {
                     let trace = view.trace(i);
-                    let first = rows.len();
                     let place = Place { chunk: index, trace: i, first_event: view.first_event(i) };
-                    assign(place, &trace, scratch, rows);
-                    names.append(&trace, scratch, &rows.unit[first.min(rows.unit.len())..]);
+                    for (which, (rows, names)) in results.iter_mut().zip(&mut names).enumerate() {
+                        let first = rows.unit.len();
+                        assign(place, which, &trace, scratch, rows);
+                        names.append(&trace, scratch, &rows.unit[first..]);
+                    }
                 }
-                let piece = columns(chunk, unit, rows, names);
+                let pieces =
+                    results.iter_mut().zip(names).map(|(rows, names)| columns(chunk, unit, rows, names));
+                let pieces = pieces.collect();
                 run.advance(chunk.n_traces() as u64);
-                piece
+                pieces
             },
         )
         .collect()
@@ -172,8 +180,19 @@ fn events_of_rows(chunk: &Chunk, rows: &Rows) -> UInt32Array {
     places.into()
 }
 
+/// Each of `n` results of [`of_chunks`] as a table.
+pub(super) fn into_tables(chunks: Vec<Vec<Piece>>, n: usize) -> Result<Vec<(Vec<RecordBatch>, SchemaRef)>> {
+    let mut results = (0..n).map(|_| Vec::with_capacity(chunks.len())).collect::<Vec<_>>();
+    for pieces in chunks {
+        for (result, piece) in results.iter_mut().zip(pieces) {
+            result.push(piece);
+        }
+    }
+    results.into_iter().map(into_batches).collect()
+}
+
 /// All pieces with the columns that any of them has.
-pub(super) fn into_batches(pieces: Vec<Piece>) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+fn into_batches(pieces: Vec<Piece>) -> Result<(Vec<RecordBatch>, SchemaRef)> {
     let used: Vec<bool> = (0..CREDITS.columns.len())
         .map(|c| c < 5 || pieces.iter().any(|(_, columns)| columns[c].is_some()))
         .collect();

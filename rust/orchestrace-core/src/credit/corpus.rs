@@ -8,7 +8,7 @@ use super::method::Method;
 use super::params::Params;
 use crate::error::{Error, Result, unknown_name};
 use crate::run::Run;
-use crate::schema::{Dict, MeasureKind, Reason, Unit};
+use crate::schema::{Dict, MeasureKind, Unit};
 use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
 use arrow_array::RecordBatch;
@@ -17,8 +17,8 @@ use arrow_schema::SchemaRef;
 /// What to compute.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// Weighted reward channels; their sum is what a trace is paid.
-    pub reward: &'a [(String, f64)],
+    /// What a trace is paid: a sum of weighted reward channels for each result.
+    pub rewards: &'a [Vec<(String, f64)>],
     /// Reward channels of the corpus that this store is a part of: a trace here may lack them.
     pub elsewhere: &'a [String],
     /// Level of the rows.
@@ -27,45 +27,46 @@ pub struct Request<'a> {
     pub params: &'a Params,
 }
 
-/// Credits of all traces, a batch for each chunk of the store.
+/// A table: batches and their schema.
+pub type Table = (Vec<RecordBatch>, SchemaRef);
+
+/// Credits of all traces, a batch for each chunk of the store; one table for each of the rewards that are asked for, in one
+/// pass over the traces.
 ///
 /// Columns that are null throughout are left out of the batches; the schema says which are there. At unit
 /// `event` the ids and numbers are the store's own buffers. O(events + edges) a trace, plus the method.
-pub fn credit(
-    store: &Store,
-    method: &Method,
-    request: &Request<'_>,
-    run: &Run,
-) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) -> Result<Vec<Table>> {
     store.expect_whole()?;
-    let channels = channels(store, request)?;
+    let rewards = request
+        .rewards
+        .iter()
+        .map(|reward| channels(store, reward, request.elsewhere))
+        .collect::<Result<Vec<_>>>()?;
     run.expect(store.n_traces() as u64);
-    let corpus = match method {
-        Method::PerTrace(_) => Vocabulary::default(),
-        Method::PerGroup(_) => Vocabulary::new(store, request.params.text("batch")),
-    };
-    let pieces = run.pool().install(|| {
-        let judged = match method {
-            Method::PerTrace(_) => None,
-            Method::PerGroup(method) => {
-                let reward = |view: &TraceView<'_>| reward_of(view, &channels);
-                Some(judge(*method, store, &reward, request.params, &corpus, run)?)
-            }
-        };
-        let params = request.params;
-        columns::of_chunks(store, request.unit, run, |place, trace, scratch, rows| match method {
-            Method::PerTrace(method) => {
-                let amount = reward_of(trace, &channels);
-                assign_trace(*method, trace, amount, params, request.unit, scratch, rows);
-            }
-            Method::PerGroup(_) => {
-                let of =
-                    judged.as_ref().map_or(Err(Reason::RewardAbsent), |judged| judged.of(place, trace.len()));
-                assign_judged(trace, of, params, request.unit, scratch, rows);
-            }
-        })
+    let (params, unit) = (request.params, request.unit);
+    let chunks = run.pool().install(|| match method {
+        Method::PerTrace(method) => {
+            columns::of_chunks(store, unit, rewards.len(), run, |_, which, trace, scratch, rows| {
+                let amount = reward_of(trace, &rewards[which]);
+                assign_trace(*method, trace, amount, params, unit, scratch, rows);
+            })
+        }
+        Method::PerGroup(method) => {
+            let corpus = Vocabulary::new(store, params.text("batch"));
+            let judged = rewards
+                .iter()
+                .map(|channels| {
+                    let reward = |view: &TraceView<'_>| reward_of(view, channels);
+                    judge(*method, store, &reward, params, &corpus, run)
+                })
+                .collect::<Result<Vec<_>>>()?;
+            columns::of_chunks(store, unit, rewards.len(), run, |place, which, trace, scratch, rows| {
+                let of = judged[which].of(place, trace.len());
+                assign_judged(trace, of, params, unit, scratch, rows);
+            })
+        }
     })?;
-    columns::into_batches(pieces)
+    columns::into_tables(chunks, rewards.len())
 }
 
 /// The reward of a trace under the weights asked for: null if it lacks one of the channels. A sum beyond the
@@ -82,14 +83,13 @@ fn reward_of(view: &TraceView<'_>, channels: &[(u32, f64)]) -> Option<f64> {
 }
 
 /// Codes of the channels; one that no trace has is a mistake.
-fn channels(store: &Store, request: &Request<'_>) -> Result<Vec<(u32, f64)>> {
-    if request.reward.is_empty() {
+fn channels(store: &Store, reward: &[(String, f64)], elsewhere: &[String]) -> Result<Vec<(u32, f64)>> {
+    if reward.is_empty() {
         return Err(Error::Parameter("reward names no channel".into()));
     }
     let dict = store.names().dict(Dict::Measure);
     let is_channel = rewards(store, dict.len());
-    request
-        .reward
+    reward
         .iter()
         .map(|(name, weight)| {
             if !weight.is_finite() {
@@ -100,12 +100,12 @@ fn channels(store: &Store, request: &Request<'_>) -> Result<Vec<(u32, f64)>> {
             let code = dict.find(name).filter(|code| store.n_traces() == 0 || is_channel[*code as usize]);
             code.map(|code| (code, *weight)).map_or_else(
                 || {
-                    if store.n_traces() == 0 || request.elsewhere.contains(name) {
+                    if store.n_traces() == 0 || elsewhere.contains(name) {
                         return Ok((u32::MAX, *weight));
                     }
                     let here = (0..dict.len() as u32).filter(|code| is_channel[*code as usize]);
                     let mut known: Vec<&str> = here.map(|code| dict.name(code)).collect();
-                    known.extend(request.elsewhere.iter().map(String::as_str));
+                    known.extend(elsewhere.iter().map(String::as_str));
                     known.sort_unstable();
                     known.dedup();
                     Err(Error::Parameter(unknown_name("reward channel", name, &known)))

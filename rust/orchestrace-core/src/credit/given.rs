@@ -103,7 +103,7 @@ pub fn roll_up(
         }
     }
     let pieces = run.pool().install(|| {
-        columns::of_chunks(store, unit, run, |place, view, scratch, rows| {
+        columns::of_chunks(store, unit, 1, run, |place, _, view, scratch, rows| {
             let (trace, from) = starts(place.chunk, place.trace);
             let fill = |out: &mut Values| {
                 events.fill(from..from + view.len(), out);
@@ -113,5 +113,5 @@ pub fn roll_up(
             assign_values(view, quantity, served(trace), fill, unit, scratch, rows);
         })
     })?;
-    columns::into_batches(pieces)
+    Ok(columns::into_tables(pieces, 1)?.remove(0))
 }
