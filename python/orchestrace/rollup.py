@@ -48,7 +48,7 @@ def roll_up(
     >>> from orchestrace.rollup import roll_up
     >>> corpus = ot.generate(traces=1, seed=0)
     >>> none = pl.lit(None, pl.String)
-    >>> values = corpus.events.select(value=1.0, reason=none).collect()
+    >>> values = corpus.events.select("seq", value=1.0, reason=none).collect()
     >>> traces = pl.DataFrame({"trace": [0], "amount": [float(values.height)], "remainder": [0.0]})
     >>> traces = traces.with_columns(reason=none)
     >>> rows = roll_up(corpus, unit="team", quantity="share", values=values, traces=traces)

@@ -1,5 +1,6 @@
 """Teams whose every event has a known contribution to the reward."""
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,3 +110,43 @@ def correlation(planted: Planted, unit: str, method: str, **params: object) -> f
     assert both.height == credits.height
     both = both.drop_nulls("credit")
     return float(np.corrcoef(both["credit"], both["worth"])[0, 1])
+
+
+def corpus_of(runs: list[tuple[str, float | None, list[dict[str, object]]]]) -> ot.Corpus:
+    """Runs of (task, reward, events); an event is given its fields, the rest has defaults."""
+    events = [
+        {"trace": n, "id": f"e{k}", "t": float(k), "type": "message", "agent": "a", **event}
+        for n, (_, _, own) in enumerate(runs)
+        for k, event in enumerate(own)
+    ]
+    traces = {
+        "trace": range(len(runs)),
+        "trace_id": [f"run {n}" for n in range(len(runs))],
+        "task_id": [task for task, _, _ in runs],
+    }
+    measures = [
+        {"trace": n, "kind": "reward", "name": "team", "value": reward}
+        for n, (_, reward, _) in enumerate(runs)
+        if reward is not None
+    ]
+    return ot.Corpus.from_arrow(
+        traces=pl.DataFrame(traces),
+        events=pl.DataFrame(events, infer_schema_length=None),
+        measures=pl.DataFrame(measures),
+    )
+
+
+def fit_of(credits: pl.DataFrame) -> dict[str, float]:
+    (params,) = credits["params"].cast(pl.String).unique()
+    found: dict[str, float] = json.loads(params)["fit"]
+    return found
+
+
+def decisions(rows: list[tuple[str, str, float, float]], tasks: int = 2) -> ot.Corpus:
+    """A run of one decision for each row."""
+    return corpus_of(
+        [
+            (f"task {n % tasks}", z, [{"state_key": x, "action": a, "p_behavior": p}])
+            for n, (x, a, p, z) in enumerate(rows)
+        ]
+    )

@@ -52,7 +52,7 @@ fn main() -> Result<()> {
     group.finish();
 
     let run = Run::new(Some(1))?;
-    let reward = [("team".to_owned(), 1.0)];
+    let rewards = [vec![("team".to_owned(), 1.0)]];
     let mut group = criterion.benchmark_group("credit");
     group.throughput(Throughput::Elements(counts.events));
     for (name, method, kernel, unit) in [
@@ -65,7 +65,7 @@ fn main() -> Result<()> {
         let method = find(method)?;
         let given: Vec<_> = kernel.map(|word| ("kernel", Value::Text(word.into()))).into_iter().collect();
         let params = Params::check(method.info().params, &given)?;
-        let request = Request { reward: &reward, elsewhere: &[], unit, params: &params };
+        let request = Request { rewards: &rewards, elsewhere: &[], unit, params: &params };
         credit(&store, method, &request, &run)?;
         group.bench_function(name, |bencher| {
             // one result at a time, dropped outside the time taken

@@ -195,7 +195,7 @@ def vdn(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=30, seed=0)
     >>> credits = ot.credit(corpus, method="vdn", unit="agent")
-    >>> '"fit":{"folds":5' in credits["params"][0]
+    >>> '"r2_cv":' in credits["params"][0]
     True
     """
     return decomposed(corpus, rewards, model)
