@@ -28,7 +28,7 @@ def roll_up(
         One row per event, in corpus order: ``value reason``. One that is null without a reason is in no row.
     traces
         One row per trace, in corpus order: ``trace amount remainder reason``. Without an amount all rows of
-        the trace are null with the reason; else the reason goes to those that have no other.
+        the trace are null with the reason; else the reason goes to units that have no other.
     threads
         As in `read_traces`.
 
@@ -73,6 +73,6 @@ def roll_up(
     if "reason" not in rows.columns:
         rows = rows.with_columns(reason=pl.lit(None, CREDITS["reason"]))
     rows = rows.join(noted, on="trace", how="left", maintain_order="left")
-    return rows.with_columns(reason=pl.coalesce("reason", pl.col("note").cast(CREDITS["reason"]))).drop(
-        "note"
-    )
+    # The row without a unit holds the remainder, of which the reason says nothing.
+    note = pl.when(pl.col("unit_id").is_not_null()).then(pl.col("note").cast(CREDITS["reason"]))
+    return rows.with_columns(reason=pl.coalesce("reason", note)).drop("note")
