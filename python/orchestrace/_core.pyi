@@ -150,13 +150,13 @@ def credit(
     *,
     method: str,
     unit: str,
-    reward: Mapping[str, float],
+    rewards: Sequence[Mapping[str, float]],
     params: Mapping[str, bool | int | float | str | list[int | float | str] | None],
     seed: int = 0,
     elsewhere: Sequence[str] | None = None,
     threads: int | None = None,
     progress: _Progress = None,
-) -> tuple[Stream, dict[str, object]]: ...
+) -> tuple[list[Stream], dict[str, object]]: ...
 def roll_up(
     store: Store,
     *,

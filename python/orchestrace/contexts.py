@@ -26,18 +26,18 @@ def contexts(
 ) -> pl.DataFrame:
     """Find the context and the choice of every decision, as the method ``c3`` compares them.
 
-    Decisions are the orchestrator decisions, messages, returns, spawns, tool calls and aggregates that an agent
-    owns. Two decisions of one rollout group are siblings if they share ``context`` and ``role``; they are the same
-    candidate if they share ``choice``, too.
+    Decisions are the orchestrator decisions, messages, returns, spawns, tool calls and aggregates that an
+    agent owns. Two decisions of one rollout group are siblings if they share ``context`` and ``role``; they
+    are the same candidate if they share ``choice``, too.
 
     Parameters
     ----------
     corpus
         The recordings.
     context
-        ``recorded`` takes the field ``prefix_key``. ``computed`` hashes the causal history: task, and type, agent,
-        addressee, tool and text key of everything that the actor can have seen. ``auto`` takes the field in
-        traces that have it.
+        ``recorded`` takes the field ``prefix_key``. ``computed`` hashes the causal history: task, and type,
+        agent, addressee, tool and text key of everything that the actor can have seen. ``auto`` takes the
+        field in traces that have it.
     threads, progress
         As in `read_traces`.
 
@@ -45,8 +45,8 @@ def contexts(
     -------
     DataFrame
         A row per decision: ``trace seq`` (UInt32), ``context choice role`` (String). Context and choice are
-        hashes that do not hang on ids, times or the order of files; null where a text has no key, where the history
-        before the event has such a text, and in traces with a cycle.
+        hashes that do not hang on ids, times or the order of files; null where a text has no key, where the
+        history before the event has such a text, and in traces with a cycle.
 
     Raises
     ------

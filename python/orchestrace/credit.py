@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,6 +21,7 @@ from .shards import staging
 
 _CALL = "call.json"
 
+Reward = str | Mapping[str, float] | Sequence[str | Mapping[str, float]]
 Parameter = bool | int | float | str | list[int | float | str] | None
 
 
@@ -29,7 +31,7 @@ def credit(
     *,
     method: str = ...,
     unit: Unit = ...,
-    reward: str | Mapping[str, float] = ...,
+    reward: Reward = ...,
     seed: int = ...,
     threads: int | None = ...,
     progress: Progress = ...,
@@ -43,7 +45,7 @@ def credit(
     *,
     method: str = ...,
     unit: Unit = ...,
-    reward: str | Mapping[str, float] = ...,
+    reward: Reward = ...,
     seed: int = ...,
     threads: int | None = ...,
     progress: Progress = ...,
@@ -56,7 +58,7 @@ def credit(
     *,
     method: str = "flow",
     unit: Unit = "event",
-    reward: str | Mapping[str, float] = "team",
+    reward: Reward = "team",
     seed: int = 0,
     threads: int | None = None,
     progress: Progress = None,
@@ -76,7 +78,8 @@ def credit(
         The level at which to report; each level divides all events of a trace, and what belongs to no unit
         is the row whose ``unit_id`` is null.
     reward
-        A reward channel, or a weighted sum of several: ``{"team": 1.0, "format": 0.2}``.
+        A reward channel, or a weighted sum of several: ``{"team": 1.0, "format": 0.2}``. A list of such
+        computes all of them in one pass over the traces; the column ``reward`` tells their rows apart.
     seed
         For methods that sample; the same seed gives the same bits on any number of threads.
     threads, progress
@@ -114,20 +117,29 @@ def credit(
     3
     """
     check_numbers(seed=seed, threads=threads)
-    weights = {reward: 1.0} if isinstance(reward, str) else _weights(reward)
-    label = reward if isinstance(reward, str) else " + ".join(f"{w!r}*{name}" for name, w in weights.items())
+    several = list(reward) if isinstance(reward, Sequence) and not isinstance(reward, str) else [reward]
+    if not several:
+        raise ParameterError("reward names no channel")
+    rewards = [{one: 1.0} if isinstance(one, str) else _weights(one) for one in several]
+    labels = [
+        one if isinstance(one, str) else " + ".join(f"{w!r}*{name}" for name, w in weights.items())
+        for one, weights in zip(several, rewards, strict=True)
+    ]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise ParameterError(f"reward '{twice[0]}' is given twice")
     options = {
         "method": method,
         "unit": unit,
-        "reward": weights,
+        "rewards": rewards,
         "params": params,
         "seed": seed,
         "threads": threads,
     }
     if isinstance(corpus, PartitionedCorpus):
         options["elsewhere"] = corpus.reward_channels()
-    constants = {"unit": unit, "method": method, "reward": label}
+    constants = {"unit": unit, "method": method, "reward": labels}
     compute = engine(corpus, options)
+    _warn_of_lone_rollouts(corpus, method)
     with reporting(progress, "crediting") as callback:
         if sink is not None:
             return _sunk(corpus, Path(os.fspath(sink)), resume, compute, options, constants, callback)
@@ -136,6 +148,21 @@ def credit(
             # Arguments are judged by the core, also where there is nothing to do.
             pieces = [_piece(Corpus(_core.read([])), compute, constants, callback)]
     return pl.concat(pieces) if len(pieces) > 1 else pieces[0]
+
+
+def _warn_of_lone_rollouts(corpus: Corpus, method: str) -> None:
+    # Of the methods that look for siblings only: those of whole rollouts say it in every row.
+    among = {one["name"] for one in _core.methods() if one["scope"] == "group" and one["tier"] == "observed"}
+    if method not in among or len(corpus) == 0:
+        return
+    sizes = corpus.traces.group_by("group_id").len()
+    if sizes.select(pl.col("len").max()).collect().item() == 1:
+        warnings.warn(
+            f"method '{method}' compares the rollouts of a group, and every group of this corpus has one:"
+            " give the runs of one task a common group_id",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def _pieces(corpus: Corpus, method: str) -> Iterator[tuple[str, Callable[[], Corpus]]]:
@@ -156,13 +183,17 @@ def _piece(
     constants: dict[str, Any],
     callback: Callback,
 ) -> pl.DataFrame:
-    stream, info = compute(corpus, callback)
-    constants = {**constants, "tier": info["tier"], "params": info["params"]}
-    varying = pl.DataFrame(stream)  # without the columns that are null in every row
-    return varying.select(
-        pl.col(name) if name in varying.columns else pl.lit(constants.get(name), dtype).alias(name)
-        for name, dtype in CREDITS.items()
-    )
+    frames = []
+    for (rows, facts), label in zip(compute(corpus, callback), constants["reward"], strict=True):
+        same = {**constants, "reward": label, "tier": facts["tier"], "params": facts["params"]}
+        varying = pl.DataFrame(rows)  # without the columns that are null in every row
+        frames.append(
+            varying.select(
+                pl.col(name) if name in varying.columns else pl.lit(same.get(name), dtype).alias(name)
+                for name, dtype in CREDITS.items()
+            )
+        )
+    return pl.concat(frames) if len(frames) > 1 else frames[0]
 
 
 def _sunk(
@@ -256,8 +287,8 @@ def methods() -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        ``name summary quantity scope tier units axioms params reference``; ``scope`` says which traces a method
-        must see together (``trace``, ``group`` or ``corpus``); ``params`` is a list of structs
+        ``name summary quantity scope tier units axioms params reference``; ``scope`` says which traces a
+        method must see together (``trace``, ``group`` or ``corpus``); ``params`` is a list of structs
         ``name kind default doc``, the default spelt as text.
 
     Examples

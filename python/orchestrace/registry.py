@@ -25,7 +25,7 @@ Quantity = Literal["share", "advantage"]
 Scope = Literal["trace", "group", "corpus"]
 Callback = Callable[[int, int], object] | None
 Rows = _core.Stream | pl.DataFrame
-Engine = Callable[[Corpus, Callback], tuple[Rows, Mapping[str, object]]]
+Engine = Callable[[Corpus, Callback], list[tuple[Rows, Mapping[str, object]]]]
 
 _AXIOMS: Final = ("efficiency", "symmetry", "null player", "linearity", "zero mean")
 _TIERS: Final = ("observed", "schedule", "surrogate")
@@ -210,7 +210,8 @@ def credit_method(
 
 
 def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
-    """What computes the credit of one piece of `corpus`: the core, or a method of this registry.
+    """What computes the credit of one piece of `corpus`, rows and facts for each of the rewards: the core,
+    or a method of this registry.
 
     Raises
     ------
@@ -219,7 +220,12 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     """
     name = options["method"]
     if name in _core_names():
-        return lambda piece, callback: _core.credit(piece._store, **options, progress=callback)
+
+        def of_core(piece: Corpus, callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
+            streams, facts = _core.credit(piece._store, **options, progress=callback)
+            return [(stream, facts) for stream in streams]
+
+        return of_core
     method = registered().get(name)
     if method is None:
         known = [*_core_names(), *registered()]
@@ -227,7 +233,7 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     if options["unit"] not in method.units:
         raise ParameterError(unknown_name("unit", str(options["unit"]), list(method.units)))
     params = check_params(method.params, options["params"])
-    rewards = rewards_of(corpus, options["reward"])
+    rewards = [rewards_of(corpus, weights) for weights in options["rewards"]]
     if isinstance(corpus, PartitionedCorpus):
         if method.scope == "group":
             check_groups(corpus)
@@ -238,13 +244,16 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
             )
 
     @functools.cache
-    def model() -> object:
-        return method.fit(corpus, rewards, params, options["seed"]) if method.fit else None
+    def model(which: int) -> object:
+        return method.fit(corpus, rewards[which], params, options["seed"]) if method.fit else None
 
-    def compute(piece: Corpus, _callback: Callback) -> tuple[Rows, Mapping[str, object]]:
-        here = piece.traces.select("trace").collect().join(rewards, on="trace", how="left")
+    def compute(piece: Corpus, _callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
+        return [one(piece, which) for which in range(len(rewards))]
+
+    def one(piece: Corpus, which: int) -> tuple[Rows, Mapping[str, object]]:
+        here = piece.traces.select("trace").collect().join(rewards[which], on="trace", how="left")
         arguments = (piece, here, params, options["seed"])
-        found = method.function(*arguments, model()) if method.fit else method.function(*arguments)
+        found = method.function(*arguments, model(which)) if method.fit else method.function(*arguments)
         values, traces = _checked(method, piece, here, found)
         rows = roll_up(
             piece,
