@@ -347,7 +347,8 @@ def test_a_mapping_of_rewards_is_spelt_in_one_way(corpus):
 
 
 def test_methods_and_importers_are_frames():
-    assert ot.methods().columns == ["name", "summary", "quantity", "units", "axioms", "params", "reference"]
+    expected = ["name", "summary", "quantity", "scope", "tier", "units", "axioms", "params", "reference"]
+    assert ot.methods().columns == expected
     assert {"native"} <= set(ot.importers()["name"])
 
 

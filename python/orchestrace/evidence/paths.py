@@ -119,8 +119,8 @@ def along_turns(question: Question) -> Teller:
     until_next = method == "eligibility" and question.params.get("traces") == "replacing"
     if question.by_events or (len(trace.turns) > _MOST_TURNS and not until_next):
         return _step_by_step(question, gamma, fading, has_critic)
-    rewards = turn_rewards(trace, question.amount)
     order = _order(question)
+    rewards = _rewards_along(question, order)
     steps, rule = rewards, "amount = Σ gamma^k r of the turns from this one on"
     if has_critic:
         critics = [_critic(trace, turn.events) for turn in trace.turns]
@@ -143,6 +143,14 @@ def along_turns(question: Question) -> Teller:
     return tell
 
 
+def _rewards_along(question: Question, order: list[int]) -> list[float]:
+    """Rewards of the turns, the outcome on the last one of the method's order."""
+    rewards = turn_rewards(question.trace, 0.0)
+    if order:
+        rewards[order[-1]] += question.amount
+    return rewards
+
+
 def _order(question: Question) -> list[int]:
     """Turns in the order that the method goes through them."""
     turns = question.trace.turns
@@ -162,7 +170,8 @@ def _step_by_step(question: Question, gamma: float, fading: float, has_critic: b
     if question.by_events:
         rewards[-1] += question.amount
     else:
-        order, turns = _order(question), turn_rewards(trace, question.amount)
+        order = _order(question)
+        turns = _rewards_along(question, order)
         events, rewards = [trace.turns[t].events for t in order], [turns[t] for t in order]
     place = {own[0]: step for step, own in enumerate(events)}
     rule = "amount = r + gamma A'"
