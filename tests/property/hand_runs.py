@@ -46,16 +46,21 @@ def turns(*owners: str, **fields: list[Any]) -> list[dict[str, Any]]:
     return events
 
 
+def read(documents: list[Document]) -> ot.Corpus:
+    corpus = ot.read_traces(io.BytesIO(jsonl(documents)), format="native")
+    assert corpus.records["accepted"] == len(documents)
+    return corpus
+
+
 def credited(
-    documents: list[Document],
+    documents: list[Document] | ot.Corpus,
     method: str,
     unit: str = "team",
     reward: str | dict[str, float] = "team",
     **params: Any,
 ) -> Credits:
     """Credit and reason of every unit of every trace."""
-    corpus = ot.read_traces(io.BytesIO(jsonl(documents)), format="native")
-    assert corpus.records["accepted"] == len(documents)
+    corpus = documents if isinstance(documents, ot.Corpus) else read(documents)
     frame = ot.credit(corpus, method=method, unit=unit, reward=reward, **params)  # type: ignore[call-overload]
     rows = frame.select("trace", "unit_id", "credit", "reason").rows()
     found = {(trace, name): (credit, reason) for trace, name, credit, reason in rows}

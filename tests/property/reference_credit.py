@@ -28,7 +28,7 @@ METHODS: dict[str, Method] = {
     "marshal": groups.marshal,
     "gigpo": groups.gigpo,
     "return_to_go": returns.return_to_go,
-    "gae": returns.discounted_errors,
+    "gae": returns.gae,
     "sequential_gae": returns.sequential_gae,
     "eligibility": returns.eligibility,
     "dag_gae": returns.dag_gae,
@@ -76,7 +76,7 @@ def rolled_up(
                 for row in own
                 if row.value is not None
             ]
-            if len(own) > 1 and not any(written):
+            if len(values) > 1 and not any(written):
                 found[name] = (None, ABSENT)
                 continue
             middle = statistics.fmean(values, written if len(values) > 1 else None)

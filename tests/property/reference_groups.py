@@ -5,7 +5,18 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from property.reference_returns import ABSENT, CYCLE, DEGENERATE, Method, Row, Rows, Value, own_reward, q_of
+from property.reference_returns import (
+    ABSENT,
+    CYCLE,
+    DEGENERATE,
+    Method,
+    Row,
+    Rows,
+    Value,
+    own_reward,
+    q_of,
+    steps_of,
+)
 from property.reference_siblings import computed_context, is_computed, lacks_order
 from property.reference_trace import Trace, Turn
 
@@ -200,11 +211,11 @@ def gathered(traces: list[Trace], rows: list[tuple[int, Turn]], values: list[Val
     return list(found)
 
 
-def dr_mas(traces: list[Trace], rewards: list[float], **params: Any) -> list[Rows]:
-    rows = turns_of(traces)
-    keys: list[Hashable] = [(traces[i].group, turn.owner) for i, turn in rows]
+def dr_mas(traces: list[Trace], rewards: list[float], rows: str = "turns", **params: Any) -> list[Rows]:
+    steps = [(i, step) for i, trace in enumerate(traces) for step in steps_of(trace, rows) if step.owner]
+    keys: list[Hashable] = [(traces[i].group, step.owner) for i, step in steps]
     rule = lambda values: normalised(values, **params)  # noqa: E731
-    return gathered(traces, rows, in_groups(keys, [rewards[i] for i, _ in rows], rule))
+    return gathered(traces, steps, in_groups(keys, [rewards[i] for i, _ in steps], rule))
 
 
 def at_grpo(traces: list[Trace], rewards: list[float], **params: Any) -> list[Rows]:
@@ -245,18 +256,6 @@ def gigpo(
     context: str = "auto",
     **params: Any,
 ) -> list[Rows]:
-    if any(lacks_order(trace, context, "state_key") for trace in traces):
-        known = [n for n, trace in enumerate(traces) if not lacks_order(trace, context, "state_key")]
-        some = gigpo(
-            [traces[n] for n in known],
-            [rewards[n] for n in known],
-            step_weight,
-            gamma,
-            norm,
-            context,
-            **params,
-        )
-        return [some[known.index(n)] if n in known else CYCLE for n in range(len(traces))]
     groups: list[Hashable] = [trace.group for trace in traces]
     episode = in_groups(groups, rewards, lambda x: normalised(x, norm=norm, **params))
     rows = turns_of(traces)
@@ -273,11 +272,15 @@ def gigpo(
         base, lone = episode[rows[n][0]]
         assert base is not None and step is not None
         values[n] = (base + step_weight * step, reason if lone else None)
-    return gathered(traces, rows, values)
+    found = gathered(traces, rows, values)
+    return [
+        CYCLE if lacks_order(trace, context, "state_key") else own
+        for trace, own in zip(traces, found, strict=True)
+    ]
 
 
 def anchor(trace: Trace, turn: Turn, context: str) -> Hashable:
     if is_computed(trace, context, "state_key"):
-        return computed_context(trace, turn.events[0])
+        return None if trace.is_cyclic else computed_context(trace, turn.events[0])
     keys = [trace.events[v]["state_key"] for v in turn.events]
     return next((key for key in keys if key is not None), None)

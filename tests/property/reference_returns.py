@@ -38,19 +38,32 @@ def own_reward(trace: Trace, turn: Turn) -> float:
     return math.fsum(trace.events[v]["reward"] or 0.0 for v in turn.events)
 
 
-def q_of(trace: Trace, reward: float, gamma: float) -> list[float]:
-    """Return-to-go of every turn."""
+def steps_of(trace: Trace, rows: str) -> list[Turn]:
+    """The turns, or every event as a step of its own."""
+    if rows == "turns":
+        return trace.turns
+    return [Turn(trace.owner[v] or "", trace.events[v]["id"], 0, [v]) for v in trace.order]
+
+
+def q_of(trace: Trace, reward: float, gamma: float, rows: str = "turns") -> list[float]:
+    """Return-to-go of every step."""
     found, running = [], 0.0
-    for n, turn in reversed(list(enumerate(trace.turns))):
-        last = n == len(trace.turns) - 1
+    steps = steps_of(trace, rows)
+    for n, turn in reversed(list(enumerate(steps))):
+        last = n == len(steps) - 1
         running = own_reward(trace, turn) + (reward if last else 0.0) + gamma * running
         found.append(running)
     return found[::-1]
 
 
-def return_to_go(traces: list[Trace], rewards: list[float], gamma: float = 0.99) -> list[Rows]:
+def return_to_go(
+    traces: list[Trace], rewards: list[float], gamma: float = 0.99, rows: str = "turns"
+) -> list[Rows]:
     return [
-        [Row(turn.events, q) for turn, q in zip(trace.turns, q_of(trace, reward, gamma), strict=True)]
+        [
+            Row(step.events, q)
+            for step, q in zip(steps_of(trace, rows), q_of(trace, reward, gamma, rows), strict=True)
+        ]
         for trace, reward in zip(traces, rewards, strict=True)
     ]
 
@@ -99,6 +112,10 @@ def discounted_errors(
             ]
         )
     return found
+
+
+def gae(traces: list[Trace], rewards: list[float], rows: str = "turns", **params: Any) -> list[Rows]:
+    return discounted_errors(traces, rewards, order=lambda trace: steps_of(trace, rows), **params)
 
 
 def sequential_gae(traces: list[Trace], rewards: list[float], **params: Any) -> list[Rows]:
@@ -199,7 +216,7 @@ def flows(
         if y is None:
             sinks = [v for v in order if not any(src == v for src, _ in weights)]
             for v in sinks:
-                received[v] = reward * (1.0 if gamma is None else gamma) / len(sinks)
+                received[v] = reward / len(sinks)  # where the outcome is; there is no step to it
         else:
             received[y] = reward
         kept = dict.fromkeys(range(len(trace)), 0.0)

@@ -97,7 +97,7 @@ def c3(traces: list[Trace], rewards: list[float], baseline: str = "loo", context
 
 
 def suspects(trace: Trace, by: str) -> dict[int, Hashable]:
-    """Of every event that is a row the class that it counts as, None if that is unknown."""
+    """The class of every event that has one, None where it is unknown. Each class of a trace is one row."""
     if by == "message":
         messages = trace.units("message")
         return {v: content_key(trace.events[v]) for v in range(len(trace)) if messages[v] is not None}
@@ -138,17 +138,17 @@ def spectrum(
         n_passed = sum(passes[n] for n in group)
         n_failed = len(group) - n_passed
         rows: list[Row] = []
-        for v, own in classes[i].items():
+        for own in dict.fromkeys(classes[i].values()):
+            events = [v for v, other in classes[i].items() if other == own]
             if own is None:
-                rows.append(Row([v], None, ABSENT))
+                rows.append(Row(events, None, ABSENT))
                 continue
             if not n_passed or not n_failed:
-                rows.append(Row([v], 0.0, DEGENERATE))
+                rows.append(Row(events, 0.0, DEGENERATE))
                 continue
             having = [n for n in group if own in classes[n].values()]
             passed = sum(passes[n] for n in having)
-            rows.append(
-                Row([v], -suspiciousness(formula, star, len(having) - passed, passed, n_failed, n_passed))
-            )
+            failed = len(having) - passed
+            rows.append(Row(events, -suspiciousness(formula, star, failed, passed, n_failed, n_passed)))
         found.append(rows)
     return found

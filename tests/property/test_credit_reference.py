@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
-from property.hand_runs import Credits, credited
+from property.hand_runs import Credits, credited, read
 from property.random_runs import Document, corpora
 from property.reference_credit import METHODS, SHARES, rolled_up, valued
 from property.reference_trace import UNITS, Trace
 
-QUICK = settings(max_examples=10, deadline=None, derandomize=True)
+QUICK = settings(max_examples=12, deadline=None, derandomize=True)
 #: They are fitted to a corpus, or sampled; their tests are beside them.
 WITHOUT_REFERENCE = {"hca", "rudder", "vdn", "qmix"}
 
@@ -35,7 +35,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"baseline": True, "batch": "train_step", "compat": "verl"},
     ],
     "shape_normalised": [{"kappa": 0.0}, {"kappa": 2.0, "ddof": 0, "program_order": True}],
-    "dr_mas": [{"ddof": 0, "epsilon": 0.1}, {"compat": "verl"}],
+    "dr_mas": [{"ddof": 0, "epsilon": 0.1, "weight": "tokens_out"}, {"compat": "verl"}, {"rows": "events"}],
     "at_grpo": [{"ddof": 0, "epsilon": 0.1}],
     "marshal": [{"norm": "mean_std", "gamma": 0.5, "ddof": 0}],
     "gigpo": [
@@ -43,8 +43,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"context": "computed"},
         {"context": "recorded", "gamma": 0.5},
     ],
-    "return_to_go": [{"gamma": 0.0}, {"gamma": 1.0}],
-    "gae": [{"gamma": 0.9, "lambda_": 0.5}],
+    "return_to_go": [{"gamma": 0.0}, {"gamma": 1.0, "weight": "tokens_out"}, {"rows": "events"}],
+    "gae": [{"gamma": 0.9, "lambda_": 0.5}, {"rows": "events"}],
     "sequential_gae": [{"gamma": 0.9, "lambda_": 0.5}],
     "eligibility": [{"traces": "replacing"}, {"traces": "replacing", "gamma": 0.9, "lambda_": 1.0}],
     "dag_gae": [{"mode": "split"}, {"gamma": 1.0, "lambda_": 1.0, "program_order": True}],
@@ -101,10 +101,9 @@ def test_credit_is_that_of_plain_python(method: str, params: dict[str, Any], dat
     documents = data.draw(corpora(full=full))
     reward = data.draw(st.sampled_from([{"team": 1.0}, {"format": 0.5, "team": -2.0}]))
     wanted = reference(documents, method, reward, **params)
+    corpus = read(documents)
     for unit in UNITS:
-        assert_equal(
-            credited(documents, method, unit, reward, **params), wanted[unit], (method, unit, params)
-        )
+        assert_equal(credited(corpus, method, unit, reward, **params), wanted[unit], (method, unit, params))
 
 
 def test_every_method_has_a_reference() -> None:
