@@ -28,7 +28,7 @@ _SCHEMA: Final = {
     "rule": pl.String,
 }
 # what is in the column params and is no parameter of the method
-_NOT_PARAMS: Final = ("seed", "version", "fit")
+_NOT_PARAMS: Final = ("seed", "version", "quality")
 
 
 def explain(
@@ -128,7 +128,7 @@ def explain(
             .iter_rows(named=True)
         },
         values=values,
-        fit=settings.get("fit") or {},
+        fit=settings.get("quality") or {},
         summary=f"{known[method]['summary']} ({known[method]['reference']})",
     )
     share = known[method]["quantity"] == "share"

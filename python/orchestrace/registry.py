@@ -366,7 +366,7 @@ def _json(effect: Mapping[str, Value], fit: Mapping[str, object]) -> str:
     fields = {name: shown(value) for name, value in effect.items()}
     if fit:
         rounded = {name: round(x, 6) + 0.0 if isinstance(x, float) else x for name, x in fit.items()}
-        fields["fit"] = "{" + ",".join(f"{shown(k)}:{shown(rounded[k])}" for k in sorted(rounded)) + "}"
+        fields["quality"] = "{" + ",".join(f"{shown(k)}:{shown(rounded[k])}" for k in sorted(rounded)) + "}"
     return "{" + ",".join(f"{shown(name)}:{fields[name]}" for name in sorted(fields)) + "}"
 
 

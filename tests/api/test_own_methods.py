@@ -245,7 +245,7 @@ def test_reasons_and_amounts() -> None:
         *[(None, "graph.cycle"), (None, "reward.absent")],
     ]
     params = json.loads(agents["params"][0])
-    assert params == {"fit": {"n": 3, "r2": 0.123457}, "seed": 0, "version": _core.VERSION}
+    assert params == {"quality": {"n": 3, "r2": 0.123457}, "seed": 0, "version": _core.VERSION}
     assert agents.schema == CREDITS
     full = ot.EventValues(values.with_columns(pl.col("value").fill_null(0.0)), said)
     ot.credit_method("mine", summary="", quantity="share")(lambda *_: full)

@@ -138,7 +138,7 @@ def corpus_of(runs: list[tuple[str, float | None, list[dict[str, object]]]]) -> 
 
 def fit_of(credits: pl.DataFrame) -> dict[str, float]:
     (params,) = credits["params"].cast(pl.String).unique()
-    found: dict[str, float] = json.loads(params)["fit"]
+    found: dict[str, float] = json.loads(params)["quality"]
     return found
 
 

@@ -98,7 +98,8 @@ def centres(utility: Floats, role: Ints, roles: int, by: str) -> Floats:
     of_role = np.full(roles, np.nan)
     seen = n > 0
     sums = np.bincount(role, weights=utility, minlength=roles)
-    of_role[seen] = sums[seen] / n[seen] if by == "role" else utility.mean()
+    if seen.any():
+        of_role[seen] = sums[seen] / n[seen] if by == "role" else utility.mean()
     return of_role
 
 

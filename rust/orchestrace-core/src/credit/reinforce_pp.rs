@@ -87,21 +87,29 @@ impl GroupMethod for ReinforcePp {
             .collect();
         let keep_single = params.text("compat") == Some("verl");
         let mut centred = vec![0.0; group.value.len()];
+        let mut silent = vec![false; group.value.len()];
         out.segments.by(within.into_iter());
         for segment in out.segments.iter() {
             out.gathered.clear();
             out.gathered.extend(segment.iter().map(|&(_, row)| group.value[row as usize]));
             out.scaled.clear();
-            if keep_single && segment.len() == 1 {
+            let degenerate = if keep_single && segment.len() == 1 {
                 out.scaled.push(out.gathered[0]);
+                false
             } else {
-                standardise(&out.gathered, Scale::None, &mut out.scaled);
-            }
+                standardise(&out.gathered, Scale::None, &mut out.scaled)
+            };
             for (&(_, row), x) in segment.iter().zip(&out.scaled) {
                 centred[row as usize] = *x;
+                // released code whitens flat groups along with all others
+                silent[row as usize] = degenerate && !keep_single;
             }
         }
         standardise_by_key(group, &centred, Scale::Whitened(1, EPSILON), out);
+        // centred rewards have mean 0 up to rounding, which must not speak for a group that says nothing
+        for row in (0..silent.len()).filter(|&row| silent[row]) {
+            (out.value[row], out.reason[row]) = (0.0, Some(Reason::GroupDegenerate));
+        }
     }
 }
 

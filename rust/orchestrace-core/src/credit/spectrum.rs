@@ -94,11 +94,16 @@ impl GroupMethod for Spectrum {
             let class = match params.text("by") {
                 _ if owner == NOBODY => None,
                 Some("agent") => Some(key_of(&[corpus.agent(Some(owner))])),
+                Some("message") if !is_message(view, owners, v) => None,
                 Some("message") => {
-                    is_message(view, owners, v).then(|| content_key(view, v)).flatten().map(|text| {
-                        let [a, b] = halves(xxh3_128(text.as_bytes()));
-                        key_of(&[a, b])
-                    })
+                    let Some(text) = content_key(view, v) else {
+                        // a message of unknown text is a row that cannot be compared
+                        rows.row_of[v] = (rows.len() - first) as u32;
+                        rows.push(0, 0, f64::NAN, 0.0);
+                        continue;
+                    };
+                    let [a, b] = halves(xxh3_128(text.as_bytes()));
+                    Some(key_of(&[a, b]))
                 }
                 _ => Some(key_of(&[u64::from(view.types[v]), corpus.tool(view.tool.get(v))])),
             };

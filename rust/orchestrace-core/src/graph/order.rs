@@ -34,7 +34,8 @@ impl CanonicalOrder {
         self.rows.clear();
         self.rows.extend(0..t.len() as u32);
         if !self.document {
-            self.rows.sort_unstable_by(|&a, &b| canonical_cmp(t, a, b));
+            // Agents take turns in time: runs that rise, which a stable sort merges.
+            self.rows.sort_by(|&a, &b| canonical_cmp(t, a, b));
         }
     }
 
