@@ -106,6 +106,9 @@ codes!(
         UnitNone = "unit.none" => "What belongs to no unit has no advantage.",
         BudgetExceeded = "budget.exceeded" => "The exact value would cost more than the budget.",
         GroupDegenerate = "group.degenerate" => "The group has one rollout or no spread: the credit is exactly 0.",
+        SupportAbsent = "support.absent" => "The recordings never show what the method would have to compare with.",
+        RewardNotPositive = "reward.not_positive" => "The amount that is divided is not above 0.",
+        ResultRange = "result.range" => "The result is beyond the range of a 64-bit float.",
     ]
 );
 

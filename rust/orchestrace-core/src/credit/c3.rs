@@ -4,8 +4,8 @@
 //! A_j = r̄_j - (Σ_k w_k r̄_k - w_j r̄_j) / (Σ_k w_k - w_j)     candidates j of one (group, context, acting role)
 //! ```
 //!
-//! Candidates are the distinct choices (type, addressee, tool, text), r̄ is the mean outcome of the rollouts that made the
-//! choice, w how many did. `baseline="mean"` subtracts the weighted mean of all candidates instead. A context with one
+//! Candidates are the distinct choices (type, addressee, tool, text), w is how many decisions made the choice, r̄ the mean
+//! outcome of their rollouts. `baseline="mean"` subtracts the weighted mean of all candidates instead. A context with one
 //! candidate, or whose outcomes are all equal, says nothing: exactly 0 (`group.degenerate`). Nothing is removed or
 //! replayed; the alternatives are those that were recorded. O(N log N) for N decisions.
 //! Reference: C3, arXiv 2603.06859; ARCHITECTURE.md.

@@ -53,6 +53,9 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
         }
         Method::PerGroup(method) => {
             let corpus = Vocabulary::new(store, params.text("batch"));
+            if let Some(batch) = params.text("batch") {
+                expect_metric(store, batch)?;
+            }
             let judged = rewards
                 .iter()
                 .map(|channels| {
@@ -88,7 +91,7 @@ fn channels(store: &Store, reward: &[(String, f64)], elsewhere: &[String]) -> Re
         return Err(Error::Parameter("reward names no channel".into()));
     }
     let dict = store.names().dict(Dict::Measure);
-    let is_channel = rewards(store, dict.len());
+    let is_channel = measures(store, MeasureKind::Reward, dict.len());
     reward
         .iter()
         .map(|(name, weight)| {
@@ -116,13 +119,25 @@ fn channels(store: &Store, reward: &[(String, f64)], elsewhere: &[String]) -> Re
         .collect()
 }
 
-/// Whether each name of a measure is that of a reward; in one pass, since a recording may have a million of them.
-fn rewards(store: &Store, names: usize) -> Vec<bool> {
+/// A metric that no trace has is a mistake.
+fn expect_metric(store: &Store, name: &str) -> Result<()> {
+    let dict = store.names().dict(Dict::Measure);
+    let is_metric = measures(store, MeasureKind::Metric, dict.len());
+    if store.n_traces() == 0 || dict.find(name).is_some_and(|code| is_metric[code as usize]) {
+        return Ok(());
+    }
+    let known: Vec<&str> =
+        (0..dict.len() as u32).filter(|code| is_metric[*code as usize]).map(|code| dict.name(code)).collect();
+    Err(Error::Parameter(unknown_name("metric", name, &known)))
+}
+
+/// Whether each name of a measure is one of this kind; in one pass, since a recording may have a million of them.
+fn measures(store: &Store, wanted: MeasureKind, names: usize) -> Vec<bool> {
     let mut is_channel = vec![false; names];
     for chunk in store.chunks() {
         let view = ChunkView::new(store, chunk);
         let Some((kinds, codes, _)) = view.measures() else { continue };
-        for (_, code) in kinds.iter().zip(codes).filter(|(kind, _)| **kind == MeasureKind::Reward as u8) {
+        for (_, code) in kinds.iter().zip(codes).filter(|(kind, _)| **kind == wanted as u8) {
             is_channel[*code as usize] = true;
         }
     }

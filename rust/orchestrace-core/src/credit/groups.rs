@@ -147,8 +147,7 @@ pub(super) fn judge(
                 }
                 let Some((value, reason)) = results.next() else { continue };
                 values[row] = *value;
-                // what overflows is no number
-                reasons[row] = reason.or((!value.is_finite()).then_some(Reason::GroupDegenerate));
+                reasons[row] = reason.or((!value.is_finite()).then_some(Reason::ResultRange));
             }
         }
     }

@@ -103,10 +103,17 @@ impl Rows {
         self.push(NO_UNIT, NO_UNIT, credit);
     }
 
-    /// Rows of all units with nothing but numbers in `credits`.
+    /// Rows of all units; a credit beyond the range of a float is null.
     fn push_units(&mut self, partition: &Partition, credits: &[f64]) {
         self.name_units(partition);
-        self.credit.extend_from_slice(credits);
+        if credits.iter().all(|credit| credit.is_finite()) {
+            self.credit.extend_from_slice(credits);
+        } else {
+            for &credit in credits {
+                let reason = (!credit.is_finite()).then_some(Reason::ResultRange);
+                self.put(Some((credit, reason)));
+            }
+        }
     }
 
     fn name_units(&mut self, partition: &Partition) {
@@ -159,10 +166,11 @@ impl Sums {
         }
         if partition.has_rest() || values.remainder != 0.0 {
             rest.add(values.remainder);
-            out.push_rest(Ok(rest.value()));
+            let rest = rest.value();
+            out.push_rest(if rest.is_finite() { Ok(rest) } else { Err(Reason::ResultRange) });
         }
         let residual = amount - pairwise(&out.credit[from..]);
-        out.end_trace(view, Some(residual));
+        out.end_trace(view, Some(residual).filter(|residual| residual.is_finite()));
     }
 
     /// Rows of an advantage. A unit inside one row of the method takes its value; a larger one the mean over the rows
@@ -244,7 +252,10 @@ impl Sums {
             match (valued, weights.value() > 0.0) {
                 (0, _) => out.put(Some((f64::NAN, why))),
                 (1, _) => out.put(Some((only, reason))),
-                (_, true) => out.put(Some((sum.value() / weights.value(), reason))),
+                (_, true) => {
+                    let mean = sum.value() / weights.value();
+                    out.put(Some((mean, if mean.is_finite() { reason } else { Some(Reason::ResultRange) })));
+                }
                 (_, false) => out.put(Some((f64::NAN, Some(Reason::FieldAbsent)))),
             }
         }
@@ -288,6 +299,7 @@ impl Sums {
                     (_, true) => Ok(self.values[unit].value() / weight),
                     (_, false) => Err(Reason::FieldAbsent),
                 };
+                let mean = mean.and_then(|x| if x.is_finite() { Ok(x) } else { Err(Reason::ResultRange) });
                 out.push(unit as u32, partition.first(unit), mean);
             }
         }
