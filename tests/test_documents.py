@@ -1,5 +1,6 @@
 """The documents say what is: the example, links, paths, trees, commands, tables of columns and codes."""
 
+import doctest
 import inspect
 import os
 import re
@@ -18,9 +19,15 @@ from orchestrace.cli import app
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("benches/**/*.md")]
+    for path in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("data/*.md"),
+        *ROOT.glob("benches/**/*.md"),
+        *ROOT.glob("docs/**/*.md"),
+    ]
 )
-ROOTS = ("rust/", "python/", "tests/", "data/", "benches/", ".ci/")
+ROOTS = ("rust/", "python/", "tests/", "data/", "benches/", "docs/", ".ci/")
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md"))
 
 each_document = pytest.mark.parametrize("name", DOCUMENTS)
 
@@ -72,6 +79,22 @@ def test_the_example_of_the_readme_prints_what_it_says() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == expected
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_examples_of_pages_print_what_they_say(name: str) -> None:
+    examples = "\n".join(block for block in blocks(name, "python") if ">>>" in block)
+    told: list[str] = []
+    test = doctest.DocTestParser().get_doctest(examples, {}, name, name, 0)
+    results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=told.append)
+    assert not results.failed, "".join(told)
+
+
+def test_the_pages_of_credit_name_every_method() -> None:
+    """The overview and one page of a family."""
+    families = "\n".join(text(name) for name in PAGES if name != "docs/credit.md")
+    for method in ot.methods()["name"]:
+        assert f"`{method}`" in text("docs/credit.md") and f"`{method}`" in families, method
 
 
 def test_the_two_commands_of_the_readme() -> None:

@@ -6,6 +6,7 @@ it is the promised value and the width of the interval.
 
 import importlib.util
 import itertools
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -17,17 +18,22 @@ from scipy import stats
 import orchestrace as ot
 from property.planted_teams import WORTH, teams
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benches" / "python" / "planted_truth.py"
+SCRIPTS = Path(__file__).resolve().parents[2] / "benches" / "python"
 SEEDS = range(5)
+
+
+def loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # its dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("planted_truth", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("planted_truth")
 
 
 @pytest.fixture(scope="module")
@@ -223,3 +229,18 @@ def test_the_error_of_a_fitted_sum_falls_with_the_root_of_the_runs() -> None:
         errors.append(row)
     low, high = slope_interval(sizes, errors)
     assert low <= -0.5 <= high and high < -0.2, (low, high, errors)
+
+
+def test_counting_turns_misjudges_the_decision_to_stop() -> None:
+    script = loaded("length_bias")
+    worse, better = script.WORLDS
+    for world in (worse, better):
+        corpus = ot.read_traces(script.recordings(world, 17, seed=17))
+        truth, limit = world.truth(), world.weighted(17)
+        fair = script.estimates(corpus, "grpo", False)
+        assert all(low <= truth[name] <= high for name, (_, low, high) in fair.items()), (world, fair)
+        _, low, high = script.estimates(corpus, "grpo", True)["contrast"]
+        assert low <= limit["contrast"] <= high
+        _, low, _ = script.estimates(corpus, "dr_mas", False)["stop"]
+        assert low > 0.5 > truth["stop"], "stopping is praised, whether or not it is the worse choice"
+    assert better.truth()["contrast"] > 0 > better.weighted(17)["contrast"]
