@@ -64,8 +64,8 @@ def compare(
         with the name of the unit (``agent``), or for units of one event (event, message, tool, token)
         ``seq``.
     labels
-        What annotators blame, as for `localisation`, of one annotator. Turns and agents are credited for it
-        in addition, whatever `unit` is.
+        What annotators blame, as for `localisation`, of one annotator. Turns and agents of the whole corpus are
+        credited for it in addition, whatever `unit` is, and those of labelled traces compared.
     blame
         Whether the ``"highest"`` or the ``"lowest"`` credit is what labels are compared with. Failures with a
         reward of 0 say nothing in most methods: give them one of their own (`Corpus.with_measures`).
@@ -92,7 +92,7 @@ def compare(
     ------
     ParameterError
         A name is of no method or given twice with the same parameters, there is no such unit, a column of
-        `truth` or `labels` is absent, or an option is out of range. What only one method refuses is its
+        `truth` or `labels` is absent, the labels are of no trace, or an option is out of range. What only one method refuses is its
         ``error``.
 
     Notes
@@ -117,7 +117,7 @@ def compare(
     if isinstance(known, pl.Enum) and unit not in known.categories.to_list():
         raise ParameterError(unknown_name("unit", str(unit), known.categories.to_list()))
     truths = None if truth is None else _truth(truth, unit)
-    named = None if labels is None else _one_annotator(labels)
+    named = None if labels is None else _one_annotator(corpus, labels)
     n_events = corpus._sizes()["events"]
     options: dict[str, Any] = {"reward": reward, "seed": seed, "threads": threads}
     chances: dict[str, Any] = {"n_boot": n_boot, "seed": seed, "confidence": confidence, "blame": blame}
@@ -301,11 +301,15 @@ def _against(
     return row
 
 
-def _one_annotator(given: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+def _one_annotator(corpus: Corpus, given: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     frame = collected(given, "labels", ("trace_id", "annotator", "turn", "agent"))
     who = frame["annotator"].cast(pl.String).unique().drop_nulls().sort().to_list()
     if len(who) > 1:
         raise ParameterError(f"labels have the annotators {', '.join(who)}: filter them to one")
+    frame = frame.with_columns(pl.col("trace_id").cast(pl.String))
+    known = corpus.traces.select(pl.col("trace_id").cast(pl.String)).collect(engine="streaming")
+    if frame.join(known, on="trace_id", how="semi").is_empty():
+        raise ParameterError("labels are of no trace of the corpus: their trace_id do not meet")
     return frame
 
 
@@ -316,9 +320,14 @@ def _located(
     labels: pl.DataFrame,
     chances: dict[str, Any],
 ) -> dict[str, object]:
-    labelled = corpus.filter(pl.col("trace_id").is_in(labels["trace_id"].unique().implode()))
     levels: tuple[Unit, ...] = ("turn", "agent")
-    frames = [credit(labelled, method=name, unit=unit, **options) for unit in levels]
+    # credit first: methods of groups and corpora compare with traces that nobody labelled
+    frames = [
+        credit(corpus, method=name, unit=unit, **options).join(
+            labels.select("trace_id").unique(), on="trace_id", how="semi", maintain_order="left"
+        )
+        for unit in levels
+    ]
     table = localisation(pl.concat(frames), labels, **chances)
     own = table.row(0, named=True)
     return {

@@ -112,6 +112,31 @@ def test_labels_give_the_accuracies_of_localisation(corpus):
     two = pl.concat([labels, labels.with_columns(annotator=pl.lit("you"))])
     with pytest.raises(ot.ParameterError, match="annotators me, you"):
         ot.compare(corpus, ["flow"], labels=two)
+    with pytest.raises(ot.ParameterError, match="labels are of no trace of the corpus"):
+        ot.compare(corpus, ["flow"], labels=labels.with_columns(trace_id=pl.lit("elsewhere")))
+
+
+def test_methods_of_groups_see_siblings_that_nobody_labelled():
+    """Only the four failing rollouts are labelled; without the passing ones no agent is suspicious."""
+    rows = [
+        {"trace": n, "id": f"e{k}", "t": float(k), "type": "message", "agent": who, "to": "user", "turn": k}
+        for n in range(8)
+        for k, who in enumerate(["lead", "good"] + ["bad"] * (n < 4))
+    ]
+    traces = pl.DataFrame({"trace": range(8), "trace_id": [f"r{n}" for n in range(8)], "task_id": "one"})
+    events = pl.DataFrame(rows, schema_overrides={"turn": pl.UInt32})
+    made = ot.Corpus.from_arrow(traces=traces, events=events)
+    made = made.with_measures(pl.DataFrame({"trace": range(8), "team": [0.0] * 4 + [1.0] * 4}))
+    labels = pl.DataFrame(
+        {"trace_id": [f"r{n}" for n in range(4)], "annotator": "me", "turn": [2] * 4, "agent": "bad"}
+    )
+    own = [ot.credit(made, method="spectrum", unit=unit, by="agent") for unit in ("turn", "agent")]
+    want = ot.localisation(pl.concat(own), labels, blame="lowest").row(0, named=True)
+    table = ot.compare(made, [("spectrum", {"by": "agent"})], labels=labels, blame="lowest")
+    row = table.row(0, named=True)
+    assert row["error"] is None
+    for name in ("agent_accuracy", "step_accuracy"):
+        assert row[name] == want[name] == 1.0
 
 
 @pytest.mark.parametrize(
