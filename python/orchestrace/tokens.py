@@ -1,5 +1,6 @@
 """Credit at the tokens that a model wrote: one list per event, made on request only."""
 
+import json
 import math
 from typing import TYPE_CHECKING, Final
 
@@ -35,10 +36,11 @@ def token_credits(
     credits
         Rows of `credit` at unit ``token``, of one or several methods: the credit of all tokens of an event.
     lambda_
-        For the turns of ``gae`` and ``sequential_gae`` only: decay per token inside of a turn, 0 to 1. The
-        last token of the turn has the turn's advantage A, the one k tokens before it lambda_**k · A: GAE over
-        tokens with a discount of 1, the reward at the turn's last token and one critic's value per turn.
-        None, as with all other methods: every token has A.
+        For ``gae`` and ``sequential_gae`` only: decay per token inside of a turn, 0 to 1. The last token of
+        the turn has the turn's advantage A, the one k tokens before it lambda_**k · A: GAE over tokens with a
+        discount of 1, the reward at the turn's last token and one critic's value per turn. Where the column
+        ``params`` says ``rows="events"``, each event is such a step instead of the turn. None, as with all
+        other methods: every token has A.
     max_tokens
         Refuse to make more numbers than this; each takes 8 bytes.
 
@@ -111,6 +113,10 @@ def token_credits(
         return rows
     after = _tokens_after(corpus.filter(pl.col("trace").is_in(rows["trace"].unique().implode())))
     rows = rows.join(after, on=["trace", "seq"], how="left", maintain_order="left")
+    if "params" in rows.columns:
+        alone = [text for text in rows["params"].unique() if _by_events(text)]
+        step = pl.col("params").cast(pl.String).is_in(alone)
+        rows = rows.with_columns(after=pl.when(step).then(0).otherwise("after"))
     lists = [
         None if tokens is None else _decayed(credit, n, later, lambda_) if decays else tokens
         for credit, n, later, tokens, decays in zip(
@@ -118,6 +124,15 @@ def token_credits(
         )
     ]
     return rows.with_columns(tokens=pl.Series(lists, dtype=pl.List(pl.Float64))).drop("after")
+
+
+def _by_events(params: object) -> bool:
+    """Whether the steps of that run were events, each with an advantage of its own."""
+    try:
+        given = json.loads(str(params))
+    except ValueError:
+        return False
+    return isinstance(given, dict) and given.get("rows") == "events"
 
 
 def _tokens_after(corpus: Corpus) -> pl.DataFrame:

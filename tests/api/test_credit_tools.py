@@ -220,6 +220,22 @@ def test_a_turn_fades_towards_its_beginning():
     assert ot.token_credits(corpus, others, lambda_=0.5).equals(ot.token_credits(corpus, others))
 
 
+def test_events_that_are_steps_fade_each_on_its_own():
+    events = pl.DataFrame(
+        {"trace": 0, "id": ["x", "y"], "t": [0.0, 1.0], "type": "message", "agent": "a", "to": "user"}
+    ).with_columns(turn=pl.lit(0, pl.UInt32), tokens_out=pl.lit(2), value=pl.lit(0.0))
+    made = ot.Corpus.from_arrow(traces=pl.DataFrame({"trace": [0], "trace_id": ["x"]}), events=events)
+    made = made.with_measures(pl.DataFrame({"trace": [0], "team": [1.0]}))
+    options = {"method": "gae", "unit": "token", "gamma": 1.0, "lambda_": 1.0}
+    frame = ot.credit(made, **options, rows="events")
+    assert frame["credit"].drop_nulls().to_list() == [1.0, 1.0]
+    assert ot.token_credits(made, frame, lambda_=0.5)["tokens"].to_list() == [[0.5, 1.0], [0.5, 1.0]]
+    both = pl.concat([ot.credit(made, **options), frame])
+    lists = ot.token_credits(made, both, lambda_=0.5)["tokens"].to_list()
+    assert lists[0] == pytest.approx([0.125, 0.25])
+    assert lists[1:] == [[0.5, 1.0]] * 3
+
+
 def test_what_tokens_refuse():
     corpus = writing()
     frame = ot.credit(corpus, method="uniform", unit="token")
