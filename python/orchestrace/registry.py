@@ -8,6 +8,7 @@ NumPy.
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
@@ -245,15 +246,21 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
 
     @functools.cache
     def model(which: int) -> object:
-        return method.fit(corpus, rewards[which], params, options["seed"]) if method.fit else None
+        if method.fit is None:
+            return None
+        with _sums_in_order(method):
+            return method.fit(corpus, rewards[which], params, options["seed"])
 
     def compute(piece: Corpus, _callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
         return [one(piece, which) for which in range(len(rewards))]
 
     def one(piece: Corpus, which: int) -> tuple[Rows, Mapping[str, object]]:
         here = piece.traces.select("trace").collect().join(rewards[which], on="trace", how="left")
-        arguments = (piece, here, params, options["seed"])
-        found = method.function(*arguments, model(which)) if method.fit else method.function(*arguments)
+        arguments: tuple[object, ...] = (piece, here, params, options["seed"])
+        if method.fit:
+            arguments = (*arguments, model(which))
+        with _sums_in_order(method):
+            found = method.function(*arguments)
         values, traces = _checked(method, piece, here, found)
         rows = roll_up(
             piece,
@@ -267,6 +274,15 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
         return rows, {"tier": method.tier, "params": _json(effect, found.fit)}
 
     return compute
+
+
+def _sums_in_order(method: Registered) -> AbstractContextManager[object]:
+    """BLAS adds up in another order on another number of threads; a caller's own method may like it so."""
+    if method.name not in _own_names():
+        return nullcontext()
+    from .fitted.learners import one_thread
+
+    return one_thread("blas")
 
 
 def registered() -> dict[str, Registered]:

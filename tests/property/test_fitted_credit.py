@@ -1,7 +1,10 @@
 """Fitted credit: what holds whatever the data, and what it finds where the truth is known."""
 
 import math
+import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -86,6 +89,24 @@ def test_the_order_of_runs_does_not_matter(method: str) -> None:
 def test_bits_do_not_depend_on_threads(method: str, planted: Planted) -> None:
     frames = [ot.credit(planted.corpus, method=method, unit="agent", threads=n) for n in (1, 2, 7)]
     assert frames[0].equals(frames[1]) and frames[0].equals(frames[2])
+
+
+def test_bits_do_not_depend_on_threads_of_blas() -> None:
+    """Sums over tens of thousands of rows are those that BLAS divides among threads."""
+    code = f"""
+import hashlib
+import orchestrace as ot
+corpus = ot.generate(events=50_000)
+for method in {SHARES}:
+    values = ot.credit(corpus, method=method)["credit"].fill_null(0.0).to_numpy()
+    print(method, hashlib.md5(values.tobytes()).hexdigest())
+"""
+    said = []
+    for threads in ("1", "4"):
+        held = {name: threads for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        run = [sys.executable, "-c", code]
+        said.append(subprocess.run(run, env=os.environ | held, capture_output=True, check=True).stdout)
+    assert said[0] == said[1] and said[0].count(b"\n") == len(SHARES)
 
 
 @pytest.mark.parametrize("method", FITTED)

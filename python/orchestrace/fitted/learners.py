@@ -1,16 +1,20 @@
-"""The regressions of scikit-learn, an optional dependency."""
+"""What regressions need from outside: one thread for their sums, classes of scikit-learn (optional)."""
 
 import importlib
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import ParameterError
 
 
-def one_thread() -> AbstractContextManager[object]:
-    """Sums in one order: their last bits must not depend on the machine."""
-    limits: Any = importlib.import_module("threadpoolctl").threadpool_limits
-    held: AbstractContextManager[object] = limits(limits=1)
+def one_thread(of: Literal["blas", "openmp"] | None = None) -> AbstractContextManager[object]:
+    """Sums in one order: their last bits must not depend on the machine.
+
+    Holds the libraries that are loaded by now, of one kind or of both; import them first.
+    """
+    from threadpoolctl import threadpool_limits
+
+    held: AbstractContextManager[object] = threadpool_limits(1, user_api=of)
     return held
 
 

@@ -17,6 +17,7 @@ from ..corpus import Corpus
 from ..registry import EventValues, credit_method
 from .features import Floats, Vocabulary
 from .folds import fit_quality, folds_of
+from .learners import one_thread
 from .ridge import Linear, Moments, cross_fitted, ridge, total
 from .vdn import (
     ALPHA,
@@ -70,7 +71,8 @@ def _mix(
     training = teams.fold != left_out
     by_role = _by_role(teams, _unseen(teams, parts, linear, alpha, left_out), roles)
     centre, level = by_role[training].mean(axis=0), teams.reward[training].mean()
-    weights, _ = nnls(by_role[training] - centre, teams.reward[training] - level)
+    with one_thread("blas"):  # that of SciPy, which is loaded only now
+        weights, _ = nnls(by_role[training] - centre, teams.reward[training] - level)
     q = teams.features @ linear.weights
     taught = training[teams.trace]
     role = teams.role[taught]
