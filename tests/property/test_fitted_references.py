@@ -12,8 +12,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import orchestrace as ot
+from orchestrace.fitted import ridge as regression
 from orchestrace.fitted.folds import folds_of
-from orchestrace.fitted.ridge import GRID, Moments, cross_fitted, penalty, ridge
+from orchestrace.fitted.ridge import GRID, Moments, all_but_one, cross_fitted, penalty, ridge
 from orchestrace.registry import rewards_of
 from property.planted_teams import (
     ACTIONS,
@@ -81,6 +82,46 @@ def test_the_penalty_is_the_one_that_predicts_the_other_parts() -> None:
     assert penalty(parts) == GRID[int(np.argmin(errors))] not in (GRID[0], GRID[-1])
     assert cross_fitted(parts, None)[-1][1] == penalty(parts)
     assert cross_fitted(parts, 7.0)[0][0].weights.tolist() == ridge(parts[1] + parts[2], 7.0).weights.tolist()
+
+
+def test_what_is_left_out_leaves_no_trace() -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.standard_normal((70, 3)) + 1e3, rng.standard_normal(70)
+    cut = [np.arange(70) % 7 == number for number in range(7)]
+    parts = [Moments.of(x[own], y[own]) for own in cut]
+    for own, found in zip(cut, all_but_one(parts, 3), strict=True):
+        whole = Moments.of(x[~own], y[~own])
+        assert found.weight == whole.weight
+        assert_allclose(found.mean, whole.mean, rtol=1e-12)
+        assert_allclose(found.scatter, whole.scatter, atol=1e-8)
+    changed = [*parts[:3], Moments.of(x[cut[3]], 1e9 * y[cut[3]]), *parts[4:]]
+    assert np.array_equal(all_but_one(changed, 3)[3].scatter, all_but_one(parts, 3)[3].scatter)
+
+
+@pytest.mark.parametrize("method", ["rudder", "vdn", "qmix"])
+def test_what_folds_cost_grows_with_their_number(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in decompositions of the scatter, not in seconds."""
+    solved = []
+    real = regression.ridges
+
+    def counted(*arguments: object) -> object:
+        solved.append(1)
+        return real(*arguments)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr(regression, "ridges", counted)
+    rng = np.random.default_rng(6)
+    events: list[list[dict[str, object]]] = [
+        [{"action": a} for a in rng.choice([*"ab"], 4)] for _ in range(60)
+    ]
+    corpus = corpus_of([(f"task {n}", float(rng.normal()), own) for n, own in enumerate(events)])
+    found = []
+    for folds in (10, 20, 40):
+        solved.clear()
+        assert fit_of(ot.credit(corpus, method=method, unit="team", folds=folds))["folds"] == folds
+        found.append(len(solved))
+    assert found[1] < 2.1 * found[0] and found[2] < 2.1 * found[1]
+    with pytest.raises(ot.ParameterError, match="folds must be a whole number from 2 to 50, found 51"):
+        ot.credit(corpus, method=method, folds=51)
 
 
 # --- references, event by event ---------------------------------------------------------------------------

@@ -4,8 +4,9 @@ a q.
 `q` is that of `vdn`; the mixing weights, one per role, are the non-negative least squares solution on the
 team's summed q by role. It is the monotone mix of QMIX with one layer and without a state: what a
 hypernetwork would learn from a simulator, a few thousand recordings do not tell. Credit is `w q(x_i)` less
-its mean. O(agents · p² + traces · roles²). Reference: T. Rashid et al., arXiv 1803.11485, equation 5. Axiom:
-efficiency.
+its mean. O(agents · p² + folds · (agents · p + traces · roles² + p³)).
+Reference: T. Rashid et al., arXiv 1803.11485, equation 5.
+Axiom: efficiency.
 """
 
 from typing import Any
@@ -18,7 +19,7 @@ from ..registry import EventValues, credit_method
 from .features import Floats, Vocabulary
 from .folds import fit_quality, folds_of
 from .learners import one_thread
-from .ridge import Linear, Moments, cross_fitted, ridge, total
+from .ridge import Linear, Moments, all_but_one, cross_fitted, grouped, ridge
 from .vdn import (
     ALPHA,
     CENTRE,
@@ -83,14 +84,20 @@ def _mix(
 
 def _unseen(teams: Teams, parts: list[Moments], linear: Linear, alpha: float, left_out: int) -> Floats:
     """q of the agents of each fold by a model of the others, so that weights are not fitted to what q has
-    learnt by heart (stacking: Wolpert 1992, Breiman 1996). With two folds there is no other."""
+    learnt by heart (stacking: Wolpert 1992, Breiman 1996). With two folds there is no other; more than
+    five are taken together to five, as for the penalty."""
     q = teams.features @ linear.weights
     columns = len(linear.weights)
-    for number in range(len(parts)):
-        others = [part for i, part in enumerate(parts) if i not in (number, left_out)]
-        if number != left_out and others:
-            own = teams.fold[teams.trace] == number
-            q[own] = teams.features[own] @ ridge(total(others, columns), alpha).weights
+    kept = np.array([number for number in range(len(parts)) if number != left_out])
+    groups = grouped([parts[number] for number in kept], columns)
+    if len(groups) < 2:
+        return q
+    group = np.full(len(parts), -1)
+    group[kept] = np.arange(len(kept)) % len(groups)
+    of_agent = group[teams.fold[teams.trace]]
+    for number, others in enumerate(all_but_one(groups, columns)):
+        own = of_agent == number
+        q[own] = teams.features[own] @ ridge(others, alpha).weights
     return q
 
 

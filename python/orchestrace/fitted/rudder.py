@@ -3,8 +3,9 @@ of g.
 
 `r'_t = g_t - g_{t-1}` in canonical order, and what is left of R at the end, `R - g_T`, is spread. The
 remainder, which no event holds, is g_0: everything sums to R. Every run is scored by a model that did not
-see its task. g is a ridge regression on sums over the prefix (O(events · p²), one pass), or boosted trees on
-the same. Reference: J. A. Arjona-Medina et al., arXiv 1806.07857. Axiom: efficiency.
+see its task. g is a ridge regression on sums over the prefix (O(events · p² + folds · p³), one pass), or
+boosted trees on the same (grown once a fold). Reference: J. A. Arjona-Medina et al., arXiv 1806.07857. Axiom:
+efficiency.
 """
 
 from collections.abc import Callable, Iterator

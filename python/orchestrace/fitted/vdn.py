@@ -2,7 +2,7 @@
 q.
 
 `q` is linear in features of one agent's events (counts by type, tool and action, tokens, score, role),
-shared by all agents and fitted by ridge regression on their sum over the team. O(agents · p² + p³ · folds).
+shared by all agents and fitted by ridge regression on their sum over the team. O(agents · p² + folds · p³).
 Every run is scored by a model that did not see its task. The remainder holds c, the means and the residual,
 so that everything sums to R. Reference: P. Sunehag et al., arXiv 1706.05296. Axiom: efficiency.
 """
@@ -166,7 +166,7 @@ ALPHA = Param(
     low=0.0,
     high=1e12,
 )
-FOLDS = Param("folds", 5, "folds over tasks; over runs where there is one task", low=2, high=1000)
+FOLDS = Param("folds", 5, "folds over tasks; over runs where there is one task", low=2, high=50)
 CENTRE = Param(
     "centre",
     "corpus",
