@@ -255,7 +255,8 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
         return [one(piece, which) for which in range(len(rewards))]
 
     def one(piece: Corpus, which: int) -> tuple[Rows, Mapping[str, object]]:
-        here = piece.traces.select("trace").collect().join(rewards[which], on="trace", how="left")
+        traces = piece.traces.select("trace").collect()
+        here = traces.join(rewards[which], on="trace", how="left", maintain_order="left")
         arguments: tuple[object, ...] = (piece, here, params, options["seed"])
         if method.fit:
             arguments = (*arguments, model(which))

@@ -179,6 +179,22 @@ def test_nothing_cycles_and_single_events(method: str) -> None:
     assert plain.height >= 8 and (plain["credit"].null_count() == 0) == (method != "hca")
 
 
+@pytest.mark.parametrize("method", FITTED)
+def test_rewards_stay_with_their_traces_in_whatever_order_a_join_comes(
+    method: str, planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polars promises no order of a left join unless it is asked to."""
+    expected = ot.credit(planted.corpus, method=method)
+    real = pl.DataFrame.join
+
+    def join(self: pl.DataFrame, *arguments: object, **options: object) -> pl.DataFrame:
+        found = real(self, *arguments, **options)  # type: ignore[arg-type]  # passed on
+        return found if options.get("maintain_order") else found.reverse()
+
+    monkeypatch.setattr(pl.DataFrame, "join", join)
+    assert_frame_equal(ot.credit(planted.corpus, method=method), expected, abs_tol=1e-9)
+
+
 # --- planted truth ----------------------------------------------------------------------------------------
 
 
