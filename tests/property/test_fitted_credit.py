@@ -159,6 +159,31 @@ def test_a_corpus_that_says_nothing_gives_zeros(method: str, rewards: tuple[floa
     assert fit_of(credits)["folds"] == 0
 
 
+@pytest.mark.parametrize(
+    ("method", "options"), [("rudder", {}), ("rudder", {"fit": "boosting"}), ("vdn", {}), ("qmix", {})]
+)
+def test_what_is_too_large_to_be_squared_is_refused(method: str, options: dict[str, str]) -> None:
+    def runs(reward: float, score: float) -> ot.Corpus:
+        events: list[list[dict[str, object]]] = [
+            [{"action": "ab"[n % 2], "score": score * n}] * 3 for n in range(12)
+        ]
+        return corpus_of([(f"task {n}", reward * (-1) ** n, own) for n, own in enumerate(events)])
+
+    huge = runs(1.7e308, 1.0)
+    with pytest.raises(
+        ot.ParameterError, match=r"^the reward of trace \d+ is -?1.7e\+308, too large for .*$"
+    ):
+        ot.credit(huge, method=method, **options)
+    weighted = ot.credit(huge, method=method, reward={"team": 1e-308}, **options)
+    assert weighted["residual"].abs().max() < 1e-9 and fit_of(weighted)["r2"] > 0.5
+    with pytest.raises(
+        ot.ParameterError, match=r"^the score of event 0 of trace 1 is 1e\+300, too large for .*$"
+    ):
+        ot.credit(runs(1.0, 1e300), method=method, **options)
+    credits = ot.credit(runs(1e29, 1e28), method=method, **options)
+    assert credits["credit"].is_finite().all() and fit_of(credits)["r2"] > 0.5
+
+
 @pytest.mark.parametrize("method", FITTED)
 def test_nothing_cycles_and_single_events(method: str) -> None:
     nothing = ot.generate(traces=2, seed=0).filter(pl.lit(False))

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ..corpus import Corpus
+from ..errors import ParameterError
 from ..owners import owners
 from ..schema import SCHEMAS
 
@@ -25,6 +26,7 @@ KEPT: Final = 12
 one.
 """
 
+_LARGEST: Final = 1e30  # the squares of sums, and sums in single precision, are numbers
 _OPEN: Final = ("role", "tool", "action")
 _FLAGS: Final = ("ok", "failed", "corrupted", "scored", "tokens")
 _BLOCK: Final = 1 << 17  # events whose counts are held at once
@@ -131,7 +133,13 @@ class EventTable:
 
 
 def event_table(corpus: Corpus, vocabulary: Vocabulary) -> EventTable:
-    """What is known of every event. O(events log events)."""
+    """What is known of every event. O(events log events).
+
+    Raises
+    ------
+    ParameterError
+        A score or reward of an event is too large for sums of squares.
+    """
     wanted = ("trace", "seq", "t", "type", "tool", "action", "ok", "corrupted", "score", "reward")
     parts = pl.col("tokens_in", "tokens_out")
     some = pl.when(pl.any_horizontal(parts.is_not_null())).then(pl.sum_horizontal(parts.fill_null(0)))
@@ -143,6 +151,13 @@ def event_table(corpus: Corpus, vocabulary: Vocabulary) -> EventTable:
         .sort("trace", "t", "seq")
         .with_columns(pair=pl.struct("trace", "owner").rank("dense"))
     )
+    for name in ("score", "reward"):
+        huge = events.filter(pl.col(name).abs() > _LARGEST)
+        if huge.height:
+            raise ParameterError(
+                f"the {name} of event {huge['seq'][0]} of trace {huge['trace'][0]} is {huge[name][0]:.3g},"
+                f" too large for sums of squares: expected at most {_LARGEST:.0e} in size"
+            )
     numbers = corpus.traces.select("trace").collect()["trace"].to_numpy()
     starts = np.searchsorted(events["trace"].to_numpy(), numbers).astype(np.int64)
     starts = np.append(starts, events.height)

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from ..corpus import Corpus
+from ..errors import ParameterError
 from .features import Floats, Ints
 
 REASON = "group.degenerate"
@@ -53,6 +54,24 @@ def folds_of(corpus: Corpus, rewards: pl.DataFrame, most: int, seed: int) -> Fol
     return Folds(
         known.join(fold, on=by, how="left", maintain_order="left").select("trace", "amount", "fold"), n
     )
+
+
+def check_size(folds: Folds, largest: float = 1e100) -> None:
+    """Rewards must be such that sums of their squares are numbers.
+
+    Raises
+    ------
+    ParameterError
+        One is too large; says which, and how to scale it.
+    """
+    size = folds.traces["amount"].abs()
+    at = size.arg_max() if folds.n else None
+    if at is not None and size[at] > largest:
+        trace, amount, _ = folds.traces.row(at)
+        raise ParameterError(
+            f"the reward of trace {trace} is {amount:.3g}, too large for sums of squares: expected at most {largest:.0e} in size; give it a weight, as in"
+            " reward={'team': 1e-300}"
+        )
 
 
 def _hash(name: str, seed: int) -> bytes:

@@ -17,7 +17,7 @@ import polars as pl
 from ..corpus import Corpus
 from ..registry import EventValues, credit_method
 from .features import Floats, Vocabulary
-from .folds import fit_quality, folds_of
+from .folds import check_size, fit_quality, folds_of
 from .learners import one_thread
 from .ridge import Linear, Moments, all_but_one, cross_fitted, grouped, ridge
 from .vdn import (
@@ -37,6 +37,7 @@ from .vdn import (
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: int) -> Decomposition:
     vocabulary = Vocabulary.of(corpus)
     folds = folds_of(corpus, rewards, params["folds"], seed)
+    check_size(folds)
     if folds.n == 0:
         quality = fit_quality(folds.traces["amount"].to_numpy(), np.zeros(0), np.zeros(0), 0)
         return Decomposition(vocabulary, folds, [], quality)

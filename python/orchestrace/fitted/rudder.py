@@ -19,7 +19,7 @@ from ..corpus import Corpus
 from ..parameters import Param
 from ..registry import EventValues, credit_method
 from .features import EventTable, Floats, Ints, Vocabulary, event_table, prefixes
-from .folds import REASON, Folds, fit_quality, folds_of
+from .folds import REASON, Folds, check_size, fit_quality, folds_of
 from .learners import learner, one_thread
 from .ridge import Moments, cross_fitted
 from .vdn import ALPHA, FOLDS
@@ -78,6 +78,8 @@ def _rows_of(table: EventTable, fold: Ints, amount: Floats, train: str) -> _Rows
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: int) -> Redistribution:
     vocabulary = Vocabulary.of(corpus)
     folds = folds_of(corpus, rewards, params["folds"], seed)
+    # Trees have single precision within.
+    check_size(folds, 1e30 if params["fit"] == "boosting" else 1e100)
     groups = corpus.traces.select("trace", "group_id").collect(engine="streaming")
     groups = groups.join(rewards, on="trace").group_by("group_id").agg(mean=pl.col("amount").mean())
     if folds.n == 0:

@@ -17,7 +17,7 @@ from ..corpus import Corpus
 from ..parameters import Param
 from ..registry import EventValues, credit_method
 from .features import AgentTable, Floats, Ints, Vocabulary, agents, event_table
-from .folds import REASON, Folds, fit_quality, folds_of
+from .folds import REASON, Folds, check_size, fit_quality, folds_of
 from .ridge import Linear, Moments, cross_fitted
 
 
@@ -106,6 +106,7 @@ def centres(utility: Floats, role: Ints, roles: int, by: str) -> Floats:
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: int) -> Decomposition:
     vocabulary = Vocabulary.of(corpus)
     folds = folds_of(corpus, rewards, params["folds"], seed)
+    check_size(folds)
     if folds.n == 0:
         quality = fit_quality(folds.traces["amount"].to_numpy(), np.zeros(0), np.zeros(0), 0)
         return Decomposition(vocabulary, folds, [], quality)
