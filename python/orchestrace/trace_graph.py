@@ -4,6 +4,7 @@ Linear in events and edges. What computes credit is the core; tests hold this to
 """
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -235,6 +236,11 @@ def shape(trace: TraceEvents, *, program_order: bool) -> Hashable | None:
     depth = [0] * len(trace)
     for v in graph.order:
         depth[v] = max((depth[u] + 1 for u in graph.predecessors[v]), default=0)
-    layers = [depth.count(layer) for layer in range(max(depth, default=0) + 1)]
+    layers = Counter(depth)  # none is empty: each event stands one below some event
     agents = len({owner for owner in trace.owner if owner is not None})
-    return len(trace).bit_length(), len(layers), max(layers).bit_length(), agents.bit_length()
+    return (
+        len(trace).bit_length(),
+        len(layers),
+        max(layers.values(), default=0).bit_length(),
+        agents.bit_length(),
+    )

@@ -1,15 +1,24 @@
 """Which event belongs to which unit (ARCHITECTURE.md, D4 and D6), for what has to name the events of a unit.
 
 The core divides millions of events by the same definitions; this is for traces that somebody looks at. Linear
-in events and edges, some 2 µs each.
+in events and edges, some 10 to 20 µs each.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Final
 
 import polars as pl
 
 from .corpus import Corpus
 
+# what units, turns and the rules of methods ask of an event
+_COLUMNS: Final = (
+    *("id", "t", "type", "agent", "to", "role", "tool", "turn", "tokens_out", "reward", "value", "score"),
+    *("content_hash", "content_ref", "args_hash", "state_key", "prefix_key"),
+)
 _ORCHESTRATION = {"orchestrator_decision", "spawn", "despawn", "aggregate"}
 _DELIVERED = {"message", "return", "spawn", "human_intervention"}
 
@@ -86,27 +95,63 @@ class TraceEvents:
         return (ids[seq] if call is None else ids[call]) if kind == "tool_result" else None
 
 
-def trace_events(events: pl.DataFrame, edges: pl.DataFrame) -> TraceEvents:
-    """Owners, calls, roles and turns of one trace; `events` in order of ``seq``, which begins at 0."""
-    columns = {name: events[name].to_list() for name in events.columns if name != "trace"}
-    joined = [(int(s), int(d), str(kind)) for s, d, kind in edges.select("src", "dst", "type").iter_rows()]
+def trace_events(columns: dict[str, list[object]], edges: list[tuple[int, int, str]]) -> TraceEvents:
+    """Owners, calls, roles and turns of one trace; `columns` in order of ``seq``, which begins at 0."""
     t = columns["t"]
     order = sorted(range(len(t)), key=lambda seq: (t[seq], seq))
-    call = _calls(columns, joined, order)
+    call = _calls(columns, edges, order)
     owner = _owners(columns, call)
     turns, turn_of = _turns(columns, order, owner, call)
-    return TraceEvents(columns, joined, order, owner, call, _roles(columns, order, owner), turns, turn_of)
+    return TraceEvents(columns, edges, order, owner, call, _roles(columns, order, owner), turns, turn_of)
 
 
-def each_trace(corpus: Corpus) -> "dict[int, TraceEvents]":
-    """All traces of a corpus by number."""
-    events = corpus.events.drop("extras").collect(engine="streaming").sort("trace", "seq")
-    edges = corpus.edges.collect(engine="streaming").partition_by("trace", as_dict=True)
-    none = corpus.edges.head(0).collect()
-    return {
-        int(trace): trace_events(own, edges.get((trace,), none))
-        for (trace,), own in events.group_by("trace", maintain_order=True)
-    }
+class TracesByNumber(Mapping[int, TraceEvents]):
+    """Traces of a corpus by number, each made when it is asked for, and kept.
+
+    The first one asked for costs some 20 ns per value of the corpus, to make lists of all columns.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self._made: dict[int, TraceEvents] = {}
+
+    @cached_property
+    def _events(self) -> tuple[dict[str, list[Any]], dict[int, tuple[int, int]]]:
+        return self._loaded(self._corpus.events, _COLUMNS, ["trace", "seq"])
+
+    @cached_property
+    def _edges(self) -> tuple[dict[str, list[Any]], dict[int, tuple[int, int]]]:
+        return self._loaded(self._corpus.edges, ("src", "dst", "type"), ["trace"])
+
+    @staticmethod
+    def _loaded(
+        table: pl.LazyFrame, names: tuple[str, ...], by: list[str]
+    ) -> tuple[dict[str, list[Any]], dict[int, tuple[int, int]]]:
+        """Columns as lists, and where the rows of each trace begin and end in them."""
+        frame = table.select("trace", *(n for n in by if n not in names and n != "trace"), *names)
+        frame = frame.collect(engine="streaming").sort(by, maintain_order=True)
+        runs = frame["trace"].rle()
+        ends = list(accumulate(runs.struct.field("len")))
+        places = zip([0, *ends], ends, strict=False)
+        own = dict(zip(map(int, runs.struct.field("value")), places, strict=True))
+        return {name: frame[name].to_list() for name in names}, own
+
+    def __getitem__(self, number: int) -> TraceEvents:
+        if number not in self._made:
+            columns, places = self._events
+            start, end = places[number]
+            own = {name: values[start:end] for name, values in columns.items()}
+            ends, at = self._edges
+            start, end = at.get(number, (0, 0))
+            edges = list(zip(*(ends[name][start:end] for name in ("src", "dst", "type")), strict=True))
+            self._made[number] = trace_events(own, edges)
+        return self._made[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._events[1])
+
+    def __len__(self) -> int:
+        return len(self._events[1])
 
 
 def _calls(

@@ -13,7 +13,7 @@ from orchestrace.evidence import _MAKERS
 from orchestrace.reward import reward_of
 from orchestrace.schema import SCHEMAS
 from orchestrace.trace_graph import TYPE_WEIGHTS, flow_weights, outcome, received, trace_graph
-from orchestrace.units import each_trace
+from orchestrace.units import TracesByNumber, trace_events
 
 UNITS = ("team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token")
 
@@ -247,6 +247,20 @@ def test_what_explain_refuses(corpus):
         ot.explain(corpus.filter(pl.col("trace") > 3), credits, name, 0)
 
 
+@pytest.mark.parametrize("method", ["grpo", "dr_grpo", "rloo", "pass_k", "reinforce_pp", "magrpo"])
+def test_rollouts_are_looked_into_only_where_that_counts(corpus, method, monkeypatch):
+    looked = []
+
+    def counted(columns, edges):
+        looked.append(columns["id"][0])
+        return trace_events(columns, edges)
+
+    monkeypatch.setattr("orchestrace.units.trace_events", counted)
+    row = ot.credit(corpus, method=method, unit="agent").filter(pl.col("trace") == 0)[0]
+    ot.explain(corpus, row, row["unit_id"][0])
+    assert len(looked) == (7 if method == "magrpo" else 1)
+
+
 def test_labels_of_rewards_are_read_back(corpus):
     names = {"a + b": 1.0, "c*d": 2.0, "a": 3.0}
     odd = corpus.with_measures(pl.DataFrame({"trace": [0], **{name: [1.0] for name in names}}))
@@ -304,7 +318,7 @@ def test_kernels_of_the_flow_by_hand(kernel, epsilon, sent):
         events=pl.DataFrame(rows),
         edges=pl.DataFrame({"trace": [0, 0], "src": [0, 1], "dst": [2, 2], "type": ["causal"] * 2}),
     )
-    trace = each_trace(made)[0]
+    trace = TracesByNumber(made)[0]
     graph = trace_graph(trace)
     assert graph is not None and outcome(trace) == 2
     # the default time constant is a tenth of the range, so a gap of 1 is five of them

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace.schema import SCHEMAS
-from orchestrace.units import each_trace
+from orchestrace.units import TracesByNumber
 
 UNITS = ("team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token")
 TYPES = SCHEMAS["events"]["type"].categories.to_list()
@@ -19,7 +19,7 @@ EDGES = SCHEMAS["edges"]["type"].categories.to_list()
 def compare(corpus):
     """Sums of equal parts count the events of a unit; means of powers tell which events they are."""
     corpus = corpus.with_measures(corpus.traces.select("trace", one=pl.lit(1.0)).collect())
-    traces = each_trace(corpus)
+    traces = TracesByNumber(corpus)
     for unit in UNITS:
         equal = ot.credit(corpus, method="uniform", unit=unit, reward="one")
         powers = ot.credit(corpus, method="discounted", unit=unit, reward="one", gamma=0.9)

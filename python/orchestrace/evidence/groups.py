@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Hashable
+from functools import cache
 from typing import Any, Final
 
 import polars as pl
@@ -144,12 +145,12 @@ def shaped(question: Question) -> Teller:
     order = bool(question.params.get("program_order"))
     shapes = {n: shape(question.traces[n], program_order=order) for n in question.rollouts}
     rewards = {n: r for n, r in question.rollouts.items() if shapes[n] is not None}
-    like = [n for n in rewards if shapes[n] == shapes[question.number]]
+    like = {n for n in rewards if shapes[n] == shapes[question.number]}
     kappa, ddof = question.number_of("kappa", 8.0), int(question.number_of("ddof", 1))
     rule = "amount = (R - μ) / (deviation + ε), both shrunk from the shape towards the group"
 
     def tell(part: Part) -> Found:
-        every, own = list(rewards.values()), [rewards[n] for n in like]
+        every, own = list(rewards.values()), [r for n, r in rewards.items() if n in like]
         silent = all(x == every[0] for x in every) or (kappa == 0 and all(x == own[0] for x in own))
         total = len(own) + kappa
         variance = (len(own) * _variance(own, ddof) + kappa * _variance(every, ddof)) / total
@@ -192,11 +193,13 @@ def among_turns(question: Question) -> Teller:
     what = {"magrpo": "joint return from step t on", "marshal": "return-to-go"}.get(method, "R")
     rule = f"amount = {what}, less the mean" + ("" if norm == "mean" else ", by deviation + ε")
 
+    mine = ordinals_of(question.trace)
+
     def tell(part: Part) -> Found:
         t = question.trace.turn_of[part.seq]
         assert t is not None
         turn = question.trace.turns[t]
-        ordinal = ordinals_of(question.trace)[t]
+        ordinal = mine[t]
         keys: dict[str, Hashable] = {"at_grpo": (turn.owner, ordinal), "magrpo": ordinal}
         own = question.number if method == "magrpo" else (question.number, t)
         kind = "rollout" if method == "magrpo" else "turn"
@@ -211,9 +214,12 @@ def _among_events(question: Question) -> Teller:
     ddof, epsilon = int(question.number_of("ddof", 1)), question.number_of("epsilon", 1e-6)
     rule = "amount = (R - mean) / (deviation + ε) over all events of the agent in the group"
 
+    @cache  # every event of the agent asks
+    def owned(agent: str | None) -> dict[int, int]:
+        return {n: question.traces[n].owner.count(agent) for n in question.rollouts}
+
     def tell(part: Part) -> Found:
-        agent = question.trace.owner[part.seq]
-        counts = {n: question.traces[n].owner.count(agent) for n in question.rollouts}
+        counts = owned(question.trace.owner[part.seq])
         rewards = {n: r for n, r in question.rollouts.items() if counts[n]}
         total = sum(counts.values())
         mean = math.fsum(counts[n] * r for n, r in rewards.items()) / total
@@ -243,4 +249,12 @@ def turn_name(question: Question, row: Hashable) -> dict[str, Any]:
 def _joint(trace: TraceEvents, amount: float) -> list[float]:
     """Return of all agents from each step on, the outcome when all is done."""
     ordinals, rewards = ordinals_of(trace), turn_rewards(trace, 0.0)
-    return [math.fsum(r for k, r in zip(ordinals, rewards, strict=True) if k >= t) + amount for t in ordinals]
+    of_step: dict[int, list[float]] = {}
+    for t, r in zip(ordinals, rewards, strict=True):
+        of_step.setdefault(t, []).append(r)
+    returns: dict[int, float] = {}
+    later = 0.0
+    for t in sorted(of_step, reverse=True):
+        later += math.fsum(of_step[t])
+        returns[t] = later + amount
+    return [returns[t] for t in ordinals]

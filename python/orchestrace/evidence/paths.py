@@ -1,7 +1,7 @@
 """Terms of methods that look at one trace: the reward itself, edges of the graph, later turns."""
 
 import math
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from ..trace_graph import TraceGraph, flow_weights, outcome, received, trace_graph
@@ -129,12 +129,12 @@ def along_turns(question: Question) -> Teller:
         rule = "amount = Σ (gamma lambda)^k δ of the turns from this one on, δ = r + gamma V' - V"
     if until_next:
         rule += ", until its agent's next one"
+    place = {t: at for at, t in enumerate(order)}
 
     def tell(part: Part) -> Found:
         first = trace.turn_of[part.seq]
         assert first is not None
-        at = order.index(first)
-        for k, t in enumerate(order[at:]):
+        for k, t in enumerate(islice(order, place[first], None)):
             turn = trace.turns[t]
             if until_next and k and turn.owner == trace.turns[first].owner:
                 return

@@ -1,6 +1,6 @@
 """What is asked about one credit: its trace, those it was compared with, and the method's own rows."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -60,23 +60,22 @@ Teller = Callable[[Part], Found]
 
 @dataclass(frozen=True)
 class Question:
-    """The trace that is asked about, the traces it was compared with, and the method that ran."""
+    """The trace that is asked about, the traces it was compared with, and the method that ran.
+
+    Many methods compare rewards only: `traces` makes those that it is asked for.
+    """
 
     method: str
     params: dict[str, Any]
     corpus: Corpus
     reward: Reward
     number: int
-    traces: dict[int, TraceEvents]
+    trace: TraceEvents
+    traces: Mapping[int, TraceEvents]
     facts: dict[int, dict[str, Any]]
     values: list[float | None]
     fit: dict[str, Any]
     summary: str
-
-    @property
-    def trace(self) -> TraceEvents:
-        """The trace itself."""
-        return self.traces[self.number]
 
     @property
     def amount(self) -> float:
