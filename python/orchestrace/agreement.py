@@ -22,6 +22,7 @@ By = Literal["trace", "corpus"]
 
 METRICS: Final = ("kendall", "spearman", "top_k_overlap", "sign_agreement")
 _RUN: Final = ("method", "reward", "params")
+_NUMBERS: Final = {"trace", "seq", "credit", "contribution"}
 
 
 def agreement(
@@ -97,6 +98,7 @@ def agreement(
     """
     if by not in ("trace", "corpus"):
         raise ParameterError(unknown_name("by", str(by), ["trace", "corpus"]))
+    check_corpus(corpus)
     share = _check_k(k)
     check_numbers(n_boot=n_boot, seed=seed)
     confidence = check_confidence(confidence)
@@ -160,15 +162,28 @@ def one_run(credits: pl.DataFrame | pl.LazyFrame, what: str) -> tuple[pl.DataFra
     return keyed, str(frame["unit"][0]) if frame.height else ""
 
 
+def check_corpus(corpus: object) -> None:
+    """Refuse what is no corpus before something deep inside of it is asked for."""
+    if not isinstance(corpus, Corpus):
+        raise ParameterError(f"corpus is of type {type(corpus).__name__}, expected a Corpus")
+
+
 def collected(frame: pl.DataFrame | pl.LazyFrame, what: str, needed: tuple[str, ...]) -> pl.DataFrame:
-    """A frame in memory that has the columns needed."""
+    """A frame in memory that has the columns needed, those that are always numbers as such."""
     if isinstance(frame, pl.LazyFrame):
-        frame = frame.collect(engine="streaming")
+        try:
+            frame = frame.collect(engine="streaming")
+        except pl.exceptions.PolarsError as error:
+            raise ParameterError(f"{what}: {str(error).splitlines()[0]}") from None
     if not isinstance(frame, pl.DataFrame):
         raise ParameterError(f"{what} is of type {type(frame).__name__}, expected a Polars frame")
     for name in needed:
         if name not in frame.columns:
             raise ParameterError(f"{what} has no column '{name}' (found: {', '.join(frame.columns)})")
+    for name in _NUMBERS & set(needed):
+        dtype = frame[name].dtype
+        if not (dtype.is_numeric() or frame[name].null_count() == frame.height):
+            raise ParameterError(f"{what}.{name} has type {dtype}, expected numbers")
     return frame
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import polars as pl
 
 from . import rankings
-from .agreement import collected, tasks_of
+from .agreement import check_corpus, collected, tasks_of
 from .attribution import Blame, localisation
 from .corpus import Corpus, check_numbers
 from .credit import credit
@@ -64,8 +64,8 @@ def compare(
         with the name of the unit (``agent``), or for units of one event (event, message, tool, token)
         ``seq``.
     labels
-        What annotators blame, as for `localisation`, of one annotator. Turns and agents of the whole corpus are
-        credited for it in addition, whatever `unit` is, and those of labelled traces compared.
+        What annotators blame, as for `localisation`, of one annotator. Turns and agents of the whole corpus
+        are credited for it in addition, whatever `unit` is, and those of labelled traces compared.
     blame
         Whether the ``"highest"`` or the ``"lowest"`` credit is what labels are compared with. Failures with a
         reward of 0 say nothing in most methods: give them one of their own (`Corpus.with_measures`).
@@ -92,8 +92,8 @@ def compare(
     ------
     ParameterError
         A name is of no method or given twice with the same parameters, there is no such unit, a column of
-        `truth` or `labels` is absent, the labels are of no trace, or an option is out of range. What only one method refuses is its
-        ``error``.
+        `truth` or `labels` is absent, the labels are of no trace, or an option is out of range. What
+        only one method refuses is its ``error``.
 
     Notes
     -----
@@ -108,6 +108,7 @@ def compare(
     >>> table.select("method", "quantity", "null_share").rows()[:2]
     [('uniform', 'share', 0.0), ('flow', 'share', 0.0)]
     """
+    check_corpus(corpus)
     check_numbers(n_boot=n_boot, seed=seed, threads=threads)
     confidence = check_confidence(confidence)
     if blame not in get_args(Blame):
@@ -158,6 +159,8 @@ def _runs(given: Sequence[Method] | None) -> tuple[list[tuple[str, Mapping[str, 
         return [(name, {}) for name in quantities], quantities
     if isinstance(given, str):
         raise ParameterError(f"methods is the text '{given}', expected a list: ['{given}']")
+    if not isinstance(given, Sequence):
+        raise ParameterError(f"methods is {given!r}, expected a list of names")
     runs: list[tuple[str, Mapping[str, Any]]] = []
     for one in given:
         name, params = (one, {}) if isinstance(one, str) else _pair(one)
@@ -172,9 +175,22 @@ def _runs(given: Sequence[Method] | None) -> tuple[list[tuple[str, Mapping[str, 
 
 
 def _pair(one: object) -> tuple[str, Mapping[str, Any]]:
-    if isinstance(one, Sequence) and len(one) == 2 and isinstance(one[1], Mapping):
-        return one[0], one[1]
+    if (
+        isinstance(one, Sequence)
+        and len(one) == 2
+        and isinstance(one[0], str)
+        and isinstance(one[1], Mapping)
+    ):
+        return _own_params(one[0], one[1])
     raise ParameterError(f"method {one!r}, expected a name or a pair of a name and its parameters")
+
+
+def _own_params(name: str, params: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    for option in ("unit", "method", "corpus", "sink", "progress"):
+        if option in params:
+            instead = f"give {option}= to compare" if option in ("unit", "progress") else "leave it out"
+            raise ParameterError(f"{option}= is no parameter of method '{name}': {instead}")
+    return name, params
 
 
 def _run(

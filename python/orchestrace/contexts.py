@@ -5,6 +5,7 @@ from typing import Literal
 import polars as pl
 
 from . import _core
+from .agreement import check_corpus
 from .corpus import Corpus, check_numbers
 from .progress import Progress, reporting
 
@@ -64,6 +65,7 @@ def contexts(
     >>> ot.contexts(ot.generate(traces=2, seed=0)).columns
     ['trace', 'seq', 'context', 'choice', 'role']
     """
+    check_corpus(corpus)
     check_numbers(threads=threads)
     with reporting(progress, "looking for siblings") as callback:
         frames = [

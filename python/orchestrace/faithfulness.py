@@ -6,6 +6,7 @@ from typing import Any, Literal
 import polars as pl
 
 from . import _core
+from .agreement import check_corpus, collected
 from .attribution import tell_apart
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
@@ -28,7 +29,7 @@ _SCHEMA = {
 
 def faithfulness(
     corpus: Corpus,
-    credits: pl.DataFrame,
+    credits: pl.DataFrame | pl.LazyFrame,
     *,
     outcome: Literal["noisy_or", "typed"] = "noisy_or",
     steps: int = 20,
@@ -104,7 +105,8 @@ def faithfulness(
     ('uniform', 'surrogate', 0.0)
     """
     check_numbers(steps=steps, orders=orders, seed=seed, threads=threads)
-    credits = tell_apart(_checked(credits))
+    check_corpus(corpus)
+    rows = tell_apart(_checked(collected(credits, "credits", (*_KEY, "credit", "method"))))
     options: dict[str, Any] = {
         "outcome": outcome,
         "steps": steps,
@@ -113,8 +115,8 @@ def faithfulness(
         "program_order": program_order,
     }
     params = json.dumps({**options, "version": _core.VERSION}, sort_keys=True, separators=(",", ":"))
-    methods = credits["method"].unique(maintain_order=True).to_list()
-    by_method = {name: _ranks(credits.filter(pl.col("method") == name), name) for name in methods}
+    methods = rows["method"].unique(maintain_order=True).to_list()
+    by_method = {name: _ranks(rows.filter(pl.col("method") == name), name) for name in methods}
     found: dict[str, list[pl.DataFrame]] = {name: [] for name in methods}
     with reporting(progress, "replaying") as callback:
         for _, load in corpus.pieces():
@@ -126,7 +128,7 @@ def faithfulness(
                     piece._store, joined.select("rank"), **options, threads=threads, progress=callback
                 )
                 found[name].append(_told(pl.DataFrame(stream), joined, own, name, params))
-    if credits.height and not any(table.height for tables in found.values() for table in tables):
+    if rows.height and not any(table.height for tables in found.values() for table in tables):
         raise ParameterError("no trace of the credits is in the corpus: were they computed on another one?")
     empty = pl.DataFrame(schema=_SCHEMA)
     return pl.concat([empty, *(table for tables in found.values() for table in tables)])
@@ -134,11 +136,6 @@ def faithfulness(
 
 def _checked(credits: pl.DataFrame) -> pl.DataFrame:
     """Rows of events in the columns that count."""
-    for name in (*_KEY, "credit", "method"):
-        if name not in credits.columns:
-            raise ParameterError(
-                f"credits have no column '{name}', which is needed beside trace, seq, method"
-            )
     if "unit" in credits.columns:
         others = credits["unit"].cast(pl.String).unique().drop_nulls().to_list()
         if other := sorted(set(others) - {"event"}):

@@ -5,7 +5,7 @@ from typing import Final
 
 import polars as pl
 
-from .agreement import collected
+from .agreement import check_corpus, collected
 from .corpus import Corpus
 from .credit import methods
 from .errors import ParameterError
@@ -70,6 +70,11 @@ def ledger(
     >>> twice.filter(twice["reward"] != 0).select("partition_error", "collision").row(0)
     (1.0..., 0.5)
     """
+    check_corpus(corpus)
+    if not isinstance(credits, pl.DataFrame | pl.LazyFrame | list | tuple):
+        raise ParameterError(
+            f"credits is of type {type(credits).__name__}, expected a frame or a list of them"
+        )
     given = [credits] if isinstance(credits, pl.DataFrame | pl.LazyFrame) else list(credits)
     if not given:
         raise ParameterError("credits is empty: give at least one frame of credits")

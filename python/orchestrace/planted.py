@@ -136,7 +136,7 @@ def generate_planted(
     topology
         One of the schema's eight, for all tasks; ``None`` gives tasks the eight in turn.
     outcome, interaction
-        How effects make the outcome (notes), and the weight of pair terms in it, at least 0.
+        How effects make the outcome (notes), and the weight of pair terms in it, 0 to 1000.
     density, actions
         Share of events with an effect, 0 to 1; actions of an agent's policy, 2 to 5.
     group_size, branches
@@ -230,6 +230,10 @@ def generate_planted(
     for name, number in real.items():
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise ParameterError(f"{name} is {number!r}, expected a number")
+    if not 0.0 <= interaction <= 1000.0:  # beyond, sums of pair terms drown the effects, and at last overflow
+        raise ParameterError(f"interaction is {interaction!r}, expected 0 to 1000")
+    if not isinstance(dense, bool):
+        raise ParameterError(f"dense is {dense!r}, expected True or False")
     for name, word in {"outcome": outcome, "topology": topology}.items():
         if not isinstance(word, str) and not (name == "topology" and word is None):
             raise ParameterError(f"{name} is {word!r}, expected a name")
@@ -241,7 +245,7 @@ def generate_planted(
             **real,
             topology=topology,
             outcome=outcome,
-            dense=bool(dense),
+            dense=dense,
             threads=threads,
             progress=callback,
         )

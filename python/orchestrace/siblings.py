@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from . import rankings
+from .agreement import check_corpus
 from .contexts import contexts
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
@@ -94,7 +95,10 @@ def sibling_diagnostics(
         raise ParameterError(unknown_name("value", str(value), ["mean", "recorded"]))
     if isinstance(alpha, bool) or not (isinstance(alpha, int | float) and 0.0 <= alpha < math.inf):
         raise ParameterError(f"alpha is {alpha!r}, expected a number from 0")
+    check_corpus(corpus)
     check_numbers(k=k)
+    if k is None or k < 1:
+        raise ParameterError(f"k is {k}, expected a whole number from 1")
     rewards = amounts(corpus, reward)
     traces = corpus.traces.select(pl.col("trace").cast(pl.Int64), "group_id").collect(engine="streaming")
     sizes = traces["group_id"].value_counts()["count"]

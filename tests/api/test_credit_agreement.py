@@ -183,6 +183,8 @@ def test_credits_on_disk_are_taken_too(corpus, tmp_path):
         (lambda f: pl.concat([f, f]), "two credits for unit"),
         (lambda f: pl.concat([f, f.with_columns(method=pl.lit("x").cast(pl.Categorical))]), "several values"),
         (lambda f: f.with_columns(unit=pl.lit("turn")), "a is at unit 'turn', b at 'agent'"),
+        (lambda f: f.with_columns(trace=pl.lit("x")), "a.trace has type String, expected numbers"),
+        (lambda f: f.with_columns(credit=pl.lit("x")), "a.credit has type String, expected numbers"),
         (lambda f: f.to_dict(), "a is of type dict"),
     ],
 )

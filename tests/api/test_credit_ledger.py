@@ -100,6 +100,13 @@ def test_what_the_ledger_refuses(corpus):
         ot.ledger(corpus, ot.credit(corpus, method="grpo", unit="event"))
     with pytest.raises(ot.ParameterError, match="units agent, event"):
         ot.ledger(corpus, [flow, ot.credit(corpus, method="flow", unit="agent")])
+    with pytest.raises(ot.ParameterError, match="credits is of type NoneType"):
+        ot.ledger(corpus, None)
+    for name in ("trace", "credit"):
+        text = flow.with_columns(pl.lit("x").alias(name))
+        for call in (lambda text=text: ot.ledger(corpus, text), lambda text=text: ot.free_ride(text)):
+            with pytest.raises(ot.ParameterError, match=f"credits.{name} has type String"):
+                call()
     with pytest.raises(ot.ParameterError, match="credits is empty"):
         ot.ledger(corpus, [])
     with pytest.raises(ot.ParameterError, match="did you mean 'team'"):

@@ -154,6 +154,14 @@ def test_methods_of_groups_see_siblings_that_nobody_labelled():
             {"truth": pl.DataFrame({"trace": [0], "seq": [0], "contribution": [1.0]})},
             "none of the columns unit_id, agent",
         ),
+        (5, {}, "methods is 5, expected a list"),
+        ([(["a"], {})], {}, "expected a name or a pair"),
+        ([("flow", {"unit": "agent"})], {}, "unit= is no parameter of method 'flow': give unit= to compare"),
+        (
+            ["flow"],
+            {"truth": pl.DataFrame({"trace": ["x"], "unit_id": "a", "contribution": [1.0]})},
+            "truth.trace has type String, expected numbers",
+        ),
         (["flow"], {"blame": "least"}, "unknown blame 'least'"),
         (["flow"], {"confidence": 0}, "between 0 and 1"),
     ],
@@ -376,10 +384,37 @@ def test_the_variance_is_that_of_the_credit_among_siblings():
     assert both["variance"].to_list() == pytest.approx(both["want"].to_list(), abs=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"value": "critic"}, {"alpha": -1}, {"k": -1}, {"reward": "taem"}])
+@pytest.mark.parametrize(
+    "options", [{"value": "critic"}, {"alpha": -1}, {"k": -1}, {"k": 0}, {"reward": "taem"}]
+)
 def test_what_sibling_diagnostics_refuse(siblings, options):
     with pytest.raises(ot.ParameterError):
         siblings([("x", "u", 1.0), ("y", "v", 0.0)], **options)
+
+
+def test_what_is_no_corpus_is_refused(corpus):
+    frame = ot.credit(corpus, method="flow", unit="event")
+    for call in (
+        lambda: ot.agreement(None, frame, frame),
+        lambda: ot.contexts(None),
+        lambda: ot.compare(None),
+        lambda: ot.ledger(None, frame),
+        lambda: ot.faithfulness(None, frame),
+        lambda: ot.sibling_diagnostics(None),
+    ):
+        with pytest.raises(ot.ParameterError, match="corpus is of type NoneType, expected a Corpus"):
+            call()
+
+
+def test_faithfulness_takes_credits_on_disk(corpus):
+    frame = ot.credit(corpus, method="flow", unit="event")
+    assert ot.faithfulness(corpus, frame.lazy(), orders=1).equals(ot.faithfulness(corpus, frame, orders=1))
+
+
+@pytest.mark.parametrize("options", [{"interaction": 1e308}, {"interaction": -1}, {"dense": "x"}])
+def test_planted_options_out_of_range(options):
+    with pytest.raises(ot.ParameterError, match=f"{next(iter(options))} is .*, expected"):
+        ot.generate_planted(traces=1, **options)
 
 
 def test_a_corpus_without_traces_gives_tables_without_rows(corpus):
