@@ -18,6 +18,11 @@ Value = bool | int | float | str | None
 
 _LARGEST = 1.7976931348623157e308
 _WHOLE = (-(2**63), 2**63 - 1)
+_RESERVED = (
+    *("corpus", "method", "unit", "reward", "seed", "threads", "progress", "sink", "resume"),
+    *("quality", "version"),
+)
+"""Arguments of `credit`, which it would not pass on, and what the column `params` holds beside parameters."""
 _CONTROLS = {"b": "\\u0008", "t": "\\u0009", "n": "\\u000a", "f": "\\u000c", "r": "\\u000d"}
 
 
@@ -28,7 +33,7 @@ class Param:
     Parameters
     ----------
     name
-        Name, an identifier.
+        Lower-case letters, digits and underscores; no argument of `credit`.
     default
         Value where none is given. None is then allowed as a given value, too, and ``kind`` must be told.
     doc
@@ -42,7 +47,7 @@ class Param:
     Raises
     ------
     ParameterError
-        The default is not a value that the parameter takes.
+        The name is none or taken, or the default is not a value that the parameter takes.
 
     Examples
     --------
@@ -61,8 +66,12 @@ class Param:
     high: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier():
-            raise ParameterError(f"'{self.name}' is no name of a parameter: expected an identifier")
+        if not isinstance(self.name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
+            raise ParameterError(f"'{self.name}' is no name of a parameter: expected a-z, 0-9 and _")
+        if self.name in _RESERVED:
+            raise ParameterError(
+                f"parameter '{self.name}' has a name that credit uses itself: choose another"
+            )
         if self.kind is None:
             kind = type(self.default)
             if kind not in (bool, int, float):

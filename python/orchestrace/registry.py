@@ -44,8 +44,9 @@ class EventValues:
         of the column ``reason`` of `CREDITS`.
     traces
         Per trace ``trace amount remainder reason``: what is divided, the part of it that no event holds,
-        and why the trace has no values, or what there is to say about those that it has. Traces that are
-        not named, and all of them if this is None, divide their reward and leave no remainder.
+        and why the trace has no values, or what there is to say about those that it has (this column may be
+        left out). Traces that are not named, and all of them if this is None, divide their reward and leave
+        no remainder.
     fit
         How well a fitted model describes the data; goes into ``params``, floats rounded to six places.
 
@@ -182,6 +183,8 @@ def credit_method(
         _check_word("axiom", axiom, _AXIOMS)
     if tier is not None:
         _check_word("tier", tier, _TIERS)
+    if not isinstance(params, Sequence) or not all(isinstance(param, Param) for param in params):
+        raise ParameterError(f"params of method '{name}' must be a list of Param, found {shown(params)}")
     names = [param.name for param in params]
     if twice := sorted({one for one in names if names.count(one) > 1}):
         raise ParameterError(f"parameter '{twice[0]}' is given twice")
@@ -328,6 +331,11 @@ def _checked(
     if not isinstance(found, EventValues):
         raise ParameterError(f"method '{method.name}' returned {type(found).__name__}, expected EventValues")
     values = found.values
+    if not isinstance(values, pl.DataFrame):
+        raise ParameterError(
+            f"method '{method.name}' returned values of type {type(values).__name__}, expected a DataFrame"
+            " with a column 'value'"
+        )
     if "value" not in values.columns or not values["value"].dtype.is_numeric():
         raise ParameterError(f"method '{method.name}' returned no numbers in a column 'value'")
     events = corpus.events.select("trace", "seq").collect()
@@ -345,8 +353,7 @@ def _checked(
         )
     traces = rewards.select("trace", "amount", remainder=pl.lit(0.0), reason=pl.lit(None, CREDITS["reason"]))
     if found.traces is not None:
-        given = found.traces.with_columns(pl.col("trace").cast(pl.UInt32))
-        given = given.with_columns(reason=_as_reason(method, given["reason"]))
+        given = _checked_traces(method, found.traces)
         traces = traces.join(given, on="trace", how="left", maintain_order="left", suffix=" given").select(
             "trace",
             *(pl.coalesce(f"{name} given", name).alias(name) for name in ("amount", "remainder", "reason")),
@@ -366,6 +373,36 @@ def _checked(
     n = traces.select("trace").join(valued, on="trace", how="left", maintain_order="left")["n"].fill_null(0)
     traces = traces.with_columns(amount=pl.when(pl.col("reason").is_null() | (n > 0)).then("amount"))
     return values, traces
+
+
+def _checked_traces(method: Registered, given: object) -> pl.DataFrame:
+    """What a method says of traces, ``trace amount remainder reason`` in the types of `CREDITS`."""
+    said = f"method '{method.name}' returned traces"
+    if not isinstance(given, pl.DataFrame):
+        raise ParameterError(f"{said} of type {type(given).__name__}, expected a DataFrame")
+    for name in ("trace", "amount", "remainder"):
+        if name not in given.columns:
+            raise ParameterError(f"{said} without a column '{name}'")
+        if not (given[name].dtype.is_numeric() or given[name].dtype == pl.Null):
+            raise ParameterError(
+                f"{said} with a column '{name}' of type {given[name].dtype}, expected numbers"
+            )
+    traces = given["trace"].cast(pl.UInt32, strict=False)
+    if traces.null_count():
+        raise ParameterError(f"{said} with {given['trace'].filter(traces.is_null())[0]} as number of a trace")
+    if traces.is_duplicated().any():
+        raise ParameterError(f"{said} with trace {traces.filter(traces.is_duplicated())[0]} twice")
+    reason = (
+        given["reason"] if "reason" in given.columns else pl.Series([None] * given.height, dtype=pl.String)
+    )
+    checked = given.select(
+        pl.col("amount", "remainder").cast(pl.Float64), trace=traces, reason=_as_reason(method, reason)
+    )
+    for name in ("amount", "remainder"):
+        odd = checked.filter(~pl.col(name).is_finite())
+        if odd.height:
+            raise ParameterError(f"{said} with {name} {odd[name][0]} for trace {odd['trace'][0]}")
+    return checked
 
 
 def _as_reason(method: Registered, reasons: pl.Series) -> pl.Series:

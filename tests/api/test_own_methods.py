@@ -1,5 +1,6 @@
 """Credit methods written in Python: registered, checked and rolled up like those of the core."""
 
+import inspect
 import json
 from pathlib import Path
 
@@ -166,6 +167,15 @@ def test_parameters_take_what_they_say() -> None:
             ot.Param(*arguments)
     with pytest.raises(ot.ParameterError, match="n must be a whole number from 1 to 9, found 0"):
         ot.Param("n", 0, "", low=1, high=9)
+    arguments = inspect.signature(ot.credit).parameters.values()
+    for name in [one.name for one in arguments if one.kind is not one.VAR_KEYWORD] + ["quality", "version"]:
+        with pytest.raises(
+            ot.ParameterError, match=f"^parameter '{name}' has a name that credit uses itself"
+        ):
+            ot.Param(name, 1, "")
+    for name in ("Gamma", "é", "_x", "1x", "", 3):
+        with pytest.raises(ot.ParameterError, match="is no name of a parameter: expected a-z, 0-9 and _"):
+            ot.Param(name, 1, "")  # type: ignore[arg-type]
     assert [shown(x) for x in (1e-6, 1e22, 0.5, float("inf"), None, True, 'a"')] == [
         "1e-6", "1e22", "0.5", "null", "null", "true", '"a\\""',
     ]  # fmt: skip
@@ -186,6 +196,11 @@ def test_registration_is_checked() -> None:
         ({"tier": "surogate"}, "did you mean 'surrogate'"),
         ({"scope": "grp"}, "unknown scope"),
         ({"params": [same, same]}, "given twice"),
+        ({"params": [1]}, r"params of method 'mine' must be a list of Param, found \[1\]"),
+        ({"params": [same, "b"]}, "must be a list of Param"),
+        ({"params": "ab"}, "must be a list of Param"),
+        ({"params": same}, "must be a list of Param"),
+        ({"params": None}, "must be a list of Param"),
         ({"fit": even}, "its scope is 'corpus'"),
     ):
         with pytest.raises(ot.ParameterError, match=message):
@@ -210,6 +225,37 @@ def test_results_are_checked(corpus: ot.Corpus) -> None:
         ot.credit_method("mine", summary="", quantity="advantage")(lambda *_, found=values: found)
         with pytest.raises(ot.ParameterError, match=message):
             ot.credit(corpus, method="mine")
+
+
+def test_what_is_said_of_traces_is_checked(corpus: ot.Corpus) -> None:
+    values = pl.DataFrame({"value": [0.0] * corpus.events.select(pl.len()).collect().item()})
+    good = pl.DataFrame({"trace": [0, 1], "amount": [1.0, 2.0], "remainder": [1.0, 2.0]})
+    nan = float("nan")
+
+    def credit(values: object, traces: object) -> pl.DataFrame:
+        found = ot.EventValues(values, traces)  # type: ignore[arg-type]  # that is the test
+        ot.credit_method("mine", summary="", quantity="share")(lambda *_: found)
+        return ot.credit(corpus, method="mine", unit="team").filter(pl.col("trace") < 2)
+
+    with_reasons = good.with_columns(reason=pl.lit(None, pl.String))
+    assert credit(values, good).equals(credit(values, with_reasons))
+    assert credit(values, good)["credit"].sum() == 3.0
+    for wrong_values, traces, message in (
+        ([0.0], good, "values of type list, expected a DataFrame with a column 'value'"),
+        (values.lazy(), good, "values of type LazyFrame, expected a DataFrame with a column 'value'"),
+        (values["value"], good, "values of type Series, expected a DataFrame with a column 'value'"),
+        (values, good.lazy(), "traces of type LazyFrame, expected a DataFrame"),
+        (values, [0, 1], "traces of type list, expected a DataFrame"),
+        (values, good.drop("remainder"), "traces without a column 'remainder'"),
+        (values, good.with_columns(amount=pl.lit("1")), "column 'amount' of type String, expected numbers"),
+        (values, pl.concat([good, good]), "traces with trace 0 twice"),
+        (values, good.with_columns(trace=pl.lit(-1)), "traces with -1 as number of a trace"),
+        (values, good.with_columns(remainder=nan), "traces with remainder nan for trace 0"),
+        (values, good.with_columns(amount=-float("inf")), "traces with amount -inf for trace 0"),
+    ):  # fmt: skip
+        with pytest.raises(ot.ParameterError) as caught:
+            credit(wrong_values, traces)
+        assert str(caught.value).startswith("method 'mine' returned ") and str(caught.value).endswith(message)
 
 
 def test_reasons_and_amounts() -> None:

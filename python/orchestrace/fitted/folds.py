@@ -69,8 +69,8 @@ def check_size(folds: Folds, largest: float = 1e100) -> None:
     if at is not None and size[at] > largest:
         trace, amount, _ = folds.traces.row(at)
         raise ParameterError(
-            f"the reward of trace {trace} is {amount:.3g}, too large for sums of squares: expected at most {largest:.0e} in size; give it a weight, as in"
-            " reward={'team': 1e-300}"
+            f"the reward of trace {trace} is {amount:.3g}, too large for sums of squares:"
+            f" expected at most {largest:.0e} in size; give it a weight, as in reward={{'team': 1e-300}}"
         )
 
 
