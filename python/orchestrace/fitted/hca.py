@@ -24,7 +24,7 @@ from .folds import REASON, Folds, folds_of
 from .learners import learner, one_thread
 from .vdn import FOLDS
 
-_NO_SUPPORT: Final = "field.absent"
+_NO_SUPPORT: Final = "support.absent"
 _KEY: Final = ("state", "action")
 
 
