@@ -79,9 +79,9 @@ def explain(
     Notes
     -----
     Runs the method on the trace, for methods that compare on its group, for methods that are fitted or whiten
-    a batch on the whole corpus; some 20 µs per event of the trace on top. Methods that compare what rollouts
+    a batch on the whole corpus; some 10 µs per event of the trace on top. Methods that compare what rollouts
     did (turns, contexts, classes, shapes) take as much for every event of the group, those that compare
-    rewards (grpo, dr_grpo, rloo, pass_k, reinforce_pp) some 10 µs per rollout: for 10⁴ rollouts of 50 events
+    rewards (grpo, dr_grpo, rloo, pass_k, reinforce_pp) some 10 µs per rollout: for 10⁴ rollouts of 120 events
     each some 10 s and 0.1 s. Methods along turns have a row for every later turn of every part; beyond 300
     turns, and where events are the steps, the next step stands for all later ones.
 

@@ -60,7 +60,7 @@ def token_credits(
 
     Notes
     -----
-    Linear in tokens; with `lambda_` also some 10 to 20 µs per event of the traces, to find their turns.
+    Linear in tokens; with `lambda_` also some 10 µs per event of the traces, to find their turns.
 
     Source: GAE, arXiv 1506.02438, eq. 16, with a discount of 1 inside of a turn.
 

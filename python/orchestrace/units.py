@@ -1,7 +1,7 @@
 """Which event belongs to which unit (ARCHITECTURE.md, D4 and D6), for what has to name the events of a unit.
 
 The core divides millions of events by the same definitions; this is for traces that somebody looks at. Linear
-in events and edges, some 10 to 20 µs each.
+in events and edges, some 10 µs each.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,9 +41,25 @@ class TraceEvents:
     order: list[int]
     owner: list[str | None]
     call: list[int | None]
-    role: dict[str, str | None]
-    turns: list[Turn]
-    turn_of: list[int | None]
+
+    @cached_property
+    def role(self) -> dict[str, str | None]:
+        """The role of every owner."""
+        return _roles(self.columns, self.order, self.owner)
+
+    @property
+    def turns(self) -> list[Turn]:
+        """Turns in order of their first event."""
+        return self._divided[0]
+
+    @property
+    def turn_of(self) -> list[int | None]:
+        """The place in `turns` of every event's turn."""
+        return self._divided[1]
+
+    @cached_property
+    def _divided(self) -> tuple[list[Turn], list[int | None]]:
+        return _turns(self.columns, self.order, self.owner, self.call)
 
     def __len__(self) -> int:
         return len(self.order)
@@ -96,13 +112,12 @@ class TraceEvents:
 
 
 def trace_events(columns: dict[str, list[object]], edges: list[tuple[int, int, str]]) -> TraceEvents:
-    """Owners, calls, roles and turns of one trace; `columns` in order of ``seq``, which begins at 0."""
+    """Owners and calls of one trace, roles and turns when asked for; `columns` in order of ``seq``, which begins at 0."""
     t = columns["t"]
     order = sorted(range(len(t)), key=lambda seq: (t[seq], seq))
     call = _calls(columns, edges, order)
     owner = _owners(columns, call)
-    turns, turn_of = _turns(columns, order, owner, call)
-    return TraceEvents(columns, edges, order, owner, call, _roles(columns, order, owner), turns, turn_of)
+    return TraceEvents(columns, edges, order, owner, call)
 
 
 class TracesByNumber(Mapping[int, TraceEvents]):
@@ -128,8 +143,8 @@ class TracesByNumber(Mapping[int, TraceEvents]):
         table: pl.LazyFrame, names: tuple[str, ...], by: list[str]
     ) -> tuple[dict[str, list[Any]], dict[int, tuple[int, int]]]:
         """Columns as lists, and where the rows of each trace begin and end in them."""
-        frame = table.select("trace", *(n for n in by if n not in names and n != "trace"), *names)
-        frame = frame.collect(engine="streaming").sort(by, maintain_order=True)
+        rows = table.select("trace", *(n for n in by if n not in names and n != "trace"), *names)
+        frame = rows.collect(engine="streaming").sort(by, maintain_order=True)
         runs = frame["trace"].rle()
         ends = list(accumulate(runs.struct.field("len")))
         places = zip([0, *ends], ends, strict=False)
