@@ -112,7 +112,10 @@ class TraceEvents:
 
 
 def trace_events(columns: dict[str, list[object]], edges: list[tuple[int, int, str]]) -> TraceEvents:
-    """Owners and calls of one trace, roles and turns when asked for; `columns` in order of ``seq``, which begins at 0."""
+    """Owners and calls of one trace, roles and turns when asked for.
+
+    `columns` are in order of ``seq``, which begins at 0.
+    """
     t = columns["t"]
     order = sorted(range(len(t)), key=lambda seq: (t[seq], seq))
     call = _calls(columns, edges, order)
