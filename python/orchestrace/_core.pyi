@@ -22,6 +22,7 @@ __all__ = [
     "TraceIndex",
     "TraceReader",
     "codes",
+    "contexts",
     "copy_records",
     "credit",
     "faithfulness",
@@ -33,6 +34,7 @@ __all__ = [
     "nearest",
     "presets",
     "read",
+    "roll_up",
     "tables",
 ]
 
