@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -13,7 +13,7 @@ from . import _core
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .manifest import replace
-from .partitioned import PartitionedCorpus, check_groups
+from .partitioned import PartitionedCorpus
 from .progress import Progress, reporting
 from .registry import Callback, Engine, engine, registered
 from .schema import CREDITS, Unit
@@ -143,7 +143,7 @@ def credit(
     with reporting(progress, "crediting") as callback:
         if sink is not None:
             return _sunk(corpus, Path(os.fspath(sink)), resume, compute, options, constants, callback)
-        pieces = [_piece(load(), compute, constants, callback) for _, load in _pieces(corpus, method)]
+        pieces = [_piece(load(), compute, constants, callback) for _, load in corpus.pieces()]
         if not pieces:
             # Arguments are judged by the core, also where there is nothing to do.
             pieces = [_piece(Corpus(_core.read([])), compute, constants, callback)]
@@ -163,18 +163,6 @@ def _warn_of_lone_rollouts(corpus: Corpus, method: str) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-def _pieces(corpus: Corpus, method: str) -> Iterator[tuple[str, Callable[[], Corpus]]]:
-    scope = next((one["scope"] for one in _core.methods() if one["name"] == method), "trace")
-    if isinstance(corpus, PartitionedCorpus) and scope == "group":
-        check_groups(corpus)
-    if isinstance(corpus, PartitionedCorpus) and scope == "corpus" and len(list(corpus.pieces())) > 1:
-        raise ParameterError(
-            f"method '{method}' compares all traces of a corpus at once, and this one does not fit into its"
-            " budget: read it with a larger one (memory=), or filter it first"
-        )
-    return corpus.pieces()
 
 
 def _piece(
@@ -213,7 +201,7 @@ def _sunk(
         )
     call = _check_same(folder, corpus, {**options, **constants})
     made = []
-    for name, load in _pieces(corpus, options["method"]):
+    for name, load in corpus.pieces():
         path = folder / f"{name}.parquet"
         made.append(path)
         if path.exists():

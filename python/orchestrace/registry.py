@@ -223,6 +223,7 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
         No method has the name, or the arguments are not such that the method takes.
     """
     name = options["method"]
+    _check_scope(corpus, name)
     if name in _core_names():
 
         def of_core(piece: Corpus, callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
@@ -238,14 +239,6 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
         raise ParameterError(unknown_name("unit", str(options["unit"]), list(method.units)))
     params = check_params(method.params, options["params"])
     rewards = [rewards_of(corpus, weights) for weights in options["rewards"]]
-    if isinstance(corpus, PartitionedCorpus):
-        if method.scope == "group":
-            check_groups(corpus)
-        if method.scope == "corpus" and method.fit is None and sum(1 for _ in corpus.pieces()) > 1:
-            raise ParameterError(
-                f"method '{name}' compares all traces of a corpus at once, and this one does not fit into its"
-                " budget: read it with a larger one (memory=), or filter it first"
-            )
 
     @functools.cache
     def model(which: int) -> object:
@@ -287,6 +280,22 @@ def _sums_in_order(method: Registered) -> AbstractContextManager[object]:
     from .fitted.learners import one_thread
 
     return one_thread("blas")
+
+
+def _check_scope(corpus: Corpus, name: str) -> None:
+    """Whether a corpus on disk, which is computed piece by piece, keeps together what the method compares."""
+    if not isinstance(corpus, PartitionedCorpus):
+        return
+    own = registered().get(name)
+    scope = own.scope if own else {one["name"]: one["scope"] for one in _core.methods()}.get(name)
+    if scope == "group":
+        check_groups(corpus)
+    fitted = own is not None and own.fit is not None
+    if scope == "corpus" and not fitted and sum(1 for _ in corpus.pieces()) > 1:
+        raise ParameterError(
+            f"method '{name}' compares all traces of a corpus at once, and this one does not fit into its"
+            " budget: read it with a larger one (memory=), or filter it first"
+        )
 
 
 def registered() -> dict[str, Registered]:
