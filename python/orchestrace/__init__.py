@@ -9,7 +9,7 @@ True
 
 import warnings
 
-from . import _core
+from . import _core, advantages
 from .agreement import agreement
 from .attribution import localisation
 from .comparison import compare
@@ -47,6 +47,7 @@ __all__ = [
     "SchemaError",
     "Truth",
     "__version__",
+    "advantages",
     "agreement",
     "compare",
     "contexts",

@@ -27,6 +27,7 @@ __all__ = [
     "credit",
     "faithfulness",
     "fingerprint",
+    "generalised",
     "generate",
     "generate_planted",
     "importers",
@@ -34,6 +35,7 @@ __all__ = [
     "nearest",
     "presets",
     "read",
+    "relative",
     "roll_up",
     "tables",
 ]
@@ -60,6 +62,26 @@ class Stream:
     @property
     def num_batches(self) -> int: ...
     def buffer_addresses(self, column: str) -> list[int]: ...
+
+def relative(
+    rewards: object,
+    *,
+    rows: object | None = None,
+    scale: Literal["deviation", "none", "others"],
+    ddof: int = 1,
+    epsilon: float = 0.0,
+    lone: bool = False,
+    threads: int | None = None,
+) -> Stream: ...
+def generalised(
+    rows: object,
+    offsets: object,
+    order: object | None = None,
+    *,
+    gamma: float,
+    fading: float,
+    threads: int | None = None,
+) -> Stream: ...
 
 @final
 class Store:

@@ -6,6 +6,7 @@
 
 use pyo3::prelude::*;
 
+mod arrays;
 mod call;
 mod corpus;
 mod credit;
@@ -28,6 +29,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::arrays::{generalised, relative};
     #[pymodule_export]
     use super::corpus::{PyStore, read};
     #[pymodule_export]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringViewArray, UInt32Array, new_null_array};
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::take::take;
@@ -111,22 +111,20 @@ impl<'a> UnitIds<'a> {
 
 fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -> Result<Piece> {
     let n = rows.len();
-    let mut trace_of = Vec::with_capacity(n);
     let any_residual = rows.traces.iter().any(|trace| trace.residual.is_some());
     let all_residual = rows.traces.iter().all(|trace| trace.residual.is_some());
     let mut residual = Vec::with_capacity(if any_residual { n } else { 0 });
-    for (i, trace) in rows.traces.iter().enumerate() {
-        trace_of.resize(trace.end, i as u32);
-        if any_residual {
+    if any_residual {
+        for trace in &rows.traces {
             residual.resize(trace.end, trace.residual.unwrap_or(0.0));
         }
     }
-    let trace_of = UInt32Array::from(trace_of);
     let whole = unit == Unit::Event && n == chunk.events.num_rows();
-    let numbers = if whole {
-        Arc::clone(chunk.events.column(0))
+    let [numbers, trace_id] = if whole {
+        [Arc::clone(chunk.events.column(0)), chunk.trace_ids()?]
     } else {
-        take(chunk.traces.column(0), &trace_of, None)?
+        let trace_of = UInt32Array::from(rows.trace_of());
+        [take(chunk.traces.column(0), &trace_of, None)?, take(chunk.traces.column(1), &trace_of, None)?]
     };
     let (unit_id, seq): (ArrayRef, ArrayRef) = if whole {
         (Arc::clone(chunk.events.column(2)), Arc::clone(chunk.events.column(1)))
@@ -137,17 +135,14 @@ fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -
         let seq = rows.seq.iter().map(|s| (*s != NO_UNIT).then_some(*s)).collect::<UInt32Array>();
         (Arc::new(names.ids.finish()), Arc::new(seq))
     };
-    // A gather of views: the text of the ids is shared.
-    let trace_id = take(chunk.traces.column(1), &trace_of, None)?;
-    debug_assert!(trace_id.as_any().is::<StringViewArray>());
     if !rows.valid.is_empty() {
         rows.settle();
     }
     let nulls = rows.valid.contains(&false).then(|| NullBuffer::from(rows.valid.as_slice()));
     let credit: ArrayRef = Arc::new(Float64Array::new(std::mem::take(&mut rows.credit).into(), nulls));
     let residual: Option<ArrayRef> = any_residual.then(|| {
-        let given = |i: &u32| rows.traces[*i as usize].residual.is_some();
-        let nulls = (!all_residual).then(|| trace_of.values().iter().map(given).collect::<NullBuffer>());
+        let given = |i: u32| rows.traces[i as usize].residual.is_some();
+        let nulls = (!all_residual).then(|| rows.trace_of().into_iter().map(given).collect::<NullBuffer>());
         Arc::new(Float64Array::new(residual.into(), nulls)) as ArrayRef
     });
     let reason = if rows.reason.iter().any(Option::is_some) {

@@ -138,7 +138,7 @@ pub(super) fn flow<const KEPT: bool>(
     let program_order = params.bool("program_order");
     if matches!(kernel, "uniform" | "edge_type") && !program_order {
         let flowing = Flowing { outcome, amount, retention, gamma, weights };
-        if flowing.run::<KEPT>(view, &mut values.events) {
+        if flowing.run::<KEPT>(view, &mut values.work[0], &mut values.events) {
             return Ok(());
         }
     }

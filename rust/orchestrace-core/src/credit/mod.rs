@@ -7,6 +7,7 @@
 //! To add a method: write the file, name it below, add its entry to [`METHODS`].
 
 pub mod agents;
+pub mod arrays;
 pub mod assign;
 pub mod broadcast;
 pub mod c3;

@@ -52,6 +52,13 @@ impl Rows {
         self.credit.is_empty()
     }
 
+    /// Trace of each row, by its place among [`Rows::traces`].
+    pub(super) fn trace_of(&self) -> Vec<u32> {
+        let mut trace_of = Vec::with_capacity(self.len());
+        self.traces.iter().zip(0..).for_each(|(trace, i)| trace_of.resize(trace.end, i));
+        trace_of
+    }
+
     /// Forgets all rows and keeps the buffers.
     pub fn clear(&mut self) {
         self.unit.clear();

@@ -1,7 +1,7 @@
 //! Small constructions of Arrow arrays that several places need.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type};
@@ -139,6 +139,7 @@ pub(crate) fn filter_chunk(chunk: &Chunk, keep: &[bool]) -> Result<Chunk> {
             .filter(|(_, keep)| **keep)
             .map(|(e, _)| *e)
             .collect(),
+        trace_ids: OnceLock::new(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Parsed blocks to a store: dictionaries merged in input order, codes remapped in place, numbers given.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt32Type};
@@ -243,7 +243,7 @@ impl Builder<'_> {
             let wanted = schema.fields().iter().map(|f| events.schema_ref().index_of(f.name()));
             events.project(&wanted.collect::<std::result::Result<Vec<_>, _>>()?)?
         };
-        Ok(Chunk { traces, events, edges, agents, measures, findings, starts, empty_metrics })
+        Ok(Chunk { traces, events, edges, agents, measures, findings, starts, empty_metrics, trace_ids: OnceLock::new() })
     }
 
     fn events(

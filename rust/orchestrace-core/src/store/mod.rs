@@ -3,11 +3,12 @@
 //! A chunk is one block of input. Its columns are Arrow arrays that go to Python as they are; kernels see
 //! slices of them through [`view::ChunkView`].
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, UInt32Array};
 use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_select::take::take;
 
 use crate::error::{Error, Result};
 use crate::ingest::intern::Interner;
@@ -77,6 +78,8 @@ pub struct Chunk {
     pub starts: Vec<[u32; 3]>,
     /// Traces whose document has an empty `metrics`, so that it is written again.
     pub(crate) empty_metrics: Vec<bool>,
+    /// `trace_id` of every event, once somebody asked for it.
+    pub(crate) trace_ids: OnceLock<ArrayRef>,
 }
 
 impl Chunk {
@@ -84,6 +87,19 @@ impl Chunk {
     #[must_use]
     pub fn n_traces(&self) -> usize {
         self.starts.len().saturating_sub(1)
+    }
+
+    /// `trace_id` of every event, views of the one text. Every result at unit `event` has this column: it is made
+    /// once and shared.
+    pub(crate) fn trace_ids(&self) -> Result<ArrayRef> {
+        if let Some(ids) = self.trace_ids.get() {
+            return Ok(Arc::clone(ids));
+        }
+        let spans = self.starts.windows(2).zip(0..);
+        let trace_of: UInt32Array =
+            spans.flat_map(|(w, i)| std::iter::repeat_n(i, (w[1][0] - w[0][0]) as usize)).collect();
+        let ids = take(self.traces.column(1), &trace_of, None)?;
+        Ok(Arc::clone(self.trace_ids.get_or_init(|| ids)))
     }
 }
 
@@ -180,7 +196,9 @@ impl Store {
             .chain([&self.labels, &self.quarantine])
             .flat_map(|b| b.columns().iter().map(buffers_size))
             .sum();
-        columns + self.names.interners.iter().map(Interner::nbytes).sum::<usize>()
+        // views of ids that are counted already
+        let views: usize = self.chunks.iter().filter_map(|c| c.trace_ids.get()).map(|ids| ids.len() * 16).sum();
+        columns + views + self.names.interners.iter().map(Interner::nbytes).sum::<usize>()
     }
 
     /// Schema of a table as this store holds it: `events` without the columns that no event uses.
