@@ -19,6 +19,7 @@ pub mod decisions;
 pub mod discounted;
 pub mod flow;
 pub mod flow_discounted;
+pub mod game;
 pub mod gigpo;
 pub mod given;
 pub mod group;

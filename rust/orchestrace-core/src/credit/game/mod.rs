@@ -1,0 +1,224 @@
+//! Values of games: what each player of a trace adds to the value of its outcome, over all coalitions.
+//!
+//! ```text
+//! v(S) = value of the outcome when of all players those of S act;  ∆v = v(N) - v(∅)
+//! ```
+//!
+//! A [`Game`] answers what coalitions are worth: a trace's structural surrogate ([`circuit`]), or anything else. A
+//! [`GameMethod`] divides v(N) among the players, and knows nothing of traces: it gets a [`Setting`] and fills a
+//! [`Solution`]. Who plays is [`players`]' business, threads and rows are that of [`solve`].
+//!
+//! Players follow the unit of the report (ARCHITECTURE.md, D16): agents for `agent`, `role` and `team`, whose rows are
+//! sums over agents; else the units themselves. What belongs to no player is always there. Samplers take their draws
+//! from [`draws`]: fixed chunks with a random stream each, so that threads do not show.
+//!
+//! To add a method: write the file, name it below, add its entry to [`METHODS`](super::METHODS).
+
+pub mod draws;
+pub mod tally;
+
+pub use draws::{Chunk, DRAWS, Room, draws};
+pub use tally::Tally;
+
+use super::method::MethodInfo;
+use super::params::{Param, ParamKind, Params, Value};
+use crate::error::Result;
+use crate::run::Run;
+use crate::schema::Reason;
+
+/// Coalitions that one call of [`Game::values`] takes at most: one for each bit of a word.
+pub const COALITIONS: usize = 64;
+
+/// Players up to which all coalitions are evaluated; beyond, a method needs `samples`.
+pub const EXACT_PLAYERS: usize = 20;
+
+/// What coalitions of players are worth.
+pub trait Game: Send {
+    /// Number of players.
+    fn players(&self) -> usize;
+
+    /// Values of as many coalitions as `out` has places, at most [`COALITIONS`]: player p is in the k-th one if
+    /// `members[p]` has bit k. What the other bits say does not matter. Fails where a caller's own function does.
+    fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()>;
+
+    /// Gains along orders of all players. `orders` has one after the other; `out[j * n + k]` is what the k-th player
+    /// of the j-th order adds to those before it, so that the gains of an order sum to v(N) - v(∅).
+    fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
+        let n = self.players().max(1);
+        let mut place = vec![0_usize; n];
+        let mut members = vec![0_u64; n];
+        let mut values = [0.0; COALITIONS];
+        for (order, out) in orders.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+            order.iter().enumerate().for_each(|(k, &player)| place[player as usize] = k);
+            let mut before = 0.0;
+            // the coalition of number k has the first k players of the order
+            for from in (0..=n).step_by(COALITIONS) {
+                for (members, &place) in members.iter_mut().zip(&place) {
+                    let joins = (place + 1).saturating_sub(from);
+                    *members = if joins < COALITIONS { u64::MAX << joins } else { 0 };
+                }
+                let some = &mut values[..COALITIONS.min(n + 1 - from)];
+                self.values(&members, some)?;
+                for (k, &value) in (from..).zip(some.iter()) {
+                    if k > 0 {
+                        out[k - 1] = value - before;
+                    }
+                    before = value;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Another evaluator of the same game, for another worker; none if the game cannot be played in parallel.
+    fn fork(&self) -> Option<Box<dyn Game + '_>> {
+        None
+    }
+}
+
+/// Who plays, and what is known of them beside the value of the outcome.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Players<'a> {
+    /// Row of each player in the solution. Row [`Self::n_units`] is the one without a unit.
+    pub row_of: &'a [u32],
+    /// Units that are reported. A solution has one row more.
+    pub n_units: usize,
+    /// Role of each player, numbered densely, or [`NO_UNIT`](crate::graph::NO_UNIT); empty where nobody asked.
+    pub unions: &'a [u32],
+    /// Agent of each player, numbered densely, or [`NO_UNIT`](crate::graph::NO_UNIT); empty where nobody asked.
+    pub agents: &'a [u32],
+    /// Pairs of players that are linked (D16), each once, the lower one first; empty where nobody asked.
+    pub links: &'a [(u32, u32)],
+    /// Who spawned each player (D16), or [`NO_UNIT`](crate::graph::NO_UNIT) for the roots of the forest; empty where
+    /// nobody asked.
+    pub parents: &'a [u32],
+}
+
+impl Players<'_> {
+    /// Number of players.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.row_of.len()
+    }
+
+    /// Whether nobody plays.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.row_of.is_empty()
+    }
+
+    /// Rows of a solution.
+    #[must_use]
+    pub fn n_rows(&self) -> usize {
+        self.n_units + 1
+    }
+}
+
+/// What a method needs to know of the players.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Needs {
+    /// [`Players::unions`] and [`Players::agents`].
+    pub unions: bool,
+    /// [`Players::links`].
+    pub links: bool,
+    /// [`Players::parents`].
+    pub parents: bool,
+}
+
+/// A game to be solved, beside the game itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    /// Who plays.
+    pub players: Players<'a>,
+    /// v(∅).
+    pub empty: f64,
+    /// v(N).
+    pub full: f64,
+    /// The user's seed.
+    pub seed: u64,
+    /// What keys the random streams beside the seed and the name of the method: the `trace_id`.
+    pub id: &'a [u8],
+    /// Threads and the cancel flag.
+    pub run: &'a Run,
+}
+
+/// What a method found, per row of the players; a buffer that is used for one trace after the other.
+#[derive(Debug, Clone, Default)]
+pub struct Solution {
+    /// Value of each row: the sum over its players.
+    pub value: Vec<f64>,
+    /// Standard error of each value; NaN where there is none, as of exact values.
+    pub stderr: Vec<f64>,
+    /// Independent draws that the errors rest on; none where values are exact.
+    pub n_samples: Option<u64>,
+}
+
+impl Solution {
+    /// Forgets everything and gives `rows` rows the value 0, without an error.
+    pub fn clear(&mut self, rows: usize) {
+        self.value.clear();
+        self.value.resize(rows, 0.0);
+        self.stderr.clear();
+        self.stderr.resize(rows, f64::NAN);
+        self.n_samples = None;
+    }
+
+    /// Exact values, one per player.
+    pub fn exact(&mut self, players: &Players<'_>, values: &[f64]) {
+        for (&row, value) in players.row_of.iter().zip(values) {
+            self.value[row as usize] += value;
+        }
+    }
+
+    /// Means of draws, one number per row. Rows that no player has stay without an error.
+    pub fn sampled(&mut self, players: &Players<'_>, tally: &Tally) {
+        for &row in players.row_of {
+            let row = row as usize;
+            self.value[row] = tally.mean(row);
+            self.stderr[row] = tally.stderr(row);
+        }
+        self.n_samples = Some(tally.count());
+    }
+}
+
+/// One way of dividing v(N) among the players of a game.
+pub trait GameMethod: Sync {
+    /// Name, parameters, claims.
+    fn info(&self) -> &'static MethodInfo;
+
+    /// What it needs to know of the players.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    /// Coalitions that an exact solution evaluates. A call without `samples` is refused before any work where this is
+    /// beyond 2^[`EXACT_PLAYERS`]; methods without the parameter `samples` are never refused.
+    fn exact_evaluations(&self, players: &Players<'_>) -> f64 {
+        2.0_f64.powi(i32::try_from(players.len()).unwrap_or(i32::MAX))
+    }
+
+    /// Fills `out`, which comes in as [`Solution::clear`] leaves it, or says why this game has no solution.
+    fn solve(
+        &self,
+        game: &mut dyn Game,
+        setting: &Setting<'_>,
+        params: &Params,
+        out: &mut Solution,
+    ) -> Result<std::result::Result<(), Reason>>;
+}
+
+/// Whether all coalitions are evaluated: where `samples` is null, and where they would cost no less.
+#[must_use]
+pub fn is_exact(evaluations: f64, per_sample: usize, params: &Params) -> bool {
+    params.int("samples").is_none_or(|samples| {
+        evaluations <= 2.0_f64.powi(EXACT_PLAYERS as i32) && evaluations <= samples as f64 * per_sample as f64
+    })
+}
+
+/// How many samples to draw.
+pub const SAMPLES: Param = Param {
+    name: "samples",
+    kind: ParamKind::Int(2, 1 << 40),
+    default: Value::Null,
+    doc: "orders (permutation) or coalitions to draw; null: exact, up to 20 players",
+};
