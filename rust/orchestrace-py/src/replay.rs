@@ -4,7 +4,7 @@ use arrow_array::Float64Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use orchestrace_core::error::Error;
-use orchestrace_core::replay::{self, Model, Options};
+use orchestrace_core::replay::{self, Model, Options, Structure};
 use pyo3::prelude::*;
 
 use crate::call::run_detached;
@@ -32,13 +32,13 @@ pub(crate) fn faithfulness(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Stream> {
     let fail = |error: Error| to_python(py, &error);
-    let model = Model::parse(outcome).map_err(fail)?;
+    let structure = Structure::of(Model::parse(outcome).map_err(fail)?);
     let table = import(py, "credits", credits)?;
     let column: Option<&Float64Array> =
         table.columns().first().and_then(|column| column.as_primitive_opt::<Float64Type>());
     let credits =
         column.ok_or_else(|| fail(Error::Schema("table credits has no column of 64-bit floats".into())))?;
-    let options = Options { model, steps, orders, seed, program_order };
+    let options = Options { structure, steps, orders, seed, program_order };
     let store = &store.0;
     let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         replay::faithfulness(store, credits, &options, run)

@@ -35,7 +35,7 @@ use super::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
 use super::params::{Param, ParamKind, Params, Value};
 use crate::graph::weights::N_TYPES;
 use crate::graph::{GraphOptions, TYPE_WEIGHTS, TraceGraph};
-use crate::replay::Model;
+use crate::replay::Structure;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
 
@@ -147,7 +147,7 @@ pub(super) fn flow<const KEPT: bool>(
     let (csr, order, weights) = match kernel {
         "lrp" | "shapley_gate" => {
             let (csr, order, surrogate) =
-                graph.surrogate(view, outcome, Model::NoisyOr).ok_or(Reason::GraphCycle)?;
+                graph.surrogate(view, outcome, &Structure::default()).ok_or(Reason::GraphCycle)?;
             surrogate.observe(view);
             if kernel == "lrp" {
                 gate::contributions(csr, surrogate, edges);

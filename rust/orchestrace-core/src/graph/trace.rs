@@ -7,7 +7,7 @@ use super::owner::Owners;
 use super::program::ProgramOrder;
 use super::turns::Turns;
 use super::weights::N_TYPES;
-use crate::replay::{Model, Surrogate};
+use crate::replay::{Structure, Surrogate};
 use crate::store::view::TraceView;
 
 /// Which graph a kernel wants.
@@ -103,10 +103,10 @@ impl TraceGraph {
         &mut self,
         view: &TraceView<'_>,
         outcome: Outcome,
-        model: Model,
+        structure: &Structure,
     ) -> Option<(&CsrGraph, Order<'_>, &mut Surrogate)> {
         let order = self.topological.any(&mut self.csr)?;
-        self.surrogate.prepare(view, &self.csr, order, outcome, model);
+        self.surrogate.prepare(view, &self.csr, order, outcome, structure);
         Some((&self.csr, order, &mut self.surrogate))
     }
 }

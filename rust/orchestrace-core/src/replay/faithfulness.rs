@@ -22,9 +22,9 @@ use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use rayon::prelude::*;
 
-use super::outcome::{MAX_SETS, Model, Surrogate};
+use super::outcome::{MAX_SETS, Structure, Surrogate};
 use crate::error::{Error, Result};
-use crate::graph::{GraphOptions, TYPE_WEIGHTS, TraceGraph};
+use crate::graph::{GraphOptions, TraceGraph};
 use crate::rng::Stream;
 use crate::run::Run;
 use crate::schema::{FAITHFULNESS, REASONS, Reason};
@@ -35,7 +35,7 @@ use crate::store::{Store, word_array};
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The surrogate.
-    pub model: Model,
+    pub structure: Structure,
     /// Parts S in which events go and come, at least 1.
     pub steps: u32,
     /// Random orders M of each trace, at least 1.
@@ -53,7 +53,7 @@ impl Options {
                 return Err(Error::Parameter(format!("{name} is {value}, expected 1 to {most}")));
             }
         }
-        Ok(())
+        self.structure.check()
     }
 }
 
@@ -103,9 +103,10 @@ impl Curves {
         let Self { graph, ranked, random, present } = self;
         graph.begin();
         let outcome = graph.outcome(view);
-        let weights = Some(&TYPE_WEIGHTS);
+        let weights = Some(options.structure.weights.table());
         graph.build(view, GraphOptions { program_order: options.program_order, weights });
-        let (_, _, surrogate) = graph.surrogate(view, outcome, options.model).ok_or(Reason::GraphCycle)?;
+        let (_, _, surrogate) =
+            graph.surrogate(view, outcome, &options.structure).ok_or(Reason::GraphCycle)?;
         let mut curve = Curve { surrogate, present, ends: [0.0; 2], steps: options.steps as usize, n };
         curve.ends();
         let descending = |a: &u32, b: &u32| {
@@ -262,12 +263,19 @@ fn columns(found: &[Found], keys: [&ArrayRef; 2], schema: &SchemaRef) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::TYPE_WEIGHTS;
     use crate::graph::test_trace::{TestTrace, random_trace};
+    use crate::replay::Model;
     use crate::schema::{EdgeType, EventType};
     use proptest::prelude::*;
 
-    const OPTIONS: Options =
-        Options { model: Model::NoisyOr, steps: 20, orders: 16, seed: 0, program_order: false };
+    const OPTIONS: Options = Options {
+        structure: Structure::of(Model::NoisyOr),
+        steps: 20,
+        orders: 16,
+        seed: 0,
+        program_order: false,
+    };
 
     fn areas(t: &TestTrace, credit: &[f64], options: Options) -> (Areas, Areas) {
         Curves::default().areas(&t.view(), |v| Some(credit[v]), &options).unwrap()
@@ -341,7 +349,7 @@ mod tests {
             graph.begin();
             let outcome = graph.outcome(&t.view());
             graph.build(&t.view(), GraphOptions { program_order: false, weights: Some(&TYPE_WEIGHTS) });
-            let surrogate = graph.surrogate(&t.view(), outcome, Model::NoisyOr).unwrap().2;
+            let surrogate = graph.surrogate(&t.view(), outcome, &Structure::default()).unwrap().2;
             let mut ranked: Vec<usize> = (0..n).collect();
             ranked.sort_by(|&a, &b| credit[b].total_cmp(&credit[a]));
             let mut curve = |there: &dyn Fn(usize, usize) -> bool| -> Vec<f64> {

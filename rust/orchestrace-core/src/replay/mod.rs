@@ -7,4 +7,4 @@ pub mod faithfulness;
 pub mod outcome;
 
 pub use faithfulness::{Curves, Options, faithfulness};
-pub use outcome::{Model, Surrogate};
+pub use outcome::{Aggregation, Gate, Model, Rule, Structure, Surrogate, Weights};

@@ -9,14 +9,28 @@
 //! event has (1 - ε^f)/(1 - ε), f the share of the weight that is there; one input passes unchanged, so depth does
 //! not dilute, and v(N) is exactly 1. In the model `typed` results and returns need all of their inputs (product),
 //! aggregates take the best one (under topology `debate` the weighted majority of those at or above 1/2), a safety
-//! event lets through the least and nothing if its own `ok` is false; all others are that noisy-or.
+//! event lets through the least and nothing if its own `ok` is false; all others are that noisy-or. The other models
+//! make every event one gate: `noisy_and` is 1 less the noisy-or of 1 - x, `linear` the weighted mean, `mean` the plain
+//! one, then `max`, `min`, `majority` and `reachability`. With weights that are given, w is the weight as it is:
+//!
+//! ```text
+//! noisy_or 1 - Π(1 - w x)   noisy_and Π(1 - w (1 - x))   linear min(1, Σ w x)   majority Σ w over x ≥ 1/2 > quorum Σ w
+//! ```
+//!
+//! A virtual sink always weighs its inputs alike, since no edge leads to it.
 //!
 //! [`Surrogate::prepare`] lists the gates that lie on a way to the outcome, in topological order; then every
 //! evaluation is one pass over them, O(|V|+|E|), eight sets of events at a time. No allocation once warm.
-//! Reference: ARCHITECTURE.md, D15; noisy-or: J. Pearl, Probabilistic Reasoning in Intelligent Systems, 1988,
-//! section 4.3. Monotone: another event never lowers v.
+//! Reference: ARCHITECTURE.md, D15; noisy gates: J. Pearl, Probabilistic Reasoning in Intelligent Systems, 1988,
+//! section 4.3; pooled log-odds: C. Genest, J. Zidek, Statistical Science 1(1), 1986. Monotone: another event never
+//! lowers v.
 
-use crate::error::{Error, Result, unknown_name};
+pub mod gate;
+pub mod structure;
+
+pub use gate::{Gate, Rule};
+pub use structure::{Aggregation, Model, Structure, Weights};
+
 use crate::graph::{CsrGraph, Order, Outcome};
 use crate::schema::{EventType, Topology};
 use crate::store::view::TraceView;
@@ -35,59 +49,22 @@ type Lanes = [f64; LANES];
 /// Stands for the virtual sink among rows.
 const SINK: u32 = u32::MAX;
 
-/// Which gate an event is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Model {
-    /// A noisy-or with normalised weights, whatever the event.
-    #[default]
-    NoisyOr,
-    /// By the type of the event.
-    Typed,
-}
-
-impl Model {
-    /// Names, as options spell them.
-    pub const NAMES: &'static [&'static str] = &["noisy_or", "typed"];
-
-    /// The model of a name; the error names the nearest one.
-    pub fn parse(name: &str) -> Result<Self> {
-        match name {
-            "noisy_or" => Ok(Self::NoisyOr),
-            "typed" => Ok(Self::Typed),
-            _ => Err(Error::Parameter(unknown_name("outcome", name, Self::NAMES))),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
-    Source,
-    /// A noisy-or of one input.
-    Pass,
-    NoisyOr,
-    Product,
-    Max,
-    Majority,
-    Min,
-    /// A veto that was cast.
-    Never,
-}
-
+/// A gate without its inputs.
 #[derive(Debug, Clone, Copy)]
-struct Gate {
+struct Stored {
     row: u32,
     rule: Rule,
     /// Where its inputs end; they begin where those of the gate before end.
     end: u32,
-    /// Of a noisy-or 1 - Π(1 - w), of a majority half of the weight.
     scale: f64,
+    floor: f64,
 }
 
 /// The gates of one trace; a buffer that is used for one trace after the other.
 #[derive(Debug, Default)]
 pub struct Surrogate {
-    gates: Vec<Gate>,
-    /// Positions of gates, and beside them w of a noisy-or, or the weight of the edge.
+    gates: Vec<Stored>,
+    /// Positions of gates, and beside them the weights as the rule takes them.
     inputs: Vec<u32>,
     weights: Vec<f64>,
     /// Position of an event's gate, for events on a way to the outcome.
@@ -115,25 +92,26 @@ impl<'a> Inputs<'a> {
 }
 
 impl Surrogate {
-    /// Lists the gates of a trace. `graph` is built with weights, `order` is a topological order of it.
+    /// Lists the gates of a trace. `graph` is built with the weights of `structure` ([`Weights::table`]; normalised ones
+    /// may be any), `order` is a topological order of it.
     pub fn prepare(
         &mut self,
         view: &TraceView<'_>,
         graph: &CsrGraph,
         order: Order<'_>,
         outcome: Outcome,
-        model: Model,
+        structure: &Structure,
     ) {
         self.gates.clear();
         self.inputs.clear();
         self.weights.clear();
         self.mark(graph, order, outcome);
         match order {
-            Order::Document(n) => (0..n).for_each(|v| self.event(view, graph, v, model)),
-            Order::Listed(rows) => rows.iter().for_each(|&v| self.event(view, graph, v as usize, model)),
+            Order::Document(n) => (0..n).for_each(|v| self.event(view, graph, v, structure)),
+            Order::Listed(rows) => rows.iter().for_each(|&v| self.event(view, graph, v as usize, structure)),
         }
         if outcome == Outcome::VirtualSink {
-            self.sink(graph);
+            self.sink(graph, structure);
         }
     }
 
@@ -159,40 +137,49 @@ impl Surrogate {
         }
     }
 
-    fn event(&mut self, view: &TraceView<'_>, graph: &CsrGraph, v: usize, model: Model) {
+    fn event(&mut self, view: &TraceView<'_>, graph: &CsrGraph, v: usize, structure: &Structure) {
         if self.place[v] == SINK {
             return;
         }
         self.place[v] = self.gates.len() as u32;
         let weights = graph.predecessor_weights(v);
         let total: f64 = weights.iter().sum();
-        // Weights given as 0 carry nothing: without any other way in, the event is a source.
-        let open = total > 0.0;
-        let rule = match (model, view.event_type(v)) {
-            (Model::Typed, EventType::SafetyEvent) if view.ok.get(v) == Some(false) => Rule::Never,
+        // Shares of nothing are no shares: an event all of whose inputs weigh 0 is a source, unless weights are given.
+        let given = matches!(structure.weights, Weights::Given(_));
+        let open = total > 0.0 || given && !weights.is_empty();
+        let kind = view.event_type(v);
+        let rule = match structure.rule(kind, view.topology == Some(Topology::Debate)) {
+            _ if structure.model == Model::Typed
+                && kind == EventType::SafetyEvent
+                && view.ok.get(v) == Some(false) =>
+            {
+                Rule::Never
+            }
             _ if !open => Rule::Source,
-            (Model::Typed, EventType::SafetyEvent) => Rule::Min,
-            (Model::Typed, EventType::ToolResult | EventType::Return) => Rule::Product,
-            (Model::Typed, EventType::Aggregate) if view.topology == Some(Topology::Debate) => Rule::Majority,
-            (Model::Typed, EventType::Aggregate) => Rule::Max,
-            _ if weights.len() == 1 => Rule::Pass,
-            _ => Rule::NoisyOr,
+            Rule::NoisyOr | Rule::NoisyAnd | Rule::Linear | Rule::Mean if weights.len() == 1 && !given => {
+                Rule::Pass
+            }
+            rule => rule,
         };
         if open {
             let place = &self.place;
             self.inputs.extend(graph.predecessors_of(v).iter().map(|&u| place[u as usize]));
-            if rule == Rule::Majority {
-                self.weights.extend_from_slice(weights);
-            } else if weights.len() == 1 {
-                self.weights.push(1.0 - EPSILON);
-            } else {
-                self.weights.extend(weights.iter().map(|weight| noisy_or_weight(weight / total)));
+            match rule {
+                Rule::Mean => self.weights.resize(self.inputs.len(), 1.0),
+                Rule::Confidence if !given => {
+                    self.weights.extend(weights.iter().map(|weight| weight / total));
+                }
+                Rule::Majority | Rule::Linear | Rule::Confidence => self.weights.extend_from_slice(weights),
+                _ if given => self.weights.extend(weights.iter().map(|weight| weight.min(1.0))),
+                _ if weights.len() == 1 => self.weights.push(1.0 - EPSILON),
+                _ => self.weights.extend(weights.iter().map(|weight| noisy_or_weight(weight / total))),
             }
         }
-        self.close(v as u32, rule, total);
+        let normalised = !given || rule == Rule::Mean;
+        self.close(v as u32, rule, normalised, structure.quorum);
     }
 
-    fn sink(&mut self, graph: &CsrGraph) {
+    fn sink(&mut self, graph: &CsrGraph, structure: &Structure) {
         // Rows of sinks ascend, which fixes the order of the product. `observed` is free until an evaluation.
         self.observed.clear();
         self.observed.resize(graph.len(), 1.0);
@@ -203,19 +190,57 @@ impl Surrogate {
         let sinks = self.place.iter().zip(&self.observed).filter(|&(_, &open)| open == 1.0);
         self.inputs.extend(sinks.map(|(&place, _)| place));
         let sinks = self.inputs.len() - from;
-        self.weights.resize(self.inputs.len(), noisy_or_weight(1.0 / sinks as f64));
-        self.close(SINK, if sinks == 1 { Rule::Pass } else { Rule::NoisyOr }, sinks as f64);
-    }
-
-    fn close(&mut self, row: u32, rule: Rule, total: f64) {
-        let from = self.gates.last().map_or(0, |gate| gate.end as usize);
-        let scale = match rule {
-            // The same product as in an evaluation, so that nothing missing is exactly 1.
-            Rule::NoisyOr => 1.0 - self.weights[from..].iter().fold(1.0, |p, w| p * (1.0 - w)),
-            Rule::Majority => total / 2.0,
+        // no event, so it has the gate of those types that no model treats apart
+        let rule = match structure.rule(EventType::Message, false) {
+            Rule::NoisyOr | Rule::NoisyAnd | Rule::Linear | Rule::Mean if sinks == 1 => Rule::Pass,
+            rule => rule,
+        };
+        let weight = match rule {
+            Rule::NoisyOr | Rule::NoisyAnd | Rule::Pass => noisy_or_weight(1.0 / sinks as f64),
             _ => 1.0,
         };
-        self.gates.push(Gate { row, rule, end: self.inputs.len() as u32, scale });
+        self.weights.resize(self.inputs.len(), weight);
+        self.close(SINK, rule, true, structure.quorum);
+    }
+
+    fn close(&mut self, row: u32, rule: Rule, normalised: bool, quorum: f64) {
+        let from = self.gates.last().map_or(0, |gate| gate.end as usize);
+        let weights = &self.weights[from..];
+        // The same product and sum as in an evaluation, so that nothing missing is exactly 1.
+        let fails = || weights.iter().fold(1.0, |p, w| p * (1.0 - w));
+        let total = || weights.iter().fold(0.0, |sum, w| sum + w);
+        let (scale, floor) = match rule {
+            Rule::NoisyOr if normalised => (1.0 - fails(), 0.0),
+            Rule::NoisyAnd if normalised => (1.0 - fails(), fails()),
+            Rule::Linear | Rule::Mean if normalised => (total(), 0.0),
+            Rule::Majority => (total() * quorum, 0.0),
+            _ => (1.0, 0.0),
+        };
+        self.gates.push(Stored { row, rule, end: self.inputs.len() as u32, scale, floor });
+    }
+
+    /// Gates on a way to the outcome, in topological order; the last one is the outcome.
+    #[must_use]
+    pub fn gates(&self) -> impl ExactSizeIterator<Item = Gate<'_>> + Clone {
+        (0..self.gates.len()).map(|place| self.gate(place))
+    }
+
+    /// The gate at a position.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many gates.
+    #[must_use]
+    #[inline]
+    pub fn gate(&self, place: usize) -> Gate<'_> {
+        let from = if place == 0 { 0 } else { self.gates[place - 1].end };
+        self.gates[place].with(from as usize, &self.inputs, &self.weights)
+    }
+
+    /// Position of an event's gate, if the event is on a way to the outcome.
+    #[must_use]
+    pub fn place_of(&self, row: usize) -> Option<usize> {
+        self.place.get(row).filter(|&&place| place != SINK).map(|&place| place as usize)
     }
 
     /// Values of the outcome for up to [`MAX_SETS`] sets of events, as many as `out` has places: the k-th set has
@@ -226,16 +251,15 @@ impl Surrogate {
         for (block, out) in out.chunks_mut(LANES).enumerate() {
             let mut from = 0;
             for (place, gate) in gates.iter().enumerate() {
-                let end = gate.end as usize;
                 let bits =
                     if gate.row == SINK { u64::MAX } else { present[gate.row as usize] >> (block * LANES) };
                 let (before, after) = lanes.split_at_mut(place);
-                let mut value = evaluate(gate, &inputs[from..end], &weights[from..end], before);
+                let mut value = gate.with(from, inputs, weights).evaluate(before);
                 for (lane, value) in value.iter_mut().enumerate() {
                     *value *= f64::from((bits >> lane) as u8 & 1);
                 }
                 after[0] = value;
-                from = end;
+                from = gate.end as usize;
             }
             let outcome = gates.len().checked_sub(1).map_or(&[0.0; LANES], |last| &lanes[last]);
             out.copy_from_slice(&outcome[..out.len()]);
@@ -250,16 +274,15 @@ impl Surrogate {
         observed.clear();
         let mut from = 0;
         for (place, gate) in gates.iter().enumerate() {
-            let end = gate.end as usize;
             let (before, after) = lanes.split_at_mut(place);
             let recorded = (gate.row != SINK).then(|| view.score.get(gate.row as usize)).flatten();
             let value = recorded.map_or_else(
-                || evaluate(gate, &inputs[from..end], &weights[from..end], before)[0],
+                || gate.with(from, inputs, weights).evaluate(before)[0],
                 |score| score.clamp(0.0, 1.0),
             );
             after[0] = [value; LANES];
             observed.push(value);
-            from = end;
+            from = gate.end as usize;
         }
         observed.last().copied().unwrap_or(0.0)
     }
@@ -282,41 +305,17 @@ fn noisy_or_weight(a: f64) -> f64 {
     -(a * EPSILON.ln()).exp_m1()
 }
 
-#[inline]
-fn evaluate(gate: &Gate, inputs: &[u32], weights: &[f64], lanes: &[Lanes]) -> Lanes {
-    let inputs = inputs.iter().map(|&u| &lanes[u as usize]);
-    let fold = |start: f64, f: fn(f64, f64) -> f64| {
-        let mut value = [start; LANES];
-        for x in inputs.clone() {
-            for (value, &x) in value.iter_mut().zip(x) {
-                *value = f(*value, x);
-            }
-        }
-        value
-    };
-    match gate.rule {
-        Rule::Source => [1.0; LANES],
-        Rule::Never => [0.0; LANES],
-        Rule::Pass | Rule::Product => fold(1.0, |p, x| p * x),
-        Rule::Max => fold(0.0, f64::max),
-        Rule::Min => fold(1.0, f64::min),
-        Rule::NoisyOr => {
-            let mut value = [1.0; LANES];
-            for (x, w) in inputs.zip(weights) {
-                for (value, x) in value.iter_mut().zip(x) {
-                    *value *= 1.0 - w * x;
-                }
-            }
-            value.map(|fails| (1.0 - fails) / gate.scale)
-        }
-        Rule::Majority => {
-            let mut votes = [0.0; LANES];
-            for (x, w) in inputs.zip(weights) {
-                for (votes, &x) in votes.iter_mut().zip(x) {
-                    *votes += if x >= 0.5 { *w } else { 0.0 };
-                }
-            }
-            votes.map(|votes| if votes > gate.scale { 1.0 } else { 0.0 })
+impl Stored {
+    #[inline]
+    fn with<'a>(&self, from: usize, inputs: &'a [u32], weights: &'a [f64]) -> Gate<'a> {
+        let end = self.end as usize;
+        Gate {
+            row: (self.row != SINK).then_some(self.row),
+            rule: self.rule,
+            scale: self.scale,
+            floor: self.floor,
+            inputs: &inputs[from..end],
+            weights: &weights[from..end],
         }
     }
 }
