@@ -14,9 +14,11 @@
 //!
 //! To add a method: write the file, name it below, add its entry to [`METHODS`](super::METHODS).
 
+pub mod circuit;
 pub mod draws;
 pub mod tally;
 
+pub use circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
 pub use draws::{Chunk, DRAWS, Room, draws};
 pub use tally::Tally;
 
@@ -36,6 +38,12 @@ pub const EXACT_PLAYERS: usize = 20;
 pub trait Game: Send {
     /// Number of players.
     fn players(&self) -> usize;
+
+    /// Whether a player is known to change no value, whoever else is there.
+    fn is_null(&self, player: usize) -> bool {
+        let _ = player;
+        false
+    }
 
     /// Values of as many coalitions as `out` has places, at most [`COALITIONS`]: player p is in the k-th one if
     /// `members[p]` has bit k. What the other bits say does not matter. Fails where a caller's own function does.

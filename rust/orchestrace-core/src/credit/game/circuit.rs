@@ -1,0 +1,274 @@
+//! The game of a trace: players switch events on and off, the structural surrogate says what the outcome is worth.
+//!
+//! [`Circuit::compile`] rewrites the gates of a [`Surrogate`] for the players at hand. What no player changes becomes a
+//! constant, and is folded into the gates that read it; what depends on one player alone, and is 0 without that one,
+//! becomes that player, times a factor. Noisy-ors with many inputs become trees, so that a player who joins changes a
+//! few products of eight. Only gates on a way to the outcome stay. O(|V| + |E|).
+//!
+//! [`CircuitGame`] evaluates it, sixteen coalitions or orders side by side. Each block of lanes remembers the last
+//! coalitions it saw: where few players differ from them, only gates behind these are evaluated again, and nothing
+//! behind a gate whose value stays. A gate computes the same bits either way, so what is chosen does not show.
+
+mod compile;
+mod lanes;
+#[cfg(test)]
+mod tests;
+
+pub use compile::Compiler;
+
+use self::lanes::Lanes;
+use super::{COALITIONS, Game};
+use crate::error::Result;
+use crate::replay::{Gate, Rule};
+
+/// Coalitions or orders side by side.
+const WIDE: usize = 16;
+
+/// In place of a player: the event is always there.
+pub(super) const NO_PLAYER: u32 = u32::MAX;
+
+/// What a node computes of its inputs x and the weights w beside them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Op {
+    /// `base`.
+    Constant,
+    /// w x.
+    Scaled,
+    /// (1 - base Π(1 - w x)) / scale.
+    Or,
+    /// Π(1 - w x), a part of a noisy-or.
+    Fails,
+    /// Π x, of such parts.
+    Times,
+    /// (1 - base Π x) / scale, of such parts.
+    OrOfParts,
+    /// min(1, (base + Σ w x) / scale).
+    Sum,
+    /// As the surrogate has it; `base` is the floor.
+    Gate(Rule),
+}
+
+/// A gate, without its inputs.
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    op: Op,
+    /// Without this player the value is 0.
+    player: u32,
+    /// Where its inputs end; they begin where those of the node before end.
+    end: u32,
+    base: f64,
+    scale: f64,
+}
+
+/// The compiled game of one trace; a buffer that is used for one trace after the other.
+///
+/// Places 0..n are the players, 1 where one is in and 0 else; behind them the nodes in topological order, each with
+/// inputs at earlier places. The last one is the outcome.
+#[derive(Debug, Default)]
+pub struct Circuit {
+    players: usize,
+    nodes: Vec<Node>,
+    inputs: Vec<u32>,
+    weights: Vec<f64>,
+    /// Of each place, where the nodes end that read it, and these nodes.
+    reader_ends: Vec<u32>,
+    readers: Vec<u32>,
+}
+
+impl Circuit {
+    /// Number of gates and of their inputs, after compiling.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.nodes.len(), self.inputs.len())
+    }
+
+    fn places(&self) -> usize {
+        self.players + self.nodes.len()
+    }
+
+    fn readers_of(&self, place: usize) -> &[u32] {
+        let from = if place == 0 { 0 } else { self.reader_ends[place - 1] };
+        &self.readers[from as usize..self.reader_ends[place] as usize]
+    }
+
+    #[inline]
+    fn inputs_of(&self, node: usize) -> std::ops::Range<usize> {
+        let from = if node == 0 { 0 } else { self.nodes[node - 1].end };
+        from as usize..self.nodes[node].end as usize
+    }
+
+    /// Value of a node; `values` has those of all places before it.
+    #[inline]
+    fn evaluate<const L: usize>(&self, node: usize, values: &[[f64; L]]) -> [f64; L] {
+        let range = self.inputs_of(node);
+        let node = &self.nodes[node];
+        let (inputs, weights) = (&self.inputs[range.clone()], &self.weights[range]);
+        let product = |start: f64| {
+            let mut product = [start; L];
+            for (&u, &w) in inputs.iter().zip(weights) {
+                for (product, x) in product.iter_mut().zip(&values[u as usize]) {
+                    *product *= 1.0 - w * x;
+                }
+            }
+            product
+        };
+        let times = |start: f64| {
+            let mut product = [start; L];
+            for &u in inputs {
+                for (product, x) in product.iter_mut().zip(&values[u as usize]) {
+                    *product *= x;
+                }
+            }
+            product
+        };
+        let or = |fails: [f64; L]| {
+            if node.scale == 1.0 {
+                fails.map(|fails| 1.0 - fails)
+            } else {
+                fails.map(|fails| (1.0 - fails) / node.scale)
+            }
+        };
+        let mut value = match node.op {
+            Op::Or => or(product(node.base)),
+            Op::Fails => product(1.0),
+            Op::Times => times(1.0),
+            Op::OrOfParts => or(times(node.base)),
+            Op::Constant => [node.base; L],
+            Op::Scaled => values[inputs[0] as usize].map(|x| weights[0] * x),
+            Op::Sum => {
+                let mut sum = [node.base; L];
+                for (&u, &w) in inputs.iter().zip(weights) {
+                    for (sum, x) in sum.iter_mut().zip(&values[u as usize]) {
+                        *sum += w * x;
+                    }
+                }
+                sum.map(|sum| (sum / node.scale).min(1.0))
+            }
+            Op::Gate(rule) => Gate { row: None, rule, scale: node.scale, floor: node.base, inputs, weights }
+                .evaluate(values),
+        };
+        if node.player != NO_PLAYER {
+            for (value, there) in value.iter_mut().zip(&values[node.player as usize]) {
+                *value *= there;
+            }
+        }
+        value
+    }
+}
+
+/// How the gains along an order are found; all give the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Evaluation {
+    /// Whichever is expected to be faster.
+    #[default]
+    Auto,
+    /// Every gate at every step.
+    Full,
+    /// The gates whose inputs changed.
+    Incremental,
+}
+
+impl Evaluation {
+    /// Names, as options spell them.
+    pub const NAMES: &'static [&'static str] = &["auto", "full", "incremental"];
+
+    /// The one of a name; anything else is `auto`.
+    #[must_use]
+    pub fn named(name: Option<&str>) -> Self {
+        match name {
+            Some("full") => Self::Full,
+            Some("incremental") => Self::Incremental,
+            _ => Self::Auto,
+        }
+    }
+}
+
+/// What an evaluator remembers; a buffer that is used for one game after the other.
+#[derive(Debug, Default)]
+pub struct Memory {
+    blocks: [Lanes<WIDE>; COALITIONS / WIDE],
+    single: Lanes<1>,
+    /// Nodes that a single order evaluated, step by step, of the latest order that was walked alone.
+    visited: Option<u64>,
+}
+
+/// A compiled game that can be played.
+#[derive(Debug)]
+pub struct CircuitGame<'a> {
+    circuit: &'a Circuit,
+    memory: Memory,
+    evaluation: Evaluation,
+}
+
+impl<'a> CircuitGame<'a> {
+    /// An evaluator of `circuit`; `memory` may come from any other game.
+    #[must_use]
+    pub fn new(circuit: &'a Circuit, mut memory: Memory, evaluation: Evaluation) -> Self {
+        memory.blocks.iter_mut().for_each(Lanes::forget);
+        memory.visited = None;
+        Self { circuit, memory, evaluation }
+    }
+
+    /// The buffers, for the next game.
+    #[must_use]
+    pub fn into_memory(self) -> Memory {
+        self.memory
+    }
+}
+
+impl Game for CircuitGame<'_> {
+    fn players(&self) -> usize {
+        self.circuit.players
+    }
+
+    fn is_null(&self, player: usize) -> bool {
+        self.circuit.readers_of(player).is_empty()
+    }
+
+    fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
+        for (block, out) in out.chunks_mut(WIDE).enumerate() {
+            let lanes = &mut self.memory.blocks[block];
+            lanes.visit(self.circuit, |player| (members[player] >> (block * WIDE)) as u16);
+            out.copy_from_slice(&lanes.outcome(self.circuit)[..out.len()]);
+        }
+        Ok(())
+    }
+
+    fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
+        let n = self.circuit.players;
+        if n == 0 {
+            return Ok(());
+        }
+        let Memory { blocks, single, visited } = &mut self.memory;
+        let (mut orders, mut out) = (orders, out);
+        if self.evaluation == Evaluation::Auto && visited.is_none() && orders.len() >= n {
+            let (one, some) = orders.split_at(n);
+            let (gains, rest) = out.split_at_mut(n);
+            *visited = Some(single.walk::<true>(self.circuit, one, gains));
+            (orders, out) = (some, rest);
+        }
+        // one order at a time evaluates a gate in the time that sixteen side by side need for two or so
+        let (nodes, inputs) = self.circuit.size();
+        let all = (n * (nodes + inputs)) as u64;
+        let alone = visited.is_some_and(|visited| visited * 7 < all);
+        if alone {
+            for (order, gains) in orders.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+                single.walk::<true>(self.circuit, order, gains);
+            }
+            return Ok(());
+        }
+        for (orders, gains) in orders.chunks(n * WIDE).zip(out.chunks_mut(n * WIDE)) {
+            if self.evaluation == Evaluation::Full {
+                blocks[0].walk::<false>(self.circuit, orders, gains);
+            } else {
+                blocks[0].walk::<true>(self.circuit, orders, gains);
+            }
+        }
+        Ok(())
+    }
+
+    fn fork(&self) -> Option<Box<dyn Game + '_>> {
+        let memory = Memory { visited: self.memory.visited, ..Memory::default() };
+        Some(Box::new(CircuitGame { circuit: self.circuit, memory, evaluation: self.evaluation }))
+    }
+}
