@@ -108,6 +108,7 @@ codes!(
         GroupDegenerate = "group.degenerate" => "The group has one rollout or no spread: the credit is exactly 0.",
         SupportAbsent = "support.absent" => "The recordings never show what the method would have to compare with.",
         RewardNotPositive = "reward.not_positive" => "The amount that is divided is not above 0.",
+        PlayerFixed = "player.fixed" => "The unit does not play: it is always there, and nothing is paid for it.",
         ResultRange = "result.range" => "The result is beyond the range of a 64-bit float.",
     ]
 );

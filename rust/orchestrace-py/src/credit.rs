@@ -47,13 +47,15 @@ pub(crate) fn credit<'py>(
         given.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     let params = Params::check(info.params, &given).map_err(fail)?;
     let elsewhere = elsewhere.unwrap_or_default();
-    let request = Request { rewards: &rewards, elsewhere: &elsewhere, unit, params: &params };
+    let request = Request { rewards: &rewards, elsewhere: &elsewhere, unit, params: &params, seed };
     let store = &store.0;
     let tables = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         methods::credit(store, method, &request, run)
     })?;
     let facts = PyDict::new(py);
     facts.set_item("tier", info.tier.map(orchestrace_core::schema::Tier::as_str))?;
+    let paid = !matches!(method, methods::Method::PerGame(_)) || params.bool("scaled");
+    facts.set_item("paid", paid)?;
     let version = Value::Text(env!("CARGO_PKG_VERSION").into());
     let more = [("version", version), ("seed", Value::Int(i64::try_from(seed).unwrap_or(i64::MAX)))];
     facts.set_item("params", params.json(&more))?;

@@ -23,6 +23,12 @@ impl Scratch {
         &self.partition
     }
 
+    /// The units of a trace whose values were found elsewhere.
+    pub(super) fn divide(&mut self, view: &TraceView<'_>, unit: Unit) -> &Partition {
+        self.begin(view, unit);
+        &self.partition
+    }
+
     fn begin(&mut self, view: &TraceView<'_>, unit: Unit) {
         self.graph.begin();
         self.partition.compute(unit, view, &mut self.graph);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array, new_null_array};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, UInt32Array, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::take::take;
@@ -150,18 +150,31 @@ fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -
     } else {
         None
     };
+    let (stderr, n_samples) = estimates(rows);
     let columns = vec![
         Some(numbers),
         Some(unit_id),
         Some(trace_id),
         Some(seq),
         Some(credit),
-        None,
-        None,
+        stderr,
+        n_samples,
         residual,
         reason,
     ];
     Ok((n, columns))
+}
+
+/// Standard errors and numbers of draws, where any row has them.
+fn estimates(rows: &mut Rows) -> (Option<ArrayRef>, Option<ArrayRef>) {
+    if rows.stderr.is_empty() {
+        return (None, None);
+    }
+    rows.stderr.resize(rows.len(), f64::NAN);
+    rows.n_samples.resize(rows.len(), 0);
+    let stderr = rows.stderr.iter().map(|x| x.is_finite().then_some(*x)).collect::<Float64Array>();
+    let n_samples = rows.n_samples.iter().map(|n| (*n > 0).then_some(*n)).collect::<Int64Array>();
+    (Some(Arc::new(stderr)), Some(Arc::new(n_samples)))
 }
 
 /// At unit `event`, the event of each row of a chunk; null on the row without a unit, which a share has where it leaves

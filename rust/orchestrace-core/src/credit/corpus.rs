@@ -3,6 +3,7 @@
 use super::assign::{assign_judged, assign_trace};
 use super::columns;
 use super::decisions::Vocabulary;
+use super::game::solve::{Call, append_rows, solve_all};
 use super::groups::judge;
 use super::method::Method;
 use super::params::Params;
@@ -25,6 +26,8 @@ pub struct Request<'a> {
     pub unit: Unit,
     /// Checked parameters of the method.
     pub params: &'a Params,
+    /// Seed of methods that sample.
+    pub seed: u64,
 }
 
 /// A table: batches and their schema.
@@ -37,10 +40,12 @@ pub type Table = (Vec<RecordBatch>, SchemaRef);
 /// `event` the ids and numbers are the store's own buffers. O(events + edges) a trace, plus the method.
 pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) -> Result<Vec<Table>> {
     store.expect_whole()?;
+    // a game is worth what its outcome is; it pays a reward only where that is asked for
+    let paid = !matches!(method, Method::PerGame(_)) || request.params.bool("scaled");
     let rewards = request
         .rewards
         .iter()
-        .map(|reward| channels(store, reward, request.elsewhere))
+        .map(|reward| if paid { channels(store, reward, request.elsewhere) } else { Ok(Vec::new()) })
         .collect::<Result<Vec<_>>>()?;
     run.expect(store.n_traces() as u64);
     let (params, unit) = (request.params, request.unit);
@@ -66,6 +71,14 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
             columns::of_chunks(store, unit, rewards.len(), run, |place, which, trace, scratch, rows| {
                 let of = judged[which].of(place, trace.len());
                 assign_judged(trace, of, params, unit, scratch, rows);
+            })
+        }
+        Method::PerGame(method) => {
+            let call = Call::new(*method, params, unit, request.seed)?;
+            let solved = solve_all(store, &call, run)?;
+            columns::of_chunks(store, unit, rewards.len(), run, |place, which, trace, scratch, rows| {
+                let reward = paid.then(|| reward_of(trace, &rewards[which]));
+                append_rows(trace, &solved[place.chunk][place.trace], reward, unit, scratch, rows);
             })
         }
     })?;

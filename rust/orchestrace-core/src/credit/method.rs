@@ -1,6 +1,7 @@
 //! What a credit method is.
 
 use super::decisions::{Compared, Decisions, Rollouts, Vocabulary};
+use super::game::GameMethod;
 use super::params::{Param, Params};
 use crate::error::{Error, Result, unknown_name};
 use crate::graph::TraceGraph;
@@ -192,6 +193,8 @@ pub enum Method {
     PerTrace(&'static dyn CreditMethod),
     /// Sees the rollouts of a group together.
     PerGroup(&'static dyn GroupMethod),
+    /// Divides the value of a game that is played on one trace.
+    PerGame(&'static dyn GameMethod),
 }
 
 impl Method {
@@ -201,6 +204,7 @@ impl Method {
         match self {
             Method::PerTrace(method) => method.info(),
             Method::PerGroup(method) => method.info(),
+            Method::PerGame(method) => method.info(),
         }
     }
 }

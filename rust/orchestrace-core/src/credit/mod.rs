@@ -44,7 +44,7 @@ pub use params::{Param, ParamKind, Params, Value};
 pub use rollup::{Rows, TraceRows};
 
 use crate::error::{Error, Result, unknown_name};
-use Method::{PerGroup, PerTrace};
+use Method::{PerGame, PerGroup, PerTrace};
 
 /// Every method, in the order of the documentation.
 pub static METHODS: &[Method] = &[
@@ -71,6 +71,8 @@ pub static METHODS: &[Method] = &[
     PerGroup(&gigpo::Gigpo),
     PerGroup(&c3::C3),
     PerGroup(&spectrum::Spectrum),
+    PerGame(&game::difference::Difference),
+    PerGame(&game::shapley::Shapley),
 ];
 
 /// The method of a name; the error names the nearest one.

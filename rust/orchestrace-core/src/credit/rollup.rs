@@ -35,6 +35,10 @@ pub struct Rows {
     pub valid: Vec<bool>,
     /// Why a credit is null or exactly zero.
     pub reason: Vec<Option<Reason>>,
+    /// Standard error of a credit, NaN where there is none; rows beyond it have none.
+    pub stderr: Vec<f64>,
+    /// Draws that a credit rests on, 0 where it is exact; as long as [`Rows::stderr`].
+    pub n_samples: Vec<i64>,
     /// Where each trace's rows end.
     pub traces: Vec<TraceRows>,
 }
@@ -66,6 +70,8 @@ impl Rows {
         self.credit.clear();
         self.valid.clear();
         self.reason.clear();
+        self.stderr.clear();
+        self.n_samples.clear();
         self.traces.clear();
     }
 
@@ -75,7 +81,7 @@ impl Rows {
         self.append(credit.ok(), credit.err());
     }
 
-    fn append(&mut self, credit: Option<f64>, reason: Option<Reason>) {
+    pub(super) fn append(&mut self, credit: Option<f64>, reason: Option<Reason>) {
         if credit.is_none() || reason.is_some() {
             self.settle();
             self.valid.push(credit.is_some());
@@ -88,6 +94,14 @@ impl Rows {
     pub(super) fn settle(&mut self) {
         self.valid.resize(self.credit.len(), true);
         self.reason.resize(self.credit.len(), None);
+    }
+
+    /// Says of the row that was appended last how sure it is.
+    pub(super) fn estimated(&mut self, stderr: f64, n_samples: i64) {
+        self.stderr.resize(self.credit.len() - 1, f64::NAN);
+        self.stderr.push(stderr);
+        self.n_samples.resize(self.credit.len() - 1, 0);
+        self.n_samples.push(n_samples);
     }
 
     fn name_unit(&mut self, unit: u32, seq: u32) {
@@ -106,7 +120,7 @@ impl Rows {
         self.append(credit, reason);
     }
 
-    fn push_rest(&mut self, credit: std::result::Result<f64, Reason>) {
+    pub(super) fn push_rest(&mut self, credit: std::result::Result<f64, Reason>) {
         self.push(NO_UNIT, NO_UNIT, credit);
     }
 
@@ -123,7 +137,7 @@ impl Rows {
         }
     }
 
-    fn name_units(&mut self, partition: &Partition) {
+    pub(super) fn name_units(&mut self, partition: &Partition) {
         if !partition.is_identity() {
             let n = partition.len();
             self.unit.extend(0..n as u32);

@@ -39,6 +39,12 @@ impl Name {
         self.role.or(self.spawn_role)
     }
 
+    /// Position among the names of the owner of the first spawn that names it (D16).
+    #[must_use]
+    pub fn parent(&self) -> Option<u32> {
+        Some(self.parent).filter(|&parent| parent != NOBODY)
+    }
+
     /// Whether it owns an event.
     #[must_use]
     pub fn is_agent(&self) -> bool {

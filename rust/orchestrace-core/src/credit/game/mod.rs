@@ -15,18 +15,31 @@
 //! To add a method: write the file, name it below, add its entry to [`METHODS`](super::METHODS).
 
 pub mod circuit;
+pub mod coalitions;
+pub mod difference;
 pub mod draws;
+pub mod players;
+pub mod shapley;
+pub mod solve;
 pub mod tally;
+#[cfg(test)]
+mod tests;
 
 pub use circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
+pub use coalitions::all_coalitions;
 pub use draws::{Chunk, DRAWS, Room, draws};
+pub use players::Cast;
 pub use tally::Tally;
+
+use std::borrow::Cow;
 
 use super::method::MethodInfo;
 use super::params::{Param, ParamKind, Params, Value};
 use crate::error::Result;
+use crate::graph::weights::N_TYPES;
+use crate::replay::{Model, Structure, Weights};
 use crate::run::Run;
-use crate::schema::Reason;
+use crate::schema::{Reason, Unit};
 
 /// Coalitions that one call of [`Game::values`] takes at most: one for each bit of a word.
 pub const COALITIONS: usize = 64;
@@ -199,6 +212,12 @@ pub trait GameMethod: Sync {
         Needs::default()
     }
 
+    /// Whether the parameters go together; asked before any work.
+    fn check(&self, params: &Params) -> Result<()> {
+        let _ = params;
+        Ok(())
+    }
+
     /// Coalitions that an exact solution evaluates. A call without `samples` is refused before any work where this is
     /// beyond 2^[`EXACT_PLAYERS`]; methods without the parameter `samples` are never refused.
     fn exact_evaluations(&self, players: &Players<'_>) -> f64 {
@@ -230,3 +249,75 @@ pub const SAMPLES: Param = Param {
     default: Value::Null,
     doc: "orders (permutation) or coalitions to draw; null: exact, up to 20 players",
 };
+
+/// Levels at which games are reported: all but `token`.
+pub const UNITS: &[Unit] = &[
+    Unit::Team,
+    Unit::Role,
+    Unit::Agent,
+    Unit::Turn,
+    Unit::Event,
+    Unit::Orchestrator,
+    Unit::Message,
+    Unit::Tool,
+];
+
+/// What the outcome is worth when only some of the events are there.
+pub const OUTCOME: Param = Param {
+    name: "outcome",
+    kind: ParamKind::Choice(Model::NAMES),
+    default: Value::Text(Cow::Borrowed("noisy_or")),
+    doc: "what an event makes of its inputs, and so what the outcome is worth without some of them",
+};
+
+/// Weights of the edge types.
+pub const WEIGHTS: Param = Param {
+    name: "weights",
+    kind: ParamKind::Floats(N_TYPES, 0.0, 1e12),
+    default: Value::Null,
+    doc: "weights, used as they are: temporal, causal, spawn, message, tool_dependency, return, aggregate, \
+          safety_flow; null: as shares of the weight into an event",
+};
+
+/// What a majority needs.
+pub const QUORUM: Param = Param {
+    name: "quorum",
+    kind: ParamKind::Float(0.0, 1.0),
+    default: Value::Float(0.5),
+    doc: "share of the weight that a majority needs more than; below 1",
+};
+
+/// Who plays.
+pub const PLAYERS: Param = Param {
+    name: "players",
+    kind: ParamKind::Choice(&["all", "no_root"]),
+    default: Value::Text(Cow::Borrowed("all")),
+    doc: "no_root: the root agent and its events are always there, and earn nothing",
+};
+
+/// Whether consecutive events of one owner are joined.
+pub const PROGRAM_ORDER: Param = Param {
+    name: "program_order",
+    kind: ParamKind::Bool,
+    default: Value::Bool(false),
+    doc: "join consecutive events of one owner by temporal edges",
+};
+
+/// In which unit values are.
+pub const SCALED: Param = Param {
+    name: "scaled",
+    kind: ParamKind::Bool,
+    default: Value::Bool(false),
+    doc: "divide the reward in proportion: R value / (v(N) - v(nobody)); else values of the outcome as they are",
+};
+
+/// The structure of the surrogate that the parameters ask for.
+pub fn structure(params: &Params) -> Result<Structure> {
+    let mut structure = Structure::of(Model::parse(params.text("outcome").unwrap_or("noisy_or"))?);
+    if let Some(table) = params.floats("weights").and_then(|weights| weights.try_into().ok()) {
+        structure.weights = Weights::Given(table);
+    }
+    structure.quorum = params.float("quorum").unwrap_or(structure.quorum);
+    structure.check()?;
+    Ok(structure)
+}

@@ -1,0 +1,53 @@
+//! All coalitions, sixty-four at a time.
+//!
+//! The lowest six players are the bits of a word; the others go in Gray order, so that from one block to the next a
+//! single player joins or leaves, and a game that remembers evaluates only what depends on this one.
+
+use super::{COALITIONS, EXACT_PLAYERS, Game};
+use crate::error::Result;
+use crate::run::Run;
+
+/// Word of each of the lowest players: bit k is set where it is in the k-th coalition of a block.
+const LOW: [u64; 6] = [
+    0xAAAA_AAAA_AAAA_AAAA,
+    0xCCCC_CCCC_CCCC_CCCC,
+    0xF0F0_F0F0_F0F0_F0F0,
+    0xFF00_FF00_FF00_FF00,
+    0xFFFF_0000_FFFF_0000,
+    0xFFFF_FFFF_0000_0000,
+];
+
+/// Blocks between two looks at the cancel flag.
+const PATIENCE: u64 = 256;
+
+/// Values of all coalitions of `among`, nobody else being there. `visit` gets the number of a block's first coalition,
+/// and values in the order of their numbers; bit j of a number is `among[j]`.
+pub fn all_coalitions(
+    game: &mut dyn Game,
+    run: &Run,
+    among: &[u32],
+    visit: &mut dyn FnMut(usize, &[f64]),
+) -> Result<()> {
+    let low = among.len().min(LOW.len());
+    let high = among.len() - low;
+    assert!(high + low <= EXACT_PLAYERS + 11, "coalitions of {} players are too many", among.len());
+    let mut members = vec![0_u64; game.players()];
+    for (&player, &word) in among.iter().zip(&LOW) {
+        members[player as usize] = word;
+    }
+    let mut values = [0.0; COALITIONS];
+    let values = &mut values[..1 << low];
+    for block in 0..1_u64 << high {
+        if block.is_multiple_of(PATIENCE) {
+            run.check()?;
+        }
+        let gray = block ^ (block >> 1);
+        if block > 0 {
+            let changed = among[low + block.trailing_zeros() as usize] as usize;
+            members[changed] = !members[changed];
+        }
+        game.values(&members, values)?;
+        visit((gray as usize) << low, values);
+    }
+    Ok(())
+}
