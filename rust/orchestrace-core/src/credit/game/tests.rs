@@ -8,12 +8,12 @@ use super::*;
 use crate::graph::NO_UNIT;
 
 /// A game by its definition: the value of a set of players, as bits.
-pub(super) struct Defined<F> {
-    pub(super) n: usize,
-    pub(super) value: F,
+struct Defined<'a> {
+    n: usize,
+    value: &'a (dyn Fn(u64) -> f64 + Sync),
 }
 
-impl<F: Fn(u64) -> f64 + Sync + Send> Game for Defined<F> {
+impl Game for Defined<'_> {
     fn players(&self) -> usize {
         self.n
     }
@@ -26,14 +26,14 @@ impl<F: Fn(u64) -> f64 + Sync + Send> Game for Defined<F> {
     }
 
     fn fork(&self) -> Option<Box<dyn Game + '_>> {
-        Some(Box::new(Defined { n: self.n, value: &self.value }))
+        Some(Box::new(Defined { n: self.n, value: self.value }))
     }
 }
 
 fn solved(
     method: &dyn GameMethod,
     n: usize,
-    value: impl Fn(u64) -> f64 + Sync + Send,
+    value: impl Fn(u64) -> f64 + Sync,
     given: &[(&str, Value)],
     threads: usize,
 ) -> Solution {
@@ -46,12 +46,12 @@ fn solved(
     let setting = Setting { players, empty, full, seed: 7, id: b"golden", run: &run };
     let mut out = Solution::default();
     out.clear(players.n_rows());
-    method.solve(&mut Defined { n, value }, &setting, &params, &mut out).unwrap().unwrap();
+    method.solve(&mut Defined { n, value: &value }, &setting, &params, &mut out).unwrap().unwrap();
     assert_eq!(out.value.pop(), Some(0.0));
     out
 }
 
-fn noisy_or(p: &'static [f64]) -> impl Fn(u64) -> f64 + Sync + Send {
+fn noisy_or(p: &'static [f64]) -> impl Fn(u64) -> f64 + Sync {
     move |set| {
         1.0 - p
             .iter()
@@ -71,7 +71,7 @@ fn near(found: &[f64], wanted: &[f64]) -> bool {
 
 #[test]
 fn golden_values() {
-    let exact = |n, value: &(dyn Fn(u64) -> f64 + Sync + Send)| solved(&Shapley, n, value, &[], 1).value;
+    let exact = |n, value: &(dyn Fn(u64) -> f64 + Sync)| solved(&Shapley, n, value, &[], 1).value;
     assert!(near(&exact(2, &noisy_or(&[0.5, 0.4])), &[0.4, 0.3]));
     let three = [0.109 / 0.3, 0.082 / 0.3, 0.037 / 0.3];
     assert!(near(&exact(3, &noisy_or(&[0.5, 0.4, 0.2])), &three));
@@ -217,7 +217,7 @@ proptest! {
             let setting = Setting { players, empty: value(0), full: value(15), seed: 7, id: b"x", run: &run };
             let mut out = Solution::default();
             out.clear(players.n_rows());
-            Shapley.solve(&mut Defined { n: 4, value }, &setting, &params, &mut out).unwrap().unwrap();
+            Shapley.solve(&mut Defined { n: 4, value: &value }, &setting, &params, &mut out).unwrap().unwrap();
             out
         };
         // all in one row: the sum is the same in every order, and so without an error

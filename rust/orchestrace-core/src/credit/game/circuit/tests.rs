@@ -139,7 +139,9 @@ fn what_no_player_changes_is_not_there() {
         t.event(EventType::Message, "a");
     }
     t.event(EventType::Aggregate, "boss");
-    (0..31).for_each(|v| drop(t.edge(v, v + 1, EdgeType::Causal)));
+    for v in 0..31 {
+        t.edge(v, v + 1, EdgeType::Causal);
+    }
     let player_of: Vec<u32> = (0..32).map(|v| if (1..31).contains(&v) { 0 } else { NO_UNIT }).collect();
     let (mut compiler, mut circuit) = (Compiler::default(), Circuit::default());
     let structure = Structure { weights: Weights::Given([0.5; 8]), ..Structure::default() };
@@ -158,7 +160,9 @@ fn many_inputs_become_a_tree() {
         t.event(EventType::Message, "a");
     }
     t.event(EventType::Aggregate, "boss");
-    (0..300).for_each(|v| drop(t.edge(v, 300, EdgeType::Aggregate)));
+    for v in 0..300 {
+        t.edge(v, 300, EdgeType::Aggregate);
+    }
     let player_of: Vec<u32> = (0..300).chain([NO_UNIT]).collect();
     let (mut compiler, mut circuit) = (Compiler::default(), Circuit::default());
     let some = vec![u64::MAX, 0x5555_5555_5555_5555].into_iter().cycle().take(300).collect::<Vec<_>>();
