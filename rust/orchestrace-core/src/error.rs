@@ -110,6 +110,7 @@ codes!(
         RewardNotPositive = "reward.not_positive" => "The amount that is divided is not above 0.",
         PlayerFixed = "player.fixed" => "The unit does not play: it is always there, and nothing is paid for it.",
         ResultRange = "result.range" => "The result is beyond the range of a 64-bit float.",
+        TimeSteps = "time.steps" => "The times of the recording are steps, not seconds; so is the result.",
     ]
 );
 

@@ -10,7 +10,7 @@ use arrow_buffer::NullBuffer;
 
 use super::arrays::u32_values;
 use super::{Chunk, Store};
-use crate::schema::{Dict, Topology};
+use crate::schema::{Dict, TimeBasis, Topology};
 
 /// A slice of a nullable column of plain values. A column that no event of the corpus has is empty
 /// here and every value of it is `None`.
@@ -137,8 +137,16 @@ pub struct TraceView<'a> {
     pub tool: Nullable<'a, u32>,
     /// Recorded turn.
     pub turn: Nullable<'a, u32>,
+    /// Length of the work that ended at `t`, in seconds.
+    pub duration_s: Nullable<'a, f64>,
+    /// When the work ended, of sources whose `t` is when it began.
+    pub t_end: Nullable<'a, f64>,
+    /// Tokens read.
+    pub tokens_in: Nullable<'a, i64>,
     /// Tokens written.
     pub tokens_out: Nullable<'a, i64>,
+    /// Tokens read and written.
+    pub tokens: Nullable<'a, i64>,
     /// Dense reward.
     pub reward: Nullable<'a, f64>,
     /// The critic's estimate.
@@ -159,6 +167,8 @@ pub struct TraceView<'a> {
     pub ok: Flags<'a>,
     /// Topology of the run.
     pub topology: Option<Topology>,
+    /// What the numbers of `t` mean.
+    pub time_basis: Option<TimeBasis>,
     /// Edges: source, as `seq`.
     pub src: &'a [u32],
     /// Edges: destination, as `seq`.
@@ -202,6 +212,7 @@ pub struct ChunkView<'a> {
     task_id: &'a StringViewArray,
     group_id: &'a StringViewArray,
     topology: Option<&'a DictionaryArray<UInt8Type>>,
+    time_basis: Option<&'a DictionaryArray<UInt8Type>>,
     starts: &'a [[u32; 3]],
     user: Option<u32>,
     events: EventArrays<'a>,
@@ -221,7 +232,11 @@ pub(crate) struct EventArrays<'a> {
     to: Option<&'a UInt32Array>,
     tool: Option<&'a UInt32Array>,
     turn: Option<&'a UInt32Array>,
+    duration_s: Option<&'a Float64Array>,
+    t_end: Option<&'a Float64Array>,
+    tokens_in: Option<&'a Int64Array>,
     tokens_out: Option<&'a Int64Array>,
+    tokens: Option<&'a Int64Array>,
     reward: Option<&'a Float64Array>,
     value: Option<&'a Float64Array>,
     state_key: Option<&'a StringViewArray>,
@@ -267,7 +282,11 @@ impl<'a> EventArrays<'a> {
             to: codes(batch, "to"),
             tool: codes(batch, "tool"),
             turn: primitive("turn").and_then(|c| c.as_primitive_opt::<UInt32Type>()),
+            duration_s: primitive("duration_s").and_then(|c| c.as_primitive_opt::<Float64Type>()),
+            t_end: primitive("t_end").and_then(|c| c.as_primitive_opt::<Float64Type>()),
+            tokens_in: primitive("tokens_in").and_then(|c| c.as_primitive_opt::<Int64Type>()),
             tokens_out: primitive("tokens_out").and_then(|c| c.as_primitive_opt::<Int64Type>()),
+            tokens: primitive("tokens").and_then(|c| c.as_primitive_opt::<Int64Type>()),
             reward: primitive("reward").and_then(|c| c.as_primitive_opt::<Float64Type>()),
             value: primitive("value").and_then(|c| c.as_primitive_opt::<Float64Type>()),
             state_key: texts("state_key"),
@@ -291,7 +310,11 @@ impl<'a> EventArrays<'a> {
         view.to = nullable(self.to, from, to);
         view.tool = nullable(self.tool, from, to);
         view.turn = nullable(self.turn, from, to);
+        view.duration_s = nullable(self.duration_s, from, to);
+        view.t_end = nullable(self.t_end, from, to);
+        view.tokens_in = nullable(self.tokens_in, from, to);
         view.tokens_out = nullable(self.tokens_out, from, to);
+        view.tokens = nullable(self.tokens, from, to);
         view.reward = nullable(self.reward, from, to);
         view.value = nullable(self.value, from, to);
         view.state_key = Texts::new(self.state_key, from);
@@ -336,6 +359,7 @@ impl<'a> ChunkView<'a> {
             task_id: chunk.traces.column(2).as_string_view(),
             group_id: chunk.traces.column(3).as_string_view(),
             topology: chunk.traces.column_by_name("topology").and_then(|c| c.as_dictionary_opt()),
+            time_basis: chunk.traces.column_by_name("time_basis").and_then(|c| c.as_dictionary_opt()),
             starts: &chunk.starts,
             user: store.names().dict(Dict::Agent).find("user"),
             events: EventArrays::new(&chunk.events),
@@ -391,6 +415,7 @@ impl<'a> ChunkView<'a> {
             group_id: self.group_id.value(i),
             user: self.user,
             topology: self.topology.and_then(|words| Topology::from_code(words.key(i)? as u8)),
+            time_basis: self.time_basis.and_then(|words| TimeBasis::from_code(words.key(i)? as u8)),
             ..TraceView::default()
         };
         self.events.fill(&mut view, from[0] as usize, to[0] as usize);
