@@ -46,6 +46,9 @@ REQUIRED: Final[dict[str, frozenset[str]]] = {
 CREDITS: Final = SCHEMAS.pop("credits")
 """Columns and types of what `credit` returns."""
 
+REPLAYS: Final = SCHEMAS.pop("replays")
+"""Columns and types of what `replay` returns."""
+
 
 def _extension_fields() -> tuple[str, ...]:
     names = SCHEMAS["events"].names()

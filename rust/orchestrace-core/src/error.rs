@@ -110,6 +110,8 @@ codes!(
         RewardNotPositive = "reward.not_positive" => "The amount that is divided is not above 0.",
         PlayerFixed = "player.fixed" => "The unit does not play: it is always there, and nothing is paid for it.",
         ResultRange = "result.range" => "The result is beyond the range of a 64-bit float.",
+        GateUnstable = "gate.unstable" => "Another family of gates turns the sign of the effect, or makes it 0.",
+        SelectionEmpty = "selection.empty" => "The trace has nothing that the intervention would change.",
         TimeSteps = "time.steps" => "The times of the recording are steps, not seconds; so is the result.",
     ]
 );

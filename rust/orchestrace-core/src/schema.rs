@@ -405,6 +405,32 @@ pub static CREDITS: Table = Table {
     ],
 };
 
+/// What replay answers: a row for each trace and intervention, and for each unit where every unit is tried in turn.
+/// `effect` is `outcome_cf - outcome`.
+pub static REPLAYS: Table = Table {
+    name: "replays",
+    columns: &[
+        col("trace", Kind::U32),
+        col("intervention", Kind::Text),
+        opt("unit_id", Kind::Text),
+        col("trace_id", Kind::Text),
+        opt("outcome", Kind::F64),
+        opt("outcome_cf", Kind::F64),
+        opt("effect", Kind::F64),
+        opt("stderr", Kind::F64),
+        opt("lower", Kind::F64),
+        opt("upper", Kind::F64),
+        opt("makespan", Kind::F64),
+        opt("makespan_cf", Kind::F64),
+        opt("tokens", Kind::I64),
+        opt("tokens_cf", Kind::I64),
+        opt("tier", Kind::Word(TIERS)),
+        opt("support", Kind::F64),
+        opt("reason", Kind::Word(REASONS)),
+        col("params", Kind::Text),
+    ],
+};
+
 /// What [`faithfulness`](crate::replay::faithfulness()) finds, a row a trace.
 pub static FAITHFULNESS: Table = Table {
     name: "faithfulness",

@@ -4,7 +4,7 @@ use orchestrace_core::credit::METHODS;
 use orchestrace_core::error::{self, FindingCode, Reason, RejectCode};
 use orchestrace_core::generate;
 use orchestrace_core::importers::IMPORTERS;
-use orchestrace_core::schema::{CREDITS, Column, Kind, TABLES, TIERS, UNITS};
+use orchestrace_core::schema::{CREDITS, Column, Kind, REPLAYS, TABLES, TIERS, UNITS};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -27,12 +27,12 @@ fn column(column: &Column) -> ColumnRow {
     (column.name, kind, column.nullable, words)
 }
 
-/// Tables with their columns: name, kind, nullable, words of a closed vocabulary. The last one is
-/// `credits`, whole.
+/// Tables with their columns: name, kind, nullable, words of a closed vocabulary. The last two are
+/// `replays` and `credits`, whole, which are no tables of a corpus.
 #[pyfunction]
 pub(crate) fn tables() -> Vec<(&'static str, Vec<ColumnRow>)> {
     let mut tables: Vec<_> =
-        TABLES.iter().map(|t| (t.name, t.columns.iter().map(column).collect())).collect();
+        TABLES.iter().chain([&&REPLAYS]).map(|t| (t.name, t.columns.iter().map(column).collect())).collect();
     let varying = |name: &str| CREDITS.columns.iter().find(|c| c.name == name).map(column);
     let credits = [
         varying("trace"),
