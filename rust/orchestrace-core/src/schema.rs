@@ -446,6 +446,60 @@ pub static FAITHFULNESS: Table = Table {
     ],
 };
 
+words!(
+    /// Where the duration of an event comes from.
+    DurationSource, DURATION_SOURCES, [
+        DurationS = "duration_s", TEnd = "t_end", Gap = "gap", Absent = "absent",
+    ]
+);
+words!(
+    /// What times of a schedule are counted in.
+    TimeUnitOf, TIME_UNITS, [Seconds = "seconds", Steps = "steps"]
+);
+
+/// What [`schedule replays`](crate::replay::schedule::replays) find, a row for each trace and scenario.
+pub static SCHEDULE_REPLAYS: Table = Table {
+    name: "schedule_replays",
+    columns: &[
+        col("trace", Kind::U32),
+        col("trace_id", Kind::Text),
+        col("scenario", Kind::U32),
+        opt("makespan", Kind::F64),
+        opt("makespan_cf", Kind::F64),
+        opt("recorded", Kind::F64),
+        opt("tokens", Kind::I64),
+        opt("tokens_cf", Kind::I64),
+        opt("work", Kind::F64),
+        opt("span", Kind::F64),
+        opt("lower", Kind::F64),
+        opt("upper", Kind::F64),
+        opt("utilisation", Kind::F64),
+        opt("peak", Kind::U32),
+        opt("support", Kind::F64),
+        opt("cut", Kind::U32),
+        opt("rule", Kind::Word(crate::replay::schedule::RULES)),
+        opt("unit", Kind::Word(TIME_UNITS)),
+        opt("reason", Kind::Word(REASONS)),
+    ],
+};
+
+/// What a [`schedule`](crate::replay::schedule::schedule()) says, a row for each event.
+pub static SCHEDULES: Table = Table {
+    name: "schedules",
+    columns: &[
+        col("trace", Kind::U32),
+        col("seq", Kind::U32),
+        opt("duration", Kind::F64),
+        opt("start", Kind::F64),
+        opt("finish", Kind::F64),
+        opt("slack", Kind::F64),
+        opt("critical", Kind::Bool),
+        opt("source", Kind::Word(DURATION_SOURCES)),
+        opt("unit", Kind::Word(TIME_UNITS)),
+        opt("reason", Kind::Word(REASONS)),
+    ],
+};
+
 impl Kind {
     /// The Arrow type that stores it.
     #[must_use]

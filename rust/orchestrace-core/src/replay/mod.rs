@@ -2,9 +2,11 @@
 //!
 //! - [`outcome`]: the structural surrogate, the value of the outcome when only some events are there (D15)
 //! - [`faithfulness`]: whether the events that a method credits are those that the surrogate needs
+//! - [`schedule`]: when the same events would have happened: slots, tools, agents changed (D7, D8, D10)
 
 pub mod faithfulness;
 pub mod outcome;
+pub mod schedule;
 
 pub use faithfulness::{Curves, Options, faithfulness};
 pub use outcome::{Aggregation, Gate, Model, Rule, Structure, Surrogate, Weights};

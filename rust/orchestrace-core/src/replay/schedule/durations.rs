@@ -1,0 +1,178 @@
+//! How long the events of a trace took, and when each began (D7).
+//!
+//! ```text
+//! d(v) = duration_s, else max(0, t_end - t), else the gap rule  max(0, end(v) - max end(pred)),  sources end - t0
+//! ```
+//!
+//! `end` is `t`, or `t_end` where that tells the duration; t0 is the least `t`. The rule of the trace: `explicit` if every
+//! event has one of the first two, else `mixed` if times are in seconds, else `gap` for all, since seconds and steps do
+//! not add. O(|V|+|E|).
+//!
+//! A recorded event may begin before what it waits for has ended (edges say what was used, not when). A replay that is
+//! to return every recorded time takes the overlap off its duration; how often is counted.
+
+use crate::graph::CsrGraph;
+use crate::schema::{Reason, TimeBasis};
+use crate::store::view::TraceView;
+
+/// Where durations come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durations {
+    /// The rule of each trace (D7).
+    #[default]
+    Auto,
+    /// What is recorded; absent is 0.
+    Explicit,
+    /// Gaps between the times of an event and of what it waits for.
+    Gap,
+}
+
+/// When events may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Release {
+    /// As soon as what they wait for has ended.
+    #[default]
+    None,
+    /// Not before they began in the recording, either.
+    Recorded,
+}
+
+/// The rule that told the durations of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Rule {
+    /// Recorded ones alone.
+    Explicit,
+    /// Recorded ones, and gaps where there is none.
+    Mixed,
+    /// Gaps alone.
+    #[default]
+    Gap,
+}
+
+/// Spellings of [`Rule`], in code order.
+pub const RULES: &[&str] = &["explicit", "mixed", "gap"];
+
+/// Two times that differ by less than a subtraction rounds are one.
+const ROUNDING: f64 = 4.0 * f64::EPSILON;
+
+/// Durations and recorded times of one trace; a buffer that is used for one trace after the other. Times count from the
+/// beginning of the first event.
+#[derive(Debug, Default)]
+pub struct Timing {
+    /// How long each event takes.
+    pub duration: Vec<f64>,
+    /// When it began: not before everything it waits for had ended.
+    pub began: Vec<f64>,
+    /// When it ended; [`f64::NAN`] where a replay cannot meet it, since an edge leads back in time or the duration overlaps
+    /// what the event waits for.
+    pub ended: Vec<f64>,
+    /// When it may begin; empty without release times.
+    pub release: Vec<f64>,
+    /// The rule of the trace.
+    pub rule: Rule,
+    /// Whether times are steps rather than seconds.
+    pub steps: bool,
+    /// Events whose duration is recorded.
+    pub recorded: u32,
+    /// Events whose duration overlaps what they wait for, where release times cut it.
+    pub cut: u32,
+    /// From the beginning of the first event to the end of the last.
+    pub makespan: f64,
+    ends: Vec<f64>,
+}
+
+impl Timing {
+    /// Replaces everything by what `view` says.
+    pub fn compute(
+        &mut self,
+        view: &TraceView<'_>,
+        graph: &CsrGraph,
+        durations: Durations,
+        release: Release,
+    ) -> Result<(), Reason> {
+        let n = view.len();
+        let recorded = (0..n).filter(|&v| explicit(view, v).is_some()).count();
+        let seconds = matches!(view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial));
+        let told = match durations {
+            Durations::Auto if recorded == n => Rule::Explicit,
+            Durations::Auto if seconds => Rule::Mixed,
+            Durations::Explicit if recorded == 0 && n > 0 => return Err(Reason::FieldAbsent),
+            Durations::Explicit => Rule::Explicit,
+            Durations::Auto | Durations::Gap => Rule::Gap,
+        };
+        // Where times are steps, durations in seconds have no place on their axis.
+        let off_axis = release == Release::Recorded && !seconds;
+        self.rule = if off_axis { Rule::Gap } else { told };
+        self.rule = if self.rule == Rule::Mixed && recorded == 0 { Rule::Gap } else { self.rule };
+        self.steps = !seconds && self.rule != Rule::Explicit;
+        self.recorded = if self.rule == Rule::Gap { 0 } else { recorded as u32 };
+        self.find_ends(view);
+        self.fill(view, graph, release);
+        if self.duration.iter().all(|d| d.is_finite()) && self.makespan.is_finite() {
+            Ok(())
+        } else {
+            Err(Reason::ResultRange)
+        }
+    }
+
+    /// What is recorded of an event under the rule of the trace.
+    fn told(&self, view: &TraceView<'_>, v: usize) -> Option<f64> {
+        match self.rule {
+            Rule::Gap => None,
+            Rule::Mixed => explicit(view, v),
+            Rule::Explicit => Some(explicit(view, v).unwrap_or(0.0)),
+        }
+    }
+
+    fn find_ends(&mut self, view: &TraceView<'_>) {
+        self.ends.clear();
+        self.ends.extend(view.t.iter().enumerate().map(|(v, &t)| {
+            let told = self.rule != Rule::Gap && view.duration_s.get(v).is_none();
+            view.t_end.get(v).filter(|_| told).map_or(t, |end| end.max(t))
+        }));
+    }
+
+    fn fill(&mut self, view: &TraceView<'_>, graph: &CsrGraph, release: Release) {
+        let n = view.len();
+        let t0 = view.t.iter().copied().fold(f64::INFINITY, f64::min);
+        let released = release == Release::Recorded && self.rule != Rule::Gap;
+        for column in [&mut self.duration, &mut self.began, &mut self.ended, &mut self.release] {
+            column.clear();
+        }
+        self.cut = 0;
+        let mut origin = f64::INFINITY;
+        for v in 0..n {
+            let (told, end) = (self.told(view, v), self.ends[v]);
+            let inputs = graph.predecessors_of(v);
+            let waited = inputs.iter().map(|&u| self.ends[u as usize]).fold(f64::NEG_INFINITY, f64::max);
+            let earliest = if inputs.is_empty() { t0 } else { waited };
+            let began = told.map_or(earliest, |d| end - d);
+            origin = origin.min(began);
+            let room = (end - began.max(waited)).max(0.0);
+            let overlap = told.is_some() && began < waited;
+            let noticed = overlap && waited - began > ROUNDING * end.abs().max(waited.abs()).max(room);
+            let duration = if overlap && (released || !noticed) { room } else { told.unwrap_or(room) };
+            // What ends before what it waits for ends elsewhere in any replay, and so does what is not cut.
+            let met = end >= waited && (released || !noticed);
+            self.cut += u32::from(released && noticed);
+            self.duration.push(duration + 0.0);
+            self.began.push(began.max(waited));
+            self.ended.push(if met { end } else { f64::NAN });
+            if released {
+                self.release.push(began.max(waited));
+            }
+        }
+        // Adding 0 makes a negative zero a plain one, whose bits are those of the least time.
+        for column in [&mut self.began, &mut self.ended, &mut self.release] {
+            column.iter_mut().for_each(|time| *time = *time - origin + 0.0);
+        }
+        let last = self.ends.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        self.makespan = if n == 0 { 0.0 } else { last - origin + 0.0 };
+    }
+}
+
+/// What the recording says about how long an event took.
+fn explicit(view: &TraceView<'_>, v: usize) -> Option<f64> {
+    view.duration_s.get(v).or_else(|| view.t_end.get(v).map(|end| (end - view.t[v]).max(0.0)))
+}

@@ -1,0 +1,389 @@
+//! All scenarios of one trace.
+
+use rayon::prelude::*;
+
+use super::durations::{Durations, Release, Rule, Timing};
+use super::events::{Demand, Events, OWN};
+use super::scenario::{Pool, Queue, Scenario};
+use super::span::{Earliest, Slack, Weighted};
+use super::split::Split;
+use super::work::{Subject, Work};
+use crate::graph::program::ProgramOrder;
+use crate::graph::{CsrGraph, NOBODY, Order, Owners, Topological};
+use crate::schema::{EventType, Reason};
+use crate::store::view::TraceView;
+
+/// What a schedule comes to. Times are in seconds, or in steps where the recording has no others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outlook {
+    /// With nothing changed, on unlimited slots.
+    pub makespan: f64,
+    /// Under the scenario.
+    pub makespan_cf: f64,
+    /// From the first beginning to the last end of the recording.
+    pub recorded: f64,
+    /// Tokens of all events, if any has some (D18).
+    pub tokens: Option<i64>,
+    /// Of the events that are left.
+    pub tokens_cf: Option<i64>,
+    /// T1 of the scenario: durations of all events together.
+    pub work: f64,
+    /// T∞ of the scenario, without release times.
+    pub span: f64,
+    /// No schedule of the scenario is shorter; without release times.
+    pub lower: Option<f64>,
+    /// No greedy schedule of it is longer (Graham); without release times and merged agents.
+    pub upper: Option<f64>,
+    /// Share of the slots' time that is taken.
+    pub utilisation: Option<f64>,
+    /// Most slots that are taken at a time.
+    pub peak: Option<u32>,
+    /// Share of the events whose duration is recorded.
+    pub support: f64,
+    /// Events whose duration was cut, since it overlaps what they wait for.
+    pub cut: u32,
+    /// Where durations come from.
+    pub rule: Rule,
+    /// Whether times are steps.
+    pub steps: bool,
+}
+
+/// Traces with at least this many events times scenarios are worth more than one worker.
+const LARGE: usize = 1 << 18;
+
+/// A worker's buffers for the trace at hand.
+#[derive(Debug, Default)]
+pub struct Replayer {
+    owners: Owners,
+    program: ProgramOrder,
+    graph: CsrGraph,
+    topological: Topological,
+    /// Without release times, and with them.
+    timings: [Timing; 2],
+    canonical_rank: Vec<u32>,
+    base: Work,
+    earliest: Earliest,
+    slack: Slack,
+    scratch: Scratch,
+}
+
+/// Buffers of one scenario.
+#[derive(Debug, Default)]
+struct Scratch {
+    work: Work,
+    earliest: Earliest,
+    events: Events,
+    split: Split,
+    graph: CsrGraph,
+    topological: Topological,
+    weighted: Weighted,
+    below: Vec<f64>,
+    rank: Vec<u32>,
+    row: Vec<u32>,
+    holder: Vec<u32>,
+}
+
+/// A trace that is ready for its scenarios.
+#[derive(Clone, Copy)]
+struct Ready<'a> {
+    subject: Subject<'a>,
+    program: &'a [(u32, u32)],
+    timings: &'a [Timing; 2],
+    canonical_rank: &'a [u32],
+    makespans: [f64; 2],
+}
+
+/// Start and finish of every event, slack, and the critical path.
+#[derive(Debug, Clone, Copy)]
+pub struct Times<'a> {
+    /// Durations, and what they rest on.
+    pub timing: &'a Timing,
+    /// When events begin.
+    pub start: &'a [f64],
+    /// When they end.
+    pub finish: &'a [f64],
+    /// How much later each could end on unlimited slots.
+    pub slack: &'a [f64],
+    /// Events of the critical path on unlimited slots, last first.
+    pub path: &'a [u32],
+}
+
+impl Replayer {
+    /// Owners, graph, order and timings. Of the timings only those that are asked for.
+    fn prepare(
+        &mut self,
+        view: &TraceView<'_>,
+        durations: Durations,
+        program_order: bool,
+        wanted: [bool; 2],
+    ) -> Result<(), Reason> {
+        self.owners.compute(view);
+        let program = if program_order { self.program.compute(view, &self.owners) } else { &[] };
+        self.graph.build(view, program, None);
+        self.graph.build_successors();
+        if self.topological.any(&mut self.graph).is_none() {
+            return Err(Reason::GraphCycle);
+        }
+        for (timing, (release, wanted)) in
+            self.timings.iter_mut().zip([Release::None, Release::Recorded].into_iter().zip(wanted))
+        {
+            if wanted {
+                timing.compute(view, &self.graph, durations, release)?;
+            }
+        }
+        self.canonical_rank.clear();
+        self.canonical_rank.resize(view.len(), 0);
+        for (rank, &v) in self.owners.order().rows().iter().enumerate() {
+            self.canonical_rank[v as usize] = rank as u32;
+        }
+        Ok(())
+    }
+
+    /// What the scenarios come to, one after the other into `out`; a reason refuses the trace.
+    pub fn replay(
+        &mut self,
+        view: &TraceView<'_>,
+        scenarios: &[Scenario],
+        durations: Durations,
+        program_order: bool,
+        out: &mut Vec<Result<Outlook, Reason>>,
+    ) {
+        let wanted = [Release::None, Release::Recorded]
+            .map(|release| release == Release::None || scenarios.iter().any(|s| s.release == release));
+        if let Err(reason) = self.prepare(view, durations, program_order, wanted) {
+            out.extend(scenarios.iter().map(|_| Err(reason)));
+            return;
+        }
+        let Some(order) = self.topological.any(&mut self.graph) else { return };
+        let program = if program_order { self.program.compute(view, &self.owners) } else { &[] };
+        let subject = Subject { view, owners: &self.owners, graph: &self.graph, order };
+        let mut makespans = [0.0; 2];
+        for ((timing, makespan), wanted) in self.timings.iter().zip(&mut makespans).zip(wanted) {
+            if wanted {
+                self.base.compute(subject, timing, &[]);
+                self.earliest.compute(&self.graph, order, timing, &self.base);
+                *makespan = self.earliest.makespan;
+            }
+        }
+        let canonical_rank = &self.canonical_rank;
+        let ready = Ready { subject, program, timings: &self.timings, canonical_rank, makespans };
+        if scenarios.len() > 1 && scenarios.len() * view.len() >= LARGE {
+            let outlooks = scenarios.par_iter().map_init(Scratch::default, |scratch, s| ready.replay(s, scratch));
+            out.extend(outlooks.collect::<Vec<_>>());
+        } else {
+            out.extend(scenarios.iter().map(|s| ready.replay(s, &mut self.scratch)));
+        }
+    }
+
+    /// The schedule of one scenario without changes, event by event.
+    pub fn times(
+        &mut self,
+        view: &TraceView<'_>,
+        scenario: &Scenario,
+        durations: Durations,
+        program_order: bool,
+    ) -> Result<Times<'_>, Reason> {
+        let released = scenario.release == Release::Recorded;
+        self.prepare(view, durations, program_order, [!released, released])?;
+        let order = self.topological.any(&mut self.graph).ok_or(Reason::GraphCycle)?;
+        let timing = &self.timings[usize::from(released)];
+        let subject = Subject { view, owners: &self.owners, graph: &self.graph, order };
+        self.base.compute(subject, timing, &[]);
+        self.earliest.compute(&self.graph, order, timing, &self.base);
+        self.slack.compute(view.t, &self.graph, order, &timing.duration, &self.earliest);
+        let (mut start, mut finish) = (&self.earliest.start, &self.earliest.finish);
+        let mut makespan = self.earliest.makespan;
+        if let Some(slots) = scenario.slots {
+            let scratch = &mut self.scratch;
+            scratch.queue(&subject, &self.canonical_rank, &timing.duration, scenario.queue);
+            scratch.split.part.clear();
+            let Scratch { rank, row, holder, events, split, .. } = scratch;
+            let holders = hold(&subject, &self.base, split, scenario.pool, holder);
+            events.run(&self.graph, timing, &self.base, Demand { rank, row, holder, holders, slots });
+            (start, finish) = (&events.start, &events.finish);
+            makespan = events.makespan;
+        }
+        if !makespan.is_finite() {
+            return Err(Reason::ResultRange);
+        }
+        Ok(Times { timing, start, finish, slack: &self.slack.slack, path: &self.slack.path })
+    }
+}
+
+impl Ready<'_> {
+    fn replay(&self, scenario: &Scenario, scratch: &mut Scratch) -> Result<Outlook, Reason> {
+        let which = usize::from(scenario.release == Release::Recorded);
+        let timing = &self.timings[which];
+        let Subject { view, owners, graph, order } = self.subject;
+        scratch.split.part.clear();
+        if !Split::concerns(owners, &scenario.changes) {
+            return self.under(scenario, self.subject, timing, scratch);
+        }
+        let changes = &scenario.changes;
+        scratch.split.compute(view, owners, self.program, order, &timing.duration, changes);
+        let mut graph_of_parts = std::mem::take(&mut scratch.graph);
+        let mut topological = std::mem::take(&mut scratch.topological);
+        let split = &scratch.split;
+        let parted = TraceView { src: &split.src, dst: &split.dst, edge_types: &split.types, ..*view };
+        graph_of_parts.build(&parted, &[], None);
+        graph_of_parts.build_successors();
+        let found = topological.any(&mut graph_of_parts);
+        debug_assert!(found.is_some() && graph.len() == graph_of_parts.len(), "a split closes no cycle");
+        let outlook = match found {
+            None => Err(Reason::GraphCycle),
+            Some(order) => {
+                let subject = Subject { view, owners, graph: &graph_of_parts, order };
+                self.under(scenario, subject, timing, scratch)
+            }
+        };
+        (scratch.graph, scratch.topological) = (graph_of_parts, topological);
+        outlook
+    }
+
+    fn under(
+        &self,
+        scenario: &Scenario,
+        subject: Subject<'_>,
+        timing: &Timing,
+        scratch: &mut Scratch,
+    ) -> Result<Outlook, Reason> {
+        let Subject { view, graph, order, .. } = subject;
+        scratch.work.compute(subject, timing, &scenario.changes);
+        scratch.earliest.compute(graph, order, timing, &scratch.work);
+        let serial = scratch.work.serial;
+        let slots = if serial { Some(1) } else { scenario.slots };
+        let pool = if serial { Pool::All } else { scenario.pool };
+        let mut outlook = Outlook {
+            makespan: self.makespans[usize::from(scenario.release == Release::Recorded)],
+            makespan_cf: scratch.earliest.makespan,
+            recorded: timing.makespan,
+            tokens: tokens(view, |_| true),
+            tokens_cf: tokens(view, |v| !scratch.work.absent(v)),
+            work: scratch.work.duration.iter().sum(),
+            span: scratch.earliest.makespan,
+            lower: None,
+            upper: None,
+            utilisation: None,
+            peak: None,
+            support: f64::from(timing.recorded) / view.len().max(1) as f64,
+            cut: timing.cut,
+            rule: timing.rule,
+            steps: timing.steps,
+        };
+        let merged = scratch.work.groups > 0;
+        if slots.is_some() || merged {
+            scratch.queue(&subject, self.canonical_rank, &[], scenario.queue);
+            let Scratch { rank, row, holder, work, events, split, .. } = scratch;
+            let holders = hold(&subject, work, split, pool, holder);
+            let room = slots.unwrap_or(u32::MAX).clamp(1, view.len().max(1) as u32);
+            events.run(graph, timing, work, Demand { rank, row, holder, holders, slots: room });
+            outlook.makespan_cf = events.makespan;
+            if let Some(k) = slots {
+                outlook.peak = Some(events.peak);
+                let room = f64::from(k) * events.makespan;
+                outlook.utilisation = (room > 0.0).then(|| events.busy / room);
+            }
+        }
+        if scenario.release == Release::Recorded {
+            // The span knows no release times.
+            outlook.span = scratch.weighted.longest(graph, order, |v| scratch.work.duration[v]);
+        } else {
+            let k = slots.map(f64::from);
+            scratch.bounds(graph, order, pool, k, merged, &mut outlook);
+        }
+        let finite = outlook.makespan.is_finite() && outlook.makespan_cf.is_finite() && outlook.work.is_finite();
+        if finite { Ok(outlook) } else { Err(Reason::ResultRange) }
+    }
+}
+
+impl Scratch {
+    /// The queue: who goes before whom.
+    fn queue(&mut self, subject: &Subject<'_>, canonical_rank: &[u32], given: &[f64], queue: Queue) {
+        let canonical = subject.owners.order().rows();
+        self.row.clear();
+        self.row.extend_from_slice(canonical);
+        self.rank.clear();
+        self.rank.extend_from_slice(canonical_rank);
+        if queue == Queue::CriticalPath {
+            let duration = if given.is_empty() { &self.work.duration } else { given };
+            Weighted::below(subject.graph, subject.order, |v| duration[v], &mut self.below);
+            let below = &self.below;
+            self.row.sort_by(|&a, &b| below[b as usize].total_cmp(&below[a as usize])); // stable: ties as they were
+            for (rank, &v) in self.row.iter().enumerate() {
+                self.rank[v as usize] = rank as u32;
+            }
+        }
+    }
+
+    /// Bounds of any greedy schedule: W/k + the longest path in which what needs a slot counts (1 - 1/k).
+    fn bounds(
+        &mut self,
+        graph: &CsrGraph,
+        order: Order<'_>,
+        pool: Pool,
+        slots: Option<f64>,
+        merged: bool,
+        outlook: &mut Outlook,
+    ) {
+        let Some(k) = slots else {
+            outlook.lower = Some(outlook.span);
+            outlook.upper = (!merged).then_some(outlook.span);
+            return;
+        };
+        let Self { work, weighted, holder, .. } = self;
+        let slotted = |v: usize| holder.get(v).is_none_or(|&holder| holder != NOBODY);
+        let slotted_work: f64 = (0..graph.len()).filter(|&v| slotted(v)).map(|v| work.duration[v]).sum();
+        // Events of one agent share its slot, so that their work may be done faster than k at a time.
+        let by_work = if pool == Pool::Agents { 0.0 } else { slotted_work / k };
+        outlook.lower = Some(outlook.span.max(by_work));
+        if !merged {
+            let weight = |v: usize| if slotted(v) { work.duration[v] * (1.0 - 1.0 / k) } else { work.duration[v] };
+            outlook.upper = Some(slotted_work / k + weighted.longest(graph, order, weight));
+        }
+    }
+}
+
+/// What holds the slot of each event, into `holder`; how many holders there may be.
+fn hold(subject: &Subject<'_>, work: &Work, split: &Split, pool: Pool, holder: &mut Vec<u32>) -> u32 {
+    const RESULT: u8 = EventType::ToolResult as u8;
+    let Subject { view, owners, .. } = subject;
+    let names = owners.names().len() as u32;
+    holder.clear();
+    match pool {
+        Pool::All => 0,
+        Pool::Tools => {
+            holder.extend(view.types.iter().map(|&kind| if kind == RESULT { OWN } else { NOBODY }));
+            0
+        }
+        Pool::Agents => {
+            let known = |number: Option<&u32>| number.copied().filter(|&number| number != NOBODY);
+            let of = |v: usize| match (owners.indices()[v], known(work.group.get(v)), known(split.part.get(v))) {
+                (NOBODY, _, _) => NOBODY,
+                (_, Some(group), _) => names + group,
+                (_, None, Some(part)) => names + work.groups + part,
+                (name, None, None) => name,
+            };
+            holder.extend((0..view.len()).map(of));
+            names + work.groups + split.parts
+        }
+    }
+}
+
+/// Tokens of the events that count: `tokens`, else those read and written (D18).
+fn tokens(view: &TraceView<'_>, counts: impl Fn(usize) -> bool) -> Option<i64> {
+    if view.tokens.is_absent() && view.tokens_in.is_absent() && view.tokens_out.is_absent() {
+        return None;
+    }
+    let mut any = false;
+    let mut sum = 0_i64;
+    for v in 0..view.len() {
+        let parts = [view.tokens_in.get(v), view.tokens_out.get(v)];
+        let both = parts.iter().flatten().fold(0_i64, |sum, &part| sum.saturating_add(part));
+        let own = view.tokens.get(v).or_else(|| parts.iter().any(Option::is_some).then_some(both));
+        any |= own.is_some();
+        if counts(v) {
+            sum = sum.saturating_add(own.unwrap_or(0));
+        }
+    }
+    any.then_some(sum)
+}
