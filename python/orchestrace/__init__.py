@@ -29,6 +29,8 @@ from .planted import Truth, generate_planted
 from .registry import EventValues, credit_method
 from .report import report
 from .scan import scan_events, scan_traces
+from .schedule import scaling_curve, schedule
+from .schedule_interventions import cap_stragglers, concurrency, merge, remove, serialise, speed_up, split
 from .siblings import sibling_diagnostics
 from .tokens import token_credits
 
@@ -49,7 +51,9 @@ __all__ = [
     "__version__",
     "advantages",
     "agreement",
+    "cap_stragglers",
     "compare",
+    "concurrency",
     "contexts",
     "credit",
     "credit_method",
@@ -62,13 +66,20 @@ __all__ = [
     "ingest",
     "ledger",
     "localisation",
+    "merge",
     "methods",
     "read_corpus",
     "read_traces",
+    "remove",
     "report",
+    "scaling_curve",
     "scan_events",
     "scan_traces",
+    "schedule",
+    "serialise",
     "sibling_diagnostics",
+    "speed_up",
+    "split",
     "token_credits",
 ]
 

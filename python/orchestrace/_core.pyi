@@ -240,6 +240,24 @@ def generate_planted(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> tuple[dict[str, int], dict[str, Stream]]: ...
+def replay_schedules(
+    store: Store,
+    scenarios: Sequence[Mapping[str, object]],
+    *,
+    durations: str = "auto",
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
+def schedule(
+    store: Store,
+    scenario: Mapping[str, object],
+    *,
+    durations: str = "auto",
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
 def tables() -> list[tuple[str, list[tuple[str, str, bool, list[str] | None]]]]: ...
 def codes() -> list[tuple[Literal["reject", "finding", "reason"], str, str, str]]: ...
 def methods() -> list[dict[str, object]]: ...

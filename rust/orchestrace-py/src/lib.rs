@@ -17,6 +17,7 @@ mod planted;
 mod reader;
 mod registry;
 mod replay;
+mod schedule;
 mod stream;
 
 // A reading touches some 40,000 new pages; asking for huge ones, as this allocator does, saves 8 % of its time.
@@ -45,6 +46,8 @@ mod _core {
     use super::registry::{codes, importers, methods, nearest, presets, tables};
     #[pymodule_export]
     use super::replay::faithfulness;
+    #[pymodule_export]
+    use super::schedule::{replay_schedules, schedule};
     #[pymodule_export]
     use super::stream::Stream;
 

@@ -46,6 +46,8 @@ pub struct Outlook {
     pub rule: Rule,
     /// Whether times are steps.
     pub steps: bool,
+    /// Whether the scenario has changes, and the trace nothing that they would change.
+    pub idle: bool,
 }
 
 /// Traces with at least this many events times scenarios are worth more than one worker.
@@ -269,6 +271,7 @@ impl Ready<'_> {
             cut: timing.cut,
             rule: timing.rule,
             steps: timing.steps,
+            idle: slots.is_none() && !scenario.changes.is_empty() && !scratch.work.touched,
         };
         let merged = scratch.work.groups > 0;
         if slots.is_some() || merged {

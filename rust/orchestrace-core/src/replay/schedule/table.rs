@@ -120,6 +120,7 @@ fn columns(found: &[Found], chunk: &Chunk, scenarios: usize, schema: &SchemaRef)
         found.iter().map(|one| one.as_ref().map_or(u8::MAX, f)).collect()
     };
     let reasons = found.iter().map(|one| match one {
+        Ok(outlook) if outlook.idle && !outlook.steps => Reason::SelectionEmpty as u8,
         Ok(outlook) => reason_of(outlook.steps),
         Err(reason) => *reason as u8,
     });

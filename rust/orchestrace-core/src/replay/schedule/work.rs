@@ -84,6 +84,8 @@ pub struct Work {
     pub groups: u32,
     /// Whether one event runs at a time.
     pub serial: bool,
+    /// Whether the changes found anything to change.
+    pub touched: bool,
     absent: Vec<bool>,
     classes: Vec<(u64, f64, u32)>,
 }
@@ -121,16 +123,22 @@ impl Work {
         self.group.clear();
         self.groups = 0;
         self.serial = false;
+        self.touched = false;
         for change in changes {
             match change {
                 Change::Remove { select, cascade } => self.remove(subject, select, *cascade),
                 Change::Speed { select, factor } => {
-                    subject.each_length(select, |v| self.duration[v] /= factor);
+                    let (duration, touched) = (&mut self.duration, &mut self.touched);
+                    subject.each_length(select, |v| {
+                        duration[v] /= factor;
+                        *touched = true;
+                    });
                 }
                 Change::Cap { select, quantile } => self.cap(subject, select, *quantile),
                 Change::Merge { agents } => self.merge(subject, agents),
-                Change::Serialise => self.serial = true,
-                Change::Split { .. } => {} // the graph is another one already
+                Change::Serialise => (self.serial, self.touched) = (true, true),
+                // the graph is another one already
+                Change::Split { agent, .. } => self.touched |= subject.name(*agent).is_some(),
             }
         }
         if self.has_absent() {
@@ -148,6 +156,7 @@ impl Work {
             self.absent[v] = true;
             any = true;
         });
+        self.touched |= any;
         if any && cascade != Cascade::Stay {
             let mut judge = |v: usize| {
                 let mut inputs = subject.graph.predecessors_of(v).iter().map(|&u| self.absent[u as usize]);
@@ -177,6 +186,7 @@ impl Work {
                 classes.push((tool << 8 | u64::from(subject.view.types[v]), duration[v], v as u32));
             }
         });
+        self.touched |= !classes.is_empty();
         classes.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
         for class in classes.chunk_by(|a, b| a.0 == b.0) {
             // a product that is a whole number may come out a little above it
@@ -196,7 +206,11 @@ impl Work {
         self.groups += 1;
         for &code in agents {
             let mut before = NOBODY;
-            subject.each(&Select::Agent(Some(code)), |v| before = std::mem::replace(&mut self.group[v], group));
+            let (of, touched) = (&mut self.group, &mut self.touched);
+            subject.each(&Select::Agent(Some(code)), |v| {
+                before = std::mem::replace(&mut of[v], group);
+                *touched = true;
+            });
             // Who was merged with one of them already comes along.
             if before != NOBODY && before != group {
                 self.group.iter_mut().filter(|of| **of == before).for_each(|of| *of = group);
