@@ -19,6 +19,7 @@ mod registry;
 mod replay;
 mod schedule;
 mod stream;
+mod structural;
 
 // A reading touches some 40,000 new pages; asking for huge ones, as this allocator does, saves 8 % of its time.
 #[cfg(target_os = "linux")]
@@ -50,6 +51,8 @@ mod _core {
     use super::schedule::{replay_schedules, schedule};
     #[pymodule_export]
     use super::stream::Stream;
+    #[pymodule_export]
+    use super::structural::{replay_presence, replay_structural};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

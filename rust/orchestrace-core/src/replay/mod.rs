@@ -1,12 +1,16 @@
 //! What would have come of a recorded run, under a stated structure: no agent and no model is run.
 //!
 //! - [`outcome`]: the structural surrogate, the value of the outcome when only some events are there (D15)
+//! - [`intervention`]: what is changed about a run, and the fix-point of what is lost with it (D22)
+//! - [`structural`]: abduction, action, prediction: the effect of a change on the outcome
 //! - [`faithfulness`]: whether the events that a method credits are those that the surrogate needs
 //! - [`schedule`]: when the same events would have happened: slots, tools, agents changed (D7, D8, D10)
 
 pub mod faithfulness;
+pub mod intervention;
 pub mod outcome;
 pub mod schedule;
+pub mod structural;
 
 pub use faithfulness::{Curves, Options, faithfulness};
 pub use outcome::{Aggregation, Gate, Model, Rule, Structure, Surrogate, Weights};

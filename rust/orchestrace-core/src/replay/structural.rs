@@ -1,0 +1,326 @@
+//! What would have come of a run if something in it were different: abduction, action, prediction.
+//!
+//! ```text
+//! abduction    x_v = the field `score`, kept within 0..1, else what the gate makes of its inputs;   u_v = x_v - f_v(x_pa)
+//! action       events are absent (0) or set, edges carry 0, aggregates follow another rule (and lose their u)
+//! prediction   x'_v = f_v(x'_pa) + u_v, kept within 0..1;   effect = x'_y - x_y
+//! ```
+//!
+//! Only what is downstream of a change is computed again, and an event whose gate gives what it gave before keeps its
+//! x bit for bit: no change, no effect, exactly. What is not among the ancestors of the outcome has the effect 0.
+//!
+//! The answer rests on the gates that are assumed. `lower` and `upper` are the least and the greatest effect over seven
+//! families of them and the one that is asked for; where its sign is not the same in all of them the row says
+//! `gate.unstable`. Tier: `surrogate`; `observed` where aggregates follow another rule, the outcome is a scored
+//! aggregate, all its inputs are scored and the change alters none of them, since then no gate is assumed but the rule
+//! itself, and all families agree.
+//!
+//! O((|V|+|E|) K/8) for K scenarios of a trace and each family, less what lies before the first change. Reference:
+//! J. Pearl, Causality, 2009, section 7.1 (the three steps); ARCHITECTURE.md, D15 (gates).
+
+mod predict;
+mod presence;
+mod table;
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use self::predict::{Base, Prediction};
+pub use self::presence::presence;
+pub use self::table::replay;
+use super::intervention::masks::Scene;
+use super::intervention::{Action, Masks, Plan, Roster, Segment};
+use super::outcome::{MAX_SETS, Model, Structure};
+use crate::error::Result;
+use crate::graph::{GraphOptions, TraceGraph};
+use crate::run::Run;
+use crate::schema::{Reason, Tier};
+use crate::store::view::TraceView;
+
+/// The families of gates over which an effect is bounded.
+pub const FAMILIES: [Model; 7] =
+    [Model::NoisyOr, Model::Typed, Model::Mean, Model::NoisyAnd, Model::Max, Model::Min, Model::Majority];
+
+/// An effect below this is one that rounding makes.
+const ROUNDING: f64 = 1e-12;
+
+/// What to assume.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The gates.
+    pub structure: Structure,
+    /// Whether effects are bounded over all families of gates.
+    pub sensitivity: bool,
+    /// Whether consecutive events of one owner are joined (D3).
+    pub program_order: bool,
+}
+
+/// The answer for one scenario, or one of its units, in one trace.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answer {
+    /// Number of the scenario.
+    pub scenario: u32,
+    /// Unit, where units are tried in turn.
+    pub unit: Option<u32>,
+    /// Outcome as recorded and in the scenario; lower and upper bound of their difference.
+    pub values: Option<[f64; 4]>,
+    /// Tokens of the run and of what is left of it.
+    pub tokens: Option<[i64; 2]>,
+    /// What the answer rests on.
+    pub tier: Option<Tier>,
+    /// Share of the events that lead to the outcome whose value is recorded.
+    pub support: Option<f64>,
+    /// Why there is none, or what is to be said of it.
+    pub reason: Option<Reason>,
+}
+
+impl Answer {
+    fn none(scenario: usize, unit: Option<u32>, reason: Reason) -> Self {
+        Self {
+            scenario: scenario as u32,
+            unit,
+            values: None,
+            tokens: None,
+            tier: None,
+            support: None,
+            reason: Some(reason),
+        }
+    }
+}
+
+/// A worker's buffers for traces.
+#[derive(Debug, Default)]
+pub struct Replayer {
+    graph: TraceGraph,
+    roster: Roster,
+    bases: Vec<Base>,
+    tokens: Vec<i64>,
+    worker: Worker,
+}
+
+/// A worker's buffers for blocks of scenarios.
+#[derive(Debug, Default)]
+struct Worker {
+    masks: Masks,
+    prediction: Prediction,
+}
+
+/// A trace, ready for any scenario.
+struct Ready<'a> {
+    plan: &'a Plan,
+    scene: Scene<'a>,
+    bases: &'a [Base],
+    tokens: Option<(&'a [i64], i64)>,
+    support: f64,
+}
+
+impl Replayer {
+    /// Appends the answers of a trace, by scenario, and hands the trace's units to `name` one by one in that order.
+    pub fn answers(
+        &mut self,
+        view: &TraceView<'_>,
+        plan: &Plan,
+        options: &Options,
+        run: &Run,
+        answers: &mut Vec<Answer>,
+        mut name: impl FnMut(&Scene<'_>, usize, u32),
+    ) -> Result<()> {
+        let Self { graph, roster, bases, tokens, worker } = self;
+        graph.begin();
+        let outcome = graph.outcome(view);
+        roster.compute(plan, view, graph);
+        let weights = Some(options.structure.weights.table());
+        graph.build(view, GraphOptions { program_order: options.program_order, weights });
+        let (csr, order) = graph.ordered();
+        let Some(order) = order else {
+            answers.extend(cyclic(plan));
+            return Ok(());
+        };
+        let models = std::iter::once(options.structure.model)
+            .chain(FAMILIES.iter().copied().filter(|m| options.sensitivity && *m != options.structure.model));
+        let mut used = 0;
+        for model in models {
+            if bases.len() == used {
+                bases.push(Base::default());
+            }
+            let structure = Structure { model, ..options.structure };
+            bases[used].compute(view, csr, order, outcome, &structure, plan);
+            used += 1;
+        }
+        let scene = Scene { view, graph: csr, order, outcome, roster };
+        let ready = Ready {
+            plan,
+            scene,
+            bases: &bases[..used],
+            tokens: count_tokens(view, tokens),
+            support: bases[0].support(view),
+        };
+        let from = answers.len();
+        let Blocks { segments, blocks, rows } = Blocks::new(plan, |s| units(plan, &scene, s), answers);
+        for answer in &answers[from..] {
+            if let Some(unit) = answer.unit {
+                name(&scene, answer.scenario as usize, unit);
+            }
+        }
+        let block = |of: &Range<usize>, worker: &mut Worker| {
+            run.check()?;
+            Ok(ready.block(&segments[of.clone()], worker))
+        };
+        let found: Vec<Vec<Answer>> = if let [only] = &blocks[..] {
+            vec![block(only, worker)?]
+        } else {
+            // a trace whose every event is tried has many blocks
+            blocks
+                .par_iter()
+                .map_init(Worker::default, |worker, of| block(of, worker))
+                .collect::<Result<_>>()?
+        };
+        for (row, answer) in rows.into_iter().zip(found.into_iter().flatten()) {
+            answers[row] = answer;
+        }
+        Ok(())
+    }
+}
+
+/// The scenarios of a trace in blocks of 64.
+struct Blocks {
+    segments: Vec<Segment>,
+    /// Segments of each block.
+    blocks: Vec<Range<usize>>,
+    /// Where the answer of each scenario and unit goes, one block after the other.
+    rows: Vec<usize>,
+}
+
+impl Blocks {
+    /// `units` tells whether the units of a scenario are tried in turn, and how many there are. Appends an answer for
+    /// each, yet without values.
+    fn new(plan: &Plan, units: impl Fn(usize) -> (bool, usize), answers: &mut Vec<Answer>) -> Self {
+        let mut made = Self { segments: Vec::new(), blocks: Vec::new(), rows: Vec::new() };
+        let (mut first, mut bit) = (0, 0);
+        for scenario in 0..plan.scenarios.len() {
+            let (each, n) = units(scenario);
+            if n == 0 {
+                answers.push(Answer::none(scenario, None, Reason::SelectionEmpty));
+            }
+            made.rows.extend(answers.len()..answers.len() + n);
+            answers.extend(
+                (0..n)
+                    .map(|unit| Answer::none(scenario, each.then_some(unit as u32), Reason::SelectionEmpty)),
+            );
+            let mut unit = 0;
+            while unit < n {
+                let take = (n - unit).min(MAX_SETS - bit);
+                made.segments.push(Segment { scenario, units: unit..unit + take, bit: bit as u32 });
+                (unit, bit) = (unit + take, bit + take);
+                if bit == MAX_SETS {
+                    made.blocks.push(first..made.segments.len());
+                    (first, bit) = (made.segments.len(), 0);
+                }
+            }
+        }
+        if bit > 0 {
+            made.blocks.push(first..made.segments.len());
+        }
+        made
+    }
+}
+
+impl Ready<'_> {
+    /// Answers of one block, in the order of its bits.
+    fn block(&self, segments: &[Segment], worker: &mut Worker) -> Vec<Answer> {
+        let Worker { masks, prediction } = worker;
+        masks.compute(self.plan, &self.scene, segments);
+        let n: usize = segments.iter().map(|segment| segment.units.len()).sum();
+        let mut values = [[0.0; 4]; MAX_SETS];
+        let (mut direct, mut signs) = (u64::MAX, [None; MAX_SETS]);
+        let mut unstable = 0_u64;
+        for (family, base) in self.bases.iter().enumerate() {
+            let mut outcomes = [0.0; MAX_SETS];
+            direct &= prediction.run(base, masks, &self.scene, &mut outcomes[..n]);
+            for (bit, &there) in outcomes[..n].iter().enumerate() {
+                let effect = there - base.outcome();
+                let sign = if effect.abs() <= ROUNDING { 0 } else { effect.signum() as i8 };
+                let [outcome, cf, lower, upper] = &mut values[bit];
+                if family == 0 {
+                    (*outcome, *cf, *lower, *upper) = (base.outcome(), there, effect, effect);
+                    signs[bit] = Some(sign);
+                } else {
+                    (*lower, *upper) = (lower.min(effect), upper.max(effect));
+                    unstable |= u64::from(signs[bit] != Some(sign)) << bit;
+                }
+            }
+        }
+        let left = self.tokens.map(|(of, total)| tokens_left(of, total, masks));
+        let mut answers = Vec::with_capacity(n);
+        for segment in segments {
+            let scenario = &self.plan.scenarios[segment.scenario];
+            let each = scenario.each().is_some();
+            // a value that is set or a loss elsewhere would be a second reason for the outcome to differ
+            let swaps_only = scenario.actions.iter().all(|action| matches!(action, Action::Aggregate(_)));
+            for (bit, unit) in (segment.bit as usize..).zip(segment.units.clone()) {
+                let unit = each.then_some(unit as u32);
+                if masks.found >> bit & 1 == 0 {
+                    answers.push(Answer::none(segment.scenario, unit, Reason::SelectionEmpty));
+                    continue;
+                }
+                let observed = swaps_only && direct >> bit & 1 == 1;
+                answers.push(Answer {
+                    scenario: segment.scenario as u32,
+                    unit,
+                    values: Some(values[bit]),
+                    tokens: left.map(|left| [self.tokens.map_or(0, |(_, total)| total), left[bit]]),
+                    tier: Some(if observed { Tier::Observed } else { Tier::Surrogate }),
+                    support: Some(if observed { 1.0 } else { self.support }),
+                    reason: (unstable >> bit & 1 == 1).then_some(Reason::GateUnstable),
+                });
+            }
+        }
+        answers
+    }
+}
+
+/// Tokens of the events that each scenario leaves.
+fn tokens_left(of: &[i64], total: i64, masks: &Masks) -> [i64; MAX_SETS] {
+    let mut left = [total; MAX_SETS];
+    for (&tokens, &absent) in of.iter().zip(&masks.absent) {
+        let mut bits = if tokens == 0 { 0 } else { absent };
+        while bits != 0 {
+            left[bits.trailing_zeros() as usize] -= tokens;
+            bits &= bits - 1;
+        }
+    }
+    left
+}
+
+/// Whether the units of a scenario are tried in turn, and how many there are.
+fn units(plan: &Plan, scene: &Scene<'_>, scenario: usize) -> (bool, usize) {
+    let each = plan.scenarios[scenario].each();
+    (each.is_some(), each.map_or(1, |level| scene.roster.units(level, scene.graph)))
+}
+
+/// Without an order there are no units to try either: an answer for each scenario says why.
+fn cyclic(plan: &Plan) -> Vec<Answer> {
+    (0..plan.scenarios.len()).map(|scenario| Answer::none(scenario, None, Reason::GraphCycle)).collect()
+}
+
+/// Tokens of each event (D18) and of all; `None` if no event tells any, or if their sum is beyond the range.
+fn count_tokens<'a>(view: &TraceView<'_>, of: &'a mut Vec<i64>) -> Option<(&'a [i64], i64)> {
+    of.clear();
+    let (mut any, mut total) = (false, 0_i64);
+    for v in 0..view.len() {
+        let parts = [view.tokens_in.get(v), view.tokens_out.get(v)];
+        let sum = || match parts {
+            [None, None] => None,
+            [a, b] => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+        };
+        let tokens = view.tokens.get(v).or_else(sum);
+        any |= tokens.is_some();
+        total = total.checked_add(tokens.unwrap_or(0))?;
+        of.push(tokens.unwrap_or(0));
+    }
+    any.then_some((of, total))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Which events are there in each scenario, for outcomes that somebody else computes.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, UInt32Array};
+use arrow_schema::{DataType, Field, Schema};
+
+use super::{Answer, Blocks, count_tokens, tokens_left};
+use crate::error::{Error, Result};
+use crate::graph::{GraphOptions, TraceGraph};
+use crate::replay::intervention::masks::Scene;
+use crate::replay::intervention::{Masks, Plan, Roster};
+use crate::schema::REASONS;
+use crate::store::view::ChunkView;
+use crate::store::{Store, word_array};
+
+/// Scenarios, units, tokens and reasons of the `at`-th trace of a store, and beside each row a byte for every event: 1
+/// if it is there. All scenarios are of presence and absence alone.
+pub fn presence(
+    store: &Store,
+    plan: &Plan,
+    at: usize,
+    program_order: bool,
+) -> Result<(RecordBatch, Vec<u8>)> {
+    store.expect_whole()?;
+    if let Some(scenario) = plan.scenarios.iter().position(|scenario| !scenario.is_boolean()) {
+        return Err(Error::Parameter(format!(
+            "scenario {scenario} sets values, cuts edges or changes a rule: an outcome of one's own can only be asked \
+             about events that are there or not"
+        )));
+    }
+    let mut left = at;
+    let found = store.chunks().iter().find(|chunk| {
+        let here = left < chunk.n_traces();
+        left -= if here { 0 } else { chunk.n_traces() };
+        here
+    });
+    let chunk = found.ok_or_else(|| Error::Parameter(format!("there is no trace at {at}")))?;
+    let trace = ChunkView::new(store, chunk).trace(left);
+    let (mut graph, mut roster, mut tokens) = (TraceGraph::default(), Roster::default(), Vec::new());
+    graph.begin();
+    let outcome = graph.outcome(&trace);
+    roster.compute(plan, &trace, &mut graph);
+    graph.build(&trace, GraphOptions { program_order, weights: None });
+    let (csr, order) = graph.ordered();
+    let (mut answers, mut present) = (Vec::new(), Vec::new());
+    let mut ids = Vec::new();
+    if let Some(order) = order {
+        let scene = Scene { view: &trace, graph: csr, order, outcome, roster: &roster };
+        let Blocks { segments, blocks, rows } =
+            Blocks::new(plan, |s| super::units(plan, &scene, s), &mut answers);
+        present.resize(answers.len() * trace.len(), 1);
+        let tokens = count_tokens(&trace, &mut tokens);
+        let (mut masks, mut rows) = (Masks::default(), rows.into_iter());
+        for of in blocks {
+            let segments = &segments[of];
+            masks.compute(plan, &scene, segments);
+            let left = tokens.map(|(of, total)| (total, tokens_left(of, total, &masks)));
+            for (bit, row) in rows.by_ref().take(segments.iter().map(|s| s.units.len()).sum()).enumerate() {
+                if masks.found >> bit & 1 == 1 {
+                    answers[row].reason = None;
+                    answers[row].tokens = left.map(|(total, left)| [total, left[bit]]);
+                }
+                let flags = &mut present[row * trace.len()..][..trace.len()];
+                flags
+                    .iter_mut()
+                    .zip(&masks.absent)
+                    .for_each(|(flag, bits)| *flag = u8::from(bits >> bit & 1 == 0));
+            }
+        }
+        ids.extend(answers.iter().map(|answer| {
+            answer.unit.and_then(|unit| {
+                plan.scenarios[answer.scenario as usize].each().map(|level| {
+                    let mut id = String::new();
+                    roster.write_id(store, &trace, csr, level, unit as usize, &mut id);
+                    id
+                })
+            })
+        }));
+    } else {
+        answers = super::cyclic(plan);
+        present.resize(answers.len() * trace.len(), 1);
+        ids.resize(answers.len(), None);
+    }
+    Ok((table(&answers, ids)?, present))
+}
+
+fn table(answers: &[Answer], ids: Vec<Option<String>>) -> Result<RecordBatch> {
+    let tokens = |which: usize| -> ArrayRef {
+        Arc::new(
+            answers.iter().map(|answer| answer.tokens.map(|tokens| tokens[which])).collect::<Int64Array>(),
+        )
+    };
+    let reasons = answers.iter().map(|answer| answer.reason.map_or(u8::MAX, |reason| reason as u8));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt32Array::from_iter_values(answers.iter().map(|answer| answer.scenario))),
+        Arc::new(ids.into_iter().collect::<StringViewArray>()),
+        tokens(0),
+        tokens(1),
+        word_array(reasons.collect(), REASONS)?,
+    ];
+    let fields = vec![
+        Field::new("scenario", DataType::UInt32, true),
+        Field::new("unit_id", DataType::Utf8View, true),
+        Field::new("tokens", DataType::Int64, true),
+        Field::new("tokens_cf", DataType::Int64, true),
+        crate::schema::Column { name: "reason", kind: crate::schema::Kind::Word(REASONS), nullable: true }
+            .field(),
+    ];
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+}
