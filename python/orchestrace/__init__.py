@@ -21,12 +21,14 @@ from .explain import explain
 from .faithfulness import faithfulness
 from .generate import generate
 from .ingest import IngestReport, ingest
+from .interventions import aggregate_by, drop, set_value, truncate
 from .io import read_traces
 from .ledger import free_ride, ledger
 from .parameters import Param
 from .partitioned import PartitionedCorpus, read_corpus
 from .planted import Truth, generate_planted
 from .registry import EventValues, credit_method
+from .replay import replay
 from .report import report
 from .scan import scan_events, scan_traces
 from .schedule import scaling_curve, schedule
@@ -50,6 +52,7 @@ __all__ = [
     "Truth",
     "__version__",
     "advantages",
+    "aggregate_by",
     "agreement",
     "cap_stragglers",
     "compare",
@@ -57,6 +60,7 @@ __all__ = [
     "contexts",
     "credit",
     "credit_method",
+    "drop",
     "explain",
     "faithfulness",
     "free_ride",
@@ -71,16 +75,19 @@ __all__ = [
     "read_corpus",
     "read_traces",
     "remove",
+    "replay",
     "report",
     "scaling_curve",
     "scan_events",
     "scan_traces",
     "schedule",
     "serialise",
+    "set_value",
     "sibling_diagnostics",
     "speed_up",
     "split",
     "token_credits",
+    "truncate",
 ]
 
 if _core.DEBUG_BUILD:

@@ -216,6 +216,25 @@ def faithfulness(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> Stream: ...
+def replay_structural(
+    store: Store,
+    scenarios: Sequence[Sequence[Mapping[str, Any]]],
+    *,
+    outcome: str = "noisy_or",
+    weights: Sequence[float] | None = None,
+    quorum: float = 0.5,
+    sensitivity: bool = True,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
+def replay_presence(
+    store: Store,
+    scenarios: Sequence[Sequence[Mapping[str, Any]]],
+    at: int,
+    *,
+    program_order: bool = False,
+) -> tuple[Stream, bytes]: ...
 def generate_planted(
     target: str | BinaryIO,
     *,

@@ -1,6 +1,8 @@
 """The command `orchestrace`: one verb per function of the library."""
 
 import json
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +11,10 @@ import typer
 
 from . import (
     __version__,
+    aggregate_by,
     compare,
     credit,
+    drop,
     explain,
     generate,
     importers,
@@ -18,15 +22,19 @@ from . import (
     methods,
     read_corpus,
     read_traces,
+    replay,
     report,
+    set_value,
+    truncate,
 )
 from .corpus import Corpus
 from .credit import Parameter
 from .display import plain, plain_json
 from .errors import OrchestraceError, ParameterError
+from .interventions import SELECTORS
 from .partitioned import PartitionedCorpus
 from .samples import samples_path
-from .schema import SCHEMAS
+from .schema import SCHEMAS, unknown_name
 from .terminal import show
 
 FAILED, USAGE, QUARANTINED = 1, 2, 3
@@ -285,6 +293,84 @@ def explain_(
     _give(explain(corpus, credits, unit_id, number), f"credit of {unit_id} by {method}", as_json, output)
 
 
+@app.command(name="replay")
+def replay_(
+    paths: Recordings,
+    dropped: Annotated[
+        list[str] | None,
+        typer.Option("--drop", help="agent=NAME, event=ID, tool=NAME, edge=ID->ID, ...; repeatable."),
+    ] = None,
+    each: Annotated[
+        list[str] | None,
+        typer.Option("--each", help="Drop every agent, event, role, tool, ... in turn; repeatable."),
+    ] = None,
+    mode: Annotated[str, typer.Option("--mode", help="subtree or node: what goes with what is dropped.")] = (
+        "subtree"
+    ),
+    lost: Annotated[
+        str, typer.Option("--lost", help="An event is lost with all or any of its inputs.")
+    ] = "all",
+    values: Annotated[
+        list[str] | None, typer.Option("--set", help="agent=NAME:VALUE, event=ID:VALUE, ...; repeatable.")
+    ] = None,
+    truncated: Annotated[
+        list[str] | None,
+        typer.Option("--truncate", help="A time after the first event, or event=ID; repeatable."),
+    ] = None,
+    aggregate: Annotated[
+        list[str] | None,
+        typer.Option("--aggregate", help="best, majority, mean or confidence; repeatable."),
+    ] = None,
+    slots: Annotated[
+        str | None, typer.Option("--slots", help="Numbers of slots: 1,2,4,none (none: as many as needed).")
+    ] = None,
+    pool: Annotated[str, typer.Option("--pool", help="What takes a slot: all, agents or tools.")] = "all",
+    at_once: Annotated[
+        bool, typer.Option("--together", help="All of them at once, not one scenario each.")
+    ] = False,
+    outcome: Annotated[str, typer.Option("--outcome", help="noisy_or, typed, linear, max, ...")] = "noisy_or",
+    quorum: Annotated[float, typer.Option("--quorum", help="Share that a majority needs more than.")] = 0.5,
+    sensitivity: Annotated[bool, typer.Option(help="Bound the effects over seven families of gates.")] = True,
+    program_order: Annotated[
+        bool, typer.Option("--program-order", help="Join consecutive events of an owner.")
+    ] = False,
+    format: Format = "auto",
+    threads: Threads = None,
+    as_json: Json = False,
+    output: Output = None,
+    strict: Strict = False,
+) -> None:
+    """Replay recordings with something changed: effects on the outcome, or on the schedule, with their tiers."""
+    asked: list[Any] = [_dropped(item, mode, lost) for item in dropped or []]
+    asked += [drop(each=level, mode=mode, lost=lost) for level in each or []]  # type: ignore[arg-type]
+    asked += map(_valued, values or [])
+    asked += map(_truncated, truncated or [])
+    asked += [aggregate_by(rule) for rule in aggregate or []]  # type: ignore[arg-type]  # judged there
+    if slots is not None:
+        asked.append(_slots(slots, pool))
+    if not asked:
+        raise ParameterError("replay what? Name --drop, --each, --set, --truncate, --aggregate or --slots")
+    if at_once:
+        asked = [reduce(and_, asked)]
+    corpus = _open(paths, format, threads)
+    table = replay(
+        corpus,
+        *asked,
+        outcome=outcome,  # type: ignore[arg-type]  # judged there
+        quorum=quorum,
+        sensitivity=sensitivity,
+        program_order=program_order,
+        threads=threads,
+        progress=True,
+    )
+    if not as_json and output is None:
+        # what is asked about first; the rest follows as far as the terminal is wide
+        first = ["intervention", "unit_id", "effect", "lower", "upper", "tier", "reason", "makespan"]
+        table = table.select(*first, pl.exclude(*first, "trace", "params"))
+    _give(table, "replayed", as_json, output)
+    _check(corpus, strict)
+
+
 @app.command(name="generate")
 def generate_(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSONL file to write.")],
@@ -365,6 +451,61 @@ def _weights(given: list[str]) -> str | dict[str, float]:
                 f"reward '{item}': '{weight}' is no number, expected CHANNEL=WEIGHT"
             ) from None
     return weights
+
+
+def _named(item: str, option: str) -> tuple[str, str]:
+    by, found, name = item.partition("=")
+    if not (found and by and name):
+        raise ParameterError(f"{option} '{item}', expected something like agent=NAME")
+    return by, name
+
+
+def _dropped(item: str, mode: str, lost: str) -> Any:
+    by, name = _named(item, "--drop")
+    options: dict[str, Any] = {"mode": mode, "lost": lost}
+    if by == "edge":
+        options[by] = tuple(name.split("->"))
+    elif by in SELECTORS:
+        options[by] = name
+    else:
+        raise ParameterError(unknown_name("selection in --drop", by, list(SELECTORS)))
+    return drop(**options)
+
+
+def _valued(item: str) -> Any:
+    selection, found, text = item.rpartition(":")
+    if not found:
+        raise ParameterError(f"--set '{item}', expected something like agent=NAME:0.5")
+    by, name = _named(selection, "--set")
+    known = [one for one in SELECTORS if one not in ("edge", "message", "spawn")]
+    if by not in known:
+        raise ParameterError(unknown_name("selection in --set", by, known))
+    options: dict[str, Any] = {by: name}
+    return set_value(to=_float(text, f"--set '{item}'"), **options)
+
+
+def _truncated(item: str) -> Any:
+    if item.startswith("event="):
+        return truncate(event=item.removeprefix("event="))
+    return truncate(at=_float(item, "--truncate"))
+
+
+def _slots(text: str, pool: str) -> Any:
+    from .schedule_interventions import concurrency
+
+    numbers: list[int | None] = []
+    for word in text.split(","):
+        if word != "none" and not word.isdecimal():
+            raise ParameterError(f"--slots '{text}', expected whole numbers and none, like 1,2,4,none")
+        numbers.append(None if word == "none" else int(word))
+    return concurrency(numbers, pool=pool)  # type: ignore[arg-type]  # judged there
+
+
+def _float(text: str, place: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(f"{place}: '{text}' is no number") from None
 
 
 def _parameter(item: str) -> tuple[str, Parameter]:
