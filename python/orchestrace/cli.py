@@ -340,7 +340,7 @@ def replay_(
     output: Output = None,
     strict: Strict = False,
 ) -> None:
-    """Replay recordings with something changed: effects on the outcome, or on the schedule, with their tiers."""
+    """Replay recordings with something changed: effects on the outcome or the schedule, with their tiers."""
     asked: list[Any] = [_dropped(item, mode, lost) for item in dropped or []]
     asked += [drop(each=level, mode=mode, lost=lost) for level in each or []]  # type: ignore[arg-type]
     asked += map(_valued, values or [])

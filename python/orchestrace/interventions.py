@@ -4,6 +4,7 @@ Each is a frozen dataclass with a method `spec`, which says it in plain values; 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -114,7 +115,8 @@ def drop(
         One scenario for each unit of a level in every trace: ``event``, ``agent``, ``role``, ``tool`` (by
         name), ``call``, ``spawn``, ``message``, ``edge``. Exactly one of all these arguments.
     mode
-        ``"subtree"``: what depended on it is lost, too. ``"node"``: everything else stays, and loses an input.
+        ``"subtree"``: what depended on it is lost, too. ``"node"``: everything else stays, and loses an
+        input.
     lost
         An event is lost when ``"all"`` of its inputs are, or already when ``"any"`` of them is.
 
@@ -171,8 +173,8 @@ def set_value(
     to
         The value, 0..1; 1 is what a good event has.
     event, agent, role, tool, call, type, each
-        Which events, as in `drop`; exactly one of them. An event that is dropped as well stays dropped; of two
-        values for one event the later one holds.
+        Which events, as in `drop`; exactly one of them. An event that is dropped as well stays dropped; of
+        two values for one event the later one holds.
 
     Raises
     ------
@@ -264,7 +266,7 @@ def aggregate_by(rule: Rule) -> AggregateBy:
     return AggregateBy(rule)
 
 
-def _selected(verb: str, names: dict[str, object]) -> tuple[str, str | tuple[str, str]]:
+def _selected(verb: str, names: Mapping[str, object]) -> tuple[str, str | tuple[str, str]]:
     """The one thing that is selected by."""
     given = {by: value for by, value in names.items() if value is not None}
     if not given:

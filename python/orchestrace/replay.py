@@ -1,4 +1,4 @@
-"""What would have come of recorded runs if something in them were different: one verb for all interventions."""
+"""What would have come of recorded runs if something in them were different."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -77,9 +77,10 @@ def replay(
         and game has ``trace_id`` and ``players`` (the event ids); it returns (m,) float64, unit and range its
         own. It is asked about presence and absence only: drops of events, and truncations.
     weights
-        How much edges carry. None: D3's weights, as shares of the weight into each event. Eight numbers of at
-        least 0 in the order of the edge types (``temporal, causal, spawn, message, tool_dependency, return,
-        aggregate, safety_flow``), or a mapping with all of these names, or a fitted outcome: used as they are.
+        How much edges carry. None: D3's weights, as shares of the weight into each event. Eight numbers of
+        at least 0 in the order of the edge types (``temporal, causal, spawn, message, tool_dependency,
+        return, aggregate, safety_flow``), or a mapping with all of these names, or a fitted outcome: used
+        as they are.
     quorum
         Share of the weight, 0 up to but not 1, that a majority needs more than.
     sensitivity
@@ -95,14 +96,14 @@ def replay(
     -------
     DataFrame
         One row per scenario, trace and, with ``each=``, unit, in this order: ``trace intervention unit_id
-        trace_id outcome outcome_cf effect stderr lower upper makespan makespan_cf tokens tokens_cf tier support
-        reason params``. ``outcome`` is the value of the recorded outcome, 0..1 (Float64), ``outcome_cf`` that in
-        the scenario, ``effect`` their difference ``outcome_cf - outcome``; ``lower`` and ``upper`` its least and
-        greatest value over the families of gates, ``gate.unstable`` where its sign is not the same in all.
-        ``tokens`` and ``tokens_cf`` (Int64) are those of the run and of what is left of it, null where none are
-        recorded. ``support`` is the share of events on a way to the outcome whose ``score`` is recorded.
-        ``stderr`` is null: nothing is drawn. Null with a reason: ``selection.empty`` (the trace has nothing of
-        what is changed), ``graph.cycle``.
+        trace_id outcome outcome_cf effect stderr lower upper makespan makespan_cf tokens tokens_cf tier
+        support reason params``. ``outcome`` is the value of the recorded outcome, 0..1 (Float64),
+        ``outcome_cf`` that in the scenario, ``effect`` their difference ``outcome_cf - outcome``; ``lower``
+        and ``upper`` its least and greatest value over the families of gates, ``gate.unstable`` where its
+        sign is not the same in all. ``tokens`` and ``tokens_cf`` (Int64) are those of the run and of what
+        is left of it, null where none are recorded. ``support`` is the share of events on a way to the
+        outcome whose ``score`` is recorded. ``stderr`` is null: nothing is drawn. Null with a reason:
+        ``selection.empty`` (the trace has nothing of what is changed), ``graph.cycle``.
 
     Raises
     ------
@@ -110,12 +111,10 @@ def replay(
         No intervention, one that is none, names that no trace has, options out of range, or an outcome of
         one's own that returns something else than m numbers.
 
-    Notes
-    -----
-    Abduction: x of an event is its ``score`` kept within 0..1, else what its gate makes of its inputs, and u what
-    it has beyond that. Action: the interventions. Prediction: everything downstream is computed again, f(x) + u
-    kept within 0..1. A scenario that changes nothing has the effect 0, bit for bit, and so has whatever is no
-    ancestor of the outcome.
+    Notes ----- Abduction: x of an event is its ``score`` kept within 0..1, else what its gate makes of its
+    inputs, and u what it has beyond that. Action: the interventions. Prediction: everything downstream is
+    computed again, f(x) + u kept within 0..1. A scenario that changes nothing has the effect 0, bit for
+    bit, and so has whatever is no ancestor of the outcome.
 
     Tier ``surrogate``; ``observed`` where `aggregate_by` alone changes a scored outcome whose inputs are all
     scored; ``schedule`` for schedule scenarios.
@@ -213,8 +212,8 @@ def _own(
     for one, parts in scenarios:
         if not all(_is_boolean(spec) for spec in parts):
             raise ParameterError(
-                f"{one} is more than presence and absence of events, and an outcome of one's own is asked about no"
-                " more: name a model, outcome='noisy_or'"
+                f"{one} is more than presence and absence of events, and an outcome of one's own is asked"
+                " about no more: name a model, outcome='noisy_or'"
             )
     specs = [spec for _, spec in scenarios]
     found = []
@@ -251,8 +250,8 @@ def _asked(outcome: Outcome, rows: pl.DataFrame, masks: Any, game: Game) -> pl.D
         values = np.empty(0)
     if values.shape != (len(runs),):
         raise ParameterError(
-            f"outcome returned {_shape(given)} for {len(runs)} runs of trace '{game.trace_id}', expected an array of"
-            f" {len(runs)} numbers"
+            f"outcome returned {_shape(given)} for {len(runs)} runs of trace '{game.trace_id}',"
+            f" expected an array of {len(runs)} numbers"
         )
     there = np.full(rows.height, np.nan)
     there[valid] = values[1:]

@@ -288,7 +288,9 @@ impl Roster {
                 all(&|v| unit.is_some_and(|u| calls.of_events()[v] == u as u32));
             }
             Selector::Spawn(name) => {
-                let at = self.owners.name_index(plan.code(name, Dict::Agent));
+                // the user and tools are names, too, but nobody spawns them
+                let is_agent = |at: &u32| self.owners.names()[*at as usize].is_agent();
+                let at = self.owners.name_index(plan.code(name, Dict::Agent)).filter(is_agent);
                 self.descendants(view, |v| if Some(v) == at { bits } else { 0 }, take);
             }
             Selector::Each(Level::Spawn) => {
