@@ -27,6 +27,16 @@ pub struct Plan {
 impl Plan {
     /// Checks the scenarios and looks their names up in the store.
     pub fn new(store: &Store, scenarios: Vec<Scenario>) -> Result<Self> {
+        Self::with(scenarios, |name, dict| store.names().dict(dict).find(name))
+    }
+
+    /// A plan whose names no store has.
+    #[cfg(test)]
+    pub(crate) fn of_levels(scenarios: Vec<Scenario>) -> Result<Self> {
+        Self::with(scenarios, |_, _| None)
+    }
+
+    fn with(scenarios: Vec<Scenario>, find: impl Fn(&str, Dict) -> Option<u32>) -> Result<Self> {
         let mut plan = Self {
             scenarios: Vec::new(),
             codes: Vec::new(),
@@ -55,7 +65,7 @@ impl Plan {
                     _ => None,
                 };
                 if let Some((name, dict)) = named {
-                    let code = store.names().dict(dict).find(name).unwrap_or(NOBODY);
+                    let code = find(name, dict).unwrap_or(NOBODY);
                     plan.codes.push((name.clone(), dict, code));
                 }
             }
