@@ -30,6 +30,7 @@ from .planted import Truth, generate_planted
 from .registry import EventValues, credit_method
 from .replay import replay
 from .report import report
+from .scaling import fit_scaling, plot_scaling
 from .scan import scan_events, scan_traces
 from .schedule import scaling_curve, schedule
 from .schedule_interventions import cap_stragglers, concurrency, merge, remove, serialise, speed_up, split
@@ -63,6 +64,7 @@ __all__ = [
     "drop",
     "explain",
     "faithfulness",
+    "fit_scaling",
     "free_ride",
     "generate",
     "generate_planted",
@@ -72,6 +74,7 @@ __all__ = [
     "localisation",
     "merge",
     "methods",
+    "plot_scaling",
     "read_corpus",
     "read_traces",
     "remove",

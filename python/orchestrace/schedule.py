@@ -320,7 +320,7 @@ def _flat(spec: Spec) -> Iterator[Spec]:
 
 def _scenarios(intervention: Any) -> list[tuple[str, dict[str, Any]]]:
     """Scenarios of the core, and what they are called."""
-    if not isinstance(intervention, Specified):
+    if not isinstance(intervention, Specified) or isinstance(intervention, type):
         raise ParameterError(
             f"an intervention is of type {type(intervention).__name__}, expected what concurrency, speed_up, "
             "cap_stragglers, remove, merge, split, serialise or drop make"
@@ -337,7 +337,8 @@ def _scenarios(intervention: Any) -> list[tuple[str, dict[str, Any]]]:
         )
     setting = settings[0] if settings else concurrency(None).spec()
     core = {"changes": changes, **{name: setting[name] for name in ("pool", "queue", "release")}}
-    parts = getattr(intervention, "parts", (intervention,))
+    is_joined = intervention.spec()["kind"] == "together"
+    parts = intervention.parts if is_joined else (intervention,)
     return [
         (
             " & ".join(part.named(k) if isinstance(part, Concurrency) else str(part) for part in parts),
@@ -363,7 +364,7 @@ def _change(spec: Spec) -> Spec:
     if len(asked) != 1 or len(by) != 1:
         said = ", ".join(f"{name}=" for name in asked if name not in by) or "no selection"
         raise ParameterError(
-            f"drop with {said} has no schedule: drop by event=, agent=, role=, tool= or type= in this scenario"
+            f"drop with {said} has no schedule: here drop by one of event=, agent=, role=, tool=, type="
         )
     mode, lost = spec.get("mode", "subtree"), spec.get("lost", "all")
     return {

@@ -179,7 +179,7 @@ Release = Literal["none", "recorded"]
 
 
 def concurrency(
-    slots: int | None | Sequence[int | None],
+    slots: int | Sequence[int | None] | None,
     *,
     pool: Pool = "all",
     queue: Queue = "recorded",
