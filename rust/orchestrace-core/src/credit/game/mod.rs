@@ -14,14 +14,23 @@
 //!
 //! To add a method: write the file, name it below, add its entry to [`METHODS`](super::METHODS).
 
+pub mod banzhaf;
 pub mod circuit;
 pub mod coalitions;
 pub mod difference;
 pub mod draws;
+pub mod forest;
+pub mod kernel_shap;
+pub mod myerson;
+pub mod orders;
+pub mod owen;
 pub mod players;
 pub mod shapley;
 pub mod solve;
+pub mod stratified;
+pub mod table;
 pub mod tally;
+pub mod truncated;
 #[cfg(test)]
 mod tests;
 

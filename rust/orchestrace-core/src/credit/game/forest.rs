@@ -1,0 +1,365 @@
+//! Values under a spawn forest: nobody acts who was never spawned.
+//!
+//! ```text
+//! precedence_shapley   mean gain over the linear extensions of the forest: orders in which every spawner comes first
+//!                      φ_i = Σ_D w(|D|) |sub(i)| Π_{x ∈ D} |sub(x)| / |sub(x) ∩ D|  (v(D ∪ i) - v(D))
+//!                      over sets D closed under spawners, w(s) = s! (n-s-1)! / n!, sub(x) the subtree of x
+//! permission           Shapley value of v(α(S)), α(S) = members of S whose whole chain of spawners is in S
+//! ```
+//!
+//! The first credits a spawner only with what it adds alone, the second lets it share what its descendants add. Without
+//! spawns both are the Shapley value. The product counts linear extensions of a forest (n! / Π |sub(x)|), of D and of
+//! what is left. A random one: draw anybody who is left, and take the first of its chain of spawners who is.
+//!
+//! Exact: an evaluation per closed set, or per coalition for `permission`; sampled: n evaluations an order.
+//! References: U. Faigle, W. Kern, The Shapley value for cooperative games under precedence constraints, 1992; R. Gilles,
+//! G. Owen, R. van den Brink, Games with permission structures: the conjunctive approach, 1992; D. Knuth, The Art of
+//! Computer Programming 3, 5.1.4, exercise 20. Axioms: efficiency, linearity.
+
+use super::orders::{append_order, walk};
+use super::table::{order_weights, shapley_of_table, tabulate_players};
+use super::{Game, GameMethod, Needs, Players, SAMPLES, Setting, Solution, draws, is_exact};
+use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
+use crate::credit::params::{Param, Params};
+use crate::error::{Error, Result};
+use crate::graph::NO_UNIT;
+use crate::rng::Stream;
+use crate::run::Run;
+use crate::schema::{Reason, Tier, Unit};
+
+/// The method `precedence_shapley`.
+pub struct PrecedenceShapley;
+
+/// The method `permission`.
+pub struct Permission;
+
+const PARAMS: &[Param] = &[SAMPLES];
+
+static PRECEDENCE_INFO: MethodInfo = MethodInfo {
+    name: "precedence_shapley",
+    summary: "mean gain over the orders in which every spawner comes before those it spawned",
+    reference: "U. Faigle, W. Kern, 1992",
+    quantity: Quantity::Share,
+    scope: Scope::Trace,
+    units: Unit::ALL,
+    axioms: &[Axiom::Efficiency],
+    params: PARAMS,
+    tier: Some(Tier::Surrogate),
+    needs_graph: true,
+};
+
+static PERMISSION_INFO: MethodInfo = MethodInfo {
+    name: "permission",
+    summary: "Shapley value where nobody acts without the whole chain of its spawners",
+    reference: "R. Gilles, G. Owen, R. van den Brink, 1992",
+    quantity: Quantity::Share,
+    scope: Scope::Trace,
+    units: Unit::ALL,
+    axioms: &[Axiom::Efficiency],
+    params: PARAMS,
+    tier: Some(Tier::Surrogate),
+    needs_graph: true,
+};
+
+/// The forest of the players.
+fn forest_of(players: &Players<'_>) -> Result<Forest> {
+    let loops = || Error::Parameter("a chain of parents comes back to where it began".into());
+    Forest::new(players.len(), players.parents).ok_or_else(loops)
+}
+
+impl GameMethod for PrecedenceShapley {
+    fn info(&self) -> &'static MethodInfo {
+        &PRECEDENCE_INFO
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { parents: true, ..Needs::default() }
+    }
+
+    fn exact_evaluations(&self, players: &Players<'_>) -> f64 {
+        forest_of(players).map_or(f64::INFINITY, |forest| forest.closed_sets())
+    }
+
+    fn solve(
+        &self,
+        game: &mut dyn Game,
+        setting: &Setting<'_>,
+        params: &Params,
+        out: &mut Solution,
+    ) -> Result<std::result::Result<(), Reason>> {
+        let players = &setting.players;
+        let forest = forest_of(players)?;
+        match params.int("samples") {
+            Some(samples) if !is_exact(forest.closed_sets(), players.len(), params) => {
+                let (rows, name) = (players.n_rows(), PRECEDENCE_INFO.name);
+                let tally = draws(game, setting, name, samples as u64, rows, &|game, chunk, tally| {
+                    let mut left = std::mem::take(&mut chunk.room.marks);
+                    let drawn = walk(game, players, chunk, tally, |stream, orders| {
+                        forest.draw(stream, &mut left, orders)
+                    });
+                    chunk.room.marks = left;
+                    drawn
+                })?;
+                out.sampled(players, &tally);
+            }
+            _ => out.exact(players, &precedence(game, &forest, setting.run)?),
+        }
+        Ok(Ok(()))
+    }
+}
+
+impl GameMethod for Permission {
+    fn info(&self) -> &'static MethodInfo {
+        &PERMISSION_INFO
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { parents: true, ..Needs::default() }
+    }
+
+    fn solve(
+        &self,
+        game: &mut dyn Game,
+        setting: &Setting<'_>,
+        params: &Params,
+        out: &mut Solution,
+    ) -> Result<std::result::Result<(), Reason>> {
+        let players = &setting.players;
+        let forest = forest_of(players)?;
+        let mut game = Permitted::new(game, &forest);
+        match params.int("samples") {
+            Some(samples) if !is_exact(self.exact_evaluations(players), players.len(), params) => {
+                let (rows, name) = (players.n_rows(), PERMISSION_INFO.name);
+                let tally = draws(&mut game, setting, name, samples as u64, rows, &|game, chunk, tally| {
+                    walk(game, players, chunk, tally, |stream, orders| {
+                        append_order(stream, players.len(), orders)
+                    })
+                })?;
+                out.sampled(players, &tally);
+            }
+            _ => out.exact(players, &shapley_of_table(&tabulate_players(&mut game, setting.run)?)),
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Players up to which a set of them is a word.
+const WORD: usize = 64;
+
+/// Who spawned whom.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Forest {
+    parents: Vec<u32>,
+    /// Everybody, spawners first.
+    order: Vec<u32>,
+    /// Players of each subtree.
+    size: Vec<u32>,
+    /// Whom each spawned.
+    children: Vec<Vec<u32>>,
+}
+
+impl Forest {
+    /// The forest of `players` players; `parents` has the spawner of each, or [`NO_UNIT`]; empty: nobody spawned anybody.
+    /// None where a chain of spawners comes back to where it began.
+    #[must_use]
+    pub fn new(players: usize, parents: &[u32]) -> Option<Self> {
+        let mut parents = parents.to_vec();
+        parents.resize(players, NO_UNIT);
+        let mut order: Vec<u32> = Vec::with_capacity(players);
+        let mut placed = vec![false; players];
+        let mut chain = Vec::new();
+        for player in 0..players as u32 {
+            let mut at = player;
+            while at != NO_UNIT && !placed[at as usize] {
+                if chain.len() == players {
+                    return None;
+                }
+                chain.push(at);
+                at = parents[at as usize];
+            }
+            while let Some(next) = chain.pop() {
+                placed[next as usize] = true;
+                order.push(next);
+            }
+        }
+        let (mut size, mut children) = (vec![1_u32; players], vec![Vec::new(); players]);
+        for &player in order.iter().rev() {
+            let parent = parents[player as usize];
+            if parent != NO_UNIT {
+                size[parent as usize] += size[player as usize];
+                children[parent as usize].push(player);
+            }
+        }
+        Some(Self { parents, order, size, children })
+    }
+
+    fn parent(&self, player: u32) -> Option<u32> {
+        Some(self.parents[player as usize]).filter(|&parent| parent != NO_UNIT)
+    }
+
+    /// Sets that have the spawner of everybody who is in; infinite beyond 64 players.
+    #[must_use]
+    pub fn closed_sets(&self) -> f64 {
+        if self.parents.len() > WORD {
+            return f64::INFINITY;
+        }
+        // of a subtree: none of it, or its root and any of the closed sets of each child
+        let mut below = vec![1.0; self.parents.len()];
+        let mut all = 1.0;
+        for &player in self.order.iter().rev() {
+            let own = 1.0 + below[player as usize];
+            match self.parent(player) {
+                Some(parent) => below[parent as usize] *= own,
+                None => all *= own,
+            }
+        }
+        all
+    }
+
+    /// Appends a linear extension to `order`, each equally likely. `left` is a buffer. O(n depth).
+    pub fn draw(&self, stream: &mut Stream, left: &mut Vec<u32>, order: &mut Vec<u32>) {
+        let n = self.parents.len() as u32;
+        // Those who are left come first, and behind them where each player stands.
+        left.clear();
+        left.extend((0..n).chain(0..n));
+        let (left, place) = left.split_at_mut(n as usize);
+        for rest in (1..=n).rev() {
+            let mut next = left[stream.below(u64::from(rest)) as usize];
+            while let Some(parent) = self.parent(next).filter(|&parent| place[parent as usize] < rest) {
+                next = parent;
+            }
+            let (here, last) = (place[next as usize], left[rest as usize - 1]);
+            left[here as usize] = last;
+            place[last as usize] = here;
+            left[rest as usize - 1] = next;
+            place[next as usize] = rest - 1;
+            order.push(next);
+        }
+    }
+}
+
+/// The exact precedence Shapley value of every player, at most 64.
+pub fn precedence(game: &mut dyn Game, forest: &Forest, run: &Run) -> Result<Vec<f64>> {
+    let n = forest.parents.len();
+    let mut sets = vec![0_u64];
+    for &player in &forest.order {
+        let parent = forest.parent(player).map_or(0, |parent| 1_u64 << parent);
+        let open = sets.iter().filter(|&&set| set & parent == parent).map(|&set| set | 1 << player);
+        let more: Vec<u64> = open.collect();
+        sets.extend(more);
+    }
+    sets.sort_unstable();
+    let worth = of_sets(game, &sets, run)?;
+    let weights = order_weights(n);
+    let mut value = vec![0.0; n];
+    let mut inside = vec![0_u32; n];
+    for (&set, before) in sets.iter().zip(&worth) {
+        let is_in = |player: u32| set >> player & 1 == 1;
+        inside.fill(0);
+        let mut share = 1.0;
+        for &player in forest.order.iter().rev().filter(|&&player| is_in(player)) {
+            inside[player as usize] += 1;
+            share *= f64::from(forest.size[player as usize]) / f64::from(inside[player as usize]);
+            if let Some(parent) = forest.parent(player) {
+                inside[parent as usize] += inside[player as usize];
+            }
+        }
+        for player in (0..n as u32).filter(|&player| !is_in(player)) {
+            if let Ok(after) = sets.binary_search(&(set | 1 << player)) {
+                let weight =
+                    weights[set.count_ones() as usize] * share * f64::from(forest.size[player as usize]);
+                value[player as usize] += weight * (worth[after] - before);
+            }
+        }
+    }
+    Ok(value)
+}
+
+/// Values of sets of players, as words.
+fn of_sets(game: &mut dyn Game, sets: &[u64], run: &Run) -> Result<Vec<f64>> {
+    let mut worth = vec![0.0; sets.len()];
+    let mut members = vec![0_u64; game.players()];
+    for (sets, out) in sets.chunks(64).zip(worth.chunks_mut(64)) {
+        run.check()?;
+        for (player, members) in members.iter_mut().enumerate() {
+            *members =
+                sets.iter().enumerate().fold(0, |word, (lane, set)| word | (set >> player & 1) << lane);
+        }
+        game.values(&members, out)?;
+    }
+    Ok(worth)
+}
+
+/// The game in which only those act whose whole chain of spawners is there.
+#[derive(Debug)]
+pub struct Permitted<'a, G> {
+    game: G,
+    forest: &'a Forest,
+    members: Vec<u64>,
+    gains: Vec<f64>,
+    /// Those whose chain is whole now.
+    waiting: Vec<u32>,
+}
+
+impl<'a, G: Game> Permitted<'a, G> {
+    /// `game` restricted by `forest`.
+    pub fn new(game: G, forest: &'a Forest) -> Self {
+        Self { game, forest, members: Vec::new(), gains: Vec::new(), waiting: Vec::new() }
+    }
+}
+
+impl<G: Game> Game for Permitted<'_, G> {
+    fn players(&self) -> usize {
+        self.game.players()
+    }
+
+    fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
+        self.members.clear();
+        self.members.extend_from_slice(members);
+        for &player in &self.forest.order {
+            if let Some(parent) = self.forest.parent(player) {
+                self.members[player as usize] &= self.members[parent as usize];
+            }
+        }
+        self.game.values(&self.members, out)
+    }
+
+    /// Whoever completes chains brings all of theirs into the game, spawners first: an order of the inner game.
+    fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
+        let n = self.players();
+        let (mut inner, mut brought_by) =
+            (Vec::with_capacity(orders.len()), Vec::with_capacity(orders.len()));
+        let (mut here, mut acts) = (vec![false; n], vec![false; n]);
+        for (j, order) in orders.chunks_exact(n.max(1)).enumerate() {
+            here.fill(false);
+            acts.fill(false);
+            for (k, &joins) in order.iter().enumerate() {
+                here[joins as usize] = true;
+                let from = inner.len();
+                if self.forest.parent(joins).is_none_or(|parent| acts[parent as usize]) {
+                    self.waiting.push(joins);
+                }
+                while let Some(player) = self.waiting.pop() {
+                    acts[player as usize] = true;
+                    inner.push(player);
+                    let children = &self.forest.children[player as usize];
+                    self.waiting.extend(children.iter().filter(|&&child| here[child as usize]));
+                }
+                brought_by.resize(brought_by.len() + inner.len() - from, j * n + k);
+            }
+        }
+        self.gains.clear();
+        self.gains.resize(inner.len(), 0.0);
+        self.game.walks(&inner, &mut self.gains)?;
+        out.fill(0.0);
+        for (&at, gain) in brought_by.iter().zip(&self.gains) {
+            out[at] += gain;
+        }
+        Ok(())
+    }
+
+    fn fork(&self) -> Option<Box<dyn Game + '_>> {
+        let game = self.game.fork()?;
+        Some(Box::new(Permitted::new(game, self.forest)))
+    }
+}

@@ -1,0 +1,300 @@
+//! The Myerson value: only those cooperate whom links join.
+//!
+//! ```text
+//! v^L(S) = Σ v(C) - v(∅) over the parts C of S that links join;  μ = Shapley value of v^L
+//! ```
+//!
+//! The amount divided is v^L(N), and within every part of the whole team exactly what that part earns. Where links do not
+//! join everybody, v(N) - v(∅) - v^L(N) is the joint effect of parts that never spoke: it is nobody's.
+//!
+//! Exact: 2^n evaluations, the parts of a coalition by its first one. Sampled: n evaluations an order; a player who joins
+//! merges the parts of its linked ones. O(|L| α) for the parts of a coalition.
+//! Reference: R. Myerson, Graphs and cooperation in games, 1977. Axioms: efficiency within every part, fairness (a link
+//! is worth as much to both of its ends), linearity.
+
+use super::orders::{append_order, walk};
+use super::table::{shapley_of_table, tabulate_players};
+use super::{COALITIONS, Game, GameMethod, Needs, SAMPLES, Setting, Solution, draws, is_exact};
+use crate::credit::method::{MethodInfo, Quantity, Scope};
+use crate::credit::params::{Param, Params};
+use crate::error::Result;
+use crate::run::Run;
+use crate::schema::{Reason, Tier, Unit};
+
+/// The method `myerson`.
+pub struct Myerson;
+
+const PARAMS: &[Param] = &[SAMPLES];
+
+static INFO: MethodInfo = MethodInfo {
+    name: "myerson",
+    summary: "Shapley value where only those cooperate whom messages, returns and spawns join",
+    reference: "R. Myerson, 1977",
+    quantity: Quantity::Share,
+    scope: Scope::Trace,
+    units: Unit::ALL,
+    axioms: &[],
+    params: PARAMS,
+    tier: Some(Tier::Surrogate),
+    needs_graph: true,
+};
+
+impl GameMethod for Myerson {
+    fn info(&self) -> &'static MethodInfo {
+        &INFO
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { links: true, ..Needs::default() }
+    }
+
+    fn solve(
+        &self,
+        game: &mut dyn Game,
+        setting: &Setting<'_>,
+        params: &Params,
+        out: &mut Solution,
+    ) -> Result<std::result::Result<(), Reason>> {
+        let players = &setting.players;
+        let links = neighbours(players.len(), players.links);
+        match params.int("samples") {
+            Some(samples) if !is_exact(self.exact_evaluations(players), players.len(), params) => {
+                let rows = players.n_rows();
+                let mut game = Restricted::new(game, &links, setting.empty);
+                let tally =
+                    draws(&mut game, setting, INFO.name, samples as u64, rows, &|game, chunk, tally| {
+                        walk(game, players, chunk, tally, |stream, orders| {
+                            append_order(stream, players.len(), orders)
+                        })
+                    })?;
+                out.sampled(players, &tally);
+            }
+            _ => {
+                let table = tabulate_restricted(game, &links, setting.empty, setting.run)?;
+                out.exact(players, &shapley_of_table(&table));
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// The game in which every part of a coalition that links join earns for itself.
+#[derive(Debug)]
+pub struct Restricted<'a, G> {
+    game: G,
+    links: &'a [Vec<u32>],
+    empty: f64,
+    parts: Parts,
+    pending: Pending,
+}
+
+/// Players that are joined so far: a forest of union-find.
+#[derive(Debug, Default, Clone)]
+struct Parts {
+    above: Vec<u32>,
+    /// Players of the part of each root.
+    members: Vec<Vec<u32>>,
+}
+
+/// Absent from the coalition.
+const AWAY: u32 = u32::MAX;
+
+impl Parts {
+    fn clear(&mut self, n: usize) {
+        self.above.clear();
+        self.above.resize(n, AWAY);
+        self.members.resize(n, Vec::new());
+    }
+
+    fn is_here(&self, player: u32) -> bool {
+        self.above[player as usize] != AWAY
+    }
+
+    fn root(&mut self, mut player: u32) -> u32 {
+        while self.above[player as usize] != player {
+            let up = self.above[player as usize];
+            self.above[player as usize] = self.above[up as usize];
+            player = up;
+        }
+        player
+    }
+
+    /// Lets a player come, and calls `merged` with the root of every part that it is linked to; gives the new root.
+    fn join(&mut self, player: u32, linked: &[u32], mut merged: impl FnMut(u32)) -> u32 {
+        let mut root = player;
+        self.above[player as usize] = player;
+        self.members[player as usize].clear();
+        self.members[player as usize].push(player);
+        for &other in linked {
+            if !self.is_here(other) {
+                continue;
+            }
+            let there = self.root(other);
+            if there == root {
+                continue;
+            }
+            merged(there);
+            // the smaller part moves
+            let (from, to) = if self.members[there as usize].len() > self.members[root as usize].len() {
+                (root, there)
+            } else {
+                (there, root)
+            };
+            let moved = std::mem::take(&mut self.members[from as usize]);
+            self.members[to as usize].extend_from_slice(&moved);
+            self.members[from as usize] = moved;
+            self.above[from as usize] = to;
+            root = to;
+        }
+        root
+    }
+}
+
+/// Coalitions that wait for their values.
+#[derive(Debug, Default, Clone)]
+struct Pending {
+    members: Vec<u64>,
+    count: usize,
+    values: Vec<f64>,
+}
+
+impl Pending {
+    fn clear(&mut self, n: usize) {
+        self.members.clear();
+        self.members.resize(n, 0);
+        self.count = 0;
+        self.values.clear();
+    }
+
+    fn push(&mut self, game: &mut dyn Game, part: &[u32]) -> Result<()> {
+        if self.count == COALITIONS {
+            self.flush(game)?;
+        }
+        part.iter().for_each(|&player| self.members[player as usize] |= 1 << self.count);
+        self.count += 1;
+        Ok(())
+    }
+
+    fn flush(&mut self, game: &mut dyn Game) -> Result<()> {
+        let from = self.values.len();
+        self.values.resize(from + self.count, 0.0);
+        game.values(&self.members, &mut self.values[from..])?;
+        self.members.fill(0);
+        self.count = 0;
+        Ok(())
+    }
+}
+
+/// For every player those that it is linked to; `links` are pairs, a pair twice is a pair once.
+#[must_use]
+pub fn neighbours(players: usize, links: &[(u32, u32)]) -> Vec<Vec<u32>> {
+    let mut linked = vec![Vec::new(); players];
+    for &(a, b) in links.iter().filter(|(a, b)| a != b) {
+        linked[a as usize].push(b);
+        linked[b as usize].push(a);
+    }
+    for linked in &mut linked {
+        linked.sort_unstable();
+        linked.dedup();
+    }
+    linked
+}
+
+impl<'a, G: Game> Restricted<'a, G> {
+    /// `game`, in which nobody earns `empty`, restricted by the [`neighbours`] of each player.
+    pub fn new(game: G, links: &'a [Vec<u32>], empty: f64) -> Self {
+        Self { game, links, empty, parts: Parts::default(), pending: Pending::default() }
+    }
+}
+
+impl<G: Game> Game for Restricted<'_, G> {
+    fn players(&self) -> usize {
+        self.links.len()
+    }
+
+    fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
+        let n = self.players();
+        let Self { game, links, empty, parts, pending } = self;
+        pending.clear(n);
+        let mut ends = Vec::with_capacity(out.len());
+        for lane in 0..out.len() {
+            parts.clear(n);
+            for player in (0..n as u32).filter(|&p| members[p as usize] >> lane & 1 == 1) {
+                parts.join(player, &links[player as usize], |_| {});
+            }
+            for player in (0..n as u32).filter(|&p| parts.above[p as usize] == p) {
+                pending.push(game, &parts.members[player as usize])?;
+            }
+            ends.push(pending.values.len() + pending.count);
+        }
+        pending.flush(game)?;
+        let mut from = 0;
+        for (out, end) in out.iter_mut().zip(ends) {
+            *out = pending.values[from..end].iter().map(|value| value - *empty).sum();
+            from = end;
+        }
+        Ok(())
+    }
+
+    /// What comes of the parts that a player joins, less what they had: one evaluation a player.
+    fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
+        let n = self.players();
+        let Self { game, links, empty, parts, pending } = self;
+        pending.clear(n);
+        // of every step the earlier ones whose parts it merges
+        let (mut merged, mut ends) = (Vec::new(), Vec::with_capacity(orders.len()));
+        let mut made_at = vec![0_usize; n];
+        for (j, order) in orders.chunks_exact(n.max(1)).enumerate() {
+            parts.clear(n);
+            for (k, &player) in order.iter().enumerate() {
+                let root =
+                    parts.join(player, &links[player as usize], |old| merged.push(made_at[old as usize]));
+                made_at[root as usize] = j * n + k;
+                ends.push(merged.len());
+                pending.push(game, &parts.members[root as usize])?;
+            }
+        }
+        pending.flush(game)?;
+        let mut from = 0;
+        for (step, (out, end)) in out.iter_mut().zip(ends).enumerate() {
+            let before: f64 = merged[from..end].iter().map(|&at| pending.values[at] - *empty).sum();
+            *out = pending.values[step] - *empty - before;
+            from = end;
+        }
+        Ok(())
+    }
+
+    fn fork(&self) -> Option<Box<dyn Game + '_>> {
+        Some(Box::new(Restricted::new(self.game.fork()?, self.links, self.empty)))
+    }
+}
+
+/// All 2^n values of the restricted game.
+pub fn tabulate_restricted(
+    game: &mut dyn Game,
+    links: &[Vec<u32>],
+    empty: f64,
+    run: &Run,
+) -> Result<Vec<f64>> {
+    let mut table = tabulate_players(game, run)?;
+    let near: Vec<usize> =
+        links.iter().map(|linked| linked.iter().fold(0, |set, &player| set | 1 << player)).collect();
+    // A set that falls apart is larger than its parts: their values are there before.
+    table[0] = 0.0;
+    for set in 1..table.len() {
+        let part = first_part(set, &near);
+        table[set] = if part == set { table[set] - empty } else { table[part] + table[set & !part] };
+    }
+    Ok(table)
+}
+
+/// The part of the lowest player of a set.
+fn first_part(set: usize, near: &[usize]) -> usize {
+    let (mut part, mut fresh) = (0, set & set.wrapping_neg());
+    while fresh != 0 {
+        part |= fresh;
+        let player = fresh.trailing_zeros() as usize;
+        fresh = (fresh | near[player] & set) & !part;
+    }
+    part
+}

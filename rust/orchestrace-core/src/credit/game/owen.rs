@@ -1,0 +1,267 @@
+//! Owen and Winter values: unions come into the game as one, and divide among themselves what they earn.
+//!
+//! ```text
+//! φ_i = Σ_{H ⊆ M∖j} Σ_{T ⊆ B_j∖i}  h!(m-h-1)!/m! · t!(b-t-1)!/b! · (v(Q_H ∪ T ∪ i) - v(Q_H ∪ T))
+//! ```
+//!
+//! for i in union `B_j` of b players, one of m unions, `Q_H` all players of the unions in H. With unions in unions there
+//! is one such sum per level (Winter). It is the mean over all orders that keep every union together. What a union gets
+//! is its value in the game that the unions play, so that credit of roles, agents and events are one partition of the
+//! outcome, and nothing is paid twice.
+//!
+//! Exact: for every union with players of its own 2^(siblings of it and of all that it is in, and its parts)
+//! evaluations. Sampled: n evaluations an order.
+//! References: G. Owen, Values of games with a priori unions, 1977; E. Winter, A value for cooperative games with
+//! levels structure of cooperation, 1989. Axioms: efficiency, null player, linearity, symmetry within a union.
+
+use super::orders::walk;
+use super::table::{order_weights, tabulate};
+use super::{Game, GameMethod, Needs, Players, SAMPLES, Setting, Solution, draws, is_exact};
+use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
+use crate::credit::params::{Param, Params};
+use crate::error::Result;
+use crate::graph::NO_UNIT;
+use crate::rng::Stream;
+use crate::run::Run;
+use crate::schema::{Reason, Tier, Unit};
+
+/// Values of players in unions.
+pub struct Owen {
+    info: &'static MethodInfo,
+    /// Whether agents are unions, too.
+    nested: bool,
+}
+
+/// The method `owen`.
+pub static OWEN: Owen = Owen { info: &OWEN_INFO, nested: false };
+/// The method `winter`.
+pub static WINTER: Owen = Owen { info: &WINTER_INFO, nested: true };
+
+const PARAMS: &[Param] = &[SAMPLES];
+
+static OWEN_INFO: MethodInfo = MethodInfo {
+    name: "owen",
+    summary: "Shapley value among roles, and within a role among those who play",
+    reference: "G. Owen, 1977",
+    quantity: Quantity::Share,
+    scope: Scope::Trace,
+    units: Unit::ALL,
+    axioms: &[Axiom::Efficiency],
+    params: PARAMS,
+    tier: Some(Tier::Surrogate),
+    needs_graph: true,
+};
+
+static WINTER_INFO: MethodInfo = MethodInfo {
+    name: "winter",
+    summary: "Shapley value among roles, within a role among agents, within an agent among its parts",
+    reference: "E. Winter, 1989",
+    quantity: Quantity::Share,
+    scope: Scope::Trace,
+    units: Unit::ALL,
+    axioms: &[Axiom::Efficiency],
+    params: PARAMS,
+    tier: Some(Tier::Surrogate),
+    needs_graph: true,
+};
+
+impl Owen {
+    fn parts(&self, players: &Players<'_>) -> Part {
+        let levels: &[&[u32]] = &[players.unions, players.agents];
+        let named = |level: &&&[u32]| !level.is_empty();
+        let levels: Vec<&[u32]> =
+            levels[..1 + usize::from(self.nested)].iter().filter(named).copied().collect();
+        Part::of_levels(players.len(), &levels)
+    }
+}
+
+impl GameMethod for Owen {
+    fn info(&self) -> &'static MethodInfo {
+        self.info
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { unions: true, ..Needs::default() }
+    }
+
+    fn exact_evaluations(&self, players: &Players<'_>) -> f64 {
+        self.parts(players).evaluations()
+    }
+
+    fn solve(
+        &self,
+        game: &mut dyn Game,
+        setting: &Setting<'_>,
+        params: &Params,
+        out: &mut Solution,
+    ) -> Result<std::result::Result<(), Reason>> {
+        let players = &setting.players;
+        let parts = self.parts(players);
+        match params.int("samples") {
+            Some(samples) if !is_exact(parts.evaluations(), players.len(), params) => {
+                let rows = players.n_rows();
+                let tally =
+                    draws(game, setting, self.info.name, samples as u64, rows, &|game, chunk, tally| {
+                        let mut parts = parts.clone();
+                        walk(game, players, chunk, tally, |stream, orders| parts.draw(stream, orders))
+                    })?;
+                out.sampled(players, &tally);
+            }
+            _ => {
+                let mut value = vec![0.0; players.len()];
+                exact(game, &parts, setting.run, &mut value)?;
+                out.exact(players, &value);
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// A player, or players that come as one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    /// One player.
+    Player(u32),
+    /// Two parts or more.
+    Union(Vec<Part>),
+}
+
+impl Part {
+    /// Unions in unions of `players` players: `levels` name the union of each player, from the largest unions to the
+    /// smallest; who has [`NO_UNIT`] is in none of that level.
+    #[must_use]
+    pub fn of_levels(players: usize, levels: &[&[u32]]) -> Self {
+        let everyone: Vec<u32> = (0..players as u32).collect();
+        joined(&everyone, levels)
+    }
+
+    /// Evaluations of the game that the exact value takes.
+    #[must_use]
+    pub fn evaluations(&self) -> f64 {
+        let parts = match self {
+            Part::Player(_) => return 2.0,
+            Part::Union(parts) => parts,
+        };
+        let of_union = |part: &Part| if let Part::Union(_) = part { part.evaluations() } else { 0.0 };
+        let has_players = parts.iter().any(|part| matches!(part, Part::Player(_)));
+        let own = if has_players { 2_f64.powi(parts.len() as i32) } else { 0.0 };
+        own + 2_f64.powi(parts.len() as i32 - 1) * parts.iter().map(of_union).sum::<f64>()
+    }
+
+    /// Writes an order that keeps every union together, each of them equally likely, to `order`.
+    pub fn draw(&mut self, stream: &mut Stream, order: &mut Vec<u32>) {
+        match self {
+            Part::Player(player) => order.push(*player),
+            Part::Union(parts) => {
+                stream.shuffle(parts);
+                parts.iter_mut().for_each(|part| part.draw(stream, order));
+            }
+        }
+    }
+
+    fn players(&self, out: &mut Vec<u32>) {
+        match self {
+            Part::Player(player) => out.push(*player),
+            Part::Union(parts) => parts.iter().for_each(|part| part.players(out)),
+        }
+    }
+}
+
+fn joined(players: &[u32], levels: &[&[u32]]) -> Part {
+    // By the union of the first level that has one for the player; without any, it stands for itself.
+    let union_of = |player: u32| {
+        let of = |level: &&[u32]| level[player as usize] != NO_UNIT;
+        match levels.iter().position(of) {
+            Some(level) => (level, levels[level][player as usize]),
+            None => (levels.len(), player),
+        }
+    };
+    let mut sorted: Vec<((usize, u32), u32)> = players.iter().map(|&p| (union_of(p), p)).collect();
+    sorted.sort_unstable();
+    let mut unions: Vec<&[((usize, u32), u32)]> = sorted.chunk_by(|a, b| a.0 == b.0).collect();
+    unions.sort_unstable_by_key(|union| union[0].1);
+    let part = |union: &&[((usize, u32), u32)]| match union {
+        [(_, player)] => Part::Player(*player),
+        [((level, _), _), ..] => {
+            let players: Vec<u32> = union.iter().map(|(_, player)| *player).collect();
+            joined(&players, &levels[level + 1..])
+        }
+        [] => unreachable!("a union is somebody's"),
+    };
+    let mut parts: Vec<Part> = unions.iter().map(part).collect();
+    if parts.len() == 1 { parts.remove(0) } else { Part::Union(parts) }
+}
+
+/// The exact value of every player, added to `value`.
+pub fn exact(game: &mut dyn Game, root: &Part, run: &Run, value: &mut [f64]) -> Result<()> {
+    match root {
+        Part::Player(player) => {
+            let table = tabulate(game, &[vec![*player]], run)?;
+            value[*player as usize] += table[1] - table[0];
+            Ok(())
+        }
+        Part::Union(parts) => within(game, parts, &mut Vec::new(), run, value),
+    }
+}
+
+/// What stands beside the parts of a union, level by level: siblings of it, of the union that it is in, and so on.
+type Beside = Vec<Vec<Vec<u32>>>;
+
+fn within(
+    game: &mut dyn Game,
+    parts: &[Part],
+    beside: &mut Beside,
+    run: &Run,
+    value: &mut [f64],
+) -> Result<()> {
+    let items: Vec<Vec<u32>> = parts.iter().map(everyone).collect();
+    if parts.iter().any(|part| matches!(part, Part::Player(_))) {
+        let outer: Vec<Vec<u32>> = beside.iter().flatten().cloned().collect();
+        let all: Vec<Vec<u32>> = items.iter().chain(&outer).cloned().collect();
+        let table = tabulate(game, &all, run)?;
+        let weights = order_weights(parts.len());
+        let of_outer = outer_weights(beside);
+        for (s, share) in of_outer.iter().enumerate() {
+            let inner = &table[s << parts.len()..(s + 1) << parts.len()];
+            for (t, before) in inner.iter().enumerate() {
+                for (c, part) in parts.iter().enumerate() {
+                    if let (Part::Player(player), 0) = (part, t >> c & 1) {
+                        let gain = inner[t | 1 << c] - before;
+                        value[*player as usize] += share * weights[t.count_ones() as usize] * gain;
+                    }
+                }
+            }
+        }
+    }
+    for (c, part) in parts.iter().enumerate() {
+        if let Part::Union(inner) = part {
+            let mut siblings = items.clone();
+            siblings.remove(c);
+            beside.push(siblings);
+            within(game, inner, beside, run, value)?;
+            beside.pop();
+        }
+    }
+    Ok(())
+}
+
+fn everyone(part: &Part) -> Vec<u32> {
+    let mut players = Vec::new();
+    part.players(&mut players);
+    players
+}
+
+/// The weight of every set of outer parts: a factor h!(m-h-1)!/m! per level, m - 1 siblings.
+fn outer_weights(beside: &Beside) -> Vec<f64> {
+    let mut all = vec![1.0];
+    for siblings in beside {
+        let weights = order_weights(siblings.len() + 1);
+        let sets = 0..1_usize << siblings.len();
+        // the level at hand takes the higher bits
+        all = sets
+            .flat_map(|s| all.iter().map(move |w| (s, *w)))
+            .map(|(s, w)| w * weights[s.count_ones() as usize])
+            .collect();
+    }
+    all
+}

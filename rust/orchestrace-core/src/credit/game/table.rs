@@ -1,0 +1,155 @@
+//! Games whose values are listed, and the lists of other games.
+//!
+//! Bit p of an index says whether player p, or item p, is in: a game of n players is a list of 2^n values.
+
+use super::Game;
+use crate::error::{Error, Result};
+use crate::run::Run;
+
+/// Word of the coalitions `64 b` to `64 b + 63` that have item `p` in.
+///
+/// The index of a coalition counts in its low six bits through the lanes of a word, in the others through blocks.
+#[must_use]
+pub fn lanes_of(p: usize, block: usize) -> u64 {
+    const WITHIN: [u64; 6] = [
+        0xAAAA_AAAA_AAAA_AAAA,
+        0xCCCC_CCCC_CCCC_CCCC,
+        0xF0F0_F0F0_F0F0_F0F0,
+        0xFF00_FF00_FF00_FF00,
+        0xFFFF_0000_FFFF_0000,
+        0xFFFF_FFFF_0000_0000,
+    ];
+    match WITHIN.get(p) {
+        Some(word) => *word,
+        None if block >> (p - WITHIN.len()) & 1 == 1 => u64::MAX,
+        None => 0,
+    }
+}
+
+/// Values of all 2^k unions of `items`, which are disjoint sets of players; players in none of them are absent.
+///
+/// O(2^k) values of the game.
+pub fn tabulate(game: &mut dyn Game, items: &[Vec<u32>], run: &Run) -> Result<Vec<f64>> {
+    let mut table = vec![0.0; 1 << items.len()];
+    let mut members = vec![0_u64; game.players()];
+    for (block, out) in table.chunks_mut(64).enumerate() {
+        run.check()?;
+        for (p, item) in items.iter().enumerate() {
+            item.iter().for_each(|&player| members[player as usize] = lanes_of(p, block));
+        }
+        game.values(&members, out)?;
+    }
+    Ok(table)
+}
+
+/// Values of all coalitions of single players.
+pub fn tabulate_players(game: &mut dyn Game, run: &Run) -> Result<Vec<f64>> {
+    let players: Vec<Vec<u32>> = (0..game.players() as u32).map(|p| vec![p]).collect();
+    tabulate(game, &players, run)
+}
+
+/// s! (n - s - 1)! / n! for s from 0 to n - 1: the share of the orders of n in which a given one follows exactly a
+/// given set of s.
+#[must_use]
+pub fn order_weights(n: usize) -> Vec<f64> {
+    let mut weights = Vec::with_capacity(n);
+    let mut weight = 1.0 / n as f64;
+    for s in 0..n {
+        weights.push(weight);
+        // w(s + 1) / w(s) = (s + 1) / (n - s - 1)
+        weight *= (s + 1) as f64 / (n - s - 1).max(1) as f64;
+    }
+    weights
+}
+
+/// Shapley values of all players of a listed game, O(n 2^n).
+#[must_use]
+pub fn shapley_of_table(table: &[f64]) -> Vec<f64> {
+    let n = table.len().trailing_zeros() as usize;
+    let weights = order_weights(n);
+    let mut value = vec![0.0; n];
+    for (player, value) in value.iter_mut().enumerate() {
+        // coalitions without the player beside the same with it
+        for (block, both) in table.chunks_exact(2 << player).enumerate() {
+            let (without, with) = both.split_at(1 << player);
+            for (low, (without, with)) in without.iter().zip(with).enumerate() {
+                *value += weights[(block.count_ones() + low.count_ones()) as usize] * (with - without);
+            }
+        }
+    }
+    value
+}
+
+/// A game whose values are listed.
+#[derive(Debug, Clone)]
+pub struct TableGame<'a> {
+    values: &'a [f64],
+    players: usize,
+}
+
+impl<'a> TableGame<'a> {
+    /// The game of 2^n values.
+    pub fn new(values: &'a [f64]) -> Result<Self> {
+        if !values.len().is_power_of_two() {
+            let n = values.len();
+            return Err(Error::Parameter(format!(
+                "value has {n} numbers, expected 2^n, one for each coalition"
+            )));
+        }
+        Ok(Self { values, players: values.len().trailing_zeros() as usize })
+    }
+}
+
+impl<G: Game + ?Sized> Game for &mut G {
+    fn players(&self) -> usize {
+        (**self).players()
+    }
+
+    fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
+        (**self).values(members, out)
+    }
+
+    fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
+        (**self).walks(orders, out)
+    }
+
+    fn fork(&self) -> Option<Box<dyn Game + '_>> {
+        (**self).fork()
+    }
+}
+
+impl<G: Game + ?Sized> Game for Box<G> {
+    fn players(&self) -> usize {
+        (**self).players()
+    }
+
+    fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
+        (**self).values(members, out)
+    }
+
+    fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
+        (**self).walks(orders, out)
+    }
+
+    fn fork(&self) -> Option<Box<dyn Game + '_>> {
+        (**self).fork()
+    }
+}
+
+impl Game for TableGame<'_> {
+    fn players(&self) -> usize {
+        self.players
+    }
+
+    fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
+        for (lane, out) in out.iter_mut().enumerate() {
+            let index = members.iter().enumerate().map(|(p, word)| ((word >> lane & 1) as usize) << p);
+            *out = self.values[index.sum::<usize>()];
+        }
+        Ok(())
+    }
+
+    fn fork(&self) -> Option<Box<dyn Game + '_>> {
+        Some(Box::new(self.clone()))
+    }
+}
