@@ -70,6 +70,19 @@ static NORMALIZED_BANZHAF_INFO: MethodInfo = MethodInfo {
     needs_graph: true,
 };
 
+impl Banzhaf {
+    /// The estimate from `samples` coalitions, 64 at least.
+    pub fn sampled(
+        &self,
+        game: &mut dyn Game,
+        setting: &Setting<'_>,
+        samples: u64,
+        out: &mut Solution,
+    ) -> Result<std::result::Result<(), Reason>> {
+        sampled(game, setting, samples, self.normalise, out)
+    }
+}
+
 impl GameMethod for Banzhaf {
     fn info(&self) -> &'static MethodInfo {
         self.info
@@ -84,7 +97,7 @@ impl GameMethod for Banzhaf {
     ) -> Result<std::result::Result<(), Reason>> {
         match params.int("samples") {
             Some(samples) if !is_exact(self.exact_evaluations(&setting.players), 1, params) => {
-                sampled(game, setting, samples as u64, self.normalise, out)
+                self.sampled(game, setting, samples as u64, out)
             }
             _ => solve_exact(game, setting, self.normalise, out),
         }
@@ -136,7 +149,7 @@ fn coalitions(chunk: &mut Chunk<'_>, n: usize) {
 }
 
 /// The estimates from `samples` coalitions.
-pub fn sampled(
+fn sampled(
     game: &mut dyn Game,
     setting: &Setting<'_>,
     samples: u64,
@@ -219,4 +232,26 @@ pub fn sampled(
     }
     out.n_samples = Some(samples);
     Ok(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::TableGame;
+    use super::*;
+
+    #[test]
+    fn values_by_hand() {
+        let run = Run::new(Some(1)).unwrap();
+        let of = |worth: &dyn Fn(usize) -> bool| {
+            let table: Vec<f64> = (0..8).map(|set| f64::from(worth(set))).collect();
+            exact(&mut TableGame::new(&table).unwrap(), &run).unwrap()
+        };
+        assert_eq!(of(&|set| set.count_ones() > 1), [0.5; 3]);
+        assert_eq!(of(&|set| set & 1 == 1 && set > 1), [0.75, 0.25, 0.25]);
+        // rescaled, and where there is nothing to scale
+        let mut value = [0.75, 0.25, 0.5];
+        assert!(rescaled(&mut value, 3.0));
+        assert_eq!(value, [1.5, 0.5, 1.0]);
+        assert!(!rescaled(&mut [0.5, -0.5], 1.0));
+    }
 }

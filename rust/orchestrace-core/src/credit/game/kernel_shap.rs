@@ -95,3 +95,47 @@ fn pairs(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::shapley_of_table;
+    use super::*;
+    use crate::rng::Stream;
+
+    #[test]
+    fn the_matrix_is_that_of_all_subsets() {
+        assert!((off_diagonal(5) - 0.26).abs() < 1e-15);
+        for n in 2..9_usize {
+            let (mut both, mut one, mut all) = (0.0, 0.0, 0.0);
+            for set in 1..(1_usize << n) - 1 {
+                let s = set.count_ones() as usize;
+                let binomial: f64 = (0..s).map(|k| (n - k) as f64 / (k + 1) as f64).product();
+                let mass = (n - 1) as f64 / (binomial * (s * (n - s)) as f64);
+                all += mass;
+                one += mass * f64::from(set & 1 == 1);
+                both += mass * f64::from(set & 3 == 3);
+            }
+            assert!((one / all - 0.5).abs() < 1e-12 && (both / all - off_diagonal(n)).abs() < 1e-12, "{n}");
+        }
+    }
+
+    #[test]
+    fn all_subsets_by_their_weight_give_the_shapley_value() {
+        let mut stream = Stream::new(8, "kernel", &[]);
+        let n = 6_usize;
+        let table: Vec<f64> = (0..1 << n).map(|_| stream.unit_f64()).collect();
+        let (mut b, mut all) = (vec![0.0; n], 0.0);
+        for set in 1..table.len() - 1 {
+            let s = set.count_ones() as usize;
+            let binomial: f64 = (0..s).map(|k| (n - k) as f64 / (k + 1) as f64).product();
+            let mass = (n - 1) as f64 / (binomial * (s * (n - s)) as f64);
+            all += mass;
+            (0..n).filter(|p| set >> p & 1 == 1).for_each(|p| b[p] += mass * (table[set] - table[0]));
+        }
+        b.iter_mut().for_each(|b| *b /= all);
+        let (mean, even) = (b.iter().sum::<f64>() / n as f64, (table[table.len() - 1] - table[0]) / n as f64);
+        for (b, phi) in b.iter().zip(shapley_of_table(&table)) {
+            assert!((even + (b - mean) / (0.5 - off_diagonal(n)) - phi).abs() < 1e-12);
+        }
+    }
+}

@@ -12,9 +12,9 @@
 //! Reference: R. Myerson, Graphs and cooperation in games, 1977. Axioms: efficiency within every part, fairness (a link
 //! is worth as much to both of its ends), linearity.
 
-use super::orders::{append_order, walk};
+use super::orders::sampled;
 use super::table::{shapley_of_table, tabulate_players};
-use super::{COALITIONS, Game, GameMethod, Needs, SAMPLES, Setting, Solution, draws, is_exact};
+use super::{COALITIONS, Game, GameMethod, Needs, SAMPLES, Setting, Solution, is_exact};
 use crate::credit::method::{MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, Params};
 use crate::error::Result;
@@ -39,6 +39,20 @@ static INFO: MethodInfo = MethodInfo {
     needs_graph: true,
 };
 
+impl Myerson {
+    /// The estimate from `samples` orders.
+    pub fn sampled(
+        &self,
+        game: &mut dyn Game,
+        setting: &Setting<'_>,
+        samples: u64,
+        out: &mut Solution,
+    ) -> Result<()> {
+        let links = neighbours(setting.players.len(), setting.players.links);
+        sampled(&mut Restricted::new(game, &links, setting.empty), setting, INFO.name, samples, out)
+    }
+}
+
 impl GameMethod for Myerson {
     fn info(&self) -> &'static MethodInfo {
         &INFO
@@ -56,20 +70,12 @@ impl GameMethod for Myerson {
         out: &mut Solution,
     ) -> Result<std::result::Result<(), Reason>> {
         let players = &setting.players;
-        let links = neighbours(players.len(), players.links);
         match params.int("samples") {
             Some(samples) if !is_exact(self.exact_evaluations(players), players.len(), params) => {
-                let rows = players.n_rows();
-                let mut game = Restricted::new(game, &links, setting.empty);
-                let tally =
-                    draws(&mut game, setting, INFO.name, samples as u64, rows, &|game, chunk, tally| {
-                        walk(game, players, chunk, tally, |stream, orders| {
-                            append_order(stream, players.len(), orders)
-                        })
-                    })?;
-                out.sampled(players, &tally);
+                self.sampled(game, setting, samples as u64, out)?;
             }
             _ => {
+                let links = neighbours(players.len(), players.links);
                 let table = tabulate_restricted(game, &links, setting.empty, setting.run)?;
                 out.exact(players, &shapley_of_table(&table));
             }
@@ -297,4 +303,77 @@ fn first_part(set: usize, near: &[usize]) -> usize {
         fresh = (fresh | near[player] & set) & !part;
     }
     part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::TableGame;
+    use super::*;
+    use crate::rng::Stream;
+
+    fn value(table: &[f64], links: &[(u32, u32)]) -> Vec<f64> {
+        let n = table.len().trailing_zeros() as usize;
+        let run = Run::new(Some(1)).unwrap();
+        let mut game = TableGame::new(table).unwrap();
+        let links = neighbours(n, links);
+        shapley_of_table(&tabulate_restricted(&mut game, &links, table[0], &run).unwrap())
+    }
+
+    fn close(found: &[f64], wanted: &[f64]) {
+        assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?} {wanted:?}");
+    }
+
+    #[test]
+    fn who_stands_between_is_paid_for_it() {
+        // nothing without both 0 and 2
+        let unanimity: Vec<f64> = (0..8).map(|set| f64::from(set & 5 == 5)).collect();
+        close(&value(&unanimity, &[(0, 1), (1, 2)]), &[1.0 / 3.0; 3]);
+        close(&value(&unanimity, &[(0, 1), (1, 2), (0, 2)]), &[0.5, 0.0, 0.5]);
+        close(&value(&unanimity, &[(0, 1)]), &[0.0; 3]);
+    }
+
+    #[test]
+    fn parts_pay_their_own_and_links_both_ends() {
+        let mut stream = Stream::new(4, "myerson", &[]);
+        let table: Vec<f64> = (0..32).map(|_| stream.unit_f64()).collect();
+        let all: Vec<(u32, u32)> = (0..5).flat_map(|a| (0..a).map(move |b| (b, a))).collect();
+        close(&value(&table, &all), &shapley_of_table(&table));
+        let links = [(0, 1), (1, 2), (0, 2), (3, 4)];
+        let found = value(&table, &links);
+        close(
+            &[found[..3].iter().sum(), found[3..].iter().sum()],
+            &[table[7] - table[0], table[24] - table[0]],
+        );
+        for (at, &(a, b)) in links.iter().enumerate() {
+            let mut fewer = links.to_vec();
+            fewer.remove(at);
+            let without = value(&table, &fewer);
+            let lost = |p: u32| found[p as usize] - without[p as usize];
+            assert!((lost(a) - lost(b)).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn gains_and_coalitions_are_those_of_the_listed_game() {
+        let mut stream = Stream::new(6, "myerson", &[]);
+        let table: Vec<f64> = (0..256).map(|_| stream.unit_f64()).collect();
+        let links = neighbours(8, &[(0, 3), (3, 5), (1, 2), (2, 7), (6, 7), (1, 6), (1, 2), (4, 4)]);
+        let run = Run::new(Some(1)).unwrap();
+        let mut game = TableGame::new(&table).unwrap();
+        let listed = tabulate_restricted(&mut game, &links, table[0], &run).unwrap();
+        let mut game = Restricted::new(game, &links, table[0]);
+        let found = tabulate_players(&mut game, &run).unwrap();
+        close(&found, &listed);
+        let mut orders = Vec::new();
+        (0..30).for_each(|_| super::super::orders::append_order(&mut stream, 8, &mut orders));
+        let mut gains = vec![f64::NAN; orders.len()];
+        game.walks(&orders, &mut gains).unwrap();
+        for (order, gains) in orders.chunks(8).zip(gains.chunks(8)) {
+            let mut before = 0;
+            for (&p, gain) in order.iter().zip(gains) {
+                assert!((listed[before | 1 << p] - listed[before] - gain).abs() < 1e-12);
+                before |= 1 << p;
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Orders that are drawn and walked: what all samplers over orders share.
 
-use super::{Chunk, Game, Players, Tally};
+use super::{Chunk, Game, Players, Setting, Solution, Tally, draws};
 use crate::error::Result;
 use crate::rng::Stream;
 
@@ -9,6 +9,22 @@ pub fn append_order(stream: &mut Stream, n: usize, orders: &mut Vec<u32>) {
     let from = orders.len();
     orders.extend(0..n as u32);
     stream.shuffle(&mut orders[from..]);
+}
+
+/// The Shapley value of any game from `samples` orders.
+pub fn sampled(
+    game: &mut dyn Game,
+    setting: &Setting<'_>,
+    label: &str,
+    samples: u64,
+    out: &mut Solution,
+) -> Result<()> {
+    let players = &setting.players;
+    let tally = draws(game, setting, label, samples, players.n_rows(), &|game, chunk, tally| {
+        walk(game, players, chunk, tally, |stream, orders| append_order(stream, players.len(), orders))
+    })?;
+    out.sampled(players, &tally);
+    Ok(())
 }
 
 /// Draws the chunk's orders by `draw`, which appends one order of all players, and tallies the gains of every row.

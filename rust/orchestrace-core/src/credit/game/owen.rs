@@ -73,6 +73,24 @@ impl Owen {
             levels[..1 + usize::from(self.nested)].iter().filter(named).copied().collect();
         Part::of_levels(players.len(), &levels)
     }
+
+    /// The estimate from `samples` orders that keep every union together.
+    pub fn sampled(
+        &self,
+        game: &mut dyn Game,
+        setting: &Setting<'_>,
+        samples: u64,
+        out: &mut Solution,
+    ) -> Result<()> {
+        let (players, parts) = (&setting.players, self.parts(&setting.players));
+        let tally =
+            draws(game, setting, self.info.name, samples, players.n_rows(), &|game, chunk, tally| {
+                let mut parts = parts.clone();
+                walk(game, players, chunk, tally, |stream, orders| parts.draw(stream, orders))
+            })?;
+        out.sampled(players, &tally);
+        Ok(())
+    }
 }
 
 impl GameMethod for Owen {
@@ -99,13 +117,7 @@ impl GameMethod for Owen {
         let parts = self.parts(players);
         match params.int("samples") {
             Some(samples) if !is_exact(parts.evaluations(), players.len(), params) => {
-                let rows = players.n_rows();
-                let tally =
-                    draws(game, setting, self.info.name, samples as u64, rows, &|game, chunk, tally| {
-                        let mut parts = parts.clone();
-                        walk(game, players, chunk, tally, |stream, orders| parts.draw(stream, orders))
-                    })?;
-                out.sampled(players, &tally);
+                self.sampled(game, setting, samples as u64, out)?;
             }
             _ => {
                 let mut value = vec![0.0; players.len()];
@@ -264,4 +276,85 @@ fn outer_weights(beside: &Beside) -> Vec<f64> {
             .collect();
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::{TableGame, shapley_of_table};
+    use super::*;
+    use std::collections::BTreeMap;
+
+    const ALONE: u32 = NO_UNIT;
+
+    fn value(table: &[f64], levels: &[&[u32]]) -> Vec<f64> {
+        let mut game = TableGame::new(table).unwrap();
+        let mut value = vec![0.0; game.players()];
+        let parts = Part::of_levels(value.len(), levels);
+        exact(&mut game, &parts, &Run::new(Some(1)).unwrap(), &mut value).unwrap();
+        value
+    }
+
+    fn close(found: &[f64], wanted: &[f64]) {
+        assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?} {wanted:?}");
+    }
+
+    fn random(n: usize) -> Vec<f64> {
+        let mut stream = Stream::new(2, "owen", &[]);
+        (0..1 << n).map(|_| stream.unit_f64()).collect()
+    }
+
+    #[test]
+    fn the_owner_of_the_only_left_glove_bargains_with_a_union() {
+        // {0} has the left glove, 1 and 2 a right one each
+        let glove: Vec<f64> = (0..8).map(|set| f64::from(set & 1 == 1 && set > 1)).collect();
+        close(&value(&glove, &[&[0, 1, 1]]), &[0.5, 0.25, 0.25]);
+        close(&value(&glove, &[&[ALONE, 7, 7]]), &[0.5, 0.25, 0.25]);
+        close(&value(&glove, &[&[0, 1, 2]]), &[2.0 / 3.0, 1.0 / 6.0, 1.0 / 6.0]);
+        close(&value(&[3.0, 5.0], &[&[0]]), &[2.0]);
+        assert!(value(&[3.0], &[&[]]).is_empty());
+    }
+
+    #[test]
+    fn unions_of_one_or_of_all_change_nothing() {
+        let table = random(5);
+        let shapley = shapley_of_table(&table);
+        for levels in [&[][..], &[&[ALONE; 5][..]], &[&[0; 5]], &[&[4, 3, 2, 1, 0]], &[&[1; 5], &[ALONE; 5]]]
+        {
+            close(&value(&table, levels), &shapley);
+        }
+    }
+
+    #[test]
+    fn orders_keep_unions_together_and_are_the_value() {
+        // ((0 2) 4) and 5 of one role, 1 alone, 3 alone with an agent of no role
+        let levels: [&[u32]; 2] = [&[0, ALONE, 0, ALONE, 0, 0], &[0, ALONE, 0, 3, ALONE, 5]];
+        let mut parts = Part::of_levels(6, &levels);
+        let one = Part::Player;
+        let pair = Part::Union(vec![one(0), one(2)]);
+        let role = Part::Union(vec![pair, one(4), one(5)]);
+        assert_eq!(parts, Part::Union(vec![role, one(1), one(3)]));
+        // 3! orders of the parts, 3! within the role, 2 within the agent; each equally likely
+        let mut stream = Stream::new(3, "nested", &[]);
+        let mut seen = BTreeMap::new();
+        for _ in 0..72_000 {
+            let mut order = Vec::new();
+            parts.draw(&mut stream, &mut order);
+            *seen.entry(order).or_insert(0_u32) += 1;
+        }
+        assert_eq!(seen.len(), 72);
+        let chi: f64 = seen.values().map(|&n| (f64::from(n) - 1000.0).powi(2) / 1000.0).sum();
+        assert!(chi < 112.3, "71 degrees of freedom: {chi}");
+        let table = random(6);
+        let mut mean = [0.0; 6];
+        for order in seen.keys() {
+            let mut before = 0;
+            for &p in order {
+                mean[p as usize] += (table[before | 1 << p] - table[before]) / 72.0;
+                before |= 1 << p;
+            }
+        }
+        close(&value(&table, &levels), &mean);
+        // the role: 2^(2 + 3), its agent: 2^2 * 2^2 * 2^2; the parts: 2^3
+        assert_eq!(parts.evaluations(), 8.0 + 4.0 * (8.0 + 4.0 * 4.0));
+    }
 }

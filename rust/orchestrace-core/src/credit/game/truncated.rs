@@ -85,3 +85,45 @@ fn walk(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Players;
+    use super::super::table::TableGame;
+    use super::*;
+    use crate::run::Run;
+
+    /// Worth how many there are; counts its evaluations.
+    struct Count(TableGame<'static>, usize);
+
+    impl Game for Count {
+        fn players(&self) -> usize {
+            self.0.players()
+        }
+
+        fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
+            self.1 += out.len();
+            self.0.values(members, out)
+        }
+    }
+
+    #[test]
+    fn late_gains_are_left_out_and_not_evaluated() {
+        static TABLE: std::sync::LazyLock<Vec<f64>> =
+            std::sync::LazyLock::new(|| (0..256_u32).map(|set| f64::from(set.count_ones())).collect());
+        let run = Run::new(Some(1)).unwrap();
+        let row_of: Vec<u32> = (0..8).collect();
+        let players = Players { row_of: &row_of, n_units: 8, ..Players::default() };
+        let setting = Setting { players, empty: 0.0, full: 8.0, seed: 0, id: b"", run: &run };
+        // all gains are 1; the walk ends where less than the tolerance is missing
+        for (tolerance, walked) in [(0.0, 8), (0.5, 8), (1.5, 7), (3.0, 6), (100.0, 0)] {
+            let mut game = Count(TableGame::new(&TABLE).unwrap(), 0);
+            let mut out = Solution::default();
+            out.clear(players.n_rows());
+            sampled(&mut game, &setting, 100, tolerance, &mut out).unwrap();
+            assert_eq!(game.1, 100 * walked, "{tolerance}");
+            let sum: f64 = out.value.iter().sum();
+            assert!((sum - walked as f64).abs() < 1e-12, "{tolerance}: {sum}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+"""Solutions of a cooperative game of one's own: a list of values, or a function of coalitions."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from . import _core
+from .corpus import check_numbers
+from .errors import ParameterError
+
+Coalitions = NDArray[np.bool_]
+Value = Callable[[Coalitions], ArrayLike]
+
+NOBODY: Final = 2**32 - 1
+"""In no union, spawned by nobody."""
+
+_STRUCTURE: Final = {
+    "owen": "unions",
+    "winter": "unions",
+    "myerson": "links",
+    "precedence_shapley": "parents",
+    "permission": "parents",
+}
+
+
+def game_values(
+    value: Value | ArrayLike,
+    n_players: int,
+    method: str = "shapley",
+    *,
+    samples: int | None = None,
+    sampler: str | None = None,
+    tolerance: float | None = None,
+    seed: int = 0,
+    unions: Iterable[Iterable[Any]] | None = None,
+    links: Iterable[tuple[int, int]] | None = None,
+    parents: Sequence[int | None] | None = None,
+    threads: int | None = None,
+) -> pl.DataFrame:
+    """What each player of a cooperative game is worth, by any of the solutions that `credit` has for traces.
+
+    Parameters
+    ----------
+    value
+        What coalitions are worth. Either an array of 2^n float64, in which bit p of an index says whether player p is
+        in; or a function that gets coalitions as a bool array of shape (m, n) and gives m numbers, float64 of shape
+        (m,). It is called from one thread at a time, not the calling one, with up to 64 coalitions, or up to 4,096
+        along orders. What it raises comes out as it is.
+    n_players
+        Number of players n, at least 1; they are called 0 to n - 1.
+    method
+        ``shapley``, ``banzhaf``, ``normalized_banzhaf``, ``owen``, ``winter``, ``myerson``,
+        ``precedence_shapley``, ``permission``, ``difference``; see `methods` and docs/credit-games.md.
+    samples
+        Orders or coalitions to draw; None: exact, at most 2^20 evaluations. What would cost no more exactly is computed exactly.
+    sampler, tolerance
+        As in `credit` with method ``shapley``: how to draw, and where ``truncated`` stops.
+    seed
+        Of the draws; the same seed gives the same bits on any number of threads.
+    unions
+        For ``owen`` lists of players, for ``winter`` lists of players and of lists of players. Who is in none is a
+        union of its own.
+    links
+        For ``myerson`` pairs of players who can cooperate.
+    parents
+        For ``precedence_shapley`` and ``permission`` who spawned each player, None for nobody.
+    threads
+        As in `credit`; a function is called by one of them only.
+
+    Returns
+    -------
+    DataFrame
+        A row per player: ``player value stderr n_samples residual method reason params``. ``stderr`` and
+        ``n_samples``, the independent draws, are null where values are exact. ``residual`` is v(N) - v(∅) less
+        all values, the same in each row: rounding where a solution is efficient. A value that does not exist
+        is null with a ``reason``.
+
+    Raises
+    ------
+    ParameterError
+        Unknown method, a value of the wrong shape or not finite, a structure that does not fit, or an exact
+        solution that would take more than 2^20 evaluations.
+
+    Notes
+    -----
+    Exact: 2^n evaluations; ``owen`` and ``winter`` 2^(unions + players of a union) for each union,
+    ``precedence_shapley`` one for every set that has the parents of all its members, ``difference`` n + 1. Sampled: n
+    an order. Definitions and papers: docs/credit-games.md.
+
+    Examples
+    --------
+    One left glove and two right ones; a pair is worth 1.
+
+    >>> import numpy as np, orchestrace as ot
+    >>> def pairs(masks):
+    ...     return np.minimum(masks[:, 0], masks[:, 1:].sum(axis=1)).astype(float)
+    >>> ot.game_values(pairs, 3)["value"].round(4).to_list()
+    [0.6667, 0.1667, 0.1667]
+    >>> ot.game_values(pairs, 3, "owen", unions=[[1, 2]])["value"].round(4).to_list()
+    [0.5, 0.25, 0.25]
+    >>> sampled = ot.game_values(lambda masks: masks.sum(axis=1) ** 2.0, 30, samples=100)
+    >>> round(sampled["value"].sum(), 6)
+    900.0
+    """
+    check_numbers(seed=seed, threads=threads)
+    if isinstance(n_players, bool) or not isinstance(n_players, int) or n_players < 1:
+        raise ParameterError(f"n_players is {n_players!r}, expected a whole number of at least 1")
+    given = {"unions": unions, "links": links, "parents": parents}
+    structure = _structure(method, n_players, given)
+    options = {"samples": samples, "sampler": sampler, "tolerance": tolerance}
+    values, errors, n_samples, residual, reason, params = _core.solve_game(
+        _played(value, n_players) if callable(value) else _listed(value, n_players),
+        n_players=n_players,
+        method=method,
+        params={name: option for name, option in options.items() if option is not None},
+        seed=seed,
+        threads=threads,
+        **structure,
+    )
+    numbers = pl.Series("value", values, dtype=pl.Float64) if reason is None else pl.lit(None, pl.Float64)
+    frame = pl.DataFrame({"player": pl.Series(range(n_players), dtype=pl.UInt32)})
+    return frame.with_columns(
+        numbers.alias("value"),
+        pl.Series("stderr", errors, dtype=pl.Float64).fill_nan(None),
+        pl.lit(n_samples, pl.UInt64).alias("n_samples"),
+        pl.lit(residual if reason is None else None, pl.Float64).alias("residual"),
+        pl.lit(method, pl.String).alias("method"),
+        pl.lit(reason, pl.String).alias("reason"),
+        pl.lit(params, pl.String).alias("params"),
+    )
+
+
+def _listed(value: object, n: int) -> bytes:
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        kind = type(value).__name__
+        raise ParameterError(f"value is a {kind}, expected 2^n numbers or a function of coalitions") from None
+    if n > 20 or numbers.shape != (1 << n,):
+        raise ParameterError(
+            f"value has the shape {numbers.shape}, expected ({2**n},), one for each coalition of {n}"
+        )
+    if not np.isfinite(numbers).all():
+        first = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise ParameterError(f"value is {numbers[first]} for the coalition {_members(first, n)}")
+    return numbers.tobytes()
+
+
+def _members(index: int, n: int) -> list[int]:
+    return [p for p in range(n) if index >> p & 1]
+
+
+def _played(value: Value, n: int) -> Callable[[bytearray, int], bytes]:
+    """The function as the core calls it: bytes of coalitions in, bytes of numbers out."""
+
+    def play(masks: bytearray, count: int) -> bytes:
+        coalitions = np.frombuffer(masks, dtype=np.bool_).reshape(count, n)
+        found = value(coalitions)
+        try:
+            numbers = np.asarray(found)
+            if numbers.dtype.kind not in "biuf":
+                raise TypeError
+        except (TypeError, ValueError):
+            raise ParameterError(
+                f"value gave a {type(found).__name__}, expected {count} numbers as an array of float64"
+            ) from None
+        if numbers.shape != (count,):
+            raise ParameterError(
+                f"value gave an array of shape {numbers.shape} for {count} coalitions, expected ({count},)"
+            )
+        numbers = numbers.astype(np.float64, copy=False)
+        if not np.isfinite(numbers).all():
+            first = int(np.flatnonzero(~np.isfinite(numbers))[0])
+            members = np.flatnonzero(coalitions[first]).tolist()
+            raise ParameterError(f"value is {numbers[first]} for the coalition {members}")
+        return numbers.tobytes()
+
+    return play
+
+
+def _structure(method: str, n: int, given: dict[str, Any]) -> dict[str, Any]:
+    """What the core gets of unions, links and parents; one that the method does not look at is a mistake."""
+    wanted = _STRUCTURE.get(method)
+    for name, what in given.items():
+        if what is not None and name != wanted:
+            raise ParameterError(f"method '{method}' knows no {name}")
+        if what is None and name == wanted:
+            raise ParameterError(f"method '{method}' needs {name}")
+    try:
+        if wanted == "unions":
+            unions, inner = _unions(given["unions"], n, nested=method == "winter")
+            return {"unions": unions, "agents": inner}
+        if wanted == "links":
+            return {"links": [(_player("links", a, n), _player("links", b, n)) for a, b in given["links"]]}
+        if wanted == "parents":
+            parents = [NOBODY if p is None else _player("parents", p, n) for p in given["parents"]]
+            if len(parents) != n:
+                raise ParameterError(f"parents is about {len(parents)} players, the game has {n}")
+            return {"parents": parents}
+    except (TypeError, ValueError):
+        shapes = {
+            "unions": "lists of players",
+            "links": "pairs of players",
+            "parents": "a player or None for each",
+        }
+        raise ParameterError(f"{wanted} must be {shapes[cast(str, wanted)]}") from None
+    return {}
+
+
+def _unions(unions: Iterable[Iterable[Any]], n: int, nested: bool) -> tuple[list[int], list[int]]:
+    outer, inner = [NOBODY] * n, [NOBODY] * n
+    named: set[int] = set()
+    groups = 0
+    for number, union in enumerate(unions):
+        for part in union:
+            is_player = not nested or isinstance(part, int | np.integer)
+            members = [part] if is_player else list(part)
+            groups += 1
+            for member in members:
+                player = _player("unions", member, n)
+                if player in named:
+                    raise ParameterError(f"player {player} is in two unions")
+                named.add(player)
+                outer[player] = number
+                inner[player] = NOBODY if is_player else groups
+    return outer, inner
+
+
+def _player(name: str, player: object, n: int) -> int:
+    if isinstance(player, bool) or not isinstance(player, int | np.integer):
+        raise ParameterError(f"{name} has {player!r}, expected players from 0 to {n - 1}")
+    if not 0 <= player < n:
+        raise ParameterError(f"{name} has player {player}, the game has {n}")
+    return int(player)

@@ -1,0 +1,282 @@
+//! One game by itself, of a caller's own making: no trace, no unit, every player a row.
+
+use super::{EXACT_PLAYERS, Game, GameMethod, Players, Setting, Solution};
+use crate::credit::params::Params;
+use crate::error::{Error, Result};
+use crate::graph::NO_UNIT;
+use crate::run::Run;
+use crate::schema::Reason;
+
+/// What a caller knows of the players.
+#[derive(Debug, Default)]
+pub struct Structure {
+    /// Union of each player, or [`NO_UNIT`]; empty: none.
+    pub unions: Vec<u32>,
+    /// Union within the union, or [`NO_UNIT`]; empty: none.
+    pub agents: Vec<u32>,
+    /// Pairs that are linked.
+    pub links: Vec<(u32, u32)>,
+    /// Spawner of each player, or [`NO_UNIT`]; empty: nobody spawned anybody.
+    pub parents: Vec<u32>,
+}
+
+/// Values of all players, and what they leave of v(N) - v(∅).
+#[derive(Debug)]
+pub struct Single {
+    /// Per player.
+    pub solution: Solution,
+    /// v(N) - v(∅) less the sum of the values.
+    pub residual: f64,
+    /// Why there is no value.
+    pub reason: Option<Reason>,
+}
+
+/// Solves one game; refuses before any work what would take more than 2^[`EXACT_PLAYERS`] evaluations.
+pub fn solve_single(
+    game: &mut dyn Game,
+    method: &dyn GameMethod,
+    params: &Params,
+    structure: &Structure,
+    seed: u64,
+    run: &Run,
+) -> Result<Single> {
+    let n = game.players();
+    structure.check(n)?;
+    let row_of: Vec<u32> = (0..n as u32).collect();
+    let players = structure.players(&row_of);
+    let evaluations = method.exact_evaluations(&players);
+    let is_sampler = method.info().params.iter().any(|param| param.name == "samples");
+    if is_sampler && params.int("samples").is_none() && evaluations > 2.0_f64.powi(EXACT_PLAYERS as i32) {
+        let much = if evaluations.is_finite() { format!("{evaluations:.0}") } else { "far more".to_owned() };
+        return Err(Error::Parameter(format!(
+            "the exact {} of {n} players takes {much} evaluations of the game, at most 2^{EXACT_PLAYERS} are made: \
+             pass samples=",
+            method.info().name
+        )));
+    }
+    let mut ends = [0.0; 2];
+    // nobody in the first coalition, everybody in the second
+    game.values(&vec![0b10; n], &mut ends)?;
+    let [empty, full] = ends;
+    let setting = Setting { players, empty, full, seed, id: b"", run };
+    let mut solution = Solution::default();
+    solution.clear(players.n_rows());
+    let reason = method.solve(game, &setting, params, &mut solution)?.err();
+    solution.value.truncate(n);
+    solution.stderr.truncate(n);
+    let residual = full - empty - solution.value.iter().sum::<f64>();
+    Ok(Single { solution, residual, reason })
+}
+
+impl Structure {
+    fn players<'a>(&'a self, row_of: &'a [u32]) -> Players<'a> {
+        Players {
+            row_of,
+            n_units: row_of.len(),
+            unions: &self.unions,
+            agents: &self.agents,
+            links: &self.links,
+            parents: &self.parents,
+        }
+    }
+
+    fn check(&self, n: usize) -> Result<()> {
+        for (name, of_players) in
+            [("unions", &self.unions), ("unions", &self.agents), ("parents", &self.parents)]
+        {
+            if !of_players.is_empty() && of_players.len() != n {
+                let found = of_players.len();
+                return Err(Error::Parameter(format!("{name} is about {found} players, the game has {n}")));
+            }
+        }
+        let known = |player: &u32| (*player as usize) < n;
+        let outside = self.parents.iter().find(|parent| **parent != NO_UNIT && !known(parent));
+        let linked = self.links.iter().flat_map(|(a, b)| [a, b]).find(|end| !known(end));
+        match (outside, linked) {
+            (Some(parent), _) => {
+                Err(Error::Parameter(format!("parents has player {parent}, the game has {n}")))
+            }
+            (_, Some(end)) => Err(Error::Parameter(format!("links has player {end}, the game has {n}"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::banzhaf::{BANZHAF, NORMALIZED_BANZHAF};
+    use super::super::forest::{Permission, PrecedenceShapley};
+    use super::super::myerson::Myerson;
+    use super::super::owen::{OWEN, WINTER};
+    use super::super::table::{TableGame, shapley_of_table};
+    use super::super::{kernel_shap, stratified, truncated};
+    use super::*;
+    use crate::rng::Stream;
+
+    /// Structure of a game of seven: two unions and one alone, a forest of three trees, two parts that links join.
+    fn structure() -> Structure {
+        Structure {
+            unions: vec![0, 0, 1, 1, 1, NO_UNIT, 0],
+            agents: vec![0, 0, 1, 1, 2, NO_UNIT, 3],
+            links: vec![(0, 1), (1, 2), (2, 3), (0, 3), (4, 5), (5, 6)],
+            parents: vec![NO_UNIT, 0, 0, 1, NO_UNIT, 4, NO_UNIT],
+        }
+    }
+
+    /// A game that is not additive, not monotone and not symmetric; nobody is worth something, too.
+    fn table() -> Vec<f64> {
+        let mut stream = Stream::new(5, "table", &[]);
+        (0..1 << 7).map(|set: u32| f64::from(set.count_ones()).sqrt() + stream.unit_f64()).collect()
+    }
+
+    fn exact(method: &dyn GameMethod) -> Vec<f64> {
+        let run = Run::new(Some(1)).unwrap();
+        let mut game = TableGame::new(&TABLE).unwrap();
+        let params = method.info().defaults();
+        solve_single(&mut game, method, &params, &structure(), 0, &run).unwrap().solution.value
+    }
+
+    /// What a sampler finds of it.
+    fn drawn(sampler: Sampler, samples: u64, seed: u64, threads: usize) -> Solution {
+        let run = Run::new(Some(threads)).unwrap();
+        let (structure, row_of) = (structure(), [0, 1, 2, 3, 4, 5, 6]);
+        let players = structure.players(&row_of);
+        let setting = Setting { players, empty: TABLE[0], full: TABLE[127], seed, id: b"t", run: &run };
+        let mut out = Solution::default();
+        out.clear(players.n_rows());
+        sampler(&mut TableGame::new(&TABLE).unwrap(), &setting, samples, &mut out).unwrap();
+        out
+    }
+
+    static TABLE: std::sync::LazyLock<Vec<f64>> = std::sync::LazyLock::new(table);
+
+    /// Whatever is drawn, also where all coalitions would cost less.
+    type Sampler = fn(&mut dyn Game, &Setting<'_>, u64, &mut Solution) -> Result<()>;
+
+    /// Name, sampler, exact values, and whether every sample adds up.
+    fn samplers() -> Vec<(&'static str, Sampler, Vec<f64>, bool)> {
+        let shapley = shapley_of_table(&TABLE);
+        vec![
+            ("kernel", kernel_shap::sampled, shapley.clone(), true),
+            ("stratified", stratified::sampled, shapley.clone(), true),
+            ("truncated", |g, s, n, out| truncated::sampled(g, s, n, 1e-12, out), shapley, true),
+            ("banzhaf", |g, s, n, out| BANZHAF.sampled(g, s, n, out).map(drop), exact(&BANZHAF), false),
+            (
+                "normalized_banzhaf",
+                |g, s, n, out| NORMALIZED_BANZHAF.sampled(g, s, n, out).map(drop),
+                exact(&NORMALIZED_BANZHAF),
+                true,
+            ),
+            ("owen", |g, s, n, out| OWEN.sampled(g, s, n, out), exact(&OWEN), true),
+            ("winter", |g, s, n, out| WINTER.sampled(g, s, n, out), exact(&WINTER), true),
+            ("myerson", |g, s, n, out| Myerson.sampled(g, s, n, out), exact(&Myerson), false),
+            (
+                "precedence",
+                |g, s, n, out| PrecedenceShapley.sampled(g, s, n, out),
+                exact(&PrecedenceShapley),
+                true,
+            ),
+            ("permission", |g, s, n, out| Permission.sampled(g, s, n, out), exact(&Permission), true),
+        ]
+    }
+
+    #[test]
+    fn intervals_of_95_percent_cover_what_is_exact() {
+        // By the normal quantile: 256 draws, and 64 means of seven orders where a draw is such a mean.
+        const RUNS: u64 = 2000;
+        for (name, sampler, exact, _) in samplers() {
+            let samples = if name == "stratified" { 7 * 64 } else { 256 };
+            let mut covered = [0_u64; 7];
+            for seed in 0..RUNS {
+                let found = drawn(sampler, samples, seed, 1);
+                for (p, covered) in covered.iter_mut().enumerate() {
+                    *covered += u64::from((found.value[p] - exact[p]).abs() <= 1.96 * found.stderr[p]);
+                }
+            }
+            let share = covered.iter().sum::<u64>() as f64 / (7 * RUNS) as f64;
+            assert!((0.93..=0.97).contains(&share), "{name}: {share} {covered:?}");
+            // and of no player much less
+            assert!(
+                covered.iter().all(|&n| (0.92..=0.98).contains(&(n as f64 / RUNS as f64))),
+                "{name}: {covered:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_sample_adds_up() {
+        let amount = TABLE[127] - TABLE[0];
+        for (name, sampler, exact, adds_up) in samplers() {
+            for samples in [2, 3, 7, 64, 65, 200] {
+                if samples < 64 && name.ends_with("banzhaf") {
+                    continue; // refused by the parameter
+                }
+                let sum: f64 = drawn(sampler, samples, samples, 1).value.iter().sum();
+                let wanted = if name == "myerson" { exact.iter().sum() } else { amount };
+                assert!(
+                    name == "banzhaf" || (sum - wanted).abs() < 1e-12,
+                    "{name} {samples}: {sum} {wanted}"
+                );
+            }
+            assert!(adds_up == ((exact.iter().sum::<f64>() - amount).abs() < 1e-12), "{name}");
+        }
+    }
+
+    #[test]
+    fn threads_do_not_show() {
+        for (name, sampler, ..) in samplers() {
+            let one = drawn(sampler, 64 * 70, 9, 1);
+            assert!(one.n_samples.is_some_and(|n| n >= 64 * 10), "{name}");
+            for threads in [2, 7] {
+                let many = drawn(sampler, 64 * 70, 9, threads);
+                assert_eq!((&one.value, one.n_samples), (&many.value, many.n_samples), "{name}");
+                let bits = |s: &Solution| s.stderr.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&one), bits(&many), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_costs_too_much_is_refused_before_any_work() {
+        struct Never;
+        impl Game for Never {
+            fn players(&self) -> usize {
+                21
+            }
+
+            fn values(&mut self, _: &[u64], _: &mut [f64]) -> Result<()> {
+                Err(Error::Cancelled)
+            }
+        }
+        let run = Run::new(Some(1)).unwrap();
+        let refused =
+            solve_single(&mut Never, &BANZHAF, &BANZHAF.info().defaults(), &Structure::default(), 0, &run);
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            "the exact banzhaf of 21 players takes 2097152 evaluations of the game, at most 2^20 are made: pass samples="
+        );
+        // a chain of 21 has 22 closed sets only
+        let parents = (0..21).map(|p: u32| p.checked_sub(1).unwrap_or(NO_UNIT)).collect();
+        let chain = Structure { parents, ..Structure::default() };
+        let method = &PrecedenceShapley;
+        let tried = solve_single(&mut Never, method, &method.info().defaults(), &chain, 0, &run);
+        assert!(matches!(tried, Err(Error::Cancelled)));
+    }
+
+    #[test]
+    fn structure_is_checked() {
+        let run = Run::new(Some(1)).unwrap();
+        let wrong = |structure: Structure| {
+            let mut game = TableGame::new(&TABLE).unwrap();
+            solve_single(&mut game, &OWEN, &OWEN.info().defaults(), &structure, 0, &run)
+                .unwrap_err()
+                .to_string()
+        };
+        let unions = Structure { unions: vec![0; 6], ..Structure::default() };
+        assert_eq!(wrong(unions), "unions is about 6 players, the game has 7");
+        let links = Structure { links: vec![(0, 7)], ..Structure::default() };
+        assert_eq!(wrong(links), "links has player 7, the game has 7");
+        let parents = Structure { parents: vec![9; 7], ..Structure::default() };
+        assert_eq!(wrong(parents), "parents has player 9, the game has 7");
+    }
+}
