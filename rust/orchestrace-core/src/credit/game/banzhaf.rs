@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::table::tabulate_players;
+use super::table::tabulate;
 use super::{Chunk, Game, GameMethod, Setting, Solution, Tally, draws, is_exact};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, ParamKind, Params, Value};
@@ -104,18 +104,19 @@ impl GameMethod for Banzhaf {
     }
 }
 
-/// The exact value of every player.
+/// The exact value of every player; those that change nothing get exactly 0 and cost nothing.
 pub fn exact(game: &mut dyn Game, run: &Run) -> Result<Vec<f64>> {
     let n = game.players();
-    let table = tabulate_players(game, run)?;
+    let among: Vec<Vec<u32>> = (0..n).filter(|&p| !game.is_null(p)).map(|p| vec![p as u32]).collect();
+    let table = tabulate(game, &among, run)?;
     let mut value = vec![0.0; n];
     let share = 2.0 / table.len() as f64;
-    for (player, value) in value.iter_mut().enumerate() {
-        let pairs = table.chunks_exact(2 << player).map(|both| both.split_at(1 << player));
+    for (bit, player) in among.iter().flatten().enumerate() {
+        let pairs = table.chunks_exact(2 << bit).map(|both| both.split_at(1 << bit));
         let gains = pairs.map(|(without, with)| {
             with.iter().zip(without).map(|(with, without)| with - without).sum::<f64>()
         });
-        *value = share * gains.sum::<f64>();
+        value[*player as usize] = share * gains.sum::<f64>();
     }
     Ok(value)
 }

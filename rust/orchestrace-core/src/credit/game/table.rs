@@ -2,42 +2,39 @@
 //!
 //! Bit p of an index says whether player p, or item p, is in: a game of n players is a list of 2^n values.
 
-use super::Game;
+use super::{COALITIONS, Game};
 use crate::error::{Error, Result};
 use crate::run::Run;
 
-/// Word of the coalitions `64 b` to `64 b + 63` that have item `p` in.
-///
-/// The index of a coalition counts in its low six bits through the lanes of a word, in the others through blocks.
-#[must_use]
-pub fn lanes_of(p: usize, block: usize) -> u64 {
-    const WITHIN: [u64; 6] = [
-        0xAAAA_AAAA_AAAA_AAAA,
-        0xCCCC_CCCC_CCCC_CCCC,
-        0xF0F0_F0F0_F0F0_F0F0,
-        0xFF00_FF00_FF00_FF00,
-        0xFFFF_0000_FFFF_0000,
-        0xFFFF_FFFF_0000_0000,
-    ];
-    match WITHIN.get(p) {
-        Some(word) => *word,
-        None if block >> (p - WITHIN.len()) & 1 == 1 => u64::MAX,
-        None => 0,
-    }
-}
+/// Word of each of the lowest items: bit k is set where it is in the k-th set of a block.
+const LOW: [u64; 6] = [
+    0xAAAA_AAAA_AAAA_AAAA,
+    0xCCCC_CCCC_CCCC_CCCC,
+    0xF0F0_F0F0_F0F0_F0F0,
+    0xFF00_FF00_FF00_FF00,
+    0xFFFF_0000_FFFF_0000,
+    0xFFFF_FFFF_0000_0000,
+];
 
 /// Values of all 2^k unions of `items`, which are disjoint sets of players; players in none of them are absent.
 ///
-/// O(2^k) values of the game.
+/// O(2^k) values of the game, blocks in Gray order: from one to the next a single item comes or goes, and a game that
+/// remembers evaluates only what depends on it.
 pub fn tabulate(game: &mut dyn Game, items: &[Vec<u32>], run: &Run) -> Result<Vec<f64>> {
     let mut table = vec![0.0; 1 << items.len()];
     let mut members = vec![0_u64; game.players()];
-    for (block, out) in table.chunks_mut(64).enumerate() {
+    for (item, &word) in items.iter().zip(&LOW) {
+        item.iter().for_each(|&player| members[player as usize] = word);
+    }
+    let size = table.len().min(COALITIONS);
+    for block in 0..table.len() / size {
         run.check()?;
-        for (p, item) in items.iter().enumerate() {
-            item.iter().for_each(|&player| members[player as usize] = lanes_of(p, block));
+        if block > 0 {
+            let changed = &items[LOW.len() + block.trailing_zeros() as usize];
+            changed.iter().for_each(|&player| members[player as usize] = !members[player as usize]);
         }
-        game.values(&members, out)?;
+        let gray = block ^ (block >> 1);
+        game.values(&members, &mut table[gray * size..(gray + 1) * size])?;
     }
     Ok(table)
 }
@@ -113,6 +110,10 @@ impl<G: Game + ?Sized> Game for &mut G {
         (**self).walks(orders, out)
     }
 
+    fn is_null(&self, player: usize) -> bool {
+        (**self).is_null(player)
+    }
+
     fn fork(&self) -> Option<Box<dyn Game + '_>> {
         (**self).fork()
     }
@@ -129,6 +130,10 @@ impl<G: Game + ?Sized> Game for Box<G> {
 
     fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
         (**self).walks(orders, out)
+    }
+
+    fn is_null(&self, player: usize) -> bool {
+        (**self).is_null(player)
     }
 
     fn fork(&self) -> Option<Box<dyn Game + '_>> {
