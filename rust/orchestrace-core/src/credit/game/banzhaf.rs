@@ -121,9 +121,12 @@ pub fn exact(game: &mut dyn Game, run: &Run) -> Result<Vec<f64>> {
     Ok(value)
 }
 
-/// Rescales values of rows to sum to `amount`; false where they sum to nothing.
+/// Rescales values of rows to sum to `amount`; false where they sum to nothing but are something.
 fn rescaled(value: &mut [f64], amount: f64) -> bool {
     let sum: f64 = value.iter().sum();
+    if amount == 0.0 && value.iter().all(|value| *value == 0.0) {
+        return true;
+    }
     value.iter_mut().for_each(|value| *value *= amount / sum);
     value.iter().all(|value| value.is_finite())
 }
