@@ -24,6 +24,7 @@ from .ingest import IngestReport, ingest
 from .interventions import aggregate_by, drop, set_value, truncate
 from .io import read_traces
 from .ledger import free_ride, ledger
+from .matching import matched_effect
 from .parameters import Param
 from .partitioned import PartitionedCorpus, read_corpus
 from .planted import Truth, generate_planted
@@ -72,6 +73,7 @@ __all__ = [
     "ingest",
     "ledger",
     "localisation",
+    "matched_effect",
     "merge",
     "methods",
     "plot_scaling",
