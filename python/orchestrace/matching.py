@@ -21,7 +21,7 @@ from .decisions import (
     params_text,
 )
 from .errors import ParameterError
-from .influence import Bools, Floats, Ints, clusters_of, interval
+from .influence import Bools, Floats, Ints, clusters_of, spanning_interval
 from .reward import Reward
 from .schema import unknown_name
 
@@ -317,12 +317,14 @@ class Weighted:
     mean_control: float
     influence: Floats
     weight: Floats
+    lone: Bools
 
 
 def stratified(bucket: Ints, treated: Bools, y: Floats) -> Weighted:
     """Σ_b (n_b/n)(mean_treated - mean_control), with the influence of every row on it.
 
-    Every bucket has both arms. The influence is that of bucket means and of bucket sizes.
+    Every bucket has both arms. The influence is that of bucket means and of bucket sizes. A row's distance
+    from the mean of its own arm, which it is part of, is too short by √(1 - 1/n_arm).
     """
     _, codes = np.unique(bucket, return_inverse=True)
     n = len(y)
@@ -336,8 +338,10 @@ def stratified(bucket: Ints, treated: Bools, y: Floats) -> Weighted:
     share = size / n
     effect = float(share @ difference)
     sign = np.where(treated, 1.0, -1.0)
-    influence = sign * weight * (y - own_mean) + (difference[codes] - effect) / n
-    return Weighted(effect, float(share @ means[True]), float(share @ means[False]), influence, weight)
+    apart = (y - own_mean) * np.sqrt(own_size / np.maximum(own_size - 1.0, 1.0))
+    influence = sign * weight * apart + (difference[codes] - effect) / n
+    lone = np.minimum(arms[True], arms[False])[codes] == 1.0
+    return Weighted(effect, float(share @ means[True]), float(share @ means[False]), influence, weight, lone)
 
 
 def estimate(
@@ -371,8 +375,15 @@ def estimate(
     clusters, kind = clusters_of(matched)
     treated = matched["treated"].to_numpy()
     found = stratified(matched["bucket"].to_numpy(), treated, matched["reward"].to_numpy())
-    around = interval(
-        found.effect, found.influence, clusters, n_boot=n_boot, seed=seed, confidence=confidence
+    around = spanning_interval(
+        found.effect,
+        found.influence,
+        clusters,
+        matched["bucket"].to_numpy(),
+        found.lone,
+        n_boot=n_boot,
+        seed=seed,
+        confidence=confidence,
     )
     after = differences(matched, found.weight, before=rows)
     smd = {name: [before[name], after[name]] for name in before}
