@@ -331,6 +331,8 @@ def stratified(bucket: Ints, treated: Bools, y: Floats) -> Weighted:
     """
     _, codes = np.unique(bucket, return_inverse=True)
     n = len(y)
+    # differences do not hang on the level, so that equal outcomes leave no rounding behind
+    level, y = float(y[0]), y - y[0]
     size = np.bincount(codes).astype(np.float64)
     arms = {arm: np.bincount(codes, weights=(treated == arm).astype(np.float64)) for arm in (True, False)}
     means = {arm: np.bincount(codes, weights=np.where(treated == arm, y, 0.0)) / arms[arm] for arm in arms}
@@ -344,7 +346,8 @@ def stratified(bucket: Ints, treated: Bools, y: Floats) -> Weighted:
     apart = (y - own_mean) * np.sqrt(own_size / np.maximum(own_size - 1.0, 1.0))
     influence = sign * weight * apart + (difference[codes] - effect) / n
     lone = np.minimum(arms[True], arms[False])[codes] == 1.0
-    return Weighted(effect, float(share @ means[True]), float(share @ means[False]), influence, weight, lone)
+    treated_mean, control_mean = (level + float(share @ means[arm]) for arm in (True, False))
+    return Weighted(effect, treated_mean, control_mean, influence, weight, lone)
 
 
 def estimate(

@@ -250,8 +250,8 @@ def delegation_effects(
     delegate; the runs of a task are averaged (in a corpus of one task, runs stand for themselves). With x̄
     the mean of n of these, σ² their variance within pairs, τ² that of classes around the mean m of their
     delegate (both of the whole corpus, method of moments): λ = τ² / (τ² + σ²/n), the estimate is
-    λ x̄ + (1-λ) m, its variance λ σ²/n + (1-λ)² var(m). Intervals are right on average over pairs, not for each. Estimates of two
-    delegates count as independent.
+    λ x̄ + (1-λ) m, its variance λ σ²/n + (1-λ)² var(m). Intervals are right on average over pairs, not for
+    each. Estimates of two delegates count as independent.
 
     Who was asked was nobody's lottery: if the better one gets the harder tasks of a class, this says it is
     worse. `matched_effect` compares within a task.
