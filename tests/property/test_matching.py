@@ -254,9 +254,7 @@ def test_intervals_of_buckets_cover_at_the_nominal_rate(tasks: int, rollouts: in
         n = np.bincount(task, weights=treated)
         both = ((n > 0) & (n < rollouts))[task]
         found = stratified(task[both], treated[both], y[both])
-        around = interval(
-            found.effect, found.influence, task[both], n_boot=300, seed=seed, confidence=0.95
-        )
+        around = interval(found.effect, found.influence, task[both], n_boot=300, seed=seed, confidence=0.95)
         covered += around.lower <= 1.0 <= around.upper
     assert 0.93 <= covered / runs <= 0.97
 
@@ -280,7 +278,9 @@ def planted(seed: int) -> tuple[ot.Corpus, pl.DataFrame]:
     )
     worth = truth.contributions.filter(pl.col("contribution").abs() > 1e-12)
     named = worth.select(
-        "trace", "seq", action=pl.when(pl.col("contribution") > 0).then(pl.lit("good")).otherwise(pl.lit("bad"))
+        "trace",
+        "seq",
+        action=pl.when(pl.col("contribution") > 0).then(pl.lit("good")).otherwise(pl.lit("bad")),
     )
     return corpus.with_fields(named), truth.contributions
 
