@@ -3,7 +3,7 @@
 import io
 import os
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 import polars as pl
 
@@ -12,7 +12,14 @@ from .corpus import Corpus, check_numbers, target_of
 from .errors import ParameterError
 from .progress import Progress, reporting
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from .planted_game import PlantedGame
+
 Outcome = Literal["linear", "noisy_or", "majority", "mixed"]
+Effects = Literal["context", "action", "role", "tool"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,19 @@ class Truth:
     outcomes
         A row a trace: the ``expected`` outcome before the first event, the ``outcome`` of all events, the
         ``noise`` that was added to it (f64). The reward ``team`` is ``outcome + noise``.
+    decisions
+        A row a planted decision; without ``spawn_effect`` there are none: ``seq`` (u32), ``kind`` (str,
+        ``spawn``), the ``action`` taken (str, ``spawn`` or ``no_spawn``), the ``state`` (u32, 0 to 3) of the
+        task, the probability ``p`` of ``spawn`` there, its ``effect`` on the expected outcome, and the
+        expected outcome ``without`` it (f64). The mean of ``effect`` over all rows is the average effect,
+        that over the rows that spawned the effect on the treated.
+    effects
+        A row an event that has one: ``seq`` (u32), its owner ``agent`` (str), its ``subtask`` (u32, from 0),
+        its ``effect`` (f64) in the model, after scaling.
+    pairs
+        A row a pair term: ``first`` and ``second`` (u32, events), ``weight`` (f64).
+    model
+        The model of the outcome: the option ``outcome``.
     """
 
     contributions: pl.DataFrame
@@ -44,6 +64,88 @@ class Truth:
     decisive: pl.DataFrame
     stopping: pl.DataFrame
     outcomes: pl.DataFrame
+    decisions: pl.DataFrame
+    effects: pl.DataFrame
+    pairs: pl.DataFrame
+    model: str
+
+    def game(self, trace_id: str, unit: Literal["agent", "event"] = "agent") -> "PlantedGame":
+        """Make the exact outcome of a run a function of who takes part.
+
+        Parameters
+        ----------
+        trace_id
+            Which run.
+        unit
+            Who the players are: its agents, in the order of `agents`, or its events, by ``seq``.
+
+        Returns
+        -------
+        PlantedGame
+            A callable over masks ``(m, n)`` of bool, which returns ``(m,)`` float64 in units of the reward,
+            with ``players`` for the n columns.
+
+        Raises
+        ------
+        ParameterError
+            No run has the ``trace_id``, or another unit.
+
+        Notes
+        -----
+        O(m n) a call. Its exact Shapley values are ``agents.shapley``, and ``contributions`` for events.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import orchestrace as ot
+        >>> corpus, truth = ot.generate_planted(traces=2, agents=2, seed=1)
+        >>> game = truth.game("run-00000001")
+        >>> game.players
+        ['orchestrator', 'researcher_1']
+        >>> alone = game(np.array([[True, False]]))[0]
+        >>> bool(abs(alone - truth.agents["contribution"][2]) < 1e-12)
+        True
+        """
+        from .planted_game import game_of
+
+        return game_of(self, trace_id, None, unit)
+
+    def value(self, masks: "ArrayLike", game: Any) -> "NDArray[np.float64]":
+        """Play the game of a run with the players of another: the form that ``outcome=`` of `credit` calls.
+
+        Parameters
+        ----------
+        masks
+            ``(m, n)``, bool: which players take part.
+        game
+            What says whose game it is, by ``trace_id`` and ``players``: names of all agents of the run, in
+            any order.
+
+        Returns
+        -------
+        ndarray
+            ``(m,)``, float64, the outcome of each coalition in units of the reward.
+
+        Raises
+        ------
+        ParameterError
+            The players are not the agents of the run.
+
+        Notes
+        -----
+        O(m n) a call, and O(events) to find the run.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import orchestrace as ot
+        >>> corpus, truth = ot.generate_planted(traces=2, agents=2, seed=1)
+        >>> float(truth.value(np.zeros((1, 2), bool), truth.game("run-00000001"))[0])
+        0.0
+        """
+        from .planted_game import game_of
+
+        return game_of(self, game.trace_id, game.players, "agent")(masks)
 
 
 @overload
@@ -54,10 +156,12 @@ def generate_planted(
     seed: int = 0,
     agents: int = 5,
     events: int = 20,
+    length_spread: float = 0.0,
     depth: int = 2,
     branching: int = 3,
     topology: str | None = None,
     outcome: Outcome = "linear",
+    effects: Effects = "context",
     interaction: float = 0.0,
     density: float = 0.2,
     actions: int = 3,
@@ -68,6 +172,9 @@ def generate_planted(
     value_noise: float = 0.0,
     dense: bool = False,
     stop_cost: float = 0.0,
+    spawn_effect: float | None = None,
+    spawn_overlap: float = 0.2,
+    spawn_confounding: float = 1.0,
     threads: int | None = None,
     progress: Progress = None,
 ) -> tuple[Corpus, Truth]: ...
@@ -79,10 +186,12 @@ def generate_planted(
     seed: int = 0,
     agents: int = 5,
     events: int = 20,
+    length_spread: float = 0.0,
     depth: int = 2,
     branching: int = 3,
     topology: str | None = None,
     outcome: Outcome = "linear",
+    effects: Effects = "context",
     interaction: float = 0.0,
     density: float = 0.2,
     actions: int = 3,
@@ -93,6 +202,9 @@ def generate_planted(
     value_noise: float = 0.0,
     dense: bool = False,
     stop_cost: float = 0.0,
+    spawn_effect: float | None = None,
+    spawn_overlap: float = 0.2,
+    spawn_confounding: float = 1.0,
     threads: int | None = None,
     progress: Progress = None,
 ) -> tuple[dict[str, int], Truth]: ...
@@ -103,10 +215,12 @@ def generate_planted(
     seed: int = 0,
     agents: int = 5,
     events: int = 20,
+    length_spread: float = 0.0,
     depth: int = 2,
     branching: int = 3,
     topology: str | None = None,
     outcome: Outcome = "linear",
+    effects: Effects = "context",
     interaction: float = 0.0,
     density: float = 0.2,
     actions: int = 3,
@@ -117,6 +231,9 @@ def generate_planted(
     value_noise: float = 0.0,
     dense: bool = False,
     stop_cost: float = 0.0,
+    spawn_effect: float | None = None,
+    spawn_overlap: float = 0.2,
+    spawn_confounding: float = 1.0,
     threads: int | None = None,
     progress: Progress = None,
 ) -> tuple[Corpus | dict[str, int], Truth]:
@@ -131,12 +248,19 @@ def generate_planted(
     agents, events
         Team size, the root included, and events per agent of the team: each trace has exactly
         ``agents * events``. A run too short to spawn the whole team has a smaller one.
+    length_spread
+        How far the number of events may be from that, as a share of it, 0 to 1: uniform, one length for all
+        rollouts of a task, so that the beginnings that they share are the same.
     depth, branching
         How deep spawns nest below the root, how many agents one delegation starts: at most, both.
     topology
         One of the schema's eight, for all tasks; ``None`` gives tasks the eight in turn.
     outcome, interaction
         How effects make the outcome (notes), and the weight of pair terms in it, 0 to 1000.
+    effects
+        What an effect hangs on. ``context``: on everything before the event, so that nothing which comes back
+        in other runs predicts it. ``action``: which option is good, everywhere. ``role``: the same, for each
+        role by itself. ``tool``: the tool of a call. Each has the same size on average.
     density, actions
         Share of events with an effect, 0 to 1; actions of an agent's policy, 2 to 5.
     group_size, branches
@@ -150,6 +274,10 @@ def generate_planted(
         Whether events have the field ``reward``.
     stop_cost
         What a token costs in ``draft_score``, for the best place to stop.
+    spawn_effect, spawn_overlap, spawn_confounding
+        Plants one decision to spawn in each run (notes): its mean effect, -1000 to 1000, or None for no such
+        decision; the least probability of either choice, 0 to 0.5; how much better or worse than the mean the
+        best and the worst state are anyway, 0 to 1000. Only with the outcome ``linear``.
     threads, progress
         As in `read_traces`.
 
@@ -177,6 +305,18 @@ def generate_planted(
     may spoil. ``noisy_or`` has one subtask, ``majority`` three, of which most must be solved, ``mixed`` five:
     both of two, or most of three; there a decisive error leaves a tenth. ``interaction`` adds
     ``± interaction`` times the mean size of two effects, for pairs of consecutive effects of two agents.
+
+    *Ties.* Under ``effects="action"``, ``"role"`` and ``"tool"`` the effects of a context are numbers of the
+    whole corpus (of an action; of a role and an action; of a tool), less their mean in that context and
+    scaled: the next event still has the mean effect 0, so ``value`` stays exact. What is not tied (events
+    without an action; under ``tool`` all but calls) keeps the effects of its context.
+
+    *Spawning.* A task is in one of four states x, each equally likely, ``state_key`` of the first event.
+    There the root has the actions ``no_spawn`` and ``spawn``, the latter with probability
+    ``spawn_overlap + (1 - 2 spawn_overlap) x/3``, in ``p_actions``. The first event is worth
+    ``spawn_confounding (2x/3 - 1)``, and ``spawn_effect (1/2 + x/3)`` more if it spawned; who did not,
+    works alone. So the difference of means is not the effect. With ``spawn_overlap=0`` two states have no
+    overlap.
 
     *Siblings.* Two rollouts of a group have a ``prefix_key`` in common exactly as long as they were
     identical. A group forks at a decision that matters: same policy, same effects, an action for each block.
@@ -220,6 +360,12 @@ def generate_planted(
         "decisive": decisive,
         "value_noise": value_noise,
         "stop_cost": stop_cost,
+        "length_spread": length_spread,
+    }
+    spawning: dict[str, Any] = {
+        "spawn_effect": 0.0 if spawn_effect is None else spawn_effect,
+        "spawn_overlap": spawn_overlap,
+        "spawn_confounding": spawn_confounding,
     }
     check_numbers(**whole, threads=threads)
     for name, value in whole.items():
@@ -227,14 +373,14 @@ def generate_planted(
             raise ParameterError(f"{name} is None, expected a whole number")
         if name not in ("traces", "seed") and value >= 2**31:
             raise ParameterError(f"{name} is {value}, expected far less")
-    for name, number in real.items():
+    for name, number in (real | spawning).items():
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise ParameterError(f"{name} is {number!r}, expected a number")
     if not 0.0 <= interaction <= 1000.0:  # beyond, sums of pair terms drown the effects, and at last overflow
         raise ParameterError(f"interaction is {interaction!r}, expected 0 to 1000")
     if not isinstance(dense, bool):
         raise ParameterError(f"dense is {dense!r}, expected True or False")
-    for name, word in {"outcome": outcome, "topology": topology}.items():
+    for name, word in {"outcome": outcome, "effects": effects, "topology": topology}.items():
         if not isinstance(word, str) and not (name == "topology" and word is None):
             raise ParameterError(f"{name} is {word!r}, expected a name")
     target = io.BytesIO() if path is None else target_of(path)
@@ -245,11 +391,13 @@ def generate_planted(
             **real,
             topology=topology,
             outcome=outcome,
+            effects=effects,
             dense=dense,
+            spawn=None if spawn_effect is None else tuple(spawning.values()),
             threads=threads,
             progress=callback,
         )
-    truth = Truth(**{name: pl.DataFrame(stream) for name, stream in tables.items()})
+    truth = Truth(**{name: pl.DataFrame(stream) for name, stream in tables.items()}, model=outcome)
     if path is not None:
         return counts, truth
     assert isinstance(target, io.BytesIO)

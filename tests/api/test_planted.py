@@ -1,7 +1,10 @@
 """Corpora with planted contributions: what they hold, whether the truth fits, options that make no sense."""
 
 import io
+import math
+from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -19,6 +22,17 @@ FRAMES = {
         "recorded_payoff": pl.Float64,
     },
     "outcomes": {"expected": pl.Float64, "outcome": pl.Float64, "noise": pl.Float64},
+    "decisions": {
+        "seq": pl.UInt32,
+        "kind": pl.String,
+        "action": pl.String,
+        "state": pl.UInt32,
+        "p": pl.Float64,
+        "effect": pl.Float64,
+        "without": pl.Float64,
+    },
+    "effects": {"seq": pl.UInt32, "agent": pl.String, "subtask": pl.UInt32, "effect": pl.Float64},
+    "pairs": {"first": pl.UInt32, "second": pl.UInt32, "weight": pl.Float64},
 }
 
 
@@ -36,7 +50,7 @@ def test_recordings_are_valid_and_truth_has_its_frames(planted) -> None:
         assert dict(frame.schema) == {"trace": pl.UInt32, "trace_id": pl.String, **columns}
         ids = corpus.traces.select("trace", "trace_id").collect()
         known = frame.select("trace", "trace_id").unique().join(ids, on=["trace", "trace_id"])
-        assert known.height == 64
+        assert known.height == (0 if name in ("decisions", "pairs") else 64)
     keys = ["trace", "seq"]
     assert truth.contributions.select(keys).equals(corpus.events.select(keys).collect())
     with pytest.raises(AttributeError):
@@ -126,6 +140,78 @@ def test_rewards_by_event_are_contributions_where_these_are_additive() -> None:
     assert plain.events.select("reward").collect()["reward"].null_count() == 400
 
 
+def coalitions(n: int) -> np.ndarray:
+    return (np.arange(2**n)[:, None] >> np.arange(n)) & 1 == 1
+
+
+def shapley(worth: np.ndarray, n: int) -> list[float]:
+    """By the definition, over all coalitions."""
+    values = []
+    for player in range(n):
+        without = [s for s in range(2**n) if not s >> player & 1]
+        weight = [1 / (n * math.comb(n - 1, s.bit_count())) for s in without]
+        values.append(
+            sum(w * (worth[s | 1 << player] - worth[s]) for s, w in zip(without, weight, strict=True))
+        )
+    return values
+
+
+@pytest.mark.parametrize("outcome", MODELS)
+def test_the_game_of_a_run_has_the_values_that_the_truth_tells(outcome) -> None:
+    _, truth = ot.generate_planted(
+        traces=24, agents=4, events=3, seed=6, outcome=outcome, interaction=0.5, decisive=0.5, density=0.5
+    )
+    for trace, trace_id in truth.outcomes.select("trace", "trace_id").iter_rows():
+        own = truth.agents.filter(trace=trace)
+        game = truth.game(trace_id)
+        n = len(game.players)
+        assert game.players == own["agent"].to_list() and game.trace_id == trace_id
+        worth = game(coalitions(n))
+        assert worth[0] == 0.0 and abs(worth[-1] - truth.outcomes["outcome"][trace]) < 1e-12
+        assert shapley(worth, n) == pytest.approx(own["shapley"].to_list(), abs=1e-12)
+        backwards = SimpleNamespace(trace_id=trace_id, players=game.players[::-1])
+        assert truth.value(coalitions(n)[:, ::-1], backwards) == pytest.approx(worth, abs=1e-12)
+        if trace < 4:
+            events = truth.game(trace_id, unit="event")
+            assert events.players == list(range(12))
+            found = shapley(events(coalitions(12)), 12)
+            assert found == pytest.approx(
+                truth.contributions.filter(trace=trace)["contribution"].to_list(), abs=1e-12
+            )
+    with pytest.raises(ot.ParameterError, match=r"^masks have the shape \(2, 9\), expected \(m, "):
+        game(np.ones((2, 9), bool))
+    with pytest.raises(ot.ParameterError, match="no trace of this corpus has the trace_id 'run'"):
+        truth.game("run")
+    with pytest.raises(ot.ParameterError, match="unknown unit 'agents'; did you mean 'agent'"):
+        truth.game(trace_id, unit="agents")
+    with pytest.raises(ot.ParameterError, match=r"the players are not the . agents of trace"):
+        truth.value(np.ones((1, 1), bool), SimpleNamespace(trace_id=trace_id, players=["nobody"]))
+
+
+def test_a_planted_decision_to_spawn_is_told_and_confounded() -> None:
+    corpus, truth = ot.generate_planted(
+        traces=4000, agents=3, events=4, seed=2, spawn_effect=1.0, decisive=0.0
+    )
+    team = corpus.measures.filter(kind="reward", name="team").select("trace", reward="value").collect()
+    first = corpus.events.filter(pl.col("seq") == 0).select("trace", "p_behavior", action="action").collect()
+    both = truth.decisions.join(team, on="trace").join(first, on="trace", suffix="_recorded")
+    assert both.height == 4000
+    assert (both["action"] == both["action_recorded"].cast(pl.String)).all()
+    spawned = both["action"] == "spawn"
+    assert (
+        both["p_behavior"] - pl.select(pl.when(spawned).then(both["p"]).otherwise(1 - both["p"])).to_series()
+    ).abs().max() < 1e-12
+    effect = both["effect"].mean()
+    naive = both.filter(spawned)["reward"].mean() - both.filter(~spawned)["reward"].mean()
+    weighted = (both["reward"] * (spawned / both["p"] - (~spawned) / (1 - both["p"]))).to_numpy()
+    # Groups of eight share a task and its state, not the draw.
+    error = weighted.reshape(-1, 8).mean(axis=1).std(ddof=1) / math.sqrt(500)
+    assert abs(weighted.mean() - effect) < 4 * error < 0.6, (weighted.mean(), effect)
+    assert naive - effect > 0.5, "states that are better anyway spawn more"
+    plain = ot.generate_planted(traces=8, seed=2)[1].decisions
+    assert plain.is_empty() and plain.columns == both.columns[:9]
+
+
 def test_games_of_large_teams_are_left_open_under_gates() -> None:
     for outcome, nulls in [("mixed", True), ("linear", False)]:
         _, truth = ot.generate_planted(traces=8, agents=14, seed=1, outcome=outcome)
@@ -172,6 +258,11 @@ def test_one_seed_gives_the_same_bits_on_any_threads(tmp_path, outcome) -> None:
         ({"noise": -1}, "noise is -1, expected a finite number"),
         ({"interaction": True}, "interaction is True, expected a number"),
         ({"outcome": "noisyor"}, "unknown outcome 'noisyor'; did you mean 'noisy_or'"),
+        ({"effects": "tools"}, "unknown effects 'tools'; did you mean 'tool'"),
+        ({"length_spread": 2}, "length_spread is 2, expected 0 to 1"),
+        ({"spawn_effect": "all"}, "spawn_effect is 'all', expected a number"),
+        ({"spawn_effect": 1, "outcome": "mixed"}, "spawn_effect needs outcome 'linear'"),
+        ({"spawn_effect": 1, "spawn_overlap": 0.7}, "spawn_overlap is 0.7, expected 0 to 0.5"),
         ({"topology": "debat"}, "unknown topology 'debat'; did you mean 'debate'"),
         ({"topology": 3}, "topology is 3, expected a name"),
         ({"threads": 0}, "threads is 0"),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use orchestrace_core::error::{Error, unknown_name};
-use orchestrace_core::generate::planted::{Outcome, Spec, write};
+use orchestrace_core::generate::planted::{Effects, Outcome, Spawning, Spec, write};
 use orchestrace_core::schema::{TOPOLOGIES, Topology};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,9 +15,9 @@ use crate::stream::Stream;
 
 /// Writes a planted corpus; the counts of what was written and the tables of the truth.
 #[pyfunction]
-#[pyo3(signature = (target, *, traces, seed, agents, events, depth, branching, topology, outcome, interaction,
-    density, actions, group_size, branches, noise, decisive, value_noise, dense, stop_cost, threads = None,
-    progress = None))]
+#[pyo3(signature = (target, *, traces, seed, agents, events, length_spread, depth, branching, topology, outcome,
+    effects, interaction, density, actions, group_size, branches, noise, decisive, value_noise, dense, stop_cost,
+    spawn, threads = None, progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn generate_planted<'py>(
     py: Python<'py>,
@@ -26,10 +26,12 @@ pub(crate) fn generate_planted<'py>(
     seed: u64,
     agents: u32,
     events: u32,
+    length_spread: f64,
     depth: u32,
     branching: u32,
     topology: Option<&str>,
     outcome: &str,
+    effects: &str,
     interaction: f64,
     density: f64,
     actions: usize,
@@ -40,6 +42,7 @@ pub(crate) fn generate_planted<'py>(
     value_noise: f64,
     dense: bool,
     stop_cost: f64,
+    spawn: Option<(f64, f64, f64)>,
     threads: Option<usize>,
     progress: Option<Bound<'py, PyAny>>,
 ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
@@ -52,15 +55,20 @@ pub(crate) fn generate_planted<'py>(
         .transpose()
         .map_err(fail)?;
     let outcome = Outcome::parse(outcome).map_err(fail)?;
+    let effects = Effects::parse(effects).map_err(fail)?;
+    let spawning = spawn.map(|(effect, overlap, confounding)| Spawning { effect, overlap, confounding });
     let spec = Spec {
         traces,
         seed,
         agents,
         events,
+        spread: length_spread,
         depth,
         branching,
         topology,
         outcome,
+        effects,
+        spawning,
         interaction,
         density,
         actions,

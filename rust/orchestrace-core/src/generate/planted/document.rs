@@ -4,6 +4,7 @@ use std::io::Write;
 
 use super::Spec;
 use super::planting::{Planting, Step};
+use super::spawning::SpawnState;
 use crate::generate::json::{Form, edges, id, parties};
 use crate::generate::literals::{fixed, flag, hash, hex, padded, put, uint, word};
 use crate::generate::names::ROLES;
@@ -14,6 +15,9 @@ use crate::schema::EventType;
 /// Actions, in the order of `p_actions`.
 const ACTIONS: [&str; super::law::MOST_ACTIONS] =
     ["option_0", "option_1", "option_2", "option_3", "option_4"];
+
+/// Actions of a planted decision to spawn, in the order of `p_actions`.
+pub(super) const SPAWNING: [&str; 2] = ["no_spawn", "spawn"];
 
 /// The id of the trace of a number: twelve bytes, which columns of text hold in place.
 pub(super) fn trace_id(out: &mut Vec<u8>, number: u64) {
@@ -46,7 +50,7 @@ pub(super) fn document(out: &mut Vec<u8>, spec: &Spec, run: &Run, planting: &Pla
         fixed(out, event.t, 3);
         word(out, ",\"type\":", event.kind.as_str());
         parties(out, run, event);
-        event_fields(out, spec, run, event, step, at);
+        event_fields(out, spec, run, event, step, at, planting.decision.filter(|_| at == 0).map(|d| d.0));
         out.push(b'}');
         totals[0] += u64::from(event.tokens_in) + u64::from(event.tokens_out);
         totals[1] += u64::from(event.kind == EventType::ToolCall);
@@ -66,7 +70,15 @@ pub(super) fn document(out: &mut Vec<u8>, spec: &Spec, run: &Run, planting: &Pla
     put(out, "}}\n");
 }
 
-fn event_fields(out: &mut Vec<u8>, spec: &Spec, run: &Run, event: &Event, step: &Step, at: usize) {
+fn event_fields(
+    out: &mut Vec<u8>,
+    spec: &Spec,
+    run: &Run,
+    event: &Event,
+    step: &Step,
+    at: usize,
+    spawning: Option<SpawnState>,
+) {
     if let Some(trusted) = event.trusted {
         flag(out, ",\"trusted\":", trusted);
     }
@@ -94,11 +106,12 @@ fn event_fields(out: &mut Vec<u8>, spec: &Spec, run: &Run, event: &Event, step: 
     }
     float(out, ",\"value\":", step.value);
     if let Some((action, shares)) = step.decision {
-        word(out, ",\"action\":", ACTIONS[usize::from(action)]);
+        let names = if spawning.is_some() { &SPAWNING[..] } else { &ACTIONS[..spec.actions] };
+        word(out, ",\"action\":", names[usize::from(action)]);
         put(out, ",\"p_behavior\":");
         fixed(out, u64::from(shares[usize::from(action)]), 3);
         put(out, ",\"p_actions\":[");
-        for (i, &share) in shares[..spec.actions].iter().enumerate() {
+        for (i, &share) in shares[..names.len()].iter().enumerate() {
             if i > 0 {
                 out.push(b',');
             }
@@ -110,7 +123,12 @@ fn event_fields(out: &mut Vec<u8>, spec: &Spec, run: &Run, event: &Event, step: 
     put(out, ",\"state_key\":\"");
     put(out, ROLES[usize::from(run.agents[event.actor as usize].role)]);
     put(out, ":");
-    uint(out, (at * 8 / run.events.len()) as u64);
+    if let Some(spawning) = spawning {
+        put(out, "state_");
+        uint(out, u64::from(spawning.state));
+    } else {
+        uint(out, (at * 8 / run.events.len()) as u64);
+    }
     put(out, "\",\"prefix_key\":\"");
     hex(out, step.prefix);
     put(out, "\",\"subtask_id\":\"s");

@@ -10,6 +10,7 @@
 
 use super::Spec;
 use super::law::{Chain, Policy, decides, matters};
+use super::spawning::SpawnState;
 use crate::generate::task::Task;
 use crate::generate::trace::Run;
 use crate::rng::Stream;
@@ -32,6 +33,8 @@ pub(in crate::generate) struct Rules {
     forked: usize,
     chain: Chain,
     chained: usize,
+    spawning: Option<SpawnState>,
+    spawned: bool,
 }
 
 impl Default for Rules {
@@ -47,6 +50,8 @@ impl Default for Rules {
             forked: 0,
             chain: Chain::default(),
             chained: 0,
+            spawning: None,
+            spawned: true,
         }
     }
 }
@@ -77,6 +82,8 @@ impl Rules {
     pub(super) fn begin(&mut self, spec: &Spec, task: &Task, rollout: u64) {
         let Spec { seed, group_size, branches: levels, .. } = *spec;
         (self.forked, self.chain, self.chained) = (0, Chain::start(task.key), 0);
+        (self.spawning, self.spawned) = (spec.spawning.map(|s| s.of(seed, task.number)), true);
+        let length = spec.length_of(task.number);
         self.forks.clear();
         if group_size < 2 {
             return;
@@ -89,7 +96,9 @@ impl Rules {
         for level in 0..levels {
             // Between an eighth and five eighths of the run, one fork in each equal part.
             let share = (level as f64 + places.unit_f64()) / levels as f64;
-            let after = (spec.length() as f64 * (0.125 + 0.5 * share)) as u32;
+            let after = (length as f64 * (0.125 + 0.5 * share)) as u32;
+            // The decision to spawn is one that rollouts of a group take each for itself.
+            let after = if level == 0 && self.spawning.is_some() { 0 } else { after };
             let parts = if level + 1 == levels { high - low } else { fan.min(high - low) };
             let part = (rollout - low) * parts / (high - low);
             // The rollouts whose quotient is `part`.
@@ -104,6 +113,19 @@ impl Rules {
             self.forks.push(Fork { after, stream: Stream::new(seed, "planted.fork", &id) });
         }
     }
+
+    /// Whether the root's first decision spawns anybody; it does where nothing is planted there.
+    pub(in crate::generate) fn spawns(&mut self, rng: &mut Stream) -> bool {
+        if let Some(state) = self.spawning {
+            self.spawned = state.draw(rng);
+        }
+        self.spawned
+    }
+
+    /// The planted decision to spawn and how it went.
+    pub(super) fn decision(&self) -> Option<(SpawnState, bool)> {
+        self.spawning.map(|state| (state, self.spawned))
+    }
 }
 
 impl Run {
@@ -117,14 +139,18 @@ impl Run {
         if !last && (at < fork.after || event.kind == EventType::ToolCall) {
             return;
         }
-        for passed in &self.events[rules.chained..at as usize] {
+        for (i, passed) in self.events[rules.chained..at as usize].iter().enumerate() {
             let context = rules.chain.context(passed);
-            let action = decides(passed).then(|| Policy::of(context, rules.actions, false).pick(passed.salt));
+            let action = decides(passed).then(|| match rules.spawning {
+                Some(_) if rules.chained + i == 0 => usize::from(rules.spawned),
+                _ => Policy::of(context, rules.actions, false).pick(passed.salt),
+            });
             let content = rules.chain.content(passed, action);
             rules.chain.add(passed, content);
         }
         rules.chained = at as usize;
-        if !last && !matters(rules.chain.context(event), rules.density) {
+        let planted = at == 0 && rules.spawning.is_some();
+        if !last && !planted && !matters(rules.chain.context(event), rules.density) {
             return;
         }
         if last {

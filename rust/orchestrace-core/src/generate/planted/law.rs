@@ -13,6 +13,7 @@
 //! ([`super::model`]).
 
 use super::bits::{Bits, Purpose};
+use super::ties::centre;
 use crate::generate::literals::scatter;
 use crate::generate::record::Event;
 use crate::schema::EventType;
@@ -53,15 +54,15 @@ impl Policy {
     }
 
     fn draw_effects(&mut self, bits: &mut Bits) {
-        let n = self.actions;
-        let share = |a: usize| f64::from(self.shares[a]) / 1000.0;
         // The quarter keeps two actions apart that draw the same number.
-        let raw: [f64; MOST_ACTIONS] = std::array::from_fn(|a| bits.below(1 << 20) as f64 + a as f64 / 4.0);
-        let mean: f64 = (0..n).map(|a| share(a) * raw[a]).sum();
-        let spread: f64 = (0..n).map(|a| share(a) * (raw[a] - mean).abs()).sum();
-        for (effect, raw) in self.effects.iter_mut().zip(raw).take(n) {
-            *effect = (raw - mean) * (2.0 * HALF_EFFECT / spread);
-        }
+        self.rank(&std::array::from_fn(|a| bits.below(1 << 20) as f64 + a as f64 / 4.0));
+    }
+
+    /// Effects that are in the order of these numbers.
+    pub(super) fn rank(&mut self, numbers: &[f64; MOST_ACTIONS]) {
+        let (n, shares) = (self.actions, self.shares);
+        self.effects[..n].copy_from_slice(&numbers[..n]);
+        centre(&mut self.effects[..n], |a| f64::from(shares[a]) / 1000.0);
     }
 
     /// The action that the bits of an event stand for.

@@ -20,6 +20,9 @@
 //! before it, plus noise if asked for. With `dense` the field `reward` is the change of the expected outcome
 //! by the event; these have mean 0 given the past, so `value` stays the expected return.
 //!
+//! **What effects hang on** is the context by default, which regressions and structure cannot see; `ties.rs`
+//! has effects that hang on actions, on roles or on tools. A planted decision to spawn is in `spawning.rs`.
+//!
 //! **Stopping.** Each decision of an orchestrator and each aggregate has a `draft_score`, which rises to a
 //! peak and falls. The payoff of an epoch is its draft score less `stop_cost` times the tokens of all events
 //! up to it; the best epoch is the first with the highest payoff.
@@ -35,8 +38,10 @@ mod law;
 mod model;
 mod planting;
 mod quadrature;
+mod spawning;
 #[cfg(test)]
 mod tests;
+mod ties;
 mod truth;
 
 use std::io;
@@ -47,6 +52,8 @@ use rayon::prelude::*;
 
 pub(super) use fork::Rules;
 pub use model::Outcome;
+pub use spawning::Spawning;
+pub use ties::Effects;
 pub use truth::Truth;
 
 use super::preset::Size;
@@ -59,6 +66,7 @@ use crate::schema::Topology;
 use law::MOST_ACTIONS;
 use model::Model;
 use planting::Planting;
+use ties::Ties;
 
 /// No trace is longer, so that one trace is never a burden for memory.
 const LONGEST: u64 = 200_000;
@@ -72,8 +80,10 @@ pub struct Spec {
     pub seed: u64,
     /// Team size, the root included; a run too short to spawn them all has fewer.
     pub agents: u32,
-    /// Events per agent of the team; every trace has `agents * events` in all.
+    /// Events per agent of the team; every trace has `agents * events` in all, if `spread` is 0.
     pub events: u32,
+    /// How far the length of a task's rollouts is from that, up or down, at most: a share of it.
+    pub spread: f64,
     /// How deep spawns nest below the root, at most.
     pub depth: u32,
     /// Agents that one delegation starts, at most.
@@ -82,6 +92,10 @@ pub struct Spec {
     pub topology: Option<Topology>,
     /// How effects make the outcome.
     pub outcome: Outcome,
+    /// What effects hang on.
+    pub effects: Effects,
+    /// A planted decision to spawn.
+    pub spawning: Option<Spawning>,
     /// Weight of pair terms; 0 leaves them out.
     pub interaction: f64,
     /// Share of events that matter.
@@ -111,10 +125,13 @@ impl Default for Spec {
             seed: 0,
             agents: 5,
             events: 20,
+            spread: 0.0,
             depth: 2,
             branching: 3,
             topology: None,
             outcome: Outcome::Linear,
+            effects: Effects::Context,
+            spawning: None,
             interaction: 0.0,
             density: 0.2,
             actions: 3,
@@ -130,10 +147,21 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// Events of each trace.
+    /// Events of each trace, if all are alike.
     #[must_use]
     pub fn length(&self) -> u64 {
         u64::from(self.agents) * u64::from(self.events)
+    }
+
+    /// Events of each rollout of a task: uniform in `length() * (1 ± spread)`. Rollouts of one task have one length,
+    /// since a beginning that they share can hang on how much is to come.
+    #[must_use]
+    pub fn length_of(&self, task: u64) -> u64 {
+        if self.spread == 0.0 {
+            return self.length();
+        }
+        let place = 2.0 * Stream::numbered(self.seed, "planted.length", task).unit_f64() - 1.0;
+        ((self.length() as f64 * (1.0 + self.spread * place)).round() as u64).max(1)
     }
 
     /// Refuses what cannot be generated; [`write`] asks this first.
@@ -160,6 +188,25 @@ impl Spec {
             let most = if most == 1.0 { "0 to 1" } else { "a finite number of at least 0" };
             Err(Error::Parameter(format!("{name} is {value}, expected {most}")))
         };
+        real("length_spread", self.spread, 1.0)?;
+        let longest = self.length() as f64 * (1.0 + self.spread);
+        if longest > LONGEST as f64 {
+            return Err(Error::Parameter(format!(
+                "agents * events * (1 + length_spread) is {longest}, expected at most {LONGEST}"
+            )));
+        }
+        if let Some(spawning) = self.spawning {
+            spawning.check()?;
+            if self.outcome != Outcome::Linear {
+                return Err(Error::Parameter("spawn_effect needs outcome 'linear': no other adds up".into()));
+            }
+            // A decision, a spawn, what comes back and the answer.
+            if self.agents < 2 || (self.length() as f64 * (1.0 - self.spread)) < 4.0 {
+                return Err(Error::Parameter(
+                    "spawn_effect needs at least 2 agents and 4 events in every trace".into(),
+                ));
+            }
+        }
         real("density", self.density, 1.0)?;
         real("decisive", self.decisive, 1.0)?;
         for (name, value) in [
@@ -174,12 +221,21 @@ impl Spec {
     }
 }
 
+impl Spec {
+    fn model(&self, length: u64) -> Model {
+        Model::new(self.outcome, length as usize, self.density, self.decisive)
+    }
+}
+
 /// Consecutive traces and the buffers that one worker fills with them.
 struct Block {
     numbers: std::ops::Range<u64>,
     out: Vec<u8>,
     run: Run,
     planting: Planting,
+    /// Of the length of the last run.
+    model: Model,
+    ties: Ties,
     columns: truth::Columns,
     truth: Result<Vec<RecordBatch>>,
     counts: Counts,
@@ -194,33 +250,39 @@ impl Block {
             out: Vec::new(),
             run,
             planting: Planting::default(),
+            model: spec.model(spec.length()),
+            ties: Ties::new(spec.effects, spec.seed),
             columns: truth::Columns::default(),
             truth: Ok(Vec::new()),
             counts: Counts::default(),
         }
     }
 
-    fn fill(&mut self, spec: &Spec, model: &Model, cancel: &AtomicBool, progress: &AtomicU64) {
+    fn fill(&mut self, spec: &Spec, cancel: &AtomicBool, progress: &AtomicU64) {
         self.out.clear();
         self.counts = Counts::default();
         for number in self.numbers.clone() {
             if cancel.load(Ordering::Relaxed) {
                 return;
             }
-            self.trace(spec, model, number);
-            progress.fetch_add(spec.length(), Ordering::Relaxed);
+            self.trace(spec, number);
+            progress.fetch_add(self.run.events.len() as u64, Ordering::Relaxed);
         }
         self.truth = self.columns.finish();
     }
 
-    fn trace(&mut self, spec: &Spec, model: &Model, number: u64) {
+    fn trace(&mut self, spec: &Spec, number: u64) {
         let (group, rollout) = (number / spec.group_size, number % spec.group_size);
         let task = Task::planted(spec.seed, group, spec.topology);
-        let size = Size { events: spec.length() as u32, agents: spec.agents, depth: spec.depth as u8 };
+        let length = spec.length_of(group);
+        if self.model.length() as u64 != length {
+            self.model = spec.model(length);
+        }
+        let size = Size { events: length as u32, agents: spec.agents, depth: spec.depth as u8 };
         let run = &mut self.run;
         run.rules.begin(spec, &task, rollout);
         run.play(task, size, Stream::numbered(spec.seed, "planted.group", group));
-        self.planting.plant(spec, model, run, number);
+        self.planting.plant(spec, &self.model, &self.ties, run, number);
         self.columns.add(run, &self.planting, number);
         document::document(&mut self.out, spec, run, &self.planting, number);
         self.counts.traces += 1;
@@ -256,7 +318,6 @@ pub fn write(
     progress: &AtomicU64,
 ) -> Result<(Counts, Truth)> {
     spec.check()?;
-    let model = Model::new(spec.outcome, spec.length() as usize, spec.density, spec.decisive);
     let threads = if threads == 0 { rayon::current_num_threads() } else { threads };
     let per_block = (BLOCK_EVENTS / spec.length()).max(1);
     let mut blocks = (0..threads * BLOCKS_PER_THREAD).map(|_| Block::new(spec)).collect::<Vec<_>>();
@@ -275,10 +336,10 @@ pub fn write(
         if threads == 1 {
             // No detour over the pool, which may be busy with other work.
             for block in batch.iter_mut() {
-                block.fill(spec, &model, cancel, progress);
+                block.fill(spec, cancel, progress);
             }
         } else {
-            batch.par_iter_mut().for_each(|block| block.fill(spec, &model, cancel, progress));
+            batch.par_iter_mut().for_each(|block| block.fill(spec, cancel, progress));
         }
         if cancel.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);

@@ -172,6 +172,11 @@ impl Model {
         Self { outcome, n, subtasks, gain, share, later }
     }
 
+    /// Events of the runs that it is for.
+    pub(super) fn length(&self) -> usize {
+        self.n
+    }
+
     /// The subtask of the event of a number.
     pub(super) fn subtask(&self, i: usize) -> u8 {
         (i * self.subtasks / self.n) as u8

@@ -4,6 +4,8 @@ use super::Spec;
 use super::bits::{Bits, Purpose, normal};
 use super::law::{Chain, Draft, MOST_ACTIONS, Policy, decides, happening, hazard, matters};
 use super::model::{Game, Model, Pair, Part, Parts};
+use super::spawning::SpawnState;
+use super::ties::Ties;
 use crate::generate::record::NONE;
 use crate::generate::trace::Run;
 use crate::rng::Stream;
@@ -47,12 +49,14 @@ pub(super) struct Planting {
     pub(super) expected: f64,
     pub(super) outcome: f64,
     pub(super) noise: f64,
+    /// The planted decision to spawn, how it went, and the expected outcome without it.
+    pub(super) decision: Option<(SpawnState, bool, f64)>,
 }
 
 impl Planting {
     /// Works out the trace of a number from its run.
-    pub(super) fn plant(&mut self, spec: &Spec, model: &Model, run: &Run, number: u64) {
-        self.walk(spec, model, run);
+    pub(super) fn plant(&mut self, spec: &Spec, model: &Model, ties: &Ties, run: &Run, number: u64) {
+        self.walk(spec, model, ties, run);
         model.contributions(&self.parts, &mut self.contributions);
         let agents = run.agents.len();
         self.solved = model.shapley(&self.parts, &self.contributions, &mut self.game, agents);
@@ -67,7 +71,7 @@ impl Planting {
     }
 
     /// Effects, pairs, the decisive error and values, in order of time.
-    fn walk(&mut self, spec: &Spec, model: &Model, run: &Run) {
+    fn walk(&mut self, spec: &Spec, model: &Model, ties: &Ties, run: &Run) {
         let n = run.events.len();
         let (mut chain, mut progress, mut draft) =
             (Chain::start(run.task.key), model.begin(), Draft::default());
@@ -78,15 +82,37 @@ impl Planting {
         // The last event with an effect, and the last one of an agent other than that one's.
         let (mut latest, mut other) = (NONE, NONE);
         let mut value = model.value(&progress);
+        let decision = run.rules.decision();
+        self.decision = decision.map(|(state, spawned)| (state, spawned, value + state.base));
+        value += decision.map_or(0.0, |(state, _)| state.expected());
         self.expected = value;
         for (i, event) in run.events.iter().enumerate() {
             let context = chain.context(event);
-            let policy =
-                decides(event).then(|| Policy::of(context, spec.actions, matters(context, spec.density)));
-            let action = policy.map(|policy| policy.pick(event.salt));
+            let spawning = decision.filter(|_| i == 0);
+            let matter = matters(context, spec.density);
+            let policy = decides(event).then(|| {
+                let mut policy = Policy::of(context, spec.actions, matter);
+                if matter {
+                    ties.actions(&mut policy, run.agents[event.actor as usize].role);
+                }
+                policy
+            });
+            let action = match spawning {
+                Some((_, spawned)) => Some(usize::from(spawned)),
+                None => policy.map(|policy| policy.pick(event.salt)),
+            };
             let content = chain.content(event, action);
-            let effect = match (policy, action) {
-                (Some(policy), Some(action)) => policy.effects[action],
+            let called = if event.kind == EventType::ToolCall { ties.tool(event.tool) } else { None };
+            let effect = match (spawning, called, policy, action) {
+                (Some((state, spawned)), ..) => state.worth(spawned),
+                (_, Some(effect), ..) => {
+                    if matter {
+                        effect
+                    } else {
+                        0.0
+                    }
+                }
+                (_, _, Some(policy), Some(action)) => policy.effects[action],
                 _ => happening(content, spec.density),
             };
             let part =
@@ -121,7 +147,10 @@ impl Planting {
             self.steps.push(Step {
                 prefix: chain.prefix,
                 content,
-                decision: policy.zip(action).map(|(policy, action)| (action as u8, policy.shares)),
+                decision: match spawning {
+                    Some((state, spawned)) => Some((u8::from(spawned), state.shares())),
+                    None => policy.zip(action).map(|(policy, action)| (action as u8, policy.shares)),
+                },
                 value: value + blur,
                 reward: next - value,
                 draft: epoch.then(|| draft.advance(content)),

@@ -11,6 +11,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::*;
 use crate::generate::tests::check;
 
+mod options;
+
 const ALL: [Outcome; 4] = [Outcome::Linear, Outcome::NoisyOr, Outcome::Majority, Outcome::Mixed];
 
 fn made_on(spec: &Spec, threads: usize) -> (Vec<u8>, Counts, HashMap<&'static str, RecordBatch>) {
@@ -77,7 +79,7 @@ fn bits_do_not_depend_on_threads() {
         }
         let shorter = made_on(&Spec { traces: 300, ..spec.clone() }, 1);
         assert!(one.0.starts_with(&shorter.0));
-        for name in ["contributions", "agents", "decisive", "stopping", "outcomes"] {
+        for name in ["contributions", "agents", "decisive", "stopping", "outcomes", "effects", "pairs"] {
             let table = &shorter.2[name];
             assert_eq!(table, &one.2[name].slice(0, table.num_rows()));
         }
@@ -433,15 +435,21 @@ proptest! {
     fn any_small_corpus_is_valid_and_closes(
         seed: u64, agents in 1u32..14, events in 1u32..12, depth in 1u32..4, branching in 1u32..5,
         outcome in 0usize..4, group_size in 1u64..6, branches in 1u64..4, density in 0.0..=1.0_f64,
-        decisive in 0.0..=1.0_f64, interaction in 0.0..1.0_f64,
+        decisive in 0.0..=1.0_f64, interaction in 0.0..1.0_f64, spread in 0.0..=1.0_f64, effects in 0usize..4,
+        effect in -2.0..2.0_f64, overlap in 0.0..=0.5_f64, plants: bool,
     ) {
         let outcome = ALL[outcome];
+        let effects = [Effects::Context, Effects::Action, Effects::Role, Effects::Tool][effects];
+        let spawns = plants && outcome == Outcome::Linear && agents > 1 && events > 3 && spread < 0.5;
+        let spawning = spawns.then_some(Spawning { effect, overlap, confounding: 1.0 });
         let spec = Spec {
             traces: 7, seed, agents, events, depth, branching, outcome, group_size, branches, density,
-            decisive, interaction, ..Spec::default()
+            decisive, interaction, spread, effects, spawning, ..Spec::default()
         };
         let (docs, truth) = made(&spec);
-        prop_assert!(docs.iter().all(|d| events_of(d) == spec.length()));
+        for (i, doc) in docs.iter().enumerate() {
+            prop_assert_eq!(events_of(doc), spec.length_of(i as u64 / group_size));
+        }
         let outcomes = floats(&truth["outcomes"], "outcome");
         prop_assert!(close(outcomes, &sums(&truth["contributions"], "contribution", 7)));
         prop_assert!(close(outcomes, &sums(&truth["agents"], "contribution", 7)));

@@ -6,7 +6,7 @@ use arrow_array::builder::{Float64Builder, StringViewBuilder, UInt32Builder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use super::document::trace_id;
+use super::document::{SPAWNING, trace_id};
 use super::planting::Planting;
 use crate::error::Result;
 use crate::generate::trace::Run;
@@ -15,7 +15,7 @@ use crate::generate::trace::Run;
 /// mark.
 type Table = (&'static str, &'static [(&'static str, DataType, bool)]);
 
-const TABLES: [Table; 5] = [
+const TABLES: [Table; 8] = [
     ("contributions", &[("seq", DataType::UInt32, false), ("contribution", DataType::Float64, false)]),
     (
         "agents",
@@ -50,9 +50,38 @@ const TABLES: [Table; 5] = [
             ("noise", DataType::Float64, false),
         ],
     ),
+    (
+        "decisions",
+        &[
+            ("seq", DataType::UInt32, false),
+            ("kind", DataType::Utf8View, false),
+            ("action", DataType::Utf8View, false),
+            ("state", DataType::UInt32, false),
+            ("p", DataType::Float64, false),
+            ("effect", DataType::Float64, false),
+            ("without", DataType::Float64, false),
+        ],
+    ),
+    (
+        "effects",
+        &[
+            ("seq", DataType::UInt32, false),
+            ("agent", DataType::Utf8View, false),
+            ("subtask", DataType::UInt32, false),
+            ("effect", DataType::Float64, false),
+        ],
+    ),
+    (
+        "pairs",
+        &[
+            ("first", DataType::UInt32, false),
+            ("second", DataType::UInt32, false),
+            ("weight", DataType::Float64, false),
+        ],
+    ),
 ];
 
-static SCHEMAS: LazyLock<[SchemaRef; 5]> = LazyLock::new(|| {
+static SCHEMAS: LazyLock<[SchemaRef; 8]> = LazyLock::new(|| {
     TABLES.map(|(_, columns)| {
         let keys = [("trace", DataType::UInt32, false), ("trace_id", DataType::Utf8View, false)];
         let fields =
@@ -64,7 +93,7 @@ static SCHEMAS: LazyLock<[SchemaRef; 5]> = LazyLock::new(|| {
 /// What is true of a planted corpus, in pieces of consecutive traces.
 #[derive(Debug, Default)]
 pub struct Truth {
-    tables: [Vec<RecordBatch>; 5],
+    tables: [Vec<RecordBatch>; 8],
 }
 
 impl Truth {
@@ -82,10 +111,10 @@ impl Truth {
     }
 }
 
-/// Columns under construction: the keys of the five tables, then what they say.
+/// Columns under construction: the keys of all tables, then what they say.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
-    keys: [(UInt32Builder, StringViewBuilder); 5],
+    keys: [(UInt32Builder, StringViewBuilder); 8],
     seq: UInt32Builder,
     contribution: Float64Builder,
     agent: StringViewBuilder,
@@ -101,7 +130,27 @@ pub(super) struct Columns {
     expected: Float64Builder,
     outcome: Float64Builder,
     noise: Float64Builder,
+    decision: Decision,
+    effect_seq: UInt32Builder,
+    effect_agent: StringViewBuilder,
+    subtask: UInt32Builder,
+    effect: Float64Builder,
+    first: UInt32Builder,
+    second: UInt32Builder,
+    weight: Float64Builder,
     id: Vec<u8>,
+}
+
+/// Columns of the planted decisions to spawn.
+#[derive(Debug, Default)]
+struct Decision {
+    seq: UInt32Builder,
+    kind: StringViewBuilder,
+    action: StringViewBuilder,
+    state: UInt32Builder,
+    p: Float64Builder,
+    effect: Float64Builder,
+    without: Float64Builder,
 }
 
 impl Columns {
@@ -111,7 +160,11 @@ impl Columns {
         trace_id(&mut self.id, number);
         let id = std::str::from_utf8(&self.id).unwrap_or_default();
         let agents = run.agents.len();
-        for (table, rows) in [planting.steps.len(), agents, 1, 1, 1].into_iter().enumerate() {
+        let parts = &planting.parts;
+        let matter = parts.events.iter().filter(|part| part.strength != 0.0).count();
+        let decisions = usize::from(planting.decision.is_some());
+        let rows = [planting.steps.len(), agents, 1, 1, 1, decisions, matter, parts.pairs.len()];
+        for (table, rows) in rows.into_iter().enumerate() {
             let (numbers, ids) = &mut self.keys[table];
             for _ in 0..rows {
                 numbers.append_value(number as u32);
@@ -140,11 +193,33 @@ impl Columns {
         self.expected.append_value(planting.expected);
         self.outcome.append_value(planting.outcome);
         self.noise.append_value(planting.noise);
+        if let Some((state, spawned, without)) = planting.decision {
+            let own = &mut self.decision;
+            own.seq.append_value(0);
+            own.kind.append_value("spawn");
+            own.action.append_value(SPAWNING[usize::from(spawned)]);
+            own.state.append_value(u32::from(state.state));
+            own.p.append_value(f64::from(state.share) / 1000.0);
+            own.effect.append_value(state.effect);
+            own.without.append_value(without);
+        }
+        for (seq, part) in parts.events.iter().enumerate().filter(|(_, part)| part.strength != 0.0) {
+            self.effect_seq.append_value(seq as u32);
+            self.effect_agent.append_value(name(part.agent as usize));
+            self.subtask.append_value(u32::from(part.subtask));
+            self.effect.append_value(part.strength);
+        }
+        for pair in &parts.pairs {
+            self.first.append_value(pair.first);
+            self.second.append_value(pair.second);
+            self.weight.append_value(pair.weight);
+        }
     }
 
     /// Empties the columns into a batch per table.
     pub(super) fn finish(&mut self) -> Result<Vec<RecordBatch>> {
-        let said: [Vec<ArrayRef>; 5] = [
+        let own = &mut self.decision;
+        let said: [Vec<ArrayRef>; 8] = [
             vec![Arc::new(self.seq.finish()), Arc::new(self.contribution.finish())],
             vec![
                 Arc::new(self.agent.finish()),
@@ -167,8 +242,28 @@ impl Columns {
                 Arc::new(self.outcome.finish()),
                 Arc::new(self.noise.finish()),
             ],
+            vec![
+                Arc::new(own.seq.finish()),
+                Arc::new(own.kind.finish()),
+                Arc::new(own.action.finish()),
+                Arc::new(own.state.finish()),
+                Arc::new(own.p.finish()),
+                Arc::new(own.effect.finish()),
+                Arc::new(own.without.finish()),
+            ],
+            vec![
+                Arc::new(self.effect_seq.finish()),
+                Arc::new(self.effect_agent.finish()),
+                Arc::new(self.subtask.finish()),
+                Arc::new(self.effect.finish()),
+            ],
+            vec![
+                Arc::new(self.first.finish()),
+                Arc::new(self.second.finish()),
+                Arc::new(self.weight.finish()),
+            ],
         ];
-        let mut batches = Vec::with_capacity(5);
+        let mut batches = Vec::with_capacity(TABLES.len());
         for (((numbers, ids), said), schema) in self.keys.iter_mut().zip(said).zip(SCHEMAS.iter()) {
             let mut columns: Vec<ArrayRef> = vec![Arc::new(numbers.finish()), Arc::new(ids.finish())];
             columns.extend(said);

@@ -131,6 +131,12 @@ impl Run {
         let width = self.rng.range(least, most + 1);
         let width = width.min(share).min(u64::from(slack - 1) / 2) as u32;
         let first = self.begin(EventType::OrchestratorDecision, a);
+        if first == 0 && !self.rules.spawns(&mut self.rng) {
+            // Decided not to: nobody is ever spawned, and the root goes on by itself.
+            self.unborn = 0;
+            self.schedule(a);
+            return true;
+        }
         for _ in 0..width {
             if born {
                 self.spawn(a, first);
