@@ -17,7 +17,7 @@ from .corpus import Corpus
 # what units, turns and the rules of methods ask of an event
 _COLUMNS: Final = (
     *("id", "t", "type", "agent", "to", "role", "tool", "turn", "tokens_out", "reward", "value", "score"),
-    *("content_hash", "content_ref", "args_hash", "state_key", "prefix_key"),
+    *("content_hash", "content_ref", "args_hash", "state_key", "prefix_key", "action", "p_behavior"),
 )
 _ORCHESTRATION = {"orchestrator_decision", "spawn", "despawn", "aggregate"}
 _DELIVERED = {"message", "return", "spawn", "human_intervention"}

@@ -49,6 +49,8 @@ VARIANTS = {
     "eligibility": [{"traces": "replacing", "lambda_": 0.7}],
     "dag_gae": [{"mode": "split", "lambda_": 0.6}, {"program_order": True}],
     "c3": [{"baseline": "mean"}, {"context": "computed"}, {"context": "recorded"}],
+    "aristocrat": [{"context": "recorded"}],
+    "coma": [{"critic": "value"}, {"context": "recorded"}],
     "spectrum": [
         {"formula": "tarantula", "by": "agent"},
         {"formula": "dstar", "star": 3.0},
@@ -101,8 +103,10 @@ def corpus():
         group_id=pl.when(pl.col("trace") < 17)
         .then(pl.format("group {}", pl.col("trace") // 6))
         .otherwise(pl.lit("alone")),
-        p_behavior=pl.Series(rng.uniform(0.2, 0.9, n)),
     )
+    shares = {"go": 0.5, "stay": 0.3, "turn": 0.2}
+    taken = pl.Series("action", rng.choice(list(shares), n))
+    fields = fields.with_columns(taken, p_behavior=taken.replace_strict(shares, return_dtype=pl.Float64))
     traces = made.traces.select("trace").collect()
     earned = rng.random(18).round(1)
     earned[0] = 1.5  # the best of its group

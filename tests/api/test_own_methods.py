@@ -98,7 +98,10 @@ def test_results_of_tools_belong_to_their_call() -> None:
 def test_methods_of_both_kinds_are_listed_and_found() -> None:
     listed = ot.methods()
     names = listed["name"].to_list()
-    assert names == [*(str(one["name"]) for one in _core.methods()), "hca", "rudder", "vdn", "qmix"]
+    assert names == [
+        *(str(one["name"]) for one in _core.methods()),
+        *("aristocrat", "coma", "hca", "rudder", "vdn", "qmix"),
+    ]
     assert set(listed.filter(pl.col("name").is_in(["vdn", "hca"]))["tier"]) == {"surrogate"}
     ot.credit_method("mine_alone", summary="", quantity="share")(even)
     assert ot.methods()["name"].to_list() == [*names, "mine_alone"]

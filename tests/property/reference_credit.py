@@ -33,6 +33,8 @@ METHODS: dict[str, Method] = {
     "eligibility": returns.eligibility,
     "dag_gae": returns.dag_gae,
     "c3": siblings.c3,
+    "aristocrat": siblings.aristocrat,
+    "coma": siblings.coma,
     "spectrum": siblings.spectrum,
 }
 SHARES = ("uniform", "flow")
@@ -69,7 +71,7 @@ def rolled_up(
         elif name is None or not own:
             found[name] = (None, "unit.none")
         elif not values:
-            found[name] = (None, ABSENT)
+            found[name] = (None, own[0].reason or ABSENT)
         else:
             written = [
                 sum(trace.events[v]["tokens_out"] or 0 for v in row.events) if weight == "tokens_out" else 1

@@ -152,3 +152,91 @@ def spectrum(
             rows.append(Row(events, -suspiciousness(formula, star, failed, passed, n_failed, n_passed)))
         found.append(rows)
     return found
+
+
+# --- alternatives by the policy's probability (5.2) ------------------------------------------------------
+
+
+def _decided(trace: Trace, reward: float, context: str, critic: str) -> dict[int, tuple[Hashable, ...]]:
+    """Per decision with an action: context, action, its probability, how many actions there are, outcome."""
+    found: dict[int, tuple[Hashable, ...]] = {}
+    for v in trace.owned(*DECISIONS):
+        event = trace.events[v]
+        if event["action"] is None and event["p_behavior"] is None:
+            continue
+        outcome: float | None = reward
+        if critic == "value":
+            later = trace.order[trace.rank[v] + 1 :]
+            after = trace.events[later[0]]["value"] if later else reward
+            outcome = None if after is None else after + (event["reward"] or 0.0)
+        known = (
+            None
+            if trace.is_cyclic and is_computed(trace, context, "prefix_key")
+            else decision(trace, v, context)[0]
+        )
+        place = None if known is None else (trace.group, known, trace.role[trace.owner[v]])
+        options = None if event["p_actions"] is None else sum(p > 0 for p in event["p_actions"])
+        found[v] = (place, event["action"], event["p_behavior"], options, outcome)
+    return found
+
+
+def _by_policy(
+    traces: list[Trace], rewards: list[float], table: bool, context: str, critic: str
+) -> list[Rows]:
+    decided = [
+        _decided(trace, reward, context, critic) for trace, reward in zip(traces, rewards, strict=True)
+    ]
+    complete = [
+        (n, *one)
+        for n, own in enumerate(decided)
+        for one in own.values()
+        if all(one[part] is not None for part in (0, 1, 2, 4))
+    ]
+
+    def value(n: int, place: Hashable, action: Hashable, outcome: Any) -> Value:
+        here = [one for one in complete if one[1] == place]
+        actions = {one[2] for one in here}
+        share: dict[Hashable, float] = {
+            a: statistics.fmean(float(str(one[3])) for one in here if one[2] == a) for a in actions
+        }
+        taken = sum(p > 0 for p in share.values())
+        if abs(sum(share.values()) - 1) > 0.01 or any(one[4] is not None and one[4] > taken for one in here):
+            return None, "support.absent"
+        share = {a: p / sum(share.values()) for a, p in share.items()}
+        everything = [float(str(one[5])) for one in here]
+        others = {
+            a: [float(str(one[5])) for one in here if one[2] == a and (table or one[0] != n)] for a in actions
+        }
+        if table:
+            q = {a: statistics.fmean(own) for a, own in others.items()}
+            found = q[action] - math.fsum(share[a] * q[a] for a in actions)
+        else:
+            if any(not others[a] and share[a] > 0 for a in actions - {action}):
+                return None, "support.absent"
+            rest = [a for a in actions - {action} if share[a] > 0]
+            expected = share[action] * outcome + math.fsum(
+                share[a] * statistics.fmean(others[a]) for a in rest
+            )
+            found = outcome - expected
+        if len(actions) > 1 and min(everything) == max(everything):
+            return 0.0, DEGENERATE
+        return found, None
+
+    rows: list[Rows] = []
+    for n, own in enumerate(decided):
+        listed = []
+        for v, (place, action, p, _, outcome) in sorted(own.items()):
+            absent = place is None or action is None or p is None or outcome is None
+            listed.append(Row([v], None, ABSENT) if absent else Row([v], *value(n, place, action, outcome)))
+        rows.append(listed if any(row.reason != ABSENT for row in listed) else ABSENT)
+    return rows
+
+
+def aristocrat(traces: list[Trace], rewards: list[float], context: str = "auto") -> list[Rows]:
+    return _by_policy(traces, rewards, False, context, "outcome")
+
+
+def coma(
+    traces: list[Trace], rewards: list[float], context: str = "auto", critic: str = "outcome"
+) -> list[Rows]:
+    return _by_policy(traces, rewards, True, context, critic)

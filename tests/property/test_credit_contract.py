@@ -332,7 +332,11 @@ def many() -> bytes:
     for n, document in enumerate(documents):
         for k, one in enumerate(document["events"]):
             one |= {"value": (n * k % 7) / 7, "reward": (k % 5) / 5, "state_key": str(k % 9)}
-            one |= {"p_behavior": 0.25 + (k % 3) / 4, "action": str(k % 2), "prefix_key": str(k % 4)}
+            one |= {
+                "p_behavior": 0.25 + (n + k) % 2 / 2,
+                "action": str((n + k) % 2),
+                "prefix_key": str(k % 4),
+            }
             one |= {"content_hash": str((n + k) % 3), "args_hash": str((n * k) % 3)}
         document["task_id"] = f"task{n % 7}"
     return jsonl(documents)
@@ -360,6 +364,8 @@ NEEDS = {
     "eligibility": "value",
     "dag_gae": "value",
     "hca": "p_behavior",
+    "aristocrat": "p_behavior",
+    "coma": "p_behavior",
 }
 
 

@@ -49,6 +49,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "eligibility": [{"traces": "replacing"}, {"traces": "replacing", "gamma": 0.9, "lambda_": 1.0}],
     "dag_gae": [{"mode": "split"}, {"gamma": 1.0, "lambda_": 1.0, "program_order": True}],
     "c3": [{"baseline": "mean", "context": "computed"}, {"context": "recorded"}],
+    "aristocrat": [{"context": "recorded"}],
+    "coma": [{"critic": "value"}, {"context": "computed"}],
     "spectrum": [
         {"by": "agent"},
         {"by": "message", "formula": "tarantula"},
@@ -57,7 +59,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
 }
 #: Fields without which a method says nothing; half of the corpora have them throughout.
-NEEDED = {"gae": ("value",), "sequential_gae": ("value",), "eligibility": ("value",), "dag_gae": ("value",)}
+NEEDED = {
+    **dict.fromkeys(("gae", "sequential_gae", "eligibility", "dag_gae"), ("value",)),
+    "aristocrat": ("action", "p_behavior", "prefix_key"),
+    "coma": ("action", "p_behavior", "prefix_key", "value"),
+}
 CASES = [(name, params) for name, listed in VARIANTS.items() for params in [{}, *listed]]
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from .groups import among_turns, rollouts, shaped, whitened
 from .paths import along_turns, broadcast, dag_gae, discounted, divided, flow
+from .policy import by_policy
 from .question import Evidence, Part, Question, Teller, own_rows
 from .siblings import c3, gigpo, spectrum
 
@@ -28,6 +29,7 @@ _MAKERS: Final[dict[str, Callable[[Question], Teller]]] = {
     **dict.fromkeys(("dr_mas", "at_grpo", "magrpo", "marshal"), among_turns),
     "gigpo": gigpo,
     "c3": c3,
+    **dict.fromkeys(("aristocrat", "coma"), by_policy),
     "spectrum": spectrum,
 }
 

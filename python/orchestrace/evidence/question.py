@@ -32,6 +32,9 @@ _OF_TURNS: Final = (
 )
 
 
+_OF_POLICY: Final = ("aristocrat", "coma")
+
+
 @dataclass(frozen=True)
 class Part:
     """A row of the method that the credit is made of."""
@@ -123,6 +126,10 @@ def own_rows(question: Question) -> list[Hashable | None]:
         return [0] * len(trace)
     if method in _OF_TURNS and not question.by_events:
         return list(trace.turn_of)
+    if method in _OF_POLICY:
+        told = zip(trace.columns["action"], trace.columns["p_behavior"], strict=True)
+        acts = [action is not None or p is not None for action, p in told]
+        return [seq if acts[seq] and is_decision(trace, seq) else None for seq in range(len(trace))]
     if method == "c3":
         return [seq if is_decision(trace, seq) else None for seq in range(len(trace))]
     if method == "spectrum":

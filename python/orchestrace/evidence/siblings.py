@@ -43,7 +43,7 @@ def gigpo(question: Question) -> Teller:
 
 def _anchors(question: Question, number: int, names: dict[Hashable, int]) -> list[Hashable | None] | None:
     trace = question.traces[number]
-    if _recorded(question, trace, "state_key"):
+    if recorded(question, trace, "state_key"):
         return [
             next((key for seq in turn.events if (key := trace.text("state_key", seq)) is not None), None)
             for turn in trace.turns
@@ -52,7 +52,7 @@ def _anchors(question: Question, number: int, names: dict[Hashable, int]) -> lis
     return None if found is None else [found[turn.events[0]] for turn in trace.turns]
 
 
-def _recorded(question: Question, trace: TraceEvents, field: str) -> bool:
+def recorded(question: Question, trace: TraceEvents, field: str) -> bool:
     word = question.params.get("context", "auto")
     return word == "recorded" or (word != "computed" and any(v is not None for v in trace.columns[field]))
 
@@ -64,7 +64,7 @@ def c3(question: Question) -> Teller:
     for number, reward in question.rollouts.items():
         trace = question.traces[number]
         found: list[Hashable | None] | None
-        if _recorded(question, trace, "prefix_key"):
+        if recorded(question, trace, "prefix_key"):
             found = list(trace.columns["prefix_key"])
         else:
             found = contexts(trace, str(question.facts[number]["task_id"]), names)

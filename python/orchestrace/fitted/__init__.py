@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from . import hca, qmix, rudder, vdn
+from . import aristocrat, hca, qmix, rudder, vdn
 
-NAMES: Final = ("hca", "rudder", "vdn", "qmix")
+NAMES: Final = ("aristocrat", "coma", "hca", "rudder", "vdn", "qmix")
 
-__all__ = ["NAMES", "hca", "qmix", "rudder", "vdn"]
+__all__ = ["NAMES", "aristocrat", "hca", "qmix", "rudder", "vdn"]
