@@ -46,7 +46,7 @@ mod _core {
     #[pymodule_export]
     use super::registry::{codes, importers, methods, nearest, presets, tables};
     #[pymodule_export]
-    use super::replay::faithfulness;
+    use super::replay::{PyGates, faithfulness};
     #[pymodule_export]
     use super::schedule::{replay_schedules, schedule};
     #[pymodule_export]

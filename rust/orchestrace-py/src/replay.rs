@@ -4,7 +4,10 @@ use arrow_array::Float64Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use orchestrace_core::error::Error;
+use orchestrace_core::graph::weights::N_TYPES;
+use orchestrace_core::replay::fit::{self, Gates, Setting, Targets};
 use orchestrace_core::replay::{self, Model, Options, Structure};
+use orchestrace_core::run::Run;
 use pyo3::prelude::*;
 
 use crate::call::run_detached;
@@ -44,4 +47,62 @@ pub(crate) fn faithfulness(
         replay::faithfulness(store, credits, &options, run)
     })?;
     Ok(Stream::new(batches, schema))
+}
+
+/// Everything that the targets of a fitted outcome model hang on.
+#[pyclass(frozen, name = "OutcomeGates", module = "orchestrace._core")]
+pub(crate) struct PyGates(Gates);
+
+#[pymethods]
+impl PyGates {
+    #[new]
+    #[pyo3(signature = (store, *, targets, threads = None, progress = None))]
+    fn new(
+        py: Python<'_>,
+        store: &PyStore,
+        targets: &str,
+        threads: Option<usize>,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let targets = Targets::parse(targets).map_err(|error| to_python(py, &error))?;
+        let store = &store.0;
+        let compile = |run: &Run| Gates::compile(store, targets, run);
+        run_detached(py, threads, progress.as_ref(), &Exchange::default(), compile).map(Self)
+    }
+
+    /// A row a target: trace, seq, score, n_inputs, n_modelled.
+    fn targets(&self, py: Python<'_>) -> PyResult<Stream> {
+        let (batch, schema) = self.0.table().map_err(|error| to_python(py, &error))?;
+        Ok(Stream::new(vec![batch], schema))
+    }
+
+    /// Edges of each type that some target hangs on.
+    #[getter]
+    fn n_edges(&self) -> [u64; N_TYPES] {
+        self.0.n_edges()
+    }
+
+    /// Traces left out because their edges close a cycle.
+    #[getter]
+    fn n_cyclic(&self) -> u64 {
+        self.0.n_cyclic()
+    }
+
+    /// A row a target: its prediction and the slopes of it, column by column.
+    #[pyo3(signature = (model, weights, leak = 0.0, *, threads = None))]
+    fn predict(
+        &self,
+        py: Python<'_>,
+        model: &str,
+        weights: [f64; N_TYPES],
+        leak: f64,
+        threads: Option<usize>,
+    ) -> PyResult<Stream> {
+        let model = Model::parse(model).map_err(|error| to_python(py, &error))?;
+        let setting = Setting { model, weights, leak };
+        let (batch, schema) = run_detached(py, threads, None, &Exchange::default(), |run| {
+            fit::predictions(&self.0.predict(&setting, run)?)
+        })?;
+        Ok(Stream::new(vec![batch], schema))
+    }
 }
