@@ -26,6 +26,7 @@ from .io import read_traces
 from .ledger import free_ride, ledger
 from .matching import matched_effect
 from .observed import aggregation_effects, delegation_effects, message_effects
+from .outcome_fit import FittedOutcome, fit_outcome
 from .parameters import Param
 from .partitioned import PartitionedCorpus, read_corpus
 from .planted import Truth, generate_planted
@@ -45,6 +46,7 @@ __version__ = _core.VERSION
 __all__ = [
     "Corpus",
     "EventValues",
+    "FittedOutcome",
     "IngestReport",
     "InputError",
     "OrchestraceError",
@@ -69,6 +71,7 @@ __all__ = [
     "drop",
     "explain",
     "faithfulness",
+    "fit_outcome",
     "fit_scaling",
     "free_ride",
     "generate",

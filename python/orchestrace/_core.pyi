@@ -204,6 +204,19 @@ def generate(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> dict[str, int]: ...
+class OutcomeGates:
+    def __new__(
+        cls, store: Store, *, targets: str, threads: int | None = None, progress: _Progress = None
+    ) -> OutcomeGates: ...
+    def targets(self) -> Stream: ...
+    @property
+    def n_edges(self) -> list[int]: ...
+    @property
+    def n_cyclic(self) -> int: ...
+    def predict(
+        self, model: str, weights: Sequence[float], leak: float = 0.0, *, threads: int | None = None
+    ) -> Stream: ...
+
 def faithfulness(
     store: Store,
     credits: object,
