@@ -204,6 +204,7 @@ def generate(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> dict[str, int]: ...
+
 class OutcomeGates:
     def __new__(
         cls, store: Store, *, targets: str, threads: int | None = None, progress: _Progress = None

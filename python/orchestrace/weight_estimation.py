@@ -27,6 +27,7 @@ EDGE_TYPES: Final = tuple(TYPE_WEIGHTS)
 N: Final = len(EDGE_TYPES)
 LEAK: Final = N
 SURE: Final = 1e-6  # no prediction counts as surer than this, so that one surprise costs a finite loss
+_CLUSTERS: Final = 4096  # whose matrices are in memory at a time
 _AT_BOUND: Final = 1e-6
 _COLLINEAR: Final = 1e-10  # least eigenvalue, of columns of length 1, that counts as above 0
 # Apart, so that no symmetry of equal weights passes for collinearity.
@@ -105,13 +106,15 @@ def _begin(groups: Ints, n_free: int, start: float) -> Floats:
 # --- loss ------------------------------------------------------------------------------------------------
 
 
-def losses(task: Task, predicted: Floats, targets: Floats) -> tuple[Floats, Floats]:
-    """Loss of every target, and its slope in the prediction."""
+def losses(task: Task, predicted: Floats, targets: Floats) -> tuple[Floats, Floats, Floats]:
+    """Loss of every target, its slope in the prediction, and its expected curvature in it."""
     if task.loss == "squared":
-        return np.square(targets - predicted), 2.0 * (predicted - targets)
-    p = SURE + (1.0 - 2.0 * SURE) * predicted
+        return np.square(targets - predicted), 2.0 * (predicted - targets), np.full_like(targets, 2.0)
+    within = 1.0 - 2.0 * SURE
+    p = SURE + within * predicted
     value = -(targets * np.log(p) + (1.0 - targets) * np.log1p(-p))
-    return value, (1.0 - 2.0 * SURE) * (p - targets) / (p * (1.0 - p))
+    spread = p * (1.0 - p)
+    return value, within * (p - targets) / spread, within**2 / spread
 
 
 def _spread(groups: Ints, free: Floats) -> Floats:
@@ -147,7 +150,7 @@ class _Objective:
     def parts(self, free: Floats) -> tuple[float, Floats, Floats]:
         """Loss; its slope in every prediction; slopes of the predictions."""
         predicted, slopes = self.seen.predict(_spread(self.groups, free))
-        value, by = losses(self.task, predicted, self.seen.targets)
+        value, by, _ = losses(self.task, predicted, self.seen.targets)
         # einsum adds in one order, whatever BLAS would do
         return (
             float(np.einsum("i,i", self.share, value)),
@@ -270,7 +273,7 @@ def _connected(projection: Floats, start: int) -> list[int]:
 def _sandwich(
     seen: Observations, task: Task, groups: Ints, x: Floats, reasons: tuple[str | None, ...]
 ) -> tuple[Floats, tuple[str | None, ...]]:
-    """Standard errors that hold whatever the spread of targets inside a cluster and around their mean."""
+    """Standard errors that hold whatever the spread of targets around their mean, and inside a cluster."""
     stderr = np.full(N + 1, np.nan)
     n_clusters = int(np.unique(seen.clusters[seen.counted]).size)
     told = list(reasons)
@@ -288,25 +291,55 @@ def _sandwich(
         step[at] = h
         curvature[row] = (objective(x + step)[1] - objective(x - step)[1])[inside] / (2 * h)
     curvature = (curvature + curvature.T) / 2
-    _, by, slopes = objective.parts(x)
-    scores = np.zeros((int(seen.clusters.max()) + 1, inside.size))
-    np.add.at(scores, seen.clusters, by[:, None] * slopes[:, inside])
-    spread = np.einsum("gi,gj->ij", scores, scores) * n_clusters / (n_clusters - 1)
     if not inside.size or np.linalg.eigvalsh(curvature).min() <= 0.0:
         for k in free:
             told[k] = "curvature.none"
         return stderr, tuple(told)
-    inverse = np.linalg.inv(curvature)
-    errors = np.sqrt(np.maximum(np.diag(inverse @ spread @ inverse), 0.0))
+    errors = np.sqrt(np.diag(_jackknife(objective, x, inside, curvature, n_clusters)))
     for k in free:
         stderr[k] = errors[np.flatnonzero(inside == groups[k])[0]]
     return stderr, tuple(told)
 
 
+def _jackknife(objective: _Objective, x: Floats, inside: Ints, curvature: Floats, n_clusters: int) -> Floats:
+    """Covariance by leaving out each cluster, one Newton step away from the estimate (CR3).
+
+    The curvature of a cluster is its expected one, the product of the slopes.
+    """
+    seen = objective.seen
+    predicted, slopes = seen.predict(_spread(objective.groups, x))
+    slopes = _gather(objective.groups, slopes, objective.n_free)[:, inside]
+    by, bend = losses(objective.task, predicted, seen.targets)[1:]
+    order = np.argsort(seen.clusters, kind="stable")
+    order = order[seen.counted[order]]
+    starts = np.flatnonzero(np.diff(seen.clusters[order], prepend=-1))
+    covariance = np.zeros((inside.size, inside.size))
+    for from_ in range(0, starts.size, _CLUSTERS):
+        here = starts[from_ : from_ + _CLUSTERS]
+        end = starts[from_ + _CLUSTERS] if from_ + _CLUSTERS < starts.size else order.size
+        rows = order[here[0] : end]
+        j = slopes[rows]
+        score = np.add.reduceat((objective.share * by)[rows, None] * j, here - here[0])
+        outer = (objective.share * bend)[rows, None, None] * j[:, :, None] * j[:, None, :]
+        left = curvature - np.add.reduceat(outer, here - here[0])
+        # a cluster that holds all the curvature cannot be left out: then the estimate does not move
+        whole = np.linalg.eigvalsh(left)[:, :1, None] > 1e-9 * np.linalg.eigvalsh(curvature)[0]
+        moved = np.linalg.solve(np.where(whole, left, curvature), score[:, :, None])[:, :, 0]
+        covariance += np.einsum("gi,gj->ij", moved, moved)
+    return covariance * (n_clusters - 1) / n_clusters
+
+
 def interval(weight: float, stderr: float, n_clusters: int, most: float) -> tuple[float, float]:
-    """95 % by Student's t with one degree of freedom less than clusters, within the bounds."""
-    half = float(student.ppf(0.975, n_clusters - 1)) * stderr
-    return max(weight - half, 0.0), min(weight + half, most)
+    """95 % by Student's t with one degree of freedom less than clusters, within the bounds.
+
+    A probability by its log-odds, where estimates near a bound are less skewed.
+    """
+    t = float(student.ppf(0.975, n_clusters - 1))
+    if most == np.inf:
+        return max(weight - t * stderr, 0.0), weight + t * stderr
+    centre, half = np.log(weight / (1.0 - weight)), t * stderr / (weight * (1.0 - weight))
+    lower, upper = (1.0 / (1.0 + np.exp(-np.clip(centre + side * half, -700.0, 700.0))) for side in (-1, 1))
+    return float(lower), float(upper)
 
 
 # --- folds -----------------------------------------------------------------------------------------------

@@ -69,14 +69,16 @@ def planted_gates(
         type=pl.lit("message"),
         agent=pl.lit("ann"),
     )
-    edges = pl.DataFrame({
-        "trace": trace[rows],
-        "src": seq[rows] + places,
-        "dst": (seq + fan_in)[rows],
-        "type": np.array(TYPES)[kind[rows, places]],
-    }).with_columns(pl.col("trace", "src", "dst").cast(pl.UInt32))
+    edges = pl.DataFrame(
+        {
+            "trace": trace[rows],
+            "src": seq[rows] + places,
+            "dst": (seq + fan_in)[rows],
+            "type": np.array(TYPES)[kind[rows, places]],
+        }
+    ).with_columns(pl.col("trace", "src", "dst").cast(pl.UInt32))
     of = np.arange(n_traces)
-    named = pl.DataFrame({
-        "trace": of, "trace_id": [f"r{k}" for k in of], "task_id": [f"t{k // traces}" for k in of]
-    }).with_columns(pl.col("trace").cast(pl.UInt32))
+    named = pl.DataFrame(
+        {"trace": of, "trace_id": [f"r{k}" for k in of], "task_id": [f"t{k // traces}" for k in of]}
+    ).with_columns(pl.col("trace").cast(pl.UInt32))
     return ot.Corpus.from_arrow(traces=named, events=events.sort("trace", "seq"), edges=edges)
