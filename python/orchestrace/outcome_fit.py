@@ -164,6 +164,8 @@ class FittedOutcome:
             lines.append(f"  {name:<16}{known}  ({n:,} edges{f'; {reason}' if reason else ''})")
         if self.leak > 0.0:
             lines.append(f"  {'leak':<16}{self.leak:.4f}")
+        if self.brier_gain is not None and self.brier_gain[1] <= 0.0:
+            lines.append("  the base rate predicts better: this model does not describe these recordings")
         if not self.converged:
             lines.append("  the search for the least loss did not end: take the weights for a guess")
         return "\n".join(lines)
@@ -236,8 +238,8 @@ def fit_outcome(
     recorded and no sum reaches 1. Errors are sandwich errors over clusters, with Student intervals. Reasons:
     ``type.absent``, no edge of the type; ``type.unmoved``, its edges change no prediction;
     ``type.collinear``, only together with the types that are named; these get null, and ``used`` is their
-    common weight, or that of all types. ``weight.bound`` (0 or 1), ``tasks.few`` (fewer than two clusters),
-    ``curvature.none``: a weight without an error.
+    common weight, or that of all types; ``curvature.none``, the loss is flat around it, also null.
+    ``weight.bound`` (0 or 1), ``tasks.few`` (fewer than two clusters): a weight without an error.
 
     Time is O((events + edges) · evaluations), some 50 evaluations and as many for each fold, in parallel over
     traces; memory 12 bytes an edge, 24 an event and 150 a target.
@@ -416,7 +418,7 @@ def _result(
         used, error, reason = float(found.used[k]), float(found.stderr[k]), found.reasons[k]
         n = gathered.n_edges[k]
         reason = "type.absent" if n == 0 else reason
-        unknown = reason is not None and reason.startswith("type.")
+        unknown = reason is not None and reason.startswith(("type.", "curvature."))
         known = error == error and not unknown
         lower, upper = interval(used, error, n_clusters, task.most) if known else (None, None)
         rows.append(

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, nnls
+from scipy.optimize import lsq_linear, minimize, nnls
 from scipy.stats import t as student
 
 from .trace_graph import TYPE_WEIGHTS
@@ -27,6 +27,9 @@ EDGE_TYPES: Final = tuple(TYPE_WEIGHTS)
 N: Final = len(EDGE_TYPES)
 LEAK: Final = N
 SURE: Final = 1e-6  # no prediction counts as surer than this, so that one surprise costs a finite loss
+_GRID: Final = (0.25, 0.5, 0.8, 0.1, 0.05, 0.02)
+_MOST_LEAK: Final = 0.999
+_STEPS: Final = 50
 _CLUSTERS: Final = 4096  # whose matrices are in memory at a time
 _AT_BOUND: Final = 1e-6
 _COLLINEAR: Final = 1e-10  # least eigenvalue, of columns of length 1, that counts as above 0
@@ -71,12 +74,14 @@ class Estimate:
 
 def estimate(seen: Observations, task: Task, *, errors: bool = True) -> Estimate:
     """Least loss within the bounds; clustered sandwich errors of what is identified."""
-    common = _least(seen, task, np.where(np.arange(N + 1) < N, 0, -1), np.array([0.25]))
+    one = np.where(np.arange(N + 1) < N, 0, -1)
+    of_one = _Objective(seen, task, one, 1)
+    # the best of a few first: sums that have stopped at 1 everywhere do not tell the way back
+    common = _least(seen, task, one, np.array([min(_GRID, key=lambda w: of_one(np.array([w]))[0])]))
     groups, reasons = _identified(seen, task, float(common.x[0]))
     starts = [float(common.x[0])]
     if errors:  # the local search of a fold has no need of three beginnings
-        top = 1.0 if task.most == 1.0 else 2.0 * starts[0]
-        starts += [(starts[0] + top) / 2, starts[0] / 2]
+        starts += [starts[0] / 2, (starts[0] + 1.0) / 2 if task.most == 1.0 else 0.05]
     n_free = int(groups.max()) + 1
     found = [_least(seen, task, groups, _begin(groups, n_free, start)) for start in starts if n_free]
     used = np.full(N + 1, common.x[0])
@@ -166,39 +171,51 @@ class _Objective:
 def _least(seen: Observations, task: Task, groups: Ints, begin: Floats) -> _Found:
     n_free = begin.size
     objective = _Objective(seen, task, groups, n_free)
-    if task.model == "linear" and task.loss == "squared":
-        return _least_squares(objective, begin)
+    scored = _scoring(objective, begin)
+    if scored.converged:
+        return scored
     most = None if task.most == np.inf else task.most
-    bounds = [(0.0, 0.999) if groups[LEAK] == k else (0.0, most) for k in range(n_free)]
+    bounds = [(0.0, most if groups[LEAK] != k else _MOST_LEAK) for k in range(n_free)]
     options = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-15, "gtol": 1e-10, "maxls": 50}
-    done = minimize(objective, begin, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    done = minimize(
+        objective, np.clip(scored.x, 0.0, most), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
     # the line search ends abnormally where rounding hides any further gain, which is the end as well
     slope = np.abs(np.clip(done.x - done.jac, 0.0, most) - done.x).max()
     return _Found(done.x, float(done.fun), bool(done.success or slope < 1e-6))
 
 
-def _least_squares(objective: _Objective, begin: Floats) -> _Found:
-    """Gauss-Newton with non-negative least squares for each step.
+def _scoring(objective: _Objective, begin: Floats) -> _Found:
+    """Fisher scoring within the bounds: each step is a non-negative or bounded least-squares problem.
 
-    Where all inputs are recorded and no sum stops at 1, predictions are linear in the weights and the first
-    step is the solution.
+    Where all inputs are recorded and no sum stops at 1, predictions of `linear` are linear in the weights,
+    and the first step is the least-squares solution.
     """
+    task, groups = objective.task, objective.groups
+    most = np.where(np.arange(begin.size) == groups[LEAK], _MOST_LEAK, task.most)
     x, value = begin, objective(begin)[0]
-    root = np.sqrt(objective.share)[:, None]
-    for _ in range(200):
-        predicted, slopes = objective.seen.predict(_spread(objective.groups, x))
-        design = _gather(objective.groups, slopes, objective.n_free)
-        aim = objective.seen.targets - predicted + np.einsum("ij,j->i", design, x)
+    for _ in range(_STEPS):
+        predicted, slopes = objective.seen.predict(_spread(groups, x))
+        _, by, bend = losses(task, predicted, objective.seen.targets)
+        design = _gather(groups, slopes, objective.n_free)
+        aim = np.einsum("ij,j->i", design, x) - by / bend
+        root = np.sqrt(objective.share * bend)[:, None]
+        # the problem in a triangle of as many rows as columns
         triangle: Floats = np.asarray(np.linalg.qr(root * np.column_stack([design, aim]), mode="r"))
-        to = nnls(triangle[:, :-1], triangle[:, -1])[0]
+        left, right = triangle[:, :-1], triangle[:, -1]
+        if np.isinf(most).all():
+            to = nnls(left, right)[0]
+        else:
+            to = np.clip(lsq_linear(left, right, (0.0, most), method="bvls").x, 0.0, most)
+        to = np.where(np.abs(left).max(axis=0) > 0.0, to, x)  # what moves nothing stays where it is
         step = 1.0
-        while (reached := objective(x + step * (to - x))[0]) > value and step > 1e-6:
+        while (reached := objective(x + step * (to - x))[0]) > value and step > 1e-4:
             step /= 2
+        if reached > value:
+            return _Found(x, value, bool(np.abs(to - x).max() < 1e-7))
         moved = float(np.abs(step * (to - x)).max())
-        if reached > value or moved < 1e-13:
-            return _Found(x, value, True)
         x, value = x + step * (to - x), reached
-        if moved < 1e-12:
+        if moved < 1e-10:
             return _Found(x, value, True)
     return _Found(x, value, False)
 
@@ -291,14 +308,31 @@ def _sandwich(
         step[at] = h
         curvature[row] = (objective(x + step)[1] - objective(x - step)[1])[inside] / (2 * h)
     curvature = (curvature + curvature.T) / 2
-    if not inside.size or np.linalg.eigvalsh(curvature).min() <= 0.0:
-        for k in free:
+    bent = _bent(curvature)
+    for k in free:
+        if groups[k] not in inside[bent]:
             told[k] = "curvature.none"
+    inside, curvature = inside[bent], curvature[np.ix_(bent, bent)]
+    if not inside.size:
         return stderr, tuple(told)
+    free = [k for k in free if groups[k] in inside]
     errors = np.sqrt(np.diag(_jackknife(objective, x, inside, curvature, n_clusters)))
     for k in free:
         stderr[k] = errors[np.flatnonzero(inside == groups[k])[0]]
     return stderr, tuple(told)
+
+
+def _bent(curvature: Floats) -> NDArray[np.bool_]:
+    """Parameters along which the loss has a least point: those of a flat direction are left out."""
+    bent: NDArray[np.bool_] = np.diag(curvature) > 0.0
+    while bent.any():
+        inside = np.ix_(bent, bent)
+        length = np.sqrt(np.diag(curvature[inside]))
+        values, vectors = np.linalg.eigh(curvature[inside] / length[:, None] / length)
+        if values[0] > 1e-9:
+            break
+        bent[np.flatnonzero(bent)[np.abs(vectors[:, 0]) > 1e-3]] = False
+    return bent
 
 
 def _jackknife(objective: _Objective, x: Floats, inside: Ints, curvature: Floats, n_clusters: int) -> Floats:
