@@ -208,15 +208,14 @@ def _scoring(objective: _Objective, begin: Floats) -> _Found:
         else:
             to = np.clip(lsq_linear(left, right, (0.0, most), method="bvls").x, 0.0, most)
         to = np.where(np.abs(left).max(axis=0) > 0.0, to, x)  # what moves nothing stays where it is
+        if np.abs(to - x).max() < 1e-10:
+            return _Found(x, value, True)
         step = 1.0
         while (reached := objective(x + step * (to - x))[0]) > value and step > 1e-4:
             step /= 2
         if reached > value:
             return _Found(x, value, bool(np.abs(to - x).max() < 1e-7))
-        moved = float(np.abs(step * (to - x)).max())
         x, value = x + step * (to - x), reached
-        if moved < 1e-10:
-            return _Found(x, value, True)
     return _Found(x, value, False)
 
 
