@@ -19,6 +19,7 @@ from .credit import credit, importers, methods
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
 from .explain import explain
 from .faithfulness import faithfulness
+from .games import game_values
 from .generate import generate
 from .ingest import IngestReport, ingest
 from .interventions import aggregate_by, drop, set_value, truncate
@@ -74,6 +75,7 @@ __all__ = [
     "fit_outcome",
     "fit_scaling",
     "free_ride",
+    "game_values",
     "generate",
     "generate_planted",
     "importers",

@@ -37,6 +37,7 @@ __all__ = [
     "read",
     "relative",
     "roll_up",
+    "solve_game",
     "tables",
 ]
 
@@ -194,6 +195,19 @@ def roll_up(
 def contexts(
     store: Store, *, context: str = "auto", threads: int | None = None, progress: _Progress = None
 ) -> Stream: ...
+def solve_game(
+    value: bytes | Callable[[bytearray, int], bytes],
+    *,
+    n_players: int,
+    method: str,
+    params: Mapping[str, Any],
+    seed: int = 0,
+    unions: Sequence[int] | None = None,
+    agents: Sequence[int] | None = None,
+    links: Sequence[tuple[int, int]] | None = None,
+    parents: Sequence[int] | None = None,
+    threads: int | None = None,
+) -> tuple[list[float], list[float], int | None, float, str | None, str]: ...
 def generate(
     target: str | BinaryIO,
     *,

@@ -200,6 +200,8 @@ def _structure(method: str, n: int, given: dict[str, Any]) -> dict[str, Any]:
             if len(parents) != n:
                 raise ParameterError(f"parents is about {len(parents)} players, the game has {n}")
             return {"parents": parents}
+    except ParameterError:
+        raise
     except (TypeError, ValueError):
         shapes = {
             "unions": "lists of players",

@@ -72,7 +72,7 @@ fn channels(reward: &Bound<'_, PyDict>) -> PyResult<Vec<(String, f64)>> {
     Ok(channels)
 }
 
-fn param_value(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+pub(crate) fn param_value(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     if value.is_none() {
         return Ok(Value::Null);
     }

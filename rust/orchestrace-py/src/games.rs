@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use orchestrace_core::credit::game::Game;
 use orchestrace_core::credit::game::single::{Structure, solve_single};
 use orchestrace_core::credit::game::table::TableGame;
-use orchestrace_core::credit::game::Game;
 use orchestrace_core::credit::{self as methods, Method, Params, Value};
 use orchestrace_core::error::{Error, Result};
 use pyo3::prelude::*;

@@ -12,6 +12,7 @@ mod corpus;
 mod credit;
 mod error;
 mod files;
+mod games;
 mod generate;
 mod planted;
 mod reader;
@@ -37,6 +38,8 @@ mod _core {
     use super::corpus::{PyStore, read};
     #[pymodule_export]
     use super::credit::{contexts, credit, roll_up};
+    #[pymodule_export]
+    use super::games::solve_game;
     #[pymodule_export]
     use super::generate::generate;
     #[pymodule_export]

@@ -73,6 +73,13 @@ pub static METHODS: &[Method] = &[
     PerGroup(&spectrum::Spectrum),
     PerGame(&game::difference::Difference),
     PerGame(&game::shapley::Shapley),
+    PerGame(&game::banzhaf::BANZHAF),
+    PerGame(&game::banzhaf::NORMALIZED_BANZHAF),
+    PerGame(&game::owen::OWEN),
+    PerGame(&game::owen::WINTER),
+    PerGame(&game::myerson::Myerson),
+    PerGame(&game::forest::PrecedenceShapley),
+    PerGame(&game::forest::Permission),
 ];
 
 /// The method of a name; the error names the nearest one.

@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::table::tabulate;
 use super::{Chunk, Game, GameMethod, Setting, Solution, Tally, draws, is_exact};
+use super::{OUTCOME, PLAYERS, PROGRAM_ORDER, QUORUM, SCALED, UNITS, WEIGHTS};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, ParamKind, Params, Value};
 use crate::error::Result;
 use crate::run::Run;
-use crate::schema::{Reason, Tier, Unit};
+use crate::schema::{Reason, Tier};
 
 /// Label of the random streams.
 const LABEL: &str = "banzhaf";
@@ -37,21 +38,23 @@ pub static BANZHAF: Banzhaf = Banzhaf { info: &BANZHAF_INFO, normalise: false };
 pub static NORMALIZED_BANZHAF: Banzhaf = Banzhaf { info: &NORMALIZED_BANZHAF_INFO, normalise: true };
 
 /// With fewer coalitions somebody may be in all of them, or in none.
-const PARAMS: &[Param] = &[Param {
+const SAMPLES: Param = Param {
     name: "samples",
-    kind: ParamKind::Int(64, 1 << 40),
+    kind: ParamKind::Int(64, 1 << 32),
     default: Value::Null,
     doc: "coalitions to draw; null: exact, up to 20 players",
-}];
+};
+
+const PARAMS: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_ORDER, SCALED];
 
 static BANZHAF_INFO: MethodInfo = MethodInfo {
     name: "banzhaf",
     summary: "what a player adds to a random coalition of the others, all alike",
     reference: "J. Banzhaf, 1965; arXiv 2205.15466",
-    quantity: Quantity::Advantage,
+    quantity: Quantity::Share,
     scope: Scope::Trace,
-    units: Unit::ALL,
-    axioms: &[],
+    units: UNITS,
+    axioms: &[Axiom::Symmetry, Axiom::NullPlayer],
     params: PARAMS,
     tier: Some(Tier::Surrogate),
     needs_graph: true,
@@ -63,8 +66,8 @@ static NORMALIZED_BANZHAF_INFO: MethodInfo = MethodInfo {
     reference: "J. Banzhaf, 1965",
     quantity: Quantity::Share,
     scope: Scope::Trace,
-    units: Unit::ALL,
-    axioms: &[Axiom::Efficiency],
+    units: UNITS,
+    axioms: &[Axiom::Efficiency, Axiom::Symmetry, Axiom::NullPlayer],
     params: PARAMS,
     tier: Some(Tier::Surrogate),
     needs_graph: true,

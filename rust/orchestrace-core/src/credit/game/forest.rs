@@ -19,13 +19,14 @@
 use super::orders::{sampled, walk};
 use super::table::{order_weights, shapley_of_table, tabulate_players};
 use super::{Game, GameMethod, Needs, Players, SAMPLES, Setting, Solution, draws, is_exact};
+use super::{OUTCOME, PLAYERS, PROGRAM_ORDER, QUORUM, SCALED, TEAMS, WEIGHTS};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, Params};
 use crate::error::{Error, Result};
 use crate::graph::NO_UNIT;
 use crate::rng::Stream;
 use crate::run::Run;
-use crate::schema::{Reason, Tier, Unit};
+use crate::schema::{Reason, Tier};
 
 /// The method `precedence_shapley`.
 pub struct PrecedenceShapley;
@@ -33,7 +34,7 @@ pub struct PrecedenceShapley;
 /// The method `permission`.
 pub struct Permission;
 
-const PARAMS: &[Param] = &[SAMPLES];
+const PARAMS: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_ORDER, SCALED];
 
 static PRECEDENCE_INFO: MethodInfo = MethodInfo {
     name: "precedence_shapley",
@@ -41,8 +42,8 @@ static PRECEDENCE_INFO: MethodInfo = MethodInfo {
     reference: "U. Faigle, W. Kern, 1992",
     quantity: Quantity::Share,
     scope: Scope::Trace,
-    units: Unit::ALL,
-    axioms: &[Axiom::Efficiency],
+    units: TEAMS,
+    axioms: &[Axiom::Efficiency, Axiom::NullPlayer],
     params: PARAMS,
     tier: Some(Tier::Surrogate),
     needs_graph: true,
@@ -54,7 +55,7 @@ static PERMISSION_INFO: MethodInfo = MethodInfo {
     reference: "R. Gilles, G. Owen, R. van den Brink, 1992",
     quantity: Quantity::Share,
     scope: Scope::Trace,
-    units: Unit::ALL,
+    units: TEAMS,
     axioms: &[Axiom::Efficiency],
     params: PARAMS,
     tier: Some(Tier::Surrogate),

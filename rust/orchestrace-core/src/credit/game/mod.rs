@@ -31,9 +31,9 @@ pub mod solve;
 pub mod stratified;
 pub mod table;
 pub mod tally;
-pub mod truncated;
 #[cfg(test)]
 mod tests;
+pub mod truncated;
 
 pub use circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
 pub use coalitions::all_coalitions;
@@ -271,6 +271,9 @@ pub const UNITS: &[Unit] = &[
     Unit::Message,
     Unit::Tool,
 ];
+
+/// Levels whose players are agents, of methods that go by links and spawns between them.
+pub const TEAMS: &[Unit] = &[Unit::Team, Unit::Role, Unit::Agent];
 
 /// What the outcome is worth when only some of the events are there.
 pub const OUTCOME: Param = Param {

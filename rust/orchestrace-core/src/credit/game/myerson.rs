@@ -15,16 +15,17 @@
 use super::orders::sampled;
 use super::table::{shapley_of_table, tabulate_players};
 use super::{COALITIONS, Game, GameMethod, Needs, SAMPLES, Setting, Solution, is_exact};
+use super::{OUTCOME, PLAYERS, PROGRAM_ORDER, QUORUM, SCALED, TEAMS, WEIGHTS};
 use crate::credit::method::{MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, Params};
 use crate::error::Result;
 use crate::run::Run;
-use crate::schema::{Reason, Tier, Unit};
+use crate::schema::{Reason, Tier};
 
 /// The method `myerson`.
 pub struct Myerson;
 
-const PARAMS: &[Param] = &[SAMPLES];
+const PARAMS: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_ORDER, SCALED];
 
 static INFO: MethodInfo = MethodInfo {
     name: "myerson",
@@ -32,7 +33,7 @@ static INFO: MethodInfo = MethodInfo {
     reference: "R. Myerson, 1977",
     quantity: Quantity::Share,
     scope: Scope::Trace,
-    units: Unit::ALL,
+    units: TEAMS,
     axioms: &[],
     params: PARAMS,
     tier: Some(Tier::Surrogate),
@@ -298,8 +299,8 @@ pub fn tabulate_restricted(
 fn first_part(set: usize, near: &[usize]) -> usize {
     let (mut part, mut fresh) = (0, set & set.wrapping_neg());
     while fresh != 0 {
-        part |= fresh;
         let player = fresh.trailing_zeros() as usize;
+        part |= 1 << player;
         fresh = (fresh | near[player] & set) & !part;
     }
     part
@@ -338,7 +339,7 @@ mod tests {
         let table: Vec<f64> = (0..32).map(|_| stream.unit_f64()).collect();
         let all: Vec<(u32, u32)> = (0..5).flat_map(|a| (0..a).map(move |b| (b, a))).collect();
         close(&value(&table, &all), &shapley_of_table(&table));
-        let links = [(0, 1), (1, 2), (0, 2), (3, 4)];
+        let links = [(0, 2), (1, 2), (0, 1), (3, 4)];
         let found = value(&table, &links);
         close(
             &[found[..3].iter().sum(), found[3..].iter().sum()],
@@ -357,7 +358,7 @@ mod tests {
     fn gains_and_coalitions_are_those_of_the_listed_game() {
         let mut stream = Stream::new(6, "myerson", &[]);
         let table: Vec<f64> = (0..256).map(|_| stream.unit_f64()).collect();
-        let links = neighbours(8, &[(0, 3), (3, 5), (1, 2), (2, 7), (6, 7), (1, 6), (1, 2), (4, 4)]);
+        let links = neighbours(8, &[(0, 3), (0, 5), (5, 4), (1, 2), (2, 7), (6, 7), (1, 6), (1, 2), (3, 3)]);
         let run = Run::new(Some(1)).unwrap();
         let mut game = TableGame::new(&table).unwrap();
         let listed = tabulate_restricted(&mut game, &links, table[0], &run).unwrap();

@@ -17,13 +17,14 @@
 use super::orders::walk;
 use super::table::{order_weights, tabulate};
 use super::{Game, GameMethod, Needs, Players, SAMPLES, Setting, Solution, draws, is_exact};
+use super::{OUTCOME, PLAYERS, PROGRAM_ORDER, QUORUM, SCALED, UNITS, WEIGHTS};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, Params};
 use crate::error::Result;
 use crate::graph::NO_UNIT;
 use crate::rng::Stream;
 use crate::run::Run;
-use crate::schema::{Reason, Tier, Unit};
+use crate::schema::{Reason, Tier};
 
 /// Values of players in unions.
 pub struct Owen {
@@ -37,7 +38,7 @@ pub static OWEN: Owen = Owen { info: &OWEN_INFO, nested: false };
 /// The method `winter`.
 pub static WINTER: Owen = Owen { info: &WINTER_INFO, nested: true };
 
-const PARAMS: &[Param] = &[SAMPLES];
+const PARAMS: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_ORDER, SCALED];
 
 static OWEN_INFO: MethodInfo = MethodInfo {
     name: "owen",
@@ -45,8 +46,8 @@ static OWEN_INFO: MethodInfo = MethodInfo {
     reference: "G. Owen, 1977",
     quantity: Quantity::Share,
     scope: Scope::Trace,
-    units: Unit::ALL,
-    axioms: &[Axiom::Efficiency],
+    units: UNITS,
+    axioms: &[Axiom::Efficiency, Axiom::NullPlayer],
     params: PARAMS,
     tier: Some(Tier::Surrogate),
     needs_graph: true,
@@ -58,8 +59,8 @@ static WINTER_INFO: MethodInfo = MethodInfo {
     reference: "E. Winter, 1989",
     quantity: Quantity::Share,
     scope: Scope::Trace,
-    units: Unit::ALL,
-    axioms: &[Axiom::Efficiency],
+    units: UNITS,
+    axioms: &[Axiom::Efficiency, Axiom::NullPlayer],
     params: PARAMS,
     tier: Some(Tier::Surrogate),
     needs_graph: true,

@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use super::coalitions::all_coalitions;
 use super::{Chunk, Evaluation, Game, GameMethod, PLAYERS, PROGRAM_ORDER, Players, QUORUM, SCALED, Setting};
 use super::{OUTCOME, SAMPLES, Solution, Tally, UNITS, WEIGHTS, draws, is_exact};
+use super::{kernel_shap, stratified, truncated};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, ParamKind, Params, Value};
 use crate::error::{Error, Result};
@@ -31,9 +32,24 @@ pub struct Shapley;
 
 const SAMPLER: Param = Param {
     name: "sampler",
-    kind: ParamKind::Choice(&["auto", "exact", "permutation", "antithetic"]),
+    kind: ParamKind::Choice(&[
+        "auto",
+        "exact",
+        "permutation",
+        "antithetic",
+        "stratified",
+        "truncated",
+        "kernel",
+    ]),
     default: Value::Text(Cow::Borrowed("auto")),
-    doc: "auto: exact where samples is null or would cost more, else permutation",
+    doc: "auto: exact where samples is null or would cost more, else permutation; truncated is biased",
+};
+
+const TOLERANCE: Param = Param {
+    name: "tolerance",
+    kind: ParamKind::Float(0.0, f64::MAX),
+    default: Value::Null,
+    doc: "truncated: an order ends where less than this is missing from v(N); later gains count 0",
 };
 
 static INFO: MethodInfo = MethodInfo {
@@ -47,6 +63,7 @@ static INFO: MethodInfo = MethodInfo {
     params: &[
         SAMPLES,
         SAMPLER,
+        TOLERANCE,
         OUTCOME,
         WEIGHTS,
         QUORUM,
@@ -71,7 +88,11 @@ impl GameMethod for Shapley {
 
     fn check(&self, params: &Params) -> Result<()> {
         let samples = params.int("samples");
+        let truncated = params.text("sampler") == Some("truncated");
         match (params.text("sampler"), samples) {
+            _ if truncated != params.float("tolerance").is_some() => {
+                Err(Error::Parameter("sampler 'truncated' needs tolerance, and no other has one".into()))
+            }
             (Some("exact"), Some(_)) => {
                 Err(Error::Parameter("sampler 'exact' draws nothing: leave out samples".into()))
             }
@@ -96,6 +117,12 @@ impl GameMethod for Shapley {
         match params.text("sampler") {
             Some("permutation") => permutations(game, setting, samples, false, out)?,
             Some("antithetic") => permutations(game, setting, samples, true, out)?,
+            Some("stratified") => stratified::sampled(game, setting, samples, out)?,
+            Some("kernel") => kernel_shap::sampled(game, setting, samples, out)?,
+            Some("truncated") => {
+                let tolerance = params.float("tolerance").unwrap_or_default();
+                truncated::sampled(game, setting, samples, tolerance, out)?;
+            }
             _ if is_exact(self.exact_evaluations(&setting.players), game.players(), params) => {
                 exact(game, setting, out)?;
             }

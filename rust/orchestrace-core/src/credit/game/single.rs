@@ -42,6 +42,7 @@ pub fn solve_single(
 ) -> Result<Single> {
     let n = game.players();
     structure.check(n)?;
+    method.check(params)?;
     let row_of: Vec<u32> = (0..n as u32).collect();
     let players = structure.players(&row_of);
     let evaluations = method.exact_evaluations(&players);
