@@ -80,6 +80,7 @@ pub static METHODS: &[Method] = &[
     PerGame(&game::myerson::Myerson),
     PerGame(&game::forest::PrecedenceShapley),
     PerGame(&game::forest::Permission),
+    PerGroup(&game::sharp::Sharp),
 ];
 
 /// The method of a name; the error names the nearest one.

@@ -26,6 +26,7 @@ pub mod orders;
 pub mod owen;
 pub mod players;
 pub mod shapley;
+pub mod sharp;
 pub mod single;
 pub mod solve;
 pub mod stratified;
