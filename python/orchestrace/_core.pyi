@@ -179,6 +179,7 @@ def credit(
     params: Mapping[str, bool | int | float | str | list[int | float | str] | None],
     seed: int = 0,
     elsewhere: Sequence[str] | None = None,
+    own: tuple[str, Callable[[str, list[str]], Callable[[bytearray, int], bytes]]] | None = None,
     threads: int | None = None,
     progress: _Progress = None,
 ) -> tuple[list[Stream], dict[str, object]]: ...

@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,7 +22,7 @@ from .shards import staging
 _CALL = "call.json"
 
 Reward = str | Mapping[str, float] | Sequence[str | Mapping[str, float]]
-Parameter = bool | int | float | str | list[int | float | str] | None
+Parameter = bool | int | float | str | list[int | float | str] | Callable[..., Any] | None
 
 
 @overload
@@ -91,7 +91,9 @@ def credit(
         Let `sink` have files already: pieces that are there are not computed again. They must be of the same
         call on the same corpus, cut by the same budget; another is refused.
     **params
-        Parameters of the method; `methods` lists them with their defaults.
+        Parameters of the method; `methods` lists them with their defaults. The ``outcome`` of a game may be a function
+        of coalitions, a bool array of shape (m, n), and of the game, with ``trace_id`` and the list ``players`` of
+        n unit ids; it gives m numbers, as the function of `game_values` does.
 
     Returns
     -------

@@ -1,6 +1,7 @@
 """Solutions of a cooperative game of one's own: a list of values, or a function of coalitions."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -13,6 +14,7 @@ from .errors import ParameterError
 
 Coalitions = NDArray[np.bool_]
 Value = Callable[[Coalitions], ArrayLike]
+Play = Callable[[bytearray, int], bytes]
 
 NOBODY: Final = 2**32 - 1
 """In no union, spawned by nobody."""
@@ -133,6 +135,42 @@ def game_values(
     )
 
 
+@dataclass(frozen=True)
+class TraceGame:
+    """The trace whose coalitions an own outcome is asked about, and who plays."""
+
+    trace_id: str
+    players: list[str]
+
+
+OwnOutcome = Callable[[Coalitions, TraceGame], ArrayLike]
+
+
+def own_outcome(
+    options: Mapping[str, Any],
+) -> tuple[tuple[str, Callable[[str, list[str]], Play]] | None, Mapping[str, Any]]:
+    """The parameter ``outcome`` of a call of `credit` where that is a function, and the call without it."""
+    params = options["params"]
+    outcome = params.get("outcome")
+    if not callable(outcome):
+        return None, options
+    method = options["method"]
+    known = {one["name"] for one in _core.methods() if any(p["name"] == "players" for p in one["params"])}
+    if method not in known:
+        raise ParameterError(f"method '{method}' plays no game, so that outcome cannot be a function")
+    for name in ("weights", "quorum", "program_order"):
+        if name in params:
+            raise ParameterError(f"outcome is a function and knows no {name}: leave it out")
+
+    def begin(trace_id: str, players: list[str]) -> Play:
+        game = TraceGame(trace_id, players)
+        return _played(lambda masks: outcome(masks, game), len(players), "outcome")
+
+    name = str(getattr(outcome, "__qualname__", type(outcome).__qualname__))
+    rest = {key: value for key, value in params.items() if key != "outcome"}
+    return (name, begin), {**options, "params": rest}
+
+
 def _listed(value: object, n: int) -> bytes:
     try:
         numbers = np.asarray(value, dtype=np.float64)
@@ -153,11 +191,11 @@ def _members(index: int, n: int) -> list[int]:
     return [p for p in range(n) if index >> p & 1]
 
 
-def _played(value: Value, n: int) -> Callable[[bytearray, int], bytes]:
+def _played(value: Value, n: int, name: str = "value") -> Play:
     """The function as the core calls it: bytes of coalitions in, bytes of numbers out."""
 
     def play(masks: bytearray, count: int) -> bytes:
-        coalitions = np.frombuffer(masks, dtype=np.bool_).reshape(count, n)
+        coalitions = np.frombuffer(masks, dtype=np.bool_).reshape(count, n) if n else np.zeros((count, 0), bool)
         found = value(coalitions)
         try:
             numbers = np.asarray(found)
@@ -165,17 +203,17 @@ def _played(value: Value, n: int) -> Callable[[bytearray, int], bytes]:
                 raise TypeError
         except (TypeError, ValueError):
             raise ParameterError(
-                f"value gave a {type(found).__name__}, expected {count} numbers as an array of float64"
+                f"{name} gave a {type(found).__name__}, expected {count} numbers as an array of float64"
             ) from None
         if numbers.shape != (count,):
             raise ParameterError(
-                f"value gave an array of shape {numbers.shape} for {count} coalitions, expected ({count},)"
+                f"{name} gave an array of shape {numbers.shape} for {count} coalitions, expected ({count},)"
             )
         numbers = numbers.astype(np.float64, copy=False)
         if not np.isfinite(numbers).all():
             first = int(np.flatnonzero(~np.isfinite(numbers))[0])
             members = np.flatnonzero(coalitions[first]).tolist()
-            raise ParameterError(f"value is {numbers[first]} for the coalition {members}")
+            raise ParameterError(f"{name} is {numbers[first]} for the coalition {members}")
         return numbers.tobytes()
 
     return play

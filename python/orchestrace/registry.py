@@ -16,6 +16,7 @@ import polars as pl
 
 from . import _core
 from .corpus import Corpus
+from .games import own_outcome
 from .errors import ParameterError
 from .parameters import Param, Value, check_params, shown
 from .partitioned import PartitionedCorpus, check_groups
@@ -225,9 +226,10 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     name = options["method"]
     _check_scope(corpus, name)
     if name in _core_names():
+        own, options = own_outcome(options)
 
         def of_core(piece: Corpus, callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
-            streams, facts = _core.credit(piece._store, **options, progress=callback)
+            streams, facts = _core.credit(piece._store, **options, own=own, progress=callback)
             return [(stream, facts) for stream in streams]
 
         return of_core

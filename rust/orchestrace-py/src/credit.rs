@@ -4,6 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{Array, Float64Array, RecordBatch};
 use arrow_schema::DataType;
+use orchestrace_core::credit::game::Outcomes;
 use orchestrace_core::credit::{self as methods, GivenEvents, GivenTraces, Params, Quantity, Request, Value};
 use orchestrace_core::error::{Error, Reason, Result};
 use orchestrace_core::schema::Unit;
@@ -14,12 +15,13 @@ use crate::call::run_detached;
 use crate::corpus::PyStore;
 use crate::error::{bad_parameter, to_python};
 use crate::files::Exchange;
+use crate::games::OwnOutcomes;
 use crate::stream::{Stream, import};
 
 /// Credits of a store, a table for each of `rewards`: the columns that vary, and what is constant in the call.
 #[pyfunction]
-#[pyo3(signature = (store, *, method, unit, rewards, params, seed = 0, elsewhere = None, threads = None,
-    progress = None))]
+#[pyo3(signature = (store, *, method, unit, rewards, params, seed = 0, elsewhere = None, own = None,
+    threads = None, progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn credit<'py>(
     py: Python<'py>,
@@ -30,6 +32,7 @@ pub(crate) fn credit<'py>(
     params: &Bound<'py, PyDict>,
     seed: u64,
     elsewhere: Option<Vec<String>>,
+    own: Option<(String, Py<PyAny>)>,
     threads: Option<usize>,
     progress: Option<Bound<'py, PyAny>>,
 ) -> PyResult<(Vec<Stream>, Bound<'py, PyDict>)> {
@@ -47,18 +50,28 @@ pub(crate) fn credit<'py>(
         given.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     let params = Params::check(info.params, &given).map_err(fail)?;
     let elsewhere = elsewhere.unwrap_or_default();
-    let request = Request { rewards: &rewards, elsewhere: &elsewhere, unit, params: &params, seed };
+    let (called, own) = own.map(|(name, begin)| (name, OwnOutcomes::new(begin))).unzip();
+    let outcomes = own.as_ref().map(|own| -> &dyn Outcomes { own });
+    let request = Request { rewards: &rewards, elsewhere: &elsewhere, unit, params: &params, seed, outcomes };
     let store = &store.0;
     let tables = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         methods::credit(store, method, &request, run)
-    })?;
+    });
+    let tables = match &own {
+        Some(own) => own.or_raised(tables),
+        None => tables,
+    }?;
     let facts = PyDict::new(py);
     facts.set_item("tier", info.tier.map(orchestrace_core::schema::Tier::as_str))?;
     let paid = !matches!(method, methods::Method::PerGame(_)) || params.bool("scaled");
     facts.set_item("paid", paid)?;
     let version = Value::Text(env!("CARGO_PKG_VERSION").into());
     let more = [("version", version), ("seed", Value::Int(i64::try_from(seed).unwrap_or(i64::MAX)))];
-    facts.set_item("params", params.json(&more))?;
+    let told = match called {
+        Some(name) => params.clone().told("outcome", Value::Text(name.into())),
+        None => params.clone(),
+    };
+    facts.set_item("params", told.json(&more))?;
     Ok((tables.into_iter().map(|(batches, schema)| Stream::new(batches, schema)).collect(), facts))
 }
 

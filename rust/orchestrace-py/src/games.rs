@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use orchestrace_core::credit::game::Game;
 use orchestrace_core::credit::game::single::{Structure, solve_single};
 use orchestrace_core::credit::game::table::TableGame;
+use orchestrace_core::credit::game::{Game, Outcomes};
 use orchestrace_core::credit::{self as methods, Method, Params, Value};
 use orchestrace_core::error::{Error, Result};
 use pyo3::prelude::*;
@@ -23,12 +23,15 @@ const AT_ONCE: usize = 4096;
 struct CallableGame {
     play: Py<PyAny>,
     players: usize,
-    /// What the function raised: the core only knows that it has to stop.
+    /// What the function raised, here or on another trace: the core only knows that it has to stop.
     raised: Arc<Mutex<Option<PyErr>>>,
 }
 
 impl CallableGame {
     fn call(&self, masks: &[u8], out: &mut [f64]) -> Result<()> {
+        if self.raised.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Err(Error::Cancelled);
+        }
         let played = Python::attach(|py| -> PyResult<()> {
             let found = self.play.bind(py).call1((PyByteArray::new(py, masks), out.len()))?;
             let found = found.cast::<PyBytes>()?;
@@ -38,7 +41,8 @@ impl CallableGame {
             Ok(())
         });
         played.map_err(|error| {
-            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            // The first one counts: others may fail for it.
+            self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             Error::Cancelled
         })
     }
@@ -74,6 +78,51 @@ impl Game for CallableGame {
             }
         }
         Ok(())
+    }
+}
+
+/// Outcomes that a Python function knows: it gets a trace and its players, and gives what plays their game.
+#[derive(Debug)]
+pub(crate) struct OwnOutcomes {
+    begin: Py<PyAny>,
+    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+/// The game of a trace whose function could not be had.
+struct Unplayable(usize);
+
+impl Game for Unplayable {
+    fn players(&self) -> usize {
+        self.0
+    }
+
+    fn values(&mut self, _: &[u64], _: &mut [f64]) -> Result<()> {
+        Err(Error::Cancelled)
+    }
+}
+
+impl OwnOutcomes {
+    /// Outcomes that `begin` knows.
+    pub(crate) fn new(begin: Py<PyAny>) -> Self {
+        Self { begin, raised: Arc::default() }
+    }
+
+    /// What the function raised, or the result.
+    pub(crate) fn or_raised<T>(&self, found: PyResult<T>) -> PyResult<T> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(found, Err)
+    }
+}
+
+impl Outcomes for OwnOutcomes {
+    fn game<'a>(&'a self, trace_id: &str, players: Vec<String>) -> Box<dyn Game + 'a> {
+        let n = players.len();
+        match Python::attach(|py| self.begin.call1(py, (trace_id, players))) {
+            Ok(play) => Box::new(CallableGame { play, players: n, raised: Arc::clone(&self.raised) }),
+            Err(error) => {
+                self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                Box::new(Unplayable(n))
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::assign::{assign_judged, assign_trace};
 use super::columns;
 use super::decisions::Vocabulary;
 use super::game::solve::{Call, append_rows, solve_all};
+use super::game::{Outcomes, Own};
 use super::groups::judge;
 use super::method::Method;
 use super::params::Params;
@@ -28,6 +29,8 @@ pub struct Request<'a> {
     pub params: &'a Params,
     /// Seed of methods that sample.
     pub seed: u64,
+    /// For games: what coalitions are worth, in place of the surrogate.
+    pub outcomes: Option<&'a dyn Outcomes>,
 }
 
 /// A table: batches and their schema.
@@ -74,7 +77,8 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
             })
         }
         Method::PerGame(method) => {
-            let call = Call::new(*method, params, unit, request.seed)?;
+            let own = request.outcomes.map(|outcomes| Own { outcomes, names: store.names() });
+            let call = Call::new(*method, params, unit, request.seed)?.with_outcomes(own);
             let solved = solve_all(store, &call, run)?;
             columns::of_chunks(store, unit, rewards.len(), run, |place, which, trace, scratch, rows| {
                 let reward = paid.then(|| reward_of(trace, &rewards[which]));

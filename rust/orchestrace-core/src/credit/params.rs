@@ -242,6 +242,13 @@ impl Params {
         if let Value::Floats(x) = self.get(name) { Some(x) } else { None }
     }
 
+    /// The same with another value for the record, whatever the list says of it.
+    #[must_use]
+    pub fn told(mut self, name: &str, value: Value) -> Self {
+        self.values.iter_mut().filter(|(n, _)| *n == name).for_each(|(_, old)| *old = value.clone());
+        self
+    }
+
     /// All parameters and `more` (seed, versions, …) as one JSON object, keys in byte order.
     #[must_use]
     pub fn json(&self, more: &[(&str, Value)]) -> String {

@@ -24,6 +24,7 @@ pub mod kernel_shap;
 pub mod myerson;
 pub mod orders;
 pub mod owen;
+pub mod own;
 pub mod players;
 pub mod shapley;
 pub mod sharp;
@@ -39,6 +40,7 @@ pub mod truncated;
 pub use circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
 pub use coalitions::all_coalitions;
 pub use draws::{Chunk, DRAWS, Room, draws};
+pub use own::{Outcomes, Own};
 pub use players::Cast;
 pub use tally::Tally;
 

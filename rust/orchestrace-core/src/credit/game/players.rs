@@ -4,13 +4,14 @@
 //! level the units. Events of no player are always there. O(|V| + |E|).
 
 use super::{Needs, Players};
-use crate::graph::{NO_UNIT, NOBODY, Owners, Partition, TraceGraph};
+use crate::graph::{NO_UNIT, NOBODY, Owners, Partition, TraceGraph, UnitName};
 use crate::schema::{EdgeType, EventType, Unit};
 use crate::store::view::TraceView;
 
 /// Players of a trace; a buffer that is used for one trace after the other.
 #[derive(Debug, Default)]
 pub struct Cast {
+    agents_play: bool,
     n_units: usize,
     player_of: Vec<u32>,
     row_of: Vec<u32>,
@@ -47,6 +48,7 @@ impl Cast {
         self.of_name.resize(owners.names().len(), NO_UNIT);
         let fixed = if root { None } else { owners.root() };
         let agents = matches!(unit, Unit::Agent | Unit::Role | Unit::Team);
+        self.agents_play = agents;
         if agents {
             self.agents_play(view, owners, partition, fixed);
         } else {
@@ -192,6 +194,15 @@ impl Cast {
             agents: &self.agents,
             links: &self.links,
             parents: &self.parents,
+        }
+    }
+
+    /// What a player is called; `partition` and `owners` are those that the players are of.
+    pub(super) fn name(&self, player: usize, partition: &Partition, owners: &Owners) -> UnitName {
+        if self.agents_play {
+            UnitName::Agent(owners.names()[self.names[player] as usize].code)
+        } else {
+            partition.name(self.row_of[player] as usize)
         }
     }
 

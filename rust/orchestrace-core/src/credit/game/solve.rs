@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
 use super::players::Cast;
-use super::{EXACT_PLAYERS, Game, GameMethod, Setting, Solution, structure};
+use super::{EXACT_PLAYERS, Game, GameMethod, Own, Setting, Solution, structure};
 use crate::credit::params::Params;
 use crate::credit::rollup::{Rows, refused};
 use crate::credit::sum::pairwise;
@@ -54,6 +54,7 @@ pub struct Call<'a> {
     structure: Structure,
     root: bool,
     evaluation: Evaluation,
+    own: Option<Own<'a>>,
 }
 
 impl<'a> Call<'a> {
@@ -68,7 +69,14 @@ impl<'a> Call<'a> {
             structure: structure(params)?,
             root: params.text("players") != Some("no_root"),
             evaluation: Evaluation::named(params.text("evaluation")),
+            own: None,
         })
+    }
+
+    /// The same with outcomes of the caller's own in place of the surrogate.
+    #[must_use]
+    pub fn with_outcomes(self, own: Option<Own<'a>>) -> Self {
+        Self { own, ..self }
     }
 
     /// Whether the call draws no samples though its method could, so that the number of players is limited.
@@ -108,6 +116,18 @@ impl Stage {
     /// Plays the game of one trace.
     pub fn solve(&mut self, view: &TraceView<'_>, call: &Call<'_>, run: &Run) -> Result<Outcome> {
         self.cast(view, call);
+        if let Some(own) = call.own {
+            let mut game = own.game(view, &self.cast, &self.partition, self.graph.owners(view));
+            return play(
+                game.as_mut(),
+                self.cast.players(),
+                view.trace_id.as_bytes(),
+                call,
+                run,
+                &mut self.solution,
+            )
+            .map(|solved| solved.map(|solved| without_fixed(solved, self.cast.fixed())));
+        }
         let weights = Some(call.structure.weights.table());
         let program_order = call.params.bool("program_order");
         let outcome = self.graph.outcome(view);
@@ -121,15 +141,16 @@ impl Stage {
         let mut game = CircuitGame::new(circuit, std::mem::take(memory), call.evaluation);
         let solved = play(&mut game, players, view.trace_id.as_bytes(), call, run, solution);
         *memory = game.into_memory();
-        Ok(solved?.map(|mut solved| {
-            for (value, &fixed) in solved.value.iter_mut().zip(cast.fixed()) {
-                if fixed {
-                    *value = f64::NAN;
-                }
-            }
-            solved
-        }))
+        Ok(solved?.map(|solved| without_fixed(solved, cast.fixed())))
     }
+}
+
+/// Units that do not play have no value.
+fn without_fixed(mut solved: Solved, fixed: &[bool]) -> Solved {
+    for (value, _) in solved.value.iter_mut().zip(fixed).filter(|(_, fixed)| **fixed) {
+        *value = f64::NAN;
+    }
+    solved
 }
 
 /// Divides the value of a game, whatever it is, among the rows of its players.
@@ -218,7 +239,8 @@ fn refuse(chunks: &[ChunkView<'_>], places: &[(usize, usize)], call: &Call<'_>, 
         stage.cast(&view, call);
         let evaluations = call.method.exact_evaluations(&stage.cast.players());
         let players = stage.cast.players().len();
-        let beyond = evaluations > limit && stage.is_acyclic(&view, call);
+        // a cycle has no value by the surrogate, and costs nothing
+        let beyond = evaluations > limit && (call.own.is_some() || stage.is_acyclic(&view, call));
         Ok(beyond.then_some((players, evaluations, view.len())))
     })?;
     let n = beyond.iter().flatten().count();
