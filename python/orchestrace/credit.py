@@ -175,7 +175,9 @@ def _piece(
 ) -> pl.DataFrame:
     frames = []
     for (rows, facts), label in zip(compute(corpus, callback), constants["reward"], strict=True):
-        same = {**constants, "reward": label, "tier": facts["tier"], "params": facts["params"]}
+        # a game that is not scaled to a reward divides the value of the outcome itself
+        paid = label if facts.get("paid", True) else None
+        same = {**constants, "reward": paid, "tier": facts["tier"], "params": facts["params"]}
         varying = pl.DataFrame(rows)  # without the columns that are null in every row
         frames.append(
             varying.select(

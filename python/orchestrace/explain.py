@@ -56,12 +56,12 @@ def explain(
         ``part kind seq event other weight amount rule``.
 
         Rows of the kind ``value`` make the credit: it is the sum of ``weight`` times ``amount`` over them. Of
-        a share each event is a part of weight 1; of an advantage each row of the method (event, turn, class
-        or the trace) that has an event in the unit is one, and the weights sum to 1.
+        a share each event is a part of weight 1, of a game each player; of an advantage each row of the method
+        (event, turn, class or the trace) that has an event in the unit is one, and the weights sum to 1.
 
         The other rows with the same ``part`` say where its amount comes from. Those with a weight sum to it
         likewise: ``edge`` (credit that came over an edge; ``other`` is the successor), ``outcome`` (the
-        reward), ``turn`` (rewards, critic's differences or returns of turns), ``rollout`` (rewards of the
+        reward), ``game`` (the method's formula over coalitions of players), ``turn`` (rewards, critic's differences or returns of turns), ``rollout`` (rewards of the
         group; ``other`` is the trace), ``sibling`` (mean outcomes of alternatives), ``suspicion``,
         ``reward``, ``critic``, ``successor`` (dag_gae). Those without a weight are told beside: ``mean``,
         ``deviation``, ``count``, ``fit``, and ``method`` for a method that is known by its summary only.
@@ -109,13 +109,20 @@ def explain(
     number = int(row["trace"])
     compared = _compared(corpus, str(known[method]["scope"]), number)
     around = corpus if known[method]["scope"] == "corpus" else compared
-    again = credit(around, method=method, unit="event", reward=reward, seed=settings.get("seed", 0), **params)
-    values: list[float | None] = (
-        again.filter((pl.col("trace") == row["trace"]) & pl.col("seq").is_not_null())
-        .sort("seq")["credit"]
-        .fill_nan(None)
-        .to_list()
+    unit = str(row["unit"])
+    # a game is played by the units themselves, and by agents where the unit is a sum over agents
+    game = any(one["name"] == "scaled" for one in known[method]["params"])
+    level = "event" if not game else "agent" if unit in ("role", "team") else unit
+    again = credit(
+        around,
+        method=method,
+        unit=level,  # type: ignore[call-overload]
+        reward=reward,
+        seed=settings.get("seed", 0),
+        **params,
     )
+    own = again.filter((pl.col("trace") == row["trace"]) & pl.col("seq").is_not_null()).sort("seq")
+    values: list[float | None] = own["credit"].fill_nan(None).to_list()
     question = Question(
         method=method,
         params=params,
@@ -135,7 +142,7 @@ def explain(
         summary=f"{known[method]['summary']} ({known[method]['reference']})",
     )
     share = known[method]["quantity"] == "share"
-    parts = _parts(question, str(row["unit"]), unit_id, share)
+    parts = _players(question, unit, unit_id, own) if game else _parts(question, unit, unit_id, share)
     made = math.fsum(part.weight * part.amount for part in parts)
     remainder = row["credit"] - made
     loose = share and unit_id is None  # what no event holds is in the row without a unit
@@ -207,6 +214,16 @@ def _compared(corpus: Corpus, scope: str, number: int) -> Corpus:
     """The trace, and where it is compared with others those of its group."""
     group = _group(corpus, number)
     return corpus.filter(pl.col("trace") == number if scope == "trace" else pl.col("group_id") == group)
+
+
+def _players(question: Question, unit: str, unit_id: str | None, own: pl.DataFrame) -> list[Part]:
+    """The players whose values the unit's credit sums."""
+    units = question.trace.units(unit)
+    return [
+        Part(seq, name, 1.0, value)
+        for seq, name, value in own.select("seq", "unit_id", "credit").iter_rows()
+        if value is not None and units[seq] == unit_id
+    ]
 
 
 def _parts(question: Question, unit: str, unit_id: str | None, share: bool) -> list[Part]:

@@ -6,6 +6,13 @@ from typing import Any
 import orchestrace as ot
 from property.random_runs import Document, jsonl
 
+#: Methods that divide the value of a game, which they scale to the reward where they are asked to.
+GAMES = {
+    row["name"]: {one["name"] for one in row["params"]}
+    for row in ot.methods().iter_rows(named=True)
+    if "scaled" in {one["name"] for one in row["params"]}
+}
+
 Credits = dict[tuple[int, str | None], tuple[float | None, str | None]]
 
 
@@ -59,7 +66,9 @@ def credited(
     reward: str | dict[str, float] = "team",
     **params: Any,
 ) -> Credits:
-    """Credit and reason of every unit of every trace."""
+    """Credit and reason of every unit of every trace; games are scaled to the reward, as all others are."""
+    if method in GAMES:
+        params.setdefault("scaled", True)
     corpus = documents if isinstance(documents, ot.Corpus) else read(documents)
     frame = ot.credit(corpus, method=method, unit=unit, reward=reward, **params)  # type: ignore[call-overload]
     rows = frame.select("trace", "unit_id", "credit", "reason").rows()

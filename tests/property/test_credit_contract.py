@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import orchestrace as ot
 from orchestrace import _core
 from orchestrace.schema import CREDITS
-from property.hand_runs import Credits, credited, event, read, run
+from property.hand_runs import GAMES, Credits, credited, event, read, run
 from property.random_runs import FIELDS, Document, corpora, jsonl
 from property.reference_trace import UNITS, Trace
 
@@ -90,7 +90,7 @@ def test_table_and_params(method: str) -> None:
     frame = ot.credit(ot.read_traces(io.BytesIO(jsonl(documents))), method=method, unit="agent", seed=7)
     assert frame.schema == CREDITS
     assert set(frame["method"].cast(pl.String)) == {method}
-    assert set(frame["reward"].cast(pl.String)) == {"team"}
+    assert set(frame["reward"].cast(pl.String)) == {None if method in GAMES else "team"}
     assert set(frame["unit"].cast(pl.String)) == {"agent"}
     (text,) = frame["params"].cast(pl.String).unique()
     params = json.loads(text)
@@ -113,7 +113,7 @@ def test_no_traces(method: str) -> None:
 # --- shares and advantages ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", SHARES)
+@pytest.mark.parametrize("method", [name for name in SHARES if name not in GAMES])
 @QUICK
 @given(documents=corpora(full=FULL))
 def test_shares_add_up_level_by_level(method: str, documents: list[Document]) -> None:
@@ -136,6 +136,26 @@ def test_shares_add_up_level_by_level(method: str, documents: list[Document]) ->
                 parts[name] += events[n, one["id"]][0] or 0.0
             for name, value in own.items():
                 assert close(value, parts[name]), (unit, n, name)
+
+
+@pytest.mark.parametrize("method", sorted(GAMES))
+@QUICK
+@given(documents=corpora(full=FULL))
+def test_games_add_up_where_they_claim_it(method: str, documents: list[Document]) -> None:
+    """Players are the units, so that levels are games of their own; the residual is what is missing."""
+    traces = [Trace(document) for document in documents]
+    corpus = read(documents)
+    for unit in units_of(method):
+        frame = ot.credit(corpus, method=method, unit=unit, scaled=True)  # type: ignore[call-overload]
+        for (n,), rows in frame.group_by("trace"):
+            if rows["credit"].null_count():
+                assert rows["credit"].null_count() == rows.height, "all of a trace or nothing"
+                continue
+            amount = traces[n].amount({"team": 1.0})
+            sum = math.fsum(rows["credit"])
+            assert close(sum + rows["residual"][0], amount), (unit, n)
+            if "efficiency" in METHODS[method]["axioms"]:
+                assert close(sum, amount), (unit, n)
 
 
 @pytest.mark.parametrize("method", ADVANTAGES)
@@ -169,7 +189,7 @@ def test_axioms_are_those_that_are_tested() -> None:
     known = {"efficiency", "symmetry", "linearity", "null player", "zero mean", *PROVEN_ELSEWHERE}
     claimed = {axiom for row in METHODS.values() for axiom in row["axioms"]}
     assert claimed <= known
-    assert all("efficiency" in METHODS[name]["axioms"] for name in SHARES)
+    assert all("efficiency" in METHODS[name]["axioms"] for name in SHARES if name not in GAMES)
     assert not any("efficiency" in METHODS[name]["axioms"] for name in ADVANTAGES)
     assert {n for n, row in METHODS.items() if "zero mean" in row["axioms"]} <= ZERO_MEAN.keys()
 
@@ -347,7 +367,8 @@ def test_threads_and_blocks_do_not_change_a_bit(method: str, many: bytes) -> Non
     bits: set[bytes] = set()
     for threads, block_size in ((1, 4 << 20), (2, 30_000), (7, 100_000)):
         store = _core.read([io.BytesIO(many)], format="native", threads=threads, block_size=block_size)
-        frame = ot.credit(ot.Corpus(store), method=method, threads=threads, seed=5)
+        params = {"samples": 4} if "samples" in GAMES.get(method, ()) else {}
+        frame = ot.credit(ot.Corpus(store), method=method, threads=threads, seed=5, **params)
         assert frame["credit"].is_finite().any(), "there is something to compare"
         bits.add(frame["credit"].fill_null(math.nan).to_numpy().tobytes())
     assert len(bits) == 1
@@ -356,7 +377,7 @@ def test_threads_and_blocks_do_not_change_a_bit(method: str, many: bytes) -> Non
 # --- hard cases --------------------------------------------------------------------------------------
 
 #: Methods that follow edges in order, and so have nothing to say on a cycle.
-ORDERED = {"flow", "flow_discounted", "dag_gae", "shape_normalised"}
+ORDERED = {"flow", "flow_discounted", "dag_gae", "shape_normalised", *GAMES}
 #: Methods with the field that they cannot do without.
 NEEDS = {
     "gae": "value",

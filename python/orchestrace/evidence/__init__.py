@@ -7,6 +7,7 @@ beside. The formulas are those of the methods, on one trace and its group.
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from .games import FORMULAS, game
 from .groups import among_turns, rollouts, shaped, whitened
 from .paths import along_turns, broadcast, dag_gae, discounted, divided, flow
 from .policy import by_policy
@@ -31,6 +32,7 @@ _MAKERS: Final[dict[str, Callable[[Question], Teller]]] = {
     "c3": c3,
     **dict.fromkeys(("aristocrat", "coma"), by_policy),
     "spectrum": spectrum,
+    **dict.fromkeys(FORMULAS, game),
 }
 
 

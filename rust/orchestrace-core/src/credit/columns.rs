@@ -150,7 +150,7 @@ fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -
     } else {
         None
     };
-    let (stderr, n_samples) = estimates(rows);
+    let (stderr, n_samples) = estimates(rows, n);
     let columns = vec![
         Some(numbers),
         Some(unit_id),
@@ -166,12 +166,12 @@ fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -
 }
 
 /// Standard errors and numbers of draws, where any row has them.
-fn estimates(rows: &mut Rows) -> (Option<ArrayRef>, Option<ArrayRef>) {
+fn estimates(rows: &mut Rows, n: usize) -> (Option<ArrayRef>, Option<ArrayRef>) {
     if rows.stderr.is_empty() {
         return (None, None);
     }
-    rows.stderr.resize(rows.len(), f64::NAN);
-    rows.n_samples.resize(rows.len(), 0);
+    rows.stderr.resize(n, f64::NAN);
+    rows.n_samples.resize(n, 0);
     let stderr = rows.stderr.iter().map(|x| x.is_finite().then_some(*x)).collect::<Float64Array>();
     let n_samples = rows.n_samples.iter().map(|n| (*n > 0).then_some(*n)).collect::<Int64Array>();
     (Some(Arc::new(stderr)), Some(Arc::new(n_samples)))

@@ -270,8 +270,8 @@ pub(in crate::credit) fn append_rows(
 ) {
     let partition = scratch.divide(view, unit);
     let scale = match (outcome, reward) {
+        (_, Some(None)) => Err(Reason::RewardAbsent),
         (Err(reason), _) => Err(*reason),
-        (Ok(_), Some(None)) => Err(Reason::RewardAbsent),
         (Ok(solved), Some(Some(_))) if solved.full == solved.empty => Err(Reason::RewardNotPositive),
         (Ok(solved), Some(Some(reward))) => {
             Ok((solved, reward / (solved.full - solved.empty), solved.empty, reward))

@@ -1,0 +1,21 @@
+"""Values of games: what one player's number is, in the words of its method."""
+
+from typing import Final
+
+from .question import Evidence, Question, Teller
+
+#: v(S) is the value of the outcome when of all players those of S act.
+FORMULAS: Final[dict[str, str]] = {
+    "difference": "amount = v(N) - v(N without i)",
+    "shapley": "amount = Σ over S without i of |S|! (n - |S| - 1)! / n! (v(S with i) - v(S))",
+}
+
+
+def game(question: Question) -> Teller:
+    """One term, since 2^n coalitions say less than their mean; how many were drawn stands in the rule."""
+    rule = FORMULAS[question.method]
+    if question.params.get("samples") is not None:
+        rule += f", from at most {question.params['samples']} samples"
+    if question.params.get("scaled"):
+        rule += ", times R / (v(N) - v(nobody))"
+    return lambda part: iter([Evidence("game", rule, 1.0, part.amount, seq=part.seq)])
