@@ -6,8 +6,9 @@ use super::Circuit;
 #[derive(Debug)]
 pub(super) struct Lanes<const L: usize> {
     values: Vec<[f64; L]>,
-    /// Coalitions that `values` are of, a word for each player; empty: of none.
+    /// Coalitions that `values` are of, a word for each player, if they are known.
     members: Vec<u16>,
+    known: bool,
     /// Nodes that have to be evaluated, a bit each.
     dirty: Vec<u64>,
     joined: Vec<u32>,
@@ -15,14 +16,14 @@ pub(super) struct Lanes<const L: usize> {
 
 impl<const L: usize> Default for Lanes<L> {
     fn default() -> Self {
-        Self { values: Vec::new(), members: Vec::new(), dirty: Vec::new(), joined: Vec::new() }
+        Self { values: Vec::new(), members: Vec::new(), known: false, dirty: Vec::new(), joined: Vec::new() }
     }
 }
 
 impl<const L: usize> Lanes<L> {
     /// Nothing that is there may be used again.
     pub(super) fn forget(&mut self) {
-        self.members.clear();
+        self.known = false;
     }
 
     fn begin(&mut self, circuit: &Circuit) {
@@ -39,7 +40,7 @@ impl<const L: usize> Lanes<L> {
     /// Goes to the coalitions in which player p is where `members(p)` has a bit.
     pub(super) fn visit(&mut self, circuit: &Circuit, members: impl Fn(usize) -> u16) {
         let n = circuit.players;
-        let known = self.members.len() == n && !self.values.is_empty();
+        let known = std::mem::replace(&mut self.known, true);
         if !known {
             self.begin(circuit);
             self.members.clear();

@@ -152,6 +152,33 @@ fn what_no_player_changes_is_not_there() {
     assert!(!game.is_null(0) && game.is_null(1));
 }
 
+/// Two traces without players, one after the other in the same buffers.
+#[test]
+fn nobody_plays() {
+    use crate::schema::EventType;
+    let mut memory = Memory::default();
+    for (kind, wanted) in [(EventType::Message, 1.0), (EventType::SafetyEvent, 0.0)] {
+        let mut t = TestTrace::default();
+        t.event(kind, "a").ok(false);
+        let mut graph = TraceGraph::default();
+        graph.begin();
+        let outcome = graph.outcome(&t.view());
+        let structure = Structure::of(Model::Typed);
+        graph.build(
+            &t.view(),
+            GraphOptions { program_order: false, weights: Some(structure.weights.table()) },
+        );
+        let mut circuit = Circuit::default();
+        let surrogate = graph.surrogate(&t.view(), outcome, &structure).unwrap().2;
+        Compiler::default().compile(surrogate, 0, |_| NO_UNIT, &mut circuit);
+        let mut game = CircuitGame::new(&circuit, memory, Evaluation::Auto);
+        let mut out = [f64::NAN];
+        game.values(&[], &mut out).unwrap();
+        assert_eq!(out, [wanted]);
+        memory = game.into_memory();
+    }
+}
+
 #[test]
 fn many_inputs_become_a_tree() {
     use crate::schema::{EdgeType, EventType};
