@@ -13,6 +13,7 @@ from . import (
     __version__,
     aggregate_by,
     compare,
+    concurrency,
     credit,
     drop,
     explain,
@@ -491,8 +492,6 @@ def _truncated(item: str) -> Any:
 
 
 def _slots(text: str, pool: str) -> Any:
-    from .schedule_interventions import concurrency
-
     numbers: list[int | None] = []
     for word in text.split(","):
         if word != "none" and not word.isdecimal():

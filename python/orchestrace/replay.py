@@ -15,6 +15,7 @@ from .composition import Spec, Specified, parts_of
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .progress import Progress, reporting
+from .schedule import replay_schedule
 from .schema import REPLAYS, SCHEMAS, unknown_name
 
 Model = Literal["noisy_or", "typed", "noisy_and", "linear", "mean", "max", "min", "majority", "reachability"]
@@ -281,9 +282,7 @@ def _schedule(
     threads: int | None,
     callback: _Callback,
 ) -> pl.DataFrame:
-    from .schedule import replay_schedule
-
-    table = replay_schedule(
+    return replay_schedule(
         corpus,
         scenarios,
         program_order=program_order,
@@ -291,7 +290,6 @@ def _schedule(
         threads=threads,
         progress=callback,
     )
-    return table.select(pl.col(name).cast(dtype) for name, dtype in REPLAYS.items())
 
 
 def _finished(rows: pl.DataFrame, scenarios: list[_Scenario], options: dict[str, Any]) -> pl.DataFrame:

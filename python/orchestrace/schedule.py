@@ -8,10 +8,11 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus
+from .composition import Spec, Specified
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .progress import Progress, reporting
-from .schedule_interventions import Concurrency, Pool, Queue, Release, Spec, Specified, concurrency
+from .schedule_interventions import Concurrency, Pool, Queue, Release, concurrency
 from .schema import CREDITS, REPLAYS, SCHEMAS, unknown_name
 
 Durations = Literal["auto", "explicit", "gap"]

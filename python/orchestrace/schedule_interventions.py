@@ -6,56 +6,15 @@ order.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal
 
+from .composition import Composable, Spec
 from .errors import ParameterError
 from .schema import SCHEMAS, unknown_name
 
-Spec = dict[str, Any]
-"""An intervention in plain values: its ``kind``, and its arguments by name."""
-
-
-@runtime_checkable
-class Specified(Protocol):
-    """Whatever can say itself in plain values."""
-
-    def spec(self) -> Spec:
-        """The ``kind`` and the arguments."""
-
-
-class _Composable:
-    """What can be put together with `&`."""
-
-    def __and__(self, other: object) -> "Together":
-        if not isinstance(other, Specified):
-            return NotImplemented
-        return Together((*_parts(self), *_parts(other)))
-
-    def __rand__(self, other: object) -> "Together":
-        if not isinstance(other, Specified):
-            return NotImplemented
-        return Together((*_parts(other), *_parts(self)))
-
 
 @dataclass(frozen=True)
-class Together(_Composable):
-    """Several interventions at once, in their order."""
-
-    parts: tuple[Any, ...]
-
-    def spec(self) -> Spec:
-        return {"kind": "together", "parts": [part.spec() for part in self.parts]}
-
-    def __str__(self) -> str:
-        return " & ".join(str(part) for part in self.parts)
-
-
-def _parts(one: object) -> tuple[object, ...]:
-    return one.parts if isinstance(one, Together) else (one,)
-
-
-@dataclass(frozen=True)
-class Concurrency(_Composable):
+class Concurrency(Composable):
     """The same work on given numbers of slots: one scenario for each."""
 
     slots: tuple[int | None, ...]
@@ -85,7 +44,7 @@ class Concurrency(_Composable):
 
 
 @dataclass(frozen=True)
-class _Selecting(_Composable):
+class _Selecting(Composable):
     """Whatever changes selected events."""
 
     by: str | None
@@ -136,7 +95,7 @@ class Remove(_Selecting):
 
 
 @dataclass(frozen=True)
-class Merge(_Composable):
+class Merge(Composable):
     """Several agents as one."""
 
     agents: tuple[str, ...]
@@ -149,7 +108,7 @@ class Merge(_Composable):
 
 
 @dataclass(frozen=True)
-class Split(_Composable):
+class Split(Composable):
     """One agent as several."""
 
     agent: str
@@ -163,7 +122,7 @@ class Split(_Composable):
 
 
 @dataclass(frozen=True)
-class Serialise(_Composable):
+class Serialise(Composable):
     """One event at a time."""
 
     def spec(self) -> Spec:

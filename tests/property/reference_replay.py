@@ -136,9 +136,9 @@ class Replay:
             event, spawner = self.trace.events[v], self.trace.owner[v]
             child = event["to"]
             fits = event["type"] == "spawn" and child in self.trace.agents and spawner is not None
-            if fits and child not in found and child != self.trace.root:
-                if spawner != child and child not in above(str(spawner)):
-                    found[child] = str(spawner)
+            fits = fits and child not in found and child not in (self.trace.root, spawner)
+            if fits and child not in above(str(spawner)):
+                found[child] = str(spawner)
         return found
 
     def spawned_by(self, agent: str) -> set[int]:
@@ -158,7 +158,11 @@ class Replay:
             ids = [event["id"] for event in self.trace.events]
             return [f"{ids[u]}->{ids[v]}" for v in range(len(self.trace)) for u in self.into[v]]
         if level == "spawn":
-            return [name for name in dict.fromkeys(e["agent"] for e in self.trace.events) if name in self.parents()]
+            return [
+                name
+                for name in dict.fromkeys(e["agent"] for e in self.trace.events)
+                if name in self.parents()
+            ]
         if level == "tool":
             return list(dict.fromkeys(tool for tool in self.tools() if tool is not None))
         units = self.trace.units("tool" if level == "call" else level)
@@ -255,7 +259,10 @@ class Replay:
             more_every, more_some = set(every), set(some)
             for v in range(len(self.trace)):
                 gone = [
-                    (u in some or (u, v) in dead["any"], u in every or u in some or (u, v) in dead["all"] | dead["any"])
+                    (
+                        u in some or (u, v) in dead["any"],
+                        u in every or u in some or (u, v) in dead["all"] | dead["any"],
+                    )
                     for u in self.into[v]
                 ]
                 if gone and all(both for _, both in gone):

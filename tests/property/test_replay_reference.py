@@ -104,9 +104,7 @@ def test_every_answer_is_that_of_the_reference(
         specs = [part.spec() for part in parts_of(scenario)]
         try:
             models = dict.fromkeys([model, *FAMILIES])
-            answers = {
-                one: Replay(Trace(document), one, weights, **options).answers(specs) for one in models
-            }
+            answers = {one: Replay(Trace(document), one, weights, **options).answers(specs) for one in models}
         except Ambiguous:
             continue
         got = rows[(n,)]
@@ -115,7 +113,9 @@ def test_every_answer_is_that_of_the_reference(
             assert (row["tokens"], row["tokens_cf"]) == (want.tokens, want.tokens_cf)
             if want.outcome is None:
                 assert (row["reason"], row["tier"], row["support"]) == (want.reason, None, None)
-                assert all(row[name] is None for name in ("outcome", "outcome_cf", "effect", "lower", "upper"))
+                assert all(
+                    row[name] is None for name in ("outcome", "outcome_cf", "effect", "lower", "upper")
+                )
                 continue
             assert row["outcome"] == pytest.approx(want.outcome, abs=1e-12)
             assert row["outcome_cf"] == pytest.approx(want.outcome_cf, abs=1e-12)
@@ -251,7 +251,9 @@ def test_threads_and_the_order_in_the_file_do_not_show(
     for document in documents:
         events = [event | {"t": n} for n, event in enumerate(document["events"])]
         turned.append(document | {"events": events})
-    shuffled = [document | {"events": r.sample(document["events"], len(document["events"]))} for document in turned]
+    shuffled = [
+        document | {"events": r.sample(document["events"], len(document["events"]))} for document in turned
+    ]
     keys = ["trace", "intervention", "unit_id"]
     first = ot.replay(read(turned), ot.drop(each="event"), outcome=model).sort(keys)
     second = ot.replay(read(shuffled), ot.drop(each="event"), outcome=model).sort(keys)

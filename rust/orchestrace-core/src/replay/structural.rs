@@ -157,7 +157,7 @@ impl Replayer {
             support: bases[0].support(view),
         };
         let from = answers.len();
-        let Blocks { segments, blocks, rows } = Blocks::new(plan, |s| units(plan, &scene, s), answers);
+        let Blocks { segments, spans, rows } = Blocks::new(plan, |s| units(plan, &scene, s), answers);
         for answer in &answers[from..] {
             if let Some(unit) = answer.unit {
                 name(&scene, answer.scenario as usize, unit);
@@ -167,7 +167,7 @@ impl Replayer {
             run.check()?;
             Ok(ready.block(&segments[of.clone()], worker))
         };
-        let found: Vec<Vec<Answer>> = if let [only] = &blocks[..] {
+        let found: Vec<Vec<Answer>> = if let [only] = &spans[..] {
             vec![block(only, worker)?]
         } else {
             // a trace whose every event is tried has many blocks
@@ -187,7 +187,7 @@ impl Replayer {
 struct Blocks {
     segments: Vec<Segment>,
     /// Segments of each block.
-    blocks: Vec<Range<usize>>,
+    spans: Vec<Range<usize>>,
     /// Where the answer of each scenario and unit goes, one block after the other.
     rows: Vec<usize>,
 }
@@ -196,7 +196,7 @@ impl Blocks {
     /// `units` tells whether the units of a scenario are tried in turn, and how many there are. Appends an answer for
     /// each, yet without values.
     fn new(plan: &Plan, units: impl Fn(usize) -> (bool, usize), answers: &mut Vec<Answer>) -> Self {
-        let mut made = Self { segments: Vec::new(), blocks: Vec::new(), rows: Vec::new() };
+        let mut made = Self { segments: Vec::new(), spans: Vec::new(), rows: Vec::new() };
         let (mut first, mut bit) = (0, 0);
         for scenario in 0..plan.scenarios.len() {
             let (each, n) = units(scenario);
@@ -214,13 +214,13 @@ impl Blocks {
                 made.segments.push(Segment { scenario, units: unit..unit + take, bit: bit as u32 });
                 (unit, bit) = (unit + take, bit + take);
                 if bit == MAX_SETS {
-                    made.blocks.push(first..made.segments.len());
+                    made.spans.push(first..made.segments.len());
                     (first, bit) = (made.segments.len(), 0);
                 }
             }
         }
         if bit > 0 {
-            made.blocks.push(first..made.segments.len());
+            made.spans.push(first..made.segments.len());
         }
         made
     }

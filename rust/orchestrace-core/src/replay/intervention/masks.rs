@@ -1,6 +1,6 @@
 //! What up to 64 scenarios change about the events and edges of one trace, a bit for each.
 
-use super::selection::{Plan, Roster, Segment};
+use super::selection::{Plan, Roster, Segment, events_after};
 use super::{Action, Mode, Selector};
 use crate::graph::{CsrGraph, Order, Outcome};
 use crate::replay::outcome::Aggregation;
@@ -101,7 +101,9 @@ impl Masks {
             }),
             Action::Aggregate(rule) => {
                 let bits = segment.bits();
-                swaps.iter_mut().for_each(|mask| *mask &= !bits);
+                for mask in swaps.iter_mut() {
+                    *mask &= !bits;
+                }
                 swaps[*rule as usize] |= bits;
                 if roster.has_aggregate() {
                     found = bits;
@@ -110,7 +112,7 @@ impl Masks {
             Action::Truncate(after) => {
                 let bits = segment.bits();
                 let y = if let Outcome::Event(y) = outcome { y as usize } else { usize::MAX };
-                let there = roster.after(view, after, &mut |v| {
+                let there = events_after(view, after, &mut |v| {
                     if v != y {
                         absent[v] |= bits;
                     }

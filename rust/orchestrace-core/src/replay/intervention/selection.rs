@@ -399,22 +399,22 @@ impl Roster {
             }
         }
     }
+}
 
-    /// Tells `take` the events after a cut; false if the trace does not have the event that it names.
-    pub(super) fn after(&self, view: &TraceView<'_>, cut: &Cut, take: &mut dyn FnMut(usize)) -> bool {
-        match cut {
-            Cut::At(at) => {
-                let start = view.t.iter().copied().fold(f64::INFINITY, f64::min);
-                (0..view.len()).filter(|&v| view.t[v] - start > *at).for_each(take);
-            }
-            Cut::Event(id) => {
-                let Some(last) = (0..view.len()).find(|&v| view.id.get(v) == Some(id)) else { return false };
-                let later = |v: &usize| canonical_cmp(view.t, last as u32, *v as u32).is_lt();
-                (0..view.len()).filter(later).for_each(take);
-            }
+/// Tells `take` the events after a cut; false if the trace does not have the event that it names.
+pub(super) fn events_after(view: &TraceView<'_>, cut: &Cut, take: &mut dyn FnMut(usize)) -> bool {
+    match cut {
+        Cut::At(at) => {
+            let start = view.t.iter().copied().fold(f64::INFINITY, f64::min);
+            (0..view.len()).filter(|&v| view.t[v] - start > *at).for_each(take);
         }
-        true
+        Cut::Event(id) => {
+            let Some(last) = (0..view.len()).find(|&v| view.id.get(v) == Some(id)) else { return false };
+            let later = |v: &usize| canonical_cmp(view.t, last as u32, *v as u32).is_lt();
+            (0..view.len()).filter(later).for_each(take);
+        }
     }
+    true
 }
 
 impl Plan {

@@ -47,12 +47,12 @@ pub fn presence(
     let mut ids = Vec::new();
     if let Some(order) = order {
         let scene = Scene { view: &trace, graph: csr, order, outcome, roster: &roster };
-        let Blocks { segments, blocks, rows } =
+        let Blocks { segments, spans, rows } =
             Blocks::new(plan, |s| super::units(plan, &scene, s), &mut answers);
         present.resize(answers.len() * trace.len(), 1);
         let tokens = count_tokens(&trace, &mut tokens);
         let (mut masks, mut rows) = (Masks::default(), rows.into_iter());
-        for of in blocks {
+        for of in spans {
             let segments = &segments[of];
             masks.compute(plan, &scene, segments);
             let left = tokens.map(|(of, total)| (total, tokens_left(of, total, &masks)));
