@@ -11,7 +11,6 @@ pub mod faithfulness;
 pub mod fit;
 pub mod intervention;
 pub mod outcome;
-pub mod outcome;
 pub mod schedule;
 pub mod structural;
 

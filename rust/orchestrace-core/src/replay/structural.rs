@@ -171,7 +171,7 @@ impl Replayer {
             vec![block(only, worker)?]
         } else {
             // a trace whose every event is tried has many blocks
-            blocks
+            spans
                 .par_iter()
                 .map_init(Worker::default, |worker, of| block(of, worker))
                 .collect::<Result<_>>()?
