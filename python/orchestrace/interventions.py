@@ -19,7 +19,8 @@ Rule = Literal["best", "majority", "mean", "confidence"]
 
 SELECTORS = ("event", "agent", "role", "tool", "call", "spawn", "edge", "message", "type", "each")
 """What an intervention can select by, as `drop` names its arguments."""
-_LEVELS = ["event", "agent", "role", "tool", "call", "spawn", "message", "edge"]
+LEVELS = ("event", "agent", "role", "tool", "call", "spawn", "message", "edge")
+"""What a scenario can be tried with in turn."""
 _BETWEEN = ("edge", "message")  # not events, but what passes between them
 
 
@@ -282,7 +283,7 @@ def _selected(verb: str, names: Mapping[str, object]) -> tuple[str, str | tuple[
         return by, (_name(by, value[0]), _name(by, value[1]))
     name = _name(by, value)
     if by == "each":
-        _word("each", name, _LEVELS)
+        _word("each", name, list(LEVELS))
     if by == "type":
         _word("type", name, SCHEMAS["events"]["type"].categories.to_list())  # type: ignore[attr-defined]
     return by, name

@@ -233,8 +233,8 @@ def _own(
             done += 1
             if callback is not None:
                 callback(done, total)
-    empty = pl.DataFrame(schema={"scenario": pl.UInt32, **REPLAYS})
-    rows = pl.concat([empty.select("scenario"), *found], how="diagonal").sort("scenario", maintain_order=True)
+    empty = pl.DataFrame(schema={"scenario": pl.UInt32, "reason": REPLAYS["reason"]})
+    rows = pl.concat([empty, *found], how="diagonal").sort("scenario", maintain_order=True)
     _refuse_unknown(corpus, rows, specs)
     name = getattr(outcome, "__qualname__", type(outcome).__qualname__)
     return _finished(rows, scenarios, {"outcome": f"own:{name}", "program_order": program_order})

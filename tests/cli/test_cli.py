@@ -238,3 +238,85 @@ def test_explain_shows_what_made_a_credit(good):
     assert run("explain", good, "--id", "[red]lead", "--trace", "0", "--reward", "form", "--json").stdout
     assert "no row of unit 'ghost'" in run("explain", good, "--id", "ghost", code=2).stderr
     assert "option of its own" in run("explain", good, "--id", "w", "-P", "unit=3", code=2).stderr
+
+
+# --- replay -----------------------------------------------------------------------------------------------
+
+FORK = GOOD | {
+    "events": [
+        {"id": "e0", "t": 0, "type": "orchestrator_decision", "agent": "lead"},
+        {"id": "e1", "t": 1, "type": "message", "agent": "ann", "to": "lead", "score": 0.6},
+        {"id": "e2", "t": 2, "type": "message", "agent": "bob", "to": "lead", "score": 0.9},
+        {"id": "e3", "t": 3, "type": "aggregate", "agent": "lead", "score": 0.8},
+    ],
+    "edges": [
+        {"src": src, "dst": dst, "type": "causal"}
+        for src, dst in (("e0", "e1"), ("e0", "e2"), ("e1", "e3"), ("e2", "e3"))
+    ],
+}
+
+
+@pytest.fixture
+def fork(tmp_path):
+    path = tmp_path / "fork.jsonl"
+    path.write_text(json.dumps(FORK) + "\n")
+    return str(path)
+
+
+def test_replay_shows_effects_with_their_tiers(fork):
+    shown = run("replay", fork, "--drop", "agent=ann", "--each", "agent", "--aggregate", "best").stdout
+    assert "replayed: 5 rows" in shown
+    for word in ("drop(agent='ann')", "-0.22", "surrogate", "observed", "gate.unstable", "effect", "lower"):
+        assert word in shown, word
+
+
+def test_replay_as_json_and_as_a_file(fork, tmp_path):
+    asked = ["--drop", "edge=e1->e3", "--set", "event=e1:1", "--truncate", "1", "--truncate", "event=e2"]
+    path = tmp_path / "out.parquet"
+    result = run("replay", fork, *asked, "--outcome", "mean", "--json", "-o", str(path))
+    rows = json.loads(result.stdout)
+    assert [row["intervention"] for row in rows] == [
+        "drop(edge=('e1', 'e3'))",
+        "set_value(event='e1', to=1.0)",
+        "truncate(at=1.0)",
+        "truncate(event='e2')",
+    ]
+    assert [round(row["effect"], 12) for row in rows] == [-0.3, 0.2, -0.45, 0]
+    scenarios = [ot.drop(edge=("e1", "e3")), ot.set_value(event="e1", to=1), ot.truncate(at=1)]
+    table = ot.replay(ot.read_traces(fork), *scenarios, ot.truncate(event="e2"), outcome="mean")
+    assert pl.read_parquet(path).equals(table)
+
+
+def test_replay_on_slots_and_at_once(fork):
+    rows = json.loads(run("replay", fork, "--slots", "1,none", "--each", "agent", "--json").stdout)
+    assert [row["tier"] for row in rows] == ["surrogate"] * 3 + ["schedule"] * 2
+    both = ["--drop", "agent=ann", "--drop", "agent=bob", "--mode", "node", "--together", "--json"]
+    (row,) = json.loads(run("replay", fork, *both).stdout)
+    assert row["intervention"] == "drop(agent='ann', mode='node') & drop(agent='bob', mode='node')"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "replay what? Name --drop"),
+        (["--drop", "ann"], "--drop 'ann', expected something like agent=NAME"),
+        (["--drop", "agnet=ann"], "did you mean 'agent'"),
+        (["--drop", "agent=anne"], "unknown agent 'anne'; did you mean 'ann'"),
+        (["--drop", "edge=e1"], "expected the ids of two events"),
+        (["--each", "agents"], "did you mean 'agent'"),
+        (["--each", "agent", "--mode", "tree"], "known: subtree, node"),
+        (["--set", "agent=ann"], "expected something like agent=NAME:0.5"),
+        (["--set", "agent=ann:x"], "'x' is no number"),
+        (["--set", "edge=a:1"], "unknown selection in --set 'edge'"),
+        (["--truncate", "soon"], "--truncate: 'soon' is no number"),
+        (["--aggregate", "median"], "known: best, majority, mean, confidence"),
+        (["--slots", "1,x"], "expected whole numbers and none"),
+        (["--slots", "0"], "expected whole numbers from 1 on"),
+        (["--each", "agent", "--outcome", "nand"], "unknown outcome 'nand'"),
+    ],
+)
+def test_replay_tells_mistakes_in_one_line(fork, options, message):
+    result = run("replay", fork, *options, code=2)
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("error: ") and message in line, line
+    assert result.stdout == ""
