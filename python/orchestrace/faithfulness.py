@@ -1,7 +1,7 @@
 """Whether the events that a method credits most are those that the outcome needs."""
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
@@ -11,6 +11,7 @@ from .attribution import tell_apart
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .progress import Progress, reporting
+from .replay import Model
 from .schema import CREDITS
 
 _KEY = ["trace", "seq"]
@@ -31,7 +32,7 @@ def faithfulness(
     corpus: Corpus,
     credits: pl.DataFrame | pl.LazyFrame,
     *,
-    outcome: Literal["noisy_or", "typed"] = "noisy_or",
+    outcome: Model = "noisy_or",
     steps: int = 20,
     orders: int = 16,
     seed: int = 0,
@@ -52,7 +53,8 @@ def faithfulness(
         The structural surrogate that says what the outcome is worth when events are absent.
         ``"noisy_or"``: every event is a noisy-or of its predecessors with normalised weights.
         ``"typed"``: results and returns need all of their inputs, aggregates the best one (in a debate the
-        majority), safety events can veto; everything else is that noisy-or.
+        majority), safety events can veto; everything else is that noisy-or. The other models are those
+        of `replay`.
     steps
         Equal parts, 1 to 10,000, in which the events go and come.
     orders

@@ -306,7 +306,8 @@ def _finished(rows: pl.DataFrame, scenarios: list[_Scenario], options: dict[str,
 def _refuse_unknown(corpus: Corpus, rows: pl.DataFrame, specs: list[list[Spec]]) -> None:
     """A name that no trace has is a mistake; one that some traces lack is not."""
     empty = (
-        rows.group_by("scenario")
+        rows.filter((pl.col("reason").cast(pl.String) != "graph.cycle").fill_null(True))
+        .group_by("scenario")
         .agg((pl.col("reason").cast(pl.String) == "selection.empty").all())
         .filter("reason")
     )
@@ -349,7 +350,6 @@ def _shortened(by: str, name: str, known: list[str]) -> str:
 def _weights(given: object) -> list[float] | None:
     """Eight numbers in the order of the edge types, whoever brings them."""
     types = SCHEMAS["edges"]["type"].categories.to_list()  # type: ignore[attr-defined]
-    given = getattr(given, "weights", given)
     if given is None:
         return None
     if isinstance(given, Mapping):
@@ -360,6 +360,8 @@ def _weights(given: object) -> list[float] | None:
         given = [given[name] for name in types]
     try:
         numbers = [float(weight) for weight in given]  # type: ignore[attr-defined]  # that is the question
+    except ParameterError:  # a fitted outcome that no eight numbers stand for
+        raise
     except (TypeError, ValueError):
         numbers = []
     if len(numbers) != len(types) or not all(0 <= weight < float("inf") for weight in numbers):

@@ -232,6 +232,7 @@ impl Ready<'_> {
         let Worker { masks, prediction } = worker;
         masks.compute(self.plan, &self.scene, segments);
         let n: usize = segments.iter().map(|segment| segment.units.len()).sum();
+        prediction.prepare(&self.bases[0], masks, &self.scene, n);
         let mut values = [[0.0; 4]; MAX_SETS];
         let (mut direct, mut signs) = (u64::MAX, [None; MAX_SETS]);
         let mut unstable = 0_u64;

@@ -82,6 +82,10 @@ impl Base {
 /// A worker's buffers.
 #[derive(Debug, Default)]
 pub(super) struct Prediction {
+    /// What the scenarios change about each gate, and the gates that eight of them reach.
+    changes: Vec<Change<u64>>,
+    reach: Vec<u64>,
+    active: Vec<Vec<u32>>,
     values: Vec<Lanes>,
     /// Lanes in which each gate's value is not the recorded one.
     moved: Vec<u8>,
@@ -91,16 +95,48 @@ pub(super) struct Prediction {
     places: Vec<u32>,
 }
 
-/// What the scenarios of eight lanes change about one event.
+/// What scenarios change about one event, a bit for each.
 #[derive(Debug, Clone, Copy, Default)]
-struct Change {
-    absent: u8,
-    set: u8,
-    cut: u8,
-    swap: u8,
+struct Change<T> {
+    absent: T,
+    set: T,
+    cut: T,
+    swap: T,
+}
+
+impl Change<u64> {
+    fn any(&self) -> u64 {
+        self.absent | self.set | self.cut | self.swap
+    }
+
+    /// Of eight scenarios.
+    fn lanes(&self, shift: u32) -> Change<u8> {
+        let of = |mask: u64| (mask >> shift) as u8;
+        Change { absent: of(self.absent), set: of(self.set), cut: of(self.cut), swap: of(self.swap) }
+    }
 }
 
 impl Prediction {
+    /// Finds what up to 64 scenarios can change, once for all families: their gates have the same places and inputs.
+    pub(super) fn prepare(&mut self, base: &Base, masks: &Masks, scene: &Scene<'_>, n: usize) {
+        let Self { changes, reach, active, .. } = self;
+        changes.clear();
+        reach.clear();
+        active.resize_with(active.len().max(n.div_ceil(LANES)), Vec::new);
+        active.iter_mut().for_each(Vec::clear);
+        for (place, gate) in base.surrogate.gates().enumerate() {
+            let change = change(&gate, masks, scene);
+            let bits = gate.inputs.iter().fold(change.any(), |bits, &u| bits | reach[u as usize]);
+            changes.push(change);
+            reach.push(bits);
+            for (block, active) in active.iter_mut().enumerate().take(n.div_ceil(LANES)) {
+                if bits >> (block * LANES) & 0xff != 0 {
+                    active.push(place as u32);
+                }
+            }
+        }
+    }
+
     /// Outcomes of the scenarios, as many as `out` has places. Returns those in which only the outcome's own rule is
     /// another, and its value and its inputs' values are recorded.
     pub(super) fn run(&mut self, base: &Base, masks: &Masks, scene: &Scene<'_>, out: &mut [f64]) -> u64 {
@@ -110,12 +146,13 @@ impl Prediction {
         self.moved.resize(base.x.len(), 0);
         let mut direct = 0;
         let last = base.x.len().saturating_sub(1);
-        for (block, out) in out.chunks_mut(LANES).enumerate() {
+        let active = std::mem::take(&mut self.active);
+        for (block, (out, active)) in out.chunks_mut(LANES).zip(&active).enumerate() {
             let shift = (block * LANES) as u32;
             self.touched.clear();
-            for place in 0..base.x.len() {
+            for place in active.iter().map(|&place| place as usize) {
                 let gate = base.surrogate.gate(place);
-                let change = change(&gate, masks, scene, shift);
+                let change = self.changes[place].lanes(shift);
                 let inputs = gate.inputs.iter().fold(0, |moved, &u| moved | self.moved[u as usize]);
                 if change.absent | change.set | change.cut | change.swap | inputs == 0 {
                     continue;
@@ -133,6 +170,7 @@ impl Prediction {
                 self.moved[place as usize] = 0;
             }
         }
+        self.active = active;
         direct
     }
 
@@ -143,7 +181,7 @@ impl Prediction {
         masks: &Masks,
         scene: &Scene<'_>,
         place: usize,
-        change: Change,
+        change: Change<u8>,
         shift: u32,
     ) {
         let gate = base.surrogate.gate(place);
@@ -196,21 +234,17 @@ impl Prediction {
     }
 }
 
-fn change(gate: &Gate<'_>, masks: &Masks, scene: &Scene<'_>, shift: u32) -> Change {
+fn change(gate: &Gate<'_>, masks: &Masks, scene: &Scene<'_>) -> Change<u64> {
     // the virtual sink is no event, and what leads to it is no edge of the recording
     let Some(row) = gate.row.map(|row| row as usize) else { return Change::default() };
-    let of = |mask: u64| (mask >> shift) as u8;
-    let aggregate = scene.view.event_type(row) == EventType::Aggregate;
+    // a source has no inputs to lose, and no rule to change, whatever leads to it
+    let fed = !gate.inputs.is_empty();
+    let aggregate = fed && scene.view.event_type(row) == EventType::Aggregate;
     Change {
-        absent: of(masks.absent[row]),
-        set: of(masks.set_in(row)),
-        // a source has no inputs to lose, whatever leads to it
-        cut: if gate.inputs.is_empty() { 0 } else { of(masks.cut_into(scene.graph, row)) },
-        swap: if aggregate && !gate.inputs.is_empty() {
-            of(masks.swaps.iter().fold(0, |all, mask| all | mask))
-        } else {
-            0
-        },
+        absent: masks.absent[row],
+        set: masks.set_in(row),
+        cut: if fed { masks.cut_into(scene.graph, row) } else { 0 },
+        swap: if aggregate { masks.swaps.iter().fold(0, |all, mask| all | mask) } else { 0 },
     }
 }
 
