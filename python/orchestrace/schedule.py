@@ -8,7 +8,7 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus
-from .composition import Spec, Specified
+from .composition import Spec, Specified, parts_of
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .progress import Progress, reporting
@@ -128,13 +128,6 @@ def schedule(
             for _, load in corpus.pieces()
         ]
     return pl.concat([pl.DataFrame(schema=_SCHEDULE), *frames])
-
-
-def is_schedule(intervention: object) -> bool:
-    """Whether an intervention, or a part of it, is about the schedule alone."""
-    return isinstance(intervention, Specified) and any(
-        spec.get("kind") in SCHEDULE_KINDS for spec in _flat(intervention.spec())
-    )
 
 
 def replay_schedule(
@@ -338,8 +331,7 @@ def _scenarios(intervention: Any) -> list[tuple[str, dict[str, Any]]]:
         )
     setting = settings[0] if settings else concurrency(None).spec()
     core = {"changes": changes, **{name: setting[name] for name in ("pool", "queue", "release")}}
-    is_joined = intervention.spec()["kind"] == "together"
-    parts = intervention.parts if is_joined else (intervention,)
+    parts = parts_of(intervention)
     return [
         (
             " & ".join(part.named(k) if isinstance(part, Concurrency) else str(part) for part in parts),

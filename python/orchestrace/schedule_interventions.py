@@ -13,7 +13,7 @@ from .errors import ParameterError
 from .schema import SCHEMAS, unknown_name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Concurrency(Composable):
     """The same work on given numbers of slots: one scenario for each."""
 
@@ -39,11 +39,11 @@ class Concurrency(Composable):
         ]
         return f"concurrency({', '.join([str(slots), *more])})"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.named(list(self.slots) if len(self.slots) != 1 else self.slots[0])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Selecting(Composable):
     """Whatever changes selected events."""
 
@@ -57,7 +57,7 @@ class _Selecting(Composable):
         return "" if self.by is None else f"{self.by}={self.value!r}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SpeedUp(_Selecting):
     """Durations divided by a factor."""
 
@@ -66,11 +66,11 @@ class SpeedUp(_Selecting):
     def spec(self) -> Spec:
         return {"kind": "speed_up", "factor": self.factor, **self._selected()}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"speed_up({', '.join(filter(None, (f'{self.factor:g}', self._said())))})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CapStragglers(_Selecting):
     """Durations cut to a quantile of their class."""
 
@@ -79,22 +79,22 @@ class CapStragglers(_Selecting):
     def spec(self) -> Spec:
         return {"kind": "cap_stragglers", "quantile": self.quantile, **self._selected()}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"cap_stragglers({', '.join(filter(None, (f'{self.quantile:g}', self._said())))})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Remove(_Selecting):
     """Events that do not happen."""
 
     def spec(self) -> Spec:
         return {"kind": "remove", "cascade": "stay", **self._selected()}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"remove({self._said()})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Merge(Composable):
     """Several agents as one."""
 
@@ -103,11 +103,11 @@ class Merge(Composable):
     def spec(self) -> Spec:
         return {"kind": "merge", "agents": list(self.agents)}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"merge({list(self.agents)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Split(Composable):
     """One agent as several."""
 
@@ -117,18 +117,18 @@ class Split(Composable):
     def spec(self) -> Spec:
         return {"kind": "split", "agent": self.agent, "parts": self.parts}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"split({self.agent!r}, {self.parts})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Serialise(Composable):
     """One event at a time."""
 
     def spec(self) -> Spec:
         return {"kind": "serialise"}
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "serialise()"
 
 

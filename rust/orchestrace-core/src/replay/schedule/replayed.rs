@@ -63,7 +63,8 @@ pub struct Replayer {
     /// Without release times, and with them.
     timings: [Timing; 2],
     canonical_rank: Vec<u32>,
-    base: Work,
+    /// The work as it was recorded, under either timing.
+    bases: [Work; 2],
     earliest: Earliest,
     slack: Slack,
     scratch: Scratch,
@@ -92,7 +93,9 @@ struct Ready<'a> {
     program: &'a [(u32, u32)],
     timings: &'a [Timing; 2],
     canonical_rank: &'a [u32],
+    bases: &'a [Work; 2],
     makespans: [f64; 2],
+    tokens: Option<i64>,
 }
 
 /// Start and finish of every event, slack, and the critical path.
@@ -160,15 +163,21 @@ impl Replayer {
         let program = if program_order { self.program.compute(view, &self.owners) } else { &[] };
         let subject = Subject { view, owners: &self.owners, graph: &self.graph, order };
         let mut makespans = [0.0; 2];
-        for ((timing, makespan), wanted) in self.timings.iter().zip(&mut makespans).zip(wanted) {
-            if wanted {
-                self.base.compute(subject, timing, &[]);
-                self.earliest.compute(&self.graph, order, timing, &self.base);
-                *makespan = self.earliest.makespan;
-            }
+        for (which, _) in wanted.iter().enumerate().filter(|(_, wanted)| **wanted) {
+            let (timing, base) = (&self.timings[which], &mut self.bases[which]);
+            base.compute(subject, timing, &[]);
+            self.earliest.compute(&self.graph, order, timing, base);
+            makespans[which] = self.earliest.makespan;
         }
-        let canonical_rank = &self.canonical_rank;
-        let ready = Ready { subject, program, timings: &self.timings, canonical_rank, makespans };
+        let ready = Ready {
+            subject,
+            program,
+            timings: &self.timings,
+            canonical_rank: &self.canonical_rank,
+            bases: &self.bases,
+            makespans,
+            tokens: tokens(view, |_| true),
+        };
         if scenarios.len() > 1 && scenarios.len() * view.len() >= LARGE {
             let outlooks = scenarios.par_iter().map_init(Scratch::default, |scratch, s| ready.replay(s, scratch));
             out.extend(outlooks.collect::<Vec<_>>());
@@ -190,18 +199,27 @@ impl Replayer {
         let order = self.topological.any(&mut self.graph).ok_or(Reason::GraphCycle)?;
         let timing = &self.timings[usize::from(released)];
         let subject = Subject { view, owners: &self.owners, graph: &self.graph, order };
-        self.base.compute(subject, timing, &[]);
-        self.earliest.compute(&self.graph, order, timing, &self.base);
+        let base = &mut self.bases[usize::from(released)];
+        base.compute(subject, timing, &[]);
+        self.earliest.compute(&self.graph, order, timing, base);
         self.slack.compute(view.t, &self.graph, order, &timing.duration, &self.earliest);
         let (mut start, mut finish) = (&self.earliest.start, &self.earliest.finish);
         let mut makespan = self.earliest.makespan;
         if let Some(slots) = scenario.slots {
-            let scratch = &mut self.scratch;
-            scratch.queue(&subject, &self.canonical_rank, &timing.duration, scenario.queue);
-            scratch.split.part.clear();
-            let Scratch { rank, row, holder, events, split, .. } = scratch;
-            let holders = hold(&subject, &self.base, split, scenario.pool, holder);
-            events.run(&self.graph, timing, &self.base, Demand { rank, row, holder, holders, slots });
+            let Scratch { events, split, holder, below, rank, row, .. } = &mut self.scratch;
+            split.part.clear();
+            let holders = hold(&subject, base, split, scenario.pool, holder);
+            let (mut queue_rank, mut queue_row) = (&self.canonical_rank, subject.owners.order().rows());
+            if scenario.queue == Queue::CriticalPath {
+                queue_by_path(&subject, &timing.duration, below, &self.canonical_rank, rank, row);
+                (queue_rank, queue_row) = (rank, row);
+            }
+            events.run(
+                &self.graph,
+                timing,
+                base,
+                Demand { rank: queue_rank, row: queue_row, holder, holders, slots },
+            );
             (start, finish) = (&events.start, &events.finish);
             makespan = events.makespan;
         }
@@ -249,20 +267,28 @@ impl Ready<'_> {
         timing: &Timing,
         scratch: &mut Scratch,
     ) -> Result<Outlook, Reason> {
-        let Subject { view, graph, order, .. } = subject;
-        scratch.work.compute(subject, timing, &scenario.changes);
-        scratch.earliest.compute(graph, order, timing, &scratch.work);
-        let serial = scratch.work.serial;
+        let Subject { view, graph, order, owners } = subject;
+        let which = usize::from(scenario.release == Release::Recorded);
+        let Scratch { work, earliest, events, split, weighted, below, rank, row, holder, .. } = scratch;
+        let as_recorded = scenario.changes.is_empty();
+        if !as_recorded {
+            work.compute(subject, timing, &scenario.changes);
+            earliest.compute(graph, order, timing, work);
+        }
+        let work = if as_recorded { &self.bases[which] } else { &*work };
+        let unlimited = if as_recorded { self.makespans[which] } else { earliest.makespan };
+        let serial = work.serial;
         let slots = if serial { Some(1) } else { scenario.slots };
         let pool = if serial { Pool::All } else { scenario.pool };
+        let merged = work.groups > 0;
         let mut outlook = Outlook {
-            makespan: self.makespans[usize::from(scenario.release == Release::Recorded)],
-            makespan_cf: scratch.earliest.makespan,
+            makespan: self.makespans[which],
+            makespan_cf: unlimited,
             recorded: timing.makespan,
-            tokens: tokens(view, |_| true),
-            tokens_cf: tokens(view, |v| !scratch.work.absent(v)),
-            work: scratch.work.duration.iter().sum(),
-            span: scratch.earliest.makespan,
+            tokens: self.tokens,
+            tokens_cf: if work.has_absent() { tokens(view, |v| !work.absent(v)) } else { self.tokens },
+            work: work.duration.iter().sum(),
+            span: unlimited,
             lower: None,
             upper: None,
             utilisation: None,
@@ -271,15 +297,22 @@ impl Ready<'_> {
             cut: timing.cut,
             rule: timing.rule,
             steps: timing.steps,
-            idle: slots.is_none() && !scenario.changes.is_empty() && !scratch.work.touched,
+            idle: slots.is_none() && !as_recorded && !work.touched,
         };
-        let merged = scratch.work.groups > 0;
+        if scenario.release == Release::Recorded {
+            // The span knows no release times.
+            outlook.span = weighted.longest(graph, order, |v| work.duration[v]);
+        }
+        let holders = hold(&subject, work, split, pool, holder);
         if slots.is_some() || merged {
-            scratch.queue(&subject, self.canonical_rank, &[], scenario.queue);
-            let Scratch { rank, row, holder, work, events, split, .. } = scratch;
-            let holders = hold(&subject, work, split, pool, holder);
+            let (mut queue_rank, mut queue_row) = (self.canonical_rank, owners.order().rows());
+            if scenario.queue == Queue::CriticalPath {
+                queue_by_path(&subject, &work.duration, below, self.canonical_rank, rank, row);
+                (queue_rank, queue_row) = (rank, row);
+            }
             let room = slots.unwrap_or(u32::MAX).clamp(1, view.len().max(1) as u32);
-            events.run(graph, timing, work, Demand { rank, row, holder, holders, slots: room });
+            let demand = Demand { rank: queue_rank, row: queue_row, holder, holders, slots: room };
+            events.run(graph, timing, work, demand);
             outlook.makespan_cf = events.makespan;
             if let Some(k) = slots {
                 outlook.peak = Some(events.peak);
@@ -287,63 +320,64 @@ impl Ready<'_> {
                 outlook.utilisation = (room > 0.0).then(|| events.busy / room);
             }
         }
-        if scenario.release == Release::Recorded {
-            // The span knows no release times.
-            outlook.span = scratch.weighted.longest(graph, order, |v| scratch.work.duration[v]);
-        } else {
-            let k = slots.map(f64::from);
-            scratch.bounds(graph, order, pool, k, merged, &mut outlook);
+        if scenario.release == Release::None {
+            let by_slots = slots.map(|k| (f64::from(k), &holder[..]));
+            let upper = bounds(graph, order, work, weighted, pool, by_slots, &mut outlook);
+            outlook.upper = upper.filter(|_| !merged);
         }
         let finite = outlook.makespan.is_finite() && outlook.makespan_cf.is_finite() && outlook.work.is_finite();
         if finite { Ok(outlook) } else { Err(Reason::ResultRange) }
     }
 }
 
-impl Scratch {
-    /// The queue: who goes before whom.
-    fn queue(&mut self, subject: &Subject<'_>, canonical_rank: &[u32], given: &[f64], queue: Queue) {
-        let canonical = subject.owners.order().rows();
-        self.row.clear();
-        self.row.extend_from_slice(canonical);
-        self.rank.clear();
-        self.rank.extend_from_slice(canonical_rank);
-        if queue == Queue::CriticalPath {
-            let duration = if given.is_empty() { &self.work.duration } else { given };
-            Weighted::below(subject.graph, subject.order, |v| duration[v], &mut self.below);
-            let below = &self.below;
-            self.row.sort_by(|&a, &b| below[b as usize].total_cmp(&below[a as usize])); // stable: ties as they were
-            for (rank, &v) in self.row.iter().enumerate() {
-                self.rank[v as usize] = rank as u32;
-            }
-        }
+/// The queue in which the event with the longest path to the end of everything goes first, ties in canonical order.
+fn queue_by_path(
+    subject: &Subject<'_>,
+    duration: &[f64],
+    below: &mut Vec<f64>,
+    canonical_rank: &[u32],
+    rank: &mut Vec<u32>,
+    row: &mut Vec<u32>,
+) {
+    Weighted::below(subject.graph, subject.order, |v| duration[v], below);
+    row.clear();
+    row.extend(0..duration.len() as u32);
+    row.sort_unstable_by(|&a, &b| {
+        let (a, b) = (a as usize, b as usize);
+        below[b].total_cmp(&below[a]).then(canonical_rank[a].cmp(&canonical_rank[b]))
+    });
+    rank.clear();
+    rank.resize(row.len(), 0);
+    for (place, &v) in row.iter().enumerate() {
+        rank[v as usize] = place as u32;
     }
+}
 
-    /// Bounds of any greedy schedule: W/k + the longest path in which what needs a slot counts (1 - 1/k).
-    fn bounds(
-        &mut self,
-        graph: &CsrGraph,
-        order: Order<'_>,
-        pool: Pool,
-        slots: Option<f64>,
-        merged: bool,
-        outlook: &mut Outlook,
-    ) {
-        let Some(k) = slots else {
-            outlook.lower = Some(outlook.span);
-            outlook.upper = (!merged).then_some(outlook.span);
-            return;
-        };
-        let Self { work, weighted, holder, .. } = self;
-        let slotted = |v: usize| holder.get(v).is_none_or(|&holder| holder != NOBODY);
-        let slotted_work: f64 = (0..graph.len()).filter(|&v| slotted(v)).map(|v| work.duration[v]).sum();
-        // Events of one agent share its slot, so that their work may be done faster than k at a time.
-        let by_work = if pool == Pool::Agents { 0.0 } else { slotted_work / k };
-        outlook.lower = Some(outlook.span.max(by_work));
-        if !merged {
-            let weight = |v: usize| if slotted(v) { work.duration[v] * (1.0 - 1.0 / k) } else { work.duration[v] };
-            outlook.upper = Some(slotted_work / k + weighted.longest(graph, order, weight));
-        }
+/// Bounds of any greedy schedule: the lower one into `outlook`; the upper one is W/k + the longest path in which what
+/// needs a slot counts (1 - 1/k).
+fn bounds(
+    graph: &CsrGraph,
+    order: Order<'_>,
+    work: &Work,
+    weighted: &mut Weighted,
+    pool: Pool,
+    slots: Option<(f64, &[u32])>,
+    outlook: &mut Outlook,
+) -> Option<f64> {
+    let span = outlook.span;
+    outlook.lower = Some(span);
+    let Some((k, holder)) = slots else { return Some(span) };
+    if pool == Pool::All {
+        outlook.lower = Some(span.max(outlook.work / k));
+        return Some(outlook.work / k + span * (1.0 - 1.0 / k));
     }
+    let slotted = |v: usize| holder.get(v).is_none_or(|&holder| holder != NOBODY);
+    let slotted_work: f64 = (0..graph.len()).filter(|&v| slotted(v)).map(|v| work.duration[v]).sum();
+    if pool == Pool::Tools {
+        outlook.lower = Some(span.max(slotted_work / k));
+    } // Events of one agent share its slot, so that their work may be done faster than k at a time.
+    let weight = |v: usize| if slotted(v) { work.duration[v] * (1.0 - 1.0 / k) } else { work.duration[v] };
+    Some(slotted_work / k + weighted.longest(graph, order, weight))
 }
 
 /// What holds the slot of each event, into `holder`; how many holders there may be.

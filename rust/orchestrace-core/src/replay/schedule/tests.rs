@@ -1,0 +1,123 @@
+//! Schedules worked by hand, and what holds of all of them. Every option against an engine in plain Python:
+//! `tests/property/test_schedule_reference.py`.
+
+use proptest::prelude::*;
+
+use super::durations::{Durations, Release};
+use super::replayed::{Outlook, Replayer};
+use super::scenario::{Cascade, Change, Pool, Queue, Scenario, Select};
+use crate::graph::test_trace::{TestTrace, random_trace};
+use crate::schema::{EdgeType, EventType, Reason, TimeBasis};
+use crate::store::view::TraceView;
+
+fn outlooks(
+    view: &TraceView<'_>,
+    scenarios: &[Scenario],
+    program_order: bool,
+) -> Vec<Result<Outlook, Reason>> {
+    let mut out = Vec::new();
+    Replayer::default().replay(view, scenarios, Durations::Auto, program_order, &mut out);
+    out
+}
+
+fn on(slots: Option<u32>) -> Scenario {
+    Scenario { slots, ..Scenario::default() }
+}
+
+fn with(change: Change) -> Scenario {
+    Scenario { changes: vec![change], ..Scenario::default() }
+}
+
+#[test]
+fn the_example_of_the_survey() {
+    let t = TestTrace::artifact();
+    let [free, one] = outlooks(&t.view(), &[on(None), on(Some(1))], false)[..] else { unreachable!() };
+    let (free, one) = (free.unwrap(), one.unwrap());
+    assert_eq!((free.work, free.span, free.makespan_cf, free.recorded), (8.0, 7.0, 7.0, 7.0));
+    assert_eq!((one.makespan_cf, one.peak, one.utilisation), (8.0, Some(1), Some(1.0)));
+    assert!(free.steps && free.support == 0.0);
+    let ordered = outlooks(&t.view(), &[on(None)], true)[0].unwrap();
+    assert_eq!((ordered.work, ordered.span), (7.0, 7.0));
+}
+
+#[test]
+fn changes_worked_by_hand() {
+    // d = 0 1 2 1 1 1 1 1; the executor's last way: spawn at 2, message 3, call 4, result 5, return 6, aggregate 7
+    let t = TestTrace::artifact();
+    let makespan = |change: Change| outlooks(&t.view(), &[with(change)], false)[0].unwrap().makespan_cf;
+    let tool = Select::Tool(Some(0));
+    assert_eq!(makespan(Change::Speed { select: tool.clone(), factor: 2.0 }), 6.5);
+    assert_eq!(makespan(Change::Speed { select: Select::Everything, factor: 0.5 }), 14.0);
+    assert_eq!(makespan(Change::Remove { select: tool, cascade: Cascade::Stay }), 5.0);
+    let spawns = Select::Type(EventType::Spawn);
+    assert_eq!(makespan(Change::Remove { select: spawns.clone(), cascade: Cascade::WhenAllAreLost }), 0.0);
+    assert_eq!(makespan(Change::Cap { select: spawns, quantile: 0.5 }), 6.0);
+    assert_eq!(makespan(Change::Serialise), 8.0);
+    let both = vec![TestTrace::name("planner_1"), TestTrace::name("executor_1")];
+    assert_eq!(makespan(Change::Merge { agents: both }), 7.0);
+}
+
+#[test]
+fn a_trace_without_what_changes_is_idle() {
+    let t = TestTrace::artifact();
+    let gone = Change::Speed { select: Select::Tool(None), factor: 2.0 };
+    let outlook = outlooks(&t.view(), &[with(gone)], false)[0].unwrap();
+    assert!(outlook.idle && outlook.makespan_cf == outlook.makespan);
+}
+
+#[test]
+fn a_cycle_refuses_every_scenario() {
+    let mut t = TestTrace::events(3);
+    t.edge(0, 1, EdgeType::Causal).edge(1, 0, EdgeType::Causal);
+    let refused = outlooks(&t.view(), &[on(None), on(Some(2))], false);
+    assert_eq!(refused, [Err(Reason::GraphCycle); 2]);
+}
+
+proptest! {
+    #[test]
+    fn the_recording_comes_back_to_the_bit(t in random_trace(12, true), program in any::<bool>()) {
+        for basis in [TimeBasis::Seconds, TimeBasis::Ordinal] {
+            let view = TraceView { time_basis: Some(basis), ..t.view() };
+            let reversed = view.src.iter().zip(view.dst).any(|(s, d)| t.t[*s as usize] > t.t[*d as usize]);
+            let mut replayer = Replayer::default();
+            let Ok(times) = replayer.times(&view, &on(None), Durations::Auto, program) else { continue };
+            let first = t.t.iter().copied().fold(f64::INFINITY, f64::min);
+            if !reversed {
+                for (v, finish) in times.finish.iter().enumerate() {
+                    prop_assert_eq!(*finish, t.t[v] - first);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_hold_and_buffers_remember_nothing(t in random_trace(14, true), u in random_trace(9, true), k in 1_u32..5) {
+        let scenarios: Vec<Scenario> = [Pool::All, Pool::Agents, Pool::Tools]
+            .into_iter()
+            .flat_map(|pool| [Queue::Recorded, Queue::CriticalPath].map(|queue| (pool, queue)))
+            .map(|(pool, queue)| Scenario { slots: Some(k), pool, queue, ..Scenario::default() })
+            .chain([with(Change::Merge { agents: (0..6).collect() }), with(Change::Split { agent: Some(2), parts: 3 })])
+            .collect();
+        let mut used = Replayer::default();
+        let mut out = Vec::new();
+        used.replay(&u.view(), &scenarios, Durations::Auto, false, &mut out);
+        out.clear();
+        used.replay(&t.view(), &scenarios, Durations::Auto, false, &mut out);
+        prop_assert_eq!(&out, &outlooks(&t.view(), &scenarios, false));
+        for outlook in out.iter().flatten() {
+            prop_assert!(outlook.lower.is_none_or(|lower| lower <= outlook.makespan_cf + 1e-9));
+            prop_assert!(outlook.upper.is_none_or(|upper| outlook.makespan_cf <= upper + 1e-9));
+            prop_assert!(outlook.peak.is_none_or(|peak| peak <= k));
+        }
+    }
+
+    #[test]
+    fn release_times_never_let_an_event_begin_before_it_did(t in random_trace(12, true), k in 1_u32..4) {
+        let view = TraceView { time_basis: Some(TimeBasis::Seconds), ..t.view() };
+        let scenario = Scenario { release: Release::Recorded, ..on(Some(k)) };
+        let mut replayer = Replayer::default();
+        if let Ok(times) = replayer.times(&view, &scenario, Durations::Auto, false) {
+            prop_assert!(times.timing.release.iter().zip(times.start).all(|(release, start)| release <= start));
+        }
+    }
+}
