@@ -113,6 +113,9 @@ codes!(
         GateUnstable = "gate.unstable" => "Another family of gates turns the sign of the effect, or makes it 0.",
         SelectionEmpty = "selection.empty" => "The trace has nothing that the intervention would change.",
         TimeSteps = "time.steps" => "The times of the recording are steps, not seconds; so is the result.",
+        OverlapAbsent = "overlap.absent" => "What was known before made the choice all but certain.",
+        RangeUnknown = "range.unknown" => "Bounds need the least and the greatest possible reward.",
+        SiblingsAbsent = "siblings.absent" => "No run did anything else there; a replay may answer.",
     ]
 );
 
