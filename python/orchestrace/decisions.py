@@ -48,6 +48,7 @@ _COMPUTED: Final = (
         "task_id",
         "system",
         "topology",
+        "time_basis",
     ),
 )
 

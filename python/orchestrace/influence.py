@@ -165,8 +165,9 @@ def _quantile(sums: Floats, confidence: float, n_boot: int, seed: int) -> float:
     square = np.square(scaled)
     parts = []
     for times in draws(n, n_boot, seed):
-        moved = times @ scaled
-        spread = np.sqrt(np.maximum(n / (n - 1) * (times @ square - np.square(moved) / n), 0.0))
+        # not by BLAS, whose sums depend on the number of its threads
+        moved, squares = (np.einsum("ij,j->i", times, column) for column in (scaled, square))
+        spread = np.sqrt(np.maximum(n / (n - 1) * (squares - np.square(moved) / n), 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             parts.append(np.where(spread > 1e-9, moved / spread, np.nan))
     t = np.concatenate(parts)

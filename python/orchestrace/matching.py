@@ -10,7 +10,6 @@ import polars as pl
 from .agreement import check_corpus
 from .corpus import Corpus, check_numbers
 from .decisions import (
-    BEFORE,
     EFFECT,
     EVIDENCE,
     Source,
@@ -32,6 +31,8 @@ STAGES: Final = ("exact", "coarse", "nearest")
 FEATURES: Final = ("role", "depth", "step", "budget", "tools")
 _WITHIN: Final[dict[str, list[str]]] = {"group": ["group_id"], "task": ["task_id"], "corpus": []}
 _NEIGHBOURS: Final = 16  # of a decision, looked at in one round
+DISTANCES: Final = ("position", "tokens_before", "depth", "n_tools", "n_agents")
+_NEEDED: Final = ("trace", "trace_id", "group_id", "task_id", "role", "context", "reward", *DISTANCES)
 
 MATCHED: Final[dict[str, Any]] = {
     "stage": pl.Enum([*STAGES, "combined"]),
@@ -95,7 +96,7 @@ def matched_effect(
     caliper
         Largest distance of partners in the stage ``nearest``: Euclidean, over ``position`` and
         ``tokens_before`` (log2(1 + x)), ``depth``, ``n_tools`` and ``n_agents``, each in its standard
-        deviations.
+        deviations; a decision without one of them has no partner there.
     n_boot, confidence, seed
         Resamples of tasks behind the intervals, their coverage, and the seed.
 
@@ -166,12 +167,15 @@ def matched_effect(
         raise ParameterError(f"stages is empty, expected some of {', '.join(STAGES)}")
     rows = decision_rows(corpus, reward, context=context)
     shared = named_columns(rows, features, "features")
-    rows = rows.with_columns(treated=flag(rows, treatment, "treatment"))
+    treated = flag(rows, treatment, "treatment")
+    kept = treated.is_not_null() & rows["reward"].is_not_null()
     if among is not None:
-        rows = rows.filter(flag(rows, among, "among"))
-    rows = rows.filter(pl.col("treated").is_not_null() & pl.col("reward").is_not_null())
+        kept &= flag(rows, among, "among")
+    # under names of our own, since lifted columns may have any
+    own_names = {f"feature {number}": pl.col(name) for number, name in enumerate(shared)}
+    rows = rows.select(*_NEEDED, **own_names, treated=treated).filter(kept)
     ordered = [stage for stage in STAGES if stage in wanted]
-    matched = match(rows, ordered, within=within, features=shared, caliper=float(caliper), seed=seed)
+    matched = match(rows, ordered, within=within, features=list(own_names), caliper=float(caliper), seed=seed)
     params: dict[str, object] = {
         "treatment": treatment,
         "among": among,
@@ -203,11 +207,11 @@ def match(
 ) -> pl.DataFrame:
     """The rows that found a partner, with ``stage`` and ``bucket`` (Int64), in the order of `rows`.
 
-    Rows need ``treated``, ``trace_id``, ``group_id``, ``task_id``, ``role``, those of `decisions.BEFORE`, the
-    features, and ``context`` for the stage ``exact``; a run's own are in order of time.
+    Rows need ``treated``, ``trace``, ``group_id``, ``task_id``, ``role``, ``context``, the features, and
+    the numbers of `DISTANCES`; a run's own are in order of time.
     """
-    left = rows.with_row_index("place")
     siblings = ["group_id", "context", "role"]
+    left = rows.with_columns(agreed=_agreed(siblings)).with_row_index("place")
     found: list[pl.DataFrame] = []
     base = 0
     for stage in stages:
@@ -216,16 +220,16 @@ def match(
             own, others = _buckets(left.filter(known), siblings)
             left = pl.concat([others, left.filter(~known)]).sort("place")
         elif stage == "coarse":
-            own, left = _buckets(left.filter(~_agreed(siblings)), [*_WITHIN[within], *features])
+            own, left = _buckets(left.filter(~pl.col("agreed")), [*_WITHIN[within], *features])
         else:
-            own = _pairs(left.filter(~_agreed(siblings)), _WITHIN[within], caliper, spread_of(rows), seed)
+            own = _pairs(left.filter(~pl.col("agreed")), _WITHIN[within], caliper, spread_of(rows), seed)
         own = own.with_columns(
             bucket=pl.col("bucket").rank("dense").cast(pl.Int64) + base, stage=pl.lit(stage)
         )
         base += own["bucket"].n_unique()
         found.append(own)
     empty = left.clear().with_columns(bucket=pl.lit(0, pl.Int64), stage=pl.lit(""))
-    return pl.concat([empty, *found]).sort("place").drop("place")
+    return pl.concat([empty, *found]).sort("place").drop("place", "agreed")
 
 
 def _agreed(siblings: list[str]) -> pl.Expr:
@@ -235,14 +239,14 @@ def _agreed(siblings: list[str]) -> pl.Expr:
     they are compared by, they share.
     """
     alike = pl.col("treated").n_unique().over(siblings) == 1
-    return pl.col("context").is_not_null() & (pl.col("trace_id").n_unique().over(siblings) > 1) & alike
+    return pl.col("context").is_not_null() & (pl.col("trace").n_unique().over(siblings) > 1) & alike
 
 
 def _buckets(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Rows in buckets with both arms, a run once in each; and those of all other buckets."""
     key: pl.Expr = pl.struct(keys) if keys else pl.lit(0)
     numbered = rows.with_columns(bucket=key.rank("dense").cast(pl.Int64) if keys else pl.lit(0, pl.Int64))
-    firsts = numbered.filter(pl.struct("bucket", "trace_id").is_first_distinct())
+    firsts = numbered.filter(pl.struct("bucket", "trace").is_first_distinct())
     both = (
         firsts.group_by("bucket")
         .agg(both=pl.col("treated").any() & pl.col("treated").not_().any())
@@ -260,9 +264,6 @@ def spread_of(rows: pl.DataFrame) -> dict[str, float]:
     return {name: value for name, value in deviations.items() if value is not None and value > 1e-12}
 
 
-DISTANCES: Final = ("position", "tokens_before", "depth", "n_tools", "n_agents")
-
-
 def _number(name: str) -> pl.Expr:
     value = pl.col(name).cast(pl.Float64)
     return (1.0 + value).log(2) if name in ("position", "tokens_before") else value
@@ -273,7 +274,7 @@ def _pairs(
 ) -> pl.DataFrame:
     """Pairs of one treated row and one other: within a role the nearest first, of a run its first row."""
     known = rows.drop_nulls(list(spread)).with_columns(cell=pl.struct(*keys, "role").rank("dense"))
-    known = known.filter(pl.struct("cell", "trace_id").is_first_distinct())
+    known = known.filter(pl.struct("cell", "trace").is_first_distinct())
     numbers = known.select((_number(name) / sd).alias(name) for name, sd in spread.items())
     points = numbers.to_numpy() if spread else np.zeros((known.height, 1))
     # Rows at one point must not all see the same few neighbours; far below any distance that matters.
@@ -341,12 +342,12 @@ def stratified(bucket: Ints, treated: Bools, y: Floats) -> Weighted:
     weight = size[codes] / own_size / n
     difference = means[True] - means[False]
     share = size / n
-    effect = float(share @ difference)
+    effect = float((share * difference).sum())
     sign = np.where(treated, 1.0, -1.0)
     apart = (y - own_mean) * np.sqrt(own_size / np.maximum(own_size - 1.0, 1.0))
     influence = sign * weight * apart + (difference[codes] - effect) / n
     lone = np.minimum(arms[True], arms[False])[codes] == 1.0
-    treated_mean, control_mean = (level + float(share @ means[arm]) for arm in (True, False))
+    treated_mean, control_mean = (level + float((share * means[arm]).sum()) for arm in (True, False))
     return Weighted(effect, treated_mean, control_mean, influence, weight, lone)
 
 
@@ -365,7 +366,7 @@ def estimate(
         "n_treated": n_treated,
         "n_control": matched.height - n_treated,
         "n_buckets": matched["bucket"].n_unique(),
-        "n_traces": matched["trace_id"].n_unique(),
+        "n_traces": matched["trace"].n_unique(),
         "n_tasks": matched["task_id"].n_unique(),
         "support": matched.height / rows.height if rows.height else 0.0,
     }
@@ -432,7 +433,7 @@ def differences(
         if None in spreads or not all(own.any() for own in sides):
             out[name] = None
             continue
-        means = [float(weight[own] @ x[own] / weight[own].sum()) for own in sides]
+        means = [float((weight[own] * x[own]).sum() / weight[own].sum()) for own in sides]
         gap, scale = means[0] - means[1], float(np.sqrt((spreads[0] + spreads[1]) / 2.0))
         out[name] = gap / scale if scale > 1e-12 else (0.0 if abs(gap) < 1e-9 else None)
     return out
@@ -440,6 +441,3 @@ def differences(
 
 def _largest(differences: dict[str, float | None]) -> float | None:
     return max((abs(value) for value in differences.values() if value is not None), default=None)
-
-
-assert set(DISTANCES) <= set(BEFORE)

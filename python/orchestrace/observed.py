@@ -132,7 +132,7 @@ def message_effects(
     confidence = check_share(confidence, "confidence", 0.0, 1.0)
     rows = decision_rows(corpus, reward, context=context)
     known = rows.drop_nulls(["context", "choice", "reward"])
-    firsts = known.filter(pl.struct(*_BUCKET, "trace_id").is_first_distinct())
+    firsts = known.filter(pl.struct(*_BUCKET, "trace").is_first_distinct())
     candidate = [*_BUCKET, "choice"]
     per_choice = firsts.group_by(candidate).agg(
         n_treated=pl.len().cast(pl.Int64),

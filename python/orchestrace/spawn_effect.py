@@ -32,6 +32,7 @@ Propensity = Literal["auto", "recorded", "fitted"]
 FEATURES: Final = ("role", "depth", "position", "tokens_before", "n_tools", "n_agents")
 COSTS: Final = {"tokens": "tokens_after", "seconds": "seconds_after"}
 """Outcomes beside the reward: what the run spends after the decision."""
+_NEEDED: Final = ("trace", "trace_id", "task_id", "reward", *COSTS.values())
 
 SPAWNED: Final[dict[str, Any]] = {
     "outcome": pl.String,
@@ -178,11 +179,10 @@ def spawn_effect(
     if treatment is None:
         among = pl.col("type") == "orchestrator_decision" if among is None else among
     chosen = pl.col("spawned") if treatment is None else treatment
-    rows = rows.with_columns(treated=flag(rows, chosen, "treatment"))
-    if among is not None:
-        rows = rows.filter(flag(rows, among, "among"))
-    rows = rows.filter(pl.col("treated").is_not_null())
-    given = _given(rows, propensity)
+    treated = flag(rows, chosen, "treatment")
+    kept = treated.is_not_null() if among is None else treated.is_not_null() & flag(rows, among, "among")
+    rows, treated = rows.filter(kept), treated.filter(kept)
+    given = _given(rows, treated, propensity)
     limits = _limits(rows, bounds)
     params: dict[str, object] = {
         "reward": reward,
@@ -202,15 +202,21 @@ def spawn_effect(
         "confidence": confidence,
         "seed": seed,
     }
+    # under names of our own, since lifted columns may have any
+    own_names = {f"feature {number}": pl.col(name) for number, name in enumerate(columns)}
     if given is not None:
-        rows = rows.with_columns(propensity=given)
+        own_names["propensity"] = pl.lit(given)
+    rows = rows.select(*_NEEDED, **own_names, treated=pl.lit(treated))
+    setting = Setting(
+        list(own_names)[: len(columns)],
+        *(eta, float(min_overlap), folds, float(penalty), n_boot, confidence, seed),
+    )
     outcomes = {label: "reward", **(COSTS if costs else {})}
     table: list[dict[str, object]] = []
     for name, column in outcomes.items():
         own = rows.filter(pl.col(column).is_not_null()).with_columns(outcome=pl.col(column).cast(pl.Float64))
         if name in COSTS and not own.height:
             continue
-        setting = Setting(columns, eta, float(min_overlap), folds, float(penalty), n_boot, confidence, seed)
         table.append({"outcome": name, **aipw_row(own, setting, params)})
         if column == "reward":
             table.extend({"outcome": name, **row} for row in bound_rows(own, limits, bool(monotone), params))
@@ -231,15 +237,15 @@ class Setting:
     seed: int
 
 
-def _given(rows: pl.DataFrame, propensity: Propensity | pl.Expr) -> pl.Series | None:
+def _given(rows: pl.DataFrame, treated: pl.Series, propensity: Propensity | pl.Expr) -> pl.Series | None:
     """e(x) of every row where it is recorded or given; None where it has to be fitted."""
-    treated = pl.col("treated")
     if isinstance(propensity, pl.Expr):
         found = number(rows, propensity, "propensity")
-    elif propensity == "fitted" or (propensity == "auto" and not _tells(rows)):
+    elif propensity == "fitted" or (propensity == "auto" and not _tells(rows, treated)):
         return None
     else:
-        found = rows.select(e=pl.when(treated).then("p_behavior").otherwise(1.0 - pl.col("p_behavior")))["e"]
+        p = pl.col("p_behavior")
+        found = rows.select(e=pl.when(pl.lit(treated)).then(p).otherwise(1.0 - p))["e"]
         if found.null_count():
             missing = f"{found.null_count():,} of {len(found):,} decisions"
             raise ParameterError(f"{missing} have no p_behavior: use propensity='fitted', or among=")
@@ -249,11 +255,11 @@ def _given(rows: pl.DataFrame, propensity: Propensity | pl.Expr) -> pl.Series | 
     return found
 
 
-def _tells(rows: pl.DataFrame) -> bool:
+def _tells(rows: pl.DataFrame, treated: pl.Series) -> bool:
     """Whether ``p_behavior`` is of the choice in question: one action for each side, and always recorded."""
     if rows.select(pl.col("p_behavior", "action").is_null().any()).row(0) != (False, False):
         return False
-    arms = [rows.filter(pl.col("treated") == arm)["action"].unique().to_list() for arm in (True, False)]
+    arms = [rows.filter(treated == arm)["action"].unique().to_list() for arm in (True, False)]
     return all(len(arm) <= 1 for arm in arms) and arms[0] != arms[1]
 
 

@@ -36,6 +36,7 @@ def table(
     names = [f"{t}-{p}-{d}" if contexts else None for t, p, d in zip(task, place, depth, strict=True)]
     return pl.DataFrame(
         {
+            "trace": trace,
             "trace_id": [f"run {t:05}" for t in trace],
             "task_id": [f"task {t:04}" for t in task],
             "group_id": [f"task {t:04}" for t in task],

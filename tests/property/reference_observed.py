@@ -75,7 +75,7 @@ def buckets(rows: list[Row], keys: list[str]) -> tuple[list[list[Row]], list[Row
         gathered[tuple(row[key] for key in keys)].append(row)
     own, others = [], []
     for members in gathered.values():
-        firsts = list({row["trace_id"]: row for row in reversed(members)}.values())
+        firsts = list({row["trace"]: row for row in reversed(members)}.values())
         if {row["treated"] for row in firsts} == {True, False}:
             own.append(firsts)
         else:
@@ -90,7 +90,7 @@ def agreed(rows: list[Row], every: list[Row]) -> list[Row]:
         if row["context"] is None:
             return False
         alike = [o for o in every if all(o[k] == row[k] for k in ("group_id", "context", "role"))]
-        return len({o["trace_id"] for o in alike}) > 1 and len({o["treated"] for o in alike}) == 1
+        return len({o["trace"] for o in alike}) > 1 and len({o["treated"] for o in alike}) == 1
 
     return [row for row in rows if not shared(row)]
 
@@ -102,7 +102,7 @@ def matched(rows: list[Row], features: list[str]) -> dict[str, list[list[Row]]]:
     left += [row for row in rows if row["context"] is None]
     order = {(row["trace"], row["seq"]): n for n, row in enumerate(rows)}
     left.sort(key=lambda row: order[row["trace"], row["seq"]])
-    coarse, _ = buckets(agreed(left, left), ["task_id", *features])
+    coarse, _ = buckets(agreed(left, rows), ["task_id", *features])
     return {"exact": exact, "coarse": coarse}
 
 

@@ -317,6 +317,32 @@ def test_a_corpus_on_disk_gives_the_same(tmp_path) -> None:
     assert frames[0].schema == pl.Schema(MATCHED)
 
 
+def test_lifted_columns_may_have_any_name() -> None:
+    names = ["place", "bucket", "stage", "cell", "treated", "agreed", "outcome", "propensity", "e", "spent"]
+    events = [
+        {"trace": run, "id": f"e{k}", "t": float(k), "type": "message", "agent": "a", "treated": run % 2 == 0}
+        | {name: f"{run % 3}" for name in names if name != "treated"}
+        for run in range(24)
+        for k in range(2)
+    ]
+    measures = [
+        {"trace": run, "kind": "reward", "name": "team", "value": run % 3 + 0.5 * (run % 2)}
+        for run in range(24)
+    ]
+    corpus = ot.Corpus.from_arrow(
+        traces=pl.DataFrame({"trace": range(24), "trace_id": [f"r{n}" for n in range(24)], "task_id": "t"}),
+        events=pl.DataFrame(events),
+        measures=pl.DataFrame(measures),
+    )
+    # runs differ by 1 with the place, by -½ with the treatment
+    row = ot.matched_effect(corpus, pl.col("treated"), features=["place", "bucket", "step"]).row(
+        -1, named=True
+    )
+    assert row["effect"] == pytest.approx(-0.5) and row["support"] == 1.0
+    table_ = ot.spawn_effect(corpus, treatment=pl.col("treated"), features=["outcome", "e"], bounds=(0, 3))
+    assert table_["effect"][0] == pytest.approx(-0.5, abs=0.1)
+
+
 def test_no_partner_no_number() -> None:
     corpus = ot.generate(traces=6, seed=0)
     table_ = ot.matched_effect(corpus, pl.col("type") == "no such type")
