@@ -173,6 +173,14 @@ def test_two_buckets_by_hand() -> None:
     assert found.lone.tolist() == [True] * 5
 
 
+def test_runs_of_one_bucket_have_the_error_of_neyman() -> None:
+    treated = np.array([True, True, True, False, False, False, False])
+    y = np.array([1.0, 4.0, 2.0, 0.0, 5.0, 3.0, 3.0])
+    found = stratified(np.zeros(7, dtype=np.int64), treated, y)
+    neyman = y[treated].var(ddof=1) / 3 + y[~treated].var(ddof=1) / 4
+    assert np.square(found.influence).sum() == pytest.approx(neyman)
+
+
 def test_equal_outcomes_have_no_effect_and_no_error() -> None:
     rows = table(np.random.default_rng(0)).with_columns(reward=pl.lit(0.1))
     row = estimate(rows, match(rows, ["coarse", "nearest"]), {}, 50, 0, 0.95)
