@@ -1,4 +1,4 @@
-"""What every credit method finds of planted contributions, as one Markdown table.
+"""What every credit method finds of planted contributions, as Markdown tables.
 
     python benches/python/planted_truth.py --traces 2000
 
@@ -10,19 +10,27 @@ of credit with the true contribution, in three comparisons:
 
 A rho is defined where both sides vary. A method that gives a whole trace one number ranks nothing inside
 it: it has no row there, and is named below the table. Intervals are bootstrapped over tasks, which keep
-their rollouts together. The last rows repeat the methods that read nothing but the reward with rewards
-permuted among all traces, as they are and less their median. Permuted rewards no longer say which run did
-well, but under gates, where no reward is negative, they still say that whoever did much earned much; less
-the median they say nothing at all. The same numbers on every run.
+their rollouts together.
+
+The null is a permutation of the reward among the rollouts of a group: then nothing connects credit with
+truth but structure, and the rho that is left is the method's without the reward. It is not 0 for a share: a
+share of a positive reward ranks by structure whatever the reward was. So the column `gain` is rho less that
+of the null, task by task. Two permutations are drawn: the second one less the first must be 0, and says
+whether the intervals are honest. Where fewer than 30 tasks have a value, none is told.
+
+A second table has worlds in which effects hang on actions, roles or tools, for methods that look for that.
+The same numbers on every run.
 """
 
 import argparse
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy import stats
 
 import orchestrace as ot
 from orchestrace import rankings
@@ -35,9 +43,19 @@ MODELS: dict[str, dict[str, Any]] = {
     "majority": {"outcome": "majority"},
     "mixed": {"outcome": "mixed"},
 }
+LONG = {"density": 1.0, "decisive": 0.0}
+# Few events, so that a tool is used in some rollouts only, and many rollouts: what a spectrum needs.
+SHORT = {"agents": 1, "events": 8, "group_size": 32}
+WORLDS: dict[str, dict[str, Any]] = {
+    "action": LONG | {"effects": "action"},
+    "role": LONG | {"effects": "role"},
+    "tool": LONG | {"effects": "tool"},
+    "tool, short runs": LONG | SHORT | {"effects": "tool"},
+}
 SEEDS = range(5)
 UNITS = ("event", "agent", "siblings")
 TOP = 0.05
+FEWEST_TASKS = 30
 # Beside the defaults of all methods: settings that change the question that a method answers.
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gae", {"rows": "events", "lambda_": 0.0, "gamma": 1.0}),
@@ -46,12 +64,25 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("spectrum", {"by": "agent"}),
     ("spectrum", {"by": "message"}),
     ("rudder", {"train": "runs"}),
+    ("coma", {"critic": "value"}),
+]
+# Of the second table: what learns from many runs, beside two that do not.
+LEARNING: list[tuple[str, dict[str, Any]]] = [
+    ("hca", {}),
+    ("rudder", {}),
+    ("vdn", {}),
+    ("qmix", {}),
+    ("spectrum", {"threshold": 0.0}),
+    ("spectrum", {"threshold": 0.0, "formula": "tarantula"}),
+    ("c3", {}),
+    ("flow", {}),
 ]
 # `value` of a planted corpus is the exact expected outcome: it tells the truth whatever the reward says.
-READ_THE_CRITIC = frozenset({"gae", "sequential_gae", "eligibility", "dag_gae"})
-
-# Fits centre rewards themselves, and take nearly all of the time.
+READ_THE_CRITIC = frozenset({"gae", "sequential_gae", "eligibility", "dag_gae", "coma (critic=value)"})
+# They take most of the time: one permutation is enough.
 FITTED = frozenset({"hca", "rudder", "vdn", "qmix"})
+# Draws of methods that sample, where players are too many for all coalitions.
+SAMPLES = 64
 
 Run = tuple[str, dict[str, Any]]
 
@@ -67,13 +98,19 @@ def label(run: Run) -> str:
     return f"{run[0]} ({settings})" if settings else run[0]
 
 
-def shuffled(corpus: ot.Corpus, seed: int, *, centred: bool = False) -> ot.Corpus:
-    """The corpus with the reward `team` permuted among all traces, less its median if `centred`."""
-    team = corpus.measures.filter(kind="reward", name="team").sort("trace").collect()
-    order = np.random.default_rng([seed, 1]).permutation(team.height)
-    reward = team["value"].to_numpy()
-    reward = reward - np.median(reward) if centred else reward
-    return corpus.with_measures(team.select("trace", "kind", "name", value=pl.Series(reward[order])))
+def permuted(corpus: ot.Corpus, model: str, seed: int, which: int) -> ot.Corpus:
+    """The corpus with the reward `team` permuted among the rollouts of each group. Models have their own
+    permutations, since their runs are the same."""
+    team = corpus.measures.filter(kind="reward", name="team").collect()
+    tasks = corpus.traces.select("trace", pl.col("task_id").cast(pl.String)).collect()
+    team = team.join(tasks, on="trace").sort("trace")
+    reward, task = team["value"].to_numpy(), team["task_id"].rank("dense").to_numpy()
+    rng = np.random.default_rng([seed, which, *model.encode()])
+    # One random number a rollout: its rank within the group is where the reward comes from.
+    there, here = np.lexsort((rng.random(task.size), task)), np.lexsort((np.arange(task.size), task))
+    moved = np.empty_like(reward)
+    moved[here] = reward[there]
+    return corpus.with_measures(team.select("trace", "kind", "name", value=pl.Series(moved)))
 
 
 def values(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
@@ -94,6 +131,17 @@ def values(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     return pl.DataFrame({"task": rows["task"].gather(starts), "rho": rho, "sign": sign})
 
 
+def takes(name: str, param: str) -> bool:
+    """Whether a method has a parameter."""
+    (params,) = ot.methods().filter(pl.col("name") == name)["params"].to_list()
+    return any(one["name"] == param for one in params)
+
+
+def sampled(name: str) -> dict[str, Any]:
+    """The budget of a method that has one."""
+    return {"samples": SAMPLES} if takes(name, "samples") else {}
+
+
 def compared(
     corpus: ot.Corpus, truth: ot.Truth, chosen: list[Run]
 ) -> Iterator[tuple[Run, str, pl.DataFrame]]:
@@ -106,36 +154,40 @@ def compared(
     decisions = ot.contexts(corpus).drop_nulls(["context", "choice"]).join(tasks, on="trace")
     place = ["task", "context", "role"]
     siblings = decisions.filter(pl.col("choice").n_unique().over(place) > 1).select("trace", "seq", *place)
-    for name, params in chosen:
+    for name, given in chosen:
+        params = given | sampled(name)
         events = ot.credit(corpus, method=name, unit="event", **params).select("trace", "unit_id", "credit")
         events = events.join(by_event, on=["trace", "unit_id"])
-        yield (name, params), "event", values(events, ["trace"])
+        yield (name, given), "event", values(events, ["trace"])
         agents = ot.credit(corpus, method=name, unit="agent", **params).select("trace", "unit_id", "credit")
-        yield (name, params), "agent", values(agents.join(by_agent, on=["trace", "unit_id"]), ["trace"])
+        yield (name, given), "agent", values(agents.join(by_agent, on=["trace", "unit_id"]), ["trace"])
         same = events.join(siblings.drop("task"), on=["trace", "seq"])
         same = same.with_columns(unit_id=pl.format("{}/{}", "trace", "seq"))
-        yield (name, params), "siblings", values(same, place)
+        yield (name, given), "siblings", values(same, place)
 
 
 def measure(
-    n_traces: int, models: dict[str, dict[str, Any]] = MODELS, chosen: list[Run] | None = None
+    n_traces: int,
+    models: dict[str, dict[str, Any]] = MODELS,
+    chosen: list[Run] | None = None,
+    nulls: bool = True,
 ) -> pl.DataFrame:
     """A row per model, seed, run, comparison and segment; `rewards` says what became of the rewards."""
-    each = max(n_traces // len(SEEDS), 8)
     chosen = runs() if chosen is None else chosen
-    reward_only = [run for run in chosen if run[0] not in READ_THE_CRITIC]
+    reward_only = [run for run in chosen if not {run[0], label(run)} & READ_THE_CRITIC]
+    # Games divide what the structure is worth, unless they are scaled to the reward: nothing to permute.
+    reward_only = [run for run in reward_only if run[1].get("scaled") or not takes(run[0], "scaled")]
+    unfitted = [run for run in reward_only if run[0] not in FITTED]
     frames = []
     for model, options in models.items():
+        size = options.get("group_size", 8)
+        each = max(n_traces // len(SEEDS) // size, 1) * size
         for seed in SEEDS:
-            corpus, truth = ot.generate_planted(traces=each, group_size=8, seed=seed, **options)
+            corpus, truth = ot.generate_planted(traces=each, seed=seed, **{"group_size": 8} | options)
             for control, given, wanted in (
                 ("recorded", corpus, chosen),
-                ("shuffled", shuffled(corpus, seed), reward_only),
-                (
-                    "centred",
-                    shuffled(corpus, seed, centred=True),
-                    [run for run in reward_only if run[0] not in FITTED],
-                ),
+                ("null", permuted(corpus, model, seed, 1), reward_only if nulls else []),
+                ("second null", permuted(corpus, model, seed, 2), unfitted if nulls else []),
             ):
                 for run, unit, found in compared(given, truth, wanted):
                     frames.append(
@@ -153,15 +205,33 @@ def measure(
     return pl.concat(frames)
 
 
+def by_task(found: pl.DataFrame, rewards: str) -> pl.DataFrame:
+    """Mean rho of each task: ``run unit model seed task rho``."""
+    own = found.filter(pl.col("rewards") == rewards, pl.col("rho").is_not_nan())
+    return own.group_by("run", "unit", "model", "seed", "task", maintain_order=True).agg(pl.col("rho").mean())
+
+
+def gains(found: pl.DataFrame, of: str = "recorded", over: str = "null") -> pl.DataFrame:
+    """How much more one rho is than another, task by task: ``run unit model seed task rho``."""
+    keys = ["run", "unit", "model", "seed", "task"]
+    both = by_task(found, of).join(by_task(found, over), on=keys, suffix=" null", maintain_order="left")
+    return both.select(*keys, rho=pl.col("rho") - pl.col("rho null"))
+
+
 def interval(found: pl.DataFrame, column: str) -> tuple[float | None, float | None, float | None]:
     """Mean of the defined values, and its 95 % interval over tasks."""
     tasks = found["task"].rank("dense").to_numpy().astype(np.int64)
     return cluster_interval(found[column].to_numpy(), tasks, 1000, 0, 0.95)
 
 
+def tasks_told(found: pl.DataFrame, column: str) -> int:
+    """How many tasks have a value."""
+    return found.filter(pl.col(column).is_finite())["task"].n_unique()
+
+
 def cell(found: pl.DataFrame, column: str = "rho") -> str:
     mean, low, high = interval(found, column)
-    if mean is None:
+    if mean is None or tasks_told(found, column) < FEWEST_TASKS:
         return "-"
     return f"{mean:.2f}" if low is None else f"{mean:.2f} [{low:.2f}, {high:.2f}]"
 
@@ -170,10 +240,10 @@ def markdown(found: pl.DataFrame) -> str:
     """The table. Rows without any value are left out and named below it."""
     models = found["model"].unique(maintain_order=True).to_list()
     lines = [
-        f"| method | unit | {' | '.join(models)} | sign, top 5 % |",
-        f"|---|---|{'---:|' * (len(models) + 1)}",
+        f"| method | unit | {' | '.join(models)} | gain | sign, top 5 % |",
+        f"|---|---|{'---:|' * (len(models) + 2)}",
     ]
-    real = found.filter(rewards="recorded")
+    real, gained = found.filter(rewards="recorded"), gains(found)
     silent: dict[str, list[str]] = {}
     for run in map(label, runs()):
         for unit in UNITS:
@@ -181,42 +251,99 @@ def markdown(found: pl.DataFrame) -> str:
             cells = [cell(own.filter(model=model)) for model in models]
             if set(cells) == {"-"}:
                 silent.setdefault(unit, []).append(f"`{run}`")
-            else:
-                lines.append(f"| `{run}` | {unit} | {' | '.join(cells)} | {cell(own, 'sign')} |")
-    controls = {"shuffled": "shuffled rewards", "centred": "shuffled rewards less their median"}
-    for control, name in controls.items():
-        for unit in UNITS:
-            own = found.filter(rewards=control, unit=unit)
-            cells = [cell(own.filter(model=model)) for model in models]
-            lines.append(f"| {name}, all methods | {unit} | {' | '.join(cells)} | {cell(own, 'sign')} |")
-    stable = {unit: agreement_of_seeds(table) for unit, table in orders(found).items()}
-    lines += ["", *(f"No ranking at unit {unit}: {', '.join(names)}." for unit, names in silent.items())]
-    for control, name in controls.items():
-        outside, counted = outside_the_band(found.filter(rewards=control))
-        lines.append(
-            f"{name.capitalize()}, each method alone: {len(outside)} of {counted} intervals do not contain 0"
-            + "".join(f"; {text}" for text in outside)
-            + "."
-        )
-    lines += [
-        *(
-            f"Order of {len(orders(found)[unit])} methods at unit {unit}: Kendall's tau between two seeds "
-            f"{np.mean(taus):.2f} on average, at least {min(taus):.2f}."
-            for unit, taus in stable.items()
-        ),
-    ]
+                continue
+            gain = cell(gained.filter(run=run, unit=unit))
+            lines.append(f"| `{run}` | {unit} | {' | '.join(cells)} | {gain} | {cell(own, 'sign')} |")
+    lines += ["", *(f"- No ranking at unit {unit}: {', '.join(names)}." for unit, names in silent.items())]
+    outside, counted = outside_the_band(gains(found, "second null", "null"))
+    lines.append(
+        f"- Two permutations of one corpus, one less the other: {len(outside)} of {counted} intervals do not"
+        " contain 0" + "".join(f"; {text}" for text in outside) + "."
+    )
+    lines += [f"- {order_told(found, unit)}" for unit in UNITS]
     return "\n".join(lines)
 
 
+def worlds(found: pl.DataFrame) -> str:
+    """The table of worlds in which something can be seen."""
+    names = found["model"].unique(maintain_order=True).to_list()
+    lines = [f"| method | unit | {' | '.join(names)} |", f"|---|---|{'---:|' * len(names)}"]
+    for run in map(label, LEARNING):
+        for unit in ("event", "agent"):
+            own = found.filter(run=run, unit=unit, rewards="recorded")
+            cells = [cell(own.filter(model=name)) for name in names]
+            lines.append(f"| `{run}` | {unit} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def order_told(found: pl.DataFrame, unit: str) -> str:
+    """How stable the order of methods is, and which neighbours of it are told apart."""
+    table = orders(found)[unit]
+    taus = agreement_of_seeds(table)
+    pairs = gaps(by_task(found, "recorded").filter(pl.col("unit") == unit, pl.col("run").is_in(list(table))))
+    right, counted = kept_order(pairs)
+    apart = {frozenset(pair) for pair in separated(pairs)}
+    ranked = sorted(table, key=lambda run: -float(np.mean(table[run])))
+    order = ranked[0]
+    for above, below in itertools.pairwise(ranked):
+        order += (" > " if frozenset((above, below)) in apart else ", ") + below
+    return (
+        f"Order of {len(table)} methods at unit {unit}: Kendall's tau between two seeds {np.mean(taus):.2f}"
+        f" on average. Of the pairs that four seeds tell apart, the fifth agrees in {right} of {counted}"
+        f" ({right / max(counted, 1):.1%}). From the largest rho on, `>` where two neighbours are told apart:"
+        f" {order}."
+    )
+
+
+def gaps(tasks: pl.DataFrame) -> dict[tuple[str, str], pl.DataFrame]:
+    """How much more the first of two runs is than the second, on the tasks of both: ``seed gap``."""
+    names = sorted(tasks["run"].unique().to_list())
+    wide = tasks.pivot("run", index=["seed", "task"], values="rho")
+    return {
+        (a, b): wide.select("seed", gap=pl.col(a) - pl.col(b)).drop_nulls("gap")
+        for a, b in itertools.combinations(names, 2)
+    }
+
+
+def separated(
+    pairs: dict[tuple[str, str], pl.DataFrame], level: float = 0.05
+) -> dict[tuple[str, str], float]:
+    """The mean gap of the pairs that differ, by a t test over tasks at a level shared among all pairs."""
+    found = {}
+    for pair, own in pairs.items():
+        gap = own["gap"].to_numpy()
+        if gap.size < FEWEST_TASKS or not gap.any():
+            continue
+        bound = stats.t.ppf(1.0 - level / (2 * len(pairs)), gap.size - 1)
+        if abs(gap.mean()) > bound * gap.std(ddof=1) / np.sqrt(gap.size):
+            found[pair] = float(gap.mean())
+    return found
+
+
+def kept_order(pairs: dict[tuple[str, str], pl.DataFrame]) -> tuple[int, int]:
+    """Pairs that four seeds tell apart: in how many the fifth has the same order, and how many there are."""
+    right, counted = 0, 0
+    for seed in SEEDS:
+        here = pl.col("seed") == seed
+        for pair, gap in separated({pair: own.filter(~here) for pair, own in pairs.items()}).items():
+            own = pairs[pair].filter(here)["gap"]
+            if own.len():
+                counted += 1
+                right += float(own.to_numpy().mean()) * gap > 0.0
+    return right, counted
+
+
 def outside_the_band(control: pl.DataFrame) -> tuple[list[str], int]:
-    """Which of the methods' own 95 % intervals miss 0 with shuffled rewards, and of how many."""
+    """Which of the methods' own 95 % intervals of a difference miss 0, and of how many."""
     outside, counted = [], 0
     for (model, run, unit), own in control.group_by("model", "run", "unit", maintain_order=True):
+        # Where rewards have one sign a share hardly feels a permutation: too few tasks to judge a band by.
+        if tasks_told(own.filter(pl.col("rho") != 0.0), "rho") < FEWEST_TASKS:
+            continue
+        counted += 1
         mean, low, high = interval(own, "rho")
-        if low is not None and high is not None:
-            counted += 1
-            if not low <= 0.0 <= high:
-                outside.append(f"{run} {unit} {model} {mean:.2f} [{low:.2f}, {high:.2f}]")
+        if low is not None and high is not None and not low <= 0.0 <= high:
+            outside.append(f"{run} {unit} {model} {mean:.2f} [{low:.2f}, {high:.2f}]")
     return outside, counted
 
 
@@ -228,17 +355,17 @@ def agreement_of_seeds(table: dict[str, list[float]]) -> list[float]:
 
 
 def orders(found: pl.DataFrame) -> dict[str, dict[str, list[float]]]:
-    """Per comparison and run the mean rho of each seed, over all models; runs without a value left out."""
+    """Per comparison and run the mean rho of each seed, over all models; runs with few values left out."""
+    known = found.filter(pl.col("rewards") == "recorded", pl.col("rho").is_finite())
     means = (
-        found.filter(rewards="recorded")
-        .with_columns(pl.col("rho").fill_nan(None))
+        known.filter(pl.col("task").n_unique().over("unit", "run") >= FEWEST_TASKS)
         .group_by("unit", "run", "seed", maintain_order=True)
         .agg(pl.col("rho").mean())
         .sort("seed", maintain_order=True)
     )
     table: dict[str, dict[str, list[float]]] = {}
     for (unit, run), own in means.group_by("unit", "run", maintain_order=True):
-        if own["rho"].null_count() == 0:
+        if own.height == len(SEEDS):
             table.setdefault(str(unit), {})[str(run)] = own["rho"].to_list()
     return table
 
@@ -252,6 +379,8 @@ def main() -> None:
     options = parser.parse_args()
     found = measure(options.traces)
     print(markdown(found))
+    print()
+    print(worlds(measure(2 * options.traces, WORLDS, LEARNING, nulls=False)))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(orders(found), file, indent=1)

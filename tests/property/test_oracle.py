@@ -5,7 +5,6 @@ it is the promised value and the width of the interval.
 """
 
 import importlib.util
-import itertools
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -38,10 +37,11 @@ def script() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def found(script) -> pl.DataFrame:
-    """Small corpora of the additive model, rewards recorded and shuffled; without the slow fits of shares."""
-    options = {"outcome": "linear", "agents": 4, "events": 10, "decisive": 0.0, "density": 0.4}
+    """Small corpora, rewards recorded and permuted; without the slow fits of shares."""
+    small = {"agents": 4, "events": 10, "decisive": 0.0, "density": 0.4}
+    models = {name: small | {"outcome": name} for name in ("linear", "noisy_or")}
     chosen = [run for run in script.runs() if run[0] not in ("rudder", "vdn", "qmix")]
-    return script.measure(5 * 240, {"linear": options}, chosen)
+    return script.measure(5 * 240, models, chosen)
 
 
 def slope_interval(
@@ -161,30 +161,172 @@ def test_broadcast_credit_diffuses_with_the_root_of_the_length(noise) -> None:
         assert low <= -0.5 <= high and high - low < 0.1, (low, high)
 
 
-@pytest.mark.parametrize("control", ["shuffled", "centred"])
-def test_shuffled_rewards_find_nothing(script, found, control) -> None:
-    rows = found.filter(rewards=control)
-    outside, counted = script.outside_the_band(rows)
-    assert counted > 50
-    assert len(outside) <= stats.binom.ppf(0.999, counted, 0.05), outside
-    for unit in script.UNITS:
-        mean, low, high = script.interval(rows.filter(unit=unit), "rho")
-        assert low <= 0 <= high, (unit, mean, low, high)
-    # The control can see: siblings find the truth in the rewards as they are.
-    for run in ("c3", "broadcast"):
-        _, low, _ = script.interval(found.filter(rewards="recorded", unit="siblings", run=run), "rho")
+def test_permuted_rewards_tell_no_more_than_structure(script, found) -> None:
+    """Two permutations of the rewards of each group have one law, so that their difference has mean 0 for
+    every rule, share or advantage, at every unit."""
+    differences = script.gains(found, "second null", "null")
+    # All rules read the same two permutations: those which rank alike miss together, so one level is for all.
+    kinds = {
+        name: own["rho"].to_numpy()
+        for name, own in differences.group_by("model", "run", "unit")
+        if script.tasks_told(own.filter(pl.col("rho") != 0.0), "rho") >= script.FEWEST_TASKS
+    }
+    assert len(kinds) > 80
+    for name, own in kinds.items():
+        bound = stats.t.ppf(1 - 0.05 / (2 * len(kinds)), own.size - 1)
+        assert abs(own.mean()) < bound * stats.sem(own), (name, own.mean(), stats.sem(own))
+    outside, counted = script.outside_the_band(differences)
+    assert counted == len(kinds) and len(outside) < counted / 2
+    # The recorded order tells more: among siblings, and not to a rule that does not know who chose what.
+    gained = script.gains(found)
+    for run in ("c3", "broadcast", "aristocrat", "coma"):
+        _, low, _ = script.interval(gained.filter(unit="siblings", run=run), "rho")
         assert low > 0.1, run
 
 
-def test_the_sign_of_rewards_alone_ranks_agents_where_none_is_negative(script) -> None:
-    corpus, truth = ot.generate_planted(traces=400, outcome="noisy_or", seed=1)
-    low, high = {}, {}
-    for centred in (False, True):
-        given = script.shuffled(corpus, 1, centred=centred)
-        (own,) = [v for _, unit, v in script.compared(given, truth, [("uniform", {})]) if unit == "agent"]
-        _, low[centred], high[centred] = script.interval(own, "rho")
-    assert low[False] > 0.1, "who did more earned more, whichever run it was"
-    assert low[True] <= 0 <= high[True]
+def rotated(corpus: ot.Corpus, by: int) -> ot.Corpus:
+    """Rewards handed round within groups of eight: over all eight turns every run has each of them once."""
+    team = corpus.measures.filter(kind="reward", name="team").sort("trace").collect()
+    moved = np.roll(team["value"].to_numpy().reshape(-1, 8), by, axis=1).ravel()
+    return corpus.with_measures(team.select("trace", "kind", "name", value=pl.Series(moved)))
+
+
+@pytest.mark.parametrize("outcome", ["linear", "noisy_or"])
+def test_the_null_of_a_share_is_the_sign_of_the_reward_times_structure(script, outcome) -> None:
+    """Why permuted rewards do not bring the rank correlation of shares to 0 under gates."""
+    corpus, truth = ot.generate_planted(traces=800, outcome=outcome, decisive=0.0, seed=1)
+    ones = corpus.traces.select("trace", team=pl.lit(1.0)).collect()
+
+    def rhos(given: ot.Corpus, run: str) -> np.ndarray:
+        found = list(script.compared(given, truth, [(run, {})]))
+        (own,) = [v for _, unit, v in found if unit == "agent"]
+        return own["rho"].to_numpy()
+
+    for run in ("uniform", "flow", "discounted"):
+        structure = rhos(corpus.with_measures(ones), run)
+        for by in (0, 3):
+            given = rotated(corpus, by)
+            reward = given.measures.filter(kind="reward", name="team").sort("trace").collect()["value"]
+            signs = np.sign(reward.to_numpy())
+            assert np.isfinite(structure).sum() > 700
+            np.testing.assert_allclose(rhos(given, run), signs * structure, atol=1e-12)
+        positive = float((signs > 0).mean())
+        low, high = np.nanmean(structure) + np.array([-4, 4]) * np.nanstd(structure) / np.sqrt(100)  # groups
+        if outcome == "noisy_or":
+            # Contributions sum to an outcome that is never negative: who does more earns more.
+            assert positive > 0.85 and (low > 0.05 or run != "uniform")
+        else:
+            assert abs(positive - 0.5) < 0.1 and low < 0 < high
+
+
+@pytest.mark.parametrize(
+    ("run", "unit"),
+    [
+        ("grpo", "team"),
+        ("dr_grpo", "agent"),
+        ("rloo", "team"),
+        ("pass_k", "team"),
+        ("magrpo", "turn"),
+        ("c3", "event"),
+    ],
+)
+def test_some_advantages_are_zero_over_all_permutations(run, unit) -> None:
+    """Rules that are linear in the rewards of a group, with weights that sum to 0, or that shift with it."""
+    corpus, _ = ot.generate_planted(traces=96, outcome="mixed", seed=2)
+    turns = [ot.credit(rotated(corpus, by), method=run, unit=unit)["credit"] for by in range(8)]
+    mean = np.mean([turn.fill_null(0.0).to_numpy() for turn in turns], axis=0)
+    size = max(turn.abs().max() for turn in turns)
+    assert size > 0.1
+    if run == "pass_k":
+        # Only the best earns: never negative, so not 0 on average. A permutation test knows, a band at 0 not.
+        assert mean.min() > 0.0
+    else:
+        assert np.abs(mean).max() < 1e-12 * size
+    shares = [ot.credit(rotated(corpus, by), method="uniform", unit="agent")["credit"] for by in range(8)]
+    team = corpus.measures.filter(kind="reward", name="team").sort("trace").collect()["value"].to_numpy()
+    average = pl.DataFrame({"trace": np.arange(96), "team": team.reshape(-1, 8).mean(axis=1).repeat(8)})
+    expected = ot.credit(
+        corpus.with_measures(average.cast({"trace": pl.UInt32})), method="uniform", unit="agent"
+    )
+    np.testing.assert_allclose(np.mean(shares, axis=0), expected["credit"], atol=1e-12)
+    assert (expected["credit"] > 0).all(), "a share of the mean reward"
+
+
+@pytest.mark.parametrize(
+    ("method", "step"), [("magrpo", ["task", "number"]), ("at_grpo", ["task", "agent", "number"])]
+)
+def test_turns_that_few_rollouts_reach_have_their_own_reward_in_their_baseline(script, method, step) -> None:
+    """Why `magrpo` and `at_grpo` rank agents slightly the wrong way round."""
+    ranked: dict[str, list[pl.DataFrame]] = {"own": [], "others": []}
+    for seed in SEEDS:
+        corpus, truth = ot.generate_planted(traces=800, seed=seed)
+        tasks = corpus.traces.select("trace", task=pl.format("{}/{}", pl.lit(seed), "task_id")).collect()
+        team = corpus.measures.filter(kind="reward", name="team").select("trace", reward="value").collect()
+        turns = (
+            ot.credit(corpus, method=method, unit="turn")
+            .drop_nulls("unit_id")
+            .with_columns(place=pl.col("unit_id").str.split_exact("/", 1))
+            .select(
+                "trace", "credit", pl.col("place").struct.rename_fields(["agent", "turn"]).struct.unnest()
+            )
+            .sort("trace", "agent", pl.col("turn").cast(pl.Int64))
+            .with_columns(number=pl.int_range(pl.len()).over("trace", "agent"))
+            .join(tasks, on="trace")
+            .join(team, on="trace")
+        )
+        reached = turns.unique(["trace", *step]).group_by(step)
+        reached = reached.agg(n=pl.len(), sum=pl.col("reward").sum())
+        n, total = pl.col("n"), pl.col("sum")
+        turns = turns.join(reached, on=step).with_columns(
+            own=pl.col("reward") - total / n,
+            others=pl.when(n > 1).then(pl.col("reward") - (total - pl.col("reward")) / (n - 1)),
+        )
+        # The credit is the advantage over the others shrunk by 1 - 1/n, to exactly 0 where nobody else came.
+        shrunk = turns["others"].fill_null(0.0) * (1 - 1 / turns["n"])
+        assert (shrunk - turns["own"]).abs().max() < 1e-9
+        if method == "magrpo":
+            assert (turns["own"] - turns["credit"]).abs().max() < 1e-9
+        agents = turns.group_by("trace", "task", "agent").agg(pl.col("own", "others").mean())
+        agents = agents.join(truth.agents, on=["trace", "agent"]).rename({"agent": "unit_id"})
+        for name, own in ranked.items():
+            own.append(script.values(agents.with_columns(credit=name), ["trace"]))
+    # Agents with many turns come to steps that few others reach. There credit is shrunk, in runs that earned
+    # much, where such an agent earned more, and in runs that earned little, where it lost more.
+    _, _, high = script.interval(pl.concat(ranked["own"]), "rho")
+    assert high < 0.0
+    _, low, high = script.interval(pl.concat(ranked["others"]), "rho")
+    assert low <= 0.0 <= high, "against the others alone the order is neither right nor wrong"
+
+
+@pytest.mark.parametrize(
+    ("effects", "sees"),
+    [
+        ("action", {"hca": "event", "rudder": "event", "vdn": "agent", "qmix": "agent"}),
+        # What is good for one role is bad for another: only states that name the role tell.
+        ("role", {"hca": "event"}),
+        ("tool", {"rudder": "event", "vdn": "agent", "qmix": "agent"}),
+    ],
+)
+def test_regressions_find_effects_that_hang_on_what_they_see(script, effects, sees) -> None:
+    for tie, low_bound in ((effects, 0.1), ("context", -1.0)):
+        corpus, truth = ot.generate_planted(
+            traces=480, seed=5, effects=tie, density=1.0, decisive=0.0, agents=4, events=15
+        )
+        for run, unit in sees.items():
+            (own,) = [v for _, u, v in script.compared(corpus, truth, [(run, {})]) if u == unit]
+            mean, low, _ = script.interval(own, "rho")
+            assert low > low_bound, (tie, run, mean, low)
+            assert tie != "context" or low < 0.05, "what hangs on context alone cannot be seen"
+
+
+def test_a_spectrum_finds_tools_that_fail(script) -> None:
+    """Runs so short that a tool is used in some rollouts only, and many of them."""
+    corpus, truth = ot.generate_planted(
+        traces=64 * 80, seed=0, effects="tool", density=1.0, decisive=0.0, **script.SHORT
+    )
+    run = ("spectrum", {"threshold": 0.0, "formula": "tarantula"})
+    found = {unit: script.interval(v, "rho") for _, unit, v in script.compared(corpus, truth, [run])}
+    assert found["event"][1] > 0.05 and found["siblings"][1] > 0.1, found
 
 
 def test_the_order_of_methods_is_stable_over_seeds(script, found) -> None:
@@ -195,12 +337,13 @@ def test_the_order_of_methods_is_stable_over_seeds(script, found) -> None:
         n = len(table)
         chance = stats.norm.ppf(0.999) * np.sqrt(2 * (2 * n + 5) / (9 * n * (n - 1)))
         assert np.mean(taus) > chance, (unit, np.mean(taus), chance)
-        # Methods that are clearly apart never change places; those about 0 may.
-        means = {run: np.array(by_seed) for run, by_seed in table.items()}
-        for (a, x), (b, y) in itertools.combinations(means.items(), 2):
-            gap = x - y
-            clear = abs(gap.mean()) > stats.t.ppf(0.9995, 4) * gap.std(ddof=1)
-            assert not clear or (np.sign(gap) == np.sign(gap.mean())).all(), (unit, a, b, gap)
+        # Many methods are one ranking, or none, and change places freely. Those that are told apart in four
+        # seeds keep their order in the fifth.
+        tasks = script.by_task(found, "recorded").filter(
+            pl.col("unit") == unit, pl.col("run").is_in(list(table))
+        )
+        right, counted = script.kept_order(script.gaps(tasks))
+        assert counted > 50 and right >= 0.95 * counted, (unit, right, counted)
 
 
 def test_an_exact_critic_ranks_as_the_truth(script) -> None:
