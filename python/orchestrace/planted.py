@@ -111,7 +111,8 @@ class Truth:
         return game_of(self, trace_id, None, unit)
 
     def value(self, masks: "ArrayLike", game: Any) -> "NDArray[np.float64]":
-        """Play the game of a run with the players of another: the form that ``outcome=`` of `credit` calls.
+        """Play the game of a run among players that somebody else lists: for methods that call a function of
+        coalitions run by run.
 
         Parameters
         ----------

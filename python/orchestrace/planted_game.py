@@ -23,8 +23,7 @@ class PlantedGame:
     """The outcome that one planted run would have had if only some of its players had acted.
 
     Call it with masks over the players; it is the model that made the corpus, without the noise on the
-    reward, so every method that takes a game of its own (`game_values`, or ``outcome=`` of `credit` by way of
-    `Truth.value`) can be held against exact values.
+    reward, so every method that takes a function of coalitions can be held against exact values.
 
     Attributes
     ----------

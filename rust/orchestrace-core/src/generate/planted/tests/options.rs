@@ -188,3 +188,18 @@ fn options_that_cannot_be_planted_are_refused() {
         assert!(message.contains(word), "{message}");
     }
 }
+
+#[test]
+fn options_do_not_let_threads_show() {
+    let spawning = Some(Spawning { effect: 1.0, overlap: 0.1, confounding: 0.5 });
+    for effects in TIES {
+        let spec = Spec { traces: 500, spread: 0.7, effects, spawning, branches: 2, ..Spec::default() };
+        let one = made_on(&spec, 1);
+        for threads in [2, 7] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            assert!(pool.install(|| made_on(&spec, threads)) == one, "{effects:?} {threads}");
+        }
+        let shorter = made_on(&Spec { traces: 100, ..spec }, 1);
+        assert!(one.0.starts_with(&shorter.0));
+    }
+}
