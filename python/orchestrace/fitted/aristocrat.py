@@ -84,6 +84,11 @@ class Context:
         self._made: dict[str, list[int]] = defaultdict(list)
         for n, action in enumerate(self.action):
             self._made[action].append(n)
+        self._mean: dict[str, float] = {
+            a: sum(self.amount[n] for n in own) / len(own) for a, own in self._made.items()
+        }
+        # Few rollouts take two actions in one context; only their outcomes have to be left out.
+        self._took = set(zip(self.trace, self.action, strict=True))
         share = {action: sum(rows[n][2] for n in own) / len(own) for action, own in self._made.items()}
         whole = sum(share.values())
         possible = [row[3] for row in rows if row[3] is not None]
@@ -91,8 +96,10 @@ class Context:
         self.complete = abs(whole - 1.0) <= _ROUNDED and all(n <= taken for n in possible)
         self.share = {action: p / whole for action, p in share.items()} if whole > 0.0 else share
 
-    def mean(self, action: str, without: int | None = None) -> float | None:
+    def others(self, action: str, without: int) -> float | None:
         """Mean outcome of those who did this, one rollout left out; None if that leaves nobody."""
+        if (without, action) not in self._took:
+            return self._mean[action]
         rewards = [self.amount[n] for n in self._made[action] if self.trace[n] != without]
         return sum(rewards) / len(rewards) if rewards else None
 
@@ -101,7 +108,7 @@ class Context:
         earned = 0.0
         for action, p in self.share.items():
             if action != self.action[n] and p > 0.0:
-                other = self.mean(action, without=self.trace[n])
+                other = self.others(action, without=self.trace[n])
                 if other is None:
                     return None
                 earned += p * (self.amount[n] - other)
@@ -109,7 +116,7 @@ class Context:
 
     def advantages(self) -> list[float]:
         """What each decision earned by the table of means."""
-        q = {action: self.mean(action) or 0.0 for action in self.share}
+        q = self._mean
         # The differences, so that an action that is always taken earns exactly 0.
         earned = {
             action: sum(p * (q[action] - q[other]) for other, p in self.share.items())
