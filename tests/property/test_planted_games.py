@@ -1,6 +1,9 @@
 """Values of games against planted truth: methods with a proof on the planted model have no error there."""
 
+import importlib
 import itertools
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ from scipy import stats
 import orchestrace as ot
 from property.hand_runs import event, read, run
 
+SCRIPTS = Path(__file__).resolve().parents[2] / "benches" / "python"
 #: Solutions that give everybody the own worth where worths add up, with what each needs to know.
 ADDITIVE: list[tuple[str, dict[str, Any]]] = [
     ("difference", {}),
@@ -81,6 +85,22 @@ def test_errors_of_sampled_values_cover_the_truth() -> None:
         covered += int((np.abs(value - own["shapley"].to_numpy())[some] <= 1.96 * error[some]).sum())
         counted += int(some.sum())
     assert counted > 1900 and 0.93 <= covered / counted <= 0.97, covered / counted
+
+
+def test_flow_finds_what_the_graph_makes() -> None:
+    """Where the outcome is the surrogate's, flow ranks agents nearly as their exact Shapley values do."""
+    sys.path.insert(0, str(SCRIPTS))
+    try:
+        script = importlib.import_module("planted_structure")
+    finally:
+        sys.path.remove(str(SCRIPTS))
+    found = script.measure(400)
+    for gates in script.GATES:
+        bands = {
+            run: script.interval(own, "rho") for (run,), own in found.filter(gates=gates).group_by("run")
+        }
+        assert bands["uniform"][2] < 0.3 < 0.6 < bands["flow"][1], (gates, bands)
+        assert bands["flow"][2] < bands["difference"][1] and bands["banzhaf"][1] > 0.9, (gates, bands)
 
 
 #: One weight for each type of edge, in the order of the schema.
