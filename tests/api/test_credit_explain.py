@@ -67,7 +67,7 @@ def known_params(method):
 def runs():
     for method in ot.methods()["name"]:
         # exact values of games end at twenty players
-        yield method, {"samples": 6} if "samples" in known_params(method) else {}
+        yield method, {"samples": 64} if "samples" in known_params(method) else {}
         for params in VARIANTS.get(method, []):
             yield method, params
 

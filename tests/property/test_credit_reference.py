@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
-from property.hand_runs import Credits, credited, read
+from property.hand_runs import GAMES, Credits, credited, read
 from property.random_runs import Document, corpora
 from property.reference_credit import METHODS, SHARES, rolled_up, valued
 from property.reference_trace import UNITS, Trace
 
 QUICK = settings(max_examples=12, deadline=None, derandomize=True)
 #: They are fitted to a corpus, or sampled; their tests are beside them.
-WITHOUT_REFERENCE = {"hca", "rudder", "vdn", "qmix"}
+#: Fitted ones have theirs in test_fitted_references.py, games in test_games_surrogate.py and test_games_on_traces.py.
+WITHOUT_REFERENCE = {"hca", "rudder", "vdn", "qmix", "sharp", *GAMES}
 
 #: Of each method the parameters to try beside the defaults.
 VARIANTS: dict[str, list[dict[str, Any]]] = {

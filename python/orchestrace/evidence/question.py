@@ -114,6 +114,8 @@ class Question:
             return self.trace_id(self.number)
         if self.method in _OF_TURNS and not self.by_events and isinstance(row, int):
             return self.trace.turns[row].unit_id
+        if self.method == "sharp" and isinstance(row, str):
+            return row
         if self.method == "spectrum" and isinstance(row, tuple):
             return ", ".join(str(word) for word in row if word is not None)
         return None
@@ -130,6 +132,8 @@ def own_rows(question: Question) -> list[Hashable | None]:
         told = zip(trace.columns["action"], trace.columns["p_behavior"], strict=True)
         acts = [action is not None or p is not None for action, p in told]
         return [seq if acts[seq] and is_decision(trace, seq) else None for seq in range(len(trace))]
+    if method == "sharp":
+        return list(trace.owner)
     if method == "c3":
         return [seq if is_decision(trace, seq) else None for seq in range(len(trace))]
     if method == "spectrum":
