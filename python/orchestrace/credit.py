@@ -91,9 +91,9 @@ def credit(
         Let `sink` have files already: pieces that are there are not computed again. They must be of the same
         call on the same corpus, cut by the same budget; another is refused.
     **params
-        Parameters of the method; `methods` lists them with their defaults. The ``outcome`` of a game may be a function
-        of coalitions, a bool array of shape (m, n), and of the game, with ``trace_id`` and the list ``players`` of
-        n unit ids; it gives m numbers, as the function of `game_values` does.
+        Parameters of the method; `methods` lists them with their defaults. The ``outcome`` of a game may be a
+        function of coalitions, a bool array of shape (m, n), and of the game, with ``trace_id`` and the list
+        ``players`` of n unit ids; it gives m numbers, as the function of `game_values` does.
 
     Returns
     -------

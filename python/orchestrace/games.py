@@ -47,24 +47,26 @@ def game_values(
     Parameters
     ----------
     value
-        What coalitions are worth. Either an array of 2^n float64, in which bit p of an index says whether player p is
-        in; or a function that gets coalitions as a bool array of shape (m, n) and gives m numbers, float64 of shape
-        (m,). It is called from one thread at a time, not the calling one, with up to 64 coalitions, or up to 4,096
-        along orders. What it raises comes out as it is.
+        What coalitions are worth. Either an array of 2^n float64, in which bit p of an index says whether
+        player p is in; or a function that gets coalitions as a bool array of shape (m, n) and gives m
+        numbers, float64 of shape (m,). It is called from one thread at a time, not the calling one, with up
+        to 64 coalitions, or with whole orders, up to 4,096 coalitions or one order. What it raises comes out
+        as it is.
     n_players
         Number of players n, at least 1; they are called 0 to n - 1.
     method
         ``shapley``, ``banzhaf``, ``normalized_banzhaf``, ``owen``, ``winter``, ``myerson``,
         ``precedence_shapley``, ``permission``, ``difference``; see `methods` and docs/credit-games.md.
     samples
-        Orders or coalitions to draw; None: exact, at most 2^20 evaluations. What would cost no more exactly is computed exactly.
+        Orders or coalitions to draw; None: exact, at most 2^20 evaluations. What would cost no more exactly
+        is computed exactly.
     sampler, tolerance
         As in `credit` with method ``shapley``: how to draw, and where ``truncated`` stops.
     seed
         Of the draws; the same seed gives the same bits on any number of threads.
     unions
-        For ``owen`` lists of players, for ``winter`` lists of players and of lists of players. Who is in none is a
-        union of its own.
+        For ``owen`` lists of players, for ``winter`` lists of players and of lists of players. Who is in none
+        is a union of its own.
     links
         For ``myerson`` pairs of players who can cooperate.
     parents
@@ -76,9 +78,9 @@ def game_values(
     -------
     DataFrame
         A row per player: ``player value stderr n_samples residual method reason params``. ``stderr`` and
-        ``n_samples``, the independent draws, are null where values are exact. ``residual`` is v(N) - v(∅) less
-        all values, the same in each row: rounding where a solution is efficient. A value that does not exist
-        is null with a ``reason``.
+        ``n_samples``, the independent draws, are null where values are exact. ``residual`` is v(N) - v(∅)
+        less all values, the same in each row: rounding where a solution is efficient. A value that does not
+        exist is null with a ``reason``.
 
     Raises
     ------
@@ -89,8 +91,8 @@ def game_values(
     Notes
     -----
     Exact: 2^n evaluations; ``owen`` and ``winter`` 2^(unions + players of a union) for each union,
-    ``precedence_shapley`` one for every set that has the parents of all its members, ``difference`` n + 1. Sampled: n
-    an order. Definitions and papers: docs/credit-games.md.
+    ``precedence_shapley`` one for every set that has the parents of all its members, ``difference`` n + 1.
+    Sampled: n an order. Definitions and papers: docs/credit-games.md, docs/credit-games-structure.md.
 
     Examples
     --------
@@ -155,7 +157,11 @@ def own_outcome(
     if not callable(outcome):
         return None, options
     method = options["method"]
-    known = {one["name"] for one in _core.methods() if any(p["name"] == "players" for p in one["params"])}
+    known = set()
+    for one in _core.methods():
+        params_of = cast(list[dict[str, object]], one["params"])
+        if any(param["name"] == "players" for param in params_of):
+            known.add(one["name"])
     if method not in known:
         raise ParameterError(f"method '{method}' plays no game, so that outcome cannot be a function")
     for name in ("weights", "quorum", "program_order"):
@@ -195,7 +201,9 @@ def _played(value: Value, n: int, name: str = "value") -> Play:
     """The function as the core calls it: bytes of coalitions in, bytes of numbers out."""
 
     def play(masks: bytearray, count: int) -> bytes:
-        coalitions = np.frombuffer(masks, dtype=np.bool_).reshape(count, n) if n else np.zeros((count, 0), bool)
+        # a trace may have no player, and an empty buffer is none
+        flat = np.frombuffer(masks, dtype=np.bool_) if n else np.zeros(0, dtype=np.bool_)
+        coalitions = flat.reshape(count, n)
         found = value(coalitions)
         try:
             numbers = np.asarray(found)

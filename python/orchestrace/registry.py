@@ -16,8 +16,8 @@ import polars as pl
 
 from . import _core
 from .corpus import Corpus
-from .games import own_outcome
 from .errors import ParameterError
+from .games import own_outcome
 from .parameters import Param, Value, check_params, shown
 from .partitioned import PartitionedCorpus, check_groups
 from .rollup import roll_up

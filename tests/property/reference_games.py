@@ -1,4 +1,4 @@
-"""Solutions of cooperative games in plain Python, each from its definition only: sums over sets or over orders.
+"""Solutions of cooperative games in plain Python, from their definitions: sums over sets or over orders.
 
 A game of n players is the list of its 2^n values; bit p of an index says whether player p is in.
 """
@@ -193,9 +193,7 @@ def nested_orders(tree: Tree) -> list[tuple[int, ...]]:
         return [(tree,)]
     inner = [nested_orders(child) for child in tree]
     return [
-        tuple(p for part in parts for p in part)
-        for order in permutations(inner)
-        for parts in product(*order)
+        tuple(p for part in parts for p in part) for order in permutations(inner) for parts in product(*order)
     ]
 
 

@@ -15,7 +15,7 @@ from property.reference_trace import UNITS, Trace
 
 QUICK = settings(max_examples=12, deadline=None, derandomize=True)
 #: They are fitted to a corpus, or sampled; their tests are beside them.
-#: Fitted ones have theirs in test_fitted_references.py, games in test_games_surrogate.py and test_games_on_traces.py.
+#: Games have theirs in test_games_surrogate.py and test_games_on_traces.py.
 WITHOUT_REFERENCE = {"hca", "rudder", "vdn", "qmix", "sharp", *GAMES}
 
 #: Of each method the parameters to try beside the defaults.

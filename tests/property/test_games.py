@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import orchestrace as ot
 from property import reference_games as reference
-from property.reference_games import Game, Tree, Value
+from property.reference_games import Game, Tree
 
 SLOW = settings(max_examples=30, deadline=None, derandomize=True)
 
@@ -78,9 +78,7 @@ THIRD = 1 / 3
         (GLOVE, "difference", {}, [1, 0, 0]),
     ],
 )
-def test_values_known_by_hand(
-    game: Game, method: str, options: dict[str, Any], wanted: list[float]
-) -> None:
+def test_values_known_by_hand(game: Game, method: str, options: dict[str, Any], wanted: list[float]) -> None:
     assert_close(values(game, method, **options), wanted, 1e-12)
 
 
@@ -384,11 +382,10 @@ def test_exact_values_beyond_the_limit_are_refused_before_any_work() -> None:
 
 
 def test_a_value_that_does_not_exist_is_null_with_a_reason() -> None:
-    # what one adds without the other it takes from the other: Banzhaf values that sum to nothing, but not the game
     game = [0.0, 1.0, -1.0, 2.0]
-    spread = [0.0, 2.0, -2.0, 0.0]
     assert ot.game_values(game, 2, "normalized_banzhaf")["value"].null_count() == 0
-    found = ot.game_values([*spread[:3], 0.0], 2, "normalized_banzhaf")
+    # Banzhaf values of 2 and -2, which sum to nothing
+    found = ot.game_values([0.0, 2.0, -2.0, 0.0], 2, "normalized_banzhaf")
     assert found["value"].null_count() == 2
     assert found["reason"].to_list() == ["result.range"] * 2
     assert values([5.0, 5.0, 5.0, 5.0], "normalized_banzhaf") == [0.0, 0.0]

@@ -9,11 +9,12 @@ FORMULAS: Final[dict[str, str]] = {
     "difference": "amount = v(N) - v(N without i)",
     "shapley": "amount = Σ over S without i of |S|! (n - |S| - 1)! / n! (v(S with i) - v(S))",
     "banzhaf": "amount = mean of v(S with i) - v(S) over all S without i",
-    "normalized_banzhaf": "amount = β (v(N) - v(nobody)) / Σ β, β = mean of v(S with i) - v(S) over all S without i",
+    "normalized_banzhaf": "amount = β (v(N) - v(nobody)) / Σ β, β = mean of v(S with i) - v(S) over all S",
     "owen": "amount = mean of v(S with i) - v(S), S those before i in an order that keeps roles together",
-    "winter": "amount = mean of v(S with i) - v(S), S those before i in an order that keeps roles and agents together",
+    "winter": "amount = mean of v(S with i) - v(S), S those before i in an order that keeps roles and agents"
+    " together",
     "myerson": "amount = Shapley value of Σ v(C) - v(nobody) over the parts C of S that links join",
-    "precedence_shapley": "amount = mean of v(S with i) - v(S), S those before i in an order with spawners first",
+    "precedence_shapley": "amount = mean of v(S with i) - v(S), S those before i, spawners coming first",
     "permission": "amount = Shapley value of v(those of S whose whole chain of spawners is in S)",
     "sharp": "amount = c by `norm` over the agent's rollouts of the group, c = broadcast R + marginal (v(N) -"
     " v(N without i)) + process (share of its judged tool results that are ok)",

@@ -244,7 +244,7 @@ impl Params {
 
     /// The same with another value for the record, whatever the list says of it.
     #[must_use]
-    pub fn told(mut self, name: &str, value: Value) -> Self {
+    pub fn told(mut self, name: &str, value: &Value) -> Self {
         self.values.iter_mut().filter(|(n, _)| *n == name).for_each(|(_, old)| *old = value.clone());
         self
     }

@@ -130,7 +130,9 @@ fn rescaled(value: &mut [f64], amount: f64) -> bool {
     if amount == 0.0 && value.iter().all(|value| *value == 0.0) {
         return true;
     }
-    value.iter_mut().for_each(|value| *value *= amount / sum);
+    for value in value.iter_mut() {
+        *value *= amount / sum;
+    }
     value.iter().all(|value| value.is_finite())
 }
 

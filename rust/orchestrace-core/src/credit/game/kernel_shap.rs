@@ -132,7 +132,9 @@ mod tests {
             all += mass;
             (0..n).filter(|p| set >> p & 1 == 1).for_each(|p| b[p] += mass * (table[set] - table[0]));
         }
-        b.iter_mut().for_each(|b| *b /= all);
+        for b in &mut b {
+            *b /= all;
+        }
         let (mean, even) = (b.iter().sum::<f64>() / n as f64, (table[table.len() - 1] - table[0]) / n as f64);
         for (b, phi) in b.iter().zip(shapley_of_table(&table)) {
             assert!((even + (b - mean) / (0.5 - off_diagonal(n)) - phi).abs() < 1e-12);

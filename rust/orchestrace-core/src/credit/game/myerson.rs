@@ -177,7 +177,9 @@ impl Pending {
         if self.count == COALITIONS {
             self.flush(game)?;
         }
-        part.iter().for_each(|&player| self.members[player as usize] |= 1 << self.count);
+        for &player in part {
+            self.members[player as usize] |= 1 << self.count;
+        }
         self.count += 1;
         Ok(())
     }

@@ -70,8 +70,7 @@ impl Owen {
     fn parts(&self, players: &Players<'_>) -> Part {
         let levels: &[&[u32]] = &[players.unions, players.agents];
         let named = |level: &&&[u32]| !level.is_empty();
-        let levels: Vec<&[u32]> =
-            levels[..1 + usize::from(self.nested)].iter().filter(named).copied().collect();
+        let levels: Vec<&[u32]> = levels[..=usize::from(self.nested)].iter().filter(named).copied().collect();
         Part::of_levels(players.len(), &levels)
     }
 
@@ -167,7 +166,9 @@ impl Part {
             Part::Player(player) => order.push(*player),
             Part::Union(parts) => {
                 stream.shuffle(parts);
-                parts.iter_mut().for_each(|part| part.draw(stream, order));
+                for part in parts {
+                    part.draw(stream, order);
+                }
             }
         }
     }

@@ -24,14 +24,18 @@ pub fn tabulate(game: &mut dyn Game, items: &[Vec<u32>], run: &Run) -> Result<Ve
     let mut table = vec![0.0; 1 << items.len()];
     let mut members = vec![0_u64; game.players()];
     for (item, &word) in items.iter().zip(&LOW) {
-        item.iter().for_each(|&player| members[player as usize] = word);
+        for &player in item {
+            members[player as usize] = word;
+        }
     }
     let size = table.len().min(COALITIONS);
     for block in 0..table.len() / size {
         run.check()?;
         if block > 0 {
             let changed = &items[LOW.len() + block.trailing_zeros() as usize];
-            changed.iter().for_each(|&player| members[player as usize] = !members[player as usize]);
+            for &player in changed {
+                members[player as usize] = !members[player as usize];
+            }
         }
         let gray = block ^ (block >> 1);
         game.values(&members, &mut table[gray * size..(gray + 1) * size])?;

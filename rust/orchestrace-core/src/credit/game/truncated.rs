@@ -61,7 +61,9 @@ fn walk(
             room.members.fill(0);
             for (lane, &(order, _)) in open.iter().enumerate() {
                 let joined = &room.orders[order * n..order * n + place];
-                joined.iter().for_each(|&player| room.members[player as usize] |= 1 << lane);
+                for &player in joined {
+                    room.members[player as usize] |= 1 << lane;
+                }
             }
         }
         for (lane, &(order, _)) in open.iter().enumerate() {
