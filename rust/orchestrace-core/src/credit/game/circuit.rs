@@ -247,10 +247,10 @@ impl Game for CircuitGame<'_> {
             *visited = Some(single.walk::<true>(self.circuit, one, gains));
             (orders, out) = (some, rest);
         }
-        // one order at a time evaluates a gate in the time that sixteen side by side need for two or so
+        // one order at a time takes for a gate about as long as sixteen side by side
         let (nodes, inputs) = self.circuit.size();
         let all = (n * (nodes + inputs)) as u64;
-        let alone = visited.is_some_and(|visited| visited * 7 < all);
+        let alone = visited.is_some_and(|visited| visited * 14 < all);
         if alone {
             for (order, gains) in orders.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
                 single.walk::<true>(self.circuit, order, gains);

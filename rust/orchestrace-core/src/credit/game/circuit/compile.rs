@@ -100,14 +100,8 @@ impl Compiler {
 
     fn emit(&mut self, number: u32, gate: &Gate<'_>, player: u32) -> Known {
         let place = match gate.rule {
-            Rule::Pass => {
-                let known = self.known[gate.inputs[0] as usize];
-                if player == NO_PLAYER || self.player_of(known.place) == player {
-                    return known;
-                }
-                self.node(Op::Scaled, player, 0.0, 1.0, &[(known.place, known.factor)])
-            }
-            Rule::NoisyOr => self.noisy_or(number, gate, player),
+            Rule::Pass => return self.passed(self.known[gate.inputs[0] as usize], player),
+            Rule::NoisyOr => return self.noisy_or(number, gate, player),
             Rule::Linear | Rule::Mean => self.sum(gate, player),
             rule => {
                 let mut places = std::mem::take(&mut self.parts);
@@ -126,13 +120,22 @@ impl Compiler {
         Known { place, factor: 1.0 }
     }
 
+    /// A value that passes through an event of `player`.
+    fn passed(&mut self, known: Known, player: u32) -> Known {
+        if player == NO_PLAYER || self.player_of(known.place) == player {
+            return known;
+        }
+        let place = self.node(Op::Scaled, player, 0.0, 1.0, &[(known.place, known.factor)]);
+        Known { place, factor: 1.0 }
+    }
+
     /// Player without whom a place is 0.
     fn player_of(&self, place: u32) -> u32 {
         let players = self.draft.players;
         if (place as usize) < players { place } else { self.draft.nodes[place as usize - players].player }
     }
 
-    fn noisy_or(&mut self, number: u32, gate: &Gate<'_>, player: u32) -> u32 {
+    fn noisy_or(&mut self, number: u32, gate: &Gate<'_>, player: u32) -> Known {
         let from = self.draft.inputs.len();
         let mut base = 1.0;
         let mut whole = gate.scale != 1.0;
@@ -157,6 +160,13 @@ impl Compiler {
                 self.draft.weights.push(w);
             }
         }
+        if self.draft.inputs.len() == from + 1 && base == 1.0 && gate.scale == 1.0 {
+            // 1 - (1 - w x): chains of given weights come to this
+            let (place, factor) = (self.draft.inputs[from], self.draft.weights[from]);
+            self.draft.inputs.truncate(from);
+            self.draft.weights.truncate(from);
+            return self.passed(Known { place, factor }, player);
+        }
         let place = if self.draft.inputs.len() - from <= WIDEST {
             self.close(Op::Or, player, base, 1.0)
         } else {
@@ -169,7 +179,7 @@ impl Compiler {
             self.draft.nodes[node].scale = scale;
             self.full[place as usize][0] /= scale;
         }
-        place
+        Known { place, factor: 1.0 }
     }
 
     /// A noisy-or of the inputs from `from` on: products of eight, and of eight of those.
