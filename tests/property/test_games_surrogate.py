@@ -70,7 +70,9 @@ def test_samples_add_up_and_come_with_errors() -> None:
     corpus = team()
     exact = ot.credit(corpus, method="shapley", unit="agent")
     assert exact["stderr"].null_count() == exact["n_samples"].null_count() == exact.height
-    assert exact["reward"].null_count() == exact.height and set(exact["tier"].cast(pl.String)) == {"surrogate"}
+    assert exact["reward"].null_count() == exact.height and set(exact["tier"].cast(pl.String)) == {
+        "surrogate"
+    }
     for sampler in ("permutation", "antithetic"):
         frame = ot.credit(corpus, method="shapley", unit="agent", samples=2000, sampler=sampler, seed=3)
         rows = frame.filter(pl.col("unit_id").is_not_null()).join(
@@ -96,14 +98,18 @@ def test_evaluation_and_threads_do_not_show() -> None:
             frame = ot.credit(
                 corpus, method="shapley", unit="agent", samples=150, evaluation=evaluation, threads=threads
             )
-            bits.add((frame["credit"].to_numpy().tobytes(), frame["stderr"].fill_null(-1).to_numpy().tobytes()))
+            bits.add(
+                (frame["credit"].to_numpy().tobytes(), frame["stderr"].fill_null(-1).to_numpy().tobytes())
+            )
     assert len(bits) == 1
 
 
 def test_too_many_players_are_refused_before_any_work() -> None:
     events = [event(n, f"a{n}") for n in range(30)] + [event(30, "lead", "aggregate")]
     corpus = read([run(0, 1.0), run(1, 1.0, events, [(n, 30) for n in range(30)])])
-    with pytest.raises(ot.ParameterError, match=r"1 of 2 traces have more at unit 'agent': up to 31, 2\.1e9 .*31"):
+    with pytest.raises(
+        ot.ParameterError, match=r"1 of 2 traces have more at unit 'agent': up to 31, 2\.1e9 .*31"
+    ):
         ot.credit(corpus, method="shapley", unit="agent")
     assert ot.credit(corpus, method="shapley", unit="agent", samples=9).height == 32
     # a trace whose edges close a cycle has no value at all, however many play

@@ -86,6 +86,7 @@ impl Circuit {
         self.players + self.nodes.len()
     }
 
+    #[inline]
     fn readers_of(&self, place: usize) -> &[u32] {
         let from = if place == 0 { 0 } else { self.reader_ends[place - 1] };
         &self.readers[from as usize..self.reader_ends[place] as usize]
@@ -98,29 +99,11 @@ impl Circuit {
     }
 
     /// Value of a node; `values` has those of all places before it.
-    #[inline]
+    #[inline(always)] // called in two loops; out of line the lanes travel through memory
     fn evaluate<const L: usize>(&self, node: usize, values: &[[f64; L]]) -> [f64; L] {
         let range = self.inputs_of(node);
         let node = &self.nodes[node];
         let (inputs, weights) = (&self.inputs[range.clone()], &self.weights[range]);
-        let product = |start: f64| {
-            let mut product = [start; L];
-            for (&u, &w) in inputs.iter().zip(weights) {
-                for (product, x) in product.iter_mut().zip(&values[u as usize]) {
-                    *product *= 1.0 - w * x;
-                }
-            }
-            product
-        };
-        let times = |start: f64| {
-            let mut product = [start; L];
-            for &u in inputs {
-                for (product, x) in product.iter_mut().zip(&values[u as usize]) {
-                    *product *= x;
-                }
-            }
-            product
-        };
         let or = |fails: [f64; L]| {
             if node.scale == 1.0 {
                 fails.map(|fails| 1.0 - fails)
@@ -129,10 +112,10 @@ impl Circuit {
             }
         };
         let mut value = match node.op {
-            Op::Or => or(product(node.base)),
-            Op::Fails => product(1.0),
-            Op::Times => times(1.0),
-            Op::OrOfParts => or(times(node.base)),
+            Op::Or => or(fails(node.base, inputs, weights, values)),
+            Op::Fails => fails(1.0, inputs, weights, values),
+            Op::Times => times(1.0, inputs, values),
+            Op::OrOfParts => or(times(node.base, inputs, values)),
             Op::Constant => [node.base; L],
             Op::Scaled => values[inputs[0] as usize].map(|x| weights[0] * x),
             Op::Sum => {
@@ -154,6 +137,30 @@ impl Circuit {
         }
         value
     }
+}
+
+/// start Π(1 - w x).
+#[inline(always)] // as above
+fn fails<const L: usize>(start: f64, inputs: &[u32], weights: &[f64], values: &[[f64; L]]) -> [f64; L] {
+    let mut product = [start; L];
+    for (&u, &w) in inputs.iter().zip(weights) {
+        for (product, x) in product.iter_mut().zip(&values[u as usize]) {
+            *product *= 1.0 - w * x;
+        }
+    }
+    product
+}
+
+/// start Π x.
+#[inline(always)] // as above
+fn times<const L: usize>(start: f64, inputs: &[u32], values: &[[f64; L]]) -> [f64; L] {
+    let mut product = [start; L];
+    for &u in inputs {
+        for (product, x) in product.iter_mut().zip(&values[u as usize]) {
+            *product *= x;
+        }
+    }
+    product
 }
 
 /// How the gains along an order are found; all give the same bits.
@@ -241,7 +248,8 @@ impl Game for CircuitGame<'_> {
         }
         let Memory { blocks, single, visited } = &mut self.memory;
         let (mut orders, mut out) = (orders, out);
-        if self.evaluation == Evaluation::Auto && visited.is_none() && orders.len() >= n {
+        // a first order alone tells what one takes, where there are enough of them to make up for it
+        if self.evaluation == Evaluation::Auto && visited.is_none() && orders.len() >= 2 * WIDE * n {
             let (one, some) = orders.split_at(n);
             let (gains, rest) = out.split_at_mut(n);
             *visited = Some(single.walk::<true>(self.circuit, one, gains));
@@ -258,7 +266,7 @@ impl Game for CircuitGame<'_> {
             return Ok(());
         }
         for (orders, gains) in orders.chunks(n * WIDE).zip(out.chunks_mut(n * WIDE)) {
-            if self.evaluation == Evaluation::Full {
+            if self.evaluation != Evaluation::Incremental {
                 blocks[0].walk::<false>(self.circuit, orders, gains);
             } else {
                 blocks[0].walk::<true>(self.circuit, orders, gains);
