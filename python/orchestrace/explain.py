@@ -56,15 +56,15 @@ def explain(
         ``part kind seq event other weight amount rule``.
 
         Rows of the kind ``value`` make the credit: it is the sum of ``weight`` times ``amount`` over them. Of
-        a share each event is a part of weight 1, of a game each player; of an advantage each row of the method
-        (event, turn, class or the trace) that has an event in the unit is one, and the weights sum to 1.
+        a share each event is a part of weight 1, of a game each player. Of an advantage each row of the
+        method (event, turn, class or the trace) that has an event in the unit is one; the weights sum to 1.
 
         The other rows with the same ``part`` say where its amount comes from. Those with a weight sum to it
         likewise: ``edge`` (credit that came over an edge; ``other`` is the successor), ``outcome`` (the
-        reward), ``game`` (the method's formula over coalitions of players), ``turn`` (rewards, critic's differences or returns of turns), ``rollout`` (rewards of the
-        group; ``other`` is the trace), ``sibling`` (mean outcomes of alternatives), ``suspicion``,
-        ``reward``, ``critic``, ``successor`` (dag_gae). Those without a weight are told beside: ``mean``,
-        ``deviation``, ``count``, ``fit``, and ``method`` for a method that is known by its summary only.
+        reward), ``game`` (the method's formula over coalitions of players), ``turn`` (rewards, critic's
+        differences or returns of turns), ``rollout`` (rewards of the group; ``other`` is the trace),
+        ``sibling`` (mean outcomes of alternatives), ``suspicion``, ``reward``, ``critic``, ``successor``
+        (dag_gae). Those without a weight are told beside: ``mean``, ``deviation``, ``count``, ``fit``, and ``method`` for a method that is known by its summary only.
 
         ``seq`` and ``event`` name an event of this trace, of a turn its first one. ``amount`` is in units of
         the reward where it is a reward, a return or a credit. ``rule`` says the formula. A null credit gives

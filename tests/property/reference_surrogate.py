@@ -1,4 +1,4 @@
-"""The game of a trace in plain Python: the surrogate by recursion (D15), players by unit (D16), values by definition."""
+"""The game of a trace in plain Python: surrogate by recursion (D15), players by unit (D16), all orders."""
 
 import math
 from itertools import permutations

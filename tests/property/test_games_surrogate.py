@@ -1,4 +1,4 @@
-"""Games on recordings: difference rewards and Shapley values against a plain-Python surrogate, unit by unit."""
+"""Games on recordings: difference rewards and Shapley values against a plain-Python surrogate, by unit."""
 
 import math
 

@@ -3,7 +3,7 @@
 //! The lowest six players are the bits of a word; the others go in Gray order, so that from one block to the next a
 //! single player joins or leaves, and a game that remembers evaluates only what depends on this one.
 
-use super::{COALITIONS, EXACT_PLAYERS, Game};
+use super::{COALITIONS, Game};
 use crate::error::Result;
 use crate::run::Run;
 
@@ -30,7 +30,6 @@ pub fn all_coalitions(
 ) -> Result<()> {
     let low = among.len().min(LOW.len());
     let high = among.len() - low;
-    assert!(high + low <= EXACT_PLAYERS + 11, "coalitions of {} players are too many", among.len());
     let mut members = vec![0_u64; game.players()];
     for (&player, &word) in among.iter().zip(&LOW) {
         members[player as usize] = word;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The baseline `remove` takes the player out. `mean` puts the mean of its two actions in its place, a fair coin between
-//! being there and not: D_i = v(N) - (v(N) + v(N \ i)) / 2, so that a player is paid against what is expected of one who
+//! being there and not: `D_i = v(N) - (v(N) + v(N \ i)) / 2`, so that a player is paid against what is expected of one who
 //! does not know. The differences do not sum to ∆v: what is missing or too much is the residual.
 //!
 //! n evaluations, O(n (|V| + |E|) / 16).

@@ -145,7 +145,7 @@ mod tests {
         draws(&mut Sum(forks), &setting, "test", n, 2, &|game, chunk, tally| {
             for _ in 0..chunk.count {
                 let mut members = [0; 70];
-                members.iter_mut().for_each(|m| *m = chunk.stream.bits64());
+                members.fill_with(|| chunk.stream.bits64());
                 let mut value = [0.0];
                 game.values(&members, &mut value)?;
                 tally.add(&[value[0], chunk.first as f64]);

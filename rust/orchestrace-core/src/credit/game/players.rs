@@ -4,6 +4,7 @@
 //! level the units. Events of no player are always there. O(|V| + |E|).
 
 use super::{Needs, Players};
+use crate::graph::owner::Name;
 use crate::graph::{NO_UNIT, NOBODY, Owners, Partition, TraceGraph, UnitName};
 use crate::schema::{EdgeType, EventType, Unit};
 use crate::store::view::TraceView;
@@ -26,6 +27,9 @@ pub struct Cast {
     of_name: Vec<u32>,
     numbers: Vec<u32>,
 }
+
+/// Types of edges that link agents.
+const JOINING: [u8; 3] = [EdgeType::Message as u8, EdgeType::Return as u8, EdgeType::Spawn as u8];
 
 impl Cast {
     /// Replaces the players by those of `view`, where credit is reported by the units of `partition`. `root` says
@@ -135,7 +139,7 @@ impl Cast {
         let Self { names, unions, agents, numbers, of_name, .. } = self;
         numbers.clear();
         for &name in names.iter() {
-            let role = owners.names().get(name as usize).and_then(|name| name.role());
+            let role = owners.names().get(name as usize).and_then(Name::role);
             let union = role.map_or(NO_UNIT, |role| {
                 numbers.iter().position(|&known| known == role).unwrap_or_else(|| {
                     numbers.push(role);
@@ -174,7 +178,6 @@ impl Cast {
                 link(self.player_of[v], self.of_name[to as usize]);
             }
         }
-        const JOINING: [u8; 3] = [EdgeType::Message as u8, EdgeType::Return as u8, EdgeType::Spawn as u8];
         for ((&s, &d), kind) in view.src.iter().zip(view.dst).zip(view.edge_types) {
             if JOINING.contains(kind) {
                 link(self.player_of[s as usize], self.player_of[d as usize]);

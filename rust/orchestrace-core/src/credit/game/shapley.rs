@@ -4,8 +4,8 @@
 //! φ_i = Σ_{S ⊆ N\i} |S|! (n-|S|-1)! / n! (v(S ∪ i) - v(S))
 //! ```
 //!
-//! Exact values evaluate all 2^m coalitions of the m players that can change the value; a value v(S) then enters φ_i
-//! with (w(s-1) + w(s)) v(S) if i is in S, less Σ_S w(s) v(S), w(s) = s! (m-s-1)! / m!.
+//! Exact values evaluate all 2^m coalitions of the m players that can change the value; a value v(S) then enters `φ_i`
+//! with (w(s-1) + w(s)) v(S) if i is in S, less `Σ_S` w(s) v(S), w(s) = s! (m-s-1)! / m!.
 //!
 //! The sampler `permutation` draws orders: unbiased, and it sums to v(N) - v(∅) whatever the number of orders, since the
 //! gains along each order do. `antithetic` draws pairs, an order and its reverse, which is exact where no more than two

@@ -259,7 +259,9 @@ fn refuse(chunks: &[ChunkView<'_>], places: &[(usize, usize)], call: &Call<'_>, 
     )))
 }
 
-/// Appends the rows of a trace. `reward` is what is divided if credit is scaled to it.
+/// Appends the rows of a trace. `reward` is what is divided if credit is scaled to it; the inner one is missing where the
+/// trace has none.
+#[allow(clippy::option_option)]
 pub(in crate::credit) fn append_rows(
     view: &TraceView<'_>,
     outcome: &Outcome,
