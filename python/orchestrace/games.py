@@ -183,9 +183,10 @@ def _listed(value: object, n: int) -> bytes:
     except (TypeError, ValueError):
         kind = type(value).__name__
         raise ParameterError(f"value is a {kind}, expected 2^n numbers or a function of coalitions") from None
-    if n > 20 or numbers.shape != (1 << n,):
+    if n > 40 or numbers.shape != (1 << n,):
+        size = f"{2**n}" if n <= 40 else f"2^{n}"
         raise ParameterError(
-            f"value has the shape {numbers.shape}, expected ({2**n},), one for each coalition of {n}"
+            f"value has the shape {numbers.shape}, expected ({size},), one for each coalition of {n}"
         )
     if not np.isfinite(numbers).all():
         first = int(np.flatnonzero(~np.isfinite(numbers))[0])

@@ -60,7 +60,8 @@ impl Game for CallableGame {
     }
 
     fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
-        let n = self.players;
+        // no orders either, if nobody plays
+        let n = self.players.max(1);
         let some = (AT_ONCE / (n + 1)).max(1) * n;
         let mut values = Vec::new();
         for (orders, out) in orders.chunks(some).zip(out.chunks_mut(some)) {

@@ -40,7 +40,7 @@ pub static NORMALIZED_BANZHAF: Banzhaf = Banzhaf { info: &NORMALIZED_BANZHAF_INF
 /// With fewer coalitions somebody may be in all of them, or in none.
 const SAMPLES: Param = Param {
     name: "samples",
-    kind: ParamKind::Int(64, 1 << 32),
+    kind: ParamKind::Int(64, 1 << 28),
     default: Value::Null,
     doc: "coalitions to draw; null: exact, up to 20 players",
 };
