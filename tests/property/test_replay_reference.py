@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
@@ -20,6 +20,7 @@ MODELS = ["noisy_or", "typed", "noisy_and", "linear", "mean", "max", "min", "maj
 FAMILIES = ["noisy_or", "typed", "mean", "noisy_and", "max", "min", "majority"]
 LEVELS = ["event", "agent", "role", "tool", "call", "spawn", "message", "edge"]
 EVENT_LEVELS = LEVELS[:6]
+RUNS = settings(max_examples=60, deadline=None)
 
 
 def random_part(r: random.Random, document: Document, each: bool) -> Any:
@@ -86,6 +87,7 @@ def tried(draw: st.DrawFn) -> tuple[list[Document], Any, random.Random]:
     return documents, random_scenario(r, documents), r
 
 
+@settings(max_examples=150, deadline=None)
 @given(tried(), st.sampled_from(MODELS), st.booleans(), st.booleans(), st.sampled_from([0.0, 0.5, 0.7]))
 def test_every_answer_is_that_of_the_reference(
     case: tuple[list[Document], Any, random.Random],
@@ -128,6 +130,7 @@ def test_every_answer_is_that_of_the_reference(
             assert row["tier"] in ("surrogate", "observed") and 0 <= row["support"] <= 1
 
 
+@RUNS
 @given(corpora(max_traces=3), st.sampled_from(MODELS), st.booleans())
 def test_nothing_changed_is_nothing_changed_to_the_bit(
     documents: list[Document], model: Any, program_order: bool
@@ -145,6 +148,7 @@ def test_nothing_changed_is_nothing_changed_to_the_bit(
             assert score is None or row["outcome"] == score
 
 
+@RUNS
 @given(corpora(max_traces=3), st.sampled_from(MODELS), st.sampled_from([0.0, 0.25, 1.0]))
 def test_what_leads_nowhere_has_no_effect(documents: list[Document], model: Any, to: float) -> None:
     corpus = read(documents)
@@ -164,6 +168,7 @@ def test_what_leads_nowhere_has_no_effect(documents: list[Document], model: Any,
         assert (aside["effect"] == 0).all() and (aside["lower"] == 0).all() and (aside["upper"] == 0).all()
 
 
+@RUNS
 @given(corpora(max_traces=3), st.sampled_from(MODELS), st.sampled_from(LEVELS))
 def test_less_never_helps(documents: list[Document], model: Any, level: Any) -> None:
     # all gates are monotone: without something good the outcome is never better
@@ -172,6 +177,7 @@ def test_less_never_helps(documents: list[Document], model: Any, level: Any) -> 
     assert (effects["effect"] <= 1e-12).all() and (effects["upper"] <= 1e-12).all()
 
 
+@RUNS
 @given(tried(), st.sampled_from(MODELS))
 def test_scenarios_compose_like_sets(case: tuple[list[Document], Any, random.Random], model: Any) -> None:
     documents, _, r = case
@@ -192,6 +198,7 @@ def test_scenarios_compose_like_sets(case: tuple[list[Document], Any, random.Ran
     assert effects(one & other).equals(effects(other & one))
 
 
+@RUNS
 @given(corpora(max_traces=3), st.sampled_from(EVENT_LEVELS))
 def test_a_subtree_has_the_node_in_it(documents: list[Document], level: Any) -> None:
     corpus = read(documents)
@@ -215,6 +222,7 @@ def test_a_subtree_has_the_node_in_it(documents: list[Document], level: Any) -> 
     assert (table.drop_nulls("effect")["effect"] < 0).all()
 
 
+@RUNS
 @given(corpora(max_traces=3), st.sampled_from(MODELS))
 def test_without_a_dominator_there_is_no_outcome(documents: list[Document], model: Any) -> None:
     table = ot.replay(read(documents), ot.drop(each="event"), outcome=model)
@@ -237,6 +245,7 @@ def test_without_a_dominator_there_is_no_outcome(documents: list[Document], mode
                 assert row["outcome_cf"].item() == 0
 
 
+@RUNS
 @given(tried(), st.sampled_from(MODELS))
 def test_threads_and_the_order_in_the_file_do_not_show(
     case: tuple[list[Document], Any, random.Random], model: Any

@@ -43,12 +43,12 @@ fn lost(t: &TestTrace, dropped: impl Fn(usize) -> bool, any: bool) -> Vec<bool> 
     let mut gone: Vec<bool> = (0..n).map(dropped).collect();
     loop {
         let before = gone.clone();
-        for v in 0..n {
+        for (v, gone) in gone.iter_mut().enumerate() {
             let edges = t.src.iter().zip(&t.dst).filter(|(_, d)| **d as usize == v);
             let inputs: Vec<bool> = edges.map(|(s, _)| before[*s as usize]).collect();
             let takes =
                 if any { inputs.contains(&true) } else { !inputs.is_empty() && !inputs.contains(&false) };
-            gone[v] |= takes;
+            *gone |= takes;
         }
         if gone == before {
             return gone;
@@ -144,9 +144,9 @@ proptest! {
         with(&t, &plan, &segments, |masks, _| {
             for (bit, unit) in units.clone().enumerate() {
                 let want = lost(&t, |v| v == unit, any);
-                for v in 0..n {
-                    prop_assert_eq!(masks.absent[v] >> bit & 1 == 1, want[v]);
-                    prop_assert_eq!(masks.absent[v] >> (bit + k as usize) & 1 == 1, v == unit);
+                for (v, (&absent, want)) in masks.absent.iter().zip(want).enumerate() {
+                    prop_assert_eq!(absent >> bit & 1 == 1, want);
+                    prop_assert_eq!(absent >> (bit + k as usize) & 1 == 1, v == unit);
                 }
             }
             prop_assert_eq!(masks.found, segments[0].bits() | segments[1].bits());

@@ -50,7 +50,7 @@ impl<'a> Reference<'a> {
         Self { t, structure, into }
     }
 
-    fn noisy_or(&self, inputs: &[(f64, f64)], given: bool) -> f64 {
+    fn noisy_or(inputs: &[(f64, f64)], given: bool) -> f64 {
         let total: f64 = inputs.iter().map(|(_, weight)| weight).sum();
         if given {
             return 1.0 - inputs.iter().map(|(x, weight)| 1.0 - weight.min(1.0) * x).product::<f64>();
@@ -60,10 +60,10 @@ impl<'a> Reference<'a> {
         (1.0 - fails) / 0.75
     }
 
-    fn noisy_and(&self, inputs: &[(f64, f64)], given: bool) -> f64 {
+    fn noisy_and(inputs: &[(f64, f64)], given: bool) -> f64 {
         // the dual: it fails as the noisy-or of the failures of its inputs
         let failures: Vec<_> = inputs.iter().map(|(x, weight)| (1.0 - x, *weight)).collect();
-        1.0 - self.noisy_or(&failures, given)
+        1.0 - Self::noisy_or(&failures, given)
     }
 
     fn linear(inputs: &[(f64, f64)], given: bool) -> f64 {
@@ -105,14 +105,14 @@ impl<'a> Reference<'a> {
             (EventType::Aggregate, Some(Aggregation::Mean), _) => mean,
             (EventType::Aggregate, Some(Aggregation::Confidence), _) => Self::confidence(inputs, given),
             (EventType::ToolResult | EventType::Return, _, Model::Typed) if given => {
-                self.noisy_and(inputs, given)
+                Self::noisy_and(inputs, given)
             }
             (EventType::ToolResult | EventType::Return, _, Model::Typed) => xs().product(),
             (EventType::Aggregate, _, Model::Typed) if debate => self.majority(inputs),
             (EventType::Aggregate, _, Model::Typed) | (_, _, Model::Max) => max,
             (EventType::SafetyEvent, _, Model::Typed) | (_, _, Model::Min) => min,
-            (_, _, Model::NoisyOr | Model::Typed) => self.noisy_or(inputs, given),
-            (_, _, Model::NoisyAnd) => self.noisy_and(inputs, given),
+            (_, _, Model::NoisyOr | Model::Typed) => Self::noisy_or(inputs, given),
+            (_, _, Model::NoisyAnd) => Self::noisy_and(inputs, given),
             (_, _, Model::Linear) => Self::linear(inputs, given),
             (_, _, Model::Mean) => mean,
             (_, _, Model::Majority) => self.majority(inputs),
