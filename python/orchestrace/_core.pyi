@@ -36,6 +36,8 @@ __all__ = [
     "presets",
     "read",
     "relative",
+    "replay_presence",
+    "replay_structural",
     "roll_up",
     "solve_game",
     "tables",
