@@ -39,6 +39,9 @@ use crate::store::view::TraceView;
 /// probability before the value is normalised.
 pub const EPSILON: f64 = 0.25;
 
+/// Votes that are above the quorum by less than this share of it are a tie.
+const TIE: f64 = 1e-12;
+
 /// Sets of events that one evaluation takes.
 pub const MAX_SETS: usize = 64;
 
@@ -213,7 +216,8 @@ impl Surrogate {
             Rule::NoisyOr if normalised => (1.0 - fails(), 0.0),
             Rule::NoisyAnd if normalised => (1.0 - fails(), fails()),
             Rule::Linear | Rule::Mean if normalised => (total(), 0.0),
-            Rule::Majority => (total() * quorum, 0.0),
+            // what only rounding puts above the quorum is no majority, in whatever order the edges stand
+            Rule::Majority => (total() * quorum * (1.0 + TIE), 0.0),
             _ => (1.0, 0.0),
         };
         self.gates.push(Stored { row, rule, end: self.inputs.len() as u32, scale, floor });

@@ -75,7 +75,7 @@ impl<'a> Reference<'a> {
     fn majority(&self, inputs: &[(f64, f64)]) -> f64 {
         let votes: f64 = inputs.iter().filter(|(x, _)| *x >= 0.5).map(|(_, weight)| weight).sum();
         let total: f64 = inputs.iter().map(|(_, weight)| weight).sum();
-        f64::from(votes > total * self.structure.quorum)
+        f64::from(votes > total * self.structure.quorum * (1.0 + TIE))
     }
 
     /// Odds, multiplied; inputs here are never exactly 0 and 1 at once.
@@ -302,6 +302,23 @@ fn a_quorum_is_a_share_of_the_weight() {
     }
     let weights = Weights::Given([0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     assert!(Structure { weights, ..Structure::default() }.check().is_err());
+}
+
+#[test]
+fn a_tie_is_no_majority_however_it_is_rounded() {
+    // 0.1 + 0.2 is above 0.3 in floats: three tenths of six are a tie
+    let weights = Weights::Given([0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    let kinds = [EdgeType::Temporal, EdgeType::Causal, EdgeType::Spawn];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut t = TestTrace::events(3);
+        t.event(EventType::Aggregate, "a");
+        for u in order {
+            t.edge(u, 3, kinds[u as usize]);
+        }
+        let structure = Structure { weights, ..Structure::of(Model::Majority) };
+        assert_eq!(value(&t, structure, |v| v != 2), 0.0, "{order:?}");
+        assert_eq!(value(&t, structure, |v| v != 1), 1.0, "{order:?}");
+    }
 }
 
 #[test]
