@@ -37,8 +37,10 @@ __all__ = [
     "read",
     "relative",
     "replay_presence",
+    "replay_schedules",
     "replay_structural",
     "roll_up",
+    "schedule",
     "solve_game",
     "tables",
 ]

@@ -190,7 +190,8 @@ def plot_scaling(curve: pl.DataFrame, *, title: str = "") -> Any:
         best=pl.col("work") / pl.col("lower"), worst=pl.col("work") / pl.col("upper")
     )
     limit = sums["work"][0] / sums["span"][0] if sums["span"][0] else float("nan")
-    values = alt.Data(values=drawn.select("k", "speedup", "best", "worst").to_dicts())
+    rows = drawn.select("k", "speedup", "best", "worst").to_dicts()
+    values = alt.Data(values=rows)  # type: ignore[no-untyped-call]  # Altair's
     x = alt.X("k:Q", title="slots").scale(type="log", base=2)
     base = alt.Chart(values).encode(x=x)
     layers = [
@@ -200,5 +201,6 @@ def plot_scaling(curve: pl.DataFrame, *, title: str = "") -> Any:
         base.mark_line(point=True, color="#0072b2").encode(y="speedup:Q"),
     ]
     if math.isfinite(limit):
-        layers.append(base.mark_rule(strokeDash=[5, 4], color="#d55e00").encode(y=alt.datum(limit)))
+        rule = alt.Chart(values).mark_rule(strokeDash=[5, 4], color="#d55e00")
+        layers.append(rule.encode(y=alt.datum(limit)))
     return alt.layer(*layers).properties(width=360, height=240, title=title)

@@ -120,7 +120,7 @@ def schedule(
     check_corpus(corpus)
     check_numbers(threads=threads)
     (only,) = concurrency(slots, pool=pool, queue=queue, release=release).slots
-    scenario = {"changes": [], "slots": only, "pool": pool, "queue": queue, "release": release}
+    scenario: Spec = {"changes": [], "slots": only, "pool": pool, "queue": queue, "release": release}
     options: dict[str, Any] = {"durations": durations, "program_order": program_order, "threads": threads}
     with reporting(progress, "scheduling") as callback:
         frames = [
@@ -299,8 +299,8 @@ def _replayed(
 
 
 def _empty_store() -> _core.Store:
-    empty = {name: pl.DataFrame(schema=SCHEMAS[name]) for name in ("traces", "events")}
-    return Corpus.from_arrow(**empty)._store
+    traces, events = (pl.DataFrame(schema=SCHEMAS[name]) for name in ("traces", "events"))
+    return Corpus.from_arrow(traces=traces, events=events)._store
 
 
 def _flat(spec: Spec) -> Iterator[Spec]:

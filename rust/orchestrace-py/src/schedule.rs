@@ -103,16 +103,15 @@ fn change(given: &Bound<'_, PyDict>, store: &Store) -> PyResult<Change> {
     let kind: String = member(given, "kind")?;
     Ok(match kind.as_str() {
         "remove" => {
-            let known = [
-                ("stay", Cascade::Stay),
-                ("all", Cascade::WhenAllAreLost),
-                ("any", Cascade::WhenAnyIsLost),
-            ];
+            let known =
+                [("stay", Cascade::Stay), ("all", Cascade::WhenAllAreLost), ("any", Cascade::WhenAnyIsLost)];
             let cascade = word(py, "cascade", &member::<String>(given, "cascade")?, &known)?;
             Change::Remove { select: select(given, store)?, cascade }
         }
         "speed_up" => Change::Speed { select: select(given, store)?, factor: member(given, "factor")? },
-        "cap_stragglers" => Change::Cap { select: select(given, store)?, quantile: member(given, "quantile")? },
+        "cap_stragglers" => {
+            Change::Cap { select: select(given, store)?, quantile: member(given, "quantile")? }
+        }
         "merge" => {
             let names: Vec<String> = member(given, "agents")?;
             Change::Merge { agents: names.iter().filter_map(|name| agents.find(name)).collect() }

@@ -165,7 +165,9 @@ impl Timing {
         }
         // Adding 0 makes a negative zero a plain one, whose bits are those of the least time.
         for column in [&mut self.began, &mut self.ended, &mut self.release] {
-            column.iter_mut().for_each(|time| *time = *time - origin + 0.0);
+            for time in column {
+                *time = *time - origin + 0.0;
+            }
         }
         let last = self.ends.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         self.makespan = if n == 0 { 0.0 } else { last - origin + 0.0 };

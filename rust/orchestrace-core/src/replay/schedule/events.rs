@@ -6,7 +6,7 @@
 //! ([`Pool::Agents`](super::scenario::Pool)) all of its events run; merged agents run one event at a time.
 //!
 //! O((|V|+|E|) log k): running events are a heap of at most k, those that could begin a set of bits. Reference: R. L. Graham,
-//! Bounds on multiprocessing timing anomalies, SIAM J. Appl. Math. 17(2), 1969: T_k <= T1/k + T∞ (1 - 1/k) for any
+//! Bounds on multiprocessing timing anomalies, SIAM J. Appl. Math. 17(2), 1969: `T_k <= T1/k + T∞ (1 - 1/k)` for any
 //! queue, though more slots, less work or fewer edges can all make a schedule longer.
 
 use std::cmp::Reverse;

@@ -9,7 +9,7 @@ use super::span::{Earliest, Slack, Weighted};
 use super::split::Split;
 use super::work::{Subject, Work};
 use crate::graph::program::ProgramOrder;
-use crate::graph::{CsrGraph, NOBODY, Order, Owners, Topological};
+use crate::graph::{CsrGraph, NOBODY, Owners, Topological};
 use crate::schema::{EventType, Reason};
 use crate::store::view::TraceView;
 
@@ -179,7 +179,8 @@ impl Replayer {
             tokens: tokens(view, |_| true),
         };
         if scenarios.len() > 1 && scenarios.len() * view.len() >= LARGE {
-            let outlooks = scenarios.par_iter().map_init(Scratch::default, |scratch, s| ready.replay(s, scratch));
+            let outlooks =
+                scenarios.par_iter().map_init(Scratch::default, |scratch, s| ready.replay(s, scratch));
             out.extend(outlooks.collect::<Vec<_>>());
         } else {
             out.extend(scenarios.iter().map(|s| ready.replay(s, &mut self.scratch)));
@@ -322,10 +323,12 @@ impl Ready<'_> {
         }
         if scenario.release == Release::None {
             let by_slots = slots.map(|k| (f64::from(k), &holder[..]));
-            let upper = bounds(graph, order, work, weighted, pool, by_slots, &mut outlook);
-            outlook.upper = upper.filter(|_| !merged);
+            let (lower, upper) = bounds(&subject, work, weighted, pool, by_slots, &outlook);
+            outlook.lower = Some(lower);
+            outlook.upper = (!merged).then_some(upper);
         }
-        let finite = outlook.makespan.is_finite() && outlook.makespan_cf.is_finite() && outlook.work.is_finite();
+        let finite =
+            outlook.makespan.is_finite() && outlook.makespan_cf.is_finite() && outlook.work.is_finite();
         if finite { Ok(outlook) } else { Err(Reason::ResultRange) }
     }
 }
@@ -353,31 +356,27 @@ fn queue_by_path(
     }
 }
 
-/// Bounds of any greedy schedule: the lower one into `outlook`; the upper one is W/k + the longest path in which what
-/// needs a slot counts (1 - 1/k).
+/// Bounds of any greedy schedule: the upper one is W/k + the longest path in which what needs a slot counts (1 - 1/k).
 fn bounds(
-    graph: &CsrGraph,
-    order: Order<'_>,
+    subject: &Subject<'_>,
     work: &Work,
     weighted: &mut Weighted,
     pool: Pool,
     slots: Option<(f64, &[u32])>,
-    outlook: &mut Outlook,
-) -> Option<f64> {
+    outlook: &Outlook,
+) -> (f64, f64) {
+    let Subject { graph, order, .. } = *subject;
     let span = outlook.span;
-    outlook.lower = Some(span);
-    let Some((k, holder)) = slots else { return Some(span) };
+    let Some((k, holder)) = slots else { return (span, span) };
     if pool == Pool::All {
-        outlook.lower = Some(span.max(outlook.work / k));
-        return Some(outlook.work / k + span * (1.0 - 1.0 / k));
+        return (span.max(outlook.work / k), outlook.work / k + span * (1.0 - 1.0 / k));
     }
     let slotted = |v: usize| holder.get(v).is_none_or(|&holder| holder != NOBODY);
     let slotted_work: f64 = (0..graph.len()).filter(|&v| slotted(v)).map(|v| work.duration[v]).sum();
-    if pool == Pool::Tools {
-        outlook.lower = Some(span.max(slotted_work / k));
-    } // Events of one agent share its slot, so that their work may be done faster than k at a time.
+    // Events of one agent share its slot, so that their work may be done faster than k at a time.
+    let lower = if pool == Pool::Tools { span.max(slotted_work / k) } else { span };
     let weight = |v: usize| if slotted(v) { work.duration[v] * (1.0 - 1.0 / k) } else { work.duration[v] };
-    Some(slotted_work / k + weighted.longest(graph, order, weight))
+    (lower, slotted_work / k + weighted.longest(graph, order, weight))
 }
 
 /// What holds the slot of each event, into `holder`; how many holders there may be.
@@ -394,12 +393,13 @@ fn hold(subject: &Subject<'_>, work: &Work, split: &Split, pool: Pool, holder: &
         }
         Pool::Agents => {
             let known = |number: Option<&u32>| number.copied().filter(|&number| number != NOBODY);
-            let of = |v: usize| match (owners.indices()[v], known(work.group.get(v)), known(split.part.get(v))) {
-                (NOBODY, _, _) => NOBODY,
-                (_, Some(group), _) => names + group,
-                (_, None, Some(part)) => names + work.groups + part,
-                (name, None, None) => name,
-            };
+            let of =
+                |v: usize| match (owners.indices()[v], known(work.group.get(v)), known(split.part.get(v))) {
+                    (NOBODY, _, _) => NOBODY,
+                    (_, Some(group), _) => names + group,
+                    (_, None, Some(part)) => names + work.groups + part,
+                    (name, None, None) => name,
+                };
             holder.extend((0..view.len()).map(of));
             names + work.groups + split.parts
         }

@@ -111,8 +111,7 @@ impl Slack {
             let inputs = graph.predecessors_of(at as usize).iter().copied();
             let before = inputs.max_by(|&a, &b| later(a, b)).unwrap_or(NOBODY);
             // What its release held back was not waiting for anything.
-            let held =
-                before != NOBODY && earliest.start[at as usize] > earliest.finish[before as usize];
+            let held = before != NOBODY && earliest.start[at as usize] > earliest.finish[before as usize];
             at = if held { NOBODY } else { before };
         }
     }

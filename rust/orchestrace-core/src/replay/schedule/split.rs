@@ -101,7 +101,8 @@ impl Split {
         self.load.clear();
         self.load.resize(parts as usize, 0.0);
         for &(piece, _, work) in &self.by_piece {
-            let least = (0..self.load.len()).min_by(|&a, &b| self.load[a].total_cmp(&self.load[b])).unwrap_or(0);
+            let least =
+                (0..self.load.len()).min_by(|&a, &b| self.load[a].total_cmp(&self.load[b])).unwrap_or(0);
             self.load[least] += work;
             self.part[piece as usize] = self.parts + least as u32;
         }

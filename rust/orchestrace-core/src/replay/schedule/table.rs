@@ -178,7 +178,9 @@ pub fn schedule(
                 })
                 .collect::<Result<_>>()?;
             let mut rows = EventRows::default();
-            parts.into_iter().for_each(|part| rows.append(part));
+            for part in parts {
+                rows.append(part);
+            }
             rows.finish(chunk, &schema)
         };
         store.chunks().par_iter().map(of_chunk).collect::<Result<Vec<_>>>()

@@ -2,6 +2,7 @@
 
 use super::durations::Timing;
 use super::scenario::{Cascade, Change, Select};
+use crate::graph::owner::Name;
 use crate::graph::{CsrGraph, NOBODY, Order, Owners};
 use crate::schema::EventType;
 use crate::store::view::TraceView;
@@ -45,7 +46,7 @@ impl Subject<'_> {
             }
             Select::Role(code) => {
                 let names = self.owners.names();
-                let role = |v: usize| names.get(owned(v) as usize).and_then(|name| name.role());
+                let role = |v: usize| names.get(owned(v) as usize).and_then(Name::role);
                 if code.is_some() {
                     (0..n).filter(|&v| role(v) == *code).for_each(f);
                 }
