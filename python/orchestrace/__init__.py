@@ -18,6 +18,7 @@ from .corpus import Corpus
 from .credit import credit, importers, methods
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
 from .explain import explain
+from .export import export
 from .faithfulness import faithfulness
 from .games import game_values
 from .generate import generate
@@ -71,6 +72,7 @@ __all__ = [
     "delegation_effects",
     "drop",
     "explain",
+    "export",
     "faithfulness",
     "fit_outcome",
     "fit_scaling",

@@ -294,6 +294,22 @@ def explain_(
     _give(explain(corpus, credits, unit_id, number), f"credit of {unit_id} by {method}", as_json, output)
 
 
+@app.command(name="export")
+def export_(
+    paths: Recordings,
+    to: Annotated[str, typer.Option("--to", help="perfetto or mermaid.")] = "perfetto",
+    trace: Annotated[
+        str | None, typer.Option("--trace", help="Its trace_id; needed if there are several traces.")
+    ] = None,
+    file: Annotated[Path, typer.Option("--output", "-o", help="The file.")] = Path("trace.json"),
+    format: Format = "auto",
+    threads: Threads = None,
+) -> None:
+    """Write one trace with its critical path for Perfetto, chrome://tracing or Mermaid."""
+    written = export(_open(paths, format, threads), to, file, trace_id=trace)  # type: ignore[arg-type]
+    typer.echo(plain(f"{file}: {written:,} bytes"))
+
+
 @app.command(name="replay")
 def replay_(
     paths: Recordings,
