@@ -64,7 +64,8 @@ def explain(
         reward), ``game`` (the method's formula over coalitions of players), ``turn`` (rewards, critic's
         differences or returns of turns), ``rollout`` (rewards of the group; ``other`` is the trace),
         ``sibling`` (mean outcomes of alternatives), ``suspicion``, ``reward``, ``critic``, ``successor``
-        (dag_gae). Those without a weight are told beside: ``mean``, ``deviation``, ``count``, ``fit``, and ``method`` for a method that is known by its summary only.
+        (dag_gae). Those without a weight are told beside: ``mean``, ``deviation``, ``count``, ``fit``, and
+        ``method`` for a method that is known by its summary only.
 
         ``seq`` and ``event`` name an event of this trace, of a turn its first one. ``amount`` is in units of
         the reward where it is a reward, a return or a credit. ``rule`` says the formula. A null credit gives
