@@ -29,6 +29,13 @@ from orchestrace import manifest
 
 METHODS = ot.methods()["name"].to_list()
 SCOPE = dict(ot.methods().select("name", "scope").iter_rows())
+LEVELS = dict(ot.methods().select("name", "units").iter_rows())
+#: Exact values of games end at twenty players.
+DRAWN = {
+    name: {"samples": 64}
+    for name, params in ot.methods().select("name", "params").iter_rows()
+    if "samples" in {param["name"] for param in params}
+}
 # compares all traces at once, and is not fitted piece by piece
 WHOLE = ["reinforce_pp"]
 
@@ -346,8 +353,13 @@ def test_within_one_file_too(tmp_path: Path) -> None:
 def test_credit_is_that_of_memory(
     memory: ot.Corpus, sliced: ot.PartitionedCorpus, method: str, unit: str
 ) -> None:
+    if unit not in LEVELS[method]:
+        with pytest.raises(ot.ParameterError, match="unknown unit"):
+            ot.credit(memory, method=method, unit=unit)
+        return
+
     def credits(corpus: ot.Corpus) -> pl.DataFrame:
-        made = ot.credit(corpus, method=method, unit=unit, seed=3)
+        made = ot.credit(corpus, method=method, unit=unit, seed=3, **DRAWN.get(method, {}))
         return made.with_columns(pl.col(pl.Categorical).cast(pl.String)).sort("trace", maintain_order=True)
 
     expected = credits(memory)
@@ -556,10 +568,11 @@ def test_own_groups(recordings: Path, memory: ot.Corpus, tmp_path: Path, small: 
         compares = SCOPE[method] == "group"
         if group == "trace_id" and compares:
             with pytest.raises(ot.SchemaError, match=r"group '.+' is divided.*group=\[trace_id\]"):
-                ot.credit(corpus, method=method)
+                ot.credit(corpus, method=method, unit="team")
         elif group != ["system", "task_id"] or not compares:
-            made = ot.credit(corpus, method=method, unit="team").sort("trace")
-            expected = ot.credit(memory, method=method, unit="team")
+            drawn = DRAWN.get(method, {})
+            made = ot.credit(corpus, method=method, unit="team", **drawn).sort("trace")
+            expected = ot.credit(memory, method=method, unit="team", **drawn)
             assert_frame_equal(made, expected, categorical_as_str=True, check_exact=True)
 
 
