@@ -360,9 +360,11 @@ def test_the_native_export_is_valid_and_loses_nothing(whole: ot.Corpus, tmp_path
 def all_credits(corpus: ot.Corpus, reward: str) -> pl.DataFrame:
     """Every method, at the units that localisation reads."""
     found = []
-    for method, units in ot.methods().select("name", "units").rows():
+    for method, units, params in ot.methods().select("name", "units", "params").rows():
+        # exact values of games end at twenty players
+        drawn = {"samples": 64} if "samples" in {param["name"] for param in params} else {}
         found += [
-            ot.credit(corpus, method=method, unit=unit, reward=reward).with_columns(
+            ot.credit(corpus, method=method, unit=unit, reward=reward, **drawn).with_columns(
                 pl.col("method").cast(pl.String)
             )
             for unit in ("turn", "agent")
