@@ -197,10 +197,10 @@ def test_reasons_of_what_has_no_answer() -> None:
     table = ot.replay(
         read([fork(), cyclic]), ot.drop(agent="bob"), ot.drop(each="call"), ot.drop(each="event")
     )
-    reasons = dict.fromkeys(["effect", "tier", "support", "outcome", "tokens"])
+    numbers = ["effect", "tier", "support", "outcome", "tokens"]
     rows = table.filter(pl.col("reason").is_in(["selection.empty", "graph.cycle"]))
     assert rows["reason"].to_list() == ["graph.cycle", "selection.empty", "graph.cycle", "graph.cycle"]
-    assert all(rows[name].null_count() == rows.height for name in reasons)
+    assert all(rows[name].null_count() == rows.height for name in numbers)
     # a name that only other traces have
     table = ot.replay(read([fork(), run(1, 1.0, chain(3), [(0, 1), (1, 2)])]), ot.drop(agent="bob"))
     assert table["reason"].to_list() == [None, "selection.empty"]
