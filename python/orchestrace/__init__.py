@@ -27,6 +27,7 @@ from .interventions import aggregate_by, drop, set_value, truncate
 from .io import read_traces
 from .ledger import free_ride, ledger
 from .matching import matched_effect
+from .model_sensitivity import model_sensitivity, outcome_models
 from .observed import aggregation_effects, delegation_effects, message_effects
 from .outcome_fit import FittedOutcome, fit_outcome
 from .parameters import Param
@@ -88,6 +89,8 @@ __all__ = [
     "merge",
     "message_effects",
     "methods",
+    "model_sensitivity",
+    "outcome_models",
     "plot_scaling",
     "read_corpus",
     "read_traces",

@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,7 +22,7 @@ from .shards import staging
 _CALL = "call.json"
 
 Reward = str | Mapping[str, float] | Sequence[str | Mapping[str, float]]
-Parameter = bool | int | float | str | list[int | float | str] | Callable[..., Any] | None
+Parameter = bool | int | float | str | list[int | float | str] | Iterable[float] | Callable[..., Any] | None
 
 
 @overload
@@ -129,6 +129,9 @@ def credit(
     ]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise ParameterError(f"reward '{twice[0]}' is given twice")
+    weights = params.get("weights")
+    if isinstance(weights, Iterable) and not isinstance(weights, str):
+        params["weights"] = list(weights)  # a fitted outcome gives its eight numbers
     options = {
         "method": method,
         "unit": unit,

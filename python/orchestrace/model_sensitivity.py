@@ -1,16 +1,18 @@
 """Whether a conclusion hangs on the outcome model: the same question under several of them."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import polars as pl
 
 from .agreement import check_corpus
+from .composition import Specified
 from .corpus import Corpus
 from .credit import Reward, credit
 from .errors import ParameterError
 from .outcome_fit import FittedOutcome
 from .progress import Progress
+from .replay import Model, replay
 from .schema import CREDITS, Unit
 
 MODELS: Final = pl.DataFrame(
@@ -42,6 +44,7 @@ MODELS: Final = pl.DataFrame(
 )
 FAMILIES: Final = ("noisy_or", "typed", "mean", "noisy_and", "max", "min", "majority")
 _KEYS: Final = ("trace", "unit", "unit_id", "trace_id", "seq")
+_EFFECT: Final = ("trace", "intervention", "unit_id", "trace_id")
 _SMALL: Final = 1e-9  # of the largest value of the trace: what rounding leaves
 
 
@@ -70,8 +73,8 @@ def outcome_models() -> pl.DataFrame:
 
 def model_sensitivity(
     corpus: Corpus,
-    *,
-    method: str,
+    *interventions: Specified,
+    method: str | None = None,
     unit: Unit = "agent",
     outcomes: Sequence[str | FittedOutcome] = FAMILIES,
     reward: Reward = "team",
@@ -80,14 +83,17 @@ def model_sensitivity(
     progress: Progress = None,
     **params: Any,
 ) -> pl.DataFrame:
-    """Give the same credit under several outcome models, and mark what does not hold in all of them.
+    """Ask the same under several outcome models, and mark what does not hold in all of them.
 
     Parameters
     ----------
     corpus
         The recordings.
+    interventions
+        As in `replay`, whose effects are compared. Without any, credits are.
     method, unit, reward, seed, threads, progress, **params
-        As in `credit`; the method must have the parameter ``outcome``.
+        As in `credit`; the method must have the parameter ``outcome``. With interventions there is no
+        method, and ``threads``, ``progress`` and ``params`` are those of `replay`.
     outcomes
         Two or more models: names of `outcome_models`, or results of `fit_outcome`, which bring their
         weights. They are told apart by ``model``: ``noisy_or``, or ``noisy_or fitted``.
@@ -98,15 +104,17 @@ def model_sensitivity(
         A row per unit and model, units in the order of `credit`, models as asked for: ``trace unit unit_id
         trace_id seq``; ``model`` (str); ``credit`` (f64, units of the method); ``rank`` (f64, 1 for the most
         credit in the trace, ties share their mean; null for the row without a unit); ``lower upper`` (f64,
-        least and greatest credit over the models); ``stable`` (bool, sign and rank are the same in all),
-        ``sign_stable rank_stable`` (bool); ``tier`` (str, ``surrogate``) and ``reason``: why a credit is
-        null, or ``gate.unstable`` where its sign changes. A unit that fewer than two models value has null
-        for stability.
+        least and greatest credit over the models); ``sign_stable rank_stable`` (bool, the same in all
+        models), ``stable`` (both; the sign alone where there is no rank); ``tier`` (str) and ``reason``: why
+        a credit is null, or ``gate.unstable`` where its sign changes. What fewer than two models value has
+        null for stability. Of interventions: ``trace intervention unit_id trace_id``, ``effect`` in place of
+        ``credit``, and ranks inside of a trace and scenario.
 
     Raises
     ------
     ParameterError
-        Fewer than two models, one given twice, or what `credit` refuses.
+        Fewer than two models, one given twice, neither a method nor an intervention, or what `credit` or
+        `replay` refuses.
 
     Notes
     -----
@@ -125,11 +133,28 @@ def model_sensitivity(
     ['noisy_or', 'min']
     """
     check_corpus(corpus)
+    if (method is None) == (not interventions):
+        raise ParameterError("model_sensitivity needs a method, or interventions, and not both")
     asked = _labelled(outcomes)
     found = []
     for label, model in asked.items():
         given = model if isinstance(model, str) else model.model
         more = params if isinstance(model, str) else {**params, "weights": list(model)}
+        if method is None:
+            # a word that is none of the models is refused by replay itself
+            effects = replay(
+                corpus,
+                *interventions,
+                outcome=cast("Model", given),
+                sensitivity=False,
+                threads=threads,
+                progress=progress,
+                **more,
+            )
+            found.append(
+                effects.select(*_EFFECT, "effect", "tier", "reason").with_columns(model=pl.lit(label))
+            )
+            continue
         rows = credit(
             corpus,
             method=method,
@@ -144,6 +169,8 @@ def model_sensitivity(
         if rows["reward"].n_unique() > 1:
             raise ParameterError("reward is a list: ask for one reward at a time")
         found.append(rows.select(*_KEYS, "credit", "tier", "reason").with_columns(model=pl.lit(label)))
+    if method is None:
+        return stability(pl.concat(found), list(_EFFECT), ["trace", "intervention"], "effect")
     return stability(pl.concat(found), list(_KEYS), ["trace"], "credit")
 
 
