@@ -106,9 +106,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
     given = arrays(options.events)
-    print(
-        f"{len(given['earned']):,} events, {len(given['rewards']):,} traces; medians of {options.rounds} rounds"
-    )
+    n_events, n_traces = len(given["earned"]), len(given["rewards"])
+    print(f"{n_events:,} events, {n_traces:,} traces; medians of {options.rounds} rounds")
     print("| task | peer | ms (min-max) | ratio |\n|---|---|---:|---:|")
     for task, peers in TASKS.items():
         walls: dict[str, list[float]] = {name: [] for name in peers}

@@ -17,6 +17,7 @@ from . import (
     credit,
     drop,
     explain,
+    export,
     generate,
     importers,
     ingest,

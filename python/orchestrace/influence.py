@@ -56,7 +56,7 @@ def interval(
     -------
     Interval
         ``stderr`` = √(C/(C-1) Σ u_c²), u_c the sum of influence in cluster c. The interval is
-        the symmetric bootstrap-t one over clusters, from `SMALL` of them on, else Student's with C - 1 degrees
+        the symmetric bootstrap-t one over clusters, from `SMALL` of them on, else Student's, C - 1 degrees
         of freedom.
 
     Notes

@@ -16,7 +16,7 @@ def table(
     confounding: float = 0.0,
     contexts: bool = False,
 ) -> pl.DataFrame:
-    """Rollouts of tasks: outcome = difficulty of the task + (effect ± spread of the task) * treated decisions.
+    """Rollouts of tasks: outcome = difficulty of the task + (effect ± spread of it) * treated decisions.
 
     Harder tasks are treated less often. With `confounding` deeper decisions are treated more often, and
     depth adds to the outcome by itself. With `contexts` decisions at one place of a task are siblings.

@@ -280,7 +280,7 @@ def test_comparing_without_matching_is_wrong_here() -> None:
 
 
 def planted(seed: int) -> tuple[ot.Corpus, pl.DataFrame]:
-    """A corpus whose decisions that matter are named by the sign of what they contribute, and contributions."""
+    """A corpus whose decisions that matter are named by the sign of what they add, and contributions."""
     corpus, truth = ot.generate_planted(
         traces=160, seed=seed, outcome="linear", decisive=0.0, density=0.3, events=8
     )

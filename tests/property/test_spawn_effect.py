@@ -261,7 +261,7 @@ def test_little_overlap_is_estimated_only_if_asked_for() -> None:
 def corpus_of(
     n: int, *, tasks: int, certain: bool = False, binary: bool = True, seed: int = 0
 ) -> tuple[ot.Corpus, float]:
-    """Runs of one lead that decides with a known probability to spawn, which adds 0.2 to the chance of success.
+    """Runs of a lead that decides with a known probability to spawn, which adds 0.2 to the chance of success.
 
     The harder of two kinds of task, told by how far the run was, is where it spawns more often.
     """
