@@ -71,7 +71,7 @@ fn rows_of(store: &Store, method: &Method, unit: Unit, weight: f64, threads: usi
 
 /// What makes a method divide the reward, at any number of players.
 fn paid(method: &Method) -> Vec<(&'static str, Value)> {
-    let given = [("scaled", Value::Bool(true)), ("samples", Value::Int(6))];
+    let given = [("scaled", Value::Bool(true)), ("samples", Value::Int(64))];
     let known = |name: &str| method.info().params.iter().any(|param| param.name == name);
     given.into_iter().filter(|(name, _)| known(name)).collect()
 }
