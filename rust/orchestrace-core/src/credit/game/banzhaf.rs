@@ -205,6 +205,10 @@ fn sampled(
     let raw = out.value.clone();
     let sum: f64 = raw.iter().sum();
     let amount = setting.full - setting.empty;
+    if normalise && amount != 0.0 && raw.iter().all(|value| *value == 0.0) {
+        // no coalition that was drawn reached anything
+        return Ok(Err(Reason::SupportAbsent));
+    }
     if normalise && !rescaled(&mut out.value, amount) {
         return Ok(Err(Reason::ResultRange));
     }
