@@ -13,6 +13,7 @@ __all__ = [
     "VERSION",
     "InputError",
     "OrchestraceError",
+    "OutcomeGates",
     "ParameterError",
     "Part",
     "Partition",
