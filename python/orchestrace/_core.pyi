@@ -225,6 +225,7 @@ def generate(
     progress: _Progress = None,
 ) -> dict[str, int]: ...
 
+@final
 class OutcomeGates:
     def __new__(
         cls, store: Store, *, targets: str, threads: int | None = None, progress: _Progress = None

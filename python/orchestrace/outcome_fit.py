@@ -233,16 +233,17 @@ def fit_outcome(
     An input of a target counts with its score; without one, with what its own inputs make of it; without
     inputs, as 1 (D15). Parallel edges add up. No score enters for ``targets="outcome"``.
 
-    Weights are maximum (quasi-)likelihood estimates, by L-BFGS-B from three beginnings with exact slopes;
-    least squares of ``"linear"`` are Gauss-Newton with non-negative steps, a single one where every input is
-    recorded and no sum reaches 1. Errors are sandwich errors over clusters, with Student intervals. Reasons:
+    Weights are maximum (quasi-)likelihood estimates with exact slopes, by Fisher scoring with bounded or
+    non-negative least-squares steps from three beginnings, then L-BFGS-B where that does not end; least
+    squares of ``"linear"`` take a single step where every input is recorded and no sum reaches 1. Errors
+    leave out each cluster in turn (CR3), with Student intervals, of log-odds for probabilities. Reasons:
     ``type.absent``, no edge of the type; ``type.unmoved``, its edges change no prediction;
     ``type.collinear``, only together with the types that are named; these get null, and ``used`` is their
     common weight, or that of all types; ``curvature.none``, the loss is flat around it, also null.
     ``weight.bound`` (0 or 1), ``tasks.few`` (fewer than two clusters): a weight without an error.
 
-    Time is O((events + edges) · evaluations), some 50 evaluations and as many for each fold, in parallel over
-    traces; memory 12 bytes an edge, 24 an event and 150 a target.
+    Time is O((events + edges) · evaluations), some 100 evaluations for the fit and as many for each fold, in
+    parallel over traces; memory is linear in events, edges and targets.
 
     Source: Papke and Wooldridge, J. Applied Econometrics 11, 1996, section 2 (likelihood of fractions,
     sandwich errors); Brier, Monthly Weather Review 78, 1950; Lawson and Hanson, Solving Least Squares
