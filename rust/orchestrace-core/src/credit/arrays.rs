@@ -50,6 +50,10 @@ const PLAIN: std::ops::RangeInclusive<f64> = 1e-120..=1e120;
 
 /// Compares the rows of every group.
 pub fn relative(rows: &Rows<'_>, rule: Relative, run: &Run) -> Result<Vec<f64>> {
+    run.pool().install(|| compare(rows, rule, run))
+}
+
+fn compare(rows: &Rows<'_>, rule: Relative, run: &Run) -> Result<Vec<f64>> {
     let numbers = match rows {
         Rows::Plain(numbers, groups) => {
             same_length("groups", groups.len(), "rewards", numbers.len())?;
@@ -74,9 +78,8 @@ pub fn relative(rows: &Rows<'_>, rule: Relative, run: &Run) -> Result<Vec<f64>> 
     let careful = numbers.iter().any(odd);
     let codes = |codes: &[u32]| codes.iter().max().map_or(0, |&most| u64::from(most) + 1);
     // a table of all keys, if most of it is used
-    let table = |keys: u64, n: usize| {
-        usize::try_from(keys).ok().filter(|&keys| !careful && keys <= 8 * n + 1024)
-    };
+    let table =
+        |keys: u64, n: usize| usize::try_from(keys).ok().filter(|&keys| !careful && keys <= 8 * n + 1024);
     run.check()?;
     match *rows {
         Rows::Plain(numbers, groups) => {
@@ -384,10 +387,12 @@ pub fn generalised(
     }
     run.check()?;
     let mut out = vec![0.0; n];
-    let pieces = pieces(offsets, &mut out);
-    pieces.into_par_iter().try_for_each(|(places, out)| {
-        run.check()?;
-        along(rewards, critics, offsets, sequences.order, places, Discounts { gamma, fading }, out)
+    let (discounts, pieces) = (Discounts { gamma, fading }, pieces(offsets, &mut out));
+    run.pool().install(|| {
+        pieces.into_par_iter().try_for_each(|(places, out)| {
+            run.check()?;
+            along(rewards, critics, offsets, sequences.order, places, discounts, out)
+        })
     })?;
     Ok(out)
 }
@@ -395,13 +400,13 @@ pub fn generalised(
 /// Sequences in pieces of about [`ROWS_AT_A_TIME`] rows: their numbers, and room for what they give.
 fn pieces<'a>(offsets: &[i64], mut out: &'a mut [f64]) -> Vec<(std::ops::Range<usize>, &'a mut [f64])> {
     let mut pieces = Vec::new();
-    let (mut from, mut begins) = (0, 0);
+    let (mut from, mut begins) = (0, offsets[0]);
     for (i, &end) in offsets.iter().enumerate().skip(1) {
-        let rows = end as usize - begins;
+        let rows = (end - begins) as usize;
         if rows >= ROWS_AT_A_TIME || i + 1 == offsets.len() {
             let (piece, rest) = std::mem::take(&mut out).split_at_mut(rows);
             pieces.push((from..i, piece));
-            (from, begins, out) = (i, end as usize, rest);
+            (from, begins, out) = (i, end, rest);
         }
     }
     pieces
@@ -438,8 +443,13 @@ fn along(
             next: 0.0,
         };
         let order = order.map_or(&[][..], |order| &order[from..end]);
-        if order.iter().zip(offsets[i]..).any(|(&row, own)| row != own) {
+        // without an early exit it takes wide registers
+        if order.iter().zip(offsets[i]..).fold(0, |other, (&row, own)| other | (row ^ own)) != 0 {
             sequence.in_order(order, discounts)?;
+            continue;
+        }
+        if discounts.fading == 0.0 {
+            sequence.walk(discounts)?;
             continue;
         }
         // a step waits for the one before it; those of two sequences do not wait for each other
@@ -464,7 +474,7 @@ struct Sequence<'a> {
 
 impl<'a> Sequence<'a> {
     fn walk(&mut self, Discounts { gamma, fading }: Discounts) -> Result<()> {
-        let mut step = Step { next_critic: self.next_critic, next: self.next, finite: true };
+        let mut step = Step { next_critic: self.next_critic, next: self.next };
         match self.critics {
             Some(critics) => {
                 for ((&reward, &critic), out) in self.rewards.iter().zip(critics).zip(&mut *self.out).rev() {
@@ -477,13 +487,13 @@ impl<'a> Sequence<'a> {
                 }
             }
         }
-        self.check(step.finite)
+        self.check(step, fading)
     }
 
     fn in_order(&mut self, order: &[i64], Discounts { gamma, fading }: Discounts) -> Result<()> {
         // what is still none at the end was left out
         self.out.fill(f64::NAN);
-        let mut step = Step { next_critic: 0.0, next: 0.0, finite: true };
+        let mut step = Step { next_critic: 0.0, next: 0.0 };
         for &row in order.iter().rev() {
             let place = (row as usize).wrapping_sub(self.from);
             let Some(&reward) = self.rewards.get(place) else {
@@ -495,15 +505,16 @@ impl<'a> Sequence<'a> {
             let critic = self.critics.map_or(0.0, |critics| critics[place]);
             self.out[place] = step.take(reward, critic, gamma, fading);
         }
-        self.check(step.finite)?;
+        self.check(step, fading)?;
         if self.out.iter().any(|x| x.is_nan()) {
             return Err(Error::Parameter(format!("order names a row of sequence {} twice", self.number)));
         }
         Ok(())
     }
 
-    fn check(&self, finite: bool) -> Result<()> {
-        if finite {
+    /// What is no finite number stays one to the beginning, unless nothing is carried there.
+    fn check(&self, step: Step, fading: f64) -> Result<()> {
+        if step.next.is_finite() && (fading > 0.0 || self.out.iter().all(|x| x.is_finite())) {
             return Ok(());
         }
         Err(Error::Parameter(format!(
@@ -530,7 +541,7 @@ fn abreast<'a>(
 ) -> Result<Option<Sequence<'a>>> {
     let steps = a.rewards.len().min(b.rewards.len());
     let at = [a.rewards.len() - steps, b.rewards.len() - steps];
-    let step = |of: &Sequence<'_>| Step { next_critic: of.next_critic, next: of.next, finite: true };
+    let step = |of: &Sequence<'_>| Step { next_critic: of.next_critic, next: of.next };
     let (mut first, mut second) = (step(&a), step(&b));
     let (mut a, a_rewards, a_critics, a_out) = a.split(at[0]);
     let (mut b, b_rewards, b_critics, b_out) = b.split(at[1]);
@@ -548,8 +559,8 @@ fn abreast<'a>(
             *other = second.take(*s, 0.0, gamma, fading);
         }
     }
-    a.check(first.finite)?;
-    b.check(second.finite)?;
+    a.check(first, fading)?;
+    b.check(second, fading)?;
     (a.next_critic, a.next) = (first.next_critic, first.next);
     (b.next_critic, b.next) = (second.next_critic, second.next);
     Ok([a, b].into_iter().find(|sequence| !sequence.rewards.is_empty()))
@@ -560,7 +571,6 @@ fn abreast<'a>(
 struct Step {
     next_critic: f64,
     next: f64,
-    finite: bool,
 }
 
 impl Step {
@@ -568,7 +578,6 @@ impl Step {
     fn take(&mut self, reward: f64, critic: f64, gamma: f64, fading: f64) -> f64 {
         self.next = (reward + gamma * self.next_critic - critic) + fading * self.next;
         self.next_critic = critic;
-        self.finite &= self.next.is_finite();
         self.next
     }
 }
@@ -609,7 +618,8 @@ mod tests {
 
     #[test]
     fn equal_numbers_are_exactly_zero() {
-        let got = on(2, |run| relative(&Rows::Plain(&[0.1, 0.1, 0.1, 5.0], &[0, 0, 0, 1]), GRPO, run).unwrap());
+        let got =
+            on(2, |run| relative(&Rows::Plain(&[0.1, 0.1, 0.1, 5.0], &[0, 0, 0, 1]), GRPO, run).unwrap());
         assert!(got.iter().all(|x| x.to_bits() == 0));
     }
 

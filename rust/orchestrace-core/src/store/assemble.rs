@@ -243,7 +243,17 @@ impl Builder<'_> {
             let wanted = schema.fields().iter().map(|f| events.schema_ref().index_of(f.name()));
             events.project(&wanted.collect::<std::result::Result<Vec<_>, _>>()?)?
         };
-        Ok(Chunk { traces, events, edges, agents, measures, findings, starts, empty_metrics, trace_ids: OnceLock::new() })
+        Ok(Chunk {
+            traces,
+            events,
+            edges,
+            agents,
+            measures,
+            findings,
+            starts,
+            empty_metrics,
+            trace_ids: OnceLock::new(),
+        })
     }
 
     fn events(

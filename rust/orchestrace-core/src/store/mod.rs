@@ -197,7 +197,8 @@ impl Store {
             .flat_map(|b| b.columns().iter().map(buffers_size))
             .sum();
         // views of ids that are counted already
-        let views: usize = self.chunks.iter().filter_map(|c| c.trace_ids.get()).map(|ids| ids.len() * 16).sum();
+        let views: usize =
+            self.chunks.iter().filter_map(|c| c.trace_ids.get()).map(|ids| ids.len() * 16).sum();
         columns + views + self.names.interners.iter().map(Interner::nbytes).sum::<usize>()
     }
 
