@@ -137,6 +137,12 @@ def takes(name: str, param: str) -> bool:
     return any(one["name"] == param for one in params)
 
 
+def units_of(name: str) -> list[str]:
+    """Levels at which a method reports: those that go by links or spawns of agents have no events."""
+    (units,) = ot.methods().filter(pl.col("name") == name)["units"].to_list()
+    return list(units)
+
+
 def sampled(name: str) -> dict[str, Any]:
     """The budget of a method that has one."""
     return {"samples": SAMPLES} if takes(name, "samples") else {}
@@ -156,11 +162,13 @@ def compared(
     siblings = decisions.filter(pl.col("choice").n_unique().over(place) > 1).select("trace", "seq", *place)
     for name, given in chosen:
         params = given | sampled(name)
+        agents = ot.credit(corpus, method=name, unit="agent", **params).select("trace", "unit_id", "credit")
+        yield (name, given), "agent", values(agents.join(by_agent, on=["trace", "unit_id"]), ["trace"])
+        if "event" not in units_of(name):
+            continue
         events = ot.credit(corpus, method=name, unit="event", **params).select("trace", "unit_id", "credit")
         events = events.join(by_event, on=["trace", "unit_id"])
         yield (name, given), "event", values(events, ["trace"])
-        agents = ot.credit(corpus, method=name, unit="agent", **params).select("trace", "unit_id", "credit")
-        yield (name, given), "agent", values(agents.join(by_agent, on=["trace", "unit_id"]), ["trace"])
         same = events.join(siblings.drop("task"), on=["trace", "seq"])
         same = same.with_columns(unit_id=pl.format("{}/{}", "trace", "seq"))
         yield (name, given), "siblings", values(same, place)
@@ -245,7 +253,7 @@ def markdown(found: pl.DataFrame) -> str:
     ]
     real, gained = found.filter(rewards="recorded"), gains(found)
     silent: dict[str, list[str]] = {}
-    for run in map(label, runs()):
+    for run in found["run"].unique(maintain_order=True):
         for unit in UNITS:
             own = real.filter(run=run, unit=unit)
             cells = [cell(own.filter(model=model)) for model in models]
@@ -376,8 +384,11 @@ def main() -> None:
     )
     parser.add_argument("--traces", type=int, default=2000, help="traces per model, all seeds together")
     parser.add_argument("--json", help="file for the means by seed")
+    parser.add_argument("--methods", help="names, separated by commas, of the methods to run; default: all")
     options = parser.parse_args()
-    found = measure(options.traces)
+    names = options.methods.split(",") if options.methods else ot.methods()["name"].to_list()
+    chosen = [run for run in runs() if run[0] in names]
+    found = measure(options.traces, chosen=chosen)
     print(markdown(found))
     print()
     print(worlds(measure(2 * options.traces, WORLDS, LEARNING, nulls=False)))

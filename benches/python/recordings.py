@@ -25,6 +25,8 @@ from corpora import recordings  # the tests are no package: the line above says 
 
 TEXT = pl.String
 KERNELS = ("edge_type", "time_decay", "lrp", "shapley_gate")
+#: Orders, or sets, of games with more than 20 players.
+SAMPLES = 64
 
 
 def markdown(caption: str, header: list[str], lines: Iterable[Iterable[object]]) -> str:
@@ -38,17 +40,27 @@ def markdown(caption: str, header: list[str], lines: Iterable[Iterable[object]])
 # --- Who&When ---------------------------------------------------------------------------------------------
 
 
+def as_amounts(params: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of a game, what makes its values parts of the reward, and a budget for many players."""
+    known = {one["name"] for one in params}
+    budget = {"samples": SAMPLES} if "samples" in known else {}
+    return {"scaled": True, **budget} if "scaled" in known else {}
+
+
 def turn_and_agent(corpus: ot.Corpus) -> pl.DataFrame:
     """Every method, and the kernels of flow, with the failure of the run as the amount to divide."""
-    runs: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in ot.methods()["name"]]
-    runs += [("flow", {"kernel": kernel}) for kernel in KERNELS]
+    runs = [
+        (name, name, as_amounts(params), units)
+        for name, units, params in ot.methods().select("name", "units", "params").iter_rows()
+    ]
+    runs += [(f"flow, {kernel}", "flow", {"kernel": kernel}, ["turn", "agent"]) for kernel in KERNELS]
     return pl.concat(
         ot.credit(corpus, method=method, unit=unit, reward="failed", **params).with_columns(
-            pl.col("method", "reason").cast(TEXT),
-            run=pl.lit(f"{method}, {params['kernel']}" if params else method),
+            pl.col("method", "reason").cast(TEXT), run=pl.lit(run)
         )
-        for method, params in runs
+        for run, method, params, units in runs
         for unit in ("turn", "agent")
+        if unit in units
     )
 
 
@@ -78,6 +90,8 @@ def localised(credits: pl.DataFrame, labels: pl.DataFrame | pl.LazyFrame) -> pl.
 
 
 def percent(row: dict[str, Any], metric: str) -> str:
+    if row[metric] is None:
+        return ""
     mean, low, high = (100 * row[f"{metric}{end}"] for end in ("", "_low", "_high"))
     return f"{mean:.0f} [{low:.0f}, {high:.0f}]"
 

@@ -71,7 +71,8 @@ def localisation(
         ``agent_accuracy step_accuracy within_<k>… mrr`` the mean over traces and its interval
         (``…_low …_high``), all in 0..1; ``agent_vs_best step_vs_best``: ``better``, ``worse`` or
         ``indistinct`` from the best baseline of that metric, by the interval of the paired difference on the
-        same resamples (null for baselines); with fewer than two traces it is ``indistinct``.
+        same resamples (null for baselines, and where nothing was told); with fewer than two traces it is
+        ``indistinct``.
 
     Raises
     ------
@@ -513,7 +514,7 @@ def _rows(
             zip(metrics[:2], ("agent_vs_best", "step_vs_best"), strict=True)
         ):
             rival = best[metric]
-            if name in BASELINES or rival is None:
+            if name in BASELINES or rival is None or row[metric] is None:
                 row[column] = None
                 continue
             low, high = interval(means[:, m, i] - means[:, names.index(rival), i])

@@ -218,7 +218,7 @@ def test_only_mixed_tasks_have_a_signal(read: Any, tau: list[recordings.Document
     mixed = {task for task, found in outcomes(tau).items() if len(found) == 2}
     succeeded = Counter(each["task_id"] for each in tau if each["rewards"]["team"] == 1)
     group = set(ot.methods().filter(pl.col("scope") == "group")["name"])
-    assert group == OF_MIXED_TASKS_ONLY | {"c3", "marshal", "aristocrat", "coma"}
+    assert group == OF_MIXED_TASKS_ONLY | {"c3", "marshal", "aristocrat", "coma", "sharp"}
     for method in OF_MIXED_TASKS_ONLY | {"c3"}:
         for task, rows in by_task(read("tau-bench"), method).items():
             if task not in mixed:
