@@ -249,15 +249,16 @@ def delegation_effects(
     Delegations are spawns, and messages of the root, to another agent. A run counts once for a class and
     delegate; the runs of a task are averaged (in a corpus of one task, runs stand for themselves). With x̄
     the mean of n of these, σ² their variance within pairs, τ² that of classes around the mean m of their
-    delegate (both of the whole corpus, method of moments): λ = τ² / (τ² + σ²/n), the estimate is
-    λ x̄ + (1-λ) m, its variance λ σ²/n + (1-λ)² var(m). Intervals are right on average over pairs, not for
-    each. Estimates of two delegates count as independent.
+    delegate (both of the whole corpus, method of moments), and k = pairs less delegates: the estimate is
+    x̄ - B (x̄ - m), B = (k-2)/k · (σ²/n) / (τ² + σ²/n), or x̄ where k ≤ 2; its variance (1-B) σ²/n +
+    B² (var(m) + 2 (x̄ - m)² / (k-2)). Intervals are right on average over pairs, not for each. Estimates of
+    two delegates count as independent.
 
     Who was asked was nobody's lottery: if the better one gets the harder tasks of a class, this says it is
     worse. `matched_effect` compares within a task.
 
-    O(n log n) in delegations. Source: empirical Bayes, Efron & Morris 1975; method of moments, DerSimonian
-    & Laird 1986.
+    O(n log n) in delegations. Source: empirical Bayes, Morris 1983; method of moments, DerSimonian & Laird
+    1986.
 
     Examples
     --------

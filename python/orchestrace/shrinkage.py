@@ -24,7 +24,7 @@ def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[s
 
     Notes
     -----
-    O(units log units).
+    O(units log units). Source: Morris 1983, section 5, for cells of unequal size.
 
     Examples
     --------
@@ -62,18 +62,20 @@ def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[s
     _, who = np.unique(cells["delegate"].to_numpy(), return_inverse=True)
     _, what = np.unique(cells["subtask"].to_numpy(), return_inverse=True)
     tau2 = _between(n, mean, who, sigma2)
-    # cells without a neighbour, or without any noise, stand for themselves
-    alone = np.bincount(who)[who] == 1
     spread = sigma2 / n
-    if tau2 is None or tau2 + sigma2 <= 0.0:
-        weight, own = np.ones(len(n)), np.ones(len(n))
-    else:
-        weight = np.where(alone, 1.0, tau2 / np.maximum(tau2 + spread, 1e-300))
-        own = 1.0 / np.maximum(tau2 + spread, 1e-300)
+    rows = np.bincount(who)
+    freedom = int((rows - 1).sum())
+    pull = np.zeros(len(n))
+    if tau2 is not None and freedom > 2:
+        # τ² is only estimated: drawing as far as it says would be too far, by this much on average
+        scale = (freedom - 2) / freedom
+        pull = np.where(rows[who] > 1, scale * spread / np.maximum(tau2 + spread, 1e-300), 0.0)
+    own = 1.0 / np.maximum((tau2 or 0.0) + spread, 1e-300)
     total = np.bincount(who, weights=own)
-    centre = (np.bincount(who, weights=own * mean) / total)[who]
-    estimate = weight * mean + (1.0 - weight) * centre
-    variance = weight * spread + np.square(1.0 - weight) / total[who]
+    away = mean - (np.bincount(who, weights=own * mean) / total)[who]
+    estimate = mean - pull * away
+    variance = (1.0 - pull) * spread + np.square(pull) / total[who]
+    variance += 2.0 / max(freedom - 2, 1) * np.square(pull * away)
     # as it was delegated: every delegate by its share of the class
     share = n / np.bincount(what, weights=n)[what]
     outcome = np.bincount(what, weights=share * estimate)[what]
@@ -90,7 +92,7 @@ def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[s
         stderr=pl.Series(stderr),
         lower=pl.Series(effect - reach * stderr),
         upper=pl.Series(effect + reach * stderr),
-        support=pl.Series(weight),
+        support=pl.Series(1.0 - pull),
     )
     found = found.with_columns(
         pl.when(some).then(pl.col(name)).alias(name) for name in ("effect", "stderr", "lower", "upper")
