@@ -264,6 +264,8 @@ def _asked(outcome: Outcome, rows: pl.DataFrame, masks: Any, game: Game) -> pl.D
         outcome=pl.when(said).then(pl.Series(recorded)),
         outcome_cf=pl.when(said).then(pl.Series(there)),
         effect=pl.when(said).then(pl.Series(there - recorded)),
+        tokens=pl.when(said).then("tokens"),
+        tokens_cf=pl.when(said).then("tokens_cf"),
         tier=pl.when(said).then(pl.lit("surrogate", REPLAYS["tier"])),
         reason=pl.when(pl.Series(valid & ~finite)).then(beyond).otherwise("reason"),
     )
