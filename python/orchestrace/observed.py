@@ -236,8 +236,8 @@ def delegation_effects(
         ``effect`` = outcome_cf - outcome, ``stderr lower upper`` (units of the reward); ``mean``, the plain
         one; counts (UInt32); ``support``, the weight of the pair's own outcomes in its estimate, 0 to 1;
         ``tier`` = observed; ``reason``; ``params`` with the variances. One delegate for a class:
-        null ``outcome_cf`` and effect, ``siblings.absent``. No variance to be had, since no pair has two tasks:
-        all null, ``support.absent``. No delegation has a class: an empty frame.
+        null ``outcome_cf`` and effect, ``siblings.absent``. No variance to be had, since no pair has two
+        tasks: all null, ``support.absent``. No delegation has a class: an empty frame.
 
     Raises
     ------

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
@@ -14,8 +14,9 @@ from .agreement import check_corpus
 from .composition import Spec, Specified, parts_of
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
+from .naming import expect_known
 from .progress import Progress, reporting
-from .schedule import replay_schedule
+from .schedule import DURATIONS, replay_schedule
 from .schema import REPLAYS, SCHEMAS, unknown_name
 
 Model = Literal["noisy_or", "typed", "noisy_and", "linear", "mean", "max", "min", "majority", "reachability"]
@@ -138,6 +139,10 @@ def replay(
     scenarios = [(one, [part.spec() for part in parts_of(one)]) for one in map(_checked, interventions)]
     if not scenarios:
         raise ParameterError("replay needs an intervention: ot.drop(agent='critic'), ot.truncate(at=60), ...")
+    if not callable(outcome) and outcome not in get_args(Model):
+        raise ParameterError(_no_model(outcome))
+    if durations not in DURATIONS:
+        raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
     options = {
         "weights": _weights(weights),
         "quorum": _share("quorum", quorum),
@@ -162,11 +167,23 @@ def replay(
 
 
 def _checked(one: object) -> Specified:
-    if isinstance(one, Specified):
+    if isinstance(one, Specified) and not isinstance(one, type):
         return one
+    if isinstance(one, list | tuple):
+        raise ParameterError(
+            "interventions are a list: pass them one by one, ot.replay(corpus, *interventions)"
+        )
     raise ParameterError(
         f"intervention is {one!r}, expected one of ot.drop(...), ot.set_value(...), ot.truncate(...), ..."
     )
+
+
+def _no_model(outcome: object) -> str:
+    if isinstance(outcome, str):
+        return unknown_name("outcome", outcome, list(get_args(Model)))
+    said = f"outcome is of type {type(outcome).__name__}, expected the name of a model or a function"
+    fitted = getattr(outcome, "model", None)
+    return said + (f": outcome='{fitted}', weights=<this>" if fitted in get_args(Model) else "")
 
 
 def _is_structural(specs: list[Spec]) -> bool:
@@ -317,36 +334,8 @@ def _refuse_unknown(corpus: Corpus, rows: pl.DataFrame, specs: list[list[Spec]])
         for spec in specs[scenario]:
             for by in _NAMED:
                 value = spec.get(by)
-                for name in value if isinstance(value, tuple) else [] if value is None else [value]:
-                    _expect(corpus, by, name)
-
-
-def _expect(corpus: Corpus, by: str, name: str) -> None:
-    agents = corpus.agents.filter(pl.col("kind") == "agent")
-    names = {
-        "agent": agents.select(name=pl.col("agent")),
-        "spawn": agents.select(name=pl.col("agent")),
-        "role": agents.select(name=pl.col("role")),
-        "tool": corpus.events.select(name=pl.col("tool")),
-    }.get(by)
-    if names is None:
-        ids = corpus.events.select(id=pl.col("id"))
-        if not ids.filter(pl.col("id") == name).head(1).collect(engine="streaming").height:
-            raise ParameterError(f"no trace has an event with the id '{name}' ({by}=)")
-        return
-    known = names.select(pl.col("name").cast(pl.String).unique()).drop_nulls().collect(engine="streaming")
-    if name not in known["name"]:
-        raise ParameterError(_shortened(by, name, sorted(known["name"])))
-
-
-def _shortened(by: str, name: str, known: list[str]) -> str:
-    if not known:
-        return f"unknown {by} '{name}': no trace has a {by}"
-    if len(known) <= 20:
-        return unknown_name(by, name, known)
-    nearest = _core.nearest(name, known)
-    hint = f"; did you mean '{nearest}'?" if nearest else ""
-    return f"unknown {by} '{name}'{hint} (of {len(known):,} known)"
+                if value is not None:
+                    expect_known(corpus, by, value if isinstance(value, tuple) else [value])
 
 
 def _weights(given: object) -> list[float] | None:

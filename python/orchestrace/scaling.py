@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from .agreement import collected
 from .errors import ParameterError
 from .schema import CREDITS
 
@@ -22,10 +23,11 @@ _FITS = {
     "tier": pl.Enum(["observed", "schedule", "surrogate"]),
     "reason": CREDITS["reason"],
 }
-_NEEDED = {"trace", "k", "makespan"}
+_NEEDED = ("trace", "k", "makespan")
+_BOUNDS = ("work", "span", "lower", "upper")
 
 
-def fit_scaling(curve: pl.DataFrame, *, by: Literal["trace"] | None = None) -> pl.DataFrame:
+def fit_scaling(curve: pl.DataFrame | pl.LazyFrame, *, by: Literal["trace"] | None = None) -> pl.DataFrame:
     """Fit Amdahl's law and the universal scalability law to a scaling curve.
 
     Parameters
@@ -72,7 +74,7 @@ def fit_scaling(curve: pl.DataFrame, *, by: Literal["trace"] | None = None) -> p
     """
     if by not in (None, "trace"):
         raise ParameterError(f"by is {by!r}, expected None or 'trace'")
-    points = _points(curve, by)
+    points = _points(collected(curve, "curve", _NEEDED), by)
     rows = [
         {"trace": trace, "model": model, "tier": "schedule", **_fit(own, model)}
         for (trace,), own in points.group_by("trace", maintain_order=True)
@@ -85,8 +87,6 @@ def fit_scaling(curve: pl.DataFrame, *, by: Literal["trace"] | None = None) -> p
 
 def _points(curve: pl.DataFrame, by: str | None) -> pl.DataFrame:
     """Speed-ups: ``trace k speedup``, trace null for all together."""
-    if lacking := sorted(_NEEDED - set(curve.columns)):
-        raise ParameterError(f"curve has no column '{lacking[0]}': give what scaling_curve returns")
     known = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
     if by is None and "unit" in known.columns and known["unit"].drop_nulls().n_unique() > 1:
         raise ParameterError("curve has seconds and steps, which do not add: filter it by 'unit'")
@@ -146,7 +146,7 @@ def _fit(points: pl.DataFrame, model: str) -> dict[str, Any]:
     }
 
 
-def plot_scaling(curve: pl.DataFrame, *, title: str = "") -> Any:
+def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
     """Draw speed-up against slots with its bounds, all traces together.
 
     Parameters
@@ -181,11 +181,10 @@ def plot_scaling(curve: pl.DataFrame, *, title: str = "") -> Any:
         import altair as alt
     except ImportError:
         raise ParameterError("plot_scaling needs Altair: pip install orchestrace[plot]") from None
+    curve = collected(curve, "curve", (*_NEEDED, *_BOUNDS))
     points = _points(curve, None)
-    if lacking := sorted({"work", "span", "lower", "upper"} - set(curve.columns)):
-        raise ParameterError(f"curve has no column '{lacking[0]}': give what scaling_curve returns")
     known = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
-    sums = known.group_by("k").agg(pl.col("work", "span", "lower", "upper").sum()).sort("k")
+    sums = known.group_by("k").agg(pl.col(_BOUNDS).sum()).sort("k")
     drawn = points.join(sums, on="k").with_columns(
         best=pl.col("work") / pl.col("lower"), worst=pl.col("work") / pl.col("upper")
     )

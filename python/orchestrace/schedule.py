@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import polars as pl
 
@@ -11,11 +11,13 @@ from .agreement import check_corpus
 from .composition import Spec, Specified, parts_of
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
+from .naming import expect_known
 from .progress import Progress, reporting
 from .schedule_interventions import Concurrency, Pool, Queue, Release, concurrency
 from .schema import CREDITS, REPLAYS, SCHEMAS, unknown_name
 
 Durations = Literal["auto", "explicit", "gap"]
+DURATIONS: Final = ("auto", "explicit", "gap")
 
 SCHEDULE_KINDS = frozenset(
     {"concurrency", "speed_up", "cap_stragglers", "remove", "merge", "split", "serialise"}
@@ -119,6 +121,8 @@ def schedule(
     """
     check_corpus(corpus)
     check_numbers(threads=threads)
+    if slots is not None and not isinstance(slots, int):
+        raise ParameterError(f"slots is {slots!r}, expected one number or None; scaling_curve takes several")
     (only,) = concurrency(slots, pool=pool, queue=queue, release=release).slots
     scenario: Spec = {"changes": [], "slots": only, "pool": pool, "queue": queue, "release": release}
     options: dict[str, Any] = {"durations": durations, "program_order": program_order, "threads": threads}
@@ -272,8 +276,8 @@ def _replayed(
     progress: Progress,
 ) -> pl.DataFrame:
     """What the core says, scenario by scenario, with their names and parameters."""
-    if durations not in ("auto", "explicit", "gap"):
-        raise ParameterError(unknown_name("word for durations", str(durations), ["auto", "explicit", "gap"]))
+    if durations not in DURATIONS:
+        raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
     options: dict[str, Any] = {"durations": durations, "program_order": program_order}
     asked = [core for _, core in scenarios]
     with reporting(progress, "replaying") as callback:
@@ -378,19 +382,5 @@ def _check_names(corpus: Corpus, changes: list[Spec]) -> None:
             asked.setdefault("agent", set()).add(change["agent"])
         elif change.get("by") in ("agent", "role", "tool", "event"):
             asked.setdefault(change["by"], set()).add(change["value"])
-    columns = {
-        "agent": (corpus.agents.filter(kind="agent"), "agent"),
-        "role": (corpus.agents, "role"),
-        "tool": (corpus.events, "tool"),
-        "event": (corpus.events, "id"),
-    }
     for by, names in sorted(asked.items()):
-        frame, column = columns[by]
-        there = frame.select(pl.col(column).cast(pl.String)).drop_nulls().unique()
-        if by == "event":  # of ids there are as many as events
-            there = there.filter(pl.col(column).is_in(sorted(names)))
-        known = there.collect(engine="streaming")[column].sort().to_list()
-        for name in sorted(names.difference(known)):
-            if by == "event":
-                raise ParameterError(f"no event has the id '{name}'")
-            raise ParameterError(unknown_name(by, name, known[:40]))
+        expect_known(corpus, by, names)

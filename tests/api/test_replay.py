@@ -272,6 +272,7 @@ def test_an_outcome_of_ones_own() -> None:
     assert odd["effect"].to_list() == [None, 0, 0, 0]
     assert odd["reason"].to_list() == ["result.range", None, None, None]
     assert odd["tier"].to_list() == [None, *["surrogate"] * 3]
+    assert odd["tokens_cf"].null_count() == 1  # nor has it what is left of the run
 
 
 @pytest.mark.parametrize("given", [3, [1.0], np.ones((2, 2)), "text", None])
@@ -300,14 +301,26 @@ def own(masks: Any, game: Any) -> Any:
     [
         (lambda c: ot.replay(c), "replay needs an intervention"),
         (lambda c: ot.replay(c, "ann"), "intervention is 'ann', expected one of"),
+        (lambda c: ot.replay(c, [ot.truncate(at=1)]), r"pass them one by one, ot.replay\(corpus, \*interv"),
+        (lambda c: ot.replay(c, type(ot.truncate(at=1))), "expected one of ot.drop"),
         (lambda c: ot.replay("c", ot.truncate(at=1)), "corpus is of type str"),
         (lambda c: ot.replay(c, ot.drop(agent="anne")), "unknown agent 'anne'; did you mean 'ann'"),
+        (lambda c: ot.replay(c, ot.drop(agent="ann") & ot.drop(agent="bo")), "did you mean 'bob'"),
+        (lambda c: ot.replay(c, ot.drop(agent="bo") & ot.serialise()), "did you mean 'bob'"),
         (lambda c: ot.replay(c, ot.drop(role="w")), r"unknown role 'w'.*known: worker"),
         (lambda c: ot.replay(c, ot.drop(tool="web")), "unknown tool 'web': no trace has a tool"),
         (lambda c: ot.replay(c, ot.drop(event="e9")), "no trace has an event with the id 'e9'"),
         (lambda c: ot.replay(c, ot.drop(edge=("e1", "e9"))), "no trace has an event with the id 'e9'"),
         (lambda c: ot.replay(c, ot.truncate(event="e9")), "no trace has an event with the id 'e9'"),
         (lambda c: ot.replay(c, ot.drop(agent="ann"), outcome="noisyor"), "did you mean 'noisy_or'"),
+        # options are judged whatever is asked, not only where they are used
+        (lambda c: ot.replay(c, ot.serialise(), outcome="noisyor"), "did you mean 'noisy_or'"),
+        (lambda c: ot.replay(c, ot.serialise(), outcome=3), "outcome is of type int"),
+        (
+            lambda c: ot.replay(c, ot.truncate(at=1), outcome=ot.fit_outcome(c)),
+            "outcome='noisy_or', weights=<",
+        ),
+        (lambda c: ot.replay(c, ot.truncate(at=1), durations="gaps"), "did you mean 'gap'"),
         (lambda c: ot.replay(c, ot.drop(agent="ann"), quorum=1), "quorum is 1"),
         (lambda c: ot.replay(c, ot.drop(agent="ann"), quorum="x"), "quorum is 'x'"),
         (lambda c: ot.replay(c, ot.drop(agent="ann"), weights=[1, 2]), "expected 8 numbers"),

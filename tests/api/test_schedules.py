@@ -9,11 +9,16 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from corpora.test_survey_artifact import native_files
 from orchestrace.schedule import replay_schedule
 from property.random_runs import Document, jsonl
 
 ROOT = Path(__file__).resolve().parents[2]
-NATIVE = [*sorted((ROOT / "data").glob("samples/*.jsonl")), ROOT / "data/importers/native/input.jsonl"]
+OURS = [
+    path
+    for pattern in ("samples/*.jsonl", "importers/*/input.json*")
+    for path in (ROOT / "data").glob(pattern)
+]
 
 
 def run(
@@ -83,7 +88,7 @@ def assert_identity(corpus: ot.Corpus, *, durations: Any = "auto") -> int:
 
 
 @pytest.mark.parametrize("durations", ["auto", "gap"])
-@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.parent.name + "/" + path.name)
+@pytest.mark.parametrize("path", sorted(OURS), ids=lambda path: path.parent.name + "/" + path.name)
 def test_the_identity_returns_every_recorded_time_of_our_files(path: Path, durations: str) -> None:
     assert assert_identity(ot.read_traces(path), durations=durations) > 0
 
@@ -105,6 +110,9 @@ def test_the_numbers_of_the_survey_example(corpora: Path) -> None:
 
 
 def test_the_identity_returns_every_recorded_time_of_published_runs(corpora: Path) -> None:
+    for path in native_files(corpora):
+        if "schema" not in path.name:
+            assert assert_identity(ot.read_traces(path, format="native")) > 0
     files = sorted((corpora / "who-and-when").glob("*.jsonl.gz"))
     corpus = ot.read_traces(files)
     assert assert_identity(corpus) == corpus.events.select(pl.len()).collect().item()
@@ -242,6 +250,7 @@ def test_a_corpus_on_disk_says_the_same(tmp_path: Path) -> None:
     nothing = stored.filter(pl.col("trace_id") == "nobody")
     assert replay_schedule(nothing, asked).is_empty() and ot.schedule(nothing).is_empty()
     assert ot.scaling_curve(nothing).is_empty()
+    assert ot.replay(nothing, ot.remove(agent="whoever")).is_empty()  # no name is wrong where there is none
 
 
 def test_what_is_said_of_a_scenario() -> None:
@@ -271,13 +280,18 @@ WRONG: list[tuple[Any, str]] = [
     (lambda c: ot.merge(["one"]), "at least two agents"),
     (lambda c: ot.split("x", 65), "parts is 65"),
     (lambda c: replay_schedule(c, [ot.remove(agent="orchestrater")]), "did you mean 'orchestrator'"),
-    (lambda c: replay_schedule(c, [ot.remove(event="nope")]), "no event has the id 'nope'"),
+    (lambda c: replay_schedule(c, [ot.remove(event="nope")]), "no trace has an event with the id 'nope'"),
     (lambda c: replay_schedule(c, [ot.concurrency(1) & ot.concurrency(2)]), "given twice"),
     (lambda c: replay_schedule(c, [ot.split("orchestrator") & ot.split("orchestrator")]), "split twice"),
     (lambda c: replay_schedule(c, [3]), "an intervention is of type int"),
     (lambda c: replay_schedule(c, [], durations="gaps"), "did you mean 'gap'"),
     (lambda c: ot.schedule(c, durations="gaps"), "did you mean 'gap'"),  # type: ignore[arg-type]
-    (lambda c: ot.fit_scaling(pl.DataFrame({"k": [1]})), "no column 'makespan'"),
+    (lambda c: ot.fit_scaling(pl.DataFrame({"k": [1]})), "curve has no column 'trace'"),
+    (lambda c: ot.fit_scaling(c), "curve is of type Corpus, expected a Polars frame"),  # type: ignore[arg-type]
+    (lambda c: ot.plot_scaling(ot.scaling_curve(c).drop("lower")), "curve has no column 'lower'"),
+    (lambda c: ot.schedule(c, slots=[1, 2]), "expected one number or None"),  # type: ignore[arg-type]
+    (lambda c: ot.replay(c, ot.remove(role="nobody")), "unknown role 'nobody'"),
+    (lambda c: ot.replay(c, ot.remove(tool="serch")), "unknown tool 'serch'"),
     (lambda c: ot.fit_scaling(ot.scaling_curve(c, slots=[2])), "no row with k = 1"),
     (lambda c: ot.fit_scaling(ot.scaling_curve(c), by="role"), "expected None or 'trace'"),  # type: ignore[arg-type]
 ]
@@ -320,6 +334,11 @@ def test_too_few_points_give_no_number() -> None:
     both = pl.concat([points(0.2, 0, [1, 2]), points(0.1, 0, [2, 4]).with_columns(trace=pl.lit(1, pl.Int64))])
     found = ot.fit_scaling(both, by="trace")
     assert found["reason"].to_list() == [None, "support.absent", "field.absent", "field.absent"]
+
+
+def test_a_lazy_curve_is_a_curve() -> None:
+    curve = ot.scaling_curve(ot.generate(traces=3, seed=0), slots=[1, 2, 4])
+    assert ot.fit_scaling(curve.lazy()).equals(ot.fit_scaling(curve))
 
 
 def test_seconds_and_steps_are_not_put_together() -> None:

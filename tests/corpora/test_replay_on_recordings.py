@@ -24,13 +24,14 @@ def assert_identity(corpus: ot.Corpus) -> None:
 
 def test_nothing_changes_in_our_own_files() -> None:
     files = sorted([*OURS.glob("samples/*.json*"), *OURS.glob("importers/*/*.json*")])
-    read = 0
+    read: dict[str, int] = {}
     for path in files:
-        if '"trace_id"' in path.read_text() and '"events"' in path.read_text():
-            corpus = ot.read_traces(path, format="native")
-            read += len(corpus)
+        native = '"trace_id"' in path.read_text() and '"events"' in path.read_text()
+        if native or path.name.startswith("input."):
+            corpus = ot.read_traces(path, format="native" if native else "auto")
+            read[path.parent.name] = read.get(path.parent.name, 0) + len(corpus)
             assert_identity(corpus)
-    assert read > 30
+    assert read["samples"] > 30 and read["native"] > 0 and read["who_and_when"] > 0
 
 
 def test_nothing_changes_in_native_files(corpora: Path) -> None:

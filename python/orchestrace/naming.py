@@ -1,0 +1,58 @@
+"""Names that interventions select by: one that no trace of a corpus has is a mistake, which is told."""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from . import _core
+from .corpus import Corpus
+from .errors import ParameterError
+from .schema import unknown_name
+
+_SHOWN = 20  # names that an error lists; of more it tells the nearest
+
+
+def expect_known(corpus: Corpus, by: str, names: Iterable[str]) -> None:
+    """Refuse names that no trace has; a corpus without traces has no answer to be wrong.
+
+    Agents, spawns, roles and tools go by their name, everything else by the id of an event.
+
+    Raises
+    ------
+    ParameterError
+        The first name that is not there, with the nearest one that is.
+    """
+    names = sorted(set(names))
+    frame = _column(corpus, by)
+    if frame is None:
+        ids = corpus.events.select(name=pl.col("id")).filter(pl.col("name").is_in(names)).unique()
+        known = ids.collect(engine="streaming")["name"].to_list()
+    else:
+        there = frame.select(pl.col("name").cast(pl.String).unique()).drop_nulls()
+        known = there.collect(engine="streaming")["name"].sort().to_list()
+    missing = [name for name in names if name not in set(known)]
+    if not missing or not len(corpus):
+        return
+    if frame is None:
+        raise ParameterError(f"no trace has an event with the id '{missing[0]}' ({by}=)")
+    raise ParameterError(_unknown(by, missing[0], known))
+
+
+def _column(corpus: Corpus, by: str) -> pl.LazyFrame | None:
+    """The names there are, as ``name``; None where ids of events are meant."""
+    if by == "tool":
+        return corpus.events.select(name=pl.col("tool"))
+    if by not in ("agent", "spawn", "role"):
+        return None
+    agents = corpus.agents.filter(pl.col("kind") == "agent")
+    return agents.select(name=pl.col("role" if by == "role" else "agent"))
+
+
+def _unknown(by: str, name: str, known: list[str]) -> str:
+    if not known:
+        return f"unknown {by} '{name}': no trace has a {by}"
+    if len(known) <= _SHOWN:
+        return unknown_name(by, name, known)
+    nearest = _core.nearest(name, known)
+    hint = f"; did you mean '{nearest}'?" if nearest else ""
+    return f"unknown {by} '{name}'{hint} ({len(known):,} are known)"
