@@ -33,11 +33,12 @@ from .corpus import Corpus
 from .credit import Parameter
 from .display import plain, plain_json
 from .errors import OrchestraceError, ParameterError
+from .export import named_trace
 from .interventions import SELECTORS
 from .partitioned import PartitionedCorpus
 from .samples import samples_path
 from .schema import SCHEMAS, unknown_name
-from .terminal import show
+from .terminal import show, show_replays
 
 FAILED, USAGE, QUARANTINED = 1, 2, 3
 
@@ -302,12 +303,22 @@ def export_(
     trace: Annotated[
         str | None, typer.Option("--trace", help="Its trace_id; needed if there are several traces.")
     ] = None,
-    file: Annotated[Path, typer.Option("--output", "-o", help="The file.")] = Path("trace.json"),
+    file: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file; default: trace.json or trace.mmd.")
+    ] = None,
+    effects: Annotated[
+        bool, typer.Option("--effects", help="Tell of every event what the outcome would be without it.")
+    ] = False,
     format: Format = "auto",
     threads: Threads = None,
 ) -> None:
     """Write one trace with its critical path for Perfetto, chrome://tracing or Mermaid."""
-    written = export(_open(paths, format, threads), to, file, trace_id=trace)  # type: ignore[arg-type]
+    corpus = _open(paths, format, threads)
+    if effects and trace is not None:  # no other trace is asked about
+        corpus = named_trace(corpus, trace)
+    rows = replay(corpus, drop(each="event"), threads=threads) if effects else None
+    file = file or Path("trace.mmd" if to == "mermaid" else "trace.json")
+    written = export(corpus, to, file, trace_id=trace, effects=rows)  # type: ignore[arg-type]  # judged there
     typer.echo(plain(f"{file}: {written:,} bytes"))
 
 
@@ -316,11 +327,17 @@ def replay_(
     paths: Recordings,
     dropped: Annotated[
         list[str] | None,
-        typer.Option("--drop", help="agent=NAME, event=ID, tool=NAME, edge=ID->ID, ...; repeatable."),
+        typer.Option(
+            "--drop",
+            help="agent, role, tool, spawn, type=NAME; event, call, message=ID; edge='ID->ID'; repeatable.",
+        ),
     ] = None,
     each: Annotated[
         list[str] | None,
-        typer.Option("--each", help="Drop every agent, event, role, tool, ... in turn; repeatable."),
+        typer.Option(
+            "--each",
+            help="Drop every agent, event, role, tool, call, spawn, message or edge in turn; repeatable.",
+        ),
     ] = None,
     mode: Annotated[str, typer.Option("--mode", help="subtree or node: what goes with what is dropped.")] = (
         "subtree"
@@ -382,10 +399,9 @@ def replay_(
         progress=True,
     )
     if not as_json and output is None:
-        # what is asked about first; the rest follows as far as the terminal is wide
-        first = ["intervention", "unit_id", "effect", "lower", "upper", "tier", "reason", "makespan"]
-        table = table.select(*first, pl.exclude(*first, "trace", "params"))
-    _give(table, "replayed", as_json, output)
+        show_replays(table, rows=50)
+    else:
+        _give(table, "replayed", as_json, output)
     _check(corpus, strict)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from . import _core
 from .agreement import check_corpus, collected
 from .corpus import Corpus
 from .errors import InputError, ParameterError
@@ -14,6 +15,8 @@ from .schedule import Durations, schedule
 from .schema import unknown_name
 
 _MICROSECONDS = 1e6
+_SAID = ("id", "slack", "critical", "source", "credit", "effect", "lower", "upper", "tier")
+"""What is told of an event where it is known."""
 
 
 def export(
@@ -23,6 +26,7 @@ def export(
     *,
     trace_id: str | None = None,
     credits: pl.DataFrame | pl.LazyFrame | None = None,
+    effects: pl.DataFrame | pl.LazyFrame | None = None,
     durations: Durations = "auto",
     program_order: bool = False,
     max_bytes: int = 64 << 20,
@@ -44,6 +48,9 @@ def export(
         Which trace; None takes the only one.
     credits
         Rows of `credit` at unit ``event``, of one method: ``trace seq credit``. Shown with every event.
+    effects
+        Rows of `replay` for ``drop(each="event")``: ``trace unit_id effect lower upper tier``. Shown with
+        every event, beside what they rest on.
     durations, program_order
         As in `schedule`, whose earliest times are drawn.
     max_bytes
@@ -57,8 +64,8 @@ def export(
     Raises
     ------
     ParameterError
-        Unknown format or trace, a trace whose edges close a cycle, two credits of one event, or a file that
-        would be too large.
+        Unknown format or trace, a trace whose edges close a cycle, two credits or effects of one event, or a
+        file that would be too large.
     InputError
         The file cannot be written.
 
@@ -73,13 +80,17 @@ def export(
     >>> import json, pathlib, tempfile
     >>> import orchestrace as ot
     >>> path = tempfile.mkdtemp() + "/trace.json"
-    >>> written = ot.export(ot.generate(traces=1, seed=0), "perfetto", path)
+    >>> corpus = ot.generate(traces=1, seed=0)
+    >>> effects = ot.replay(corpus, ot.drop(each="event"))
+    >>> written = ot.export(corpus, "perfetto", path, effects=effects)
     >>> sorted(json.loads(pathlib.Path(path).read_text()))
     ['displayTimeUnit', 'otherData', 'traceEvents']
     """
     check_corpus(corpus)
     if format not in ("perfetto", "mermaid"):
         raise ParameterError(unknown_name("format", str(format), ["perfetto", "mermaid"]))
+    if not isinstance(path, str | os.PathLike):
+        raise ParameterError(f"path is of type {type(path).__name__}, expected the name of a file")
     one = _only(corpus, trace_id)
     events = one.events.select(
         "trace", "seq", "id", pl.col("type", "agent", "tool").cast(pl.String)
@@ -89,6 +100,7 @@ def export(
         raise ParameterError(f"the trace has no schedule ({times['reason'][0]})")
     events = events.join(times.drop("reason"), on=["trace", "seq"], maintain_order="left")
     events = events.join(_credits(credits), on=["trace", "seq"], how="left", maintain_order="left")
+    events = events.join(_effects(effects), on=["trace", "id"], how="left", maintain_order="left")
     edges = one.edges.select("src", "dst", pl.col("type").cast(pl.String)).collect()
     edges = edges.unique(["src", "dst"], maintain_order=True)
     text = _perfetto(events, edges) if format == "perfetto" else _mermaid(events, edges)
@@ -104,12 +116,31 @@ def export(
 def _only(corpus: Corpus, trace_id: str | None) -> Corpus:
     """The trace that is asked for, in memory."""
     if trace_id is not None:
-        corpus = corpus.filter(pl.col("trace_id") == trace_id)
-    found = len(corpus)
-    if found != 1:
-        of = "the corpus" if trace_id is None else f"trace_id {trace_id!r}"
-        raise ParameterError(f"{of} has {found:,} traces, expected one: name it by trace_id=")
+        corpus = named_trace(corpus, trace_id)
+    elif (count := len(corpus)) != 1:
+        raise ParameterError(f"the corpus has {count:,} traces, expected one: name its trace_id")
     return next(piece for _, load in corpus.pieces() if len(piece := load()))
+
+
+def named_trace(corpus: Corpus, trace_id: str) -> Corpus:
+    """The corpus of the one trace with this id.
+
+    Raises
+    ------
+    ParameterError
+        No trace has it, or several have.
+    """
+    if not isinstance(trace_id, str):
+        raise ParameterError(f"trace_id is {trace_id!r}, expected the name of a trace")
+    found = corpus.filter(pl.col("trace_id") == trace_id)
+    if (count := len(found)) == 1:
+        return found
+    if count:
+        raise ParameterError(f"trace_id '{trace_id}' has {count:,} traces, expected one")
+    known = corpus.traces.select("trace_id").collect(engine="streaming")["trace_id"].to_list()
+    nearest = _core.nearest(trace_id, known)
+    hint = f"; did you mean '{nearest}'?" if nearest else ""
+    raise ParameterError(f"no trace has the trace_id '{trace_id}'{hint} ({len(known):,} are known)")
 
 
 def _credits(credits: pl.DataFrame | pl.LazyFrame | None) -> pl.DataFrame:
@@ -120,6 +151,18 @@ def _credits(credits: pl.DataFrame | pl.LazyFrame | None) -> pl.DataFrame:
     if rows.select("trace", "seq").is_duplicated().any():
         raise ParameterError("an event has two credits: give the rows of one method at unit='event'")
     return rows
+
+
+def _effects(effects: pl.DataFrame | pl.LazyFrame | None) -> pl.DataFrame:
+    names = ("trace", "unit_id", "effect", "lower", "upper", "tier")
+    if effects is None:
+        types = (pl.UInt32, pl.String, pl.Float64, pl.Float64, pl.Float64, pl.String)
+        rows = pl.DataFrame(schema=dict(zip(names, types, strict=True)))
+    else:
+        rows = collected(effects, "effects", names).select(names).drop_nulls("unit_id")
+    if rows.select("trace", "unit_id").is_duplicated().any():
+        raise ParameterError("an event has two effects: give the rows of one replay of drop(each='event')")
+    return rows.rename({"unit_id": "id"}).with_columns(pl.col("tier").cast(pl.String))
 
 
 def _lanes(events: pl.DataFrame) -> list[tuple[str, int]]:
@@ -154,7 +197,7 @@ def _perfetto(events: pl.DataFrame, edges: pl.DataFrame) -> str:
     ]
     rows = events.to_dicts()
     for event, lane in zip(rows, lanes, strict=True):
-        said = {name: event[name] for name in ("id", "slack", "critical", "source", "credit")}
+        said = {name: event[name] for name in _SAID}
         out.append(
             {
                 "ph": "X",
@@ -190,6 +233,8 @@ def _mermaid(events: pl.DataFrame, edges: pl.DataFrame) -> str:
         parts = [f"{event['agent']}: {_name(event)}", f"{event['duration']:g} {unit}"]
         if event["credit"] is not None:
             parts.append(f"credit {event['credit']:.3g}")
+        if event["effect"] is not None:
+            parts.append(f"without it {event['effect']:+.3g}, {event['tier']}")
         label = "<br/>".join(_escaped(part) for part in parts)
         mark = ":::critical" if event["critical"] else ""
         lines.append(f'  n{event["seq"]}["{label}"]{mark}')

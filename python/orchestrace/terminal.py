@@ -40,5 +40,38 @@ def show(frame: pl.DataFrame, title: str, *, rows: int | None = None) -> None:
     console.print(table)
 
 
+def show_replays(table: pl.DataFrame, *, rows: int) -> None:
+    """Print what replays say: effects on outcomes, then schedules.
+
+    A number comes with what it rests on and its bounds before everything else, so that narrow terminals show
+    them. The one intervention of a table stands over it.
+    """
+    ends = table.select("lower", "upper").iter_rows()
+    bounds = [
+        None if low is None and high is None else f"{_short(low)}..{_short(high)}" for low, high in ends
+    ]
+    table = table.with_columns(bounds=pl.Series(bounds, dtype=pl.String)).drop("lower", "upper", "params")
+    timed = pl.col("makespan_cf").is_not_null().any().over("intervention")
+    schedules = table.filter(timed)
+    effects = table.filter(~timed)
+    if effects.height or not schedules.height:
+        _show_answers(effects, "effects on the outcome", ["effect"], rows)
+    if schedules.height:
+        _show_answers(schedules, "schedules", ["makespan", "makespan_cf"], rows)
+
+
+def _show_answers(table: pl.DataFrame, what: str, numbers: list[str], rows: int) -> None:
+    asked = table["intervention"].unique()
+    title = f"{what} of {asked[0]}" if len(asked) == 1 else what
+    by = ["trace", "intervention", "unit_id"] if len(asked) > 1 else ["trace", "unit_id"]
+    first = [*by, *numbers, "tier", "reason", "bounds"]
+    shown = table.select(*first, pl.exclude(*first, "intervention"))
+    show(shown, f"{title}: {table.height:,} rows", rows=rows)
+
+
+def _short(number: float | None) -> str:
+    return "" if number is None else f"{number:.3g}" if abs(number) < 1000 else f"{number:.0f}"
+
+
 def _has_value(column: pl.Series) -> bool:
     return column.len() == 0 or column.null_count() < column.len()

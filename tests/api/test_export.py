@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -87,7 +88,10 @@ def test_names_of_a_trace_file_are_json(tmp_path: Path) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "svg"}, "unknown format 'svg'"),
     ({"format": "mermaid"}, "has 3 traces, expected one"),
-    ({"format": "mermaid", "trace_id": "nobody"}, "has 0 traces, expected one"),
+    ({"format": "mermaid", "trace_id": "nobody"}, "no trace has the trace_id 'nobody'"),
+    ({"format": "mermaid", "trace_id": "trace-0000000"}, "did you mean 'trace-0000000"),
+    ({"format": "mermaid", "trace_id": 3}, "trace_id is 3, expected the name of a trace"),
+    ({"format": "mermaid", "trace_id": "trace-00000001", "effects": 3}, "effects is of type int"),
 ]
 
 
@@ -95,6 +99,26 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_mistakes(corpus: ot.Corpus, tmp_path: Path, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ot.ParameterError, match=said):
         ot.export(corpus, path=tmp_path / "x", **options)
+    assert not (tmp_path / "x").exists()
+
+
+def test_effects_are_told_with_what_they_rest_on(corpus: ot.Corpus, tmp_path: Path) -> None:
+    name = first(corpus)
+    effects = ot.replay(corpus, ot.drop(each="event"))
+    ot.export(corpus, "perfetto", tmp_path / "trace.json", trace_id=name, effects=effects.lazy())
+    document = json.loads((tmp_path / "trace.json").read_text())
+    slices = {e["args"]["id"]: e["args"] for e in document["traceEvents"] if e["ph"] == "X"}
+    for row in effects.filter(trace_id=name).iter_rows(named=True):
+        told = slices[row["unit_id"]]
+        assert [told[key] for key in ("effect", "lower", "upper", "tier")] == [
+            row[key] for key in ("effect", "lower", "upper", "tier")
+        ]
+    ot.export(corpus, "mermaid", tmp_path / "trace.mmd", trace_id=name, effects=effects)
+    nodes = re.findall(r"^  n\d+\[.*$", (tmp_path / "trace.mmd").read_text(), re.MULTILINE)
+    assert len(nodes) == len(slices) and all("surrogate" in line for line in nodes)
+    twice = pl.concat([effects, effects])
+    with pytest.raises(ot.ParameterError, match="an event has two effects"):
+        ot.export(corpus, "mermaid", tmp_path / "x", trace_id=name, effects=twice)
 
 
 def test_what_cannot_be_written(corpus: ot.Corpus, tmp_path: Path) -> None:
@@ -114,3 +138,7 @@ def test_the_command(corpus: ot.Corpus, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["export", *common, "--trace", first(corpus)])
     assert done.exit_code == 0 and "out.mmd" in done.stdout.replace("\n", ""), done.output
     assert (tmp_path / "out.mmd").read_text().startswith("flowchart LR\n")
+    effects = CliRunner().invoke(app, ["export", *common, "--trace", first(corpus), "--effects"])
+    assert effects.exit_code == 0 and "surrogate" in (tmp_path / "out.mmd").read_text()
+    wrong = CliRunner().invoke(app, ["export", *common, "--trace", "nobody", "--effects"])
+    assert wrong.exit_code == 2 and "no trace has the trace_id 'nobody'" in wrong.stderr

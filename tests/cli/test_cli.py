@@ -41,8 +41,8 @@ def bad(tmp_path):
     return str(path)
 
 
-def run(*args, code=0, stdin=None):
-    result = CliRunner().invoke(app, list(args), input=stdin, env={"COLUMNS": "160"})
+def run(*args, code=0, stdin=None, columns=160):
+    result = CliRunner().invoke(app, list(args), input=stdin, env={"COLUMNS": str(columns)})
     assert result.exit_code == code, result.output
     return result
 
@@ -265,9 +265,19 @@ def fork(tmp_path):
 
 def test_replay_shows_effects_with_their_tiers(fork):
     shown = run("replay", fork, "--drop", "agent=ann", "--each", "agent", "--aggregate", "best").stdout
-    assert "replayed: 5 rows" in shown
-    for word in ("drop(agent='ann')", "-0.22", "surrogate", "observed", "gate.unstable", "effect", "lower"):
+    assert "effects on the outcome: 5 rows" in shown
+    for word in ("drop(agent='ann')", "-0.22", "surrogate", "observed", "gate.unstable", "effect", "bounds"):
         assert word in shown, word
+
+
+def test_replay_shows_the_answer_on_a_narrow_terminal(fork):
+    shown = run("replay", fork, "--each", "agent", "--slots", "1,2", columns=80).stdout
+    effects, schedules = shown.split("schedules:")
+    assert "effects on the outcome of drop(each='agent'): 3 rows" in effects
+    for word in ("unit_id", "effect", "tier", "reason", "bounds", "gate.unstable", "-0.8..0"):
+        assert word in effects, word
+    for word in ("concurrency(2)", "makespan_cf", "tier", "schedule"):
+        assert word in schedules, word
 
 
 def test_replay_as_json_and_as_a_file(fork, tmp_path):
