@@ -71,14 +71,20 @@ def tree_paths(drawing: str) -> Iterator[str]:
             yield "/".join([*above[1:depth], name]) if depth else "."
 
 
-def test_the_example_of_the_readme_prints_what_it_says() -> None:
-    code, expected = blocks("README.md", "python")[0], blocks("README.md", "text")[0]
+@pytest.mark.parametrize("which", range(2))
+def test_the_examples_of_the_readme_print_what_they_say(which: int) -> None:
+    codes, outputs = blocks("README.md", "python"), blocks("README.md", "text")
+    assert len(codes) == len(outputs) == 2
     env = {name: value for name, value in os.environ.items() if not name.startswith("POLARS_")}
     done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", code], cwd=ROOT, env=env, capture_output=True, encoding="utf-8"
+        [sys.executable, "-X", "utf8", "-c", codes[which]],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        encoding="utf-8",
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == expected
+    assert done.stdout == outputs[which]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -134,6 +140,22 @@ def test_tasks_and_commands_exist(name: str) -> None:
     assert set(re.findall(r"`make ([a-z]+)", text(name))) <= targets
     command = typer.main.get_command(app)
     assert set(re.findall(r"`orchestrace ([a-z]+)", text(name))) <= set(command.commands)
+
+
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md"])
+def test_lists_of_commands_are_complete(name: str) -> None:
+    (listed,) = re.findall(
+        r"^- (?:On the command line|The command `orchestrace`).*?(?=^- )", text(name), re.M | re.S
+    )
+    commands = set(typer.main.get_command(app).commands)
+    assert commands - set(re.findall(r"`(?:orchestrace )?([a-z]+)`", listed)) == set()
+
+
+def test_sections_of_docstrings_are_underlined() -> None:
+    for path in ROOT.glob("python/orchestrace/**/*.py"):
+        assert not re.search(r"^ +(Parameters|Returns|Raises|Notes|Examples) -{2,}", text(str(path)), re.M), (
+            path
+        )
 
 
 def test_tests_that_are_named_exist() -> None:

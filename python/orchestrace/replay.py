@@ -102,10 +102,13 @@ def replay(
         support reason params``. ``outcome`` is the value of the recorded outcome, 0..1 (Float64),
         ``outcome_cf`` that in the scenario, ``effect`` their difference ``outcome_cf - outcome``; ``lower``
         and ``upper`` its least and greatest value over the families of gates, ``gate.unstable`` where its
-        sign is not the same in all. ``tokens`` and ``tokens_cf`` (Int64) are those of the run and of what
-        is left of it, null where none are recorded. ``support`` is the share of events on a way to the
-        outcome whose ``score`` is recorded. ``stderr`` is null: nothing is drawn. Null with a reason:
-        ``selection.empty`` (the trace has nothing of what is changed), ``graph.cycle``.
+        sign is not the same in all. Schedule scenarios have ``makespan`` and ``makespan_cf`` instead
+        (Float64, seconds, or steps with ``time.steps``); ``lower`` and ``upper`` are bounds of
+        ``makespan_cf`` then. ``tokens`` and ``tokens_cf`` (Int64) are those of the run and of what is left
+        of it, null where none are recorded. ``support`` is the share of events on a way to the outcome whose
+        ``score`` is recorded, of schedules that of events whose duration is. ``stderr`` is null: nothing is
+        drawn. Null with a reason: ``selection.empty`` (the trace has nothing of what is changed),
+        ``graph.cycle``, ``result.range`` (an outcome of one's own that is no finite number).
 
     Raises
     ------
@@ -113,10 +116,12 @@ def replay(
         No intervention, one that is none, names that no trace has, options out of range, or an outcome of
         one's own that returns something else than m numbers.
 
-    Notes ----- Abduction: x of an event is its ``score`` kept within 0..1, else what its gate makes of its
-    inputs, and u what it has beyond that. Action: the interventions. Prediction: everything downstream is
-    computed again, f(x) + u kept within 0..1. A scenario that changes nothing has the effect 0, bit for
-    bit, and so has whatever is no ancestor of the outcome.
+    Notes
+    -----
+    Abduction: x of an event is its ``score`` kept within 0..1, else what its gate makes of its inputs, and u
+    what it has beyond that. Action: the interventions. Prediction: everything downstream is computed again,
+    f(x) + u kept within 0..1. A scenario that changes nothing has the effect 0, bit for bit, and so has
+    whatever is no ancestor of the outcome.
 
     Tier ``surrogate``; ``observed`` where `aggregate_by` alone changes a scored outcome whose inputs are all
     scored; ``schedule`` for schedule scenarios.
@@ -129,8 +134,8 @@ def replay(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=5, seed=0)
     >>> table = ot.replay(corpus, ot.drop(each="agent"))
-    >>> table["tier"].unique().to_list()
-    ['surrogate']
+    >>> table.select("unit_id", "effect", "tier", "reason").row(0)
+    ('orchestrator', -1.0, 'surrogate', None)
     >>> bool((table["lower"] <= table["effect"]).all() and (table["effect"] <= table["upper"]).all())
     True
     """
