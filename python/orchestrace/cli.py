@@ -27,6 +27,7 @@ from . import (
     replay,
     report,
     set_value,
+    speed_up,
     truncate,
 )
 from .corpus import Corpus
@@ -356,6 +357,9 @@ def replay_(
         list[str] | None,
         typer.Option("--aggregate", help="best, majority, mean or confidence; repeatable."),
     ] = None,
+    faster: Annotated[
+        list[str] | None, typer.Option("--speed-up", help="tool=NAME:FACTOR, agent=NAME:2, ...; repeatable.")
+    ] = None,
     slots: Annotated[
         str | None, typer.Option("--slots", help="Numbers of slots: 1,2,4,none (none: as many as needed).")
     ] = None,
@@ -381,10 +385,13 @@ def replay_(
     asked += map(_valued, values or [])
     asked += map(_truncated, truncated or [])
     asked += [aggregate_by(rule) for rule in aggregate or []]  # type: ignore[arg-type]  # judged there
+    asked += map(_faster, faster or [])
     if slots is not None:
         asked.append(_slots(slots, pool))
     if not asked:
-        raise ParameterError("replay what? Name --drop, --each, --set, --truncate, --aggregate or --slots")
+        raise ParameterError(
+            "replay what? Name --drop, --each, --set, --truncate, --aggregate, --speed-up or --slots"
+        )
     if at_once:
         asked = [reduce(and_, asked)]
     corpus = _open(paths, format, threads)
@@ -507,15 +514,25 @@ def _dropped(item: str, mode: str, lost: str) -> Any:
 
 
 def _valued(item: str) -> Any:
+    known = [one for one in SELECTORS if one not in ("edge", "message", "spawn")]
+    options, to = _numbered(item, "--set", "0.5", known)
+    return set_value(to=to, **options)
+
+
+def _faster(item: str) -> Any:
+    options, factor = _numbered(item, "--speed-up", "2", ["tool", "agent", "role", "type", "event"])
+    return speed_up(int(factor) if factor.is_integer() else factor, **options)
+
+
+def _numbered(item: str, option: str, example: str, known: list[str]) -> tuple[dict[str, Any], float]:
+    """SELECTION=NAME:NUMBER; names may hold colons."""
     selection, found, text = item.rpartition(":")
     if not found:
-        raise ParameterError(f"--set '{item}', expected something like agent=NAME:0.5")
-    by, name = _named(selection, "--set")
-    known = [one for one in SELECTORS if one not in ("edge", "message", "spawn")]
+        raise ParameterError(f"{option} '{item}', expected something like agent=NAME:{example}")
+    by, name = _named(selection, option)
     if by not in known:
-        raise ParameterError(unknown_name("selection in --set", by, known))
-    options: dict[str, Any] = {by: name}
-    return set_value(to=_float(text, f"--set '{item}'"), **options)
+        raise ParameterError(unknown_name(f"selection in {option}", by, known))
+    return {by: name}, _float(text, f"{option} '{item}'")
 
 
 def _truncated(item: str) -> Any:

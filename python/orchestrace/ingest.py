@@ -159,7 +159,7 @@ def ingest(
             manifest = _begin(folder, count, key or ["group_id"], room, read_options)
         else:
             _check_settled(folder, manifest, resume, key, partitions, read_options)
-        with reporting(progress, "ingesting") as callback:
+        with reporting(progress, "ingesting", in_bytes=True) as callback:
             work = _Work(folder, manifest, room, threads, read_options, budget, callback)
             status = work.run(files)
     numbers = list(status)

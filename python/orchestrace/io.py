@@ -130,7 +130,7 @@ def read_traces(
             "max_decompressed": max_decompressed,
         }
     )
-    with reporting(progress, "reading") as callback, ExitStack() as opened:
+    with reporting(progress, "reading", in_bytes=True) as callback, ExitStack() as opened:
         inputs = list(input_files(source, opened))
         store = _core.read(inputs, threads=threads, progress=callback, **options)
     corpus = Corpus(store)

@@ -8,11 +8,13 @@ Progress = Callable[[int, int], object] | bool | None
 
 
 @contextmanager
-def reporting(progress: Progress, what: str) -> Iterator[Callable[[int, int], object] | None]:
+def reporting(
+    progress: Progress, what: str, *, in_bytes: bool = False
+) -> Iterator[Callable[[int, int], object] | None]:
     """Turn the `progress` option of a call into the callback that the core takes.
 
-    ``True`` draws a bar in bytes with its rate and the time that is left: on stderr if that is a terminal,
-    in the output of a notebook's cell, and nothing where the output is piped.
+    ``True`` draws a bar with what is done and the time that is left, of bytes also the rate: on stderr if
+    that is a terminal, in the output of a notebook's cell, and nothing where the output is piped.
     """
     if callable(progress):
         yield progress
@@ -23,19 +25,18 @@ def reporting(progress: Progress, what: str) -> Iterator[Callable[[int, int], ob
         from rich.progress import (
             BarColumn,
             DownloadColumn,
+            MofNCompleteColumn,
+            ProgressColumn,
             TextColumn,
             TimeRemainingColumn,
             TransferSpeedColumn,
         )
         from rich.progress import Progress as Bars
 
-        columns = (
-            TextColumn(what),
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
+        counts: tuple[ProgressColumn, ...] = (MofNCompleteColumn(),)
+        if in_bytes:
+            counts = (DownloadColumn(binary_units=True), TransferSpeedColumn())
+        columns = (TextColumn(what), BarColumn(), *counts, TimeRemainingColumn())
         with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
             task = bars.add_task(what, total=None)
             yield lambda done, total: bars.update(task, completed=done, total=total or None)

@@ -43,7 +43,7 @@ def show(frame: pl.DataFrame, title: str, *, rows: int | None = None) -> None:
 def show_replays(table: pl.DataFrame, *, rows: int) -> None:
     """Print what replays say: effects on outcomes, then schedules.
 
-    A number comes with what it rests on and its bounds before everything else, so that narrow terminals show
+    A number comes with its tier before everything else, then with its bounds, so that narrow terminals show
     them. The one intervention of a table stands over it.
     """
     ends = table.select("lower", "upper").iter_rows()
@@ -55,16 +55,17 @@ def show_replays(table: pl.DataFrame, *, rows: int) -> None:
     schedules = table.filter(timed)
     effects = table.filter(~timed)
     if effects.height or not schedules.height:
-        _show_answers(effects, "effects on the outcome", ["effect"], rows)
+        _show_answers(effects, "effects on the outcome", "effect", rows)
     if schedules.height:
-        _show_answers(schedules, "schedules", ["makespan", "makespan_cf"], rows)
+        _show_answers(schedules, "schedules", "makespan_cf", rows)
 
 
-def _show_answers(table: pl.DataFrame, what: str, numbers: list[str], rows: int) -> None:
+def _show_answers(table: pl.DataFrame, what: str, answer: str, rows: int) -> None:
     asked = table["intervention"].unique()
     title = f"{what} of {asked[0]}" if len(asked) == 1 else what
     by = ["trace", "intervention", "unit_id"] if len(asked) > 1 else ["trace", "unit_id"]
-    first = [*by, *numbers, "tier", "reason", "bounds"]
+    recorded = ["makespan"] if answer == "makespan_cf" else []
+    first = [*by, answer, "tier", *recorded, "reason", "bounds"]
     shown = table.select(*first, pl.exclude(*first, "intervention"))
     show(shown, f"{title}: {table.height:,} rows", rows=rows)
 

@@ -1,5 +1,6 @@
 """The command line: what it prints where, what it writes, and its exit codes."""
 
+import io
 import json
 import os
 import subprocess
@@ -280,6 +281,32 @@ def test_replay_shows_the_answer_on_a_narrow_terminal(fork):
         assert word in schedules, word
 
 
+def test_replay_with_what_is_faster(fork):
+    rows = json.loads(run("replay", fork, "--speed-up", "agent=bob:2", "--slots", "2", "--json").stdout)
+    assert [row["intervention"] for row in rows] == ["speed_up(2, agent='bob')", "concurrency(2)"]
+    assert [row["tier"] for row in rows] == ["schedule"] * 2
+    assert rows[0]["makespan_cf"] < rows[0]["makespan"]
+
+
+def test_replay_shows_the_tier_beside_the_longest_names(fork):
+    shown = run("replay", fork, "--drop", "agent=ann", "--slots", "1,2", "--together", columns=80).stdout
+    assert "makespan_cf" in shown and "schedule " in shown
+
+
+def test_bars_count_bytes_only_where_bytes_are_read(fork, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    drawn = Terminal()
+    monkeypatch.setattr(sys, "stderr", drawn)
+    corpus = ot.read_traces(fork, progress=True)
+    assert "bytes" in drawn.getvalue() or "KiB" in drawn.getvalue()
+    monkeypatch.setattr(sys, "stderr", drawn := Terminal())
+    ot.replay(corpus, ot.drop(each="agent"), progress=True)
+    assert "1/1" in drawn.getvalue() and "bytes" not in drawn.getvalue()
+
+
 def test_replay_as_json_and_as_a_file(fork, tmp_path):
     asked = ["--drop", "edge=e1->e3", "--set", "event=e1:1", "--truncate", "1", "--truncate", "event=e2"]
     path = tmp_path / "out.parquet"
@@ -318,6 +345,10 @@ def test_replay_on_slots_and_at_once(fork):
         (["--set", "agent=ann"], "expected something like agent=NAME:0.5"),
         (["--set", "agent=ann:x"], "'x' is no number"),
         (["--set", "edge=a:1"], "unknown selection in --set 'edge'"),
+        (["--speed-up", "agent=ann"], "--speed-up 'agent=ann', expected something like agent=NAME:2"),
+        (["--speed-up", "agnet=ann:2"], "did you mean 'agent'"),
+        (["--speed-up", "agent=ann:0"], "factor is 0"),
+        (["--speed-up", "agent=anne:2"], "unknown agent 'anne'; did you mean 'ann'"),
         (["--truncate", "soon"], "--truncate: 'soon' is no number"),
         (["--aggregate", "median"], "known: best, majority, mean, confidence"),
         (["--slots", "1,x"], "expected whole numbers and none"),
