@@ -375,3 +375,11 @@ def test_a_corpus_without_traces() -> None:
     for options in ({}, {"outcome": own}):
         table = ot.replay(empty, ot.drop(agent="ann"), **options)  # type: ignore[arg-type]
         assert table.height == 0 and dict(table.schema) == dict(REPLAYS)
+
+
+@pytest.mark.parametrize("ask", [ot.drop, ot.remove])
+def test_the_nearest_of_many_names_is_told_without_listing_them(ask: Any) -> None:
+    corpus = read([run(0, 1.0, [event(n, f"worker{n:02}") for n in range(60)])])
+    with pytest.raises(ot.ParameterError) as caught:
+        ot.replay(corpus, ask(agent="wroker59"))
+    assert str(caught.value) == "unknown agent 'wroker59'; did you mean 'worker59'? (60 are known)"
