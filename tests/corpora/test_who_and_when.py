@@ -392,7 +392,9 @@ def test_localisation_of_all_methods(subsets: dict[str, ot.Corpus], subset: str,
         assert (table[metric] <= table[f"{metric}_high"] + 1e-12).all()
     assert table.filter(pl.col("step_accuracy") > pl.col("within_1")).height == 0
     marks = table.filter(~pl.col("method").is_in(list(baselines)))
-    assert set(marks["agent_vs_best"]) | set(marks["step_vs_best"]) <= {"better", "worse", "indistinct"}
+    for verdict, metric in (("agent_vs_best", "agent_accuracy"), ("step_vs_best", "step_accuracy")):
+        assert set(marks[verdict].drop_nulls()) <= {"better", "worse", "indistinct"}
+        assert (marks[verdict].is_null() == marks[metric].is_null()).all()
 
 
 def owner(row: dict[str, Any], found: list[dict[str, Any]]) -> str:
