@@ -73,3 +73,47 @@ def contexts(
             for _, load in corpus.pieces()
         ]
     return pl.concat(frames) if frames else pl.DataFrame(schema=_SCHEMA)
+
+
+def without_order(corpus: Corpus, context: str) -> pl.Series:
+    """Traces whose contexts would have to be computed, but have no order to compute them by.
+
+    Parameters
+    ----------
+    corpus
+        In memory or on disk.
+    context
+        As in `contexts`: a recorded context needs no order.
+
+    Returns
+    -------
+    Series
+        ``trace`` (UInt32), each once, ascending: the reason of what is null there is ``graph.cycle``.
+
+    Notes
+    -----
+    Edges and the order in which agents acted contradict each other there, so that the finding ``graph.cycle``,
+    which is about edges alone, would not do. O(events + edges).
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> from orchestrace.contexts import without_order
+    >>> without_order(ot.generate(traces=2, seed=0), "auto").to_list()
+    []
+    """
+    from .schedule import schedule
+
+    if context == "recorded":
+        return pl.Series("trace", dtype=pl.UInt32)
+    ordered = schedule(corpus, program_order=True).filter(pl.col("reason").cast(pl.String) == "graph.cycle")
+    cyclic = ordered.select("trace").unique()
+    if context == "auto" and cyclic.height:
+        recorded = (
+            corpus.events.filter(pl.col("prefix_key").is_not_null())
+            .select(pl.col("trace").cast(pl.UInt32))
+            .unique()
+            .collect(engine="streaming")
+        )
+        cyclic = cyclic.join(recorded, on="trace", how="anti")
+    return cyclic["trace"].sort()

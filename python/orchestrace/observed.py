@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from .agreement import check_corpus
+from .contexts import without_order
 from .corpus import Corpus, check_numbers
 from .decisions import EFFECT, EVIDENCE, Source, check_share, decision_rows, params_text
 from .errors import ParameterError
@@ -105,7 +106,8 @@ def message_effects(
         tokens (null without tokens); ``support``, 1 or 0; ``tier`` = observed; ``reason``; ``params``.
         The effect is null with ``siblings.absent`` where no run did anything else in this context: `replay`
         of ``drop(message=...)`` answers by a structural model. With ``field.absent`` where a text has no key,
-        with ``reward.absent`` without the outcome.
+        with ``graph.cycle`` where edges leave no order to find a context by, with ``reward.absent`` without
+        the outcome.
 
     Raises
     ------
@@ -170,6 +172,8 @@ def message_effects(
     compared = pl.col("n_control") > 0
     reach = pl.Series("reach", _reach(joined["df"], confidence), dtype=pl.Float64).fill_nan(None)
     missing = pl.col("context").is_null() | pl.col("choice").is_null()
+    unplaced = rows["context"].null_count() > 0
+    cyclic = without_order(corpus, context if unplaced else "recorded")
     numbers = ("effect", "stderr", "mean_control")
     table = joined.with_columns(reach).with_columns(
         pl.when(compared & pl.col("reward").is_not_null()).then(pl.col(name)).alias(name) for name in numbers
@@ -186,6 +190,8 @@ def message_effects(
             tier=pl.when(found).then(pl.lit("observed")),
             reason=pl.when(pl.col("reward").is_null())
             .then(pl.lit("reward.absent"))
+            .when(missing & pl.col("trace").is_in(cyclic.implode()))
+            .then(pl.lit("graph.cycle"))
             .when(missing)
             .then(pl.lit("field.absent"))
             .when(~found)

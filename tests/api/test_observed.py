@@ -16,6 +16,7 @@ from scipy.stats import t as student
 import orchestrace as ot
 from orchestrace.observed import AGGREGATIONS, DELEGATIONS, MESSAGES
 from orchestrace.shrinkage import shrunk
+from property.hand_runs import event, run
 from property.random_runs import Document, corpora, jsonl
 from property.reference_observed import mean, rows_of
 
@@ -44,7 +45,7 @@ def messages(documents: list[Document]) -> dict[tuple[int, int], tuple[Any, Any,
         if row["reward"] is None:
             answer = (None, None, None, "reward.absent")
         elif row["context"] is None or row["choice"] is None:
-            answer = (None, None, None, "field.absent")
+            answer = (None, None, None, "graph.cycle" if row["cyclic"] else "field.absent")
         else:
             arms: dict[Any, list[float]] = defaultdict(list)
             for other in bucket.values():
@@ -85,6 +86,23 @@ def test_messages_are_those_of_the_reference(documents: list[Document]) -> None:
             assert row["utility"] == pytest.approx(effect / row["tokens"], abs=1e-12)
         else:
             assert row["utility"] is None
+
+
+def test_messages_of_a_cycle_have_no_context(tmp_path) -> None:
+    """Said as `c3` says it, in memory and on disk: no field is missing there."""
+    told = {"agent": "ann", "type": "message", "to": "bob", "content_hash": "h"}
+    documents = [
+        run(n, float(n), [event(0, **told), event(1, **told)], [(0, 1), (1, 0)] if n == 1 else [(0, 1)])
+        for n in range(3)
+    ]
+    (tmp_path / "runs.jsonl").write_bytes(jsonl(documents))
+    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=2)
+    for corpus in (read(documents), ot.read_corpus(tmp_path / "corpus")):
+        table = ot.message_effects(corpus)
+        cyclic = {name: own["reason"].to_list() for (name,), own in table.group_by("trace_id")}
+        assert cyclic["trace1"] == ["graph.cycle"] * 2
+        assert cyclic["trace0"] == cyclic["trace2"] == ["siblings.absent"] * 2
+        assert ot.message_effects(corpus, context="recorded")["reason"].to_list() == ["field.absent"] * 6
 
 
 def test_messages_have_the_credit_of_c3() -> None:

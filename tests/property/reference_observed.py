@@ -46,6 +46,7 @@ def rows_of(documents: list[dict[str, Any]], reward: str = "team") -> list[Row]:
                     "to": event["to"],
                     "tokens": (spent[v] or 0) if counted else None,
                     "context": context,
+                    "cyclic": cyclic,
                     "choice": choice,
                     "position": len(before),
                     "step": int(math.log2(1 + len(before))),

@@ -229,6 +229,9 @@ def _by_policy(
             absent = place is None or action is None or p is None or outcome is None
             listed.append(Row([v], None, ABSENT) if absent else Row([v], *value(n, place, action, outcome)))
         rows.append(listed if any(row.reason != ABSENT for row in listed) else ABSENT)
+    for n, trace in enumerate(traces):
+        if lacks_order(trace, context, "prefix_key"):
+            rows[n] = CYCLE
     return rows
 
 

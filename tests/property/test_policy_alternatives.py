@@ -142,6 +142,31 @@ def test_missing_fields_and_equal_outcomes_say_so(method: str) -> None:
         values(huge, method)
 
 
+@pytest.mark.parametrize("method", [*METHODS, "c3"])
+@pytest.mark.parametrize("unit", ["event", "agent"])
+def test_a_cycle_is_no_missing_field(method: str, unit: str) -> None:
+    """What was seen before a decision takes an order; a recorded context does not."""
+    shares = {"p_behavior": 0.5, "p_actions": [0.5, 0.5]}
+    more = {"type": "message", "to": "bob", "content_hash": "h"}
+
+    def made(**key: str) -> list[dict[str, Any]]:
+        events = [event(n, action="ab"[n], **shares, **more, **key) for n in range(2)]
+        return [
+            run(0, 1.0, events, [(0, 1), (1, 0)]),
+            run(1, 0.0, [event(0, action="b", **shares, **more, **key)]),
+        ]
+
+    def reasons(documents: list[dict[str, Any]], context: str) -> set[str | None]:
+        found = credited(documents, method, unit, context=context)
+        return {reason for (trace, name), (_, reason) in found.items() if trace == 0 and name is not None}
+
+    assert reasons(made(), "computed") == reasons(made(), "auto") == {"graph.cycle"}
+    assert reasons(made(prefix_key="x"), "computed") == {"graph.cycle"}
+    assert "graph.cycle" not in reasons(made(prefix_key="x"), "auto")
+    assert "graph.cycle" not in reasons(made(prefix_key="x"), "recorded")
+    assert reasons(made(), "recorded") == {"field.absent"}
+
+
 def test_a_critic_says_what_comes_after_the_decision() -> None:
     def two(n: int, action: str, after: float, reward: float) -> dict[str, Any]:
         first = event(0, action=action, p_behavior=0.5, prefix_key="x", value=9.0, reward=reward)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ..contexts import contexts
+from ..contexts import contexts, without_order
 from ..corpus import Corpus
 from ..errors import ParameterError
 from ..parameters import Param
@@ -25,6 +25,7 @@ from ..registry import EventValues, credit_method
 from .features import Floats
 
 _ABSENT: Final = "field.absent"
+_CYCLE: Final = "graph.cycle"
 _NO_SUPPORT: Final = "support.absent"
 _DEGENERATE: Final = "group.degenerate"
 # Recorded probabilities are rounded; beyond this the rollouts had another policy, or not all was taken.
@@ -125,7 +126,9 @@ class Context:
         return [earned[action] for action in self.action]
 
 
-def compared(corpus: Corpus, rewards: pl.DataFrame, rows: pl.DataFrame, table: bool) -> EventValues:
+def compared(
+    corpus: Corpus, rewards: pl.DataFrame, rows: pl.DataFrame, context: str, *, table: bool
+) -> EventValues:
     """Values of all events: those of decisions by context, null without a reason elsewhere."""
     known = rows.drop_nulls(["place", "action", "p", "amount"])
     huge = known.filter(pl.col("amount").abs() > _LARGEST)
@@ -137,8 +140,10 @@ def compared(corpus: Corpus, rewards: pl.DataFrame, rows: pl.DataFrame, table: b
     n_events = corpus.events.select(pl.len()).collect().item()
     values: Floats = np.full(n_events, np.nan)
     reasons: list[str | None] = [None] * n_events
-    for row in rows["row"]:
-        reasons[row] = _ABSENT
+    unplaced = rows["place"].null_count() > 0
+    cyclic = without_order(corpus, context if unplaced else "recorded")
+    for row, in_cycle in rows.select("row", pl.col("trace").is_in(cyclic.implode())).iter_rows():
+        reasons[row] = _CYCLE if in_cycle else _ABSENT
     fields = ["trace", "action", "p", "options", "amount"]
     # Most contexts are a single decision: all that its policy had, or not known.
     alone = known.filter(pl.len().over("place") == 1).select(
@@ -149,14 +154,14 @@ def compared(corpus: Corpus, rewards: pl.DataFrame, rows: pl.DataFrame, table: b
         values[row] = 0.0 if certain else np.nan
     several = known.filter(pl.len().over("place") > 1)
     for _, own in several.group_by("place", maintain_order=True):
-        context, places = Context(own.select(fields).rows()), own["row"].to_list()
-        advantages = context.advantages() if table else None
+        made, places = Context(own.select(fields).rows()), own["row"].to_list()
+        advantages = made.advantages() if table else None
         for n, row in enumerate(places):
-            value = advantages[n] if advantages is not None else context.aristocrat(n)
+            value = advantages[n] if advantages is not None else made.aristocrat(n)
             reasons[row] = None
-            if not context.complete or value is None:
+            if not made.complete or value is None:
                 reasons[row] = _NO_SUPPORT
-            elif context.silent and len(context.share) > 1:
+            elif made.silent and len(made.share) > 1:
                 values[row], reasons[row] = 0.0, _DEGENERATE
             else:
                 values[row] = value
@@ -165,7 +170,10 @@ def compared(corpus: Corpus, rewards: pl.DataFrame, rows: pl.DataFrame, table: b
         "trace",
         "amount",
         remainder=pl.lit(0.0),
-        reason=pl.when(~pl.col("trace").is_in(served.implode())).then(pl.lit(_ABSENT)),
+        reason=pl.when(pl.col("trace").is_in(cyclic.implode()))
+        .then(pl.lit(_CYCLE))
+        .when(~pl.col("trace").is_in(served.implode()))
+        .then(pl.lit(_ABSENT)),
     )
     frame = pl.DataFrame({"value": values, "reason": pl.Series(reasons, dtype=pl.String)})
     return EventValues(frame.with_columns(pl.col("value").fill_nan(None)), traces)
@@ -192,7 +200,8 @@ def aristocrat(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], se
     >>> 0 < credits["credit"].count() < credits.height
     True
     """
-    return compared(corpus, rewards, decisions(corpus, rewards, params["context"]), table=False)
+    rows = decisions(corpus, rewards, params["context"])
+    return compared(corpus, rewards, rows, params["context"], table=False)
 
 
 @credit_method(
@@ -227,7 +236,7 @@ def coma(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
     rows = decisions(corpus, rewards, params["context"])
     if params["critic"] == "value":
         rows = rows.with_columns(amount=after(corpus, rewards)["after"].gather(rows["row"]))
-    return compared(corpus, rewards, rows, table=True)
+    return compared(corpus, rewards, rows, params["context"], table=True)
 
 
 def after(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:
