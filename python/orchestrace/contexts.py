@@ -92,8 +92,8 @@ def without_order(corpus: Corpus, context: str) -> pl.Series:
 
     Notes
     -----
-    Edges and the order in which agents acted contradict each other there, so that the finding ``graph.cycle``,
-    which is about edges alone, would not do. O(events + edges).
+    Edges and the order in which agents acted contradict each other there; the finding ``graph.cycle`` is
+    about edges alone, and would not do. O(events + edges).
 
     Examples
     --------

@@ -281,8 +281,9 @@ def fit_outcome(
     import numpy as np
 
     from .calibration import quality
+    from .fitted.folds import folds_over
     from .fitted.learners import one_thread
-    from .weight_estimation import Task, estimate, fold_of, held_out
+    from .weight_estimation import Task, estimate, held_out
 
     task = Task(model, loss, leak)
     with reporting(progress, "fitting") as callback, one_thread():
@@ -293,7 +294,7 @@ def fit_outcome(
         folds_used = min(folds, n_clusters)
         told = None
         if n_clusters >= 2:
-            fold = fold_of(gathered.names, folds_used, seed)
+            fold = folds_over(gathered.names, folds_used, seed)
             told = quality(*held_out(seen, task, fold), seen.targets, seen.clusters, bins)
         predicted = seen.predict(found.used)[0]
     impossible = ((predicted <= 0.0) & (seen.targets > 0.0)) | ((predicted >= 1.0) & (seen.targets < 1.0))

@@ -10,15 +10,20 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from .fitted.folds import _hash
-from .influence import Floats, Ints
+from .influence import Floats
+
+MOST_WORDS: Final = 64
+"""Words of a column that are told apart: indicators of all ids of a corpus would fit no memory."""
 
 _STEPS: Final = 50
 
 
 @dataclass(frozen=True)
 class Design:
-    """How columns become numbers, learnt on some rows: means fill gaps, words become indicators."""
+    """How columns become numbers, learnt on some rows: means fill gaps, words become indicators.
+
+    Of a column with more than `MOST_WORDS` words the most frequent are told apart; the others count as one.
+    """
 
     numbers: tuple[tuple[str, float, float], ...]  # name, mean, deviation
     words: tuple[tuple[str, str], ...]  # name, value
@@ -40,8 +45,8 @@ class Design:
                 if isinstance(mean, float) and isinstance(deviation, float) and deviation > 1e-12:
                     numbers.append((name, mean, deviation))
             else:
-                seen = column.cast(pl.String).drop_nulls().unique().sort().to_list()
-                words.extend((name, value) for value in (seen if len(seen) > 1 else []))
+                seen = _frequent(column)
+                words.extend((name, value) for value in (seen if column.n_unique() > 1 else []))
         return cls(tuple(numbers), tuple(words), tuple(gaps))
 
     def matrix(self, rows: pl.DataFrame) -> Floats:
@@ -60,6 +65,26 @@ class Design:
         ]
         found: Floats = rows.with_columns(columns).select(c.meta.output_name() for c in columns).to_numpy()
         return found
+
+
+def _frequent(column: pl.Series) -> list[str]:
+    """The words that are told apart, in order; ties by the word itself."""
+    counts = column.cast(pl.String).drop_nulls().alias("word").value_counts(name="n")
+    return counts.sort("n", "word", descending=[True, False])["word"].head(MOST_WORDS).sort().to_list()
+
+
+def pooled(rows: pl.DataFrame, columns: list[str]) -> dict[str, float]:
+    """Share of rows whose word is not told apart, of the columns that have such."""
+    found = {}
+    for name in columns:
+        column = rows[name]
+        if column.dtype.is_numeric() or column.dtype == pl.Boolean or column.n_unique() <= MOST_WORDS:
+            continue
+        words = column.cast(pl.String)
+        share = (~words.is_in(_frequent(column))).fill_null(False).mean()
+        if isinstance(share, float) and share > 0.0:
+            found[name] = share
+    return found
 
 
 def ridge(x: Floats, y: Floats, penalty: float) -> Floats:
@@ -103,11 +128,3 @@ def sigmoid(z: Floats) -> Floats:
     positive = z >= 0.0
     small = np.exp(np.where(positive, -z, z))
     return np.where(positive, 1.0, small) / (1.0 + small)
-
-
-def folds_over(names: list[str], most: int, seed: int) -> Ints:
-    """The fold of every row, by the name of what is never divided; no more folds than names."""
-    distinct = sorted(set(names), key=lambda name: (_hash(name, seed), name))
-    n = min(most, len(distinct))
-    fold = {name: rank % n for rank, name in enumerate(distinct)}
-    return np.array([fold[name] for name in names], dtype=np.int64)

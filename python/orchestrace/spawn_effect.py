@@ -20,16 +20,17 @@ from .decisions import (
     params_text,
 )
 from .errors import ParameterError
+from .fitted.folds import folds_over
 from .fitted.learners import one_thread
 from .influence import Bools, Floats, Ints, clusters_of, interval
 from .matching import effective
-from .regression import Design, folds_over, logistic, ridge, sigmoid
+from .regression import Design, logistic, pooled, ridge, sigmoid
 from .reward import Reward
 from .schema import unknown_name
 
 Propensity = Literal["auto", "recorded", "fitted"]
 
-FEATURES: Final = ("role", "depth", "position", "tokens_before", "n_tools", "n_agents")
+FEATURES: Final = ("state_key", "role", "depth", "position", "tokens_before", "n_tools", "n_agents")
 COSTS: Final = {"tokens": "tokens_after", "seconds": "seconds_after"}
 """Outcomes beside the reward: what the run spends after the decision."""
 _NEEDED: Final = ("trace", "trace_id", "task_id", "reward", *COSTS.values())
@@ -89,7 +90,9 @@ def spawn_effect(
         is None, else all.
     features
         What is known before the decision and may have moved both the choice and the outcome: numbers are used
-        as they are, words become indicators, a null is a value of its own.
+        as they are, words become indicators (the 64 most frequent of a column, the others as one: ``pooled``
+        in ``params`` is the share of these), a null is a value of its own. ``state_key`` is the actor's own
+        view of its state, and says nothing where it is not recorded.
     propensity
         e(x), the probability of the treatment. ``"recorded"``: ``p_behavior`` of what was done, so 1 -
         p_behavior where it was not. ``"fitted"``: logistic regression on the features. ``"auto"``: recorded
@@ -189,6 +192,7 @@ def spawn_effect(
         "treatment": chosen,
         "among": among,
         "features": columns,
+        "pooled": pooled(rows, columns),
         "propensity": "fitted"
         if given is None
         else ("recorded" if isinstance(propensity, str) else propensity),

@@ -4,20 +4,17 @@ A prediction is a function of nine parameters, a weight for each edge type and t
 slopes in them. Nothing here knows graphs.
 """
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear, minimize, nnls
-from scipy.stats import t as student
 
+from .influence import Floats, Ints, t_quantile
 from .trace_graph import TYPE_WEIGHTS
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Model = Literal["noisy_or", "noisy_and", "linear"]
 Loss = Literal["log", "squared"]
 Predict = Callable[[Floats], tuple[Floats, Floats]]
@@ -367,7 +364,7 @@ def interval(weight: float, stderr: float, n_clusters: int, most: float) -> tupl
 
     A probability by its log-odds, where estimates near a bound are less skewed.
     """
-    t = float(student.ppf(0.975, n_clusters - 1))
+    t = t_quantile(0.975, n_clusters - 1)
     if most == np.inf:
         return max(weight - t * stderr, 0.0), weight + t * stderr
     centre, half = np.log(weight / (1.0 - weight)), t * stderr / (weight * (1.0 - weight))
@@ -375,20 +372,7 @@ def interval(weight: float, stderr: float, n_clusters: int, most: float) -> tupl
     return float(lower), float(upper)
 
 
-# --- folds -----------------------------------------------------------------------------------------------
-
-
-def fold_of(names: Sequence[str], folds: int, seed: int) -> Ints:
-    """Fold of each cluster, by its name and the seed; folds of about as many clusters each."""
-    key = str(seed).encode()
-
-    def drawn(k: int) -> tuple[bytes, int]:
-        return hashlib.blake2b(names[k].encode(), digest_size=16, key=key).digest(), k
-
-    fold = np.zeros(len(names), np.int64)
-    for rank, k in enumerate(sorted(range(len(names)), key=drawn)):
-        fold[k] = rank % folds
-    return fold
+# --- held-out clusters -----------------------------------------------------------------------------------
 
 
 def held_out(seen: Observations, task: Task, fold: Ints) -> tuple[Floats, Floats]:

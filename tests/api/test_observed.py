@@ -274,8 +274,8 @@ def test_aggregations_are_those_of_the_reference(clip: float) -> None:
         into[edge["trace"], edge["dst"]][edge["type"]].add(edge["src"])
     expected, effects = 0, defaultdict(list)
     rows = {(r["trace"], r["seq"], r["rule"]): r for r in table.iter_rows(named=True)}
-    for key, event in events.items():
-        if event["type"] != "aggregate":
+    for key, joined in events.items():
+        if joined["type"] != "aggregate":
             continue
         kinds = into[key]
         inputs = kinds["aggregate"] or kinds["return"] | kinds["message"]
@@ -287,16 +287,16 @@ def test_aggregations_are_those_of_the_reference(clip: float) -> None:
             expected += 1
             known = [s for s in scores if s is not None]
             assert (row["n_inputs"], row["n_scored"]) == (len(inputs), len(known))
-            assert row["outcome"] == event["score"] and row["unit_id"] == event["id"]
+            assert row["outcome"] == joined["score"] and row["unit_id"] == joined["id"]
             if len(known) < len(inputs):
                 assert row["outcome_cf"] is None and row["reason"] == "field.absent"
                 continue
             value = by_rule(known, clip)[rule]
             assert row["outcome_cf"] == pytest.approx(value, abs=1e-12)
-            if event["score"] is None:
+            if joined["score"] is None:
                 assert row["effect"] is None and row["tier"] is None and row["reason"] == "field.absent"
                 continue
-            assert row["effect"] == pytest.approx(value - event["score"], abs=1e-12)
+            assert row["effect"] == pytest.approx(value - joined["score"], abs=1e-12)
             assert row["tier"] == "observed" and row["stderr"] is None
             effects[rule].append((row["effect"], key[0]))
     assert expected == table.height > 100 and len(effects["best"]) > 50

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from orchestrace.spawn_effect import FEATURES
 
 ACTION = pl.col("action").cast(pl.String)
 PLANTED: dict[str, Any] = {
@@ -47,6 +48,27 @@ def test_a_planted_spawn_effect_is_found_at_the_rate_that_is_told(how: str) -> N
         assert np.mean(errors) > 3.0 and inside <= 2
     else:
         assert abs(np.mean(errors)) < 3.3 / np.sqrt(len(errors)) and inside >= 9, (errors, inside)
+
+
+def test_the_default_knows_the_state_where_it_is_recorded() -> None:
+    """Nothing said but the reward's bounds: all decisions of orchestrators, most of them the planted one.
+
+    At the others spawning is worth nothing on average, since their effects have mean 0 under the policy.
+    """
+    errors, without = [], []
+    for seed in SEEDS:
+        corpus, truth = made(0.2, seed)
+        planted = truth.decisions["effect"].sum()
+        for into, options in (
+            (errors, {}),
+            (without, {"features": [name for name in FEATURES if name != "state_key"]}),
+        ):
+            row = ot.spawn_effect(corpus, costs=False, n_boot=50, **options).row(0, named=True)
+            assert row["tier"] == "surrogate"
+            mean = planted / (row["n_treated"] + row["n_control"])
+            into.append((row["effect"] - mean) / row["stderr"])
+    assert abs(np.mean(errors)) < 3.3 / np.sqrt(len(errors)), errors
+    assert np.mean(without) > 5.0, "what is not recorded misleads, and the error does not tell"
 
 
 def test_without_overlap_there_is_no_number_for_all() -> None:

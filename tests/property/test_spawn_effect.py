@@ -14,8 +14,9 @@ from polars.testing import assert_frame_equal
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import orchestrace as ot
+from orchestrace.fitted.folds import folds_over
 from orchestrace.influence import interval
-from orchestrace.regression import Design, folds_over, logistic, ridge, sigmoid
+from orchestrace.regression import MOST_WORDS, Design, logistic, pooled, ridge, sigmoid
 from orchestrace.spawn_effect import SPAWNED, Setting, aipw, aipw_row, bound_rows, manski
 from property.decision_tables import choices
 
@@ -64,6 +65,19 @@ def test_columns_become_numbers() -> None:
     assert_allclose(x, expected, atol=1e-12)
     other = design.matrix(pl.DataFrame({"n": [9.0], "w": ["new"], "flag": [None], "same": [5]}))
     assert_allclose(other[0, 3:], [0, 0, 0, 0])  # a word that was never seen says nothing
+
+
+def test_rare_words_are_one() -> None:
+    """A state that is new every time would take as many weights as there are rows."""
+    often = [f"s{n % (MOST_WORDS - 1):02}" for n in range(4 * MOST_WORDS)]
+    rows = pl.DataFrame({"w": [*often, "z", "z", *(f"once {n}" for n in range(500)), None]})
+    design = Design.of(rows, ["w"])
+    assert {value for _, value in design.words} == {*often, "z"}
+    x = design.matrix(rows)
+    assert x.shape == (rows.height, 1 + MOST_WORDS + 1)  # the intercept, and nulls
+    assert x[len(often) + 2 : -1, 1:].sum() == 0.0
+    assert pooled(rows, ["w"]) == {"w": 500 / rows.height}
+    assert pooled(rows.filter(pl.col("w").is_in(often)), ["w"]) == {}
 
 
 @settings(max_examples=50, deadline=None)

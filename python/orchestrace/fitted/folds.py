@@ -5,7 +5,7 @@ its runs.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +45,7 @@ def folds_of(corpus: Corpus, rewards: pl.DataFrame, most: int, seed: int) -> Fol
     # (name that the fold depends on, key) of what is never divided
     by = "task_id" if known["task_id"].n_unique() > 1 else "trace"
     named = known.select(pl.col("task_id" if by == "task_id" else "trace_id").alias("name"), key=by).unique()
-    keys = sorted((_hash(name, seed), key) for name, key in named.iter_rows())
+    keys = sorted((keyed_hash(name, seed), key) for name, key in named.iter_rows())
     n = min(most, len(keys)) if learnable else 0
     fold = pl.DataFrame(
         {by: [key for _, key in keys], "fold": [rank % max(n, 1) for rank in range(len(keys))]},
@@ -74,8 +74,17 @@ def check_size(folds: Folds, largest: float = 1e100) -> None:
         )
 
 
-def _hash(name: str, seed: int) -> bytes:
+def keyed_hash(name: str, seed: int) -> bytes:
+    """What the order of names is drawn by: it hangs on nothing but name and seed."""
     return hashlib.blake2b(name.encode(), digest_size=16, key=str(seed).encode()).digest()
+
+
+def folds_over(names: Sequence[str], most: int, seed: int) -> Ints:
+    """The fold of every row, by the name of what is never divided; no more folds than names."""
+    distinct = sorted(set(names), key=lambda name: (keyed_hash(name, seed), name))
+    n = min(most, len(distinct))
+    fold = {name: rank % n for rank, name in enumerate(distinct)}
+    return np.array([fold[name] for name in names], dtype=np.int64)
 
 
 def fit_quality(
