@@ -71,6 +71,22 @@ def test_shapley_values_of_runs_are_the_true_ones(outcome: str) -> None:
         np.testing.assert_allclose(found, own, atol=1e-12)
 
 
+@pytest.mark.parametrize("outcome", ["linear", "noisy_or", "majority", "mixed"])
+def test_the_truth_may_be_the_outcome_of_credit(outcome: str) -> None:
+    corpus, truth = ot.generate_planted(traces=24, agents=6, events=6, seed=2, outcome=outcome, decisive=0.5)
+    found = ot.credit(corpus, method="shapley", unit="agent", outcome=truth.value)
+    assert found["residual"].abs().max() < 1e-12
+    both = truth.agents.join(
+        found.filter(pl.col("unit_id").is_not_null()),
+        left_on=["trace", "agent"],
+        right_on=["trace", "unit_id"],
+    )
+    assert both.height == truth.agents.height
+    np.testing.assert_allclose(both["credit"], both["shapley"], rtol=0, atol=1e-12)
+    whole = found.group_by("trace", maintain_order=True).agg(pl.col("credit").sum())["credit"]
+    np.testing.assert_allclose(whole, truth.outcomes["outcome"], rtol=0, atol=1e-12)
+
+
 def test_errors_of_sampled_values_cover_the_truth() -> None:
     """95 % intervals of 2,000 values hold the true one in 93 to 97 % of the cases."""
     _, truth = ot.generate_planted(traces=400, agents=9, events=8, seed=3, outcome="mixed", group_size=1)
