@@ -70,7 +70,9 @@ def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[s
         # τ² is only estimated: drawing as far as it says would be too far, by this much on average
         scale = (freedom - 2) / freedom
         pull = np.where(rows[who] > 1, scale * spread / np.maximum(tau2 + spread, 1e-300), 0.0)
-    own = 1.0 / np.maximum((tau2 or 0.0) + spread, 1e-300)
+    # where nothing varies at all every cell counts alike
+    variances = (tau2 or 0.0) + spread
+    own = 1.0 / variances if variances.min() > 0.0 else np.ones(len(n))
     total = np.bincount(who, weights=own)
     away = mean - (np.bincount(who, weights=own * mean) / total)[who]
     estimate = mean - pull * away

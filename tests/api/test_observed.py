@@ -161,6 +161,12 @@ def test_shrinkage_by_hand() -> None:
     assert table["effect"].null_count() == table["tier"].null_count() == 3
 
 
+def test_large_outcomes_without_noise_are_numbers() -> None:
+    cells = {"subtask": [*"aabbccdd"], "delegate": [*"xyxyxyxy"], "reward": [1e12, 3e12] * 4}
+    found = shrunk(pl.concat([pl.DataFrame(cells)] * 2), 0.95)[0]
+    assert found["effect"].to_list() == [-1e12, 1e12] * 4 and set(found["stderr"]) == {0.0}
+
+
 def test_noise_alone_is_drawn_together() -> None:
     rng = np.random.default_rng(0)
     names = [(f"c{c}", f"a{a}") for c in range(6) for a in range(4) for _ in range(5)]
