@@ -200,7 +200,9 @@ def _by_policy(
             a: statistics.fmean(float(str(one[3])) for one in here if one[2] == a) for a in actions
         }
         taken = sum(p > 0 for p in share.values())
-        if abs(sum(share.values()) - 1) > 0.01 or any(one[4] is not None and one[4] > taken for one in here):
+        if abs(sum(share.values()) - 1) > 0.01 + 1e-9 or any(
+            one[4] is not None and one[4] > taken for one in here
+        ):
             return None, "support.absent"
         share = {a: p / sum(share.values()) for a, p in share.items()}
         everything = [float(str(one[5])) for one in here]

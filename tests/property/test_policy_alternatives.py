@@ -167,6 +167,31 @@ def test_a_cycle_is_no_missing_field(method: str, unit: str) -> None:
     assert reasons(made(), "recorded") == {"field.absent"}
 
 
+def test_probabilities_a_hundredth_short_of_one_are_rounded_ones_in_any_order() -> None:
+    """0.45 + 0.388 + 0.152 is 0.99 or the float below it, as the order of the sum has it."""
+    shares = {"a": 0.45, "b": 0.388, "c": 0.152}
+    for actions in itertools.permutations(shares):
+        made = [(action, float(n)) for n, action in enumerate(actions)]
+        assert {reason for _, reason in values(rollouts(made, shares), "coma")} == {None}
+
+
+def test_a_context_that_thousands_share_is_no_square_of_them() -> None:
+    """Each of 3,000 runs took both actions in the one context: pairs of runs would be nine millions."""
+    rng = np.random.default_rng(0)
+    outcomes = rng.normal(size=3000)
+    documents = [
+        run(
+            n,
+            float(outcome),
+            [event(k, action="ab"[k], p_behavior=0.5, prefix_key="x", role="r") for k in range(2)],
+        )
+        for n, outcome in enumerate(outcomes)
+    ]
+    found = [value for value, _ in values(documents, "aristocrat")]
+    others = (outcomes.sum() - outcomes) / (outcomes.size - 1)
+    np.testing.assert_allclose(found, np.repeat(0.5 * (outcomes - others), 2), atol=1e-12)
+
+
 def test_a_critic_says_what_comes_after_the_decision() -> None:
     def two(n: int, action: str, after: float, reward: float) -> dict[str, Any]:
         first = event(0, action=action, p_behavior=0.5, prefix_key="x", value=9.0, reward=reward)

@@ -6,12 +6,11 @@
 Both compare what rollouts of one group recorded in one context and role, as `c3` does, but by `p_behavior`
 where that weighs by counts: the baseline is the policy's, not the sample's. An alternative that the policy
 had and nobody took has no outcome here, so there the value is null (`support.absent`). The mean of either
-over actions drawn by the policy is 0, and a policy with one action gives 0. O(decisions), and O(actions) for
-each decision in a context that has several. References: D. Wolpert, K. Tumer, Advances in Complex Systems 4,
+over actions drawn by the policy is 0, and a policy with one action gives 0. O(n log n) in decisions; for a
+rollout that took several actions in one context, their number squared. References: D. Wolpert, K. Tumer, Advances in Complex Systems 4,
 2001 (aristocrat utility); J. Foerster et al., arXiv 1705.08926, equation 4.
 """
 
-from collections import defaultdict
 from typing import Any, Final
 
 import numpy as np
@@ -22,14 +21,14 @@ from ..corpus import Corpus
 from ..errors import ParameterError
 from ..parameters import Param
 from ..registry import EventValues, credit_method
-from .features import Floats
+from .features import Floats, Ints
 
 _ABSENT: Final = "field.absent"
 _CYCLE: Final = "graph.cycle"
 _NO_SUPPORT: Final = "support.absent"
 _DEGENERATE: Final = "group.degenerate"
 # Recorded probabilities are rounded; beyond this the rollouts had another policy, or not all was taken.
-_ROUNDED: Final = 0.01
+_ROUNDED: Final = 0.01 + 1e-9  # which itself must not hang on rounding
 _LARGEST: Final = 1e100
 
 CONTEXT = Param(
@@ -74,56 +73,71 @@ def decisions(corpus: Corpus, rewards: pl.DataFrame, context: str) -> pl.DataFra
     )
 
 
-class Context:
-    """What rollouts did in one context, and what came of it: decision by decision, in corpus order."""
+def _policy(known: pl.DataFrame) -> pl.DataFrame:
+    """What each row's context tells, a row for each of `known`: the value by either rule and its parts.
 
-    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
-        self.trace = [row[0] for row in rows]
-        self.action = [row[1] for row in rows]
-        self.amount = [row[4] for row in rows]
-        self.silent = min(self.amount) == max(self.amount)
-        self._made: dict[str, list[int]] = defaultdict(list)
-        for n, action in enumerate(self.action):
-            self._made[action].append(n)
-        self._mean: dict[str, float] = {
-            a: sum(self.amount[n] for n in own) / len(own) for a, own in self._made.items()
+    Columns ``table`` and ``own`` (the two values, NaN where an alternative has no outcome), ``complete``
+    (what was taken is all that the policy had) and ``silent`` (all outcomes of the context are alike, and
+    there are alternatives). Sums are those of `numpy.bincount`, in the order of rows.
+    """
+    place = known["place"].rank("dense").to_numpy().astype(np.int64) - 1
+    n_places = int(place.max(initial=-1)) + 1
+    act = known.select(pl.struct("place", "action").rank("dense")).to_series().to_numpy().astype(np.int64) - 1
+    n_acts = int(act.max(initial=-1)) + 1
+    amount, p = known["amount"].to_numpy(), known["p"].to_numpy()
+    count = np.bincount(act, minlength=n_acts)
+    total = np.bincount(act, weights=amount, minlength=n_acts)
+    share = np.bincount(act, weights=p, minlength=n_acts) / count
+    mean = total / count
+    where = np.zeros(n_acts, dtype=np.int64)
+    where[act] = place
+    whole = np.bincount(where, weights=share, minlength=n_places)
+    taken = np.bincount(where, weights=share > 0.0, minlength=n_places)
+    n_actions = np.bincount(where, minlength=n_places)
+    options = np.zeros(n_places)
+    np.maximum.at(options, place, known["options"].fill_null(0).to_numpy())
+    share = share / np.where(whole > 0.0, whole, 1.0)[where]
+    certain = np.bincount(where, weights=share, minlength=n_places)
+    expected = np.bincount(where, weights=share * mean, minlength=n_places)
+    least, most = np.full(n_places, np.inf), np.full(n_places, -np.inf)
+    np.minimum.at(least, place, amount)
+    np.maximum.at(most, place, amount)
+    # an action of the share 1 leaves exactly nothing of either
+    others = expected[place] - share[act] * mean[act]
+    own = amount * (certain[place] - share[act]) - others
+    own += _of_one_run(known["trace"].to_numpy(), place, act, amount, share, total, count)
+    return pl.DataFrame(
+        {
+            "table": mean[act] * certain[place] - expected[place],
+            "own": own,
+            "complete": (np.abs(whole - 1.0) <= _ROUNDED)[place] & (options <= taken)[place],
+            "silent": (least == most)[place] & (n_actions > 1)[place],
         }
-        # Few rollouts take two actions in one context; only their outcomes have to be left out.
-        self._took = set(zip(self.trace, self.action, strict=True))
-        share = {action: sum(rows[n][2] for n in own) / len(own) for action, own in self._made.items()}
-        whole = sum(share.values())
-        possible = [row[3] for row in rows if row[3] is not None]
-        taken = sum(p > 0.0 for p in share.values())
-        self.complete = abs(whole - 1.0) <= _ROUNDED and all(n <= taken for n in possible)
-        self.share = {action: p / whole for action, p in share.items()} if whole > 0.0 else share
+    )
 
-    def others(self, action: str, without: int) -> float | None:
-        """Mean outcome of those who did this, one rollout left out; None if that leaves nobody."""
-        if (without, action) not in self._took:
-            return self._mean[action]
-        rewards = [self.amount[n] for n in self._made[action] if self.trace[n] != without]
-        return sum(rewards) / len(rewards) if rewards else None
 
-    def aristocrat(self, n: int) -> float | None:
-        """What decision `n` earned: its own outcome against what others got for the alternatives."""
-        earned = 0.0
-        for action, p in self.share.items():
-            if action != self.action[n] and p > 0.0:
-                other = self.others(action, without=self.trace[n])
-                if other is None:
-                    return None
-                earned += p * (self.amount[n] - other)
-        return earned
+def _of_one_run(
+    trace: Ints, place: Ints, act: Ints, amount: Floats, share: Floats, total: Floats, count: Ints
+) -> Floats:
+    """What has to be added to the aristocrat utility where a rollout itself took an alternative.
 
-    def advantages(self) -> list[float]:
-        """What each decision earned by the table of means."""
-        q = self._mean
-        # The differences, so that an action that is always taken earns exactly 0.
-        earned = {
-            action: sum(p * (q[action] - q[other]) for other, p in self.share.items())
-            for action in self.share
-        }
-        return [earned[action] for action in self.action]
+    Its own outcome is no control: the mean of that action is of all others, NaN if there are none.
+    """
+    rows = pl.DataFrame({"trace": trace, "place": place, "act": act, "amount": amount}).with_row_index("row")
+    several = rows.filter(pl.col("act").n_unique().over("trace", "place") > 1)
+    taken = several.group_by("trace", "place", "act", maintain_order=True).agg(
+        pl.col("amount").sum(), pl.len().cast(pl.Int64)
+    )
+    pairs = several.select("row", "trace", "place", own="act").join(
+        taken, on=["trace", "place"], maintain_order="left_right"
+    )
+    pairs = pairs.filter(pl.col("own") != pl.col("act"))
+    at, other = pairs["row"].to_numpy(), pairs["act"].to_numpy()
+    mine, times = pairs["amount"].to_numpy(), pairs["len"].to_numpy()
+    left = count[other] - times
+    without = np.where(left > 0, (total[other] - mine) / np.maximum(left, 1), np.nan)
+    moved = np.where(share[other] > 0.0, share[other] * (total[other] / count[other] - without), 0.0)
+    return np.bincount(at, weights=moved, minlength=len(trace)).astype(np.float64)
 
 
 def compared(
@@ -138,33 +152,29 @@ def compared(
             f" expected at most {_LARGEST:.0e} in size; give it a weight, as in reward={{'team': 1e-300}}"
         )
     n_events = corpus.events.select(pl.len()).collect().item()
-    values: Floats = np.full(n_events, np.nan)
-    reasons: list[str | None] = [None] * n_events
     unplaced = rows["place"].null_count() > 0
     cyclic = without_order(corpus, context if unplaced else "recorded")
-    for row, in_cycle in rows.select("row", pl.col("trace").is_in(cyclic.implode())).iter_rows():
-        reasons[row] = _CYCLE if in_cycle else _ABSENT
-    fields = ["trace", "action", "p", "options", "amount"]
-    # Most contexts are a single decision: all that its policy had, or not known.
-    alone = known.filter(pl.len().over("place") == 1).select(
-        "row", certain=(pl.col("p") >= 1.0 - _ROUNDED) & (pl.col("options").fill_null(1) <= 1)
+    told = _policy(known)
+    value = pl.col("table" if table else "own")
+    found = told.with_columns(value=value.fill_nan(None)).select(
+        row=known["row"],
+        reason=pl.when(~pl.col("complete") | pl.col("value").is_null())
+        .then(pl.lit(_NO_SUPPORT))
+        .when(pl.col("silent"))
+        .then(pl.lit(_DEGENERATE)),
+        value=pl.when(pl.col("complete")).then(
+            pl.when(pl.col("silent") & pl.col("value").is_not_null()).then(0.0).otherwise("value")
+        ),
     )
-    for row, certain in alone.iter_rows():
-        reasons[row] = None if certain else _NO_SUPPORT
-        values[row] = 0.0 if certain else np.nan
-    several = known.filter(pl.len().over("place") > 1)
-    for _, own in several.group_by("place", maintain_order=True):
-        made, places = Context(own.select(fields).rows()), own["row"].to_list()
-        advantages = made.advantages() if table else None
-        for n, row in enumerate(places):
-            value = advantages[n] if advantages is not None else made.aristocrat(n)
-            reasons[row] = None
-            if not made.complete or value is None:
-                reasons[row] = _NO_SUPPORT
-            elif made.silent and len(made.share) > 1:
-                values[row], reasons[row] = 0.0, _DEGENERATE
-            else:
-                values[row] = value
+    absent = rows.join(known.select("row"), on="row", how="anti").select(
+        "row",
+        reason=pl.when(pl.col("trace").is_in(cyclic.implode()))
+        .then(pl.lit(_CYCLE))
+        .otherwise(pl.lit(_ABSENT)),
+        value=pl.lit(None, pl.Float64),
+    )
+    every = pl.DataFrame({"row": pl.int_range(n_events, dtype=rows.schema["row"], eager=True)})
+    frame = every.join(pl.concat([found, absent]), on="row", how="left", maintain_order="left")
     served = known["trace"].unique()
     traces = rewards.select(
         "trace",
@@ -175,8 +185,7 @@ def compared(
         .when(~pl.col("trace").is_in(served.implode()))
         .then(pl.lit(_ABSENT)),
     )
-    frame = pl.DataFrame({"value": values, "reason": pl.Series(reasons, dtype=pl.String)})
-    return EventValues(frame.with_columns(pl.col("value").fill_nan(None)), traces)
+    return EventValues(frame.select("value", "reason"), traces)
 
 
 @credit_method(
