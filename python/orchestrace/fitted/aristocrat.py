@@ -7,8 +7,8 @@ Both compare what rollouts of one group recorded in one context and role, as `c3
 where that weighs by counts: the baseline is the policy's, not the sample's. An alternative that the policy
 had and nobody took has no outcome here, so there the value is null (`support.absent`). The mean of either
 over actions drawn by the policy is 0, and a policy with one action gives 0. O(n log n) in decisions; for a
-rollout that took several actions in one context, their number squared. References: D. Wolpert, K. Tumer, Advances in Complex Systems 4,
-2001 (aristocrat utility); J. Foerster et al., arXiv 1705.08926, equation 4.
+rollout that took several actions in one context, their number squared. References: D. Wolpert, K. Tumer,
+Advances in Complex Systems 4, 2001 (aristocrat utility); J. Foerster et al., arXiv 1705.08926, equation 4.
 """
 
 from typing import Any, Final
@@ -85,7 +85,7 @@ def _policy(known: pl.DataFrame) -> pl.DataFrame:
     act = known.select(pl.struct("place", "action").rank("dense")).to_series().to_numpy().astype(np.int64) - 1
     n_acts = int(act.max(initial=-1)) + 1
     amount, p = known["amount"].to_numpy(), known["p"].to_numpy()
-    count = np.bincount(act, minlength=n_acts)
+    count: Floats = np.bincount(act, minlength=n_acts).astype(np.float64)
     total = np.bincount(act, weights=amount, minlength=n_acts)
     share = np.bincount(act, weights=p, minlength=n_acts) / count
     mean = total / count
@@ -117,7 +117,7 @@ def _policy(known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_one_run(
-    trace: Ints, place: Ints, act: Ints, amount: Floats, share: Floats, total: Floats, count: Ints
+    trace: Ints, place: Ints, act: Ints, amount: Floats, share: Floats, total: Floats, count: Floats
 ) -> Floats:
     """What has to be added to the aristocrat utility where a rollout itself took an alternative.
 
@@ -151,7 +151,6 @@ def compared(
             f"the outcome of trace {huge['trace'][0]} is {huge['amount'][0]:.3g}, too large for sums:"
             f" expected at most {_LARGEST:.0e} in size; give it a weight, as in reward={{'team': 1e-300}}"
         )
-    n_events = corpus.events.select(pl.len()).collect().item()
     unplaced = rows["place"].null_count() > 0
     cyclic = without_order(corpus, context if unplaced else "recorded")
     told = _policy(known)
@@ -173,7 +172,7 @@ def compared(
         .otherwise(pl.lit(_ABSENT)),
         value=pl.lit(None, pl.Float64),
     )
-    every = pl.DataFrame({"row": pl.int_range(n_events, dtype=rows.schema["row"], eager=True)})
+    every = corpus.events.select("trace").collect().with_row_index("row").select("row")
     frame = every.join(pl.concat([found, absent]), on="row", how="left", maintain_order="left")
     served = known["trace"].unique()
     traces = rewards.select(
