@@ -12,7 +12,7 @@ import polars as pl
 
 from .influence import Floats
 
-MOST_WORDS: Final = 64
+MOST_WORDS: Final = 32
 """Words of a column that are told apart: indicators of all ids of a corpus would fit no memory."""
 
 _STEPS: Final = 50

@@ -90,7 +90,7 @@ def spawn_effect(
         is None, else all.
     features
         What is known before the decision and may have moved both the choice and the outcome: numbers are used
-        as they are, words become indicators (the 64 most frequent of a column, the others as one: ``pooled``
+        as they are, words become indicators (the 32 most frequent of a column, the others as one: ``pooled``
         in ``params`` is the share of these), a null is a value of its own. ``state_key`` is the actor's own
         view of its state, and says nothing where it is not recorded.
     propensity

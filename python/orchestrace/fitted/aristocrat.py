@@ -86,7 +86,7 @@ def _policy(known: pl.DataFrame) -> pl.DataFrame:
     n_acts = int(act.max(initial=-1)) + 1
     amount, p = known["amount"].to_numpy(), known["p"].to_numpy()
     count: Floats = np.bincount(act, minlength=n_acts).astype(np.float64)
-    total = np.bincount(act, weights=amount, minlength=n_acts)
+    total: Floats = np.bincount(act, weights=amount, minlength=n_acts).astype(np.float64)
     share = np.bincount(act, weights=p, minlength=n_acts) / count
     mean = total / count
     where = np.zeros(n_acts, dtype=np.int64)
