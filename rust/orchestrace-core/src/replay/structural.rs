@@ -164,8 +164,7 @@ impl Replayer {
             }
         }
         let block = |of: &Range<usize>, worker: &mut Worker| {
-            run.check()?;
-            Ok(ready.block(&segments[of.clone()], worker))
+            ready.block(&segments[of.clone()], worker, run)
         };
         let found: Vec<Vec<Answer>> = if let [only] = &spans[..] {
             vec![block(only, worker)?]
@@ -228,7 +227,8 @@ impl Blocks {
 
 impl Ready<'_> {
     /// Answers of one block, in the order of its bits.
-    fn block(&self, segments: &[Segment], worker: &mut Worker) -> Vec<Answer> {
+    fn block(&self, segments: &[Segment], worker: &mut Worker, run: &Run) -> Result<Vec<Answer>> {
+        run.check()?;
         let Worker { masks, prediction } = worker;
         masks.compute(self.plan, &self.scene, segments);
         let n: usize = segments.iter().map(|segment| segment.units.len()).sum();
@@ -238,7 +238,7 @@ impl Ready<'_> {
         let mut unstable = 0_u64;
         for (family, base) in self.bases.iter().enumerate() {
             let mut outcomes = [0.0; MAX_SETS];
-            direct &= prediction.run(base, masks, &self.scene, &mut outcomes[..n]);
+            direct &= prediction.run(base, masks, &self.scene, run, &mut outcomes[..n])?;
             for (bit, &there) in outcomes[..n].iter().enumerate() {
                 let effect = there - base.outcome();
                 let sign = if effect.abs() <= ROUNDING { 0 } else { effect.signum() as i8 };
@@ -277,7 +277,7 @@ impl Ready<'_> {
                 });
             }
         }
-        answers
+        Ok(answers)
     }
 }
 

@@ -23,6 +23,7 @@ use self::lanes::Lanes;
 use super::{COALITIONS, Game};
 use crate::error::Result;
 use crate::replay::{Gate, Rule};
+use crate::run::Run;
 
 /// Coalitions or orders side by side.
 const WIDE: usize = 16;
@@ -202,12 +203,35 @@ pub struct Memory {
     visited: Option<u64>,
 }
 
+/// Nodes and inputs that are evaluated between two looks at the cancel flag: some milliseconds.
+const PATIENCE: u64 = 1 << 19;
+
+/// Looks at the cancel flag every so often: 64 orders of a large trace take minutes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Patience<'a> {
+    run: Option<&'a Run>,
+    work: u64,
+}
+
+impl Patience<'_> {
+    #[inline]
+    fn spend(&mut self, work: u64) -> Result<()> {
+        self.work += work + 1;
+        if self.work < PATIENCE {
+            return Ok(());
+        }
+        self.work = 0;
+        self.run.map_or(Ok(()), Run::check)
+    }
+}
+
 /// A compiled game that can be played.
 #[derive(Debug)]
 pub struct CircuitGame<'a> {
     circuit: &'a Circuit,
     memory: Memory,
     evaluation: Evaluation,
+    patience: Patience<'a>,
 }
 
 impl<'a> CircuitGame<'a> {
@@ -216,7 +240,13 @@ impl<'a> CircuitGame<'a> {
     pub fn new(circuit: &'a Circuit, mut memory: Memory, evaluation: Evaluation) -> Self {
         memory.blocks.iter_mut().for_each(Lanes::forget);
         memory.visited = None;
-        Self { circuit, memory, evaluation }
+        Self { circuit, memory, evaluation, patience: Patience::default() }
+    }
+
+    /// The same, failing soon after `run` is cancelled, also in the middle of an order.
+    #[must_use]
+    pub fn until(self, run: &'a Run) -> Self {
+        Self { patience: Patience { run: Some(run), work: 0 }, ..self }
     }
 
     /// The buffers, for the next game.
@@ -237,6 +267,7 @@ impl Game for CircuitGame<'_> {
 
     fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
         for (block, out) in out.chunks_mut(WIDE).enumerate() {
+            self.patience.spend(self.circuit.places() as u64)?;
             let lanes = &mut self.memory.blocks[block];
             lanes.visit(self.circuit, |player| (members[player] >> (block * WIDE)) as u16);
             out.copy_from_slice(&lanes.outcome(self.circuit)[..out.len()]);
@@ -250,12 +281,13 @@ impl Game for CircuitGame<'_> {
             return Ok(());
         }
         let Memory { blocks, single, visited } = &mut self.memory;
+        let patience = &mut self.patience;
         let (mut orders, mut out) = (orders, out);
         // a first order alone tells what one takes, where there are enough of them to make up for it
         if self.evaluation == Evaluation::Auto && visited.is_none() && orders.len() >= 2 * WIDE * n {
             let (one, some) = orders.split_at(n);
             let (gains, rest) = out.split_at_mut(n);
-            *visited = Some(single.walk::<true>(self.circuit, one, gains));
+            *visited = Some(single.walk::<true>(self.circuit, one, gains, patience)?);
             (orders, out) = (some, rest);
         }
         // one order at a time takes for a gate about as long as sixteen side by side
@@ -264,15 +296,15 @@ impl Game for CircuitGame<'_> {
         let alone = visited.is_some_and(|visited| visited * 14 < all);
         if alone {
             for (order, gains) in orders.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
-                single.walk::<true>(self.circuit, order, gains);
+                single.walk::<true>(self.circuit, order, gains, patience)?;
             }
             return Ok(());
         }
         for (orders, gains) in orders.chunks(n * WIDE).zip(out.chunks_mut(n * WIDE)) {
             if self.evaluation == Evaluation::Incremental {
-                blocks[0].walk::<true>(self.circuit, orders, gains);
+                blocks[0].walk::<true>(self.circuit, orders, gains, patience)?;
             } else {
-                blocks[0].walk::<false>(self.circuit, orders, gains);
+                blocks[0].walk::<false>(self.circuit, orders, gains, patience)?;
             }
         }
         Ok(())
@@ -280,6 +312,7 @@ impl Game for CircuitGame<'_> {
 
     fn fork(&self) -> Option<Box<dyn Game + '_>> {
         let memory = Memory { visited: self.memory.visited, ..Memory::default() };
-        Some(Box::new(CircuitGame { circuit: self.circuit, memory, evaluation: self.evaluation }))
+        let Self { circuit, evaluation, patience, .. } = *self;
+        Some(Box::new(CircuitGame { circuit, memory, evaluation, patience }))
     }
 }

@@ -17,9 +17,6 @@ const LOW: [u64; 6] = [
     0xFFFF_FFFF_0000_0000,
 ];
 
-/// Blocks between two looks at the cancel flag.
-const PATIENCE: u64 = 256;
-
 /// Values of all coalitions of `among`, nobody else being there. `visit` gets the number of a block's first coalition,
 /// and values in the order of their numbers; bit j of a number is `among[j]`.
 pub fn all_coalitions(
@@ -37,9 +34,7 @@ pub fn all_coalitions(
     let mut values = [0.0; COALITIONS];
     let values = &mut values[..1 << low];
     for block in 0..1_u64 << high {
-        if block.is_multiple_of(PATIENCE) {
-            run.check()?;
-        }
+        run.check()?;
         let gray = block ^ (block >> 1);
         if block > 0 {
             let changed = among[low + block.trailing_zeros() as usize] as usize;

@@ -13,12 +13,15 @@ use super::tally::Tally;
 use super::{Game, Setting};
 use crate::error::Result;
 use crate::rng::Stream;
+use crate::run::Run;
 
 /// Draws of a chunk.
 pub const DRAWS: u64 = 64;
 
-/// Chunks whose tallies are held before they are merged.
+/// Chunks whose tallies are held before they are merged, and the numbers of all of them together: a trace with a
+/// hundred thousand players holds a few.
 const WAVE: u64 = 64;
+const HELD: usize = 1 << 20;
 
 /// Buffers of whoever draws; they come in with anything in them.
 #[derive(Debug, Default)]
@@ -46,6 +49,8 @@ pub struct Chunk<'a> {
     pub first: u64,
     /// How many, at most [`DRAWS`].
     pub count: usize,
+    /// Threads and the cancel flag.
+    pub run: &'a Run,
     /// Buffers.
     pub room: &'a mut Room,
 }
@@ -71,7 +76,8 @@ pub fn draws(
         let first = number * DRAWS;
         let count = DRAWS.min(n - first) as usize;
         tally.clear();
-        draw(game, &mut Chunk { stream: Stream::new(setting.seed, label, &id), first, count, room }, tally)
+        let (stream, run) = (Stream::new(setting.seed, label, &id), setting.run);
+        draw(game, &mut Chunk { stream, first, count, run, room }, tally)
     };
     let mut all = Tally::new(width);
     let workers = setting.run.pool().current_num_threads().min(usize::try_from(chunks).unwrap_or(usize::MAX));
@@ -85,10 +91,13 @@ pub fn draws(
     }
     let forks = (0..workers).map_while(|_| game.fork());
     let mut workers: Vec<_> = forks.map(|fork| (fork, Room::default())).collect();
-    let slots: Vec<Mutex<Tally>> = (0..chunks.min(WAVE)).map(|_| Mutex::new(Tally::new(width))).collect();
-    for wave in (0..chunks).step_by(WAVE as usize) {
+    // merged in the order of the chunks, so that the length of a wave does not show
+    let most = (HELD / width.max(1)).max(2 * workers.len()) as u64;
+    let length = chunks.min(WAVE).min(most);
+    let slots: Vec<Mutex<Tally>> = (0..length).map(|_| Mutex::new(Tally::new(width))).collect();
+    for wave in (0..chunks).step_by(length as usize) {
         let next = AtomicU64::new(0);
-        let in_wave = WAVE.min(chunks - wave);
+        let in_wave = length.min(chunks - wave);
         setting.run.pool().install(|| {
             workers.par_iter_mut().with_max_len(1).try_for_each(|(fork, room)| -> Result<()> {
                 loop {

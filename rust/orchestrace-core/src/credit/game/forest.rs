@@ -278,7 +278,10 @@ pub fn precedence(game: &mut dyn Game, forest: &Forest, run: &Run) -> Result<Vec
     let weights = order_weights(n);
     let mut value = vec![0.0; n];
     let mut inside = vec![0_u32; n];
-    for (&set, before) in sets.iter().zip(&worth) {
+    for (number, (&set, before)) in sets.iter().zip(&worth).enumerate() {
+        if number.is_multiple_of(4096) {
+            run.check()?;
+        }
         let is_in = |player: u32| set >> player & 1 == 1;
         inside.fill(0);
         let mut share = 1.0;

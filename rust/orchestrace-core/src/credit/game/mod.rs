@@ -50,6 +50,7 @@ use super::method::MethodInfo;
 use super::params::{Param, ParamKind, Params, Value};
 use crate::error::Result;
 use crate::graph::weights::N_TYPES;
+use crate::replay::outcome::structure::MAX_WEIGHT;
 use crate::replay::{Model, Structure, Weights};
 use crate::run::Run;
 use crate::schema::{Reason, Unit};
@@ -289,7 +290,7 @@ pub const OUTCOME: Param = Param {
 /// Weights of the edge types.
 pub const WEIGHTS: Param = Param {
     name: "weights",
-    kind: ParamKind::Floats(N_TYPES, 0.0, 1e12),
+    kind: ParamKind::Floats(N_TYPES, 0.0, MAX_WEIGHT),
     default: Value::Null,
     doc: "weights, used as they are: temporal, causal, spawn, message, tool_dependency, return, aggregate, \
           safety_flow; null: as shares of the weight into an event",

@@ -55,6 +55,7 @@ pub fn walk_together(
     room.orders.clear();
     // All at once: a game may walk several orders side by side.
     for _ in 0..chunk.count {
+        chunk.run.check()?; // an extension of a deep forest is long in the drawing
         draw(&mut chunk.stream, &mut room.orders);
     }
     debug_assert_eq!(room.orders.len(), length * chunk.count);

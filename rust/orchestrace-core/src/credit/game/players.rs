@@ -5,6 +5,7 @@
 
 use super::{Needs, Players};
 use crate::graph::owner::Name;
+use crate::graph::slots::Slots;
 use crate::graph::{NO_UNIT, NOBODY, Owners, Partition, TraceGraph, UnitName};
 use crate::schema::{EdgeType, EventType, Unit};
 use crate::store::view::TraceView;
@@ -26,6 +27,7 @@ pub struct Cast {
     names: Vec<u32>,
     of_name: Vec<u32>,
     numbers: Vec<u32>,
+    roles: Slots,
 }
 
 /// Types of edges that link agents.
@@ -135,18 +137,19 @@ impl Cast {
     }
 
     fn find_unions(&mut self, owners: &Owners) {
-        // numbered by first appearance among the players; few enough roles and agents to look through
-        let Self { names, unions, agents, numbers, of_name, .. } = self;
-        numbers.clear();
+        // numbered by first appearance among the players
+        let Self { names, unions, agents, numbers, of_name, roles, .. } = self;
+        roles.begin();
+        let mut next = 0;
         for &name in names.iter() {
             let role = owners.names().get(name as usize).and_then(Name::role);
-            let union = role.map_or(NO_UNIT, |role| {
-                numbers.iter().position(|&known| known == role).unwrap_or_else(|| {
-                    numbers.push(role);
-                    numbers.len() - 1
-                }) as u32
-            });
-            unions.push(union);
+            unions.push(role.map_or(NO_UNIT, |role| {
+                roles.get(role).unwrap_or_else(|| {
+                    roles.set(role, next);
+                    next += 1;
+                    next - 1
+                })
+            }));
         }
         // `of_name` is the player of an agent; here it is the number of the agent, the same where agents play
         let mut next = 0;

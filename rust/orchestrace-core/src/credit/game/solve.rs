@@ -138,7 +138,7 @@ impl Stage {
         let Self { cast, compiler, circuit, memory, solution, .. } = self;
         let players = cast.players();
         compiler.compile(surrogate, players.len(), |v| cast.player_of()[v], circuit);
-        let mut game = CircuitGame::new(circuit, std::mem::take(memory), call.evaluation);
+        let mut game = CircuitGame::new(circuit, std::mem::take(memory), call.evaluation).until(run);
         let solved = play(&mut game, players, view.trace_id.as_bytes(), call, run, solution);
         *memory = game.into_memory();
         Ok(solved?.map(|solved| without_fixed(solved, cast.fixed())))
@@ -251,9 +251,10 @@ fn refuse(chunks: &[ChunkView<'_>], places: &[(usize, usize)], call: &Call<'_>, 
     };
     let name = call.method.info().name;
     let traces = places.len();
+    let much = if evaluations.is_finite() { format!("{evaluations:.1e}") } else { "far more than 2^64".into() };
     Err(Error::Parameter(format!(
         "method '{name}' is exact up to {EXACT_PLAYERS} players, and {n} of {traces} traces have more at unit \
-         '{}': up to {players}, {evaluations:.1e} evaluations of {events} events; pass samples=1000 for \
+         '{}': up to {players}, {much} evaluations of {events} events; pass samples=1000 for \
          estimates with standard errors, or choose a larger unit",
         call.unit.as_str()
     )))

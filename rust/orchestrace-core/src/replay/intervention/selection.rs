@@ -122,8 +122,9 @@ pub struct Roster {
     agents: Vec<AgentRow>,
     /// Position among the names of the owner's spawner.
     parents: Vec<u32>,
-    /// Positions of those that were spawned.
+    /// Positions of those that were spawned, and of everybody, spawners first.
     spawned: Vec<u32>,
+    down: Vec<u32>,
     /// Tool of each event, and the tools in order of first use.
     tool_of: Vec<u32>,
     tools: Vec<u32>,
@@ -202,6 +203,20 @@ impl Roster {
         );
         self.spawned.clear();
         self.spawned.extend((0..self.parents.len() as u32).filter(|&at| self.parents[at as usize] != NOBODY));
+        // spawns close no loop (D16), so that the way up ends
+        let Self { parents, down, .. } = self;
+        let mut placed = vec![false; parents.len()];
+        let mut chain = Vec::new();
+        down.clear();
+        for at in 0..parents.len() as u32 {
+            let mut up = at;
+            while placed.get(up as usize).is_some_and(|placed| !placed) {
+                placed[up as usize] = true;
+                chain.push(up);
+                up = parents[up as usize];
+            }
+            down.extend(chain.drain(..).rev());
+        }
     }
 
     /// Whether the trace has an event of type aggregate.
@@ -333,16 +348,10 @@ impl Roster {
 
     /// Events of agents and of all that they spawned, and the spawns that name them. `bit` is that of an agent.
     fn descendants(&self, view: &TraceView<'_>, bit: impl Fn(u32) -> u64, take: &mut dyn FnMut(usize, u64)) {
-        // spawns close no loop (D16), so that the way up ends
-        let mask = |mut at: u32| {
-            let mut bits = 0;
-            while at != NOBODY {
-                bits |= bit(at);
-                at = self.parents[at as usize];
-            }
-            bits
-        };
-        let masks: Vec<u64> = (0..self.parents.len() as u32).map(mask).collect();
+        let mut masks: Vec<u64> = (0..self.parents.len() as u32).map(bit).collect();
+        for &at in &self.down {
+            masks[at as usize] |= masks.get(self.parents[at as usize] as usize).copied().unwrap_or(0);
+        }
         for v in 0..view.len() {
             let mut bits = masks.get(self.owners.indices()[v] as usize).copied().unwrap_or(0);
             if view.event_type(v) == EventType::Spawn {

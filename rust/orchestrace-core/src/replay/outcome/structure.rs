@@ -6,6 +6,9 @@ use crate::graph::TYPE_WEIGHTS;
 use crate::graph::weights::N_TYPES;
 use crate::schema::EventType;
 
+/// No weight that is given is larger.
+pub const MAX_WEIGHT: f64 = 1e12;
+
 /// Which gate an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Model {
@@ -162,10 +165,11 @@ impl Structure {
                 self.quorum
             )));
         }
-        let bad = |w: &&f64| !w.is_finite() || **w < 0.0;
+        // parallel edges add up, and what is beyond the range of numbers would be no sum
+        let bad = |w: &&f64| !(0.0..=MAX_WEIGHT).contains(*w);
         match self.weights.table().iter().find(bad) {
             Some(w) => {
-                Err(Error::Parameter(format!("weights has {w}, expected finite numbers of at least 0")))
+                Err(Error::Parameter(format!("weights has {w}, expected numbers from 0 to {MAX_WEIGHT:e}")))
             }
             None => Ok(()),
         }

@@ -300,8 +300,11 @@ fn a_quorum_is_a_share_of_the_weight() {
     for quorum in [1.0, -0.1, f64::NAN] {
         assert!(Structure { quorum, ..Structure::default() }.check().is_err());
     }
-    let weights = Weights::Given([0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-    assert!(Structure { weights, ..Structure::default() }.check().is_err());
+    // two parallel edges of the last one would have no sum
+    for weight in [-1.0, f64::NAN, f64::INFINITY, 1e13, 1.7e308] {
+        let weights = Weights::Given([0.0, weight, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        assert!(Structure { weights, ..Structure::default() }.check().is_err());
+    }
 }
 
 #[test]

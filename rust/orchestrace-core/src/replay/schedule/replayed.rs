@@ -10,6 +10,7 @@ use super::split::Split;
 use super::work::{Subject, Work};
 use crate::graph::program::ProgramOrder;
 use crate::graph::{CsrGraph, NOBODY, Owners, Topological};
+use crate::run::Run;
 use crate::schema::{EventType, Reason};
 use crate::store::view::TraceView;
 
@@ -144,22 +145,24 @@ impl Replayer {
         Ok(())
     }
 
-    /// What the scenarios come to, one after the other into `out`; a reason refuses the trace.
+    /// What the scenarios come to, one after the other into `out`; a reason refuses the trace. Fails if `run` is
+    /// cancelled.
     pub fn replay(
         &mut self,
         view: &TraceView<'_>,
         scenarios: &[Scenario],
         durations: Durations,
         program_order: bool,
+        run: &Run,
         out: &mut Vec<Result<Outlook, Reason>>,
-    ) {
+    ) -> crate::error::Result<()> {
         let wanted = [Release::None, Release::Recorded]
             .map(|release| release == Release::None || scenarios.iter().any(|s| s.release == release));
         if let Err(reason) = self.prepare(view, durations, program_order, wanted) {
             out.extend(scenarios.iter().map(|_| Err(reason)));
-            return;
+            return Ok(());
         }
-        let Some(order) = self.topological.any(&mut self.graph) else { return };
+        let Some(order) = self.topological.any(&mut self.graph) else { return Ok(()) };
         let program = if program_order { self.program.compute(view, &self.owners) } else { &[] };
         let subject = Subject { view, owners: &self.owners, graph: &self.graph, order };
         let mut makespans = [0.0; 2];
@@ -179,12 +182,18 @@ impl Replayer {
             tokens: tokens(view, |_| true),
         };
         if scenarios.len() > 1 && scenarios.len() * view.len() >= LARGE {
-            let outlooks =
-                scenarios.par_iter().map_init(Scratch::default, |scratch, s| ready.replay(s, scratch));
-            out.extend(outlooks.collect::<Vec<_>>());
+            let outlooks = scenarios.par_iter().map_init(Scratch::default, |scratch, s| {
+                run.check()?;
+                Ok(ready.replay(s, scratch))
+            });
+            out.extend(outlooks.collect::<crate::error::Result<Vec<_>>>()?);
         } else {
-            out.extend(scenarios.iter().map(|s| ready.replay(s, &mut self.scratch)));
+            for scenario in scenarios {
+                run.check()?;
+                out.push(ready.replay(scenario, &mut self.scratch));
+            }
         }
+        Ok(())
     }
 
     /// The schedule of one scenario without changes, event by event.

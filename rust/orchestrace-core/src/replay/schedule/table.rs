@@ -79,7 +79,8 @@ pub fn replays(
                     run.check()?;
                     let mut found = Vec::with_capacity(scenarios.len());
                     let trace = view.trace(i);
-                    replayer.replay(&trace, scenarios, options.durations, options.program_order, &mut found);
+                    let Options { durations, program_order } = options;
+                    replayer.replay(&trace, scenarios, durations, program_order, run, &mut found)?;
                     run.advance(1);
                     Ok(found)
                 })

@@ -7,6 +7,7 @@ use super::durations::{Durations, Release};
 use super::replayed::{Outlook, Replayer};
 use super::scenario::{Cascade, Change, Pool, Queue, Scenario, Select};
 use crate::graph::test_trace::{TestTrace, random_trace};
+use crate::run::Run;
 use crate::schema::{EdgeType, EventType, Reason, TimeBasis};
 use crate::store::view::TraceView;
 
@@ -15,8 +16,8 @@ fn outlooks(
     scenarios: &[Scenario],
     program_order: bool,
 ) -> Vec<Result<Outlook, Reason>> {
-    let mut out = Vec::new();
-    Replayer::default().replay(view, scenarios, Durations::Auto, program_order, &mut out);
+    let (mut out, run) = (Vec::new(), Run::new(Some(1)).unwrap());
+    Replayer::default().replay(view, scenarios, Durations::Auto, program_order, &run, &mut out).unwrap();
     out
 }
 
@@ -99,16 +100,19 @@ proptest! {
             .chain([with(Change::Merge { agents: (0..6).collect() }), with(Change::Split { agent: Some(2), parts: 3 })])
             .collect();
         let mut used = Replayer::default();
-        let mut out = Vec::new();
-        used.replay(&u.view(), &scenarios, Durations::Auto, false, &mut out);
+        let (mut out, run) = (Vec::new(), Run::new(Some(1)).unwrap());
+        used.replay(&u.view(), &scenarios, Durations::Auto, false, &run, &mut out).unwrap();
         out.clear();
-        used.replay(&t.view(), &scenarios, Durations::Auto, false, &mut out);
+        used.replay(&t.view(), &scenarios, Durations::Auto, false, &run, &mut out).unwrap();
         prop_assert_eq!(&out, &outlooks(&t.view(), &scenarios, false));
         for outlook in out.iter().flatten() {
             prop_assert!(outlook.lower.is_none_or(|lower| lower <= outlook.makespan_cf + 1e-9));
             prop_assert!(outlook.upper.is_none_or(|upper| outlook.makespan_cf <= upper + 1e-9));
             prop_assert!(outlook.peak.is_none_or(|peak| peak <= k));
         }
+        run.cancel();
+        let cancelled = used.replay(&t.view(), &scenarios, Durations::Auto, false, &run, &mut Vec::new());
+        prop_assert!(cancelled.is_err() || out.iter().all(Result::is_err), "a cycle has no schedule to cancel");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Values of all events under one family of gates: as recorded, and in up to 64 scenarios.
 
+use crate::error::Result;
 use crate::graph::{CsrGraph, Order, Outcome};
 use crate::replay::intervention::masks::Scene;
 use crate::replay::intervention::{Action, Masks, Plan};
 use crate::replay::outcome::{Aggregation, Gate, Structure, Surrogate};
+use crate::run::Run;
 use crate::schema::EventType;
 use crate::store::view::TraceView;
 
@@ -139,7 +141,14 @@ impl Prediction {
 
     /// Outcomes of the scenarios, as many as `out` has places. Returns those in which only the outcome's own rule is
     /// another, and its value and its inputs' values are recorded.
-    pub(super) fn run(&mut self, base: &Base, masks: &Masks, scene: &Scene<'_>, out: &mut [f64]) -> u64 {
+    pub(super) fn run(
+        &mut self,
+        base: &Base,
+        masks: &Masks,
+        scene: &Scene<'_>,
+        run: &Run,
+        out: &mut [f64],
+    ) -> Result<u64> {
         self.values.clear();
         self.values.extend_from_slice(&base.lanes);
         self.moved.clear();
@@ -148,6 +157,7 @@ impl Prediction {
         let last = base.x.len().saturating_sub(1);
         let active = std::mem::take(&mut self.active);
         for (block, (out, active)) in out.chunks_mut(LANES).zip(&active).enumerate() {
+            run.check()?; // eight scenarios of a large trace take a while
             let shift = (block * LANES) as u32;
             self.touched.clear();
             for place in active.iter().map(|&place| place as usize) {
@@ -171,7 +181,7 @@ impl Prediction {
             }
         }
         self.active = active;
-        direct
+        Ok(direct)
     }
 
     /// Computes a gate again.

@@ -14,6 +14,9 @@ use crate::schema::REASONS;
 use crate::store::view::ChunkView;
 use crate::store::{Store, word_array};
 
+/// Flags of all scenarios of a trace at most, a byte each.
+const MOST_FLAGS: usize = 1 << 30;
+
 /// Scenarios, units, tokens and reasons of the `at`-th trace of a store, and beside each row a byte for every event: 1
 /// if it is there. All scenarios are of presence and absence alone.
 pub fn presence(
@@ -49,6 +52,7 @@ pub fn presence(
         let scene = Scene { view: &trace, graph: csr, order, outcome, roster: &roster };
         let Blocks { segments, spans, rows } =
             Blocks::new(plan, |s| super::units(plan, &scene, s), &mut answers);
+        affordable(answers.len(), trace.len())?;
         present.resize(answers.len() * trace.len(), 1);
         let tokens = count_tokens(&trace, &mut tokens);
         let (mut masks, mut rows) = (Masks::default(), rows.into_iter());
@@ -79,10 +83,22 @@ pub fn presence(
         }));
     } else {
         answers = super::cyclic(plan);
+        affordable(answers.len(), trace.len())?;
         present.resize(answers.len() * trace.len(), 1);
         ids.resize(answers.len(), None);
     }
     Ok((table(&answers, ids)?, present))
+}
+
+/// Refuses what would fill the memory with masks.
+fn affordable(scenarios: usize, events: usize) -> Result<()> {
+    if scenarios.saturating_mul(events) <= MOST_FLAGS {
+        return Ok(());
+    }
+    Err(Error::Parameter(format!(
+        "{scenarios} scenarios of {events} events are more than the 2^30 flags that an outcome of one's own gets of \
+         a trace: choose larger units, or name a model, outcome='noisy_or'"
+    )))
 }
 
 fn table(answers: &[Answer], ids: Vec<Option<String>>) -> Result<RecordBatch> {
@@ -108,4 +124,17 @@ fn table(answers: &[Answer], ids: Vec<Option<String>>) -> Result<RecordBatch> {
             .field(),
     ];
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_that_fill_the_memory_are_refused() {
+        assert!(affordable(1 << 15, 1 << 15).is_ok() && affordable(0, usize::MAX).is_ok());
+        let refused = affordable(100_000, 100_000).unwrap_err().to_string();
+        assert!(refused.starts_with("100000 scenarios of 100000 events"), "{refused}");
+        assert!(affordable(usize::MAX, 2).is_err());
+    }
 }

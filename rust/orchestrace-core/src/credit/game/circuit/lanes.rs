@@ -1,6 +1,7 @@
 //! Coalitions side by side, and what of them is remembered.
 
-use super::Circuit;
+use super::{Circuit, Patience};
+use crate::error::Result;
 
 /// Values of all places for `L` coalitions.
 #[derive(Debug)]
@@ -75,7 +76,8 @@ impl<const L: usize> Lanes<L> {
         circuit: &Circuit,
         orders: &[u32],
         out: &mut [f64],
-    ) -> u64 {
+        patience: &mut Patience<'_>,
+    ) -> Result<u64> {
         let n = circuit.players;
         let several = orders.len() / n;
         self.begin(circuit);
@@ -93,6 +95,7 @@ impl<const L: usize> Lanes<L> {
                 }
             }
             if !self.joined.is_empty() {
+                let before = work;
                 if INCREMENTAL {
                     for i in 0..self.joined.len() {
                         self.read_by(circuit, self.joined[i] as usize);
@@ -101,6 +104,7 @@ impl<const L: usize> Lanes<L> {
                 } else {
                     work += self.all(circuit);
                 }
+                patience.spend(work - before)?;
             }
             let after = self.outcome(circuit);
             for lane in 0..several {
@@ -108,7 +112,7 @@ impl<const L: usize> Lanes<L> {
             }
             before = after;
         }
-        work
+        Ok(work)
     }
 
     fn read_by(&mut self, circuit: &Circuit, place: usize) {

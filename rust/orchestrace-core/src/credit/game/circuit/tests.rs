@@ -7,6 +7,7 @@ use crate::graph::test_trace::{TestTrace, random_trace};
 use crate::graph::{GraphOptions, NO_UNIT, TraceGraph};
 use crate::replay::{Aggregation, Model, Structure, Weights};
 use crate::rng::Stream;
+use crate::run::Run;
 
 /// The surrogate's values of coalitions, event by event, and the compiled game's.
 fn both(
@@ -204,4 +205,40 @@ fn many_inputs_become_a_tree() {
     assert!(circuit.size().0 > 40 && circuit.inputs.len() < 360);
     assert!(wanted.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-12));
     assert_eq!(found[64..], [1.0; 64]);
+}
+
+/// A chain of a thousand events, each of a player of its own: an order evaluates half a million gates.
+#[test]
+fn an_order_ends_where_the_run_is_cancelled() {
+    use crate::error::Error;
+    use crate::schema::{EdgeType, EventType};
+    const N: usize = 1000;
+    let mut t = TestTrace::default();
+    for v in 0..N {
+        t.event(if v + 1 == N { EventType::Aggregate } else { EventType::Message }, "a");
+        if v > 1 {
+            t.edge(v - 1, v, EdgeType::Causal);
+            t.edge(v - 2, v, EdgeType::Causal);
+        }
+    }
+    let mut graph = TraceGraph::default();
+    graph.begin();
+    let outcome = graph.outcome(&t.view());
+    graph.build(&t.view(), GraphOptions { program_order: false, weights: None });
+    let surrogate = graph.surrogate(&t.view(), outcome, &Structure::default()).unwrap().2;
+    let mut circuit = Circuit::default();
+    Compiler::default().compile(surrogate, N, |v| v as u32, &mut circuit);
+    let orders: Vec<u32> = (0..N as u32).rev().collect();
+    let mut gains = vec![0.0; N];
+    for evaluation in [Evaluation::Full, Evaluation::Incremental] {
+        let run = Run::new(Some(1)).unwrap();
+        let mut game = CircuitGame::new(&circuit, Memory::default(), evaluation).until(&run);
+        game.walks(&orders, &mut gains).unwrap();
+        run.cancel();
+        assert!(matches!(game.walks(&orders, &mut gains), Err(Error::Cancelled)), "{evaluation:?}");
+        let mut fork = game.fork().unwrap();
+        assert!(matches!(fork.walks(&orders, &mut gains), Err(Error::Cancelled)), "{evaluation:?}");
+        let some = |_| game.values(&[u64::MAX; N], &mut [0.0; 64]);
+        assert!((0..1000).map(some).any(|found| matches!(found, Err(Error::Cancelled))));
+    }
 }
