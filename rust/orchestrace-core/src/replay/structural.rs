@@ -163,9 +163,7 @@ impl Replayer {
                 name(&scene, answer.scenario as usize, unit);
             }
         }
-        let block = |of: &Range<usize>, worker: &mut Worker| {
-            ready.block(&segments[of.clone()], worker, run)
-        };
+        let block = |of: &Range<usize>, worker: &mut Worker| ready.block(&segments[of.clone()], worker, run);
         let found: Vec<Vec<Answer>> = if let [only] = &spans[..] {
             vec![block(only, worker)?]
         } else {

@@ -99,9 +99,6 @@ impl GameMethod for Shapley {
             (Some(sampler), None) if !matches!(sampler, "auto" | "exact") => {
                 Err(Error::Parameter(format!("sampler '{sampler}' needs samples, the number of its draws")))
             }
-            (Some(sampler @ ("antithetic" | "kernel")), Some(n)) if n < 4 => Err(Error::Parameter(format!(
-                "sampler '{sampler}' draws in pairs, and one pair tells no error: samples is {n}, expected at least 4"
-            ))),
             (Some("antithetic"), Some(n)) if n % 2 == 1 => Err(Error::Parameter(format!(
                 "sampler 'antithetic' draws orders in pairs: samples is {n}, expected an even number"
             ))),

@@ -1,5 +1,6 @@
 //! One game by itself, of a caller's own making: no trace, no unit, every player a row.
 
+use super::forest::Forest;
 use super::{EXACT_PLAYERS, Game, GameMethod, Players, Setting, Solution};
 use crate::credit::params::Params;
 use crate::error::{Error, Result};
@@ -66,6 +67,10 @@ pub fn solve_single(
     solution.value.truncate(n);
     solution.stderr.truncate(n);
     let residual = full - empty - solution.value.iter().sum::<f64>();
+    // sums of gains can be beyond the range of numbers where the values of coalitions are not
+    let beyond =
+        solution.value.iter().any(|x| !x.is_finite()) || solution.stderr.iter().any(|x| x.is_infinite());
+    let reason = reason.or(beyond.then_some(Reason::ResultRange));
     Ok(Single { solution, residual, reason })
 }
 
@@ -98,6 +103,9 @@ impl Structure {
                 Err(Error::Parameter(format!("parents has player {parent}, the game has {n}")))
             }
             (_, Some(end)) => Err(Error::Parameter(format!("links has player {end}, the game has {n}"))),
+            _ if Forest::new(n, &self.parents).is_none() => {
+                Err(Error::Parameter("parents has a chain that comes back to where it began".into()))
+            }
             _ => Ok(()),
         }
     }
@@ -109,6 +117,7 @@ mod tests {
     use super::super::forest::{Permission, PrecedenceShapley};
     use super::super::myerson::Myerson;
     use super::super::owen::{OWEN, WINTER};
+    use super::super::shapley::Shapley;
     use super::super::table::{TableGame, shapley_of_table};
     use super::super::{kernel_shap, stratified, truncated};
     use super::*;
@@ -265,6 +274,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_beyond_the_range_of_numbers_is_no_value() {
+        let huge: Vec<f64> = (0..8).map(|set| if set & 1 == 1 { 1.7e308 } else { -1.7e308 }).collect();
+        let run = Run::new(Some(1)).unwrap();
+        let params = Shapley.info().defaults();
+        let mut game = TableGame::new(&huge).unwrap();
+        let found = solve_single(&mut game, &Shapley, &params, &Structure::default(), 0, &run).unwrap();
+        assert_eq!(found.reason, Some(Reason::ResultRange));
+    }
+
+    #[test]
     fn structure_is_checked() {
         let run = Run::new(Some(1)).unwrap();
         let wrong = |structure: Structure| {
@@ -279,5 +298,7 @@ mod tests {
         assert_eq!(wrong(links), "links has player 7, the game has 7");
         let parents = Structure { parents: vec![9; 7], ..Structure::default() };
         assert_eq!(wrong(parents), "parents has player 9, the game has 7");
+        let parents = Structure { parents: vec![1, 2, 0, 0, 0, 0, 0], ..Structure::default() };
+        assert_eq!(wrong(parents), "parents has a chain that comes back to where it began");
     }
 }

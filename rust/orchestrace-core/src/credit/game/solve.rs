@@ -251,7 +251,8 @@ fn refuse(chunks: &[ChunkView<'_>], places: &[(usize, usize)], call: &Call<'_>, 
     };
     let name = call.method.info().name;
     let traces = places.len();
-    let much = if evaluations.is_finite() { format!("{evaluations:.1e}") } else { "far more than 2^64".into() };
+    let much =
+        if evaluations.is_finite() { format!("{evaluations:.1e}") } else { "far more than 2^64".into() };
     Err(Error::Parameter(format!(
         "method '{name}' is exact up to {EXACT_PLAYERS} players, and {n} of {traces} traces have more at unit \
          '{}': up to {players}, {much} evaluations of {events} events; pass samples=1000 for \
@@ -289,8 +290,10 @@ pub(in crate::credit) fn append_rows(
     out.name_units(partition);
     let n_samples = solved.n_samples.map_or(0, |n| i64::try_from(n).unwrap_or(i64::MAX));
     let estimated = |row: usize, out: &mut Rows| {
-        if let Some(stderr) = solved.stderr.get(row).filter(|stderr| !stderr.is_nan()) {
-            out.estimated(stderr * scale.abs(), n_samples);
+        if let Some(stderr) =
+            solved.stderr.get(row).map(|stderr| stderr * scale.abs()).filter(|x| x.is_finite())
+        {
+            out.estimated(stderr, n_samples);
         }
     };
     let units = partition.len();

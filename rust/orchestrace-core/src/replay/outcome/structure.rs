@@ -169,7 +169,7 @@ impl Structure {
         let bad = |w: &&f64| !(0.0..=MAX_WEIGHT).contains(*w);
         match self.weights.table().iter().find(bad) {
             Some(w) => {
-                Err(Error::Parameter(format!("weights has {w}, expected numbers from 0 to {MAX_WEIGHT:e}")))
+                Err(Error::Parameter(format!("weights has {w:?}, expected numbers from 0 to {MAX_WEIGHT:e}")))
             }
             None => Ok(()),
         }

@@ -84,7 +84,7 @@ impl<const L: usize> Lanes<L> {
         self.forget();
         self.values[..n].fill([0.0; L]);
         let mut work = self.all(circuit);
-        let mut before = self.outcome(circuit);
+        let (mut before, mut spent) = (self.outcome(circuit), 0);
         for k in 0..n {
             self.joined.clear();
             for lane in 0..several {
@@ -95,7 +95,6 @@ impl<const L: usize> Lanes<L> {
                 }
             }
             if !self.joined.is_empty() {
-                let before = work;
                 if INCREMENTAL {
                     for i in 0..self.joined.len() {
                         self.read_by(circuit, self.joined[i] as usize);
@@ -104,8 +103,9 @@ impl<const L: usize> Lanes<L> {
                 } else {
                     work += self.all(circuit);
                 }
-                patience.spend(work - before)?;
             }
+            patience.spend(work - spent)?;
+            spent = work;
             let after = self.outcome(circuit);
             for lane in 0..several {
                 out[lane * n + k] = after[lane] - before[lane];
