@@ -104,7 +104,7 @@ impl Structure {
             }
             (_, Some(end)) => Err(Error::Parameter(format!("links has player {end}, the game has {n}"))),
             _ if Forest::new(n, &self.parents).is_none() => {
-                Err(Error::Parameter("parents has a chain that comes back to where it began".into()))
+                Err(Error::Parameter("a chain of parents comes back to where it began".into()))
             }
             _ => Ok(()),
         }
@@ -299,6 +299,6 @@ mod tests {
         let parents = Structure { parents: vec![9; 7], ..Structure::default() };
         assert_eq!(wrong(parents), "parents has player 9, the game has 7");
         let parents = Structure { parents: vec![1, 2, 0, 0, 0, 0, 0], ..Structure::default() };
-        assert_eq!(wrong(parents), "parents has a chain that comes back to where it began");
+        assert_eq!(wrong(parents), "a chain of parents comes back to where it began");
     }
 }
