@@ -239,7 +239,8 @@ fn an_order_ends_where_the_run_is_cancelled() {
         run.cancel();
         // some walk soon after the flag is set looks at it
         let ends = |game: &mut dyn Game| {
-            (0..3000).any(|_| matches!(game.walks(&orders, &mut vec![0.0; N as usize]), Err(Error::Cancelled)))
+            (0..3000)
+                .any(|_| matches!(game.walks(&orders, &mut vec![0.0; N as usize]), Err(Error::Cancelled)))
         };
         assert!(ends(&mut game), "{evaluation:?} {:?}", circuit.size());
         assert!(ends(game.fork().unwrap().as_mut()), "{evaluation:?}");
