@@ -88,12 +88,11 @@ fn compare(rows: &Rows<'_>, rule: Relative, run: &Run) -> Result<Vec<f64>> {
                 return by_sorting(n, |i| (u64::from(groups[i]), numbers[i]), rule, run);
             }
             let dense;
-            let (keys, groups) = match table(codes(groups), n) {
-                Some(keys) => (keys, groups),
-                None => {
-                    dense = ranks(groups);
-                    (codes(&dense) as usize, &dense[..])
-                }
+            let (keys, groups) = if let Some(keys) = table(codes(groups), n) {
+                (keys, groups)
+            } else {
+                dense = ranks(groups);
+                (codes(&dense) as usize, &dense[..])
             };
             let rows = || numbers.iter().zip(groups).map(|(&x, &group)| (group as usize, x, 1));
             let lines = lines_of(keys, rows, rule, run);
@@ -108,16 +107,14 @@ fn compare(rows: &Rows<'_>, rule: Relative, run: &Run) -> Result<Vec<f64>> {
                 return of_agents(rewards, groups, rollouts, agents, keys, rule, run);
             }
             let (groups, agents) = (ranks(groups), ranks(agents));
-            match table(codes(&groups).saturating_mul(codes(&agents)), n) {
-                Some(keys) => of_agents(rewards, &groups, rollouts, &agents, keys, rule, run),
-                None => {
-                    let row = |i: usize| {
-                        let rollout = rollouts[i] as usize;
-                        (u64::from(groups[rollout]) << 32 | u64::from(agents[i]), rewards[rollout])
-                    };
-                    by_sorting(n, row, rule, run)
-                }
+            if let Some(keys) = table(codes(&groups).saturating_mul(codes(&agents)), n) {
+                return of_agents(rewards, &groups, rollouts, &agents, keys, rule, run);
             }
+            let row = |i: usize| {
+                let rollout = rollouts[i] as usize;
+                (u64::from(groups[rollout]) << 32 | u64::from(agents[i]), rewards[rollout])
+            };
+            by_sorting(n, row, rule, run)
         }
     }
 }
@@ -229,7 +226,7 @@ fn shares(rollouts: &[u32], agents: &[u32], n_agents: usize) -> Vec<Vec<Share>> 
 /// What the first pass finds of a group.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
-    sum: f64,
+    total: f64,
     first: f64,
     count: u32,
     varied: bool,
@@ -277,10 +274,10 @@ fn lines_of<R: Iterator<Item = (usize, f64, u32)>>(
                     group.first = x;
                 }
                 group.varied |= x != group.first;
-                group.sum += x * f64::from(count);
+                group.total += x * f64::from(count);
                 group.count += count;
             });
-            let mean = |group: &Sum| group.sum / f64::from(group.count.max(1));
+            let mean = |group: &Sum| group.total / f64::from(group.count.max(1));
             let mut spreads: Vec<_> =
                 sums.iter().map(|group| Spread { mean: mean(group), ..Spread::default() }).collect();
             rows().for_each(|(key, x, count)| {
@@ -696,7 +693,9 @@ mod tests {
             gamma in 0.0..1.0_f64, lambda in 0.0..1.0_f64, with_critic in any::<bool>(), turned in any::<bool>(),
         ) {
             let mut offsets = vec![0_i64];
-            lengths.iter().for_each(|n| offsets.push(offsets[offsets.len() - 1] + *n as i64));
+            for n in lengths {
+                offsets.push(offsets[offsets.len() - 1] + n as i64);
+            }
             let n = offsets[offsets.len() - 1] as usize;
             let rewards: Vec<f64> = numbers[..n].iter().map(|x| x.0).collect();
             let critics: Vec<f64> = numbers[..n].iter().map(|x| if with_critic { x.1 } else { 0.0 }).collect();
@@ -710,7 +709,7 @@ mod tests {
                     let (mut weight, mut sum) = (1.0, 0.0);
                     for j in k..w[1] {
                         let row = order[j as usize] as usize;
-                        let after = (j + 1 < w[1]).then(|| critics[order[j as usize + 1] as usize]).unwrap_or(0.0);
+                        let after = if j + 1 < w[1] { critics[order[j as usize + 1] as usize] } else { 0.0 };
                         sum += weight * (rewards[row] + gamma * after - critics[row]);
                         weight *= gamma * lambda;
                     }
