@@ -4,6 +4,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, overload
 
@@ -155,10 +156,15 @@ def credit(
     return pl.concat(pieces) if len(pieces) > 1 else pieces[0]
 
 
+@cache
+def _of_siblings() -> frozenset[str]:
+    """Methods of the core that look for siblings; those of whole rollouts say in every row that there are none."""
+    found = (one for one in _core.methods() if one["scope"] == "group" and one["tier"] == "observed")
+    return frozenset(str(one["name"]) for one in found)
+
+
 def _warn_of_lone_rollouts(corpus: Corpus, method: str) -> None:
-    # Of the methods that look for siblings only: those of whole rollouts say it in every row.
-    among = {one["name"] for one in _core.methods() if one["scope"] == "group" and one["tier"] == "observed"}
-    if method not in among or len(corpus) == 0:
+    if method not in _of_siblings() or len(corpus) == 0:
         return
     sizes = corpus.traces.group_by("group_id").len()
     if sizes.select(pl.col("len").max()).collect().item() == 1:
