@@ -158,7 +158,7 @@ def credit(
 
 @cache
 def _of_siblings() -> frozenset[str]:
-    """Methods of the core that look for siblings; those of whole rollouts say in every row that there are none."""
+    """Methods of the core that look for siblings; those of whole rollouts say in every row where none is."""
     found = (one for one in _core.methods() if one["scope"] == "group" and one["tier"] == "observed")
     return frozenset(str(one["name"]) for one in found)
 
