@@ -1,5 +1,7 @@
 //! All scenarios of one trace.
 
+use std::cmp::Reverse;
+
 use rayon::prelude::*;
 
 use super::durations::{Durations, Release, Rule, Timing};
@@ -69,6 +71,8 @@ pub struct Replayer {
     earliest: Earliest,
     slack: Slack,
     scratch: Scratch,
+    /// Scenarios in the order in which they are replayed: many slots first.
+    turns: Vec<usize>,
 }
 
 /// Buffers of one scenario.
@@ -85,6 +89,16 @@ struct Scratch {
     rank: Vec<u32>,
     row: Vec<u32>,
     holder: Vec<u32>,
+    roomy: Option<Roomy>,
+}
+
+/// A schedule on so many slots, of which it took some at most: on any number between, it is the same schedule.
+#[derive(Debug, Clone, Copy)]
+struct Roomy {
+    slots: u32,
+    peak: u32,
+    makespan: f64,
+    busy: f64,
 }
 
 /// A trace that is ready for its scenarios.
@@ -184,13 +198,26 @@ impl Replayer {
         if scenarios.len() > 1 && scenarios.len() * view.len() >= LARGE {
             let outlooks = scenarios.par_iter().map_init(Scratch::default, |scratch, s| {
                 run.check()?;
+                scratch.roomy = None;
                 Ok(ready.replay(s, scratch))
             });
             out.extend(outlooks.collect::<crate::error::Result<Vec<_>>>()?);
         } else {
-            for scenario in scenarios {
+            let first = out.len();
+            out.resize(first + scenarios.len(), Err(Reason::GraphCycle));
+            let turns = &mut self.turns;
+            turns.clear();
+            turns.extend(0..scenarios.len());
+            turns.sort_by_key(|&i| Reverse(scenarios[i].slots));
+            let mut before: Option<&Scenario> = None;
+            for &i in &*turns {
                 run.check()?;
-                out.push(ready.replay(scenario, &mut self.scratch));
+                let scenario = &scenarios[i];
+                if !before.is_some_and(|before| before.alike(scenario)) {
+                    self.scratch.roomy = None;
+                }
+                out[first + i] = ready.replay(scenario, &mut self.scratch);
+                before = Some(scenario);
             }
         }
         Ok(())
@@ -279,7 +306,8 @@ impl Ready<'_> {
     ) -> Result<Outlook, Reason> {
         let Subject { view, graph, order, owners } = subject;
         let which = usize::from(scenario.release == Release::Recorded);
-        let Scratch { work, earliest, events, split, weighted, below, rank, row, holder, .. } = scratch;
+        let Scratch { work, earliest, events, split, weighted, below, rank, row, holder, roomy, .. } =
+            scratch;
         let as_recorded = scenario.changes.is_empty();
         if !as_recorded {
             work.compute(subject, timing, &scenario.changes);
@@ -321,13 +349,18 @@ impl Ready<'_> {
                 (queue_rank, queue_row) = (rank, row);
             }
             let room = slots.unwrap_or(u32::MAX).clamp(1, view.len().max(1) as u32);
-            let demand = Demand { rank: queue_rank, row: queue_row, holder, holders, slots: room };
-            events.run(graph, timing, work, demand);
-            outlook.makespan_cf = events.makespan;
+            let found =
+                roomy.filter(|found| (found.peak..=found.slots).contains(&room)).unwrap_or_else(|| {
+                    let demand = Demand { rank: queue_rank, row: queue_row, holder, holders, slots: room };
+                    events.run(graph, timing, work, demand);
+                    Roomy { slots: room, peak: events.peak, makespan: events.makespan, busy: events.busy }
+                });
+            *roomy = Some(found);
+            outlook.makespan_cf = found.makespan;
             if let Some(k) = slots {
-                outlook.peak = Some(events.peak);
-                let room = f64::from(k) * events.makespan;
-                outlook.utilisation = (room > 0.0).then(|| events.busy / room);
+                outlook.peak = Some(found.peak);
+                let room = f64::from(k) * found.makespan;
+                outlook.utilisation = (room > 0.0).then(|| found.busy / room);
             }
         }
         if scenario.release == Release::None {

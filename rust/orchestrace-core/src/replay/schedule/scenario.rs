@@ -108,3 +108,12 @@ pub struct Scenario {
     /// When events may begin.
     pub release: Release,
 }
+
+impl Scenario {
+    /// Whether the other one asks for nothing else but another number of slots.
+    #[must_use]
+    pub fn alike(&self, other: &Self) -> bool {
+        (self.pool, self.queue, self.release) == (other.pool, other.queue, other.release)
+            && self.changes == other.changes
+    }
+}

@@ -116,6 +116,28 @@ proptest! {
     }
 
     #[test]
+    fn many_numbers_of_slots_at_once_are_each_alone(
+        t in random_trace(14, true),
+        slots in prop::collection::vec(prop::option::of(1_u32..9), 1..9),
+        with_teams in any::<bool>(),
+    ) {
+        let pools = [Pool::All, Pool::Agents, Pool::Tools];
+        let queues = [Queue::Recorded, Queue::CriticalPath];
+        let agents = vec![TestTrace::name("planner_1"), TestTrace::name("executor_1")];
+        let changes = if with_teams { vec![Change::Merge { agents }] } else { Vec::new() };
+        let scenarios: Vec<Scenario> = pools
+            .into_iter()
+            .flat_map(|pool| queues.map(|queue| (pool, queue)))
+            .flat_map(|(pool, queue)| slots.iter().map(move |&slots| (pool, queue, slots)))
+            .map(|(pool, queue, slots)| Scenario {
+                slots, pool, queue, changes: changes.clone(), ..Scenario::default()
+            })
+            .collect();
+        let alone: Vec<_> = scenarios.iter().map(|one| outlooks(&t.view(), &[one.clone()], false)[0]).collect();
+        prop_assert_eq!(outlooks(&t.view(), &scenarios, false), alone);
+    }
+
+    #[test]
     fn release_times_never_let_an_event_begin_before_it_did(t in random_trace(12, true), k in 1_u32..4) {
         let view = TraceView { time_basis: Some(TimeBasis::Seconds), ..t.view() };
         let scenario = Scenario { release: Release::Recorded, ..on(Some(k)) };
