@@ -177,12 +177,12 @@ def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
     >>> curve = ot.scaling_curve(ot.generate(traces=5, seed=0), slots=[1, 2, 4])
     >>> chart = ot.plot_scaling(curve)  # doctest: +SKIP
     """
+    curve = collected(curve, "curve", (*_NEEDED, *_BOUNDS))
+    points = _points(curve, None)
     try:
         import altair as alt
     except ImportError:
         raise ParameterError("plot_scaling needs Altair: pip install orchestrace[plot]") from None
-    curve = collected(curve, "curve", (*_NEEDED, *_BOUNDS))
-    points = _points(curve, None)
     known = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
     sums = known.group_by("k").agg(pl.col(_BOUNDS).sum()).sort("k")
     drawn = points.join(sums, on="k").with_columns(

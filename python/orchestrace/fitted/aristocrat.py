@@ -151,8 +151,7 @@ def compared(
             f"the outcome of trace {huge['trace'][0]} is {huge['amount'][0]:.3g}, too large for sums:"
             f" expected at most {_LARGEST:.0e} in size; give it a weight, as in reward={{'team': 1e-300}}"
         )
-    unplaced = rows["place"].null_count() > 0
-    cyclic = without_order(corpus, context if unplaced else "recorded")
+    cyclic = without_order(corpus, context)
     told = _policy(known)
     value = pl.col("table" if table else "own")
     found = told.with_columns(value=value.fill_nan(None)).select(

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use orchestrace_core::error::RejectCode;
-use orchestrace_core::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
+use orchestrace_core::ingest::json::{Cursor, Fault, Kind, Limits, Parsed, Pattern};
 
 use super::{Read, Reader, Refusal, utf8};
 use crate::columns::{Columns, EVENT_KEYS, End, Field, Part, place_of};
@@ -47,8 +47,9 @@ pub(super) struct Guessing {
     next: [u8; EVENT_KEYS.len() + 1],
 }
 
-static PATTERNS: LazyLock<Vec<Vec<u8>>> =
-    LazyLock::new(|| EVENT_KEYS.iter().map(|(key, _)| format!("\"{key}\":").into_bytes()).collect());
+static PATTERNS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+    EVENT_KEYS.iter().map(|(key, _)| Pattern::new(format!("\"{key}\":").as_bytes())).collect()
+});
 
 impl Default for Guessing {
     fn default() -> Self {
