@@ -133,7 +133,7 @@ proptest! {
                 slots, pool, queue, changes: changes.clone(), ..Scenario::default()
             })
             .collect();
-        let alone: Vec<_> = scenarios.iter().map(|one| outlooks(&t.view(), &[one.clone()], false)[0]).collect();
+        let alone: Vec<_> = scenarios.iter().map(|one| outlooks(&t.view(), std::slice::from_ref(one), false)[0]).collect();
         prop_assert_eq!(outlooks(&t.view(), &scenarios, false), alone);
     }
 
