@@ -15,6 +15,7 @@
 #![allow(clippy::inline_always)]
 
 mod scan;
+pub mod tree;
 
 use crate::error::{Reject, RejectCode};
 use scan::{digits, lowest, plain_run, stops};
@@ -567,6 +568,18 @@ impl<'a> Cursor<'a> {
             }
             _ => Err(self.expected("a value")),
         }
+    }
+
+    /// Takes a number that JSON does not have but Python writes, where foreign formats are read.
+    pub(crate) fn non_finite(&mut self) -> Option<f64> {
+        if !self.limits.lenient || !matches!(self.byte(), b'N' | b'I' | b'-') {
+            return None;
+        }
+        let rest = &self.bytes[self.pos..];
+        let words = [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)];
+        let (word, value) = words.into_iter().find(|(word, _)| rest.starts_with(word.as_bytes()))?;
+        self.pos += word.len();
+        Some(value)
     }
 
     fn refuse_nan(&self) -> Parsed<()> {

@@ -1,0 +1,458 @@
+//! A record of a foreign format as a tree that borrows its text.
+//!
+//! Formats that others define have many optional fields in any place, and what a field means depends on its
+//! neighbours: a pull parser over them would be a parser for each. Native traces, which are read by the gigabyte,
+//! never come here. The nodes of a record lie in one buffer in document order; each knows where its subtree ends, so
+//! that going past a value costs one step whatever it holds. Only strings with escapes are copied.
+
+use super::{Cursor, Kind, Limits, Parsed};
+
+/// Index of a value that is not there.
+const ABSENT: u32 = u32::MAX;
+const PLAIN: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    kind: Kind,
+    /// The value as written, quotes included.
+    start: u32,
+    end: u32,
+    /// The node after the subtree.
+    next: u32,
+    /// Where the unescaped text lies; [`PLAIN`] where it is as written.
+    text: u32,
+    text_end: u32,
+}
+
+/// One parsed record.
+#[derive(Debug)]
+pub struct Tree<'a> {
+    source: &'a str,
+    nodes: Vec<Node>,
+    /// Unescaped strings.
+    texts: String,
+}
+
+impl<'a> Tree<'a> {
+    /// Parses a whole record; what is no JSON is a fault with its place.
+    ///
+    /// ```
+    /// use orchestrace_core::ingest::json::{Limits, tree::Tree};
+    ///
+    /// let limits = Limits { depth: 128, string: 1 << 20, lenient: true };
+    /// let tree = Tree::parse(r#"{"a": [1, "x\n"], "n": NaN}"#, limits).unwrap();
+    /// assert_eq!(tree.root().get("a").at(1).str(), Some("x\n"));
+    /// assert_eq!(tree.root().get("b").get("c").str(), None);
+    /// assert!(Tree::parse("{", limits).is_err());
+    /// ```
+    pub fn parse(source: &'a str, limits: Limits) -> Parsed<Self> {
+        let mut tree = Self { source, nodes: Vec::new(), texts: String::new() };
+        let mut cursor = Cursor::new(source, limits);
+        let mut scratch = String::new();
+        cursor.ws();
+        tree.value(&mut cursor, &mut scratch)?;
+        cursor.end()?;
+        Ok(tree)
+    }
+
+    /// The outermost value.
+    #[must_use]
+    pub fn root(&self) -> Value<'_> {
+        Value { tree: self, at: 0 }
+    }
+
+    fn leaf(&mut self, kind: Kind, start: usize, end: usize) -> usize {
+        let at = self.nodes.len();
+        self.nodes.push(Node {
+            kind,
+            start: start as u32,
+            end: end as u32,
+            next: at as u32 + 1,
+            text: PLAIN,
+            text_end: PLAIN,
+        });
+        at
+    }
+
+    fn string(&mut self, cursor: &mut Cursor<'_>, scratch: &mut String, key: bool) -> Parsed<()> {
+        let start = cursor.pos();
+        let string = if key { cursor.key()? } else { cursor.string()? };
+        // A key is followed by its colon, which is no part of it.
+        let at = self.leaf(Kind::String, start, start + string.len() + 2);
+        if string.is_escaped() {
+            let text = self.texts.len();
+            self.texts.push_str(string.text(scratch));
+            let node = &mut self.nodes[at];
+            (node.text, node.text_end) = (text as u32, self.texts.len() as u32);
+        }
+        Ok(())
+    }
+
+    /// Depth is bounded by the limits, hence recursion too.
+    fn value(&mut self, cursor: &mut Cursor<'_>, scratch: &mut String) -> Parsed<()> {
+        let start = cursor.pos();
+        if cursor.non_finite().is_some() {
+            self.leaf(Kind::Number, start, cursor.pos());
+            return Ok(());
+        }
+        match cursor.kind()? {
+            kind @ (Kind::Object | Kind::Array) => {
+                let at = self.leaf(kind, start, start);
+                let object = kind == Kind::Object;
+                let mut more = if object { cursor.open_object()? } else { cursor.open_array()? };
+                while more {
+                    if object {
+                        self.string(cursor, scratch, true)?;
+                    }
+                    self.value(cursor, scratch)?;
+                    more = if object { cursor.more_object()? } else { cursor.more_array()? };
+                }
+                let next = self.nodes.len() as u32;
+                let node = &mut self.nodes[at];
+                (node.end, node.next) = (cursor.pos() as u32, next);
+                return Ok(());
+            }
+            Kind::String => return self.string(cursor, scratch, false),
+            Kind::Number => drop(cursor.number()?),
+            Kind::Bool => drop(cursor.bool()?),
+            Kind::Null => cursor.null()?,
+        }
+        let kind = match self.source.as_bytes()[start] {
+            b't' | b'f' => Kind::Bool,
+            b'n' => Kind::Null,
+            _ => Kind::Number,
+        };
+        self.leaf(kind, start, cursor.pos());
+        Ok(())
+    }
+}
+
+/// A value of a tree, or the absence of one: whatever is asked of it, there is an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Value<'t> {
+    tree: &'t Tree<'t>,
+    at: u32,
+}
+
+impl<'t> Value<'t> {
+    fn node(self) -> Option<&'t Node> {
+        self.tree.nodes.get(self.at as usize)
+    }
+
+    fn other(self, at: u32) -> Self {
+        Self { tree: self.tree, at }
+    }
+
+    /// What it is; `None` where there is nothing.
+    #[must_use]
+    pub fn kind(self) -> Option<Kind> {
+        self.node().map(|node| node.kind)
+    }
+
+    /// Whether there is no such value.
+    #[must_use]
+    pub fn is_absent(self) -> bool {
+        self.node().is_none()
+    }
+
+    /// Whether it is the word null.
+    #[must_use]
+    pub fn is_null(self) -> bool {
+        self.kind() == Some(Kind::Null)
+    }
+
+    /// Whether there is a value other than null.
+    #[must_use]
+    pub fn exists(self) -> bool {
+        self.kind().is_some_and(|kind| kind != Kind::Null)
+    }
+
+    /// The member of an object; of repeated keys the last one, as most readers have it.
+    #[must_use]
+    pub fn get(self, key: &str) -> Self {
+        let found = self.members().filter(|(name, _)| *name == key).last();
+        found.map_or(self.other(ABSENT), |(_, value)| value)
+    }
+
+    /// The first of these members that exists.
+    #[must_use]
+    pub fn first(self, keys: &[&str]) -> Self {
+        let mut found = keys.iter().map(|key| self.get(key)).filter(|value| value.exists());
+        found.next().unwrap_or(self.other(ABSENT))
+    }
+
+    /// A value further in, by keys.
+    #[must_use]
+    pub fn path(self, keys: &[&str]) -> Self {
+        keys.iter().fold(self, |value, key| value.get(key))
+    }
+
+    /// The element of an array.
+    #[must_use]
+    pub fn at(self, index: usize) -> Self {
+        self.elements().nth(index).unwrap_or(self.other(ABSENT))
+    }
+
+    /// The elements of an array; none of anything else.
+    pub fn elements(self) -> impl Iterator<Item = Value<'t>> + Clone {
+        let range = self.inside(Kind::Array);
+        let nodes = &self.tree.nodes;
+        std::iter::successors(Some(range.0).filter(|at| *at < range.1), move |at| {
+            Some(nodes[*at as usize].next).filter(|next| *next < range.1)
+        })
+        .map(move |at| self.other(at))
+    }
+
+    /// The members of an object in order; none of anything else.
+    pub fn members(self) -> impl Iterator<Item = (&'t str, Value<'t>)> + Clone {
+        let range = self.inside(Kind::Object);
+        let nodes = &self.tree.nodes;
+        std::iter::successors(Some(range.0).filter(|at| *at < range.1), move |at| {
+            Some(nodes[*at as usize + 1].next).filter(|next| *next < range.1)
+        })
+        .map(move |at| (self.other(at).str().unwrap_or_default(), self.other(at + 1)))
+    }
+
+    /// First node inside a container, and the node after it.
+    fn inside(self, kind: Kind) -> (u32, u32) {
+        match self.node() {
+            Some(node) if node.kind == kind => (self.at + 1, node.next),
+            _ => (0, 0),
+        }
+    }
+
+    /// How many elements or members it has.
+    #[must_use]
+    pub fn len(self) -> usize {
+        if self.kind() == Some(Kind::Object) { self.members().count() } else { self.elements().count() }
+    }
+
+    /// Whether it has neither elements nor members.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.elements().next().is_none() && self.members().next().is_none()
+    }
+
+    /// The text of a string, unescaped.
+    #[must_use]
+    pub fn str(self) -> Option<&'t str> {
+        let node = self.node().filter(|node| node.kind == Kind::String)?;
+        if node.text == PLAIN {
+            self.tree.source.get(node.start as usize + 1..node.end as usize - 1)
+        } else {
+            self.tree.texts.get(node.text as usize..node.text_end as usize)
+        }
+    }
+
+    /// The text of a string that is not empty.
+    #[must_use]
+    pub fn some_str(self) -> Option<&'t str> {
+        self.str().filter(|text| !text.is_empty())
+    }
+
+    /// The value as written.
+    #[must_use]
+    pub fn raw(self) -> &'t str {
+        self.node()
+            .and_then(|node| self.tree.source.get(node.start as usize..node.end as usize))
+            .unwrap_or_default()
+    }
+
+    fn number(self) -> Option<&'t str> {
+        (self.kind() == Some(Kind::Number)).then(|| self.raw())
+    }
+
+    /// A finite number.
+    #[must_use]
+    pub fn f64(self) -> Option<f64> {
+        self.number().and_then(finite)
+    }
+
+    /// An integer; also one that is written with a fraction of zero.
+    #[must_use]
+    pub fn i64(self) -> Option<i64> {
+        self.number().and_then(integer)
+    }
+
+    /// An integer of at least 0, up to 64 bits.
+    #[must_use]
+    pub fn u64(self) -> Option<u64> {
+        let text = self.number()?;
+        text.parse().ok().or_else(|| integer(text).and_then(|n| n.try_into().ok()))
+    }
+
+    /// A flag.
+    #[must_use]
+    pub fn bool(self) -> Option<bool> {
+        (self.kind() == Some(Kind::Bool)).then(|| self.raw() == "true")
+    }
+
+    /// A finite number, written as one or as a string.
+    #[must_use]
+    pub fn number_like(self) -> Option<f64> {
+        self.f64().or_else(|| finite(self.str()?.trim()))
+    }
+
+    /// An integer, written as one or as a string.
+    #[must_use]
+    pub fn integer_like(self) -> Option<i64> {
+        self.i64().or_else(|| integer(self.str()?.trim()))
+    }
+}
+
+fn finite(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|value: &f64| value.is_finite())
+}
+
+fn integer(text: &str) -> Option<i64> {
+    text.parse().ok().or_else(|| {
+        // Below 2^53 every integer is a float of its own.
+        let value = finite(text)?;
+        (value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0).then_some(value as i64)
+    })
+}
+
+/// Appends a value in one spelling: members sorted by key, no spaces, strings escaped as little as JSON allows,
+/// numbers as written.
+pub fn canonical(value: Value<'_>, out: &mut Vec<u8>) {
+    match value.kind() {
+        Some(Kind::Object) => {
+            let mut members: Vec<_> = value.members().collect();
+            members.sort_by_key(|(key, _)| *key);
+            out.push(b'{');
+            for (i, (key, value)) in members.into_iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                super::write_string(key, out);
+                out.push(b':');
+                canonical(value, out);
+            }
+            out.push(b'}');
+        }
+        Some(Kind::Array) => {
+            out.push(b'[');
+            for (i, element) in value.elements().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                canonical(element, out);
+            }
+            out.push(b']');
+        }
+        Some(Kind::String) => super::write_string(value.str().unwrap_or_default(), out),
+        Some(_) => out.extend_from_slice(value.raw().as_bytes()),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits { depth: 64, string: 1 << 20, lenient: true };
+
+    fn of(text: &str) -> Tree<'_> {
+        Tree::parse(text, LIMITS).unwrap()
+    }
+
+    #[test]
+    fn every_question_has_an_answer() {
+        let tree = of(r#" {"a":{"b":[1,2.0,-3,"4",null,true]},"a b":"x\u00e9","k":1,"k":2,"e":{}} "#);
+        let root = tree.root();
+        let list = root.path(&["a", "b"]);
+        assert_eq!(list.len(), 6);
+        assert_eq!(
+            list.elements().map(Value::i64).collect::<Vec<_>>(),
+            [Some(1), Some(2), Some(-3), None, None, None]
+        );
+        assert_eq!(list.at(3).integer_like(), Some(4));
+        assert_eq!(list.at(2).u64(), None);
+        assert!(list.at(4).is_null() && !list.at(4).exists() && list.at(6).is_absent());
+        assert_eq!(list.at(5).bool(), Some(true));
+        assert_eq!(root.get("a b").str(), Some("xé"));
+        assert_eq!(root.get("k").i64(), Some(2), "the last of repeated keys");
+        assert!(root.get("e").is_empty() && root.get("e").exists());
+        assert_eq!(root.get("a").raw(), r#"{"b":[1,2.0,-3,"4",null,true]}"#);
+        assert_eq!(root.first(&["x", "k"]).i64(), Some(2));
+        assert_eq!(root.get("a").at(0).get("z").str(), None);
+    }
+
+    #[test]
+    fn large_integers_keep_their_digits() {
+        let tree = of("[1777555053812873700,18446744073709551615,1e3,1.5]");
+        let root = tree.root();
+        assert_eq!(root.at(0).i64(), Some(1_777_555_053_812_873_700));
+        assert_eq!(root.at(1).u64(), Some(u64::MAX));
+        assert_eq!((root.at(2).i64(), root.at(3).i64()), (Some(1000), None));
+    }
+
+    #[test]
+    fn numbers_that_python_writes_are_no_values() {
+        let tree = of(r#"{"a":NaN,"b":[-Infinity,Infinity],"c":"\ud800x"}"#);
+        assert_eq!(tree.root().get("a").f64(), None);
+        assert_eq!(tree.root().get("b").len(), 2);
+        assert_eq!(tree.root().get("c").str(), Some("\u{FFFD}x"));
+        assert!(Tree::parse("NaN", Limits { lenient: false, ..LIMITS }).is_err());
+    }
+
+    #[test]
+    fn one_spelling() {
+        let spelt = |text: &str| {
+            let mut out = Vec::new();
+            canonical(of(text).root(), &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(spelt(r#"{ "b" : [ 1.50 , {} ], "a" : "\u0041\n" }"#), r#"{"a":"A\n","b":[1.50,{}]}"#);
+    }
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<String>().prop_map(Into::into),
+        ];
+        leaf.prop_recursive(4, 32, 5, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..5).prop_map(Into::into),
+                proptest::collection::btree_map(any::<String>(), inner, 0..5)
+                    .prop_map(|m| serde_json::Value::Object(m.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn same(ours: Value<'_>, theirs: &serde_json::Value) -> bool {
+        match theirs {
+            serde_json::Value::Null => ours.is_null(),
+            serde_json::Value::Bool(b) => ours.bool() == Some(*b),
+            serde_json::Value::Number(n) => ours.i64() == n.as_i64(),
+            serde_json::Value::String(s) => ours.str() == Some(s),
+            serde_json::Value::Array(a) => {
+                ours.len() == a.len() && ours.elements().zip(a).all(|(x, y)| same(x, y))
+            }
+            serde_json::Value::Object(o) => {
+                ours.len() == o.len() && ours.members().all(|(k, v)| o.get(k).is_some_and(|w| same(v, w)))
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json(value in json()) {
+            let text = value.to_string();
+            let tree = of(&text);
+            prop_assert!(same(tree.root(), &value));
+            let mut out = Vec::new();
+            canonical(tree.root(), &mut out);
+            let back: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            prop_assert_eq!(back, value);
+        }
+
+        #[test]
+        fn any_text_is_judged(text in any::<String>()) {
+            let _judged = Tree::parse(&text, LIMITS);
+        }
+    }
+}
