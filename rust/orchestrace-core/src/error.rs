@@ -71,6 +71,7 @@ codes!(
         ClockSkew = "clock.skew" => "Clocks of different hosts disagree.",
         UsageRepeated = "usage.repeated" => "Token usage is reported at several levels; leaves count.",
         Utf8Replaced = "utf8.replaced" => "Invalid UTF-8 or a lone surrogate of a foreign format was replaced.",
+        IdRepeated = "id.repeated" => "Two records of the source have one id; the later event has a suffix.",
         SafetyConservative = "safety.conservative" => "Taint edges are drawn along contexts, an upper bound.",
     ]
 );
@@ -87,6 +88,7 @@ impl FindingCode {
             | Self::GroupConflict
             | Self::TraceIdReused
             | Self::ClockSkew
+            | Self::IdRepeated
             | Self::Utf8Replaced => "warning",
             Self::FieldIgnored | Self::TracePartial | Self::UsageRepeated | Self::SafetyConservative => {
                 "note"

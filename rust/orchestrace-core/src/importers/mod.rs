@@ -5,6 +5,7 @@ use crate::ingest::json::{Cursor, Kind, Limits, Parsed};
 use crate::ingest::writer::TraceWriter;
 
 mod native;
+pub mod recording;
 mod who_and_when;
 
 pub use native::Native;

@@ -1,0 +1,538 @@
+//! What a foreign recording tells, before it is a graph: agents, their responses, calls and results, in source order.
+//!
+//! Importers describe; [`Recording::write`] alone makes events and edges of it, so that every format yields the same
+//! kind of trace (ARCHITECTURE.md, section 14, R1 to R9). Texts lie in one buffer, entries in one list: what is
+//! described costs no allocation of its own.
+//!
+//! A *stream* is what one agent said and was told, in the order of its source. The order in a stream is kept whatever
+//! its times say; streams are merged by time, ties in the order of description.
+
+use sha2::{Digest, Sha256};
+
+use crate::error::FindingCode;
+use crate::ingest::json::tree::{Tree, Value, canonical};
+use crate::ingest::json::{Limits, write_string};
+use crate::schema::{EdgeType, EventType, MeasureKind, TimeBasis, Topology};
+
+mod emission;
+mod order;
+#[cfg(test)]
+mod tests;
+
+/// A text of the recording; the default is the empty one, which stands for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Text {
+    start: u32,
+    end: u32,
+}
+
+impl Text {
+    /// Whether it stands for none.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// An agent of the recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Agent(u32);
+
+/// Something that was described, to point at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entry(u32);
+
+/// SHA-256 of a content.
+pub type Hash = [u8; 32];
+
+/// Who an agent is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AgentInfo {
+    /// Name that it is known by; its second bearer becomes `name#2`, in order of first appearance (R1). Where there is
+    /// none the source's id serves.
+    pub name: Text,
+    /// Id in the source: `x_agent_id` on its spawn and on its first event.
+    pub source_id: Text,
+    /// Role, where the source says one (R2).
+    pub role: Text,
+    /// Who spawned it.
+    pub parent: Option<Agent>,
+    /// Whether its stream goes on beyond the recording: its last text is then no answer.
+    pub open: bool,
+}
+
+/// Who takes part in what comes from outside of the agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party {
+    /// A human.
+    User,
+    /// An agent of the recording.
+    Agent(Agent),
+    /// Something that is neither, such as a memory, by its name.
+    Named(Text),
+}
+
+/// One answer of a model.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Response {
+    /// Stable id of the response: `x_gen`, and the stem of the ids of its events.
+    pub id: Text,
+    /// When it was complete, in nanoseconds since the epoch.
+    pub time: Option<i64>,
+    /// How long it took, in seconds.
+    pub duration_s: Option<f64>,
+    /// Model that answered.
+    pub model: Text,
+    /// Its usage, by R7.
+    pub usage: Usage,
+    /// False where the request failed.
+    pub ok: Option<bool>,
+    /// Whether it decides about others without calling anybody: chooses a speaker, ends the task.
+    pub decides: bool,
+    /// Quality of the content, 0 to 1.
+    pub score: Option<f64>,
+    /// Dense reward paid here.
+    pub reward: Option<f64>,
+    /// Members of an object of `x_` fields, as [`Recording::extra`] writes them.
+    pub extras: Text,
+}
+
+/// Usage of one answer, in the words of R7: all that was read, cache included; all that was written, reasoning included.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Usage {
+    /// Everything the model read.
+    pub tokens_in: Option<i64>,
+    /// Everything it wrote.
+    pub tokens_out: Option<i64>,
+    /// Total, where the source does not split it.
+    pub tokens: Option<i64>,
+    /// Of what was read, from a cache.
+    pub cached: Option<i64>,
+    /// Of what was read, written to a cache.
+    pub cache_write: Option<i64>,
+    /// Of what was written, reasoning.
+    pub reasoning: Option<i64>,
+    /// US dollars.
+    pub cost_usd: Option<f64>,
+}
+
+/// What a call does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Does {
+    /// Uses a tool: `tool_call`.
+    #[default]
+    UsesTool,
+    /// Makes an agent work: `spawn`, and a decision before it.
+    Spawns(Agent),
+    /// Tells another agent something: `message`; its result gives no event.
+    Tells(Party),
+    /// Hands the conversation over: a decision and a `message`; its result gives no event.
+    HandsOff(Agent),
+    /// Ends an agent: `despawn`; its result gives no event.
+    Ends(Agent),
+}
+
+/// One call of a response.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Call {
+    /// Id of the call; made up from the response where the source has none.
+    pub id: Text,
+    /// Name of the tool.
+    pub tool: Text,
+    /// What it does.
+    pub does: Does,
+    /// Hash of name and arguments ([`call_hash`]).
+    pub content: Option<Hash>,
+    /// When it was asked, where it is asked outside of a response.
+    pub time: Option<i64>,
+    /// `x_` fields.
+    pub extras: Text,
+}
+
+/// A text of an agent. What it is, a message, a return or an aggregate, follows from its place (R4).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Saying {
+    /// Id; made up from the response where the source has none.
+    pub id: Text,
+    /// Hash of the text.
+    pub content: Option<Hash>,
+    /// Whom it is addressed to, where that is not clear from its place.
+    pub to: Option<Party>,
+    /// When it was complete, where it is no part of a response.
+    pub time: Option<i64>,
+    /// False where the agent failed.
+    pub ok: Option<bool>,
+    /// `x_` fields.
+    pub extras: Text,
+}
+
+/// What a call gave back.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallResult {
+    /// Id of the call that it answers; none pairs with nothing.
+    pub call: Text,
+    /// Id of the result; made up from the call where the source has none.
+    pub id: Text,
+    /// Name of the tool, where the call is not recorded.
+    pub tool: Text,
+    /// When the work was complete.
+    pub time: Option<i64>,
+    /// How long it took, in seconds.
+    pub duration_s: Option<f64>,
+    /// Hash of the result.
+    pub content: Option<Hash>,
+    /// False where it failed.
+    pub ok: Option<bool>,
+    /// Where the content came from (R6); nothing where nobody can know.
+    pub trusted: Option<bool>,
+    /// Whether it only says that work in the background has begun: the child returns later.
+    pub launched: bool,
+    /// `x_` fields.
+    pub extras: Text,
+}
+
+/// Something said to an agent.
+#[derive(Debug, Clone, Copy)]
+pub struct Incoming {
+    /// Id.
+    pub id: Text,
+    /// From whom.
+    pub from: Party,
+    /// When.
+    pub time: Option<i64>,
+    /// Hash of the text.
+    pub content: Option<Hash>,
+    /// Where the content came from (R6).
+    pub trusted: Option<bool>,
+    /// Whether a human breaks into what is going on: `human_intervention` rather than `message`.
+    pub intervenes: bool,
+    /// `x_` fields.
+    pub extras: Text,
+}
+
+/// An event of a type that no rule derives.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    /// Type: `safety_event`, `human_intervention`, `orchestrator_decision`, `spawn`, `despawn`.
+    pub event_type: EventType,
+    /// Id.
+    pub id: Text,
+    /// Who acts, where it is not the agent of the stream.
+    pub by: Option<Party>,
+    /// Whom it concerns.
+    pub to: Option<Agent>,
+    /// When.
+    pub time: Option<i64>,
+    /// Hash of its content.
+    pub content: Option<Hash>,
+    /// Where the content came from (R6).
+    pub trusted: Option<bool>,
+    /// False where something failed.
+    pub ok: Option<bool>,
+    /// Name of the tool concerned.
+    pub tool: Text,
+    /// `x_` fields.
+    pub extras: Text,
+}
+
+/// What an annotator said.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Label {
+    /// Who.
+    pub annotator: Text,
+    /// Id of the entry concerned: of a response, call, result, saying, incoming message or mark.
+    pub entry: Text,
+    /// Turn concerned; that of the entry where it is not said.
+    pub turn: Option<u32>,
+    /// Agent concerned, as the annotator writes it.
+    pub agent: Text,
+    /// What.
+    pub label: Text,
+    /// How much.
+    pub weight: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Response(Response),
+    Call {
+        call: Call,
+        of: Option<Entry>,
+    },
+    Saying {
+        saying: Saying,
+        of: Option<Entry>,
+    },
+    Result(CallResult),
+    Incoming(Incoming),
+    Mark(Mark),
+    /// The answer of a child reaches the agent of this stream here.
+    Delivery(Agent),
+    /// The agent forgets what it read.
+    Compaction,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Described {
+    agent: Agent,
+    what: What,
+}
+
+/// The ids and other facts of a trace.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TraceInfo {
+    /// Id, independent of where files lie.
+    pub trace_id: Text,
+    /// Task; the trace itself where the source has none.
+    pub task_id: Text,
+    /// Rollout group; the task where the source has none.
+    pub group_id: Text,
+    /// What recorded.
+    pub system: Text,
+    /// Topology, where the source says it; else it follows from who spawned whom.
+    pub topology: Option<Topology>,
+    /// What times mean, where it is not seconds or mere order.
+    pub time_basis: Option<TimeBasis>,
+    /// When it began, where that is before its first entry; nanoseconds since the epoch.
+    pub started_at: Option<i64>,
+    /// Whether the run went on beyond the recording.
+    pub partial: bool,
+    /// Whether the importer draws `safety_flow` edges itself, from texts that it found again (R6, exact mode).
+    pub exact_flows: bool,
+}
+
+/// One trace, as its format tells it.
+#[derive(Debug, Default)]
+pub struct Recording {
+    /// Ids and facts of the trace.
+    pub trace: TraceInfo,
+    texts: String,
+    agents: Vec<AgentInfo>,
+    entries: Vec<Described>,
+    edges: Vec<(Entry, Entry, EdgeType)>,
+    measures: Vec<(MeasureKind, Text, f64)>,
+    labels: Vec<Label>,
+    findings: Vec<(FindingCode, Option<Entry>, String)>,
+    wall_clock_s: Option<f64>,
+}
+
+impl Recording {
+    /// Forgets everything but the memory it took.
+    pub fn clear(&mut self) {
+        self.trace = TraceInfo::default();
+        self.texts.clear();
+        self.agents.clear();
+        self.entries.clear();
+        self.edges.clear();
+        self.measures.clear();
+        self.labels.clear();
+        self.findings.clear();
+        self.wall_clock_s = None;
+    }
+
+    /// Keeps a text.
+    pub fn text(&mut self, text: &str) -> Text {
+        self.join(&[text])
+    }
+
+    /// Keeps texts as one.
+    pub fn join(&mut self, parts: &[&str]) -> Text {
+        let start = self.texts.len() as u32;
+        for part in parts {
+            self.texts.push_str(part);
+        }
+        Text { start, end: self.texts.len() as u32 }
+    }
+
+    /// A text that was kept.
+    #[must_use]
+    pub fn read(&self, text: Text) -> &str {
+        self.texts.get(text.start as usize..text.end as usize).unwrap_or_default()
+    }
+
+    /// The extras with another member; `json` is a JSON value.
+    pub fn extra(&mut self, extras: Text, key: &str, json: &str) -> Text {
+        let start = self.texts.len() as u32;
+        if !extras.is_none() {
+            self.texts.extend_from_within(extras.start as usize..extras.end as usize);
+            self.texts.push(',');
+        }
+        let mut spelt = Vec::new();
+        write_string(key, &mut spelt);
+        self.texts.push_str(&String::from_utf8_lossy(&spelt));
+        self.texts.push(':');
+        self.texts.push_str(json);
+        Text { start, end: self.texts.len() as u32 }
+    }
+
+    /// The extras with a text.
+    pub fn extra_text(&mut self, extras: Text, key: &str, text: &str) -> Text {
+        let mut spelt = Vec::new();
+        write_string(text, &mut spelt);
+        self.extra(extras, key, &String::from_utf8_lossy(&spelt))
+    }
+
+    /// A new agent. The first one without a parent is the root, to whom what belongs to nobody belongs.
+    pub fn agent(&mut self, info: AgentInfo) -> Agent {
+        self.agents.push(info);
+        Agent(self.agents.len() as u32 - 1)
+    }
+
+    /// What is known of an agent, to add to.
+    pub fn agent_info(&mut self, agent: Agent) -> &mut AgentInfo {
+        &mut self.agents[agent.0 as usize]
+    }
+
+    /// Number of agents so far.
+    #[must_use]
+    pub fn n_agents(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// Number of entries so far.
+    #[must_use]
+    pub fn n_entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn push(&mut self, agent: Agent, what: What) -> Entry {
+        self.entries.push(Described { agent, what });
+        Entry(self.entries.len() as u32 - 1)
+    }
+
+    /// An answer of a model. Its calls and its text follow as entries of their own, at any time before anything else of
+    /// the same stream.
+    pub fn response(&mut self, agent: Agent, response: Response) -> Entry {
+        self.push(agent, What::Response(response))
+    }
+
+    /// The response, to correct what a later record knows better.
+    pub fn response_mut(&mut self, entry: Entry) -> Option<&mut Response> {
+        match &mut self.entries[entry.0 as usize].what {
+            What::Response(response) => Some(response),
+            _ => None,
+        }
+    }
+
+    /// A call of a response, which may be described later than other entries of the stream.
+    pub fn call(&mut self, response: Entry, call: Call) -> Entry {
+        let agent = self.entries[response.0 as usize].agent;
+        self.push(agent, What::Call { call, of: Some(response) })
+    }
+
+    /// The call, to correct what a later record knows better.
+    pub fn call_mut(&mut self, entry: Entry) -> Option<&mut Call> {
+        match &mut self.entries[entry.0 as usize].what {
+            What::Call { call, .. } => Some(call),
+            _ => None,
+        }
+    }
+
+    /// A call that belongs to no recorded response.
+    pub fn lone_call(&mut self, agent: Agent, call: Call) -> Entry {
+        self.push(agent, What::Call { call, of: None })
+    }
+
+    /// The text of a response; there is one.
+    pub fn say(&mut self, response: Entry, saying: Saying) -> Entry {
+        let agent = self.entries[response.0 as usize].agent;
+        self.push(agent, What::Saying { saying, of: Some(response) })
+    }
+
+    /// A text that belongs to no recorded response.
+    pub fn lone_saying(&mut self, agent: Agent, saying: Saying) -> Entry {
+        self.push(agent, What::Saying { saying, of: None })
+    }
+
+    /// What a call of this agent gave back.
+    pub fn result(&mut self, agent: Agent, result: CallResult) -> Entry {
+        self.push(agent, What::Result(result))
+    }
+
+    /// The result, to correct what a later record knows better.
+    pub fn result_mut(&mut self, entry: Entry) -> Option<&mut CallResult> {
+        match &mut self.entries[entry.0 as usize].what {
+            What::Result(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// Something said to this agent.
+    pub fn incoming(&mut self, agent: Agent, incoming: Incoming) -> Entry {
+        self.push(agent, What::Incoming(incoming))
+    }
+
+    /// An event of a type that no rule derives.
+    pub fn mark(&mut self, agent: Agent, mark: Mark) -> Entry {
+        self.push(agent, What::Mark(mark))
+    }
+
+    /// The answer of a child that works in the background reaches its parent.
+    pub fn delivery(&mut self, parent: Agent, child: Agent) -> Entry {
+        self.push(parent, What::Delivery(child))
+    }
+
+    /// The context of an agent is compacted: what it read before no longer flows on.
+    pub fn compaction(&mut self, agent: Agent) -> Entry {
+        self.push(agent, What::Compaction)
+    }
+
+    /// An edge that no rule derives, between the first events of two entries.
+    pub fn edge(&mut self, src: Entry, dst: Entry, edge_type: EdgeType) {
+        self.edges.push((src, dst, edge_type));
+    }
+
+    /// A reward, cost or metric. `tokens`, `wall_clock_s`, `tool_calls`, `messages` and `cost_usd` follow from the
+    /// events and are given only where events do not have them.
+    pub fn measure(&mut self, kind: MeasureKind, name: &str, value: f64) {
+        let name = self.text(name);
+        self.measures.push((kind, name, value));
+    }
+
+    /// Duration of the whole, where the times of the entries do not show it.
+    pub fn wall_clock_s(&mut self, seconds: f64) {
+        self.wall_clock_s = Some(seconds);
+    }
+
+    /// What an annotator said.
+    pub fn label(&mut self, label: Label) {
+        self.labels.push(label);
+    }
+
+    /// Something odd.
+    pub fn finding(&mut self, code: FindingCode, at: Option<Entry>, message: impl Into<String>) {
+        self.findings.push((code, at, message.into()));
+    }
+}
+
+/// Hash of a text as it stands in the source (R9).
+#[must_use]
+pub fn hash(text: &str) -> Hash {
+    Sha256::digest(text).into()
+}
+
+/// Hash of a call: canonical JSON of its name and arguments (R9).
+#[must_use]
+pub fn call_hash(name: &str, arguments: Value<'_>) -> Hash {
+    let mut call = br#"{"arguments":"#.to_vec();
+    canonical(arguments, &mut call);
+    named(call, name)
+}
+
+/// The same for arguments that are JSON in a text; what is no JSON is hashed as the text it is.
+#[must_use]
+pub fn call_hash_of_text(name: &str, arguments: &str, limits: Limits) -> Hash {
+    if let Ok(tree) = Tree::parse(arguments, limits) {
+        return call_hash(name, tree.root());
+    }
+    let mut call = br#"{"arguments":"#.to_vec();
+    write_string(arguments, &mut call);
+    named(call, name)
+}
+
+fn named(mut call: Vec<u8>, name: &str) -> Hash {
+    call.extend_from_slice(br#","name":"#);
+    write_string(name, &mut call);
+    call.push(b'}');
+    Sha256::digest(&call).into()
+}

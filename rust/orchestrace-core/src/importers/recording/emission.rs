@@ -1,0 +1,1044 @@
+//! Recordings to events and edges: the one place where R1 to R9 are code (ARCHITECTURE.md, section 14).
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+use std::rc::Rc;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::order::Order;
+use super::{
+    Agent, Call, CallResult, Does, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text, Usage,
+    What,
+};
+use crate::error::FindingCode;
+use crate::ingest::json::write_string;
+use crate::ingest::writer::{Event, TraceWriter, Value};
+use crate::schema::{EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
+
+const USER: &str = "user";
+const NONE: u32 = u32::MAX;
+
+/// Where an edge begins or ends when its event may not be written yet.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Event(u32),
+    Entry(u32),
+    /// The answer of a child.
+    ReturnOf(u32),
+}
+
+/// What is known of an agent while events are written.
+#[derive(Debug, Default)]
+struct State {
+    name: Option<Rc<str>>,
+    /// Its last event.
+    last: Option<u32>,
+    /// Edges that lead to its next event.
+    waiting: Vec<(End, EdgeType)>,
+    /// Edges that lead to its next response.
+    read: Vec<(u32, EdgeType)>,
+    /// The last response that had untrusted text in its context.
+    tainted: Option<u32>,
+    /// Children whose answers it has and has not put together.
+    returned: Vec<u32>,
+    /// Its `return`.
+    answer: Option<u32>,
+}
+
+/// What the whole recording says about an entry or agent; known before the first event is written.
+#[derive(Debug, Default)]
+struct Plan {
+    /// Parts of each response: ranges of `parts`.
+    parts: Vec<u32>,
+    part_of: Vec<(u32, u32)>,
+    /// The last text of each agent.
+    last_text: Vec<u32>,
+    /// Whether each agent has entries.
+    present: Vec<bool>,
+    /// Whether it has children.
+    leads: Vec<bool>,
+    parent: Vec<u32>,
+    /// The call that spawned it.
+    spawn: Vec<u32>,
+    /// Whether a result or delivery says when its answer reaches the parent.
+    told: Vec<bool>,
+    /// Answer of each result, and whether each call has one.
+    answers: Vec<u32>,
+    answered: Vec<bool>,
+    /// First event of each agent, by entry; to spawn those whose spawning is not recorded.
+    unspawned: Vec<bool>,
+}
+
+impl Plan {
+    fn of(recording: &Recording, order: &Order) -> Self {
+        let (n, agents) = (recording.entries.len(), recording.agents.len());
+        let mut plan = Self {
+            part_of: vec![(0, 0); n],
+            last_text: vec![NONE; agents],
+            present: vec![false; agents],
+            leads: vec![false; agents],
+            parent: recording.agents.iter().map(|a| a.parent.map_or(NONE, |p| p.0)).collect(),
+            spawn: vec![NONE; agents],
+            told: vec![false; agents],
+            answers: vec![NONE; n],
+            answered: vec![false; n],
+            unspawned: vec![false; agents],
+            ..Self::default()
+        };
+        plan.collect_parts(recording);
+        plan.pair_results(recording, order);
+        for (e, entry) in recording.entries.iter().enumerate() {
+            let agent = entry.agent.0 as usize;
+            plan.present[agent] = true;
+            if let What::Call { call: Call { does: Does::Spawns(child), .. }, .. } = &entry.what {
+                let child = child.0 as usize;
+                if plan.spawn[child] == NONE && child != agent {
+                    plan.spawn[child] = e as u32;
+                    plan.parent[child] = agent as u32;
+                }
+            }
+        }
+        plan.break_cycles();
+        for child in 0..agents {
+            if let Some(leads) = plan.leads.get_mut(plan.parent[child] as usize) {
+                *leads = true;
+                plan.unspawned[child] = plan.spawn[child] == NONE;
+            }
+        }
+        for &e in &order.entries {
+            let entry = &recording.entries[e as usize];
+            let agent = entry.agent.0 as usize;
+            match &entry.what {
+                What::Saying { .. } => plan.last_text[agent] = e,
+                What::Response(_) => {
+                    let (from, to) = plan.part_of[e as usize];
+                    let texts = plan.parts[from as usize..to as usize].iter();
+                    let text = texts
+                        .rev()
+                        .find(|p| matches!(recording.entries[**p as usize].what, What::Saying { .. }));
+                    if let Some(text) = text {
+                        plan.last_text[agent] = *text;
+                    }
+                }
+                What::Delivery(child) => plan.told[child.0 as usize] = true,
+                What::Result(result) if !result.launched => {
+                    let call = plan.answers[e as usize];
+                    let call = recording.entries.get(call as usize).map(|call| &call.what);
+                    if let Some(What::Call { call: Call { does: Does::Spawns(child), .. }, .. }) = call {
+                        plan.told[child.0 as usize] = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        plan
+    }
+
+    /// The calls and texts of each response, in order of description.
+    fn collect_parts(&mut self, recording: &Recording) {
+        let of = |what: &What| match what {
+            What::Call { of: Some(r), .. } | What::Saying { of: Some(r), .. } => Some(r.0),
+            _ => None,
+        };
+        let mut counts = vec![0_u32; recording.entries.len() + 1];
+        recording.entries.iter().filter_map(|e| of(&e.what)).for_each(|r| counts[r as usize] += 1);
+        let mut start = 0;
+        for (range, count) in self.part_of.iter_mut().zip(&counts) {
+            *range = (start, start);
+            start += count;
+        }
+        self.parts = vec![0; start as usize];
+        for (e, entry) in recording.entries.iter().enumerate() {
+            if let Some(r) = of(&entry.what) {
+                let range = &mut self.part_of[r as usize];
+                self.parts[range.1 as usize] = e as u32;
+                range.1 += 1;
+            }
+        }
+    }
+
+    /// Pairs results with calls by id: of the same agent, the latest call before it; else any call of that id.
+    fn pair_results(&mut self, recording: &Recording, order: &Order) {
+        let mut own: HashMap<(u32, &str), u32> = HashMap::new();
+        let mut any: HashMap<&str, u32> = HashMap::new();
+        for (e, entry) in recording.entries.iter().enumerate() {
+            if let What::Call { call, .. } = &entry.what
+                && !call.id.is_none()
+            {
+                any.entry(recording.read(call.id)).or_insert(e as u32);
+            }
+        }
+        for &e in &order.entries {
+            let entry = &recording.entries[e as usize];
+            let agent = entry.agent.0;
+            let mut put = |at: u32| {
+                if let What::Call { call, .. } = &recording.entries[at as usize].what {
+                    own.insert((agent, recording.read(call.id)), at);
+                }
+            };
+            match &entry.what {
+                What::Response(_) => {
+                    let (from, to) = self.part_of[e as usize];
+                    self.parts[from as usize..to as usize].iter().for_each(|part| put(*part));
+                }
+                What::Call { .. } => put(e),
+                What::Result(result) if !result.call.is_none() => {
+                    let id = recording.read(result.call);
+                    let call = own.get(&(agent, id)).or_else(|| any.get(id)).copied().unwrap_or(NONE);
+                    self.answers[e as usize] = call;
+                    if let Some(answered) = self.answered.get_mut(call as usize) {
+                        *answered = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// An agent that would be its own ancestor is a root.
+    fn break_cycles(&mut self) {
+        let mut state = vec![0_u8; self.parent.len()];
+        for start in 0..self.parent.len() {
+            let mut path = Vec::new();
+            let mut at = start;
+            while state[at] == 0 {
+                state[at] = 1;
+                path.push(at);
+                match self.parent.get(self.parent[at] as usize) {
+                    Some(_) if state[self.parent[at] as usize] == 1 => self.parent[at] = NONE,
+                    Some(_) => at = self.parent[at] as usize,
+                    None => {}
+                }
+            }
+            for at in path {
+                state[at] = 2;
+            }
+        }
+    }
+
+    fn depth(&self, mut agent: usize) -> usize {
+        let mut depth = 0;
+        while let Some(&parent) = self.parent.get(agent).filter(|p| **p != NONE) {
+            agent = parent as usize;
+            depth += 1;
+        }
+        depth
+    }
+}
+
+#[allow(clippy::struct_excessive_bools)] // what happened so far
+struct Emission<'r, 'w, 'b> {
+    recording: &'r Recording,
+    order: Order,
+    plan: Plan,
+    out: &'w mut TraceWriter<'b>,
+    agents: Vec<State>,
+    /// First event of each entry.
+    first: Vec<u32>,
+    /// Turn of each entry.
+    turns: Vec<u32>,
+    named: HashMap<String, u32>,
+    /// Ids so far, by hash: equal hashes would cost an id a suffix that it does not need.
+    ids: HashSet<u128>,
+    edges: Vec<(End, End, EdgeType)>,
+    /// The response that is being written, and whether nothing of it is yet.
+    response: Option<(u32, Response)>,
+    opening: bool,
+    turn: u32,
+    /// `t` of what is being written.
+    t: f64,
+    id: String,
+    extras: String,
+    calls: u32,
+    messages: u32,
+    tokens: Option<i64>,
+    cost_usd: Option<f64>,
+    conservative: bool,
+    ended: bool,
+    partial: bool,
+    skew: f64,
+    repeated: Option<String>,
+}
+
+impl Recording {
+    /// Writes events, edges, costs, labels and findings; whether there was anything to write. O(n log n) in entries.
+    pub fn write(&self, out: &mut TraceWriter<'_>) -> bool {
+        if self.entries.is_empty() {
+            return false;
+        }
+        let order = Order::of(self);
+        let plan = Plan::of(self, &order);
+        let mut emission = Emission {
+            recording: self,
+            out,
+            agents: (0..self.agents.len()).map(|_| State::default()).collect(),
+            first: vec![NONE; self.entries.len()],
+            turns: vec![NONE; self.entries.len()],
+            named: HashMap::from([(USER.to_owned(), 1)]),
+            ids: HashSet::new(),
+            edges: Vec::new(),
+            response: None,
+            opening: false,
+            turn: 0,
+            t: 0.0,
+            id: String::new(),
+            extras: String::new(),
+            calls: 0,
+            messages: 0,
+            tokens: None,
+            cost_usd: None,
+            conservative: false,
+            ended: false,
+            partial: self.trace.partial || self.agents.iter().any(|a| a.open),
+            skew: 0.0,
+            repeated: None,
+            order,
+            plan,
+        };
+        emission.trace();
+        emission.events();
+        emission.finish();
+        emission.out.n_events() > 0
+    }
+}
+
+impl<'r> Emission<'r, '_, '_> {
+    fn trace(&mut self) {
+        let (recording, out) = (self.recording, &mut *self.out);
+        let trace = &recording.trace;
+        let id = recording.read(trace.trace_id);
+        out.ids(id, if trace.task_id.is_none() { id } else { recording.read(trace.task_id) });
+        if !trace.group_id.is_none() {
+            out.group = Some(recording.read(trace.group_id).to_owned());
+        }
+        if !trace.system.is_none() {
+            out.system(recording.read(trace.system));
+        }
+        let deepest = (0..self.agents.len()).map(|a| self.plan.depth(a)).max().unwrap_or(0);
+        out.topology(trace.topology.unwrap_or(match deepest {
+            0 => Topology::Unknown,
+            1 => Topology::Centralized,
+            _ => Topology::Hierarchical,
+        }));
+        let basis = if self.order.timed { TimeBasis::Seconds } else { TimeBasis::Ordinal };
+        out.time_basis(trace.time_basis.unwrap_or(basis));
+        if self.order.timed && trace.time_basis != Some(TimeBasis::Ordinal) {
+            out.facts.started_at = Some(self.order.base);
+        }
+    }
+
+    fn events(&mut self) {
+        let recording = self.recording;
+        let mut begun = vec![false; self.agents.len()];
+        for index in 0..self.order.entries.len() {
+            let e = self.order.entries[index];
+            let entry = recording.entries[e as usize];
+            self.t = self.order.t(e, index);
+            let agent = entry.agent.0;
+            if !std::mem::replace(&mut begun[agent as usize], true) && self.plan.unspawned[agent as usize] {
+                self.spawn_unrecorded(agent);
+            }
+            match entry.what {
+                What::Response(response) => self.response(e, agent, &response),
+                What::Call { call, .. } => self.call(e, agent, &call, "", None),
+                What::Saying { saying, .. } => self.saying(e, agent, &saying, ""),
+                What::Result(result) => self.result(e, agent, &result),
+                What::Incoming(incoming) => self.incoming(e, agent, &incoming),
+                What::Mark(mark) => self.mark(e, agent, &mark),
+                What::Delivery(child) => self.receive(agent, child.0),
+                What::Compaction => self.agents[agent as usize].tainted = None,
+            }
+        }
+    }
+
+    /// Name of an agent, given when it first appears (R1).
+    fn name(&mut self, agent: u32) -> Rc<str> {
+        let at = agent as usize;
+        if let Some(name) = &self.agents[at].name {
+            return Rc::clone(name);
+        }
+        let info = &self.recording.agents[at];
+        let wanted = [info.name, info.source_id].into_iter().find(|text| !text.is_none());
+        let wanted = wanted.map_or("agent", |text| self.recording.read(text));
+        let mut bearers = self.named.get(wanted).copied().unwrap_or(0) + 1;
+        let mut name = wanted.to_owned();
+        // Somebody may be called `name#2` by the source.
+        while bearers > 1 {
+            name = format!("{wanted}#{bearers}");
+            if self.named.insert(name.clone(), 1).is_none() {
+                break;
+            }
+            bearers += 1;
+        }
+        self.named.insert(wanted.to_owned(), bearers);
+        let name: Rc<str> = name.into();
+        self.agents[at].name = Some(Rc::clone(&name));
+        name
+    }
+
+    fn role(&self, agent: u32) -> Option<&'r str> {
+        let at = agent as usize;
+        let role = self.recording.agents[at].role;
+        if !role.is_none() {
+            return Some(self.recording.read(role));
+        }
+        match (self.plan.parent[at] != NONE, self.plan.leads[at]) {
+            (true, _) => Some("executor"),
+            (false, true) => Some("lead"),
+            _ => None,
+        }
+    }
+
+    /// An event without anything that depends on its type. The id is `stem` and `suffix`; `fallback` where it is empty.
+    fn event(&mut self, event_type: EventType, agent: &str, stem: &str, suffix: &str) -> u32 {
+        self.id.clear();
+        if stem.is_empty() {
+            let _ok = write!(self.id, "{agent}:{}", self.out.n_events());
+        } else {
+            self.id.push_str(stem);
+        }
+        self.id.push_str(suffix);
+        let length = self.id.len();
+        let mut copy = 1;
+        while !self.ids.insert(xxh3_128(self.id.as_bytes())) {
+            self.id.truncate(length);
+            self.repeated.get_or_insert_with(|| self.id.clone());
+            copy += 1;
+            let _ok = write!(self.id, "~{copy}");
+        }
+        self.extras.clear();
+        self.calls += u32::from(event_type == EventType::ToolCall);
+        self.messages += u32::from(event_type == EventType::Message);
+        self.out.event(Event { id: &self.id, t: self.t, event_type, agent })
+    }
+
+    /// An event of an agent, with the edges that lead to it.
+    fn act(&mut self, event_type: EventType, agent: u32, stem: &str, suffix: &str) -> u32 {
+        let name = self.name(agent);
+        let seq = self.event(event_type, &name, stem, suffix);
+        let at = agent as usize;
+        // On these the role is that of whom they concern.
+        if !matches!(event_type, EventType::Spawn | EventType::Despawn)
+            && let Some(role) = self.role(agent)
+        {
+            self.out.set(EventField::Role, Value::Text(role));
+        }
+        let last = self.agents[at].last.replace(seq);
+        if let Some(last) = last {
+            self.out.edge(last, seq, EdgeType::Temporal);
+        } else {
+            let id = self.recording.agents[at].source_id;
+            self.extra_text("x_agent_id", id);
+            let spawned = self.plan.spawn[at];
+            if spawned != NONE {
+                self.edges.push((End::Entry(spawned), End::Event(seq), EdgeType::Spawn));
+                self.skew = self.skew.max(self.asked_at(spawned) - self.t);
+            }
+        }
+        for (src, edge_type) in std::mem::take(&mut self.agents[at].waiting) {
+            self.edges.push((src, End::Event(seq), edge_type));
+        }
+        seq
+    }
+
+    /// When a call was asked.
+    fn asked_at(&self, call: u32) -> f64 {
+        let asks = match &self.recording.entries[call as usize].what {
+            What::Call { of: Some(response), .. } => response.0,
+            _ => call,
+        };
+        if self.order.timed { self.order.t(asks, 0) } else { 0.0 }
+    }
+
+    fn extra(&mut self, key: &str, value: impl std::fmt::Display) {
+        let comma = if self.extras.is_empty() { "" } else { "," };
+        let _ok = write!(self.extras, "{comma}\"{key}\":{value}");
+    }
+
+    /// Members that were described as text.
+    fn members(&mut self, extras: Text) {
+        if !extras.is_none() {
+            let comma = if self.extras.is_empty() { "" } else { "," };
+            let _ok = write!(self.extras, "{comma}{}", self.recording.read(extras));
+        }
+    }
+
+    fn extra_text(&mut self, key: &str, text: Text) {
+        if !text.is_none() {
+            let mut spelt = Vec::new();
+            write_string(self.recording.read(text), &mut spelt);
+            self.extra(key, String::from_utf8_lossy(&spelt));
+        }
+    }
+
+    /// Ends an event: what it has of content, turn and `x_` fields.
+    fn close(&mut self, e: u32, turn: u32, content: Option<&Hash>, extras: Text) {
+        if let Some(hash) = content {
+            let mut text = String::with_capacity(71);
+            text.push_str("sha256:");
+            for byte in hash {
+                let _ok = write!(text, "{byte:02x}");
+            }
+            self.out.set(EventField::ContentRef, Value::Text(&text));
+        }
+        if turn != NONE {
+            self.out.set(EventField::Turn, Value::U32(turn));
+        }
+        self.members(extras);
+        if !self.extras.is_empty() && self.out.options.extras {
+            self.extras.insert(0, '{');
+            self.extras.push('}');
+            self.out.set(EventField::Extras, Value::Text(&self.extras));
+        }
+        let seq = self.out.n_events() as u32 - 1;
+        if let Some(first) = self.first.get_mut(e as usize).filter(|first| **first == NONE) {
+            *first = seq;
+            self.turns[e as usize] = turn;
+        }
+    }
+
+    fn set_text(&mut self, field: EventField, text: Text) {
+        if !text.is_none() {
+            self.out.set(field, Value::Text(self.recording.read(text)));
+        }
+    }
+
+    fn party(&mut self, party: Party) -> Rc<str> {
+        match party {
+            Party::User => Rc::from(USER),
+            Party::Agent(agent) => self.name(agent.0),
+            Party::Named(name) => Rc::from(self.recording.read(name)),
+        }
+    }
+
+    /// What leads to a response: results and messages that its agent has read.
+    fn reads(&mut self, agent: u32, seq: u32) {
+        let at = agent as usize;
+        let mut taint = self.agents[at].tainted;
+        for (src, edge_type) in std::mem::take(&mut self.agents[at].read) {
+            if edge_type == EdgeType::SafetyFlow {
+                taint = None;
+                self.agents[at].tainted = Some(seq);
+                self.conservative = true;
+            }
+            self.edges.push((End::Event(src), End::Event(seq), edge_type));
+        }
+        // Once read it stays in the context: each response passes it on to the next.
+        if let Some(earlier) = taint {
+            self.edges.push((End::Event(earlier), End::Event(seq), EdgeType::SafetyFlow));
+            self.agents[at].tainted = Some(seq);
+        }
+    }
+
+    /// Something that its agent reads before its next response.
+    fn read(&mut self, agent: u32, seq: u32, trusted: Option<bool>) {
+        let read = &mut self.agents[agent as usize].read;
+        read.push((seq, EdgeType::Causal));
+        if trusted == Some(false) && !self.recording.trace.exact_flows {
+            read.push((seq, EdgeType::SafetyFlow));
+        }
+    }
+
+    fn usage(&mut self, usage: &Usage) {
+        for (field, value) in [
+            (EventField::TokensIn, usage.tokens_in),
+            (EventField::TokensOut, usage.tokens_out),
+            (EventField::Tokens, usage.tokens),
+        ] {
+            if let Some(value) = value {
+                self.out.set(field, Value::I64(value));
+            }
+        }
+        if let Some(cost) = usage.cost_usd {
+            self.out.set(EventField::CostUsd, Value::F64(cost));
+            *self.cost_usd.get_or_insert(0.0) += cost;
+        }
+        for (key, value) in [
+            ("x_tokens_cached", usage.cached),
+            ("x_tokens_cache_write", usage.cache_write),
+            ("x_tokens_reasoning", usage.reasoning),
+        ] {
+            if let Some(value) = value {
+                self.extra(key, value);
+            }
+        }
+        let split = usage.tokens_in.is_some() || usage.tokens_out.is_some();
+        let split = split.then(|| usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0)));
+        if let Some(tokens) = usage.tokens.or(split) {
+            let sum = self.tokens.get_or_insert(0);
+            *sum = sum.saturating_add(tokens);
+        }
+    }
+
+    /// What the first event of a response carries for all of them, and what led to it.
+    fn open(&mut self, agent: u32, seq: u32) {
+        let Some((e, response)) = self.response.filter(|_| std::mem::take(&mut self.opening)) else { return };
+        self.reads(agent, seq);
+        self.first[e as usize] = seq;
+        self.turns[e as usize] = self.turn;
+        self.usage(&response.usage);
+        self.set_text(EventField::Model, response.model);
+        for (field, value) in [
+            (EventField::DurationS, response.duration_s),
+            (EventField::Score, response.score),
+            (EventField::Reward, response.reward),
+        ] {
+            if let Some(value) = value {
+                self.out.set(field, Value::F64(value));
+            }
+        }
+        if let Some(ok) = response.ok {
+            self.out.set(EventField::Ok, Value::Bool(ok));
+        }
+        self.members(response.extras);
+    }
+
+    /// What all events of a response carry.
+    fn generation(&mut self) -> u32 {
+        match self.response {
+            Some((_, response)) => {
+                self.extra_text("x_gen", response.id);
+                self.turn
+            }
+            None => NONE,
+        }
+    }
+
+    fn response(&mut self, e: u32, agent: u32, response: &Response) {
+        let recording = self.recording;
+        let (from, to) = self.plan.part_of[e as usize];
+        let parts = from as usize..to as usize;
+        let what = |part: u32| recording.entries[part as usize].what;
+        let delegates = response.decides
+            || self.plan.parts[parts.clone()].iter().any(|part| {
+                matches!(what(*part), What::Call { call, .. }
+                    if matches!(call.does, Does::Spawns(_) | Does::HandsOff(_)))
+            });
+        let id = recording.read(response.id);
+        self.response = Some((e, *response));
+        self.opening = true;
+        let mut asks = None;
+        if delegates {
+            let seq = self.act(EventType::OrchestratorDecision, agent, id, ":d");
+            self.out.set(EventField::Trusted, Value::Bool(true));
+            self.open(agent, seq);
+            let turn = self.generation();
+            self.close(NONE, turn, None, Text::default());
+            asks = Some(seq);
+        }
+        let mut calls = 0;
+        for index in parts.clone() {
+            let part = self.plan.parts[index];
+            if let What::Call { call, .. } = what(part) {
+                self.call(part, agent, &call, &format!("{id}:c{calls}"), asks);
+                calls += 1;
+            }
+        }
+        for index in parts {
+            let part = self.plan.parts[index];
+            if let What::Saying { saying, .. } = what(part) {
+                self.saying(part, agent, &saying, id);
+            }
+        }
+        if self.opening {
+            let seq = self.act(EventType::Message, agent, id, "");
+            self.out.set(EventField::Trusted, Value::Bool(true));
+            self.from(agent);
+            self.open(agent, seq);
+            let turn = self.generation();
+            self.close(NONE, turn, None, Text::default());
+        }
+        self.response = None;
+        self.turn += 1;
+    }
+
+    fn from(&mut self, agent: u32) {
+        let name = self.name(agent);
+        self.out.set(EventField::From, Value::Text(&name));
+    }
+
+    fn call(&mut self, e: u32, agent: u32, call: &Call, stem: &str, asks: Option<u32>) {
+        let recording = self.recording;
+        let stem = if call.id.is_none() { stem } else { recording.read(call.id) };
+        let (event_type, suffix) = match call.does {
+            Does::UsesTool => (EventType::ToolCall, ""),
+            Does::Spawns(_) => (EventType::Spawn, ":s"),
+            Does::Tells(_) | Does::HandsOff(_) => (EventType::Message, ""),
+            Does::Ends(_) => (EventType::Despawn, ""),
+        };
+        let seq = self.act(event_type, agent, stem, suffix);
+        self.open(agent, seq);
+        self.out.set(EventField::Trusted, Value::Bool(true));
+        match call.does {
+            Does::UsesTool => {
+                self.set_text(EventField::Tool, call.tool);
+                if let Some(asks) = asks {
+                    self.out.edge(asks, seq, EdgeType::ToolDependency);
+                }
+                if !self.plan.answered[e as usize] {
+                    self.extra("x_partial", true);
+                }
+            }
+            Does::Spawns(child) | Does::Ends(child) => {
+                self.concerns(child.0);
+                if event_type == EventType::Spawn {
+                    if let Some(asks) = asks {
+                        self.out.edge(asks, seq, EdgeType::Spawn);
+                    }
+                    if self.plan.spawn[child.0 as usize] != e {
+                        // Not the first time: it goes on from here.
+                        self.agents[child.0 as usize].waiting.push((End::Event(seq), EdgeType::Spawn));
+                    }
+                }
+            }
+            Does::Tells(to) => self.address(agent, seq, Some(to)),
+            Does::HandsOff(to) => self.address(agent, seq, Some(Party::Agent(to))),
+        }
+        let turn = self.generation();
+        self.close(e, turn, call.content.as_ref(), call.extras);
+    }
+
+    /// `to`, role and id of whom a spawn or despawn concerns (R2).
+    fn concerns(&mut self, child: u32) {
+        let name = self.name(child);
+        self.out.set(EventField::To, Value::Text(&name));
+        if let Some(role) = self.role(child) {
+            self.out.set(EventField::Role, Value::Text(role));
+        }
+        self.extra_text("x_agent_id", self.recording.agents[child as usize].source_id);
+    }
+
+    /// `from` and `to` of a message, and who hears it.
+    fn address(&mut self, agent: u32, seq: u32, to: Option<Party>) {
+        self.from(agent);
+        if let Some(to) = to {
+            let name = self.party(to);
+            self.out.set(EventField::To, Value::Text(&name));
+            if let Party::Agent(to) = to {
+                self.agents[to.0 as usize].waiting.push((End::Event(seq), EdgeType::Message));
+                self.read(to.0, seq, None);
+            }
+        }
+    }
+
+    /// A text, by its place: message, return or aggregate (R4).
+    fn saying(&mut self, e: u32, agent: u32, saying: &Saying, stem: &str) {
+        let recording = self.recording;
+        let at = agent as usize;
+        let parent = self.plan.parent[at];
+        let last = self.plan.last_text[at] == e && !recording.agents[at].open;
+        let to_other = matches!(saying.to, Some(Party::Agent(_) | Party::Named(_)));
+        let event_type = if to_other {
+            EventType::Message
+        } else if last && parent != NONE {
+            EventType::Return
+        } else if !self.agents[at].returned.is_empty() {
+            EventType::Aggregate
+        } else if last {
+            EventType::Return
+        } else {
+            EventType::Message
+        };
+        let stem = if saying.id.is_none() { stem } else { recording.read(saying.id) };
+        let seq = self.act(event_type, agent, stem, "");
+        self.open(agent, seq);
+        self.out.set(EventField::Trusted, Value::Bool(true));
+        match event_type {
+            EventType::Message => self.address(agent, seq, saying.to),
+            EventType::Return => {
+                self.from(agent);
+                let to = if parent == NONE { Rc::from(USER) } else { self.name(parent) };
+                self.out.set(EventField::To, Value::Text(&to));
+                if parent != NONE {
+                    self.agents[at].answer = Some(seq);
+                    self.agents[at].returned.clear();
+                    if !self.plan.told[at] {
+                        self.receive(parent, agent);
+                    }
+                }
+            }
+            _ => {
+                for child in std::mem::take(&mut self.agents[at].returned) {
+                    self.edges.push((End::ReturnOf(child), End::Event(seq), EdgeType::Aggregate));
+                }
+            }
+        }
+        self.ended |= last && parent == NONE && !to_other;
+        if let Some(ok) = saying.ok.filter(|_| self.response.is_none_or(|(_, r)| r.ok.is_none())) {
+            self.out.set(EventField::Ok, Value::Bool(ok));
+        }
+        let turn = self.generation();
+        self.close(e, turn, saying.content.as_ref(), saying.extras);
+    }
+
+    /// The answer of a child reaches an agent; its next event is where.
+    fn receive(&mut self, agent: u32, child: u32) {
+        let state = &mut self.agents[agent as usize];
+        state.waiting.push((End::ReturnOf(child), EdgeType::Return));
+        if !state.returned.contains(&child) {
+            state.returned.push(child);
+        }
+    }
+
+    fn result(&mut self, e: u32, agent: u32, result: &CallResult) {
+        let recording = self.recording;
+        let asked = self.plan.answers[e as usize];
+        let call = match recording.entries.get(asked as usize).map(|entry| entry.what) {
+            Some(What::Call { call, .. }) => Some(call),
+            _ => None,
+        };
+        let mut child = None;
+        match call.map(|call| call.does) {
+            Some(Does::Tells(_) | Does::HandsOff(_) | Does::Ends(_)) => return,
+            Some(Does::Spawns(spawned)) if !result.launched => child = Some(spawned.0),
+            _ => {}
+        }
+        if let Some(child) = child {
+            self.answer_unrecorded(child, agent, result);
+        }
+        let tool = call.map_or(result.tool, |call| if call.tool.is_none() { result.tool } else { call.tool });
+        let name = if tool.is_none() { "tool" } else { recording.read(tool) };
+        let stem = recording.read(if result.id.is_none() { result.call } else { result.id });
+        let suffix = if result.id.is_none() { ":r" } else { "" };
+        let seq = self.event(EventType::ToolResult, name, stem, suffix);
+        self.set_text(EventField::Tool, tool);
+        if let Some(trusted) = result.trusted {
+            self.out.set(EventField::Trusted, Value::Bool(trusted));
+        }
+        if let Some(ok) = result.ok {
+            self.out.set(EventField::Ok, Value::Bool(ok));
+        }
+        if let Some(duration) = result.duration_s {
+            self.out.set(EventField::DurationS, Value::F64(duration));
+        }
+        match (child, call) {
+            (Some(child), _) => {
+                self.edges.push((End::ReturnOf(child), End::Event(seq), EdgeType::Return));
+                let returned = &mut self.agents[agent as usize].returned;
+                if !returned.contains(&child) {
+                    returned.push(child);
+                }
+            }
+            (None, Some(_)) => self.edges.push((End::Entry(asked), End::Event(seq), EdgeType::Return)),
+            (None, None) => self.extra("x_partial", true),
+        }
+        let turn = self.turns.get(asked as usize).copied().unwrap_or(NONE);
+        self.close(e, turn, result.content.as_ref(), result.extras);
+        self.read(agent, seq, result.trusted);
+    }
+
+    /// The answer of a child that said nothing which was recorded: its result is what there is of it.
+    fn answer_unrecorded(&mut self, child: u32, parent: u32, result: &CallResult) {
+        let at = child as usize;
+        let silent = self.plan.last_text[at] == NONE && self.agents[at].answer.is_none();
+        if !silent || (self.plan.present[at] && self.recording.agents[at].open) {
+            return;
+        }
+        self.partial |= !self.plan.present[at];
+        let stem = format!("{}:return", self.recording.read(result.call));
+        let seq = self.act(EventType::Return, child, &stem, "");
+        self.from(child);
+        let name = self.name(parent);
+        self.out.set(EventField::To, Value::Text(&name));
+        self.out.set(EventField::Trusted, Value::Bool(true));
+        if let Some(ok) = result.ok {
+            self.out.set(EventField::Ok, Value::Bool(ok));
+        }
+        self.extra("x_partial", true);
+        self.close(NONE, NONE, result.content.as_ref(), Text::default());
+        self.agents[at].answer = Some(seq);
+    }
+
+    /// The spawn of an agent whose parent is known but not how it was asked.
+    fn spawn_unrecorded(&mut self, child: u32) {
+        let parent = self.plan.parent[child as usize];
+        let name = self.name(child);
+        let id = self.recording.read(self.recording.agents[child as usize].source_id);
+        let seq = self.act(EventType::Spawn, parent, if id.is_empty() { &name } else { id }, ":s");
+        self.concerns(child);
+        self.out.set(EventField::Trusted, Value::Bool(true));
+        self.extra("x_partial", true);
+        self.close(NONE, NONE, None, Text::default());
+        self.agents[child as usize].waiting.push((End::Event(seq), EdgeType::Spawn));
+    }
+
+    fn incoming(&mut self, e: u32, agent: u32, incoming: &Incoming) {
+        let from = self.party(incoming.from);
+        let to = self.name(agent);
+        let event_type = if incoming.intervenes { EventType::HumanIntervention } else { EventType::Message };
+        let id = self.recording.read(incoming.id);
+        let seq = match incoming.from {
+            Party::Agent(by) => self.act(event_type, by.0, id, ""),
+            _ => self.event(event_type, &from, id, ""),
+        };
+        self.out.set(EventField::From, Value::Text(&from));
+        self.out.set(EventField::To, Value::Text(&to));
+        if let Some(trusted) = incoming.trusted {
+            self.out.set(EventField::Trusted, Value::Bool(trusted));
+        }
+        self.close(e, NONE, incoming.content.as_ref(), incoming.extras);
+        self.agents[agent as usize].waiting.push((End::Event(seq), EdgeType::Message));
+        self.read(agent, seq, incoming.trusted);
+    }
+
+    fn mark(&mut self, e: u32, agent: u32, mark: &Mark) {
+        let id = self.recording.read(mark.id);
+        let seq = match mark.by.unwrap_or(Party::Agent(Agent(agent))) {
+            Party::Agent(by) => self.act(mark.event_type, by.0, id, ""),
+            other => {
+                let name = self.party(other);
+                self.event(mark.event_type, &name, id, "")
+            }
+        };
+        if let Some(to) = mark.to {
+            if matches!(mark.event_type, EventType::Spawn | EventType::Despawn) {
+                self.concerns(to.0);
+            } else {
+                let name = self.name(to.0);
+                self.out.set(EventField::To, Value::Text(&name));
+            }
+            if mark.event_type == EventType::Spawn {
+                self.agents[to.0 as usize].waiting.push((End::Event(seq), EdgeType::Spawn));
+            }
+        }
+        self.set_text(EventField::Tool, mark.tool);
+        for (field, flag) in [(EventField::Trusted, mark.trusted), (EventField::Ok, mark.ok)] {
+            if let Some(flag) = flag {
+                self.out.set(field, Value::Bool(flag));
+            }
+        }
+        self.close(e, NONE, mark.content.as_ref(), mark.extras);
+    }
+
+    fn resolve(&self, end: End) -> Option<u32> {
+        let seq = match end {
+            End::Event(seq) => seq,
+            End::Entry(entry) => self.first[entry as usize],
+            End::ReturnOf(child) => self.agents[child as usize].answer?,
+        };
+        (seq != NONE).then_some(seq)
+    }
+
+    fn finish(&mut self) {
+        let recording = self.recording;
+        let mut edges = std::mem::take(&mut self.edges);
+        edges.extend(recording.edges.iter().map(|(src, dst, t)| (End::Entry(src.0), End::Entry(dst.0), *t)));
+        let mut drawn = HashSet::new();
+        for (src, dst, edge_type) in edges {
+            if let (Some(src), Some(dst)) = (self.resolve(src), self.resolve(dst))
+                && src != dst
+            {
+                // What was told and then read is one edge: a message, a return.
+                let told = matches!(edge_type, EdgeType::Message | EdgeType::Return | EdgeType::Spawn);
+                if edge_type == EdgeType::Causal && drawn.contains(&(src, dst)) {
+                    continue;
+                }
+                if told {
+                    drawn.insert((src, dst));
+                }
+                self.out.edge(src, dst, edge_type);
+            }
+        }
+        self.costs();
+        for label in &recording.labels {
+            let entry = self.entry_of(label.entry);
+            let event = entry.and_then(|e| self.resolve(End::Entry(e))).map(|seq| self.out.event_id(seq));
+            let turn =
+                label.turn.or_else(|| entry.map(|e| self.turns[e as usize]).filter(|turn| *turn != NONE));
+            let text = |text: Text| (!text.is_none()).then(|| recording.read(text));
+            self.out.label(
+                recording.read(recording.trace.trace_id),
+                recording.read(label.annotator),
+                event.as_deref().or(text(label.entry)),
+                turn,
+                text(label.agent),
+                recording.read(label.label),
+                label.weight,
+            );
+        }
+        self.findings();
+    }
+
+    /// The entry that has an id.
+    fn entry_of(&self, id: Text) -> Option<u32> {
+        let recording = self.recording;
+        let wanted = recording.read(id);
+        let has = |what: &What| {
+            let id = match what {
+                What::Response(x) => x.id,
+                What::Call { call, .. } => call.id,
+                What::Saying { saying, .. } => saying.id,
+                What::Result(x) => x.id,
+                What::Incoming(x) => x.id,
+                What::Mark(x) => x.id,
+                What::Delivery(_) | What::Compaction => return false,
+            };
+            recording.read(id) == wanted
+        };
+        let found = recording.entries.iter().position(|entry| has(&entry.what));
+        found.filter(|_| !wanted.is_empty()).map(|e| e as u32)
+    }
+
+    fn costs(&mut self) {
+        let recording = self.recording;
+        let given = |name: &str| {
+            recording
+                .measures
+                .iter()
+                .any(|(kind, n, _)| *kind == MeasureKind::Cost && recording.read(*n) == name)
+        };
+        let span = self.order.end.saturating_sub(self.order.base) as f64 / 1e9;
+        let clock = self.order.timed && recording.trace.time_basis.is_none_or(|b| b == TimeBasis::Seconds);
+        let derived = [
+            ("tokens", self.tokens.map(|tokens| tokens as f64)),
+            ("wall_clock_s", recording.wall_clock_s.or(clock.then_some(span))),
+            ("tool_calls", Some(f64::from(self.calls))),
+            ("messages", Some(f64::from(self.messages))),
+            ("cost_usd", self.cost_usd),
+        ];
+        for (name, value) in derived {
+            if let Some(value) = value.filter(|_| !given(name)) {
+                self.out.measure(MeasureKind::Cost, name, value);
+            }
+        }
+        for (kind, name, value) in &recording.measures {
+            self.out.measure(*kind, recording.read(*name), *value);
+        }
+    }
+
+    fn findings(&mut self) {
+        for (code, at, message) in &self.recording.findings {
+            let seq = at.and_then(|at| self.resolve(End::Entry(at.0)));
+            self.out.finding(*code, seq, || message.clone());
+        }
+        if let Some(id) = self.repeated.take() {
+            self.out.finding(FindingCode::IdRepeated, None, || {
+                format!("the id '{id}' is that of more than one event")
+            });
+        }
+        if self.conservative {
+            self.out.finding(FindingCode::SafetyConservative, None, || {
+                "untrusted text is taken to flow into every later response of its context".into()
+            });
+        }
+        if self.skew > 0.0 {
+            let skew = self.skew;
+            self.out.finding(FindingCode::ClockSkew, None, || {
+                format!("an agent begins {skew} s before it is spawned")
+            });
+        }
+        let unfinished = !self.partial && !self.ended;
+        if self.partial || unfinished {
+            self.out.partial();
+            self.out.finding(FindingCode::TracePartial, None, || {
+                if unfinished {
+                    "the recording has no final answer"
+                } else {
+                    "the recording ends before the run did"
+                }
+                .into()
+            });
+        }
+    }
+}
