@@ -175,7 +175,8 @@ def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
     --------
     >>> import orchestrace as ot
     >>> curve = ot.scaling_curve(ot.generate(traces=5, seed=0), slots=[1, 2, 4])
-    >>> chart = ot.plot_scaling(curve)  # doctest: +SKIP
+    >>> ot.plot_scaling(curve).to_dict()["height"]
+    240
     """
     curve = collected(curve, "curve", (*_NEEDED, *_BOUNDS))
     points = _points(curve, None)
@@ -190,7 +191,7 @@ def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
     )
     limit = sums["work"][0] / sums["span"][0] if sums["span"][0] else float("nan")
     rows = drawn.select("k", "speedup", "best", "worst").to_dicts()
-    values = alt.Data(values=rows)  # type: ignore[no-untyped-call]  # Altair's
+    values = alt.Data(values=rows)
     x = alt.X("k:Q", title="slots").scale(type="log", base=2)
     base = alt.Chart(values).encode(x=x)
     layers = [
