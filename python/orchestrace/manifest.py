@@ -229,7 +229,7 @@ def _faults(made: Manifest) -> Iterator[str]:
         yield "a corpus has at least one partition and a column that divides it"
     for name, kind in made.fields.items():
         if kind not in LIFTED:
-            yield f"fields.{name} is {kind!r}, expected one of {', '.join(LIFTED)}"
+            yield f"fields.{_shown(name)} is {kind!r}, expected one of {', '.join(LIFTED)}"
     for name in made.files():
         if not _FILE.fullmatch(name):
             yield f"it names a file that is none of a corpus: {name!r}"
@@ -243,6 +243,11 @@ def _faults(made: Manifest) -> Iterator[str]:
     for part in made.quarantine:
         if part.rows.keys() != {"quarantine"}:
             yield f"the rows of part '{part.name}' are not those of a quarantine"
+
+
+def _shown(key: str) -> str:
+    """A key of JSON in an error of one line, whatever characters it has."""
+    return key if key.isprintable() else repr(key)
 
 
 class _Mismatch(Exception):
@@ -267,7 +272,7 @@ def _typed(value: object, kind: Any, at: str) -> Any:
     if origin is dict:
         if not isinstance(value, dict):
             raise _Mismatch(f"{where} is no object")
-        return {key: _typed(one, get_args(kind)[1], f"{at}.{key}") for key, one in value.items()}
+        return {key: _typed(one, get_args(kind)[1], f"{at}.{_shown(key)}") for key, one in value.items()}
     if hasattr(kind, "__dataclass_fields__"):
         if not isinstance(value, dict):
             raise _Mismatch(f"{where} is no object")

@@ -155,6 +155,20 @@ def test_damaged_values(folder: Path, genuine: str, data: st.DataObject) -> None
     judged(json.dumps(value), folder)
 
 
+@pytest.mark.parametrize("key", ["a\nb", "\r", "\u2028", "\ud800"])
+def test_a_key_of_any_characters_is_told_in_one_line(folder: Path, genuine: str, key: str) -> None:
+    fields, rows = json.loads(genuine), json.loads(genuine)
+    fields["fields"][key] = "money"
+    rows["parts"]["000"][0]["rows"][key] = None
+    for value, place in ((fields, "fields."), (rows, "parts.000[0].rows.")):
+        assert judged(json.dumps(value), folder) is None
+        with pytest.raises(ot.SchemaError) as caught:
+            manifest.load(folder)
+        assert str(caught.value).splitlines() == [str(caught.value)] and place + repr(key) in str(
+            caught.value
+        )
+
+
 @settings(max_examples=150, deadline=None)
 @given(share=st.floats(0, 1), noise=st.binary(max_size=6))
 def test_damaged_text(folder: Path, genuine: str, share: float, noise: bytes) -> None:
