@@ -150,27 +150,28 @@ def scenarios(tmp_path_factory: pytest.TempPathFactory) -> list[Scenario]:
     return made
 
 
-@pytest.fixture(scope="module")
-def tally() -> Iterator[collections.Counter[str]]:
+@pytest.mark.parametrize("what", KINDS)
+def test_a_kill_at_any_moment(what: str, scenarios: list[Scenario], tmp_path: Path) -> None:
     counted: collections.Counter[str] = collections.Counter()
-    yield counted
-    assert all(any(kind(stage) == one for stage in counted) for one in KINDS), "kills of every kind"
+    for number in range(KINDS.index(what), KILLS, len(KINDS)):
+        counted += killed(
+            what, random.Random(number), scenarios[number // len(KINDS) % 2], tmp_path / str(number)
+        )
     print(f"\nkilled {counted.total()} times: " + "; ".join(f"{n} {w}" for w, n in sorted(counted.items())))
+    assert any(kind(stage) == what for stage in counted if not stage.startswith("not ")), counted
 
 
-@pytest.mark.parametrize("number", range(KILLS))
-def test_a_kill_at_any_moment(
-    number: int, scenarios: list[Scenario], tmp_path: Path, tally: collections.Counter[str]
-) -> None:
-    chance = random.Random(number)
-    scenario = scenarios[number // len(KINDS) % 2]
-    out = tmp_path / "out"
+def killed(what: str, chance: random.Random, scenario: Scenario, out: Path) -> collections.Counter[str]:
+    """Kill, look at what is there, and let the same call go on; at which stages that was."""
+    tally: collections.Counter[str] = collections.Counter()
     scenario.prepare(out)
-    what = KINDS[number % len(KINDS)]
     for _ in range(1 + (chance.random() < 0.3)):  # what goes on is killed too
         if what == "any time":
             process = started(scenario.source, out)
-            time.sleep(chance.random() * 0.8 * scenario.seconds)
+            pause = chance.random() * 0.8 * scenario.seconds
+            time.sleep(pause)
+            if process.poll() is not None:
+                scenario.seconds = pause  # it was measured on a machine that had more to do
             process.send_signal(signal.SIGKILL)
             stage = what
         else:
@@ -185,6 +186,7 @@ def test_a_kill_at_any_moment(
         if (out / manifest.NAME).exists():
             reconcile(out)  # what is there is a corpus at every moment
     scenario.check(out)
+    return tally
 
 
 def test_files_half_written_are_removed(scenarios: list[Scenario], tmp_path: Path) -> None:
@@ -364,7 +366,8 @@ def test_a_second_reading_goes_on_though_its_input_is_not_named(tmp_path: Path) 
     steps = json.loads(told.splitlines()[-1])["parsing: before"]
     expected = rows(ot.read_corpus(tmp_path / "copy"))
     assert steps > 5
-    for step in range(1, steps, -(-steps // 6)):
+    # How many batches there are depends on the threads: 11 or 12, so that the last need not come.
+    for step in range(1, steps - 1, -(-steps // 6)):
         again = tmp_path / f"again{step}"
         shutil.copytree(out, again)
         process = started(source / "a.jsonl", again, moment=("parsing: before", step))
