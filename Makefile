@@ -3,6 +3,8 @@
 
 PYTHON ?= python
 CARGO ?= cargo
+# A process of tests for each core; one takes up to 1 GB, hence no more than 8.
+PYTEST_PARALLEL ?= -n auto --maxprocesses 8 --dist worksteal
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= parse_block parse_vs_reference chunk_boundary decompression
 
@@ -19,7 +21,7 @@ demo: ## Install the package and run `orchestrace demo`
 test: ## Run all tests: Rust, then Python and doctests against a fresh install
 	$(CARGO) test --workspace --locked
 	$(PYTHON) -m pip install '.[dev]'
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest $(PYTEST_PARALLEL)
 
 lint: ## Check format, lints, types and stubs (after `make test`, which installs the tools)
 	$(CARGO) fmt --check
