@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 
 use super::method::{CreditMethod, MethodInfo, Quantity, Scope, Values};
-use super::params::{GAMMA, LAMBDA, Param, ParamKind, Params, Value, WEIGHT};
+use super::params::{GAMMA, LAMBDA, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
 use crate::graph::{CsrGraph, GraphOptions, Order, Outcome, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -38,12 +38,7 @@ static INFO: MethodInfo = MethodInfo {
             default: Value::Text(Cow::Borrowed("mean")),
             doc: "mean: over the successors of an event; split: a successor is divided among its predecessors",
         },
-        Param {
-            name: "program_order",
-            kind: ParamKind::Bool,
-            default: Value::Bool(false),
-            doc: "join consecutive events of one owner by temporal edges",
-        },
+        PROGRAM_ORDER,
         WEIGHT,
     ],
     tier: None,

@@ -32,7 +32,7 @@ use std::borrow::Cow;
 use self::document::Flowing;
 use self::pass::{Pass, Weights};
 use super::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
-use super::params::{Param, ParamKind, Params, Value};
+use super::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::graph::weights::N_TYPES;
 use crate::graph::{GraphOptions, TYPE_WEIGHTS, TraceGraph};
 use crate::replay::Structure;
@@ -69,12 +69,6 @@ pub(super) const EPSILON: Param = Param {
     kind: ParamKind::Float(0.0, 1e12),
     default: Value::Float(0.0),
     doc: "stabiliser of lrp; what falls on it stays with the event",
-};
-pub(super) const PROGRAM_ORDER: Param = Param {
-    name: "program_order",
-    kind: ParamKind::Bool,
-    default: Value::Bool(false),
-    doc: "join consecutive events of one owner by temporal edges",
 };
 
 static INFO: MethodInfo = MethodInfo {

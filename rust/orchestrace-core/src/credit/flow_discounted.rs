@@ -12,9 +12,9 @@
 
 use std::borrow::Cow;
 
-use super::flow::{EPSILON, KERNEL, PROGRAM_ORDER, TAU, WEIGHTS, flow};
+use super::flow::{EPSILON, KERNEL, TAU, WEIGHTS, flow};
 use super::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
-use super::params::{Param, ParamKind, Params, Value};
+use super::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;

@@ -135,6 +135,14 @@ pub const CONTEXT: Param = Param {
           where the trace has any",
 };
 
+/// Whether consecutive events of one owner are joined.
+pub const PROGRAM_ORDER: Param = Param {
+    name: "program_order",
+    kind: ParamKind::Bool,
+    default: Value::Bool(false),
+    doc: "join consecutive events of one owner by temporal edges",
+};
+
 impl Param {
     fn check(&self, given: Value) -> Result<Value> {
         let inside = |x: f64, lo: f64, hi: f64| x.is_finite() && lo <= x && x <= hi;

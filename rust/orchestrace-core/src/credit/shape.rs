@@ -12,7 +12,7 @@
 
 use super::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};
 use super::method::{GroupMethod, MethodInfo, Quantity, Scope};
-use super::params::{DDOF, EPSILON, Param, ParamKind, Params, Value};
+use super::params::{DDOF, EPSILON, PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use super::segments::unit_of;
 use super::sum::pairwise;
 use crate::graph::{GraphOptions, Order, TraceGraph};
@@ -39,12 +39,7 @@ static INFO: MethodInfo = MethodInfo {
         },
         DDOF,
         EPSILON,
-        Param {
-            name: "program_order",
-            kind: ParamKind::Bool,
-            default: Value::Bool(false),
-            doc: "join consecutive events of one owner by temporal edges",
-        },
+        PROGRAM_ORDER,
     ],
     tier: None,
     needs_graph: true,

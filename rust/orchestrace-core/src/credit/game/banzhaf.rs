@@ -15,10 +15,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::table::tabulate;
-use super::{Chunk, Game, GameMethod, Setting, Solution, Tally, draws, is_exact};
-use super::{OUTCOME, PLAYERS, PROGRAM_ORDER, QUORUM, SCALED, UNITS, WEIGHTS};
+use super::{Chunk, Game, GameMethod, Setting, Solution, Tally, budget, draws};
+use super::{OUTCOME, PLAYERS, QUORUM, SCALED, UNITS, WEIGHTS};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
-use crate::credit::params::{Param, ParamKind, Params, Value};
+use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::error::Result;
 use crate::run::Run;
 use crate::schema::{Reason, Tier};
@@ -98,11 +98,9 @@ impl GameMethod for Banzhaf {
         params: &Params,
         out: &mut Solution,
     ) -> Result<std::result::Result<(), Reason>> {
-        match params.int("samples") {
-            Some(samples) if !is_exact(self.exact_evaluations(&setting.players), 1, params) => {
-                self.sampled(game, setting, samples as u64, out)
-            }
-            _ => solve_exact(game, setting, self.normalise, out),
+        match budget(self.exact_evaluations(&setting.players), 1, params) {
+            Some(samples) => self.sampled(game, setting, samples, out),
+            None => solve_exact(game, setting, self.normalise, out),
         }
     }
 }
@@ -110,7 +108,7 @@ impl GameMethod for Banzhaf {
 /// The exact value of every player; those that change nothing get exactly 0 and cost nothing.
 pub fn exact(game: &mut dyn Game, run: &Run) -> Result<Vec<f64>> {
     let n = game.players();
-    let among: Vec<Vec<u32>> = (0..n).filter(|&p| !game.is_null(p)).map(|p| vec![p as u32]).collect();
+    let among: Vec<[u32; 1]> = (0..n).filter(|&p| !game.is_null(p)).map(|p| [p as u32]).collect();
     let table = tabulate(game, &among, run)?;
     let mut value = vec![0.0; n];
     let share = 2.0 / table.len() as f64;

@@ -1,13 +1,13 @@
 //! All coalitions, sixty-four at a time.
 //!
-//! The lowest six players are the bits of a word; the others go in Gray order, so that from one block to the next a
-//! single player joins or leaves, and a game that remembers evaluates only what depends on this one.
+//! The lowest six items (players, or sets of them) are the bits of a word; the others go in Gray order, so that from one
+//! block to the next a single item joins or leaves, and a game that remembers evaluates only what depends on this one.
 
 use super::{COALITIONS, Game};
 use crate::error::Result;
 use crate::run::Run;
 
-/// Word of each of the lowest players: bit k is set where it is in the k-th coalition of a block.
+/// Word of each of the lowest items: bit k is set where it is in the k-th coalition of a block.
 const LOW: [u64; 6] = [
     0xAAAA_AAAA_AAAA_AAAA,
     0xCCCC_CCCC_CCCC_CCCC,
@@ -17,19 +17,23 @@ const LOW: [u64; 6] = [
     0xFFFF_FFFF_0000_0000,
 ];
 
-/// Values of all coalitions of `among`, nobody else being there. `visit` gets the number of a block's first coalition,
-/// and values in the order of their numbers; bit j of a number is `among[j]`.
-pub fn all_coalitions(
+/// Values of all unions of `items`, which are disjoint sets of players, nobody else being there. `visit` gets the number
+/// of a block's first union, and values in the order of their numbers; bit j of a number is `items[j]`.
+///
+/// O(2^k) values of the game for k items.
+pub fn all_coalitions<I: AsRef<[u32]>>(
     game: &mut dyn Game,
     run: &Run,
-    among: &[u32],
+    items: &[I],
     visit: &mut dyn FnMut(usize, &[f64]),
 ) -> Result<()> {
-    let low = among.len().min(LOW.len());
-    let high = among.len() - low;
+    let low = items.len().min(LOW.len());
+    let high = items.len() - low;
     let mut members = vec![0_u64; game.players()];
-    for (&player, &word) in among.iter().zip(&LOW) {
-        members[player as usize] = word;
+    for (item, &word) in items.iter().zip(&LOW) {
+        for &player in item.as_ref() {
+            members[player as usize] = word;
+        }
     }
     let mut values = [0.0; COALITIONS];
     let values = &mut values[..1 << low];
@@ -37,8 +41,9 @@ pub fn all_coalitions(
         run.check()?;
         let gray = block ^ (block >> 1);
         if block > 0 {
-            let changed = among[low + block.trailing_zeros() as usize] as usize;
-            members[changed] = !members[changed];
+            for &player in items[low + block.trailing_zeros() as usize].as_ref() {
+                members[player as usize] = !members[player as usize];
+            }
         }
         game.values(&members, values)?;
         visit((gray as usize) << low, values);

@@ -17,10 +17,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::{COALITIONS, Game, GameMethod, PLAYERS, PROGRAM_ORDER, QUORUM, SCALED, Setting, Solution};
+use super::{COALITIONS, Game, GameMethod, PLAYERS, QUORUM, SCALED, Setting, Solution};
 use super::{OUTCOME, UNITS, WEIGHTS};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
-use crate::credit::params::{Param, ParamKind, Params, Value};
+use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::error::Result;
 use crate::run::Run;
 use crate::schema::{Reason, Tier};

@@ -16,12 +16,13 @@
 //! G. Owen, R. van den Brink, Games with permission structures: the conjunctive approach, 1992; D. Knuth, The Art of
 //! Computer Programming 3, 5.1.4, exercise 20. Axioms: efficiency, linearity.
 
+use std::ops::DerefMut;
+
 use super::orders::{sampled, walk};
 use super::table::{order_weights, shapley_of_table, tabulate_players};
-use super::{Game, GameMethod, Needs, Players, SAMPLES, Setting, Solution, draws, is_exact};
-use super::{OUTCOME, PLAYERS, PROGRAM_ORDER, QUORUM, SCALED, TEAMS, WEIGHTS};
+use super::{EXACT_OR_DRAWN, Game, GameMethod, Needs, Players, Setting, Solution, TEAMS, budget, draws};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
-use crate::credit::params::{Param, Params};
+use crate::credit::params::Params;
 use crate::error::{Error, Result};
 use crate::graph::NO_UNIT;
 use crate::rng::Stream;
@@ -34,8 +35,6 @@ pub struct PrecedenceShapley;
 /// The method `permission`.
 pub struct Permission;
 
-const PARAMS: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_ORDER, SCALED];
-
 static PRECEDENCE_INFO: MethodInfo = MethodInfo {
     name: "precedence_shapley",
     summary: "mean gain over the orders in which every spawner comes before those it spawned",
@@ -44,7 +43,7 @@ static PRECEDENCE_INFO: MethodInfo = MethodInfo {
     scope: Scope::Trace,
     units: TEAMS,
     axioms: &[Axiom::Efficiency, Axiom::NullPlayer],
-    params: PARAMS,
+    params: EXACT_OR_DRAWN,
     tier: Some(Tier::Surrogate),
     needs_graph: true,
 };
@@ -57,7 +56,7 @@ static PERMISSION_INFO: MethodInfo = MethodInfo {
     scope: Scope::Trace,
     units: TEAMS,
     axioms: &[Axiom::Efficiency],
-    params: PARAMS,
+    params: EXACT_OR_DRAWN,
     tier: Some(Tier::Surrogate),
     needs_graph: true,
 };
@@ -113,11 +112,9 @@ impl GameMethod for PrecedenceShapley {
     ) -> Result<std::result::Result<(), Reason>> {
         let players = &setting.players;
         let forest = forest_of(players)?;
-        match params.int("samples") {
-            Some(samples) if !is_exact(forest.closed_sets(), players.len(), params) => {
-                self.sampled(game, setting, samples as u64, out)?;
-            }
-            _ => out.exact(players, &precedence(game, &forest, setting.run)?),
+        match budget(forest.closed_sets(), players.len(), params) {
+            Some(samples) => self.sampled(game, setting, samples, out)?,
+            None => out.exact(players, &precedence(game, &forest, setting.run)?),
         }
         Ok(Ok(()))
     }
@@ -154,11 +151,9 @@ impl GameMethod for Permission {
         out: &mut Solution,
     ) -> Result<std::result::Result<(), Reason>> {
         let players = &setting.players;
-        match params.int("samples") {
-            Some(samples) if !is_exact(self.exact_evaluations(players), players.len(), params) => {
-                self.sampled(game, setting, samples as u64, out)?;
-            }
-            _ => {
+        match budget(self.exact_evaluations(players), players.len(), params) {
+            Some(samples) => self.sampled(game, setting, samples, out)?,
+            None => {
                 let forest = forest_of(players)?;
                 let table = tabulate_players(&mut Permitted::new(game, &forest), setting.run)?;
                 out.exact(players, &shapley_of_table(&table));
@@ -321,6 +316,7 @@ fn of_sets(game: &mut dyn Game, sets: &[u64], run: &Run) -> Result<Vec<f64>> {
 /// The game in which only those act whose whole chain of spawners is there.
 #[derive(Debug)]
 pub struct Permitted<'a, G> {
+    /// A reference to the game, or a box of it.
     game: G,
     forest: &'a Forest,
     members: Vec<u64>,
@@ -329,14 +325,14 @@ pub struct Permitted<'a, G> {
     waiting: Vec<u32>,
 }
 
-impl<'a, G: Game> Permitted<'a, G> {
+impl<'a, G: DerefMut<Target: Game>> Permitted<'a, G> {
     /// `game` restricted by `forest`.
     pub fn new(game: G, forest: &'a Forest) -> Self {
         Self { game, forest, members: Vec::new(), gains: Vec::new(), waiting: Vec::new() }
     }
 }
 
-impl<G: Game> Game for Permitted<'_, G> {
+impl<G: DerefMut<Target: Game> + Send> Game for Permitted<'_, G> {
     fn players(&self) -> usize {
         self.game.players()
     }
@@ -418,13 +414,13 @@ mod tests {
         assert_eq!((forest.closed_sets(), forest.size.as_slice()), (5.0, &[3, 1, 1][..]));
         let mut game = TableGame::new(&table).unwrap();
         close(&precedence(&mut game, &forest, &run).unwrap(), &[0.5, 0.18, 0.08]);
-        let all = tabulate_players(&mut Permitted::new(game.clone(), &forest), &run).unwrap();
+        let all = tabulate_players(&mut Permitted::new(&mut game, &forest), &run).unwrap();
         close(&shapley_of_table(&all), &[0.5 + 0.41 / 3.0, 0.26 / 3.0, 0.11 / 3.0]);
         // without spawns both are the Shapley value
         let none = Forest::new(3, &[]).unwrap();
         assert_eq!(none.closed_sets(), 8.0);
         close(&precedence(&mut game, &none, &run).unwrap(), &shapley_of_table(&table));
-        assert_eq!(tabulate_players(&mut Permitted::new(game, &none), &run).unwrap(), table);
+        assert_eq!(tabulate_players(&mut Permitted::new(&mut game, &none), &run).unwrap(), table);
     }
 
     #[test]
@@ -452,7 +448,8 @@ mod tests {
         let forest = Forest::new(6, &[2, 0, ROOT, 2, ROOT, 1]).unwrap();
         let mut stream = Stream::new(1, "walks", &[]);
         let table: Vec<f64> = (0..64).map(|_| stream.unit_f64()).collect();
-        let mut game = Permitted::new(TableGame::new(&table).unwrap(), &forest);
+        let mut listed = TableGame::new(&table).unwrap();
+        let mut game = Permitted::new(&mut listed, &forest);
         for _ in 0..50 {
             let mut orders: Vec<u32> = (0..6).collect();
             stream.shuffle(&mut orders);

@@ -47,7 +47,7 @@ pub use tally::Tally;
 use std::borrow::Cow;
 
 use super::method::MethodInfo;
-use super::params::{Param, ParamKind, Params, Value};
+use super::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::error::Result;
 use crate::graph::weights::N_TYPES;
 use crate::replay::outcome::structure::MAX_WEIGHT;
@@ -248,12 +248,12 @@ pub trait GameMethod: Sync {
     ) -> Result<std::result::Result<(), Reason>>;
 }
 
-/// Whether all coalitions are evaluated: where `samples` is null, and where they would cost no less.
+/// How many samples to draw; none where all coalitions are evaluated: `samples` is null, or they would cost no less.
 #[must_use]
-pub fn is_exact(evaluations: f64, per_sample: usize, params: &Params) -> bool {
-    params.int("samples").is_none_or(|samples| {
-        evaluations <= 2.0_f64.powi(EXACT_PLAYERS as i32) && evaluations <= samples as f64 * per_sample as f64
-    })
+pub fn budget(evaluations: f64, per_sample: usize, params: &Params) -> Option<u64> {
+    let few = evaluations <= 2.0_f64.powi(EXACT_PLAYERS as i32);
+    let samples = params.int("samples")?.unsigned_abs();
+    (!few || evaluations > samples as f64 * per_sample as f64).then_some(samples)
 }
 
 /// How many samples to draw.
@@ -312,14 +312,6 @@ pub const PLAYERS: Param = Param {
     doc: "no_root: the root agent and its events are always there, and earn nothing",
 };
 
-/// Whether consecutive events of one owner are joined.
-pub const PROGRAM_ORDER: Param = Param {
-    name: "program_order",
-    kind: ParamKind::Bool,
-    default: Value::Bool(false),
-    doc: "join consecutive events of one owner by temporal edges",
-};
-
 /// In which unit values are.
 pub const SCALED: Param = Param {
     name: "scaled",
@@ -327,6 +319,9 @@ pub const SCALED: Param = Param {
     default: Value::Bool(false),
     doc: "divide the reward in proportion: R value / (v(N) - v(nobody)); else values of the outcome as they are",
 };
+
+/// Parameters of the methods that are exact, or draw orders.
+pub const EXACT_OR_DRAWN: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_ORDER, SCALED];
 
 /// The structure of the surrogate that the parameters ask for.
 pub fn structure(params: &Params) -> Result<Structure> {

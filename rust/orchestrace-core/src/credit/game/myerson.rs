@@ -12,20 +12,19 @@
 //! Reference: R. Myerson, Graphs and cooperation in games, 1977. Axioms: efficiency within every part, fairness (a link
 //! is worth as much to both of its ends), linearity.
 
+use std::ops::DerefMut;
+
 use super::orders::sampled;
 use super::table::{shapley_of_table, tabulate_players};
-use super::{COALITIONS, Game, GameMethod, Needs, SAMPLES, Setting, Solution, is_exact};
-use super::{OUTCOME, PLAYERS, PROGRAM_ORDER, QUORUM, SCALED, TEAMS, WEIGHTS};
+use super::{COALITIONS, EXACT_OR_DRAWN, Game, GameMethod, Needs, Setting, Solution, TEAMS, budget};
 use crate::credit::method::{MethodInfo, Quantity, Scope};
-use crate::credit::params::{Param, Params};
+use crate::credit::params::Params;
 use crate::error::Result;
 use crate::run::Run;
 use crate::schema::{Reason, Tier};
 
 /// The method `myerson`.
 pub struct Myerson;
-
-const PARAMS: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_ORDER, SCALED];
 
 static INFO: MethodInfo = MethodInfo {
     name: "myerson",
@@ -35,7 +34,7 @@ static INFO: MethodInfo = MethodInfo {
     scope: Scope::Trace,
     units: TEAMS,
     axioms: &[],
-    params: PARAMS,
+    params: EXACT_OR_DRAWN,
     tier: Some(Tier::Surrogate),
     needs_graph: true,
 };
@@ -71,11 +70,9 @@ impl GameMethod for Myerson {
         out: &mut Solution,
     ) -> Result<std::result::Result<(), Reason>> {
         let players = &setting.players;
-        match params.int("samples") {
-            Some(samples) if !is_exact(self.exact_evaluations(players), players.len(), params) => {
-                self.sampled(game, setting, samples as u64, out)?;
-            }
-            _ => {
+        match budget(self.exact_evaluations(players), players.len(), params) {
+            Some(samples) => self.sampled(game, setting, samples, out)?,
+            None => {
                 let links = neighbours(players.len(), players.links);
                 let table = tabulate_restricted(game, &links, setting.empty, setting.run)?;
                 out.exact(players, &shapley_of_table(&table));
@@ -88,6 +85,7 @@ impl GameMethod for Myerson {
 /// The game in which every part of a coalition that links join earns for itself.
 #[derive(Debug)]
 pub struct Restricted<'a, G> {
+    /// A reference to the game, or a box of it.
     game: G,
     links: &'a [Vec<u32>],
     empty: f64,
@@ -173,7 +171,7 @@ impl Pending {
         self.values.clear();
     }
 
-    fn push(&mut self, game: &mut dyn Game, part: &[u32]) -> Result<()> {
+    fn push(&mut self, game: &mut (impl Game + ?Sized), part: &[u32]) -> Result<()> {
         if self.count == COALITIONS {
             self.flush(game)?;
         }
@@ -184,7 +182,7 @@ impl Pending {
         Ok(())
     }
 
-    fn flush(&mut self, game: &mut dyn Game) -> Result<()> {
+    fn flush(&mut self, game: &mut (impl Game + ?Sized)) -> Result<()> {
         let from = self.values.len();
         self.values.resize(from + self.count, 0.0);
         game.values(&self.members, &mut self.values[from..])?;
@@ -209,14 +207,14 @@ pub fn neighbours(players: usize, links: &[(u32, u32)]) -> Vec<Vec<u32>> {
     linked
 }
 
-impl<'a, G: Game> Restricted<'a, G> {
+impl<'a, G: DerefMut<Target: Game>> Restricted<'a, G> {
     /// `game`, in which nobody earns `empty`, restricted by the [`neighbours`] of each player.
     pub fn new(game: G, links: &'a [Vec<u32>], empty: f64) -> Self {
         Self { game, links, empty, parts: Parts::default(), pending: Pending::default() }
     }
 }
 
-impl<G: Game> Game for Restricted<'_, G> {
+impl<G: DerefMut<Target: Game> + Send> Game for Restricted<'_, G> {
     fn players(&self) -> usize {
         self.links.len()
     }
@@ -224,6 +222,7 @@ impl<G: Game> Game for Restricted<'_, G> {
     fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
         let n = self.players();
         let Self { game, links, empty, parts, pending } = self;
+        let game = &mut **game;
         pending.clear(n);
         let mut ends = Vec::with_capacity(out.len());
         for lane in 0..out.len() {
@@ -249,6 +248,7 @@ impl<G: Game> Game for Restricted<'_, G> {
     fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
         let n = self.players();
         let Self { game, links, empty, parts, pending } = self;
+        let game = &mut **game;
         pending.clear(n);
         // of every step the earlier ones whose parts it merges
         let (mut merged, mut ends) = (Vec::new(), Vec::with_capacity(orders.len()));
@@ -364,7 +364,7 @@ mod tests {
         let run = Run::new(Some(1)).unwrap();
         let mut game = TableGame::new(&table).unwrap();
         let listed = tabulate_restricted(&mut game, &links, table[0], &run).unwrap();
-        let mut game = Restricted::new(game, &links, table[0]);
+        let mut game = Restricted::new(&mut game, &links, table[0]);
         let found = tabulate_players(&mut game, &run).unwrap();
         close(&found, &listed);
         let mut orders = Vec::new();

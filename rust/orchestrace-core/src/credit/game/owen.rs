@@ -16,10 +16,9 @@
 
 use super::orders::walk;
 use super::table::{order_weights, tabulate};
-use super::{Game, GameMethod, Needs, Players, SAMPLES, Setting, Solution, draws, is_exact};
-use super::{OUTCOME, PLAYERS, PROGRAM_ORDER, QUORUM, SCALED, UNITS, WEIGHTS};
+use super::{EXACT_OR_DRAWN, Game, GameMethod, Needs, Players, Setting, Solution, UNITS, budget, draws};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
-use crate::credit::params::{Param, Params};
+use crate::credit::params::Params;
 use crate::error::Result;
 use crate::graph::NO_UNIT;
 use crate::rng::Stream;
@@ -38,8 +37,6 @@ pub static OWEN: Owen = Owen { info: &OWEN_INFO, nested: false };
 /// The method `winter`.
 pub static WINTER: Owen = Owen { info: &WINTER_INFO, nested: true };
 
-const PARAMS: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_ORDER, SCALED];
-
 static OWEN_INFO: MethodInfo = MethodInfo {
     name: "owen",
     summary: "Shapley value among roles, and within a role among those who play",
@@ -48,7 +45,7 @@ static OWEN_INFO: MethodInfo = MethodInfo {
     scope: Scope::Trace,
     units: UNITS,
     axioms: &[Axiom::Efficiency, Axiom::NullPlayer],
-    params: PARAMS,
+    params: EXACT_OR_DRAWN,
     tier: Some(Tier::Surrogate),
     needs_graph: true,
 };
@@ -61,7 +58,7 @@ static WINTER_INFO: MethodInfo = MethodInfo {
     scope: Scope::Trace,
     units: UNITS,
     axioms: &[Axiom::Efficiency, Axiom::NullPlayer],
-    params: PARAMS,
+    params: EXACT_OR_DRAWN,
     tier: Some(Tier::Surrogate),
     needs_graph: true,
 };
@@ -115,11 +112,9 @@ impl GameMethod for Owen {
     ) -> Result<std::result::Result<(), Reason>> {
         let players = &setting.players;
         let parts = self.parts(players);
-        match params.int("samples") {
-            Some(samples) if !is_exact(parts.evaluations(), players.len(), params) => {
-                self.sampled(game, setting, samples as u64, out)?;
-            }
-            _ => {
+        match budget(parts.evaluations(), players.len(), params) {
+            Some(samples) => self.sampled(game, setting, samples, out)?,
+            None => {
                 let mut value = vec![0.0; players.len()];
                 exact(game, &parts, setting.run, &mut value)?;
                 out.exact(players, &value);
@@ -194,13 +189,13 @@ fn joined(players: &[u32], levels: &[&[u32]]) -> Part {
     sorted.sort_unstable();
     let mut unions: Vec<&[((usize, u32), u32)]> = sorted.chunk_by(|a, b| a.0 == b.0).collect();
     unions.sort_unstable_by_key(|union| union[0].1);
-    let part = |union: &&[((usize, u32), u32)]| match union {
-        [(_, player)] => Part::Player(*player),
-        [((level, _), _), ..] => {
-            let players: Vec<u32> = union.iter().map(|(_, player)| *player).collect();
-            joined(&players, &levels[level + 1..])
+    let part = |union: &&[((usize, u32), u32)]| {
+        if let [(_, player)] = union {
+            return Part::Player(*player);
         }
-        [] => unreachable!("a union is somebody's"),
+        let ((level, _), _) = union[0];
+        let players: Vec<u32> = union.iter().map(|(_, player)| *player).collect();
+        joined(&players, &levels[level + 1..])
     };
     let mut parts: Vec<Part> = unions.iter().map(part).collect();
     if parts.len() == 1 { parts.remove(0) } else { Part::Union(parts) }
@@ -210,7 +205,7 @@ fn joined(players: &[u32], levels: &[&[u32]]) -> Part {
 pub fn exact(game: &mut dyn Game, root: &Part, run: &Run, value: &mut [f64]) -> Result<()> {
     match root {
         Part::Player(player) => {
-            let table = tabulate(game, &[vec![*player]], run)?;
+            let table = tabulate(game, &[[*player]], run)?;
             value[*player as usize] += table[1] - table[0];
             Ok(())
         }

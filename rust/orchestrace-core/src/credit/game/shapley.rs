@@ -19,11 +19,11 @@
 use std::borrow::Cow;
 
 use super::coalitions::all_coalitions;
-use super::{Chunk, Evaluation, Game, GameMethod, PLAYERS, PROGRAM_ORDER, Players, QUORUM, SCALED, Setting};
-use super::{OUTCOME, SAMPLES, Solution, Tally, UNITS, WEIGHTS, draws, is_exact};
+use super::{Chunk, Evaluation, Game, GameMethod, PLAYERS, Players, QUORUM, SCALED, Setting};
+use super::{OUTCOME, SAMPLES, Solution, Tally, UNITS, WEIGHTS, budget, draws};
 use super::{kernel_shap, stratified, truncated};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
-use crate::credit::params::{Param, ParamKind, Params, Value};
+use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::error::{Error, Result};
 use crate::schema::{Reason, Tier};
 
@@ -123,10 +123,10 @@ impl GameMethod for Shapley {
                 let tolerance = params.float("tolerance").unwrap_or_default();
                 truncated::sampled(game, setting, samples, tolerance, out)?;
             }
-            _ if is_exact(self.exact_evaluations(&setting.players), game.players(), params) => {
-                exact(game, setting, out)?;
-            }
-            _ => permutations(game, setting, samples, false, out)?,
+            _ => match budget(self.exact_evaluations(&setting.players), game.players(), params) {
+                Some(samples) => permutations(game, setting, samples, false, out)?,
+                None => exact(game, setting, out)?,
+            },
         }
         Ok(Ok(()))
     }
@@ -134,7 +134,8 @@ impl GameMethod for Shapley {
 
 /// Exact values. Players that change nothing get exactly 0 and cost nothing.
 pub(super) fn exact(game: &mut dyn Game, setting: &Setting<'_>, out: &mut Solution) -> Result<()> {
-    let among: Vec<u32> = (0..game.players()).filter(|&p| !game.is_null(p)).map(|p| p as u32).collect();
+    let among: Vec<[u32; 1]> =
+        (0..game.players()).filter(|&p| !game.is_null(p)).map(|p| [p as u32]).collect();
     let m = among.len();
     // w(s) = s! (m-s-1)! / m! of the coalitions without i; the last one, of all, is never without
     let mut without = vec![0.0; m + 1];
@@ -160,7 +161,7 @@ pub(super) fn exact(game: &mut dyn Game, setting: &Setting<'_>, out: &mut Soluti
             *with += if first >> player & 1 == 1 { block } else { 0.0 };
         }
     })?;
-    for (&player, with) in among.iter().zip(&with) {
+    for (&[player], with) in among.iter().zip(&with) {
         out.value[setting.players.row_of[player as usize] as usize] += with - total;
     }
     Ok(())

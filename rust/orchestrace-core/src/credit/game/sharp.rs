@@ -14,12 +14,10 @@
 
 use std::borrow::Cow;
 
-use super::{
-    COALITIONS, Circuit, CircuitGame, Compiler, Evaluation, Game, Memory, OUTCOME, PROGRAM_ORDER, WEIGHTS,
-};
+use super::{COALITIONS, Circuit, CircuitGame, Compiler, Evaluation, Game, Memory, OUTCOME, WEIGHTS};
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};
 use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
-use crate::credit::params::{DDOF, EPSILON, Param, ParamKind, Params, Value, WEIGHT};
+use crate::credit::params::{DDOF, EPSILON, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
 use crate::credit::segments::{Scale, standardise_by_key};
 use crate::graph::{GraphOptions, NO_UNIT, NOBODY, TraceGraph};
 use crate::schema::{EventType, Reason, Tier, Unit};

@@ -2,50 +2,22 @@
 //!
 //! Bit p of an index says whether player p, or item p, is in: a game of n players is a list of 2^n values.
 
-use super::{COALITIONS, Game};
+use super::{Game, all_coalitions};
 use crate::error::{Error, Result};
 use crate::run::Run;
 
-/// Word of each of the lowest items: bit k is set where it is in the k-th set of a block.
-const LOW: [u64; 6] = [
-    0xAAAA_AAAA_AAAA_AAAA,
-    0xCCCC_CCCC_CCCC_CCCC,
-    0xF0F0_F0F0_F0F0_F0F0,
-    0xFF00_FF00_FF00_FF00,
-    0xFFFF_0000_FFFF_0000,
-    0xFFFF_FFFF_0000_0000,
-];
-
-/// Values of all 2^k unions of `items`, which are disjoint sets of players; players in none of them are absent.
-///
-/// O(2^k) values of the game, blocks in Gray order: from one to the next a single item comes or goes, and a game that
-/// remembers evaluates only what depends on it.
-pub fn tabulate(game: &mut dyn Game, items: &[Vec<u32>], run: &Run) -> Result<Vec<f64>> {
+/// Values of all 2^k unions of `items`, as [`all_coalitions`] has them.
+pub fn tabulate<I: AsRef<[u32]>>(game: &mut dyn Game, items: &[I], run: &Run) -> Result<Vec<f64>> {
     let mut table = vec![0.0; 1 << items.len()];
-    let mut members = vec![0_u64; game.players()];
-    for (item, &word) in items.iter().zip(&LOW) {
-        for &player in item {
-            members[player as usize] = word;
-        }
-    }
-    let size = table.len().min(COALITIONS);
-    for block in 0..table.len() / size {
-        run.check()?;
-        if block > 0 {
-            let changed = &items[LOW.len() + block.trailing_zeros() as usize];
-            for &player in changed {
-                members[player as usize] = !members[player as usize];
-            }
-        }
-        let gray = block ^ (block >> 1);
-        game.values(&members, &mut table[gray * size..(gray + 1) * size])?;
-    }
+    all_coalitions(game, run, items, &mut |first, values| {
+        table[first..first + values.len()].copy_from_slice(values);
+    })?;
     Ok(table)
 }
 
 /// Values of all coalitions of single players.
 pub fn tabulate_players(game: &mut dyn Game, run: &Run) -> Result<Vec<f64>> {
-    let players: Vec<Vec<u32>> = (0..game.players() as u32).map(|p| vec![p]).collect();
+    let players: Vec<[u32; 1]> = (0..game.players() as u32).map(|p| [p]).collect();
     tabulate(game, &players, run)
 }
 
@@ -98,50 +70,6 @@ impl<'a> TableGame<'a> {
             )));
         }
         Ok(Self { values, players: values.len().trailing_zeros() as usize })
-    }
-}
-
-impl<G: Game + ?Sized> Game for &mut G {
-    fn players(&self) -> usize {
-        (**self).players()
-    }
-
-    fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
-        (**self).values(members, out)
-    }
-
-    fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
-        (**self).walks(orders, out)
-    }
-
-    fn is_null(&self, player: usize) -> bool {
-        (**self).is_null(player)
-    }
-
-    fn fork(&self) -> Option<Box<dyn Game + '_>> {
-        (**self).fork()
-    }
-}
-
-impl<G: Game + ?Sized> Game for Box<G> {
-    fn players(&self) -> usize {
-        (**self).players()
-    }
-
-    fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
-        (**self).values(members, out)
-    }
-
-    fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
-        (**self).walks(orders, out)
-    }
-
-    fn is_null(&self, player: usize) -> bool {
-        (**self).is_null(player)
-    }
-
-    fn fork(&self) -> Option<Box<dyn Game + '_>> {
-        (**self).fork()
     }
 }
 
