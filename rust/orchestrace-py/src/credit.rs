@@ -5,7 +5,7 @@ use arrow_array::types::Float64Type;
 use arrow_array::{Array, Float64Array, RecordBatch};
 use arrow_schema::DataType;
 use orchestrace_core::credit::game::Outcomes;
-use orchestrace_core::credit::{self as methods, GivenEvents, GivenTraces, Params, Quantity, Request, Value};
+use orchestrace_core::credit::{self as methods, GivenEvents, GivenTraces, Param, Params, Quantity, Request, Value};
 use orchestrace_core::error::{Error, Reason, Result};
 use orchestrace_core::schema::Unit;
 use pyo3::prelude::*;
@@ -41,14 +41,7 @@ pub(crate) fn credit<'py>(
     let info = method.info();
     let unit = info.unit(unit).map_err(fail)?;
     let rewards = rewards.iter().map(channels).collect::<PyResult<Vec<_>>>()?;
-    let mut given: Vec<(String, Value)> = Vec::new();
-    for (name, value) in params {
-        let name: String = name.extract()?;
-        given.push((name.clone(), param_value(py, &name, &value)?));
-    }
-    let given: Vec<(&str, Value)> =
-        given.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-    let params = Params::check(info.params, &given).map_err(fail)?;
+    let params = checked_params(py, info.params, params)?;
     let elsewhere = elsewhere.unwrap_or_default();
     let (called, own) = own.map(|(name, begin)| (name, OwnOutcomes::new(begin))).unzip();
     let outcomes = own.as_ref().map(|own| -> &dyn Outcomes { own });
@@ -85,7 +78,24 @@ fn channels(reward: &Bound<'_, PyDict>) -> PyResult<Vec<(String, f64)>> {
     Ok(channels)
 }
 
-pub(crate) fn param_value(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+/// What a caller gave for a method's parameters, checked, with defaults for the others.
+pub(crate) fn checked_params(
+    py: Python<'_>,
+    known: &'static [Param],
+    given: &Bound<'_, PyDict>,
+) -> PyResult<Params> {
+    let mut values: Vec<(String, Value)> = Vec::with_capacity(given.len());
+    for (name, value) in given {
+        let name: String = name.extract()?;
+        let value = param_value(py, &name, &value)?;
+        values.push((name, value));
+    }
+    let values: Vec<(&str, Value)> =
+        values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    Params::check(known, &values).map_err(|error| to_python(py, &error))
+}
+
+fn param_value(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     if value.is_none() {
         return Ok(Value::Null);
     }

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
 
 use crate::call::run_detached;
-use crate::credit::param_value;
+use crate::credit::checked_params;
 use crate::error::{bad_parameter, to_python};
 use crate::files::Exchange;
 
@@ -153,14 +153,7 @@ pub(crate) fn solve_game(
         let message = format!("method '{method}' solves no games (known: {})", known.join(", "));
         return Err(bad_parameter(py, message));
     };
-    let mut given: Vec<(String, Value)> = Vec::new();
-    for (name, value) in params {
-        let name: String = name.extract()?;
-        given.push((name.clone(), param_value(py, &name, &value)?));
-    }
-    let given: Vec<(&str, Value)> =
-        given.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-    let params = Params::check(method.info().params, &given).map_err(fail)?;
+    let params = checked_params(py, method.info().params, params)?;
     let structure = Structure {
         unions: unions.unwrap_or_default(),
         agents: agents.unwrap_or_default(),
