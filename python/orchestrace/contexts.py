@@ -102,12 +102,12 @@ def without_order(corpus: Corpus, context: str) -> pl.Series:
     >>> without_order(ot.generate(traces=2, seed=0), "auto").to_list()
     []
     """
-    from .schedule import schedule
+    from .schedule import scaling_curve
 
     if context == "recorded":
         return pl.Series("trace", dtype=pl.UInt32)
-    ordered = schedule(corpus, program_order=True).filter(pl.col("reason").cast(pl.String) == "graph.cycle")
-    cyclic = ordered.select("trace").unique()
+    curve = scaling_curve(corpus, slots=[None], program_order=True)  # a row for each trace
+    cyclic = curve.filter(pl.col("reason").cast(pl.String) == "graph.cycle").select("trace")
     if context == "auto" and cyclic.height:
         recorded = (
             corpus.events.filter(pl.col("prefix_key").is_not_null())
