@@ -11,6 +11,7 @@ from . import rankings
 from .agreement import check_corpus
 from .contexts import contexts
 from .corpus import Corpus, check_numbers
+from .decisions import DECISIONS
 from .errors import ParameterError
 from .reward import amounts
 from .schema import unknown_name
@@ -18,7 +19,6 @@ from .schema import unknown_name
 Value = Literal["mean", "recorded"]
 Source = Literal["auto", "recorded", "computed"]
 
-_DECISIONS: Final = ["orchestrator_decision", "message", "return", "spawn", "tool_call", "aggregate"]
 _BUCKET: Final = ["group_id", "context", "role"]
 
 
@@ -155,7 +155,7 @@ def _decisions(corpus: Corpus, context: Source) -> pl.DataFrame:
         pl.col("context", "choice", "role").cast(pl.String),
     )
     events = (
-        corpus.events.filter(pl.col("type").is_in(_DECISIONS))
+        corpus.events.filter(pl.col("type").is_in(DECISIONS))
         .select(pl.col("trace", "seq").cast(pl.Int64), "t", "value", pl.col("agent").cast(pl.String))
         .collect(engine="streaming")
     )

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from .decisions import DECISIONS
 from .units import TraceEvents
 
 TYPE_WEIGHTS: Final = {
@@ -21,7 +22,6 @@ TYPE_WEIGHTS: Final = {
     "aggregate": 1.2,
     "safety_flow": 0.3,
 }
-_DECISIONS: Final = {"orchestrator_decision", "message", "return", "spawn", "tool_call", "aggregate"}
 _TEXT: Final = {
     "message",
     "return",
@@ -201,7 +201,7 @@ def act(trace: TraceEvents, v: int) -> Hashable | None:
 
 def is_decision(trace: TraceEvents, v: int) -> bool:
     """Whether an event is a choice of somebody that can be compared with others."""
-    return trace.owner[v] is not None and trace.columns["type"][v] in _DECISIONS
+    return trace.owner[v] is not None and trace.columns["type"][v] in DECISIONS
 
 
 def contexts(trace: TraceEvents, task: str, names: dict[Hashable, int]) -> list[Hashable | None] | None:

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from ..trace_graph import contexts, is_decision
+from ..trace_graph import is_decision
 from .question import Evidence, Found, Part, Question, Teller
-from .siblings import recorded
+from .siblings import contexts_of
 
 
 class _Decision(NamedTuple):
@@ -24,17 +24,8 @@ def by_policy(question: Question) -> Teller:
     mine: dict[int, tuple[Hashable, _Decision]] = {}
     for number, reward in question.rollouts.items():
         trace = question.traces[number]
-        found: list[Hashable | None] | None
-        if recorded(question, trace, "prefix_key"):
-            found = list(trace.columns["prefix_key"])
-        else:
-            found = contexts(trace, str(question.facts[number]["task_id"]), names)
-        for seq in range(len(trace) if found is not None else 0):
-            context, action, p = (
-                found[seq] if found else None,
-                trace.text("action", seq),
-                trace.number("p_behavior", seq),
-            )
+        for seq, context in enumerate(contexts_of(question, number, names)):
+            action, p = trace.text("action", seq), trace.number("p_behavior", seq)
             owner, outcome = trace.owner[seq], _outcome(question, number, seq, reward)
             if context is None or action is None or p is None or owner is None or outcome is None:
                 continue

@@ -43,18 +43,30 @@ def gigpo(question: Question) -> Teller:
 
 def _anchors(question: Question, number: int, names: dict[Hashable, int]) -> list[Hashable | None] | None:
     trace = question.traces[number]
-    if recorded(question, trace, "state_key"):
+    if _recorded(question, trace, "state_key"):
         return [
             next((key for seq in turn.events if (key := trace.text("state_key", seq)) is not None), None)
             for turn in trace.turns
         ]
-    found = contexts(trace, str(question.facts[number]["task_id"]), names)
+    found = _computed(question, number, names)
     return None if found is None else [found[turn.events[0]] for turn in trace.turns]
 
 
-def recorded(question: Question, trace: TraceEvents, field: str) -> bool:
+def contexts_of(question: Question, number: int, names: dict[Hashable, int]) -> list[Hashable | None]:
+    """Context of every event of a rollout, as the parameter `context` asks for it; nothing with a cycle."""
+    trace = question.traces[number]
+    if _recorded(question, trace, "prefix_key"):
+        return list(trace.columns["prefix_key"])
+    return _computed(question, number, names) or []
+
+
+def _recorded(question: Question, trace: TraceEvents, field: str) -> bool:
     word = question.params.get("context", "auto")
     return word == "recorded" or (word != "computed" and any(v is not None for v in trace.columns[field]))
+
+
+def _computed(question: Question, number: int, names: dict[Hashable, int]) -> list[Hashable | None] | None:
+    return contexts(question.traces[number], str(question.facts[number]["task_id"]), names)
 
 
 def c3(question: Question) -> Teller:
@@ -63,14 +75,8 @@ def c3(question: Question) -> Teller:
     mine: dict[int, tuple[Hashable, Hashable]] = {}
     for number, reward in question.rollouts.items():
         trace = question.traces[number]
-        found: list[Hashable | None] | None
-        if recorded(question, trace, "prefix_key"):
-            found = list(trace.columns["prefix_key"])
-        else:
-            found = contexts(trace, str(question.facts[number]["task_id"]), names)
-        for seq in range(len(trace) if found is not None else 0):
-            context, choice = found[seq] if found else None, act(trace, seq)
-            owner = trace.owner[seq]
+        for seq, context in enumerate(contexts_of(question, number, names)):
+            choice, owner = act(trace, seq), trace.owner[seq]
             if context is None or choice is None or owner is None or not is_decision(trace, seq):
                 continue
             bucket = (context, trace.role[owner])
