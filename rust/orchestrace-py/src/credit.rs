@@ -5,7 +5,9 @@ use arrow_array::types::Float64Type;
 use arrow_array::{Array, Float64Array, RecordBatch};
 use arrow_schema::DataType;
 use orchestrace_core::credit::game::Outcomes;
-use orchestrace_core::credit::{self as methods, GivenEvents, GivenTraces, Param, Params, Quantity, Request, Value};
+use orchestrace_core::credit::{
+    self as methods, GivenEvents, GivenTraces, Param, Params, Quantity, Request, Value,
+};
 use orchestrace_core::error::{Error, Reason, Result};
 use orchestrace_core::schema::Unit;
 use pyo3::prelude::*;

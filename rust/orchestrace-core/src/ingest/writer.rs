@@ -673,9 +673,17 @@ impl TraceWriter<'_> {
         block.recent.iter_mut().for_each(Recent::forget);
     }
 
-    /// Writes a value into a lifted column; whether its type fits.
+    /// Writes a value into a lifted column of the event that is being read; whether its type fits.
     pub(crate) fn lift(&mut self, column: usize, value: Value<'_>) -> bool {
-        let row = self.block.events.t.len();
+        self.lift_at(self.block.events.t.len(), column, value)
+    }
+
+    /// The same for the last event that was added.
+    pub(crate) fn lift_last(&mut self, column: usize, value: Value<'_>) -> bool {
+        self.lift_at(self.block.events.t.len() - 1, column, value)
+    }
+
+    fn lift_at(&mut self, row: usize, column: usize, value: Value<'_>) -> bool {
         match (&mut self.block.events.lifted[column], value) {
             (OptionalColumn::F64(c), Value::F64(v)) => c.set(row, v),
             (OptionalColumn::I64(c), Value::I64(v)) => c.set(row, v),

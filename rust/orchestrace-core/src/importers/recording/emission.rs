@@ -12,6 +12,8 @@ use super::{
     What,
 };
 use crate::error::FindingCode;
+use crate::ingest::LiftKind;
+use crate::ingest::json::tree::Tree;
 use crate::ingest::json::write_string;
 use crate::ingest::writer::{Event, TraceWriter, Value};
 use crate::schema::{EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
@@ -486,15 +488,39 @@ impl<'r> Emission<'r, '_, '_> {
             self.out.set(EventField::Turn, Value::U32(turn));
         }
         self.members(extras);
-        if !self.extras.is_empty() && self.out.options.extras {
+        if !self.extras.is_empty() {
             self.extras.insert(0, '{');
             self.extras.push('}');
-            self.out.set(EventField::Extras, Value::Text(&self.extras));
+            self.lift();
+            if self.out.options.extras {
+                self.out.set(EventField::Extras, Value::Text(&self.extras));
+            }
         }
         let seq = self.out.n_events() as u32 - 1;
         if let Some(first) = self.first.get_mut(e as usize).filter(|first| **first == NONE) {
             *first = seq;
             self.turns[e as usize] = turn;
+        }
+    }
+
+    /// Writes the `x_` fields that the caller wants as columns.
+    fn lift(&mut self) {
+        let options = self.out.options;
+        if options.fields.is_empty() {
+            return;
+        }
+        let Ok(tree) = Tree::parse(&self.extras, options.limits) else { return };
+        for (column, (name, kind)) in options.fields.iter().enumerate() {
+            let member = tree.root().get(name);
+            let value = match kind {
+                LiftKind::Text => member.str().map(Value::Text),
+                LiftKind::I64 => member.i64().map(Value::I64),
+                LiftKind::F64 => member.f64().map(Value::F64),
+                LiftKind::Bool => member.bool().map(Value::Bool),
+            };
+            if let Some(value) = value {
+                self.out.lift_last(column, value);
+            }
         }
     }
 

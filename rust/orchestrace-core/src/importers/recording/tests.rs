@@ -10,13 +10,16 @@ use crate::run::Run;
 use crate::store::{Store, assemble, write_jsonl};
 
 fn store(recording: &Recording) -> Store {
-    let options = ReadOptions::default();
-    let mut writer = BlockWriter::new(&options);
-    let mut out = writer.begin(&options, Position { line: 1, offset: 0, length: 0 });
+    store_with(recording, &ReadOptions::default())
+}
+
+fn store_with(recording: &Recording, options: &ReadOptions) -> Store {
+    let mut writer = BlockWriter::new(options);
+    let mut out = writer.begin(options, Position { line: 1, offset: 0, length: 0 });
     assert!(recording.write(&mut out));
     out.commit("test").unwrap();
     let chunk = writer.finish(0, 0, true, 1, 1).unwrap();
-    assemble(vec![chunk], &["test".into()], &options, &Run::new(Some(1)).unwrap()).unwrap()
+    assemble(vec![chunk], &["test".into()], options, &Run::new(Some(1)).unwrap()).unwrap()
 }
 
 /// The trace as the native export has it, which the native importer has to accept.
@@ -483,4 +486,29 @@ fn agents_that_spawn_each_other_are_no_endless_family() {
     let r = s.answers(a, "r3", 3);
     s.says(r);
     assert_eq!(events(&native(&s.0)).len(), 5);
+}
+
+#[test]
+fn own_fields_become_columns() {
+    use arrow_array::cast::AsArray;
+
+    use crate::ingest::LiftKind;
+
+    let options = ReadOptions {
+        fields: vec![("x_gen".into(), LiftKind::Text), ("x_n".into(), LiftKind::I64)],
+        extras: false,
+        ..ReadOptions::default()
+    };
+    let mut s = Sketch::new();
+    let agent = s.agent("solo", None);
+    let r = s.answers(agent, "r1", 1);
+    s.0.response_mut(r).unwrap().extras = s.0.extra(Text::default(), "x_n", "3");
+    s.calls(r, "c1", Does::UsesTool);
+    s.says(r);
+    let events = store_with(&s.0, &options).table("events").unwrap().remove(0);
+    let column = |name: &str| events.column_by_name(name).unwrap().clone();
+    assert_eq!(column("x_gen").as_string_view().iter().collect::<Vec<_>>(), [Some("r1"); 2]);
+    let numbers = column("x_n");
+    let numbers = numbers.as_primitive::<arrow_array::types::Int64Type>();
+    assert_eq!(numbers.iter().collect::<Vec<_>>(), [Some(3), None]);
 }
