@@ -204,6 +204,12 @@ words!(
     /// What a counterfactual number rests on; null where a result only describes the record.
     Tier, TIERS, [Observed = "observed", Schedule = "schedule", Surrogate = "surrogate"]
 );
+words!(
+    /// What became of a record that was read.
+    RecordStatus, RECORD_STATUSES, [
+        Used = "used", Ignored = "ignored", Duplicate = "duplicate", Quarantined = "quarantined",
+    ]
+);
 
 words!(
     /// The columns of `events` that an importer writes, in table order; `trace` and `seq` are made.
@@ -384,9 +390,22 @@ pub static QUARANTINE: Table = Table {
     ],
 };
 
+/// What became of the records that were read, by input: their number is the sum. A record is what the format counts: a
+/// trace, a line of a session, a span.
+pub static RECORDS: Table = Table {
+    name: "records",
+    columns: &[
+        opt("file", Kind::Name(Dict::File)),
+        col("importer", Kind::Name(Dict::Importer)),
+        col("status", Kind::Word(RECORD_STATUSES)),
+        opt("kind", Kind::Text),
+        col("count", Kind::U64),
+    ],
+};
+
 /// All tables of a corpus.
 pub static TABLES: &[&Table] =
-    &[&TRACES, &EVENTS, &EDGES, &AGENTS, &MEASURES, &LABELS, &FINDINGS, &QUARANTINE];
+    &[&TRACES, &EVENTS, &EDGES, &AGENTS, &MEASURES, &LABELS, &FINDINGS, &QUARANTINE, &RECORDS];
 
 /// The columns of `credits` that vary by row. The Python layer adds `unit`, `method`, `reward`,
 /// `tier` and `params`, which are constant in one call, as literals that take no memory.

@@ -182,8 +182,8 @@ fn assert_counts(batches: &[Batch], what: &str) {
     for batch in batches {
         let sum =
             |f: fn(&orchestrace_core::ingest::SourcePart) -> u64| batch.parts.iter().map(f).sum::<u64>();
-        assert_eq!(sum(|p| p.records), sum(|p| p.accepted + p.quarantined + p.duplicates), "{what}");
-        assert_eq!(sum(|p| p.accepted), batch.store.n_traces() as u64, "{what}");
+        assert_eq!(sum(|p| p.records), sum(|p| p.used + p.quarantined + p.duplicates), "{what}");
+        assert_eq!(sum(|p| p.used), batch.store.n_traces() as u64, "{what}");
         assert_eq!(sum(|p| p.quarantined), batch.store.records_quarantined() as u64, "{what}");
     }
 }
@@ -244,7 +244,7 @@ fn every_position_is_one_to_go_on_from() {
         let one = batches(from(&paths, &begin), &options, (WHOLE, 1), Some(&mut index));
         let whole = &one[0].store;
         assert!(one[0].parts[1].duplicates >= 30, "the second input repeats the end of the first one");
-        assert_eq!(one[0].parts.last().unwrap().accepted, 0, "and the last one is the second one");
+        assert_eq!(one[0].parts.last().unwrap().used, 0, "and the last one is the second one");
         let made = batches(from(&paths, &begin), &options, (limit, 2), Some(&mut TraceIndex::default()));
         assert_rows(whole, &[0; 8], &made, &with_findings, "with an index");
         assert_eq!(rest_of_index(&made), one[0].index);

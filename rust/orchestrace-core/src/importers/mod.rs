@@ -1,18 +1,49 @@
 //! Formats. One file and one entry in [`IMPORTERS`] add one.
 
 use crate::error::{Error, Reject, Result, unknown_name};
+use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Cursor, Kind, Limits, Parsed};
 use crate::ingest::writer::TraceWriter;
 
+pub(crate) mod items;
 mod native;
 pub mod recording;
+#[cfg(test)]
+pub(crate) mod testing;
 mod who_and_when;
 
+pub use items::{Items, TraceItem, TraceItems};
 pub use native::Native;
 pub use who_and_when::WhoAndWhen;
 
-/// All formats, the one that is assumed without evidence first.
-pub static IMPORTERS: &[&dyn Importer] = &[&Native, &WhoAndWhen];
+/// All formats in the order in which they are looked for; the first is assumed without evidence.
+pub static IMPORTERS: &[Format] = &[Format::Whole(&Native), Format::Whole(&WhoAndWhen)];
+
+/// A format, by how its traces lie in records.
+#[derive(Clone, Copy)]
+pub enum Format {
+    /// One record is one trace.
+    Whole(&'static dyn Importer),
+    /// A trace is spread over records, and perhaps over files.
+    Spread(&'static dyn SpreadImporter),
+}
+
+impl Format {
+    /// What is known of it.
+    #[must_use]
+    pub fn info(self) -> &'static ImporterInfo {
+        match self {
+            Self::Whole(importer) => importer.info(),
+            Self::Spread(importer) => importer.info(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.info().name)
+    }
+}
 
 /// How sure an importer is that a record is its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +78,12 @@ pub struct Record<'a> {
     pub text: &'a str,
     /// Name of its file without folders and extensions; empty for streams.
     pub stem: &'a str,
+    /// Name of its input as it was given, with `/` between folders; of an entry of an archive that of the archive,
+    /// `/`, and that of the entry.
+    pub path: &'a str,
+    /// Text of the entry that describes all others of its archive (`header.json`, `_journal/start.json`), else
+    /// empty.
+    pub header: &'a str,
     /// Whether bytes of it were replaced to make it UTF-8.
     pub replaced: bool,
 }
@@ -63,8 +100,34 @@ pub trait Importer: Sync {
     fn record(&self, record: &Record<'_>, out: &mut TraceWriter<'_>) -> std::result::Result<(), Reject>;
 }
 
-/// The importer of a name.
-pub fn find(name: &str) -> Result<&'static dyn Importer> {
+/// A format whose traces are spread over records.
+///
+/// Each record is cut into *items*: a line of a session, a span, a run. Items carry the key of their trace, normally
+/// its `trace_id`. The driver gathers them over all inputs of a call, leaves out those that repeat others word for
+/// word, and hands all items of a key to [`Self::trace`], in order of first appearance of the keys.
+///
+/// Records read are items: used, ignored, duplicates or quarantined.
+pub trait SpreadImporter: Sync {
+    /// What is known of it. It is lenient: invalid text is replaced, with a finding.
+    fn info(&self) -> &'static ImporterInfo;
+
+    /// Whether a record at the start of an input is of this format; the end of a long record may be missing. The
+    /// path is a hint only.
+    fn sniff(&self, record: Value<'_>, path: &str) -> Confidence;
+
+    /// Cuts one record into items. What is wrong with an item is found here; an error rejects the whole record, and
+    /// what was put for it is taken back. A record for which nothing is put counts as ignored, with the kind
+    /// `<importer>.empty`.
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> std::result::Result<(), Reject>;
+
+    /// Makes one trace of all items of its key: ids, events, edges, measures, labels, findings. One that writes no
+    /// event is taken back, and its items count as ignored with the kind `<importer>.no_events`, unless it wrote
+    /// labels: those stand for themselves.
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>);
+}
+
+/// The format of a name.
+pub fn find(name: &str) -> Result<Format> {
     IMPORTERS.iter().find(|i| i.info().name == name).copied().ok_or_else(|| {
         let known: Vec<&str> =
             std::iter::once("auto").chain(IMPORTERS.iter().map(|i| i.info().name)).collect();
@@ -72,25 +135,36 @@ pub fn find(name: &str) -> Result<&'static dyn Importer> {
     })
 }
 
-/// The format of the first records of an input: the first of up to twenty that an importer is sure of,
-/// else the native one, whose rejects then say what is wrong.
+/// The format of the first records of an input: that of the first of up to twenty that an importer is sure of, else
+/// the native one, whose rejects then say what is wrong.
 #[must_use]
-pub fn detect<'a>(records: impl Iterator<Item = &'a [u8]>) -> &'static dyn Importer {
+pub fn detect<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Format {
     for record in records.take(20) {
         let text = String::from_utf8_lossy(record);
         let keys = outer_keys(&text);
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        if let Some(importer) = IMPORTERS.iter().find(|i| i.sniff(&keys) == Confidence::Yes) {
-            return *importer;
+        // Made for the first format that asks for it: native records never need it.
+        let mut tree = None;
+        let sure = |format: &&Format| match format {
+            Format::Whole(importer) => importer.sniff(&keys) == Confidence::Yes,
+            Format::Spread(importer) => tree
+                .get_or_insert_with(|| Tree::parse(&text, HEAD_LIMITS).ok())
+                .as_ref()
+                .is_some_and(|tree| importer.sniff(tree.root(), path) == Confidence::Yes),
+        };
+        if let Some(format) = IMPORTERS.iter().find(sure) {
+            return *format;
         }
     }
     IMPORTERS[0]
 }
 
+const HEAD_LIMITS: Limits = Limits { depth: 128, string: usize::MAX, lenient: true };
+
 /// Keys of the outermost object, as far as the text goes.
 pub(crate) fn outer_keys(text: &str) -> Vec<String> {
     let mut keys = Vec::new();
-    let mut cursor = Cursor::new(text, Limits { depth: 128, string: usize::MAX, lenient: true });
+    let mut cursor = Cursor::new(text, HEAD_LIMITS);
     let mut scratch = String::new();
     let mut read = || -> Parsed<()> {
         cursor.ws();
@@ -128,8 +202,8 @@ mod tests {
         let native: &[u8] =
             br#"{"trace_id":"a","task_id":"b","events":[],"edges":[],"rewards":{},"costs":{}}"#;
         let labelled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
-        assert_eq!(detect([labelled].into_iter()).info().name, "who_and_when");
-        assert_eq!(detect([b"noise".as_slice(), native].into_iter()).info().name, "native");
-        assert_eq!(detect([b"noise".as_slice()].into_iter()).info().name, "native");
+        assert_eq!(detect([labelled].into_iter(), "").info().name, "who_and_when");
+        assert_eq!(detect([b"noise".as_slice(), native].into_iter(), "").info().name, "native");
+        assert_eq!(detect([b"noise".as_slice()].into_iter(), "").info().name, "native");
     }
 }

@@ -9,7 +9,7 @@ use super::frame::{Framing, HEAD, framing, head_records};
 use super::source::BlockStream;
 use super::{Input, ReadOptions};
 use crate::error::{Error, Result};
-use crate::importers::{self, Importer};
+use crate::importers::{self, Format};
 use crate::run::Run;
 
 /// One input, and how far it has been read.
@@ -27,7 +27,7 @@ pub(super) struct Source {
 pub(super) enum Body {
     /// A plain line file that several workers read; `next` is the first byte that nobody has claimed, `index`
     /// the number of ranges claimed.
-    Ranges { path: PathBuf, len: u64, importer: &'static dyn Importer, next: u64, index: u64 },
+    Ranges { path: PathBuf, len: u64, format: Format, next: u64, index: u64 },
     /// A file that one worker reads, from a place between two blocks on.
     Whole { path: PathBuf, from: ReadPosition },
     /// A reader that one worker takes.
@@ -43,7 +43,7 @@ pub(super) enum Body {
 /// A stream of which the framing is settled.
 pub(super) struct Opened {
     pub stream: BlockStream,
-    pub importer: &'static dyn Importer,
+    pub format: Format,
     /// Bytes on disk that progress has been told of.
     pub told: u64,
 }
@@ -70,7 +70,7 @@ impl Source {
         input: Input,
         from: ReadPosition,
         options: &ReadOptions,
-        forced: Option<&'static dyn Importer>,
+        forced: Option<Format>,
     ) -> Result<Self> {
         let (name, path) = match input {
             Input::Stream { name, reader } => {
@@ -84,7 +84,7 @@ impl Source {
         let body = if from.done {
             Body::Done
         } else {
-            file_body(&path, &meta, from, options, forced).map_err(io_error(&name))?
+            file_body(&name, &path, &meta, from, options, forced).map_err(io_error(&name))?
         };
         // The blocks of a stream know their lines themselves.
         let lines = if matches!(body, Body::Ranges { .. }) { from.lines } else { 0 };
@@ -101,11 +101,12 @@ impl Source {
 }
 
 fn file_body(
+    name: &str,
     path: &Path,
     meta: &std::fs::Metadata,
     from: ReadPosition,
     options: &ReadOptions,
-    forced: Option<&'static dyn Importer>,
+    forced: Option<Format>,
 ) -> std::io::Result<Body> {
     let whole = Body::Whole { path: path.to_owned(), from };
     if !meta.is_file() || meta.len() <= options.block_size as u64 {
@@ -116,9 +117,9 @@ fn file_body(
     if compression(&head) != Compression::None || framing(&head) != Framing::Line {
         return Ok(whole);
     }
-    let importer =
-        forced.unwrap_or_else(|| importers::detect(head_records(&head, Framing::Line).into_iter()));
-    Ok(Body::Ranges { path: path.to_owned(), len: meta.len(), importer, next: from.offset, index: 0 })
+    let format =
+        forced.unwrap_or_else(|| importers::detect(head_records(&head, Framing::Line).into_iter(), name));
+    Ok(Body::Ranges { path: path.to_owned(), len: meta.len(), format, next: from.offset, index: 0 })
 }
 
 impl Opened {
@@ -127,13 +128,14 @@ impl Opened {
         raw: Box<dyn Read + Send>,
         from: ReadPosition,
         options: &ReadOptions,
-        forced: Option<&'static dyn Importer>,
+        forced: Option<Format>,
+        name: &str,
         run: &Run,
     ) -> std::io::Result<Self> {
         let mut stream = BlockStream::open(raw, options)?;
         let head = stream.head(run)?;
         let framing = framing(head);
-        let importer = forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter()));
+        let format = forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name));
         stream.set_framing(framing);
         for _ in 0..from.blocks {
             stream.next(run)?;
@@ -146,12 +148,12 @@ impl Opened {
                 from.offset
             )));
         }
-        Ok(Self { stream, importer, told: 0 })
+        Ok(Self { stream, format, told: 0 })
     }
 }
 
 /// File name without folders and without all of its extensions that say how it is stored.
-fn stem(path: &Path) -> String {
+pub(super) fn stem(path: &Path) -> String {
     let mut name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     for suffix in [".gz", ".zst", ".json", ".jsonl", ".ndjson"] {
         if let Some(short) = name.strip_suffix(suffix) {

@@ -10,6 +10,7 @@ mod compressed;
 mod extract;
 mod fingerprint;
 mod frame;
+mod gather;
 mod index;
 mod input;
 pub mod intern;
@@ -20,6 +21,8 @@ mod projection;
 pub mod quarantine;
 mod reader;
 mod source;
+mod spill;
+pub(crate) mod tally;
 pub mod time;
 pub mod validate;
 pub mod writer;
@@ -98,6 +101,10 @@ pub struct ReadOptions {
     pub digests: bool,
     /// Tables and columns that are kept.
     pub projection: Projection,
+    /// Bytes of the texts of traces that are spread over records which may be held; more goes to a temporary file.
+    pub gather_budget: usize,
+    /// Where that file is made; the system's folder for temporary files if absent.
+    pub spill_folder: Option<PathBuf>,
 }
 
 impl Default for ReadOptions {
@@ -115,6 +122,8 @@ impl Default for ReadOptions {
             time_basis: None,
             digests: false,
             projection: Projection::ALL,
+            gather_budget: 256 << 20,
+            spill_folder: None,
         }
     }
 }

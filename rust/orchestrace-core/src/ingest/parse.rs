@@ -7,60 +7,181 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::ReadOptions;
 use super::frame::bom;
+use super::gather::ItemBlock;
 use super::json::END_OF_RECORD;
 use super::long_record::too_large;
 use super::quarantine::{Position, QuarantineRow, excerpt};
 use super::source::Block;
 use super::writer::{BlockWriter, RawChunk};
 use crate::error::{FindingCode, Reject, RejectCode, Result, capped, printable};
-use crate::importers::{Importer, Record};
+use crate::importers::{Importer, Items, Record, SpreadImporter};
 use crate::schema::EVENT_FIELDS;
 
 pub(super) struct BlockParser<'a> {
     pub options: &'a ReadOptions,
-    pub importer: &'static dyn Importer,
+    /// Name of the importer.
+    pub importer: &'static str,
+    /// Whether invalid text is replaced rather than rejected.
+    pub lenient: bool,
     /// Name of the input, for formats whose trace has no name of its own.
     pub stem: &'a str,
+    /// The input as it was named.
+    pub path: &'a str,
+    /// What describes all entries of an archive.
+    pub header: &'a str,
+}
+
+/// What takes the records of a block.
+trait RecordSink {
+    fn quarantine(&mut self) -> &mut Vec<QuarantineRow>;
+
+    /// Takes one record.
+    fn record(
+        &mut self,
+        parser: &BlockParser<'_>,
+        record: &Record<'_>,
+        position: Position,
+    ) -> std::result::Result<(), Reject>;
+
+    /// Notes that the record that was taken is good.
+    fn accepted(&mut self, bytes: &[u8]);
+}
+
+/// Whole traces to the columns of a block.
+struct Traces<'a> {
+    writer: &'a mut BlockWriter,
+    importer: &'static dyn Importer,
+    digests: bool,
+}
+
+impl RecordSink for Traces<'_> {
+    fn quarantine(&mut self) -> &mut Vec<QuarantineRow> {
+        &mut self.writer.quarantine
+    }
+
+    fn record(
+        &mut self,
+        parser: &BlockParser<'_>,
+        record: &Record<'_>,
+        position: Position,
+    ) -> std::result::Result<(), Reject> {
+        let mut out = self.writer.begin(parser.options, position);
+        if record.replaced {
+            out.finding(FindingCode::Utf8Replaced, None, || "invalid UTF-8 was replaced by U+FFFD".into());
+        }
+        let outcome = self
+            .importer
+            .record(record, &mut out)
+            .and_then(|()| out.commit(parser.importer).map_err(super::json::Fault::into_reject));
+        if outcome.is_err() {
+            out.rollback();
+        }
+        outcome
+    }
+
+    fn accepted(&mut self, bytes: &[u8]) {
+        if self.digests {
+            self.writer.digests.push(xxh3_64(bytes));
+        }
+    }
+}
+
+/// Parts of traces to the items of a block.
+struct Parts<'a> {
+    items: &'a mut ItemBlock,
+    importer: &'static dyn SpreadImporter,
+    records: u64,
+}
+
+impl RecordSink for Parts<'_> {
+    fn quarantine(&mut self) -> &mut Vec<QuarantineRow> {
+        &mut self.items.quarantine
+    }
+
+    fn record(
+        &mut self,
+        parser: &BlockParser<'_>,
+        record: &Record<'_>,
+        position: Position,
+    ) -> std::result::Result<(), Reject> {
+        let columns = &mut self.items.columns;
+        let mut out = Items::new(columns, parser.options.limits, record, position, self.records);
+        self.records += 1;
+        let outcome = self.importer.items(record, &mut out);
+        if outcome.is_err() {
+            out.rollback();
+            return outcome;
+        }
+        if out.is_empty() {
+            out.ignored(&format!("{}.empty", parser.importer));
+        }
+        for (position, reject, head) in columns.rejected.drain(..) {
+            self.items.quarantine.push(parser.row(position, reject, head.as_bytes()));
+        }
+        Ok(())
+    }
+
+    fn accepted(&mut self, _bytes: &[u8]) {}
 }
 
 impl BlockParser<'_> {
-    /// The tables of a block's records; `None` where it has neither a record nor a line.
-    pub(super) fn parse(
+    /// The tables of a block's records, which are whole traces; `None` where it has neither a record nor a line.
+    pub(super) fn traces(
         &self,
         block: &Block,
         source: usize,
+        importer: &'static dyn Importer,
         writer: &mut BlockWriter,
     ) -> Result<Option<RawChunk>> {
+        let mut sink = Traces { writer, importer, digests: self.options.digests };
+        let (records, lines) = self.records(block, &mut sink);
+        if records == 0 && lines == 0 {
+            return Ok(None);
+        }
+        writer.finish(source, block.index, block.line.is_some(), lines, records).map(Some)
+    }
+
+    /// The items of a block's records, which are parts of traces; `None` as above.
+    pub(super) fn items(
+        &self,
+        block: &Block,
+        source: usize,
+        importer: &'static dyn SpreadImporter,
+    ) -> Option<ItemBlock> {
+        let mut items = ItemBlock::new(source, block.index, block.line.is_some());
+        let mut sink = Parts { items: &mut items, importer, records: 0 };
+        let (records, lines) = self.records(block, &mut sink);
+        (items.records, items.lines) = (records, lines);
+        (records > 0 || lines > 0).then_some(items)
+    }
+
+    /// Gives each record of a block to the sink; how many records and lines there were.
+    fn records<S: RecordSink>(&self, block: &Block, sink: &mut S) -> (u64, u64) {
         // One check for the whole block; records are looked at one by one only if it fails.
         let text = simdutf8::basic::from_utf8(&block.bytes).ok();
         let mut records = 0;
         // Where the last record of an input without a final line end stops.
         let open_end =
             if block.open_end { trim(&block.bytes, 0, block.bytes.len(), block.offset).1 } else { 0 };
-        let mut record = |writer: &mut BlockWriter, start: usize, end: usize, line: u64| {
+        let mut record = |sink: &mut S, start: usize, end: usize, line: u64| {
             let (start, end) = trim(&block.bytes, start, end, block.offset);
             if start < end {
                 records += 1;
                 let last = end == open_end;
                 let position =
                     Position { line, offset: block.offset + start as u64, length: (end - start) as u64 };
-                self.record(
-                    writer,
-                    &block.bytes[start..end],
-                    text.and_then(|t| t.get(start..end)),
-                    position,
-                    last,
-                );
+                let text = text.and_then(|t| t.get(start..end));
+                self.record(sink, &block.bytes[start..end], text, position, last);
             }
         };
         let base = block.line.unwrap_or(1);
         let mut empty = 0;
         let lines = if block.document {
-            record(writer, 0, block.bytes.len(), base);
+            record(sink, 0, block.bytes.len(), base);
             0
         } else if let Some(elements) = &block.elements {
             for &(start, end, line) in elements {
-                record(writer, start, end, base + line);
+                record(sink, start, end, base + line);
                 let (from, to) = trim(&block.bytes, start, end, block.offset);
                 if from == to {
                     empty += 1;
@@ -68,7 +189,7 @@ impl BlockParser<'_> {
                         Position { line: base + line, offset: block.offset + start as u64, length: 0 };
                     let message = "found no element, expected a value between commas";
                     let reject = Reject::new(RejectCode::JsonSyntax, "", message);
-                    writer.quarantine.push(self.row(position, reject, &[]));
+                    sink.quarantine().push(self.row(position, reject, &[]));
                 }
             }
             0
@@ -76,12 +197,12 @@ impl BlockParser<'_> {
             let mut line = 0;
             let mut start = 0;
             for end in memchr_iter(b'\n', &block.bytes) {
-                record(writer, start, end, base + line);
+                record(sink, start, end, base + line);
                 start = end + 1;
                 line += 1;
             }
             if start < block.bytes.len() {
-                record(writer, start, block.bytes.len(), base + line);
+                record(sink, start, block.bytes.len(), base + line);
                 line += 1;
             }
             line
@@ -91,31 +212,18 @@ impl BlockParser<'_> {
             let in_lines =
                 if block.elements.is_some() || block.document { broken.lines_before } else { lines };
             let position = Position { line: base + in_lines, offset: broken.offset, length: broken.length };
-            writer.quarantine.push(self.row(position, broken.reject.clone(), &broken.head));
+            sink.quarantine().push(self.row(position, broken.reject.clone(), &broken.head));
         }
-        records += empty;
-        let lines = lines + block.extra_lines;
-        if records == 0 && lines == 0 {
-            return Ok(None);
-        }
-        writer.finish(source, block.index, block.line.is_some(), lines, records).map(Some)
+        (records + empty, lines + block.extra_lines)
     }
 
-    fn row(&self, position: Position, mut reject: Reject, record: &[u8]) -> QuarantineRow {
-        // Private data: messages quote what was found, so without an excerpt the code has to do.
-        if self.options.excerpt == 0 {
-            reject.message = format!("{} (excerpt=0: what was found is not shown)", reject.code.meaning());
-            reject.path = public_path(&reject.path);
-        }
-        reject.message = capped(printable(&reject.message).into_owned());
-        reject.path = capped(reject.path);
-        let excerpt = excerpt(record, self.options.excerpt);
-        QuarantineRow { position, reject, importer: Cow::Borrowed(self.importer.info().name), excerpt }
+    fn row(&self, position: Position, reject: Reject, record: &[u8]) -> QuarantineRow {
+        quarantine_row(self.options, self.importer, position, reject, record)
     }
 
-    fn record(
+    fn record<S: RecordSink>(
         &self,
-        writer: &mut BlockWriter,
+        sink: &mut S,
         bytes: &[u8],
         text: Option<&str>,
         position: Position,
@@ -123,13 +231,12 @@ impl BlockParser<'_> {
     ) {
         if position.length > self.options.max_record {
             let reject = too_large(position.length, self.options.max_record);
-            writer.quarantine.push(self.row(position, reject, bytes));
+            sink.quarantine().push(self.row(position, reject, bytes));
             return;
         }
-        let lenient = self.importer.info().lenient;
         let (text, replaced) = match text.map_or_else(|| simdutf8::compat::from_utf8(bytes), Ok) {
             Ok(text) => (Cow::Borrowed(text), false),
-            Err(_) if lenient => (String::from_utf8_lossy(bytes), true),
+            Err(_) if self.lenient => (String::from_utf8_lossy(bytes), true),
             Err(e) => {
                 let at = e.valid_up_to();
                 let reject = Reject::new(
@@ -137,30 +244,41 @@ impl BlockParser<'_> {
                     "",
                     format!("found the byte 0x{:02x}, expected UTF-8 (byte {at} of the record)", bytes[at]),
                 );
-                writer.quarantine.push(self.row(position, reject, bytes));
+                sink.quarantine().push(self.row(position, reject, bytes));
                 return;
             }
         };
-        let mut out = writer.begin(self.options, position);
-        if replaced {
-            out.finding(FindingCode::Utf8Replaced, None, || "invalid UTF-8 was replaced by U+FFFD".into());
-        }
-        let record = Record { text: &text, stem: self.stem, replaced };
-        let outcome = self
-            .importer
-            .record(&record, &mut out)
-            .and_then(|()| out.commit(self.importer.info().name).map_err(super::json::Fault::into_reject));
-        if let Err(mut reject) = outcome {
-            out.rollback();
+        let record =
+            Record { text: &text, stem: self.stem, path: self.path, header: self.header, replaced };
+        if let Err(mut reject) = sink.record(self, &record, position) {
             // The record is the last of its input, has no line end, and ends before its JSON does.
             if last && reject.code == RejectCode::JsonSyntax && reject.message.starts_with(END_OF_RECORD) {
                 reject.code = RejectCode::InputTruncated;
             }
-            writer.quarantine.push(self.row(position, reject, bytes));
-        } else if self.options.digests {
-            writer.digests.push(xxh3_64(bytes));
+            sink.quarantine().push(self.row(position, reject, bytes));
+        } else {
+            sink.accepted(bytes);
         }
     }
+}
+
+/// The row of a record that is rejected.
+pub(super) fn quarantine_row(
+    options: &ReadOptions,
+    importer: &'static str,
+    position: Position,
+    mut reject: Reject,
+    record: &[u8],
+) -> QuarantineRow {
+    // Private data: messages quote what was found, so without an excerpt the code has to do.
+    if options.excerpt == 0 {
+        reject.message = format!("{} (excerpt=0: what was found is not shown)", reject.code.meaning());
+        reject.path = public_path(&reject.path);
+    }
+    reject.message = capped(printable(&reject.message).into_owned());
+    reject.path = capped(reject.path);
+    let excerpt = excerpt(record, options.excerpt);
+    QuarantineRow { position, reject, importer: Cow::Borrowed(importer), excerpt }
 }
 
 /// A JSON pointer up to the first key that is not of a schema.

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use arrow_array::cast::AsArray;
 use rayon::Scope;
 
+use super::gather::{Budget, Collecting, Gathered};
 use super::index::{IndexRow, Seen, TraceIndex};
 use super::input::{Body, Opened, ReadPosition, Source, io_error};
 use super::json::Limits;
@@ -18,8 +19,9 @@ use super::source::{Block, read_range};
 use super::writer::{BlockWriter, RawChunk};
 use super::{Input, MAX_RECORD, ReadOptions};
 use crate::error::{Error, Finding, FindingCode, Result, capped};
-use crate::importers::{self, Importer};
+use crate::importers::{self, Format};
 use crate::run::Run;
+use crate::schema::RecordStatus;
 use crate::store::{Store, assemble};
 
 /// Reads inputs into a store: one pass, in parallel, in input order whatever the threads.
@@ -39,10 +41,7 @@ use crate::store::{Store, assemble};
 /// ```
 pub fn read(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Store> {
     let inputs = inputs.into_iter().map(|input| (input, ReadPosition::default())).collect();
-    let mut reader = TraceReader::new(inputs, options.clone())?;
-    run.expect(reader.size());
-    let chunks = reader.take(usize::MAX, run)?;
-    assemble(chunks, &reader.names(), &reader.options, run)
+    TraceReader::new(inputs, options.clone())?.all(run)
 }
 
 /// Inputs that are read batch by batch, each of about as many bytes in memory as the caller has room for. The
@@ -60,21 +59,27 @@ pub fn read(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Stor
 pub struct TraceReader {
     sources: Vec<Source>,
     options: ReadOptions,
-    forced: Option<&'static dyn Importer>,
+    forced: Option<Format>,
     /// Parsed beyond an input that is not at its end yet.
     ahead: Vec<RawChunk>,
-    /// Where each input stands, counting only what was handed on.
+    /// Where each input stands, counting only what was handed on; behind them the traces that are gathered.
     parts: Vec<SourcePart>,
     next_trace: u32,
+    /// Inputs of formats whose traces are spread, while they are read and when they all are.
+    collecting: Collecting,
+    gathered: Option<Gathered>,
+    spread: BTreeSet<usize>,
 }
 
 /// What a batch has of one input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SourcePart {
-    /// Records found.
+    /// Records found: the sum of the four below.
     pub records: u64,
-    /// Of these, traces that are held.
-    pub accepted: u64,
+    /// Of these, traces that are held, or what such traces were made of.
+    pub used: u64,
+    /// Of these, without meaning.
+    pub ignored: u64,
     /// Of these, rejected.
     pub quarantined: u64,
     /// Of these, left out as repeated exports.
@@ -88,7 +93,9 @@ pub struct SourcePart {
 pub struct Batch {
     /// Their tables, and what was rejected among them.
     pub store: Store,
-    /// What is new of each input, in the order of the inputs; the position is that after this batch.
+    /// What is new of each input, in the order of the inputs; the position is that after this batch. Inputs of
+    /// formats whose traces are spread are done, and counted, when all of these traces are handed on. The last part
+    /// is of no input: its `blocks` are the traces of such formats that were handed on.
     pub parts: Vec<SourcePart>,
     /// What an index has to know of the traces; empty where the reader has none.
     pub index: Vec<IndexRow>,
@@ -97,10 +104,30 @@ pub struct Batch {
 impl TraceReader {
     /// Looks at the inputs, which may have been read in part already.
     pub fn new(inputs: Vec<(Input, ReadPosition)>, options: ReadOptions) -> Result<Self> {
+        Self::resumed(inputs, ReadPosition::default(), options)
+    }
+
+    /// The same after a reading of the same inputs that was left when so many traces of formats whose traces are
+    /// spread had been handed on; the inputs of these formats are read from their beginning.
+    pub fn resumed(
+        inputs: Vec<(Input, ReadPosition)>,
+        gathered: ReadPosition,
+        options: ReadOptions,
+    ) -> Result<Self> {
         let forced = match options.format.as_str() {
             "auto" => None,
             name => Some(importers::find(name)?),
         };
+        Self::with_format(inputs, gathered, options, forced)
+    }
+
+    /// The same with a format that need not be one of the list.
+    pub(crate) fn with_format(
+        inputs: Vec<(Input, ReadPosition)>,
+        gathered: ReadPosition,
+        options: ReadOptions,
+        forced: Option<Format>,
+    ) -> Result<Self> {
         for (name, _) in &options.fields {
             if crate::schema::EVENTS.index(name).is_some() {
                 return Err(Error::Parameter(format!(
@@ -114,12 +141,32 @@ impl TraceReader {
         }
         let parts =
             inputs.iter().map(|(_, position)| SourcePart { position: *position, ..SourcePart::default() });
-        let parts = parts.collect();
+        let gathered = SourcePart { position: gathered, ..SourcePart::default() };
+        let parts = parts.chain([gathered]).collect();
         let mut sources = Vec::with_capacity(inputs.len());
         for (input, from) in inputs {
             sources.push(Source::new(input, from, &options, forced)?);
         }
-        Ok(Self { sources, options, forced, ahead: Vec::new(), parts, next_trace: 0 })
+        Ok(Self {
+            sources,
+            options,
+            forced,
+            ahead: Vec::new(),
+            parts,
+            next_trace: 0,
+            collecting: Collecting::default(),
+            gathered: None,
+            spread: BTreeSet::new(),
+        })
+    }
+
+    /// Streams that are named like files, for tests: their records have the stems that those of files would have.
+    #[cfg(test)]
+    pub(crate) fn with_stems(mut self) -> Self {
+        for source in &mut self.sources {
+            source.stem = super::input::stem(std::path::Path::new(&source.name));
+        }
+        self
     }
 
     /// Bytes of all inputs, where they are known.
@@ -130,6 +177,13 @@ impl TraceReader {
 
     fn names(&self) -> Vec<String> {
         self.sources.iter().map(|s| s.name.clone()).collect()
+    }
+
+    /// Everything at once.
+    pub(crate) fn all(mut self, run: &Run) -> Result<Store> {
+        run.expect(self.size());
+        let chunks = self.take(usize::MAX, run)?;
+        assemble(chunks, &self.names(), &self.options, run)
     }
 
     /// The next traces: whole blocks until their tables hold `limit` bytes, at least one. `None` after the last.
@@ -151,11 +205,13 @@ impl TraceReader {
         let mut rows = Vec::new();
         for chunk in &mut chunks {
             let traces = chunk.facts.len();
-            let base = if chunk.absolute_lines { 0 } else { self.sources[chunk.source].lines };
-            self.sources[chunk.source].lines += chunk.lines;
-            chunk.absolute_lines = true;
-            chunk.quarantine.iter_mut().for_each(|row| row.position.line += base);
-            chunk.positions.iter_mut().for_each(|position| position.line += base);
+            if let Some(source) = self.sources.get_mut(chunk.source) {
+                let base = if chunk.absolute_lines { 0 } else { source.lines };
+                source.lines += chunk.lines;
+                chunk.absolute_lines = true;
+                chunk.quarantine.iter_mut().for_each(|row| row.position.line += base);
+                chunk.positions.iter_mut().for_each(|position| position.line += base);
+            }
             let kept = if let Some(index) = &mut index {
                 number(chunk, index, &mut rows)?
             } else {
@@ -165,14 +221,35 @@ impl TraceReader {
             };
             let part = &mut self.parts[chunk.source];
             part.records += chunk.records;
-            part.accepted += kept as u64;
-            part.duplicates += (traces - kept) as u64;
-            part.quarantined += chunk.quarantine.len() as u64;
+            if let Some(tallies) = &chunk.tallies {
+                for tally in tallies {
+                    *match tally.status {
+                        RecordStatus::Used => &mut part.used,
+                        RecordStatus::Ignored => &mut part.ignored,
+                        RecordStatus::Duplicate => &mut part.duplicates,
+                        RecordStatus::Quarantined => &mut part.quarantined,
+                    } += tally.count;
+                }
+            } else if chunk.source < self.sources.len() {
+                part.used += kept as u64;
+                part.duplicates += (traces - kept) as u64;
+                part.quarantined += chunk.quarantine.len() as u64;
+            }
         }
         let first_open = self.frontier();
+        let all_made = first_open == self.sources.len()
+            && self.collecting.is_empty()
+            && self.gathered.as_ref().is_none_or(Gathered::is_done);
+        let gathered = &mut self.parts[self.sources.len()].position;
+        gathered.done = all_made;
+        gathered.blocks = self.gathered.as_ref().map_or(gathered.blocks, Gathered::position).max(gathered.blocks);
         // What was parsed further on stays here and counts as not read.
         let handed_on = self.parts.iter_mut().zip(&self.sources).take(first_open + 1);
         for (i, (part, source)) in handed_on.enumerate() {
+            if self.spread.contains(&i) {
+                part.position = ReadPosition { done: all_made, ..ReadPosition::default() };
+                continue;
+            }
             part.position.done = i < first_open;
             match &source.body {
                 Body::Ranges { next, len, .. } => part.position.offset = *next.min(len),
@@ -197,6 +274,8 @@ impl TraceReader {
     fn take(&mut self, limit: usize, run: &Run) -> Result<Vec<RawChunk>> {
         let n = run.pool().current_num_threads();
         let held = self.ahead.iter().map(RawChunk::nbytes).sum();
+        let budget =
+            Budget { bytes: self.options.gather_budget, folder: self.options.spill_folder.clone() };
         let work = Work {
             names: self.sources.iter().map(|s| (s.name.clone(), s.stem.clone())).collect(),
             options: &self.options,
@@ -215,6 +294,8 @@ impl TraceReader {
             in_flight: AtomicUsize::new(0),
             writers: (0..n).map(|_| Mutex::new(None)).collect(),
             chunks: Mutex::new(std::mem::take(&mut self.ahead)),
+            gather: Mutex::new(std::mem::take(&mut self.collecting)),
+            budget,
             failure: OnceLock::new(),
         };
         run.pool().scope(|scope| {
@@ -223,7 +304,7 @@ impl TraceReader {
             }
         });
         run.check()?;
-        let Work { chunks, failure, .. } = work;
+        let Work { chunks, gather, budget, failure, .. } = work;
         if let Some(failure) = failure.into_inner() {
             return Err(failure);
         }
@@ -232,7 +313,37 @@ impl TraceReader {
         let open = self.frontier();
         let whole = chunks.partition_point(|c| c.source <= open);
         self.ahead = chunks.split_off(whole);
+        self.collecting = gather.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.spread.extend(self.collecting.sources());
+        if open == self.sources.len() {
+            self.gather(&mut chunks, limit, &budget, run)?;
+        }
         Ok(chunks)
+    }
+
+    /// Adds traces that are spread over records, once all inputs are read.
+    fn gather(
+        &mut self,
+        chunks: &mut Vec<RawChunk>,
+        limit: usize,
+        budget: &Budget,
+        run: &Run,
+    ) -> Result<()> {
+        if self.gathered.is_none() && !self.collecting.is_empty() {
+            let skip = self.parts[self.sources.len()].position.blocks;
+            self.gathered = Some(std::mem::take(&mut self.collecting).arrange(skip, budget, run)?);
+        }
+        let Some(gathered) = &mut self.gathered else { return Ok(()) };
+        let held: usize = chunks.iter().map(RawChunk::nbytes).sum();
+        let source = self.sources.len();
+        if held < limit && !gathered.is_done() {
+            chunks.extend(gathered.next(limit - held, source, &self.options, run)?);
+        }
+        if gathered.is_done() {
+            chunks.extend(gathered.counts()?);
+            chunks.sort_by_key(|c| (c.source, c.index));
+        }
+        Ok(())
     }
 }
 
@@ -282,7 +393,7 @@ enum Task {
         end: u64,
         len: u64,
         index: u64,
-        importer: &'static dyn Importer,
+        format: Format,
     },
     Stream {
         source: usize,
@@ -309,7 +420,7 @@ struct Work<'a> {
     /// Name and stem of each input.
     names: Vec<(String, String)>,
     options: &'a ReadOptions,
-    forced: Option<&'static dyn Importer>,
+    forced: Option<Format>,
     run: &'a Run,
     limit: usize,
     queue: Mutex<Queue<'a>>,
@@ -321,6 +432,9 @@ struct Work<'a> {
     /// One writer a worker, reused from block to block.
     writers: Vec<Mutex<Option<Kit>>>,
     chunks: Mutex<Vec<RawChunk>>,
+    /// Parts of traces that are spread over records.
+    gather: Mutex<Collecting>,
+    budget: Budget,
     failure: OnceLock<Error>,
 }
 
@@ -336,8 +450,8 @@ impl<'a> Work<'a> {
         while self.failure.get().is_none() && self.run.check().is_ok() {
             let Some(task) = self.claim() else { return };
             let result = match task {
-                Task::Range { source, path, start, end, len, index, importer } => {
-                    self.range(source, &path, (start, end, len), index, importer)
+                Task::Range { source, path, start, end, len, index, format } => {
+                    self.range(source, &path, (start, end, len), index, format)
                 }
                 Task::Stream { source, body } => self.stream(scope, source, body),
             };
@@ -367,13 +481,13 @@ impl<'a> Work<'a> {
         while let Some(source) = queue.sources.get_mut(queue.first) {
             let number = queue.first;
             let task = match &mut source.body {
-                Body::Ranges { path, len, importer, next, index } if *next < *len => {
+                Body::Ranges { path, len, format, next, index } if *next < *len => {
                     let start = *next;
                     let end = (start + self.options.block_size as u64).min(*len);
                     *next = end;
                     *index += 1;
-                    let (path, len, index, importer) = (path.clone(), *len, *index - 1, *importer);
-                    Some(Task::Range { source: number, path, start, end, len, index, importer })
+                    let (path, len, index, format) = (path.clone(), *len, *index - 1, *format);
+                    Some(Task::Range { source: number, path, start, end, len, index, format })
                 }
                 Body::Whole { .. } | Body::Stream(_) | Body::Suspended(_) => {
                     queue.active.insert(number);
@@ -397,7 +511,7 @@ impl<'a> Work<'a> {
         path: &std::path::Path,
         (start, end, len): (u64, u64, u64),
         index: u64,
-        importer: &'static dyn Importer,
+        format: Format,
     ) -> Result<()> {
         let name = &self.names[source].0;
         // Opened for each range: inputs may be more than a process can have open.
@@ -406,10 +520,10 @@ impl<'a> Work<'a> {
         let (max_record, excerpt) = (self.options.max_record, self.options.excerpt);
         let (block, long) = read_range(&file, index, (start, end, len), max_record, excerpt, spare)
             .map_err(io_error(name))?;
-        let bytes = self.parse(source, block, importer)?;
+        let bytes = self.parse(source, block, format)?;
         self.with_writer(|_, slot| *slot = bytes);
         if let Some(long) = long {
-            self.parse(source, long, importer)?;
+            self.parse(source, long, format)?;
         }
         self.run.advance(end - start);
         Ok(())
@@ -460,7 +574,7 @@ impl<'a> Work<'a> {
     {
         let name = &self.names[source].0;
         let open = |raw: Box<dyn Read + Send>, from| {
-            Opened::new(raw, from, self.options, self.forced, self.run).map(Box::new).map_err(io_error(name))
+            Opened::new(raw, from, self.options, self.forced, name, self.run).map(Box::new).map_err(io_error(name))
         };
         let mut opened = match body {
             Body::Whole { path, from } => open(Box::new(File::open(path).map_err(io_error(name))?), from)?,
@@ -468,7 +582,7 @@ impl<'a> Work<'a> {
             Body::Suspended(opened) => opened,
             other => return Ok(other),
         };
-        let importer = opened.importer;
+        let format = opened.format;
         // As many blocks wait for other workers as keep them busy; beyond that this one parses itself.
         let waiting = 2 * (self.run.pool().current_num_threads() - 1);
         let mut first = true;
@@ -482,13 +596,13 @@ impl<'a> Work<'a> {
             if self.in_flight.load(Ordering::Relaxed) < waiting {
                 self.in_flight.fetch_add(1, Ordering::Relaxed);
                 scope.spawn(move |_| {
-                    if let Err(error) = self.parse(source, block, importer) {
+                    if let Err(error) = self.parse(source, block, format) {
                         let _later = self.failure.set(error);
                     }
                     self.in_flight.fetch_sub(1, Ordering::Relaxed);
                 });
             } else {
-                self.parse(source, block, importer)?;
+                self.parse(source, block, format)?;
             }
             let consumed = opened.stream.consumed.load(Ordering::Relaxed);
             self.run.advance(consumed - opened.told);
@@ -506,15 +620,30 @@ impl<'a> Work<'a> {
     }
 
     /// Parses a block; gives its bytes back for reuse.
-    fn parse(&self, source: usize, block: Block, importer: &'static dyn Importer) -> Result<Vec<u8>> {
-        let lenient = importer.info().lenient;
+    fn parse(&self, source: usize, block: Block, format: Format) -> Result<Vec<u8>> {
+        let info = format.info();
+        let lenient = info.lenient;
         let adjusted = lenient.then(|| ReadOptions {
             limits: Limits { lenient, ..self.options.limits },
             ..self.options.clone()
         });
         let options = adjusted.as_ref().unwrap_or(self.options);
-        let parser = BlockParser { options, importer, stem: &self.names[source].1 };
-        let chunk = self.with_writer(|writer, _| parser.parse(&block, source, writer))?;
+        let (name, stem) = &self.names[source];
+        let path = name.as_str();
+        let parser = BlockParser { options, importer: info.name, lenient, stem, path, header: "" };
+        let chunk = match format {
+            Format::Whole(importer) => {
+                let chunk =
+                    self.with_writer(|writer, _| parser.traces(&block, source, importer, writer))?;
+                chunk.map(|chunk| RawChunk { importer: Some(info.name), ..chunk })
+            }
+            Format::Spread(importer) => {
+                if let Some(items) = parser.items(&block, source, importer) {
+                    locked(&self.gather).put(items, importer, path.into(), &self.budget)?;
+                }
+                None
+            }
+        };
         if let Some(chunk) = chunk {
             let nbytes = chunk.nbytes();
             self.held.fetch_add(nbytes, Ordering::Relaxed);

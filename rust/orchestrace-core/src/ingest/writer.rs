@@ -11,6 +11,7 @@ use super::intern::{Interner, Recent};
 use super::json::{Fault, Parsed, Str};
 use super::projection::{Keep, Projection};
 use super::quarantine::{Position, QuarantineRow};
+use super::tally::Tally;
 use super::validate::IdMap;
 use super::{LiftKind, ReadOptions};
 use crate::error::{Error, Finding, FindingCode, RejectCode, Result};
@@ -220,10 +221,13 @@ fn skipped(projection: &Projection) -> u64 {
     texts.fold(0, |fields, field| fields | 1 << *field as u64)
 }
 
+/// A label that was read alone.
+pub(crate) const NO_TRACE: u32 = u32::MAX;
+
 /// One row of `labels`, before it is a column.
 #[derive(Debug, Clone)]
 pub(crate) struct LabelRow {
-    /// Its trace within the block.
+    /// Its trace within the block, or [`NO_TRACE`].
     pub trace: u32,
     pub trace_id: String,
     pub annotator: u32,
@@ -651,9 +655,34 @@ impl TraceWriter<'_> {
         }
     }
 
+    /// Whether somebody's labels were written.
+    pub(crate) fn has_labels(&self) -> bool {
+        self.block.labels.len() > self.mark.labels
+    }
+
+    /// Leaves nothing but the labels, which then are of no trace that is here.
+    pub(crate) fn labels_alone(mut self) {
+        let rows = self.block.labels.split_off(self.mark.labels);
+        let name = |dict: Dict, code| self.block.dicts[dict as usize].name(code).to_owned();
+        let named: Vec<(String, String, LabelRow)> = rows
+            .into_iter()
+            .map(|row| (name(Dict::Annotator, row.annotator), name(Dict::Label, row.label), row))
+            .collect();
+        self.undo();
+        for (annotator, label, row) in named {
+            let annotator = self.block.dicts[Dict::Annotator as usize].code(&annotator);
+            let label = self.block.dicts[Dict::Label as usize].code(&label);
+            self.block.labels.push(LabelRow { trace: NO_TRACE, annotator, label, ..row });
+        }
+    }
+
     /// Leaves nothing of the trace.
-    pub(crate) fn rollback(self) {
-        let block = self.block;
+    pub(crate) fn rollback(mut self) {
+        self.undo();
+    }
+
+    fn undo(&mut self) {
+        let block = &mut *self.block;
         let traces = block.facts.len();
         block.events.truncate(self.first_event);
         block.src.truncate(self.first_edge);
@@ -733,6 +762,10 @@ pub struct RawChunk {
     pub(crate) absolute_lines: bool,
     pub(crate) lines: u64,
     pub(crate) records: u64,
+    /// The format that was read; absent where a chunk is not of one input.
+    pub(crate) importer: Option<&'static str>,
+    /// What became of the records of its input, where that is not plain from the rows.
+    pub(crate) tallies: Option<Vec<Tally>>,
     pub(crate) dicts: Vec<Interner>,
     pub(crate) id: ArrayRef,
     pub(crate) t: Vec<f64>,
@@ -827,6 +860,8 @@ impl BlockWriter {
             absolute_lines,
             lines,
             records,
+            importer: None,
+            tallies: None,
             dicts: self.dicts.iter_mut().map(std::mem::take).collect(),
             id: self.events.id.finish(if keep.field(EventField::Id) { rows } else { 0 })?,
             t: exact(&mut self.events.t),

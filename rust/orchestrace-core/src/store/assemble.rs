@@ -1,6 +1,6 @@
 //! Parsed blocks to a store: dictionaries merged in input order, codes remapped in place, numbers given.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
@@ -18,12 +18,13 @@ use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Res
 use crate::ingest::column::NO_CODE;
 use crate::ingest::intern::Interner;
 use crate::ingest::quarantine::QuarantineRow;
-use crate::ingest::writer::{Finished, LabelRow, NO_WORD};
+use crate::ingest::tally::Tally;
+use crate::ingest::writer::{Finished, LabelRow, NO_TRACE, NO_WORD};
 use crate::ingest::{Projection, ReadOptions, reused_id};
 use crate::run::Run;
 use crate::schema::{
     self, AGENTS, Dict, EDGE_TYPES, EDGES, EVENT_TYPES, EVENTS, FINDINGS, LABELS, MEASURE_KINDS, MEASURES,
-    QUARANTINE, TIME_BASES, TOPOLOGIES, TRACES,
+    QUARANTINE, RECORD_STATUSES, RECORDS, RecordStatus, TIME_BASES, TOPOLOGIES, TRACES,
 };
 
 /// Puts blocks in input order and makes one store of them.
@@ -45,9 +46,15 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
             pairs.map(|(local, global)| local.names().map(|name| global.code(name)).collect()).collect()
         })
         .collect();
-    for row in raw.iter().flat_map(|c| &c.quarantine) {
-        interners[Dict::Importer as usize].code(&row.importer);
+    let importers = &mut interners[Dict::Importer as usize];
+    for chunk in &raw {
+        let counted = chunk.tallies.iter().flatten().map(|tally| tally.importer);
+        let named = chunk.quarantine.iter().map(|row| &*row.importer).chain(chunk.importer).chain(counted);
+        for name in named {
+            importers.code(name);
+        }
     }
+    let records = counted(&raw, &maps, &file_codes, importers);
     if let Some(names) = interners.iter().map(Interner::text_bytes).find(|bytes| *bytes > i32::MAX as usize) {
         return Err(Error::TooLarge(format!(
             "distinct names of one kind take {names} bytes, which do not fit a corpus in memory (limit {}); read \
@@ -70,7 +77,8 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
             quarantine.push((file_codes[chunk.source], row));
         }
         for mut row in chunk.labels.drain(..) {
-            if chunk.keep.as_ref().is_some_and(|keep| !keep[row.trace as usize]) {
+            let kept = chunk.keep.as_ref().filter(|_| row.trace != NO_TRACE);
+            if kept.is_some_and(|keep| !keep[row.trace as usize]) {
                 continue;
             }
             row.annotator = map[Dict::Annotator as usize][row.annotator as usize];
@@ -107,12 +115,52 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
         chunks,
         labels: labels_batch(&labels, &names)?,
         quarantine: quarantine_batch(&quarantine, &names)?,
+        records: records_batch(&records, &names)?,
         names,
         event_columns,
         lifted: options.fields.clone(),
         records_read,
         projection: options.projection,
     })
+}
+
+/// Row of `records`: file, importer, status, kind.
+type Counted = BTreeMap<(u32, u32, u8, Option<Box<str>>), u64>;
+
+/// What became of records, by input in the order of the inputs.
+fn counted(raw: &[RawChunk], maps: &[Vec<Vec<u32>>], files: &[u32], importers: &Interner) -> Counted {
+    let mut rows = Counted::new();
+    let mut add = |file, importer, status: RecordStatus, kind: Option<&str>, n| {
+        if n > 0 {
+            *rows.entry((file, importer, status as u8, kind.map(Into::into))).or_default() += n;
+        }
+    };
+    let code = |name: &str| importers.find(name).unwrap_or(NO_CODE);
+    for (chunk, map) in raw.iter().zip(maps) {
+        let file = files.get(chunk.source).copied().unwrap_or(NO_CODE);
+        if let Some(tallies) = &chunk.tallies {
+            for Tally { importer, status, kind, count } in tallies {
+                add(file, code(importer), *status, kind.as_deref(), *count);
+            }
+            continue;
+        }
+        for row in &chunk.quarantine {
+            add(file, code(&row.importer), RecordStatus::Quarantined, None, 1);
+        }
+        for (i, facts) in chunk.facts.iter().enumerate() {
+            // Traces of several inputs count where their records do.
+            if chunk.files.is_some() && chunk.importer.is_none() && chunk.source >= files.len() {
+                break;
+            }
+            let stays = chunk.keep.as_ref().is_none_or(|keep| keep[i]);
+            let status = if stays { RecordStatus::Used } else { RecordStatus::Duplicate };
+            let of = |codes: &Vec<u32>| map[Dict::File as usize].get(codes[i] as usize).copied();
+            let file = chunk.files.as_ref().map_or(Some(file), of).unwrap_or(NO_CODE);
+            let own = || facts.importer.map_or(NO_CODE, |i| map[Dict::Importer as usize][i as usize]);
+            add(file, chunk.importer.map_or_else(own, code), status, None, 1);
+        }
+    }
+    rows
 }
 
 /// What comes before a chunk.
@@ -413,6 +461,17 @@ fn labels_batch(rows: &[LabelRow], names: &Names) -> Result<RecordBatch> {
         Arc::new(rows.iter().map(|r| r.weight).collect::<Float64Array>()),
     ];
     Ok(RecordBatch::try_new(LABELS.arrow(), columns)?)
+}
+
+fn records_batch(rows: &Counted, names: &Names) -> Result<RecordBatch> {
+    let columns: Vec<ArrayRef> = vec![
+        code_array(rows.keys().map(|k| k.0).collect(), names.array(Dict::File))?,
+        code_array(rows.keys().map(|k| k.1).collect(), names.array(Dict::Importer))?,
+        word_array(rows.keys().map(|k| k.2).collect(), RECORD_STATUSES)?,
+        text_array(rows.keys().map(|k| k.3.as_deref())),
+        Arc::new(UInt64Array::from_iter_values(rows.values().copied())),
+    ];
+    Ok(RecordBatch::try_new(RECORDS.arrow(), columns)?)
 }
 
 fn quarantine_batch(rows: &[(u32, QuarantineRow)], names: &Names) -> Result<RecordBatch> {

@@ -110,6 +110,7 @@ pub struct Store {
     pub(crate) names: Arc<Names>,
     pub(crate) labels: RecordBatch,
     pub(crate) quarantine: RecordBatch,
+    pub(crate) records: RecordBatch,
     /// Columns of `events` that are in use, by their place in the table.
     pub(crate) event_columns: Vec<usize>,
     pub(crate) lifted: Vec<(String, LiftKind)>,
@@ -193,7 +194,7 @@ impl Store {
             .iter()
             .flat_map(|c| [&c.traces, &c.events, &c.edges, &c.agents, &c.measures, &c.findings]);
         let columns: usize = batches
-            .chain([&self.labels, &self.quarantine])
+            .chain([&self.labels, &self.quarantine, &self.records])
             .flat_map(|b| b.columns().iter().map(buffers_size))
             .sum();
         // views of ids that are counted already
@@ -220,6 +221,7 @@ impl Store {
         let mut batches: Vec<RecordBatch> = match name {
             "labels" => vec![self.labels.clone()],
             "quarantine" => vec![self.quarantine.clone()],
+            "records" => vec![self.records.clone()],
             _ => self
                 .chunks
                 .iter()
@@ -278,6 +280,7 @@ impl Store {
             names: Arc::clone(&self.names),
             labels: self.labels.clone(),
             quarantine: self.quarantine.clone(),
+            records: self.records.clone(),
             event_columns: self.event_columns.clone(),
             lifted: self.lifted.clone(),
             projection: self.projection,

@@ -84,6 +84,7 @@ impl Partition {
             names: Arc::clone(&whole.names),
             labels: filter_record_batch(&whole.labels, &mask)?,
             quarantine: RecordBatch::new_empty(whole.quarantine.schema()),
+            records: RecordBatch::new_empty(whole.records.schema()),
             event_columns: whole.event_columns.clone(),
             lifted: whole.lifted.clone(),
             projection: whole.projection,

@@ -1,0 +1,421 @@
+//! Formats whose traces are spread over records and files: what an importer cuts records into, and what it gets
+//! back, gathered by trace.
+
+use std::cell::RefCell;
+
+use memchr::memchr_iter;
+
+use super::Record;
+use crate::error::Reject;
+use crate::ingest::intern::Interner;
+use crate::ingest::json::Limits;
+use crate::ingest::quarantine::Position;
+
+/// Items of one block while they grow: text in one buffer, everything else by place in it.
+#[derive(Debug, Default)]
+pub(crate) struct ItemColumns {
+    pub piece: Piece,
+    /// Keys of traces, by code of the block.
+    pub keys: Interner,
+    /// Kinds of what means nothing, and the kind of each such part of a record.
+    pub kinds: Interner,
+    pub ignored: Vec<u32>,
+    /// Items that were rejected: where, why, how they begin.
+    pub rejected: Vec<(Position, Reject, String)>,
+    /// Traces that lack an item which was rejected.
+    pub partial: Vec<u32>,
+}
+
+/// Items with their texts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Texts of items and contexts.
+    pub text: String,
+    /// Places of contexts in `text`.
+    pub contexts: Vec<(usize, usize)>,
+    pub rows: Vec<ItemRow>,
+}
+
+/// One item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ItemRow {
+    /// Its trace: a code of the block first, its number in the end.
+    pub trace: u32,
+    /// Its input, once that is settled.
+    pub source: u32,
+    /// Its record: counted in the block first, over all in the end.
+    pub record: u64,
+    /// Place in the text.
+    pub start: usize,
+    pub end: usize,
+    /// Place in the contexts; none is [`NO_CONTEXT`].
+    pub context: u32,
+    /// Where it lies in its input.
+    pub position: Position,
+    /// Whether bytes of its record were replaced to make it UTF-8.
+    pub replaced: bool,
+}
+
+pub(crate) const NO_CONTEXT: u32 = u32::MAX;
+
+impl Piece {
+    /// Appends an item; its place in the text and its context are set.
+    pub(crate) fn push(&mut self, row: ItemRow, text: &str, context: &str) {
+        let context = if context.is_empty() {
+            NO_CONTEXT
+        } else {
+            if self.contexts.last().is_none_or(|(from, to)| self.text[*from..*to] != *context) {
+                let start = self.text.len();
+                self.text.push_str(context);
+                self.contexts.push((start, self.text.len()));
+            }
+            self.contexts.len() as u32 - 1
+        };
+        let start = self.text.len();
+        self.text.push_str(text);
+        self.rows.push(ItemRow { start, end: self.text.len(), context, ..row });
+    }
+
+    /// Text of an item.
+    pub(crate) fn text(&self, row: &ItemRow) -> &str {
+        &self.text[row.start..row.end]
+    }
+
+    /// Context of an item.
+    pub(crate) fn context(&self, row: &ItemRow) -> &str {
+        self.contexts.get(row.context as usize).map_or("", |(from, to)| &self.text[*from..*to])
+    }
+
+    /// Bytes held.
+    pub(crate) fn nbytes(&self) -> usize {
+        self.text.capacity() + size_of::<ItemRow>() * self.rows.capacity() + 16 * self.contexts.capacity()
+    }
+}
+
+/// How far a block's columns had grown before a record.
+#[derive(Debug)]
+struct Mark {
+    text: usize,
+    keys: usize,
+    contexts: usize,
+    rows: usize,
+    kinds: usize,
+    ignored: usize,
+    rejected: usize,
+    partial: usize,
+}
+
+/// Where [`SpreadImporter::items`](super::SpreadImporter::items) puts what it cuts a record into. Every part of the
+/// record that the format counts is put once: as an item, as ignored, or as rejected.
+#[derive(Debug)]
+pub struct Items<'w> {
+    columns: &'w mut ItemColumns,
+    limits: Limits,
+    record: &'w Record<'w>,
+    position: Position,
+    /// Number of the record in its block.
+    number: u64,
+    mark: Mark,
+    /// Line ends of the record, once somebody asked for them.
+    line_ends: Option<Vec<usize>>,
+}
+
+impl<'w> Items<'w> {
+    pub(crate) fn new(
+        columns: &'w mut ItemColumns,
+        limits: Limits,
+        record: &'w Record<'w>,
+        position: Position,
+        number: u64,
+    ) -> Self {
+        let mark = Mark {
+            text: columns.piece.text.len(),
+            keys: columns.keys.len(),
+            contexts: columns.piece.contexts.len(),
+            rows: columns.piece.rows.len(),
+            kinds: columns.kinds.len(),
+            ignored: columns.ignored.len(),
+            rejected: columns.rejected.len(),
+            partial: columns.partial.len(),
+        };
+        Self { columns, limits, record, position, number, mark, line_ends: None }
+    }
+
+    /// Limits that the text of records is parsed with.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Puts an item of the trace `key`. `text` is a slice of the record; `context` is what many items share, the
+    /// same text for those that follow each other, or empty.
+    pub fn item(&mut self, key: &str, text: &str, context: &str) {
+        let position = self.place(text);
+        let row = ItemRow {
+            trace: self.columns.keys.code(key),
+            source: 0,
+            record: self.number,
+            start: 0,
+            end: 0,
+            context: NO_CONTEXT,
+            position,
+            replaced: self.record.replaced,
+        };
+        self.columns.piece.push(row, text, context);
+    }
+
+    /// Counts something of the format that means nothing to traces, by a short dotted word such as
+    /// `claude_code.summary`.
+    pub fn ignored(&mut self, kind: &str) {
+        let kind = self.columns.kinds.code(kind);
+        self.columns.ignored.push(kind);
+    }
+
+    /// Rejects an item of which the trace is not known. `text` is its slice of the record.
+    pub fn reject(&mut self, text: &str, reject: Reject) {
+        let position = self.place(text);
+        self.columns.rejected.push((position, reject, text.chars().take(SHOWN).collect()));
+    }
+
+    /// Rejects an item of the trace `key`, which goes on without it as partial.
+    pub fn reject_in(&mut self, key: &str, text: &str, reject: Reject) {
+        self.reject(text, reject);
+        let key = self.columns.keys.code(key);
+        self.columns.partial.push(key);
+    }
+
+    /// Where a slice of the record lies in the input; the record itself where it is no slice of it.
+    fn place(&mut self, text: &str) -> Position {
+        let whole = self.record.text;
+        let start = (text.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+        if self.record.replaced || start > whole.len() || text.len() > whole.len() - start {
+            return self.position;
+        }
+        let ends = self.line_ends.get_or_insert_with(|| memchr_iter(b'\n', whole.as_bytes()).collect());
+        let lines = ends.partition_point(|end| *end < start);
+        Position {
+            line: self.position.line + lines as u64,
+            offset: self.position.offset + start as u64,
+            length: text.len() as u64,
+        }
+    }
+
+    /// Whether the record gave nothing that is counted.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mark = &self.mark;
+        self.columns.piece.rows.len() == mark.rows
+            && self.columns.rejected.len() == mark.rejected
+            && self.columns.ignored.len() == mark.ignored
+    }
+
+    /// Leaves nothing of the record.
+    pub(crate) fn rollback(self) {
+        let (columns, mark) = (self.columns, self.mark);
+        columns.piece.text.truncate(mark.text);
+        columns.piece.contexts.truncate(mark.contexts);
+        columns.piece.rows.truncate(mark.rows);
+        columns.keys.truncate(mark.keys);
+        columns.kinds.truncate(mark.kinds);
+        columns.ignored.truncate(mark.ignored);
+        columns.rejected.truncate(mark.rejected);
+        columns.partial.truncate(mark.partial);
+    }
+}
+
+/// Characters of a rejected item that an excerpt can show at most.
+const SHOWN: usize = 4096;
+
+/// One item of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceItem<'a> {
+    /// Its text, as [`Items::item`] was given it.
+    pub text: &'a str,
+    /// What it shares with others; empty if nothing.
+    pub context: &'a str,
+    /// Name of its input as it was given; of an archive, with that of the entry.
+    pub path: &'a str,
+    /// Line of its input, from 1.
+    pub line: u64,
+}
+
+/// All items of one trace, in order of input, byte offset and place in the record.
+#[derive(Debug)]
+pub struct TraceItems<'a> {
+    key: &'a str,
+    items: &'a [TraceItem<'a>],
+    partial: bool,
+    limits: Limits,
+    fates: RefCell<Fates>,
+}
+
+/// What became of items that are not used.
+#[derive(Debug, Default)]
+struct Fates {
+    /// By item: 0 used, 1 duplicate, else the kind two places before; empty while all are used.
+    of: Vec<u32>,
+    kinds: Vec<Box<str>>,
+}
+
+/// What became of one item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate<'a> {
+    Used,
+    Duplicate,
+    Ignored(&'a str),
+}
+
+impl<'a> TraceItems<'a> {
+    pub(crate) fn new(key: &'a str, items: &'a [TraceItem<'a>], partial: bool, limits: Limits) -> Self {
+        Self { key, items, partial, limits, fates: RefCell::default() }
+    }
+
+    /// The key that the items were put under.
+    #[must_use]
+    pub fn key(&self) -> &'a str {
+        self.key
+    }
+
+    /// Number of items; at least one.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there is no item, which never is so for a trace.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The items.
+    pub fn iter(&self) -> std::slice::Iter<'a, TraceItem<'a>> {
+        self.items.iter()
+    }
+
+    /// The items as a slice.
+    #[must_use]
+    pub fn as_slice(&self) -> &'a [TraceItem<'a>] {
+        self.items
+    }
+
+    /// Whether an item of the trace was rejected; the trace is then marked as partial anyway.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.partial
+    }
+
+    /// Limits that the text of items is parsed with.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Counts an item as one that repeats another one.
+    pub fn duplicate(&self, i: usize) {
+        self.set(i, |_| 1);
+    }
+
+    /// Counts an item as one without meaning, by a short dotted word such as `otel.http`.
+    pub fn ignored(&self, i: usize, kind: &str) {
+        self.set(i, |kinds| {
+            let known = kinds.iter().position(|k| **k == *kind);
+            known.unwrap_or_else(|| {
+                kinds.push(kind.into());
+                kinds.len() - 1
+            }) as u32
+                + 2
+        });
+    }
+
+    fn set(&self, i: usize, fate: impl FnOnce(&mut Vec<Box<str>>) -> u32) {
+        let mut fates = self.fates.borrow_mut();
+        if fates.of.is_empty() {
+            fates.of = vec![0; self.items.len()];
+        }
+        let code = fate(&mut fates.kinds);
+        fates.of[i] = code;
+    }
+
+    /// Tells what became of each item.
+    pub(crate) fn settle(&self, mut told: impl FnMut(usize, Fate<'_>)) {
+        let fates = self.fates.borrow();
+        for i in 0..self.items.len() {
+            told(
+                i,
+                match fates.of.get(i).copied().unwrap_or(0) {
+                    0 => Fate::Used,
+                    1 => Fate::Duplicate,
+                    kind => Fate::Ignored(&fates.kinds[kind as usize - 2]),
+                },
+            );
+        }
+    }
+}
+
+impl<'a> IntoIterator for &TraceItems<'a> {
+    type Item = &'a TraceItem<'a>;
+    type IntoIter = std::slice::Iter<'a, TraceItem<'a>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::RejectCode;
+
+    const LIMITS: Limits = Limits { depth: 8, string: 100, lenient: true };
+
+    fn record(text: &str) -> Record<'_> {
+        Record { text, stem: "a", path: "x/a.jsonl", header: "", replaced: false }
+    }
+
+    #[test]
+    fn items_know_where_they_lie() {
+        let record = record("[1,\n22,\n\n333]");
+        let mut columns = ItemColumns::default();
+        let at = Position { line: 5, offset: 100, length: 13 };
+        let mut items = Items::new(&mut columns, LIMITS, &record, at, 0);
+        items.item("k", &record.text[9..12], "ctx");
+        items.item("k", &record.text[4..6], "ctx");
+        items.item("l", "elsewhere", "");
+        assert!(!items.is_empty());
+        let places: Vec<_> = columns.piece.rows.iter().map(|r| (r.position.line, r.position.offset)).collect();
+        assert_eq!(places, [(8, 109), (6, 104), (5, 100)]);
+        assert_eq!(columns.piece.contexts.len(), 1, "a context that follows itself is kept once");
+        assert_eq!(columns.piece.rows.iter().map(|r| r.trace).collect::<Vec<_>>(), [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_record_that_fails_leaves_nothing() {
+        let record = record("{}");
+        let mut columns = ItemColumns::default();
+        let mut items = Items::new(&mut columns, LIMITS, &record, Position::default(), 0);
+        items.item("k", record.text, "");
+        items.ignored("x.a");
+        let kept = items.columns.piece.text.clone();
+        let mut items = Items::new(&mut columns, LIMITS, &record, Position::default(), 1);
+        items.item("l", record.text, "c");
+        items.ignored("x.a");
+        items.ignored("x.b");
+        items.reject_in("m", record.text, Reject::new(RejectCode::FieldType, "", "no"));
+        items.rollback();
+        assert_eq!((columns.piece.text, columns.keys.len(), columns.piece.rows.len()), (kept, 1, 1));
+        assert_eq!((columns.ignored, columns.kinds.len()), (vec![0], 1));
+        assert!(columns.rejected.is_empty() && columns.partial.is_empty());
+    }
+
+    #[test]
+    fn fates_are_told_by_item() {
+        let one = TraceItem { text: "{}", context: "", path: "", line: 1 };
+        let all = [one; 3];
+        let items = TraceItems::new("k", &all, false, LIMITS);
+        items.duplicate(0);
+        items.ignored(2, "x.http");
+        let mut told = Vec::new();
+        items.settle(|i, fate| told.push((i, matches!(fate, Fate::Used), fate == Fate::Ignored("x.http"))));
+        assert_eq!(told, [(0, false, false), (1, true, false), (2, false, true)]);
+    }
+}

@@ -1,0 +1,659 @@
+//! Traces that are spread over records and inputs, put together: items are collected block by block, numbered by
+//! their trace in order of first appearance, and handed out again trace by trace.
+//!
+//! Beyond its budget the text goes to a temporary file, and from there once more, cut into buckets of consecutive
+//! traces that fit the memory. What is held whatever the size is a hash and a number for each trace. Nothing that
+//! comes out depends on the budget, on threads or on where blocks are cut.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+use rayon::prelude::*;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::ReadOptions;
+use super::intern::Interner;
+use super::parse::quarantine_row;
+use super::quarantine::QuarantineRow;
+use super::spill::{Place, Spill};
+use super::tally::Tallies;
+use super::writer::{BlockWriter, RawChunk};
+use crate::error::{Error, FindingCode, Result};
+use crate::importers::items::{Fate, ItemColumns, ItemRow, NO_CONTEXT, Piece};
+use crate::importers::{SpreadImporter, TraceItem, TraceItems};
+use crate::run::Run;
+use crate::schema::{Dict, RecordStatus};
+
+/// Items of one block of one input.
+#[derive(Debug)]
+pub(super) struct ItemBlock {
+    pub source: usize,
+    pub index: u64,
+    /// Whether lines are counted from the start of the input rather than of the block.
+    pub absolute_lines: bool,
+    pub lines: u64,
+    pub records: u64,
+    pub columns: ItemColumns,
+    pub quarantine: Vec<QuarantineRow>,
+}
+
+impl ItemBlock {
+    pub(super) fn new(source: usize, index: u64, absolute_lines: bool) -> Self {
+        Self {
+            source,
+            index,
+            absolute_lines,
+            lines: 0,
+            records: 0,
+            columns: ItemColumns::default(),
+            quarantine: Vec::new(),
+        }
+    }
+}
+
+/// A block that was collected: its text may lie in a file.
+struct Collected {
+    /// Without its piece if that was spilled.
+    block: ItemBlock,
+    importer: &'static dyn SpreadImporter,
+    /// The input by its name; of an archive, the entry.
+    path: Arc<str>,
+    /// Bytes of the items of each key.
+    bytes: Vec<u64>,
+    spilled: Option<Place>,
+}
+
+/// Items while they are collected.
+#[derive(Default)]
+pub(super) struct Collecting {
+    blocks: Vec<Collected>,
+    held: usize,
+    spill: Option<Spill>,
+}
+
+/// How much may be held, and where to put what is more.
+#[derive(Debug, Clone)]
+pub(super) struct Budget {
+    pub bytes: usize,
+    pub folder: Option<PathBuf>,
+}
+
+impl Collecting {
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Inputs that blocks are of.
+    pub(super) fn sources(&self) -> impl Iterator<Item = usize> {
+        self.blocks.iter().map(|collected| collected.block.source)
+    }
+
+    /// Takes a block; writes its text away if that is more than the budget has room for.
+    pub(super) fn put(
+        &mut self,
+        mut block: ItemBlock,
+        importer: &'static dyn SpreadImporter,
+        path: Arc<str>,
+        budget: &Budget,
+    ) -> Result<()> {
+        let nbytes = block.columns.piece.nbytes();
+        let bytes = bytes_by_key(&block.columns);
+        let spilled = if self.held + nbytes > budget.bytes && nbytes > 0 {
+            let spill = match &mut self.spill {
+                Some(spill) => spill,
+                None => self.spill.insert(Spill::new(budget.folder.as_deref())?),
+            };
+            let piece = std::mem::take(&mut block.columns.piece);
+            Some(spill.write(&piece)?)
+        } else {
+            self.held += nbytes;
+            None
+        };
+        self.blocks.push(Collected { block, importer, path, bytes, spilled });
+        Ok(())
+    }
+}
+
+/// Bytes of the items of each key, contexts counted wherever the next item has another one.
+fn bytes_by_key(columns: &ItemColumns) -> Vec<u64> {
+    let mut bytes = vec![0; columns.keys.len()];
+    let mut last = vec![NO_CONTEXT; columns.keys.len()];
+    for row in &columns.piece.rows {
+        let key = row.trace as usize;
+        bytes[key] += (row.end - row.start + size_of::<ItemRow>()) as u64;
+        if last[key] != row.context {
+            last[key] = row.context;
+            bytes[key] += columns.piece.context(row).len() as u64;
+        }
+    }
+    bytes
+}
+
+/// What is known of a trace before it is made.
+#[derive(Debug, Clone, Copy)]
+struct Planned {
+    importer: u32,
+    partial: bool,
+    /// Bytes of its items, contexts included; none if all were rejected.
+    bytes: u64,
+}
+
+/// Consecutive traces of which the items are held at the same time.
+#[derive(Debug)]
+struct Bucket {
+    first: u32,
+    pieces: Vec<Piece>,
+    /// What of it lies in the temporary file, in order.
+    spilled: Vec<Place>,
+}
+
+/// The items of a bucket, by trace.
+#[derive(Debug)]
+struct Ordered {
+    bucket: Bucket,
+    /// Piece and row of each item.
+    items: Vec<(u32, u32)>,
+    /// Begin of each trace in `items`, and the end.
+    starts: Vec<usize>,
+    /// The trace to be made next, from the first of the bucket.
+    next: usize,
+}
+
+/// Items by trace, to be made into tables.
+pub(super) struct Gathered {
+    planned: Vec<Planned>,
+    importers: Vec<&'static dyn SpreadImporter>,
+    /// Importer and key of each trace.
+    keys: Interner,
+    /// What rows call their source: inputs, or entries of archives, with the input that they are of.
+    sources: Vec<(Arc<str>, usize)>,
+    buckets: VecDeque<Bucket>,
+    open: Option<Ordered>,
+    spill: Option<Spill>,
+    tallies: Tallies,
+    quarantine: BTreeMap<usize, Vec<QuarantineRow>>,
+    /// Chunks made, and traces looked at, of which the first ones are made again only for what they count.
+    chunks: u64,
+    looked_at: u64,
+    skip: u64,
+}
+
+/// What a group of traces became.
+struct Made {
+    chunk: Option<RawChunk>,
+    tallies: Tallies,
+    quarantine: Vec<(usize, QuarantineRow)>,
+}
+
+impl Collecting {
+    /// Numbers the traces in order of first appearance and cuts them into buckets of at most a quarter of the
+    /// budget each.
+    pub(super) fn arrange(self, skip: u64, budget: &Budget, run: &Run) -> Result<Gathered> {
+        let Self { mut blocks, spill, .. } = self;
+        blocks.sort_by_key(|c| (c.block.source, c.block.index));
+        let mut out = Gathered {
+            planned: Vec::new(),
+            importers: Vec::new(),
+            keys: Interner::default(),
+            sources: Vec::new(),
+            buckets: VecDeque::new(),
+            open: None,
+            spill: None,
+            tallies: Tallies::default(),
+            quarantine: BTreeMap::new(),
+            chunks: 0,
+            looked_at: 0,
+            skip,
+        };
+        let maps = out.number(&mut blocks);
+        let pieces = blocks.iter_mut().zip(maps);
+        let Some(spill) = spill else {
+            let pieces = pieces.map(|(collected, map)| {
+                let mut piece = std::mem::take(&mut collected.block.columns.piece);
+                map.apply(&mut piece);
+                piece
+            });
+            out.buckets.push_back(Bucket { first: 0, pieces: pieces.collect(), spilled: Vec::new() });
+            return Ok(out);
+        };
+        let starts = out.cut(budget.bytes as u64 / 4);
+        let mut sorted = Spill::new(budget.folder.as_deref())?;
+        let mut pending: Vec<Piece> = starts.iter().map(|_| Piece::default()).collect();
+        let mut places: Vec<Vec<Place>> = starts.iter().map(|_| Vec::new()).collect();
+        let mut held = 0;
+        let flush = |pending: &mut Vec<Piece>, places: &mut Vec<Vec<Place>>, sorted: &mut Spill| {
+            for (piece, places) in pending.iter_mut().zip(places) {
+                if !piece.rows.is_empty() {
+                    places.push(sorted.write(piece)?);
+                    *piece = Piece::default();
+                }
+            }
+            Ok::<(), Error>(())
+        };
+        for (collected, map) in pieces {
+            run.check()?;
+            let mut piece = match collected.spilled {
+                Some(place) => spill.read(place)?,
+                None => std::mem::take(&mut collected.block.columns.piece),
+            };
+            map.apply(&mut piece);
+            for row in &piece.rows {
+                let bucket = starts.partition_point(|first| *first <= row.trace) - 1;
+                let (text, context) = (piece.text(row), piece.context(row));
+                pending[bucket].push(*row, text, context);
+                held += text.len() + context.len() + size_of::<ItemRow>();
+                if held > budget.bytes / 2 {
+                    flush(&mut pending, &mut places, &mut sorted)?;
+                    held = 0;
+                }
+            }
+        }
+        flush(&mut pending, &mut places, &mut sorted)?;
+        out.buckets = starts
+            .into_iter()
+            .zip(places)
+            .map(|(first, spilled)| Bucket { first, pieces: Vec::new(), spilled })
+            .collect();
+        out.spill = Some(sorted);
+        Ok(out)
+    }
+}
+
+/// What the codes of a block mean in the whole.
+struct Codes {
+    traces: Vec<u32>,
+    source: u32,
+    /// Records and lines before the block.
+    records: u64,
+    lines: u64,
+}
+
+impl Codes {
+    fn apply(self, piece: &mut Piece) {
+        for row in &mut piece.rows {
+            row.trace = self.traces[row.trace as usize];
+            row.source = self.source;
+            row.record += self.records;
+            row.position.line += self.lines;
+        }
+    }
+}
+
+impl Gathered {
+    /// Gives traces their numbers, and takes what blocks have beside items.
+    fn number(&mut self, blocks: &mut [Collected]) -> Vec<Codes> {
+        let (mut input, mut lines, mut records) = (usize::MAX, 0, 0);
+        let mut key = String::new();
+        let mut maps = Vec::with_capacity(blocks.len());
+        for collected in blocks {
+            let Collected { block, importer, path, bytes, .. } = collected;
+            if block.source != input {
+                (input, lines) = (block.source, 0);
+            }
+            let before = if block.absolute_lines { 0 } else { lines };
+            lines += block.lines;
+            if self.sources.last().is_none_or(|(last, of)| (last, *of) != (path, input)) {
+                self.sources.push((Arc::clone(path), input));
+            }
+            let name = importer.info().name;
+            let known = self.importers.iter().position(|i| i.info().name == name);
+            let importer = known.unwrap_or_else(|| {
+                self.importers.push(*importer);
+                self.importers.len() - 1
+            }) as u32;
+            let mut traces = Vec::with_capacity(block.columns.keys.len());
+            for (local, bytes) in block.columns.keys.names().zip(bytes) {
+                key.clear();
+                key.push_str(name);
+                key.push('\0');
+                key.push_str(local);
+                let number = self.keys.code(&key);
+                if number as usize == self.planned.len() {
+                    self.planned.push(Planned { importer, partial: false, bytes: 0 });
+                }
+                self.planned[number as usize].bytes += *bytes;
+                traces.push(number);
+            }
+            for local in &block.columns.partial {
+                self.planned[traces[*local as usize] as usize].partial = true;
+            }
+            let mut kinds = vec![0; block.columns.kinds.len()];
+            for kind in &block.columns.ignored {
+                kinds[*kind as usize] += 1;
+            }
+            for (kind, n) in block.columns.kinds.names().zip(kinds) {
+                self.tallies.ignored(input, name, kind, n);
+            }
+            self.tallies.add(input, name, RecordStatus::Quarantined, block.quarantine.len() as u64);
+            let rows = self.quarantine.entry(input).or_default();
+            for mut row in block.quarantine.drain(..) {
+                row.position.line += before;
+                rows.push(row);
+            }
+            let source = self.sources.len() as u32 - 1;
+            maps.push(Codes { traces, source, records, lines: before });
+            records += block.records;
+        }
+        maps
+    }
+
+    /// First traces of buckets that hold at most so many bytes, or one trace.
+    fn cut(&self, most: u64) -> Vec<u32> {
+        let mut starts = vec![0];
+        let mut held = 0;
+        for (number, trace) in self.planned.iter().enumerate() {
+            if held > 0 && held + trace.bytes > most {
+                starts.push(number as u32);
+                held = 0;
+            }
+            held += trace.bytes;
+        }
+        starts
+    }
+
+    /// Traces that were looked at so far: where a later reading of the same inputs goes on.
+    pub(super) fn position(&self) -> u64 {
+        self.looked_at
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.looked_at == self.planned.len() as u64
+    }
+
+    /// Key of a trace.
+    fn key(&self, number: u32) -> &str {
+        let name = self.keys.name(number);
+        name.split_once('\0').map_or(name, |(_, key)| key)
+    }
+
+    /// The next traces, as chunks of the source `source` with so many bytes of tables or a little more.
+    pub(super) fn next(
+        &mut self,
+        limit: usize,
+        source: usize,
+        options: &ReadOptions,
+        run: &Run,
+    ) -> Result<Vec<RawChunk>> {
+        let options = ReadOptions {
+            limits: super::json::Limits { lenient: true, ..options.limits },
+            ..options.clone()
+        };
+        let mut out = Vec::new();
+        let mut held = 0;
+        while held < limit && !self.is_done() {
+            run.check()?;
+            let mut ordered = match self.open.take() {
+                Some(ordered) => ordered,
+                None => match self.buckets.pop_front() {
+                    Some(bucket) => self.order(bucket)?,
+                    None => break,
+                },
+            };
+            let groups = self.groups(&mut ordered, options.block_size as u64, run.pool().current_num_threads());
+            let this = &*self;
+            let made = run.pool().install(|| {
+                groups
+                    .par_iter()
+                    .map_init(
+                        || BlockWriter::new(&options),
+                        |writer, group| {
+                            run.check()?;
+                            this.make(&ordered, group.clone(), source, &options, writer)
+                        },
+                    )
+                    .collect::<Result<Vec<Made>>>()
+            })?;
+            for (made, group) in made.into_iter().zip(groups) {
+                self.looked_at += group.len() as u64;
+                self.tallies.merge(made.tallies);
+                for (input, row) in made.quarantine {
+                    self.quarantine.entry(input).or_default().push(row);
+                }
+                if let Some(mut chunk) = made.chunk {
+                    chunk.index = self.chunks;
+                    self.chunks += 1;
+                    held += chunk.nbytes();
+                    out.push(chunk);
+                }
+            }
+            if ordered.next + 1 < ordered.starts.len() {
+                self.open = Some(ordered);
+            }
+        }
+        Ok(out)
+    }
+
+    /// What is known of inputs at the end: a chunk of no traces for each, with what was rejected and the counts.
+    pub(super) fn counts(&mut self) -> Result<Vec<RawChunk>> {
+        let mut rows = self.tallies.take();
+        let mut writer = BlockWriter::new(&ReadOptions::default());
+        let mut out = Vec::with_capacity(rows.len());
+        for (input, quarantine) in std::mem::take(&mut self.quarantine) {
+            writer.quarantine = quarantine;
+            let tallies = rows.remove(&input).unwrap_or_default();
+            let records = tallies.iter().map(|tally| tally.count).sum();
+            let mut chunk = writer.finish(input, u64::MAX, true, 0, records)?;
+            chunk.tallies = Some(tallies);
+            out.push(chunk);
+        }
+        Ok(out)
+    }
+
+    /// Brings a bucket into memory and its items into the order of traces.
+    fn order(&self, mut bucket: Bucket) -> Result<Ordered> {
+        if let Some(spill) = &self.spill {
+            let pieces = bucket.spilled.drain(..).map(|place| spill.read(place));
+            bucket.pieces = pieces.collect::<Result<_>>()?;
+        }
+        let end = self.buckets.front().map_or(self.planned.len(), |next| next.first as usize);
+        let mut starts = vec![0; end - bucket.first as usize + 1];
+        let rows = || bucket.pieces.iter().zip(0_u32..).flat_map(|(p, i)| p.rows.iter().zip(0_u32..).map(move |r| (i, r)));
+        for (_, (row, _)) in rows() {
+            starts[(row.trace - bucket.first) as usize + 1] += 1;
+        }
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut items = vec![(0, 0); starts[starts.len() - 1]];
+        let mut next = starts.clone();
+        for (piece, (row, at)) in rows() {
+            let slot = &mut next[(row.trace - bucket.first) as usize];
+            items[*slot] = (piece, at);
+            *slot += 1;
+        }
+        Ok(Ordered { bucket, items, starts, next: 0 })
+    }
+
+    /// The next groups of traces of a bucket, a few for each thread.
+    fn groups(&self, ordered: &mut Ordered, size: u64, threads: usize) -> Vec<Range<usize>> {
+        let traces = ordered.starts.len() - 1;
+        let first = ordered.bucket.first as usize;
+        let mut groups = Vec::new();
+        while groups.len() < 2 * threads && ordered.next < traces {
+            let start = ordered.next;
+            let mut held = 0;
+            while ordered.next < traces {
+                let bytes = self.planned[first + ordered.next].bytes;
+                if held > 0 && held + bytes > size {
+                    break;
+                }
+                held += bytes;
+                ordered.next += 1;
+            }
+            groups.push(start..ordered.next);
+        }
+        groups
+    }
+
+    /// Makes the tables of some traces of a bucket.
+    fn make(
+        &self,
+        ordered: &Ordered,
+        group: Range<usize>,
+        source: usize,
+        options: &ReadOptions,
+        writer: &mut BlockWriter,
+    ) -> Result<Made> {
+        let mut made = Made { chunk: None, tallies: Tallies::default(), quarantine: Vec::new() };
+        let mut files = Vec::new();
+        let mut scratch = Scratch::default();
+        for local in group {
+            let number = ordered.bucket.first + local as u32;
+            let rows = &ordered.items[ordered.starts[local]..ordered.starts[local + 1]];
+            if rows.is_empty() {
+                continue;
+            }
+            let trace = Spread { gathered: self, ordered, rows, number };
+            if let Some(file) = trace.make(options, writer, &mut scratch, &mut made) {
+                files.push(writer.dicts[Dict::File as usize].code(file));
+            }
+        }
+        if !writer.facts.is_empty() || !writer.labels.is_empty() {
+            let mut chunk = writer.finish(source, 0, true, 0, 0)?;
+            chunk.files = Some(files);
+            made.chunk = Some(chunk);
+        }
+        Ok(made)
+    }
+}
+
+/// Buffers of a worker.
+#[derive(Default)]
+struct Scratch {
+    seen: HashTable<u32>,
+    hasher: RandomState,
+}
+
+/// One trace to be made.
+struct Spread<'a> {
+    gathered: &'a Gathered,
+    ordered: &'a Ordered,
+    rows: &'a [(u32, u32)],
+    number: u32,
+}
+
+impl<'a> Spread<'a> {
+    fn row(&self, (piece, row): (u32, u32)) -> (&'a Piece, &'a ItemRow) {
+        let piece = &self.ordered.bucket.pieces[piece as usize];
+        (piece, &piece.rows[row as usize])
+    }
+
+    /// Writes the trace; the name of its file if there is one.
+    fn make(
+        &self,
+        options: &ReadOptions,
+        writer: &mut BlockWriter,
+        scratch: &mut Scratch,
+        made: &mut Made,
+    ) -> Option<&'a str> {
+        let planned = self.gathered.planned[self.number as usize];
+        let importer = self.gathered.importers[planned.importer as usize];
+        let name = importer.info().name;
+        let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
+        let trace = TraceItems::new(self.gathered.key(self.number), &items, planned.partial, options.limits);
+        let mut out = writer.begin(options, rows[0].position);
+        if planned.partial {
+            out.partial();
+        }
+        if rows.iter().any(|row| row.replaced) {
+            out.finding(FindingCode::Utf8Replaced, None, || "invalid UTF-8 was replaced by U+FFFD".into());
+        }
+        importer.trace(&trace, &mut out);
+        let input = |row: &ItemRow| self.gathered.sources[row.source as usize].1;
+        let again = u64::from(self.number) < self.gathered.skip;
+        let nothing = out.n_events() == 0;
+        if nothing && !out.has_labels() {
+            out.rollback();
+            let kind = format!("{name}.no_events");
+            trace.settle(|i, fate| match fate {
+                Fate::Used => made.tallies.ignored(input(rows[i]), name, &kind, 1),
+                fate => tally(&mut made.tallies, input(rows[i]), name, fate),
+            });
+            return None;
+        }
+        if let Err(fault) = if nothing { Ok(()) } else { out.index_ids() } {
+            out.rollback();
+            let reject = fault.under("events").into_reject();
+            for (item, row) in items.iter().zip(&rows) {
+                let row_of = quarantine_row(options, name, row.position, reject.clone(), item.text.as_bytes());
+                made.quarantine.push((input(row), row_of));
+                made.tallies.add(input(row), name, RecordStatus::Quarantined, 1);
+            }
+            return None;
+        }
+        trace.settle(|i, fate| tally(&mut made.tallies, input(rows[i]), name, fate));
+        if again {
+            out.rollback();
+            return None;
+        }
+        if nothing {
+            out.labels_alone();
+            return None;
+        }
+        let committed = out.commit(name);
+        debug_assert!(committed.is_ok(), "what it refuses was looked at before");
+        if options.digests {
+            writer.digests.push(digest(&items));
+        }
+        Some(&*self.gathered.sources[rows[0].source as usize].0)
+    }
+
+    /// The items without those that repeat one of another record word for word, which are counted.
+    fn distinct(
+        &self,
+        scratch: &mut Scratch,
+        name: &'static str,
+        tallies: &mut Tallies,
+    ) -> (Vec<TraceItem<'a>>, Vec<&'a ItemRow>) {
+        let Scratch { seen, hasher } = scratch;
+        seen.clear();
+        let mut items: Vec<TraceItem<'a>> = Vec::with_capacity(self.rows.len());
+        let mut rows: Vec<&'a ItemRow> = Vec::with_capacity(self.rows.len());
+        for place in self.rows {
+            let (piece, row) = self.row(*place);
+            let (text, context) = (piece.text(row), piece.context(row));
+            let (path, input) = &self.gathered.sources[row.source as usize];
+            let hash = hasher.hash_one((text, context));
+            let same = |i: &u32| items[*i as usize].text == text && items[*i as usize].context == context;
+            let known = seen.find(hash, same).copied();
+            if known.is_some_and(|i| rows[i as usize].record != row.record) {
+                tallies.add(*input, name, RecordStatus::Duplicate, 1);
+                continue;
+            }
+            let number = items.len() as u32;
+            items.push(TraceItem { text, context, path, line: row.position.line });
+            rows.push(row);
+            if known.is_none() {
+                let hash_of = |i: &u32| hasher.hash_one((items[*i as usize].text, items[*i as usize].context));
+                seen.insert_unique(hash, number, hash_of);
+            }
+        }
+        (items, rows)
+    }
+}
+
+/// A hash of all that a trace is made of.
+fn digest(items: &[TraceItem<'_>]) -> u64 {
+    let mut hash = Xxh3::new();
+    for text in items.iter().flat_map(|item| [item.text, item.context]) {
+        hash.update(&(text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    }
+    hash.digest()
+}
+
+fn tally(tallies: &mut Tallies, input: usize, importer: &'static str, fate: Fate<'_>) {
+    match fate {
+        Fate::Used => tallies.add(input, importer, RecordStatus::Used, 1),
+        Fate::Duplicate => tallies.add(input, importer, RecordStatus::Duplicate, 1),
+        Fate::Ignored(kind) => tallies.ignored(input, importer, kind, 1),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! What does not fit the memory: items in a temporary file that nobody else sees.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::quarantine::Position;
+use crate::error::{Error, Result};
+use crate::importers::items::{ItemRow, Piece};
+
+/// A file without a name: it is gone when the process is, however that ends.
+#[derive(Debug)]
+pub(super) struct Spill {
+    file: File,
+    folder: PathBuf,
+    len: u64,
+}
+
+/// Where a piece lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    at: u64,
+    /// Bytes of what describes it, and of its text.
+    head: usize,
+    text: usize,
+}
+
+impl Spill {
+    /// In a folder, or in the system's folder for temporary files.
+    pub(super) fn new(folder: Option<&Path>) -> Result<Self> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let folder = folder.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!(".orchestrace-{}-{number}.tmp", std::process::id()));
+        let open = || {
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+            std::fs::remove_file(&path)?;
+            Ok(file)
+        };
+        let file = open().map_err(|source| refused(&folder, source))?;
+        Ok(Self { file, folder, len: 0 })
+    }
+
+    /// Appends a piece.
+    pub(super) fn write(&mut self, piece: &Piece) -> Result<Place> {
+        let mut head = Vec::with_capacity(16 + 16 * piece.contexts.len() + ROW * piece.rows.len());
+        put(&mut head, piece.contexts.len());
+        put(&mut head, piece.rows.len());
+        for (from, to) in &piece.contexts {
+            put(&mut head, *from);
+            put(&mut head, *to);
+        }
+        for row in &piece.rows {
+            let ItemRow { trace, source, record, start, end, context, position, replaced } = *row;
+            for value in [u64::from(trace) << 32 | u64::from(source), record, start as u64, end as u64] {
+                head.extend_from_slice(&value.to_le_bytes());
+            }
+            let Position { line, offset, length } = position;
+            for value in [line, offset, length, u64::from(context) << 1 | u64::from(replaced)] {
+                head.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+        let place = Place { at: self.len, head: head.len(), text: piece.text.len() };
+        let text_at = self.len + head.len() as u64;
+        let written = self
+            .file
+            .write_all_at(&head, self.len)
+            .and_then(|()| self.file.write_all_at(piece.text.as_bytes(), text_at));
+        written.map_err(|source| refused(&self.folder, source))?;
+        self.len = text_at + piece.text.len() as u64;
+        Ok(place)
+    }
+
+    /// Reads a piece back.
+    pub(super) fn read(&self, place: Place) -> Result<Piece> {
+        let damaged = || io::Error::other("the temporary file is not as it was written");
+        let read = || -> io::Result<Piece> {
+            let mut head = vec![0; place.head];
+            self.file.read_exact_at(&mut head, place.at)?;
+            let mut text = vec![0; place.text];
+            self.file.read_exact_at(&mut text, place.at + place.head as u64)?;
+            simdutf8::basic::from_utf8(&text).map_err(|_| damaged())?;
+            let text = String::from_utf8(text).map_err(|_| damaged())?;
+            let (words, []) = head.as_chunks::<8>() else { return Err(damaged()) };
+            let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
+            let mut next = || words.next().ok_or_else(damaged);
+            let (contexts, rows) = (next()? as usize, next()? as usize);
+            let mut piece = Piece { text, ..Piece::default() };
+            for _ in 0..contexts {
+                piece.contexts.push((next()? as usize, next()? as usize));
+            }
+            for _ in 0..rows {
+                let (codes, record, start, end) = (next()?, next()?, next()? as usize, next()? as usize);
+                let position = Position { line: next()?, offset: next()?, length: next()? };
+                let last = next()?;
+                piece.rows.push(ItemRow {
+                    trace: (codes >> 32) as u32,
+                    source: codes as u32,
+                    record,
+                    start,
+                    end,
+                    context: (last >> 1) as u32,
+                    position,
+                    replaced: last & 1 == 1,
+                });
+            }
+            Ok(piece)
+        };
+        read().map_err(|source| refused(&self.folder, source))
+    }
+}
+
+/// Bytes of a row in the file.
+const ROW: usize = 64;
+
+fn put(head: &mut Vec<u8>, value: usize) {
+    head.extend_from_slice(&(value as u64).to_le_bytes());
+}
+
+fn refused(folder: &Path, source: io::Error) -> Error {
+    let path = format!("{} (temporary file for traces that are spread over files)", folder.display());
+    Error::Io { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::importers::items::NO_CONTEXT;
+
+    #[test]
+    fn pieces_come_back() {
+        let mut piece = Piece::default();
+        let row = ItemRow {
+            trace: 7,
+            source: u32::MAX,
+            record: 1 << 40,
+            start: 0,
+            end: 0,
+            context: NO_CONTEXT,
+            position: Position { line: 3, offset: 1 << 50, length: 9 },
+            replaced: true,
+        };
+        piece.push(row, "é first", "shared");
+        piece.push(ItemRow { trace: 8, replaced: false, ..row }, "", "");
+        piece.push(row, "third", "shared");
+        let mut spill = Spill::new(None).unwrap();
+        let empty = spill.write(&Piece::default()).unwrap();
+        let place = spill.write(&piece).unwrap();
+        assert_eq!(spill.read(empty).unwrap(), Piece::default());
+        assert_eq!(spill.read(place).unwrap(), piece);
+        assert_eq!(piece.context(&piece.rows[2]), "shared");
+        assert_eq!(piece.contexts.len(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let error = Spill::new(Some(Path::new("/no/such/folder"))).unwrap_err().to_string();
+        assert!(error.contains("/no/such/folder"), "{error}");
+    }
+}
