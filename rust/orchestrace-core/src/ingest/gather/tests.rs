@@ -1,11 +1,8 @@
 //! The driver of spread formats with a format of a few lines: `{"k": key, "n": number}` is an item, `{"skip": kind}`
 //! is ignored, `{"many": [items]}` has several, `{"k": key, "bad": _}` is rejected.
 
-use std::fmt::Write as _;
-
 use proptest::prelude::*;
 
-use super::Budget;
 use crate::error::{Reject, RejectCode};
 use crate::importers::testing::{counts, documents, read_bytes, read_texts};
 use crate::importers::{
@@ -76,21 +73,27 @@ impl SpreadImporter for Tiny {
         }
         events.sort_unstable();
         for (n, path, line, context) in events {
-            let id = format!("{n}@{path}:{line}{context}");
-            out.event(Event { id: &id, t: n as f64, event_type: EventType::Message, agent: "a" });
+            let agent = format!("{path}:{line}{context}");
+            out.event(Event { id: &n.to_string(), t: n as f64, event_type: EventType::Message, agent: &agent });
         }
     }
 }
 
-fn ids(store: &Store) -> Vec<(String, Vec<String>)> {
+/// Of each trace a member of its events.
+fn events(store: &Store, member: &str) -> Vec<(String, Vec<String>)> {
     let text = |v: &serde_json::Value| v.as_str().unwrap().to_owned();
     documents(store)
         .iter()
         .map(|doc| {
-            let events = doc["events"].as_array().unwrap().iter().map(|e| text(&e["id"]));
+            let events = doc["events"].as_array().unwrap().iter().map(|e| text(&e[member]));
             (text(&doc["trace_id"]), events.collect())
         })
         .collect()
+}
+
+fn stream(name: &str, text: &str) -> (Input, ReadPosition) {
+    let reader = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+    (Input::Stream { name: name.into(), reader }, ReadPosition::default())
 }
 
 #[test]
@@ -105,11 +108,11 @@ fn traces_are_put_together_over_inputs() {
             ("three", "{\"k\":\"A\",\"n\":2}\n{\"k\":\"A\",\"n\":-1}\n{\"k\":\"B\",\"bad\":1}\n{\"k\":\"D\",\"n\":-1}\n{\"k\":"),
         ],
     );
-    let found = ids(&store);
+    let found = events(&store, "agent");
     let expected = [
-        ("A", vec!["1@two:1\"!\"", "2@x/one.jsonl:1"]),
-        ("B", vec!["0@x/one.jsonl:2"]),
-        ("C", vec!["1@two:1\"!\""]),
+        ("A", vec!["two:1\"!\"", "x/one.jsonl:1"]),
+        ("B", vec!["x/one.jsonl:2"]),
+        ("C", vec!["two:1\"!\""]),
     ];
     assert_eq!(found, expected.map(|(k, e)| (k.to_owned(), e.into_iter().map(str::to_owned).collect())));
     let row = |file: &str, status: &str, kind: &str, n| (file.into(), status.into(), kind.into(), n);
@@ -126,4 +129,159 @@ fn traces_are_put_together_over_inputs() {
             row("three", "quarantined", "", 2),
         ]
     );
+}
+
+/// Lines of inputs: items of few keys, some of them repeated word for word, some odd.
+fn lines() -> impl Strategy<Value = Vec<Vec<String>>> {
+    let line = prop_oneof![
+        8 => (0..9_u8, 0..20_i32).prop_map(|(k, n)| format!("{{\"k\":\"{k}\",\"n\":{n}}}")),
+        2 => (0..9_u8, 0..9_u8, 0..3_u8).prop_map(|(k, l, c)| {
+            format!("{{\"many\":[{{\"k\":\"{k}\",\"n\":1}},{{\"k\":\"{l}\",\"n\":7}}],\"context\":\"{c}\"}}")
+        }),
+        1 => (0..9_u8).prop_map(|k| format!("{{\"k\":\"{k}\",\"n\":-1}}")),
+        1 => (0..9_u8).prop_map(|k| format!("{{\"k\":\"{k}\",\"bad\":1}}")),
+        1 => (0..9_u8).prop_map(|k| format!("{{\"k\":\"{k}\",\"label\":\"wrong\"}}")),
+        1 => Just("{\"k\":\"x\",\"label\":\"alone\"}".to_owned()),
+        1 => Just("{\"skip\":\"tiny.noise\"}".to_owned()),
+        1 => Just("{}".to_owned()),
+        1 => Just("broken".to_owned()),
+        1 => Just(String::new()),
+    ];
+    prop::collection::vec(prop::collection::vec(line, 0..12), 0..4)
+}
+
+fn named(inputs: &[Vec<String>]) -> Vec<(String, String)> {
+    inputs.iter().enumerate().map(|(i, lines)| (format!("in/{i}.jsonl"), lines.join("\n"))).collect()
+}
+
+fn tables(store: &Store) -> Vec<arrow_array::RecordBatch> {
+    crate::schema::TABLES.iter().map(|table| store.combined(table.name).unwrap()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_depends_on_threads_blocks_or_memory(inputs in lines()) {
+        let inputs = named(&inputs);
+        let bytes: Vec<_> = inputs.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
+        let whole = read_bytes(Format::Spread(&Tiny), &bytes, &ReadOptions::default(), 1);
+        for (threads, block_size, gather_budget) in [(1, 1, 0), (2, 64, 600), (7, 17, 2_000), (2, 1 << 20, 1)] {
+            let options = ReadOptions { block_size, gather_budget, ..ReadOptions::default() };
+            let other = read_bytes(Format::Spread(&Tiny), &bytes, &options, threads);
+            prop_assert_eq!(tables(&whole), tables(&other), "{} {} {}", threads, block_size, gather_budget);
+        }
+        let read: u64 = counts(&whole).iter().map(|row| row.3).sum();
+        prop_assert_eq!(read, whole.records_read());
+        let parts = |l: &String| if l.starts_with("{\"many") { 2 } else { u64::from(!l.trim().is_empty()) };
+        prop_assert_eq!(read, inputs.iter().flat_map(|(_, t)| t.lines()).map(|l| parts(&l.into())).sum::<u64>());
+    }
+
+    #[test]
+    fn order_of_lines_and_inputs_does_not_matter(inputs in lines(), seed in any::<u64>()) {
+        let sorted = |inputs: &[Vec<String>]| {
+            let inputs = named(inputs);
+            let texts: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t.as_str())).collect();
+            let store = read_texts(&Tiny, &texts);
+            let mut found = events(&store, "id");
+            found.sort();
+            let mut sums = counts(&store).into_iter().fold([0; 2], |[used, all], (_, status, _, n)| {
+                [used + if status == "used" { n } else { 0 }, all + n]
+            }).to_vec();
+            sums.push(store.n_traces() as u64);
+            (found, sums)
+        };
+        let mut shuffled = inputs.clone();
+        let mut state = seed | 1;
+        for list in &mut shuffled {
+            for i in (1..list.len()).rev() {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                list.swap(i, (state >> 33) as usize % (i + 1));
+            }
+        }
+        shuffled.reverse();
+        prop_assert_eq!(sorted(&inputs), sorted(&shuffled));
+    }
+
+    #[test]
+    fn a_reading_that_was_left_goes_on_with_the_next_trace(inputs in lines(), budget in 0..3_000_usize) {
+        let inputs = named(&inputs);
+        let bytes: Vec<_> = inputs.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
+        let whole = read_bytes(Format::Spread(&Tiny), &bytes, &ReadOptions::default(), 1);
+        let options =
+            ReadOptions { block_size: 9, digests: true, gather_budget: budget, ..ReadOptions::default() };
+        let run = Run::new(Some(2)).unwrap();
+        let mut found = Vec::new();
+        let mut labels = 0;
+        let mut sums = [0; 4];
+        let mut at = ReadPosition::default();
+        // Left after every batch, with an index that the one before has filled.
+        let mut index = TraceIndex::default();
+        for _ in 0..200 {
+            let streams = inputs.iter().map(|(name, text)| stream(name, text)).collect();
+            let mut reader =
+                TraceReader::with_format(streams, at, options.clone(), Some(Format::Spread(&Tiny))).unwrap();
+            let Some(batch) = reader.next(1, Some(&mut index), &run).unwrap() else { break };
+            found.extend(events(&batch.store, "agent"));
+            labels += batch.store.combined("labels").unwrap().num_rows();
+            let last = batch.parts.last().unwrap();
+            prop_assert!(last.position.done || last.position.blocks > at.blocks || at.blocks == 0);
+            at = last.position;
+            if at.done {
+                for part in &batch.parts {
+                    let counted = [part.used, part.ignored, part.duplicates, part.quarantined];
+                    prop_assert_eq!(part.records, counted.iter().sum::<u64>());
+                    sums.iter_mut().zip(counted).for_each(|(sum, n)| *sum += n);
+                }
+                break;
+            }
+            prop_assert!(batch.parts.iter().all(|part| part.records == 0));
+        }
+        prop_assert!(at.done);
+        prop_assert_eq!(found, events(&whole, "agent"));
+        prop_assert_eq!(labels, whole.combined("labels").unwrap().num_rows());
+        prop_assert_eq!(sums.iter().sum::<u64>(), whole.records_read());
+    }
+}
+
+#[test]
+fn spilling_leaves_no_file_behind() {
+    let folder = std::env::temp_dir().join(format!("orchestrace-gather-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let text: String = (0..2_000).map(|i| format!("{{\"k\":\"{}\",\"n\":{i}}}\n", i % 97)).collect();
+    let bytes = [("a.jsonl", text.as_bytes())];
+    let whole = read_bytes(Format::Spread(&Tiny), &bytes, &ReadOptions::default(), 2);
+    let spill_folder = Some(folder.clone());
+    let options = ReadOptions { block_size: 1_000, gather_budget: 10_000, spill_folder, ..ReadOptions::default() };
+    let spilled = read_bytes(Format::Spread(&Tiny), &bytes, &options, 2);
+    assert_eq!(tables(&whole), tables(&spilled));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    std::fs::remove_dir(&folder).unwrap();
+    let gone = ReadOptions { spill_folder: Some(folder.clone()), ..options };
+    let run = Run::new(Some(1)).unwrap();
+    let reader = TraceReader::with_format(
+        vec![stream("a", &text)],
+        ReadPosition::default(),
+        gone,
+        Some(Format::Spread(&Tiny)),
+    );
+    let error = reader.unwrap().all(&run).unwrap_err().to_string();
+    assert!(error.contains(&*folder.to_string_lossy()) && error.contains("temporary file"), "{error}");
+}
+
+#[test]
+fn what_repeats_within_a_record_stays() {
+    let one = "{\"many\":[{\"k\":\"A\",\"n\":1},{\"k\":\"A\",\"n\":1}]}\n";
+    // Tiny itself calls the second one a duplicate; the driver both of the second record.
+    let store = read_texts(&Tiny, &[("a", one), ("b", one)]);
+    let row = |file: &str, status: &str, n| (file.into(), status.into(), String::new(), n);
+    assert_eq!(counts(&store), [row("a", "used", 1), row("a", "duplicate", 1), row("b", "duplicate", 2)]);
+}
+
+#[test]
+fn many_equal_items_take_linear_time() {
+    let item = "{\"k\":\"A\",\"n\":-1}";
+    let line = format!("{{\"many\":[{}]}}", vec![item; 200_000].join(","));
+    let store = read_texts(&Tiny, &[("a", &line)]);
+    assert_eq!(counts(&store)[0].3, 200_000);
 }
