@@ -382,7 +382,8 @@ mod tests {
         items.item("k", &record.text[4..6], "ctx");
         items.item("l", "elsewhere", "");
         assert!(!items.is_empty());
-        let places: Vec<_> = columns.piece.rows.iter().map(|r| (r.position.line, r.position.offset)).collect();
+        let places: Vec<_> =
+            columns.piece.rows.iter().map(|r| (r.position.line, r.position.offset)).collect();
         assert_eq!(places, [(8, 109), (6, 104), (5, 100)]);
         assert_eq!(columns.piece.contexts.len(), 1, "a context that follows itself is kept once");
         assert_eq!(columns.piece.rows.iter().map(|r| r.trace).collect::<Vec<_>>(), [0, 0, 1]);

@@ -147,10 +147,10 @@ pub fn detect<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Format
         let mut tree = None;
         let sure = |format: &&Format| match format {
             Format::Whole(importer) => importer.sniff(&keys) == Confidence::Yes,
-            Format::Spread(importer) => tree
-                .get_or_insert_with(|| Tree::parse(&text, HEAD_LIMITS).ok())
-                .as_ref()
-                .is_some_and(|tree| importer.sniff(tree.root(), path) == Confidence::Yes),
+            Format::Spread(importer) => {
+                let tree = tree.get_or_insert_with(|| Tree::head(&text, HEAD_LIMITS));
+                importer.sniff(tree.root(), path) == Confidence::Yes
+            }
         };
         if let Some(format) = IMPORTERS.iter().find(sure) {
             return *format;

@@ -46,9 +46,10 @@ pub(crate) fn counts(store: &Store) -> Vec<(String, String, String, u64)> {
         if let Some(dictionary) = array.as_any_dictionary_opt() {
             let values = dictionary.values();
             let at = dictionary.normalized_keys()[row];
-            return values
-                .as_string_opt::<i32>()
-                .map_or_else(|| values.as_string_view().value(at).to_owned(), |names| names.value(at).to_owned());
+            return values.as_string_opt::<i32>().map_or_else(
+                || values.as_string_view().value(at).to_owned(),
+                |names| names.value(at).to_owned(),
+            );
         }
         array.as_string_view().iter().nth(row).flatten().unwrap_or_default().to_owned()
     };

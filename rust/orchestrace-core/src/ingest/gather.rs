@@ -394,7 +394,8 @@ impl Gathered {
                     None => break,
                 },
             };
-            let groups = self.groups(&mut ordered, options.block_size as u64, run.pool().current_num_threads());
+            let groups =
+                self.groups(&mut ordered, options.block_size as u64, run.pool().current_num_threads());
             let this = &*self;
             let made = run.pool().install(|| {
                 groups
@@ -452,7 +453,13 @@ impl Gathered {
         }
         let end = self.buckets.front().map_or(self.planned.len(), |next| next.first as usize);
         let mut starts = vec![0; end - bucket.first as usize + 1];
-        let rows = || bucket.pieces.iter().zip(0_u32..).flat_map(|(p, i)| p.rows.iter().zip(0_u32..).map(move |r| (i, r)));
+        let rows = || {
+            bucket
+                .pieces
+                .iter()
+                .zip(0_u32..)
+                .flat_map(|(p, i)| p.rows.iter().zip(0_u32..).map(move |r| (i, r)))
+        };
         for (_, (row, _)) in rows() {
             starts[(row.trace - bucket.first) as usize + 1] += 1;
         }
@@ -580,7 +587,8 @@ impl<'a> Spread<'a> {
             out.rollback();
             let reject = fault.under("events").into_reject();
             for (item, row) in items.iter().zip(&rows) {
-                let row_of = quarantine_row(options, name, row.position, reject.clone(), item.text.as_bytes());
+                let row_of =
+                    quarantine_row(options, name, row.position, reject.clone(), item.text.as_bytes());
                 made.quarantine.push((input(row), row_of));
                 made.tallies.add(input(row), name, RecordStatus::Quarantined, 1);
             }
@@ -629,7 +637,8 @@ impl<'a> Spread<'a> {
             items.push(TraceItem { text, context, path, line: row.position.line });
             rows.push(row);
             if known.is_none() {
-                let hash_of = |i: &u32| hasher.hash_one((items[*i as usize].text, items[*i as usize].context));
+                let hash_of =
+                    |i: &u32| hasher.hash_one((items[*i as usize].text, items[*i as usize].context));
                 seen.insert_unique(hash, number, hash_of);
             }
         }

@@ -135,7 +135,8 @@ impl Opened {
         let mut stream = BlockStream::open(raw, options)?;
         let head = stream.head(run)?;
         let framing = framing(head);
-        let format = forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name));
+        let format =
+            forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name));
         stream.set_framing(framing);
         for _ in 0..from.blocks {
             stream.next(run)?;

@@ -248,8 +248,7 @@ impl BlockParser<'_> {
                 return;
             }
         };
-        let record =
-            Record { text: &text, stem: self.stem, path: self.path, header: self.header, replaced };
+        let record = Record { text: &text, stem: self.stem, path: self.path, header: self.header, replaced };
         if let Err(mut reject) = sink.record(self, &record, position) {
             // The record is the last of its input, has no line end, and ends before its JSON does.
             if last && reject.code == RejectCode::JsonSyntax && reject.message.starts_with(END_OF_RECORD) {

@@ -54,7 +54,8 @@ impl Projection {
     /// Whether a table is kept.
     #[must_use]
     pub fn table(&self, name: &str) -> bool {
-        matches!(name, "labels" | "quarantine" | "records") || table(name).is_ok_and(|at| self.tables & 1 << at != 0)
+        matches!(name, "labels" | "quarantine" | "records")
+            || table(name).is_ok_and(|at| self.tables & 1 << at != 0)
     }
 
     /// Whether a column of `events` is kept, by its place in the table; lifted ones come after it.

@@ -242,7 +242,8 @@ impl TraceReader {
             && self.gathered.as_ref().is_none_or(Gathered::is_done);
         let gathered = &mut self.parts[self.sources.len()].position;
         gathered.done = all_made;
-        gathered.blocks = self.gathered.as_ref().map_or(gathered.blocks, Gathered::position).max(gathered.blocks);
+        gathered.blocks =
+            self.gathered.as_ref().map_or(gathered.blocks, Gathered::position).max(gathered.blocks);
         // What was parsed further on stays here and counts as not read.
         let handed_on = self.parts.iter_mut().zip(&self.sources).take(first_open + 1);
         for (i, (part, source)) in handed_on.enumerate() {
@@ -274,8 +275,7 @@ impl TraceReader {
     fn take(&mut self, limit: usize, run: &Run) -> Result<Vec<RawChunk>> {
         let n = run.pool().current_num_threads();
         let held = self.ahead.iter().map(RawChunk::nbytes).sum();
-        let budget =
-            Budget { bytes: self.options.gather_budget, folder: self.options.spill_folder.clone() };
+        let budget = Budget { bytes: self.options.gather_budget, folder: self.options.spill_folder.clone() };
         let work = Work {
             names: self.sources.iter().map(|s| (s.name.clone(), s.stem.clone())).collect(),
             options: &self.options,
@@ -322,13 +322,7 @@ impl TraceReader {
     }
 
     /// Adds traces that are spread over records, once all inputs are read.
-    fn gather(
-        &mut self,
-        chunks: &mut Vec<RawChunk>,
-        limit: usize,
-        budget: &Budget,
-        run: &Run,
-    ) -> Result<()> {
+    fn gather(&mut self, chunks: &mut Vec<RawChunk>, limit: usize, budget: &Budget, run: &Run) -> Result<()> {
         if self.gathered.is_none() && !self.collecting.is_empty() {
             let skip = self.parts[self.sources.len()].position.blocks;
             self.gathered = Some(std::mem::take(&mut self.collecting).arrange(skip, budget, run)?);
@@ -574,7 +568,9 @@ impl<'a> Work<'a> {
     {
         let name = &self.names[source].0;
         let open = |raw: Box<dyn Read + Send>, from| {
-            Opened::new(raw, from, self.options, self.forced, name, self.run).map(Box::new).map_err(io_error(name))
+            Opened::new(raw, from, self.options, self.forced, name, self.run)
+                .map(Box::new)
+                .map_err(io_error(name))
         };
         let mut opened = match body {
             Body::Whole { path, from } => open(Box::new(File::open(path).map_err(io_error(name))?), from)?,
@@ -633,8 +629,7 @@ impl<'a> Work<'a> {
         let parser = BlockParser { options, importer: info.name, lenient, stem, path, header: "" };
         let chunk = match format {
             Format::Whole(importer) => {
-                let chunk =
-                    self.with_writer(|writer, _| parser.traces(&block, source, importer, writer))?;
+                let chunk = self.with_writer(|writer, _| parser.traces(&block, source, importer, writer))?;
                 chunk.map(|chunk| RawChunk { importer: Some(info.name), ..chunk })
             }
             Format::Spread(importer) => {

@@ -56,7 +56,9 @@ fn bound(rows: &mut Vec<Tally>) {
         return;
     }
     let mut kinds: Vec<Tally> = rows.extract_if(.., |row| row.kind.is_some()).collect();
-    kinds.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| (a.importer, &a.kind).cmp(&(b.importer, &b.kind))));
+    kinds.sort_by(|a, b| {
+        b.count.cmp(&a.count).then_with(|| (a.importer, &a.kind).cmp(&(b.importer, &b.kind)))
+    });
     let rest = kinds.split_off(KINDS);
     rows.extend(kinds);
     for row in rest {
@@ -67,9 +69,7 @@ fn bound(rows: &mut Vec<Tally>) {
             None => rows.push(Tally { kind: Some(kind.into()), ..row }),
         }
     }
-    rows.sort_by(|a, b| {
-        (a.importer, a.status as u8, &a.kind).cmp(&(b.importer, b.status as u8, &b.kind))
-    });
+    rows.sort_by(|a, b| (a.importer, a.status as u8, &a.kind).cmp(&(b.importer, b.status as u8, &b.kind)));
 }
 
 /// One row of `records`, of one input.

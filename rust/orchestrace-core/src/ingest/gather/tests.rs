@@ -5,9 +5,7 @@ use proptest::prelude::*;
 
 use crate::error::{Reject, RejectCode};
 use crate::importers::testing::{counts, documents, read_bytes, read_texts};
-use crate::importers::{
-    Confidence, Format, ImporterInfo, Items, Record, SpreadImporter, TraceItems,
-};
+use crate::importers::{Confidence, Format, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::ingest::json::Fault;
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::writer::{Event, TraceWriter};
@@ -74,7 +72,12 @@ impl SpreadImporter for Tiny {
         events.sort_unstable();
         for (n, path, line, context) in events {
             let agent = format!("{path}:{line}{context}");
-            out.event(Event { id: &n.to_string(), t: n as f64, event_type: EventType::Message, agent: &agent });
+            out.event(Event {
+                id: &n.to_string(),
+                t: n as f64,
+                event_type: EventType::Message,
+                agent: &agent,
+            });
         }
     }
 }
@@ -105,15 +108,15 @@ fn traces_are_put_together_over_inputs() {
             ("two", "{\"many\":[{\"k\":\"C\",\"n\":1},{\"k\":\"A\",\"n\":1}],\"context\":\"!\"}\nnoise\n"),
             ("empty", ""),
             ("blank", "\n \n"),
-            ("three", "{\"k\":\"A\",\"n\":2}\n{\"k\":\"A\",\"n\":-1}\n{\"k\":\"B\",\"bad\":1}\n{\"k\":\"D\",\"n\":-1}\n{\"k\":"),
+            (
+                "three",
+                "{\"k\":\"A\",\"n\":2}\n{\"k\":\"A\",\"n\":-1}\n{\"k\":\"B\",\"bad\":1}\n{\"k\":\"D\",\"n\":-1}\n{\"k\":",
+            ),
         ],
     );
     let found = events(&store, "agent");
-    let expected = [
-        ("A", vec!["two:1\"!\"", "x/one.jsonl:1"]),
-        ("B", vec!["x/one.jsonl:2"]),
-        ("C", vec!["two:1\"!\""]),
-    ];
+    let expected =
+        [("A", vec!["two:1\"!\"", "x/one.jsonl:1"]), ("B", vec!["x/one.jsonl:2"]), ("C", vec!["two:1\"!\""])];
     assert_eq!(found, expected.map(|(k, e)| (k.to_owned(), e.into_iter().map(str::to_owned).collect())));
     let row = |file: &str, status: &str, kind: &str, n| (file.into(), status.into(), kind.into(), n);
     assert_eq!(
@@ -252,7 +255,8 @@ fn spilling_leaves_no_file_behind() {
     let bytes = [("a.jsonl", text.as_bytes())];
     let whole = read_bytes(Format::Spread(&Tiny), &bytes, &ReadOptions::default(), 2);
     let spill_folder = Some(folder.clone());
-    let options = ReadOptions { block_size: 1_000, gather_budget: 10_000, spill_folder, ..ReadOptions::default() };
+    let options =
+        ReadOptions { block_size: 1_000, gather_budget: 10_000, spill_folder, ..ReadOptions::default() };
     let spilled = read_bytes(Format::Spread(&Tiny), &bytes, &options, 2);
     assert_eq!(tables(&whole), tables(&spilled));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);

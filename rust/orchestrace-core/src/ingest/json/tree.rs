@@ -46,13 +46,24 @@ impl<'a> Tree<'a> {
     /// assert!(Tree::parse("{", limits).is_err());
     /// ```
     pub fn parse(source: &'a str, limits: Limits) -> Parsed<Self> {
+        let (tree, judged) = Self::read(source, limits);
+        judged.map(|()| tree)
+    }
+
+    /// What a text shows up to its end or to what is wrong with it: for telling the format of a long record by its
+    /// beginning.
+    #[must_use]
+    pub fn head(source: &'a str, limits: Limits) -> Self {
+        Self::read(source, limits).0
+    }
+
+    fn read(source: &'a str, limits: Limits) -> (Self, Parsed<()>) {
         let mut tree = Self { source, nodes: Vec::new(), texts: String::new() };
         let mut cursor = Cursor::new(source, limits);
         let mut scratch = String::new();
         cursor.ws();
-        tree.value(&mut cursor, &mut scratch)?;
-        cursor.end()?;
-        Ok(tree)
+        let judged = tree.value(&mut cursor, &mut scratch).and_then(|()| cursor.end());
+        (tree, judged)
     }
 
     /// The outermost value.
@@ -88,6 +99,25 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
+    /// The members of a container; a key whose value is broken off is none.
+    fn inside(&mut self, cursor: &mut Cursor<'_>, scratch: &mut String, object: bool) -> Parsed<()> {
+        let mut more = if object { cursor.open_object()? } else { cursor.open_array()? };
+        while more {
+            let key = self.nodes.len();
+            if object {
+                self.string(cursor, scratch, true)?;
+            }
+            let value = self.nodes.len();
+            let judged = self.value(cursor, scratch);
+            if judged.is_err() && self.nodes.len() == value {
+                self.nodes.truncate(key);
+            }
+            judged?;
+            more = if object { cursor.more_object()? } else { cursor.more_array()? };
+        }
+        Ok(())
+    }
+
     /// Depth is bounded by the limits, hence recursion too.
     fn value(&mut self, cursor: &mut Cursor<'_>, scratch: &mut String) -> Parsed<()> {
         let start = cursor.pos();
@@ -98,19 +128,11 @@ impl<'a> Tree<'a> {
         match cursor.kind()? {
             kind @ (Kind::Object | Kind::Array) => {
                 let at = self.leaf(kind, start, start);
-                let object = kind == Kind::Object;
-                let mut more = if object { cursor.open_object()? } else { cursor.open_array()? };
-                while more {
-                    if object {
-                        self.string(cursor, scratch, true)?;
-                    }
-                    self.value(cursor, scratch)?;
-                    more = if object { cursor.more_object()? } else { cursor.more_array()? };
-                }
+                let inside = self.inside(cursor, scratch, kind == Kind::Object);
                 let next = self.nodes.len() as u32;
                 let node = &mut self.nodes[at];
                 (node.end, node.next) = (cursor.pos() as u32, next);
-                return Ok(());
+                return inside;
             }
             Kind::String => return self.string(cursor, scratch, false),
             Kind::Number => drop(cursor.number()?),
@@ -448,6 +470,19 @@ mod tests {
             canonical(tree.root(), &mut out);
             let back: serde_json::Value = serde_json::from_slice(&out).unwrap();
             prop_assert_eq!(back, value);
+        }
+
+        #[test]
+        fn a_broken_text_shows_what_is_before_the_break(value in json(), cut in 0.0..1.0_f64) {
+            let text = value.to_string();
+            let cut = (0..=(text.len() as f64 * cut) as usize).rev().find(|at| text.is_char_boundary(*at)).unwrap();
+            let tree = Tree::head(&text[..cut], LIMITS);
+            let root = tree.root();
+            for ((key, ours), (name, theirs)) in root.members().zip(value.as_object().into_iter().flatten()) {
+                prop_assert_eq!(key, name);
+                prop_assert!(ours.kind().is_some() && (same(ours, theirs) || ours.len() <= 5));
+            }
+            prop_assert!(root.elements().count() <= value.as_array().map_or(0, Vec::len));
         }
 
         #[test]
