@@ -26,6 +26,7 @@ import argparse
 import itertools
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -131,16 +132,20 @@ def values(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     return pl.DataFrame({"task": rows["task"].gather(starts), "rho": rho, "sign": sign})
 
 
+@cache
+def described(name: str) -> dict[str, Any]:
+    """What is known of a method."""
+    return ot.methods().row(by_predicate=pl.col("name") == name, named=True)
+
+
 def takes(name: str, param: str) -> bool:
     """Whether a method has a parameter."""
-    (params,) = ot.methods().filter(pl.col("name") == name)["params"].to_list()
-    return any(one["name"] == param for one in params)
+    return any(one["name"] == param for one in described(name)["params"])
 
 
 def units_of(name: str) -> list[str]:
     """Levels at which a method reports: those that go by links or spawns of agents have no events."""
-    (units,) = ot.methods().filter(pl.col("name") == name)["units"].to_list()
-    return list(units)
+    return list(described(name)["units"])
 
 
 def sampled(name: str) -> dict[str, Any]:

@@ -110,28 +110,28 @@ class Stars:
         self.kind = np.where(np.arange(3) < rng.integers(1, 4, n)[:, None], rng.integers(0, 8, (n, 3)), -1)
         self.x = (rng.random((n, 3)) < 0.7) * rng.random((n, 3)) ** 0.3
         self.p = gate(model, theta, leak, self.kind, self.x)
+        self.there = self.kind >= 0
+        self.cell = (9 * np.arange(n)[:, None] + self.kind)[self.there]  # of the table of slopes
 
     def predict(self, parameters: Floats) -> tuple[Floats, Floats]:
-        theta, leak = parameters[:8], parameters[8]
-        w = np.where(self.kind < 0, 0.0, theta[self.kind])
+        leak = parameters[8]
+        w = np.append(parameters[:8], 0.0)[self.kind]  # where nothing comes in, the last one
         factor = 1.0 - w * self.x if self.model == "noisy_or" else 1.0 - w * (1.0 - self.x)
         if self.model == "linear":
             total = leak + (w * self.x).sum(axis=1)
             by_input, by_leak = self.x, np.ones(len(total))
             value, free = np.minimum(total, 1.0), total <= 1.0
         else:
-            others = np.stack([np.delete(factor, j, axis=1).prod(axis=1) for j in range(3)], axis=1)
+            a, b, c = factor.T
+            others, all_three = np.stack([b * c, a * c, a * b], axis=1), a * b * c
             if self.model == "noisy_or":
-                by_input, by_leak = (1.0 - leak) * self.x * others, factor.prod(axis=1)
-                value = 1.0 - (1.0 - leak) * factor.prod(axis=1)
+                by_input, by_leak = (1.0 - leak) * self.x * others, all_three
+                value = 1.0 - (1.0 - leak) * all_three
             else:
                 by_input, by_leak = -(1.0 - self.x) * others, np.zeros(len(factor))
-                value = factor.prod(axis=1)
+                value = all_three
             free = np.ones(len(value), bool)
-        slopes = np.zeros((len(value), 9))
-        for j in range(3):
-            there = self.kind[:, j] >= 0
-            np.add.at(slopes, (np.flatnonzero(there), self.kind[there, j]), by_input[there, j])
+        slopes = np.bincount(self.cell, by_input[self.there], 9 * len(value)).reshape(-1, 9)
         slopes[:, 8] = by_leak
         return value, slopes * free[:, None]
 
