@@ -3,6 +3,9 @@
 
 PYTHON ?= python
 CARGO ?= cargo
+# Tests and lints of Rust share the dependencies of the installed module, so that these are built once.
+QUICK = --config .cargo/quick.toml
+CHECKED = --release --locked $(QUICK) --config .cargo/tests.toml
 # A process of tests for each core; one takes up to 1 GB, hence no more than 8.
 PYTEST_PARALLEL ?= -n auto --maxprocesses 8 --dist worksteal
 FUZZ_SECONDS ?= 60
@@ -19,13 +22,13 @@ demo: ## Install the package and run `orchestrace demo`
 	orchestrace demo
 
 test: ## Run all tests: Rust, then Python and doctests against a fresh install
-	$(CARGO) test --workspace --locked
-	$(PYTHON) -m pip install '.[dev]'
+	$(CARGO) test --workspace $(CHECKED)
+	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install '.[dev]'
 	$(PYTHON) -m pytest $(PYTEST_PARALLEL)
 
 lint: ## Check format, lints, types and stubs (after `make test`, which installs the tools)
 	$(CARGO) fmt --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(CHECKED) -- -D warnings
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy --strict
