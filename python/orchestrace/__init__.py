@@ -18,7 +18,8 @@ from .corpus import Corpus
 from .credit import credit, importers, methods
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
 from .explain import explain
-from .export import export
+from .export import ExportSize, export, export_size, exports
+from .exports.trainer import trainer_table
 from .faithfulness import faithfulness
 from .games import game_values
 from .generate import generate
@@ -49,6 +50,7 @@ __version__ = _core.VERSION
 __all__ = [
     "Corpus",
     "EventValues",
+    "ExportSize",
     "FittedOutcome",
     "IngestReport",
     "InputError",
@@ -74,6 +76,8 @@ __all__ = [
     "drop",
     "explain",
     "export",
+    "export_size",
+    "exports",
     "faithfulness",
     "fit_outcome",
     "fit_scaling",
@@ -108,6 +112,7 @@ __all__ = [
     "speed_up",
     "split",
     "token_credits",
+    "trainer_table",
     "truncate",
 ]
 

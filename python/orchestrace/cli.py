@@ -34,7 +34,7 @@ from .corpus import Corpus
 from .credit import Parameter
 from .display import plain, plain_json
 from .errors import OrchestraceError, ParameterError
-from .export import named_trace
+from .export import default_name, export_size, exports, only_traces
 from .interventions import SELECTORS
 from .partitioned import PartitionedCorpus
 from .samples import samples_path
@@ -297,29 +297,72 @@ def explain_(
     _give(explain(corpus, credits, unit_id, number), f"credit of {unit_id} by {method}", as_json, output)
 
 
+def _list_exports(asked: bool) -> None:
+    if asked:
+        for one in exports().iter_rows(named=True):
+            typer.echo(f"{one['name']:<9} {one['summary']}")
+        raise typer.Exit
+
+
 @app.command(name="export")
 def export_(
     paths: Recordings,
-    to: Annotated[str, typer.Option("--to", help="perfetto or mermaid.")] = "perfetto",
+    to: Annotated[str, typer.Option("--to", help="A name of --list.")] = "perfetto",
     trace: Annotated[
-        str | None, typer.Option("--trace", help="Its trace_id; needed if there are several traces.")
+        list[str] | None,
+        typer.Option("--trace", help="A trace_id; repeatable; mermaid and dot need one of several."),
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option("--window", help="FROM,TO: only what happens between, since a trace began.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file; default: trace.json or trace.mmd.")
+        Path | None,
+        typer.Option("--output", "-o", help="The file (parquet: the folder); else trace.json or the like."),
     ] = None,
     effects: Annotated[
         bool, typer.Option("--effects", help="Tell of every event what the outcome would be without it.")
     ] = False,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", help="Credit to tell; verl and trl: whose advantages, default grpo."),
+    ] = None,
+    unit: Annotated[
+        str, typer.Option("--unit", help="verl, trl: turn, event or token; where credit is computed.")
+    ] = "turn",
+    per: Annotated[str, typer.Option("--per", help="verl, trl: turn, or token for lists.")] = "turn",
+    reward: Rewards = None,
+    param: Params = None,
+    seed: Seed = 0,
+    size: Annotated[bool, typer.Option("--size", help="Say how large it would be, write nothing.")] = False,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", min=0, help="Limit; 64 MiB for what viewers load.")
+    ] = None,
     format: Format = "auto",
     threads: Threads = None,
+    _listed: Annotated[
+        bool, typer.Option("--list", is_eager=True, callback=_list_exports, help="List what can be written.")
+    ] = False,
 ) -> None:
-    """Write one trace with its critical path for Perfetto, chrome://tracing or Mermaid."""
+    """Write recordings for other tools: native JSONL, Parquet, Perfetto, Mermaid, DOT, OCEL, trainers."""
     corpus = _open(paths, format, threads)
-    if effects and trace is not None:  # no other trace is asked about
-        corpus = named_trace(corpus, trace)
-    rows = replay(corpus, drop(each="event"), threads=threads) if effects else None
-    file = file or Path("trace.mmd" if to == "mermaid" else "trace.json")
-    written = export(corpus, to, file, trace_id=trace, effects=rows)  # type: ignore[arg-type]  # judged there
+    names = list(trace or []) or None
+    if names and (effects or method):  # no other trace is asked about
+        corpus = only_traces(corpus, names)
+    options: dict[str, Any] = {"trace_id": names, "threads": threads, "per": per}
+    options["window"] = None if window is None else window.split(",")
+    if method or to in ("verl", "trl"):
+        level = unit if to in ("verl", "trl") else "event"
+        chosen: dict[str, Any] = {"unit": level, "reward": _weights(reward or ["team"]), "seed": seed}
+        params: dict[str, Any] = dict(map(_parameter, param or []))
+        _check_free(params, chosen)
+        options["credits"] = credit(corpus, method=method or "grpo", **chosen, **params, threads=threads)
+    if effects:
+        options["effects"] = replay(corpus, drop(each="event"), threads=threads)
+    if size:
+        typer.echo(str(export_size(corpus, to, **options)))  # type: ignore[arg-type]  # judged there
+        return
+    file = file or default_name(to)
+    written = export(corpus, to, file, **options, max_bytes=max_bytes, progress=True)  # type: ignore[arg-type]
     typer.echo(plain(f"{file}: {written:,} bytes"))
 
 

@@ -5,7 +5,7 @@ import operator
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, overload
 
 import polars as pl
 
@@ -14,7 +14,11 @@ from .assemble import frame_of, tables_of
 from .display import as_html, as_text
 from .errors import InputError, ParameterError
 from .progress import Progress, reporting
+from .publication import path_of, published_file
 from .schema import EXTENSION_FIELDS, SCHEMAS, cast_exactly, dtype_of, unknown_name
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _DERIVED = {"agents"}
 
@@ -318,7 +322,8 @@ class Corpus:
         """Write the corpus as native JSONL, one document per line, and return the number of traces.
 
         What was read in the native format comes back as it was, up to the order of keys and the spelling of
-        numbers. Facts that the format has no place for travel on the first event as ``x_trace``.
+        numbers. Facts that the format has no place for travel on the first event as ``x_trace``. A file has
+        its name when it is complete.
 
         Examples
         --------
@@ -330,8 +335,71 @@ class Corpus:
         """
         check_numbers(threads=threads)
         sink = target_of(target)
-        with reporting(progress, "writing") as callback:
+        with ExitStack() as opened, reporting(progress, "writing") as callback:
+            if isinstance(sink, str):
+                sink = os.fspath(opened.enter_context(published_file(path_of(sink))))
             return self._store.write_jsonl(sink, threads=threads, progress=callback)
+
+    @overload
+    def to_arrow(self, table: str) -> "pyarrow.Table": ...
+    @overload
+    def to_arrow(self, table: None = None) -> "dict[str, pyarrow.Table]": ...
+    def to_arrow(self, table: str | None = None) -> "pyarrow.Table | dict[str, pyarrow.Table]":
+        """One table as a `pyarrow.Table`, or all of them by name.
+
+        Numbers, texts and names of a corpus in memory are not copied: the tables share the buffers of the
+        core. Types: numbers as in the schema, names ``dictionary<uint32, string>``, words of closed
+        vocabularies ``dictionary<uint8, string_view>``, texts ``string_view``, ``started_at`` ``timestamp[ns,
+        UTC]``. A column that no record has is all null. A corpus on disk is read as a whole.
+
+        Raises
+        ------
+        ParameterError
+            There is no such table, or pyarrow is not installed.
+
+        Examples
+        --------
+        >>> import orchestrace as ot
+        >>> corpus = ot.generate(traces=2, seed=0)
+        >>> corpus.to_arrow("traces").num_rows, sorted(corpus.to_arrow())[:3]
+        (2, ['agents', 'edges', 'events'])
+        """
+        from .exports.arrow import arrow_table
+
+        if table is not None:
+            return arrow_table(self, table)
+        return {name: arrow_table(self, name) for name in SCHEMAS}
+
+    def to_numpy(self, table: str) -> dict[str, Any]:
+        """The columns of one table as NumPy arrays by name, all of the length of the table.
+
+        - Numbers that are always there: arrays of their type (``trace``, ``seq``: uint32; ``t``: float64).
+        - Other floats: float64, NaN for null; no recorded number is NaN.
+        - Other integers and flags: `numpy.ma.MaskedArray`, masked for null.
+        - Names and words: (``codes``, ``categories``), int32 with -1 for null, and an object array of texts.
+        - Texts: object arrays of str, None for null. Lists: object arrays of float64 arrays, None for null.
+        - ``started_at``: datetime64[ns], in UTC, NaT for null.
+
+        Raises
+        ------
+        ParameterError
+            There is no such table.
+
+        Notes
+        -----
+        Linear; floats and full integers are not copied where they lie in one piece. Texts cost a Python
+        object each: leave them to `to_arrow` where there are many.
+
+        Examples
+        --------
+        >>> import orchestrace as ot
+        >>> events = ot.generate(traces=2, seed=0).to_numpy("events")
+        >>> events["t"].dtype.name, events["type"].codes.dtype.name
+        ('float64', 'int32')
+        """
+        from .exports.arrays import numpy_columns
+
+        return numpy_columns(self, table)
 
     def write_quarantined(self, target: str | os.PathLike[str] | BinaryIO) -> int:
         """Write the rejected records as they stand in their files, one per line, and return how many.

@@ -1,79 +1,128 @@
-"""One trace for other people's viewers: Chrome and Perfetto trace files, Mermaid flowcharts."""
+"""One verb for every target of `exports`: judged, measured, written aside, then given its name."""
 
-import json
+import io
+import math
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import polars as pl
 
 from . import _core
-from .agreement import check_corpus, collected
-from .corpus import Corpus
-from .errors import InputError, ParameterError
-from .schedule import Durations, schedule
+from .agreement import check_corpus
+from .corpus import Corpus, check_numbers
+from .display import plain
+from .errors import ParameterError
+from .exports import EXPORTS
+from .exports.format import Export, Request, Sink, check_folder
+from .progress import Progress, reporting
+from .publication import path_of, published_file, published_folder
+from .schedule import DURATIONS, Durations
 from .schema import unknown_name
 
-_MICROSECONDS = 1e6
-_SAID = ("id", "slack", "critical", "source", "credit", "effect", "lower", "upper", "tier")
-"""What is told of an event where it is known."""
+Format = Literal["jsonl", "parquet", "perfetto", "mermaid", "dot", "ocel", "verl", "trl"]
+
+_SAMPLE_EVENTS: Final = 20_000
+"""Events from which the size of a file is estimated."""
+_SAMPLE_TRACES: Final = 32
+
+
+@dataclass(frozen=True)
+class ExportSize:
+    """How large an export would be."""
+
+    traces: int
+    events: int
+    edges: int
+    bytes: int
+    """Exact if all traces were measured, else in proportion to some of them."""
+    exact: bool
+
+    def __str__(self) -> str:
+        about = "" if self.exact else "about "
+        rows = f"{self.traces:,} traces, {self.events:,} events, {self.edges:,} edges"
+        return f"{about}{self.bytes:,} bytes ({rows})"
 
 
 def export(
     corpus: Corpus,
-    format: Literal["perfetto", "mermaid"],
+    format: Format,
     path: str | os.PathLike[str],
     *,
-    trace_id: str | None = None,
+    trace_id: str | Iterable[str] | None = None,
+    window: tuple[float, float] | None = None,
     credits: pl.DataFrame | pl.LazyFrame | None = None,
     effects: pl.DataFrame | pl.LazyFrame | None = None,
+    returns: pl.DataFrame | pl.LazyFrame | None = None,
+    per: Literal["turn", "token"] = "turn",
     durations: Durations = "auto",
     program_order: bool = False,
-    max_bytes: int = 64 << 20,
+    memory: int | str = "2GiB",
+    max_bytes: int | None = None,
+    threads: int | None = None,
+    progress: Progress = None,
 ) -> int:
-    """Write one trace with its critical path as a trace file or a flowchart.
+    """Write recordings for another tool.
 
     Parameters
     ----------
     corpus
         The recordings.
     format
-        ``perfetto``: JSON in the Trace Event Format, for ui.perfetto.dev and chrome://tracing. A row of the
-        timeline is an agent, several where its events overlap; arrows are edges; the category ``critical``
-        marks the critical path. ``mermaid``: a flowchart, the critical path in thick arrows and its own
-        class.
+        A name of `exports`. ``jsonl``: native traces. ``parquet``: all tables as a folder that `read_corpus`
+        opens. ``perfetto``: a timeline in the Trace Event Format, a process for each trace, a row for each
+        agent (several where its events overlap), arrows for edges, category ``critical`` on the critical
+        path. ``mermaid``, ``dot``: one trace as a chart. ``ocel``: an object-centric event log. ``verl``,
+        ``trl``: a Parquet file with the rows of `trainer_table`.
     path
-        The file, which is replaced.
+        The file, which is replaced when the new one is complete; for ``parquet`` a folder that is absent or
+        empty.
     trace_id
-        Which trace; None takes the only one.
+        Which traces; None takes all, or where one is shown the only one.
+    window
+        ``perfetto``, ``mermaid``, ``dot``: only events that are going on between these two times of the
+        schedule, in seconds (in steps, where that is what it counts) since the trace began, and the edges
+        among them.
     credits
-        Rows of `credit` at unit ``event``, of one method: ``trace seq credit``. Shown with every event.
+        ``perfetto``, ``mermaid``, ``dot``, ``ocel``: rows of `credit` at unit ``event``, of one method:
+        ``trace seq credit``, shown with every event. ``verl``, ``trl``: as in `trainer_table`.
     effects
-        Rows of `replay` for ``drop(each="event")``: ``trace unit_id effect lower upper tier``. Shown with
-        every event, beside what they rest on.
+        ``perfetto``, ``mermaid``, ``dot``: rows of `replay` for ``drop(each="event")``: ``trace unit_id
+        effect lower upper tier``. Shown with every event, beside what they rest on.
+    returns, per
+        As in `trainer_table`.
     durations, program_order
         As in `schedule`, whose earliest times are drawn.
+    memory
+        ``parquet``: the budget that `read_corpus` gives its verbs.
     max_bytes
-        Nothing is written above this size; the error says how large the file would be.
+        Nothing stays if the file is larger. None: 64 MiB for what a viewer loads as a whole (``perfetto``,
+        ``mermaid``, ``dot``), no limit for the rest. Estimated by `export_size` before the first byte.
+    threads, progress
+        As in `read_traces`; progress counts traces.
 
     Returns
     -------
     int
-        Bytes written.
+        Bytes written, in all files.
 
     Raises
     ------
     ParameterError
-        Unknown format or trace, a trace whose edges close a cycle, two credits or effects of one event, or a
-        file that would be too large.
+        Unknown format or trace, an option that means nothing to the format, a single trace whose edges close
+        a cycle, two credits or effects of one event, or more bytes than allowed.
     InputError
         The file cannot be written.
 
     Notes
     -----
-    Perfetto counts in microseconds; where a recording has steps, a step is drawn as a second and
-    ``otherData`` says so. O(events + edges). Source: Trace Event Format, Google, 2016; Mermaid, syntax of
-    flowcharts.
+    What is written has another name until it is complete, so a crash leaves the old file or none. A corpus on
+    disk goes through memory piece by piece. Perfetto counts in microseconds; where a recording has steps, a
+    step is drawn as a second and ``otherData`` says so; of several traces, one whose edges close a cycle is a
+    process without events whose label says why. O(events + edges). Sources: Trace Event Format, Google, 2016;
+    Mermaid, syntax of flowcharts; Graphviz, The DOT Language; OCEL 2.0, arXiv 2403.01975.
 
     Examples
     --------
@@ -86,161 +135,230 @@ def export(
     >>> sorted(json.loads(pathlib.Path(path).read_text()))
     ['displayTimeUnit', 'otherData', 'traceEvents']
     """
-    check_corpus(corpus)
-    if format not in ("perfetto", "mermaid"):
-        raise ParameterError(unknown_name("format", str(format), ["perfetto", "mermaid"]))
-    if not isinstance(path, str | os.PathLike):
-        raise ParameterError(f"path is of type {type(path).__name__}, expected the name of a file")
-    one = _only(corpus, trace_id)
-    events = one.events.select(
-        "trace", "seq", "id", pl.col("type", "agent", "tool").cast(pl.String)
-    ).collect()
-    times = schedule(one, durations=durations, program_order=program_order)
-    if times["finish"].null_count():
-        raise ParameterError(f"the trace has no schedule ({times['reason'][0]})")
-    events = events.join(times.drop("reason"), on=["trace", "seq"], maintain_order="left")
-    events = events.join(_credits(credits), on=["trace", "seq"], how="left", maintain_order="left")
-    events = events.join(_effects(effects), on=["trace", "id"], how="left", maintain_order="left")
-    edges = one.edges.select("src", "dst", pl.col("type").cast(pl.String)).collect()
-    edges = edges.unique(["src", "dst"], maintain_order=True)
-    text = _perfetto(events, edges) if format == "perfetto" else _mermaid(events, edges)
-    data = text.encode()
-    if len(data) > max_bytes:
-        raise ParameterError(f"the file would have {len(data):,} bytes: pass max_bytes={len(data)}")
-    try:
-        return Path(path).write_bytes(data)
-    except OSError as error:
-        raise InputError(f"{os.fspath(path)}: {error.strerror or error}") from error
+    target = path_of(path)
+    given: dict[str, Any] = {
+        "window": window,
+        "credits": credits,
+        "effects": effects,
+        "returns": returns,
+        "per": per,
+    }
+    given |= {"durations": durations, "program_order": program_order, "memory": memory, "threads": threads}
+    kind, some, request = _judged(corpus, format, trace_id, given)
+    check_numbers(max_bytes=max_bytes)
+    limit = kind.max_bytes if max_bytes is None else max_bytes
+    if limit is not None:
+        _check_size(_measured(kind, some, request), limit, kind)
+    with reporting(progress, "exporting") as callback:
+        request = _with(request, progress=callback)
+        if kind.folder:
+            check_folder(target)
+            with published_folder(target) as made:
+                kind.write(some, made, request)
+            return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+        with published_file(target) as aside, open(aside, "wb") as file:
+            sink = Sink(file, limit)
+            kind.write(some, sink, request)
+            return sink.written
 
 
-def _only(corpus: Corpus, trace_id: str | None) -> Corpus:
-    """The trace that is asked for, in memory."""
-    if trace_id is not None:
-        corpus = named_trace(corpus, trace_id)
-    elif (count := len(corpus)) != 1:
-        raise ParameterError(f"the corpus has {count:,} traces, expected one: name its trace_id")
-    return next(piece for _, load in corpus.pieces() if len(piece := load()))
+def export_size(
+    corpus: Corpus,
+    format: Format,
+    *,
+    trace_id: str | Iterable[str] | None = None,
+    window: tuple[float, float] | None = None,
+    credits: pl.DataFrame | pl.LazyFrame | None = None,
+    effects: pl.DataFrame | pl.LazyFrame | None = None,
+    returns: pl.DataFrame | pl.LazyFrame | None = None,
+    per: Literal["turn", "token"] = "turn",
+    durations: Durations = "auto",
+    program_order: bool = False,
+    threads: int | None = None,
+) -> ExportSize:
+    """Say how large an export would be, before it is written.
 
+    Parameters
+    ----------
+    corpus, format, trace_id, window, credits, effects, returns, per, durations, program_order, threads
+        As in `export`.
 
-def named_trace(corpus: Corpus, trace_id: str) -> Corpus:
-    """The corpus of the one trace with this id.
+    Returns
+    -------
+    ExportSize
+        ``traces events edges`` that would be looked at (int), ``bytes`` (int), and whether that is exact: up
+        to 32 traces and about 20,000 events are written to nowhere and counted, of more as many are taken
+        from all over the corpus. Of ``parquet``, whose compression gains by length, it is an upper bound.
 
     Raises
     ------
     ParameterError
-        No trace has it, or several have.
+        As in `export`.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> size = ot.export_size(corpus, "ocel")
+    >>> size.traces, size.exact
+    (3, True)
     """
-    if not isinstance(trace_id, str):
-        raise ParameterError(f"trace_id is {trace_id!r}, expected the name of a trace")
-    found = corpus.filter(pl.col("trace_id") == trace_id)
-    if (count := len(found)) == 1:
-        return found
-    if count:
-        raise ParameterError(f"trace_id '{trace_id}' has {count:,} traces, expected one")
-    known = corpus.traces.select("trace_id").collect(engine="streaming")["trace_id"].to_list()
-    nearest = _core.nearest(trace_id, known)
-    hint = f"; did you mean '{nearest}'?" if nearest else ""
-    raise ParameterError(f"no trace has the trace_id '{trace_id}'{hint} ({len(known):,} are known)")
+    given: dict[str, Any] = {
+        "window": window,
+        "credits": credits,
+        "effects": effects,
+        "returns": returns,
+        "per": per,
+    }
+    given |= {"durations": durations, "program_order": program_order, "threads": threads}
+    return _measured(*_judged(corpus, format, trace_id, given))
 
 
-def _credits(credits: pl.DataFrame | pl.LazyFrame | None) -> pl.DataFrame:
-    if credits is None:
-        return pl.DataFrame(schema={"trace": pl.UInt32, "seq": pl.UInt32, "credit": pl.Float64})
-    rows = collected(credits, "credits", ("trace", "seq", "credit")).select("trace", "seq", "credit")
-    rows = rows.drop_nulls("seq")
-    if rows.select("trace", "seq").is_duplicated().any():
-        raise ParameterError("an event has two credits: give the rows of one method at unit='event'")
-    return rows
+def exports() -> pl.DataFrame:
+    """All formats that `export` writes.
 
+    Returns
+    -------
+    DataFrame
+        ``name summary scope opens suffix options`` (String, options a List(String)); ``scope`` says how much
+        is shown: one ``trace``, any ``traces``, or the ``corpus``.
 
-def _effects(effects: pl.DataFrame | pl.LazyFrame | None) -> pl.DataFrame:
-    names = ("trace", "unit_id", "effect", "lower", "upper", "tier")
-    if effects is None:
-        types = (pl.UInt32, pl.String, pl.Float64, pl.Float64, pl.Float64, pl.String)
-        rows = pl.DataFrame(schema=dict(zip(names, types, strict=True)))
-    else:
-        rows = collected(effects, "effects", names).select(names).drop_nulls("unit_id")
-    if rows.select("trace", "unit_id").is_duplicated().any():
-        raise ParameterError("an event has two effects: give the rows of one replay of drop(each='event')")
-    return rows.rename({"unit_id": "id"}).with_columns(pl.col("tier").cast(pl.String))
-
-
-def _lanes(events: pl.DataFrame) -> list[tuple[str, int]]:
-    """Of each event its agent, and a lane of it in which nothing overlaps."""
-    busy: dict[str, list[float]] = {}
-    lanes: list[tuple[str, int]] = [("", 0)] * events.height
-    order = events.with_row_index("row").sort("start", "finish", "row")
-    for row, agent, start, finish in order.select("row", "agent", "start", "finish").iter_rows():
-        until = busy.setdefault(agent, [])
-        free = next((lane for lane, end in enumerate(until) if end <= start), len(until))
-        until[free : free + 1] = [finish]
-        lanes[row] = (agent, free)
-    return lanes
-
-
-def _name(event: dict[str, Any]) -> str:
-    return str(event["type"]) + (f" {event['tool']}" if event["tool"] is not None else "")
-
-
-def _perfetto(events: pl.DataFrame, edges: pl.DataFrame) -> str:
-    lanes = _lanes(events)
-    numbers = {lane: n for n, lane in enumerate(sorted(set(lanes)), start=1)}
-    out: list[dict[str, Any]] = [
-        {
-            "ph": "M",
-            "name": "thread_name",
-            "pid": 1,
-            "tid": number,
-            "args": {"name": agent if not lane else f"{agent} ({lane + 1})"},
-        }
-        for (agent, lane), number in numbers.items()
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> {"jsonl", "perfetto", "ocel"} <= set(ot.exports()["name"])
+    True
+    """
+    columns = ("name", "summary", "scope", "opens", "suffix")
+    rows = [
+        {**{name: getattr(one, name) for name in columns}, "options": list(one.options)}
+        for one in EXPORTS.values()
     ]
-    rows = events.to_dicts()
-    for event, lane in zip(rows, lanes, strict=True):
-        said = {name: event[name] for name in _SAID}
-        out.append(
-            {
-                "ph": "X",
-                "name": _name(event),
-                "cat": str(event["type"]) + (",critical" if event["critical"] else ""),
-                "ts": event["start"] * _MICROSECONDS,
-                "dur": (event["finish"] - event["start"]) * _MICROSECONDS,
-                "pid": 1,
-                "tid": numbers[lane],
-                "args": {name: value for name, value in said.items() if value is not None},
-            }
-        )
-    for number, (src, dst, kind) in enumerate(edges.iter_rows()):
-        flow = {"name": kind, "cat": "edge", "id": number, "pid": 1}
-        end = {**flow, "ph": "f", "bp": "e", "ts": rows[dst]["start"] * _MICROSECONDS}
-        out.append({**flow, "ph": "s", "ts": rows[src]["start"] * _MICROSECONDS, "tid": numbers[lanes[src]]})
-        out.append({**end, "tid": numbers[lanes[dst]]})
-    unit = "one second is one step" if events["unit"][0] == "steps" else "seconds"
-    document = {"traceEvents": out, "displayTimeUnit": "ms", "otherData": {"time": unit}}
-    return json.dumps(document, separators=(",", ":"))
+    schema = {**dict.fromkeys(columns, pl.String()), "options": pl.List(pl.String)}
+    return pl.DataFrame(rows, schema=schema)
 
 
-def _escaped(text: str) -> str:
-    """Text of a label: whatever could mean something to Mermaid or to HTML as the number of its character."""
-    return "".join(c if c.isalnum() or c in " _-." else f"#{ord(c)};" for c in text)
+def default_name(format: str) -> Path:
+    """How a file is called that nobody named."""
+    kind = EXPORTS.get(format)
+    if kind is None:
+        raise ParameterError(unknown_name("format", format, list(EXPORTS)))
+    what = "trace" if kind.scope != "corpus" else "turns" if kind.suffix == ".parquet" else "corpus"
+    return Path(what + kind.suffix)
 
 
-def _mermaid(events: pl.DataFrame, edges: pl.DataFrame) -> str:
-    unit = "s" if events["unit"][0] == "seconds" else "steps"
-    lines = ["flowchart LR"]
-    rows = events.to_dicts()
-    for event in rows:
-        parts = [f"{event['agent']}: {_name(event)}", f"{event['duration']:g} {unit}"]
-        if event["credit"] is not None:
-            parts.append(f"credit {event['credit']:.3g}")
-        if event["effect"] is not None:
-            parts.append(f"without it {event['effect']:+.3g}, {event['tier']}")
-        label = "<br/>".join(_escaped(part) for part in parts)
-        mark = ":::critical" if event["critical"] else ""
-        lines.append(f'  n{event["seq"]}["{label}"]{mark}')
-    for src, dst, _ in edges.iter_rows():
-        u, v = rows[src], rows[dst]
-        tight = u["critical"] and v["critical"] and u["finish"] == v["start"]
-        lines.append(f"  n{src} {'==>' if tight else '-->'} n{dst}")
-    lines.append("  classDef critical stroke:#d55e00,stroke-width:3px")
-    return "\n".join(lines) + "\n"
+def only_traces(corpus: Corpus, trace_id: str | Iterable[str]) -> Corpus:
+    """The corpus of the traces with these ids, each of which exactly one trace has.
+
+    Raises
+    ------
+    ParameterError
+        No trace has one of them, or several have.
+    """
+    names = [trace_id] if isinstance(trace_id, str) or not isinstance(trace_id, Iterable) else list(trace_id)
+    for name in names:
+        if not isinstance(name, str):
+            raise ParameterError(f"trace_id is {name!r}, expected the name of a trace")
+    named = corpus.traces.filter(pl.col("trace_id").is_in(names)).select("trace", "trace_id")
+    found = named.collect(engine="streaming")
+    counts = dict(found.group_by("trace_id").len().rows())
+    for name in names:
+        if (count := counts.get(name, 0)) > 1:
+            raise ParameterError(f"trace_id '{name}' has {count:,} traces, expected one")
+        if not count:
+            known = corpus.traces.select("trace_id").collect(engine="streaming")["trace_id"].to_list()
+            nearest = _core.nearest(name, known)
+            hint = f"; did you mean '{nearest}'?" if nearest else ""
+            raise ParameterError(f"no trace has the trace_id '{name}'{hint} ({len(known):,} are known)")
+    return corpus.filter(pl.col("trace").is_in(found["trace"].implode()))
+
+
+def _judged(
+    corpus: Corpus, format: object, trace_id: str | Iterable[str] | None, given: dict[str, Any]
+) -> tuple[Export, Corpus, Request]:
+    """What a call asks for, refused if it cannot be done."""
+    check_corpus(corpus)
+    kind = EXPORTS.get(format) if isinstance(format, str) else None
+    if kind is None:
+        raise ParameterError(unknown_name("format", str(format), list(EXPORTS)))
+    defaults = {one.name: one.default for one in fields(Request)}
+    for name, value in given.items():
+        is_default = value is None or (isinstance(value, str | bool) and value == defaults[name])
+        if name != "threads" and name not in kind.options and not is_default:
+            raise ParameterError(
+                f"{name} means nothing to the export '{kind.name}' (its options: {', '.join(kind.options)})"
+            )
+    check_numbers(threads=given.get("threads"))
+    if given["durations"] not in DURATIONS:
+        raise ParameterError(unknown_name("durations", str(given["durations"]), list(DURATIONS)))
+    window = given.get("window")
+    request = Request(**{**given, "window": None if window is None else _times(window)})
+    return kind, _chosen(corpus, kind, trace_id), request
+
+
+def _chosen(corpus: Corpus, kind: Export, trace_id: str | Iterable[str] | None) -> Corpus:
+    """The traces that are asked for."""
+    if trace_id is not None:
+        corpus = only_traces(corpus, trace_id)
+    if kind.scope != "trace":
+        return corpus
+    if (count := len(corpus)) != 1:
+        raise ParameterError(f"the corpus has {count:,} traces, expected one: name its trace_id")
+    return next(piece for piece in corpus.slices() if len(piece))
+
+
+def _times(window: object) -> tuple[float, float]:
+    try:
+        low, high = (float(one) for one in window)  # type: ignore[attr-defined]  # that is the question
+    except (TypeError, ValueError):
+        raise ParameterError(f"window is {window!r}, expected two times (from, to)") from None
+    if math.isnan(low) or math.isnan(high) or low > high:
+        raise ParameterError(f"window is from {low:g} to {high:g}, expected the earlier time first")
+    return low, high
+
+
+def _with(request: Request, **changes: Any) -> Request:
+    return Request(**{**{one.name: getattr(request, one.name) for one in fields(Request)}, **changes})
+
+
+def _measured(kind: Export, corpus: Corpus, request: Request) -> ExportSize:
+    """Write some traces to nowhere, and take the whole in proportion."""
+    sizes = corpus.traces.select("trace", "n_events", "n_edges").collect(engine="streaming")
+    weight = (sizes["n_events"].cast(pl.Int64) + sizes["n_edges"].cast(pl.Int64)).alias("weight") + 1
+    sample = sizes.with_columns(weight).gather_every(max(1, math.ceil(sizes.height / _SAMPLE_TRACES)))
+    before = sample["n_events"].cast(pl.Int64).cum_sum() - sample["n_events"]
+    sample = sample.filter(before < _SAMPLE_EVENTS)
+    exact = sample.height == sizes.height
+    some = corpus if exact else corpus.filter(pl.col("trace").is_in(sample["trace"].implode()))
+    written = _written(kind, some, request)
+    whole, seen = int(weight.sum() or 0), int(sample["weight"].sum() or 0)
+    return ExportSize(
+        traces=sizes.height,
+        events=int(sizes["n_events"].sum()),
+        edges=int(sizes["n_edges"].sum()),
+        bytes=written if exact else math.ceil(written * whole / max(seen, 1)),
+        exact=exact,
+    )
+
+
+def _written(kind: Export, corpus: Corpus, request: Request) -> int:
+    if not kind.folder:
+        sink = Sink()
+        kind.write(corpus, sink, request)
+        return sink.written
+    total = 0
+    for piece in corpus.slices():
+        for name, size in piece._sizes().items():
+            if size:
+                buffer = io.BytesIO()
+                piece._stored(name).write_parquet(buffer, compression="zstd", compression_level=1)
+                total += buffer.tell()
+    return total
+
+
+def _check_size(size: ExportSize, limit: int, kind: Export) -> None:
+    if size.bytes <= limit:
+        return
+    less = [name for name in ("trace_id", "window") if name in kind.options]
+    fewer = f"name fewer traces ({', '.join(f'{name}=' for name in less)}), or " if less else ""
+    raise ParameterError(plain(f"the file would have {size}: {fewer}pass max_bytes={size.bytes}"))

@@ -15,7 +15,7 @@ from . import _core
 from .corpus import check_numbers
 from .errors import InputError, ParameterError
 from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
-from .manifest import NAME, Input, Manifest, load
+from .manifest import EXPORTED, NAME, Input, Manifest, load
 from .progress import Progress, reporting
 from .shards import INDEX, clear_leftovers, current_index, merge, scan_index, staging, told, write_shard
 
@@ -278,6 +278,9 @@ def _check_settled(
 ) -> None:
     if not resume:
         raise ParameterError(f"folder '{folder}' is a corpus already, and resume=False")
+    if any(one.name == EXPORTED for one in manifest.inputs):
+        # without an index nobody can tell which recordings are there already
+        raise ParameterError(f"the corpus in '{folder}' was written by export: ingest into another folder")
     fields = dict(options.get("fields") or {})  # type: ignore[call-overload]
     for what, given, settled in (
         ("group", key, manifest.key),

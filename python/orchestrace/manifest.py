@@ -16,6 +16,8 @@ from .errors import InputError, SchemaError
 from .schema import LIFTED
 
 NAME: Final = "manifest.json"
+EXPORTED: Final = "<export>"
+"""The name of the only input of a corpus that `export` wrote."""
 
 _FILE: Final = re.compile(
     r"(part=[0-9]{3}/(traces|events|edges|agents|measures|findings|labels)|index|quarantine)"

@@ -19,6 +19,7 @@ from .errors import InputError, ParameterError, SchemaError
 from .ingest import memory_bytes
 from .manifest import NAME, Manifest, Part, load
 from .progress import Progress, reporting
+from .publication import path_of, published_file
 from .schema import SCHEMAS, dtype_of
 from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_rejects, present_schema, scan
 
@@ -105,10 +106,8 @@ class PartitionedCorpus(Corpus):
         sink = target_of(target)
         with ExitStack() as opened, reporting(progress, "writing") as callback:
             if isinstance(sink, str):
-                try:
-                    sink = opened.enter_context(open(sink, "wb"))
-                except OSError as error:
-                    raise InputError(f"{sink}: {error.strerror or error}") from error
+                made = opened.enter_context(published_file(path_of(sink)))
+                sink = opened.enter_context(open(made, "wb"))
             return sum(c._store.write_jsonl(sink, threads=threads, progress=callback) for c in self.slices())
 
     def _origin(self, file: str) -> str:

@@ -1,0 +1,17 @@
+"""Recordings for other people's tools: one file per target, and the list of all of them."""
+
+from typing import Final
+
+from .dot import DOT
+from .format import Export
+from .jsonl import JSONL
+from .mermaid import MERMAID
+from .ocel import OCEL
+from .parquet import PARQUET
+from .perfetto import PERFETTO
+from .trainer import TRL, VERL
+
+EXPORTS: Final[dict[str, Export]] = {
+    one.name: one for one in (JSONL, PARQUET, PERFETTO, MERMAID, DOT, OCEL, VERL, TRL)
+}
+"""In the order of the documentation."""

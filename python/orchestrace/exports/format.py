@@ -1,0 +1,103 @@
+"""What one export is, what a call asks of it, and how much it may write."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from ..corpus import Corpus
+from ..errors import ParameterError
+from ..schedule import Durations
+from ..schema import SCHEMAS
+
+Scope = Literal["trace", "traces", "corpus"]
+
+VIEWER_BYTES: Final = 64 << 20
+"""What a viewer that loads a file as a whole still opens without trouble."""
+
+EMPTY: Final[dict[str, object]] = {
+    name: pl.DataFrame(schema=schema) for name, schema in SCHEMAS.items() if name != "agents"
+}
+"""The tables of a corpus without rows, for a store that has but one of them."""
+
+
+class Sink:
+    """A binary file that counts what is written and refuses more than it may hold."""
+
+    def __init__(self, target: Any = None, limit: int | None = None) -> None:
+        self._target = target  # None counts only
+        self._limit = limit
+        self.written = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Write all of `data`.
+
+        Raises
+        ------
+        ParameterError
+            It is beyond the limit.
+        """
+        size = memoryview(data).nbytes
+        self.written += size
+        if self._limit is not None and self.written > self._limit:
+            raise ParameterError(
+                f"the file would have more than {self._limit:,} bytes: raise max_bytes, or export less"
+            )
+        if self._target is not None:
+            self._target.write(data)
+        return size
+
+    def flush(self) -> None:
+        """Hand on what is buffered."""
+        if self._target is not None:
+            self._target.flush()
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a call of `export` asks for beside corpus, format and path."""
+
+    window: tuple[float, float] | None = None
+    credits: pl.DataFrame | pl.LazyFrame | None = None
+    effects: pl.DataFrame | pl.LazyFrame | None = None
+    returns: pl.DataFrame | pl.LazyFrame | None = None
+    per: Literal["turn", "token"] = "turn"
+    durations: Durations = "auto"
+    program_order: bool = False
+    memory: int | str = "2GiB"
+    threads: int | None = None
+    progress: Callable[[int, int], object] | None = field(default=None, compare=False)
+
+    def told(self, done: int, total: int) -> None:
+        """Report how many traces are written."""
+        if self.progress is not None:
+            self.progress(done, total)
+
+
+@dataclass(frozen=True)
+class Export:
+    """One target of `export`: its name, what opens it, and how it is written."""
+
+    name: str
+    summary: str
+    opens: str
+    """What reads it."""
+    suffix: str
+    """Of a file; of a folder nothing."""
+    scope: Scope
+    """How much it shows: one trace, some traces, the whole corpus."""
+    options: tuple[str, ...]
+    """Those of `export` that mean something to it."""
+    write: Callable[[Corpus, Any, Request], None]
+    """Writes into a `Sink`, or into an empty folder."""
+    max_bytes: int | None = None
+    """Limit where the caller gives none."""
+    folder: bool = False
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a name that says file where a folder is written."""
+    if path.suffix in (".parquet", ".json", ".jsonl"):
+        raise ParameterError(f"'{path}' is named like a file, and a folder is written: choose another name")

@@ -1,0 +1,24 @@
+"""The corpus in the native format, one document a line, which reads back as it was."""
+
+from typing import Any, Final, cast
+
+from ..corpus import Corpus
+from .format import Export, Request, Sink
+
+
+def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
+    total, done = len(corpus), 0
+    for piece in corpus.slices():
+        done += piece.write_jsonl(cast(Any, sink), threads=request.threads)
+        request.told(done, total)
+
+
+JSONL: Final = Export(
+    "jsonl",
+    "Native traces, one JSON document a line; reads back as it was",
+    "orchestrace, any JSON reader",
+    ".jsonl",
+    "corpus",
+    ("trace_id",),
+    _write,
+)

@@ -1,0 +1,66 @@
+"""All tables of a corpus as a folder of Parquet files: a corpus on disk, as `ingest` makes it."""
+
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from .. import _core
+from ..corpus import Corpus
+from ..ingest import _MOST_PARTITIONS, _PARTITION_SHARE, memory_bytes
+from ..manifest import EXPORTED, Input, Manifest
+from ..partitioned import PartitionedCorpus
+from ..shards import EVENT_BYTES, INDEX, merge, staging, told, write_shard
+from .format import EMPTY, Export, Request
+
+
+def _write(corpus: Corpus, folder: Path, request: Request) -> None:
+    room = memory_bytes(request.memory)
+    key, fields = _division(corpus)
+    sizes = corpus._sizes()
+    partitions = round(sizes["events"] * EVENT_BYTES / (room * _PARTITION_SHARE))
+    manifest = Manifest(max(1, min(_MOST_PARTITIONS, partitions)), key, room, fields)
+    done = 0
+    for piece in corpus.slices():
+        _add(folder, manifest, piece._store)
+        done += len(piece)
+        request.told(done, sizes["traces"])
+    rejects = corpus.quarantine.collect(engine="streaming")
+    if rejects.height and not manifest.quarantine:  # the pieces of a corpus on disk have none
+        _add(folder, manifest, _core.Store.from_arrow(EMPTY | {"quarantine": rejects}))
+    one = Input(EXPORTED, "", 0, 0, done=True, records=done + rejects.height, accepted=done)
+    one.quarantined = rejects.height
+    manifest.inputs.append(one)
+    with told(folder):
+        merge(folder, manifest)
+        manifest.complete = True
+        manifest.save(folder)
+
+
+def _add(folder: Path, manifest: Manifest, store: _core.Store) -> None:
+    """One more shard; trace numbers stay what they are."""
+    highest = pl.DataFrame(store.table("traces"))["trace"].max()
+    with staging(folder) as files:
+        write_shard(files, manifest, store, pl.DataFrame(schema=INDEX))
+        files.publish()
+    if isinstance(highest, int):
+        manifest.next_trace = max(manifest.next_trace, highest + 1)
+
+
+def _division(corpus: Corpus) -> tuple[list[str], dict[str, str]]:
+    """The columns that keep traces together, and the lifted columns."""
+    if isinstance(corpus, PartitionedCorpus):
+        return corpus._manifest.key, dict(corpus._manifest.fields)
+    return ["group_id"], dict(corpus._store.lifted)
+
+
+PARQUET: Final = Export(
+    "parquet",
+    "All tables as a folder of Parquet files, a corpus on disk",
+    "read_corpus, Polars, DuckDB, pandas",
+    "",
+    "corpus",
+    ("trace_id", "memory"),
+    _write,
+    folder=True,
+)
