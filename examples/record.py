@@ -13,8 +13,8 @@ class Run:
 
     def add(self, type, agent, after=(), edge="causal", **fields):
         """Note what has just happened and which events it waited for. Returns its id."""
-        event = {"id": f"e{len(self.events)}", "t": time.monotonic() - self.begun, "type": type, "agent": agent}
-        self.events.append(event | fields)
+        event = {"id": f"e{len(self.events)}", "t": time.monotonic() - self.begun, "type": type}
+        self.events.append(event | {"agent": agent} | fields)
         self.edges += [{"src": before, "dst": event["id"], "type": edge} for before in after]
         return event["id"]
 

@@ -14,7 +14,7 @@ from . import _core
 from .agreement import check_corpus
 from .corpus import Corpus, check_numbers
 from .display import plain
-from .errors import ParameterError
+from .errors import InputError, ParameterError
 from .exports import EXPORTS
 from .exports.format import Export, Request, Sink, check_folder
 from .progress import Progress, reporting
@@ -158,7 +158,12 @@ def export(
             return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
         with published_file(target) as aside, open(aside, "wb") as file:
             sink = Sink(file, limit)
-            kind.write(some, sink, request)
+            try:
+                kind.write(some, sink, request)
+            except (InputError, pl.exceptions.PolarsError):
+                if sink.failure is not None:
+                    raise sink.failure from None
+                raise
             return sink.written
 
 

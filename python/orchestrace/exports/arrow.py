@@ -83,6 +83,6 @@ def _type(pa: Any, dtype: pl.DataType) -> Any:
         pl.Boolean(): pa.bool_(),
         pl.String(): pa.string_view(),
         pl.Datetime("ns", "UTC"): pa.timestamp("ns", tz="UTC"),
-        pl.List(pl.Float64()): pa.list_(pa.float64()),
+        pl.List(pl.Float64()): pa.large_list(pa.float64()),
     }
     return plain[dtype]

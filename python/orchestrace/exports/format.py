@@ -30,6 +30,8 @@ class Sink:
         self._target = target  # None counts only
         self._limit = limit
         self.written = 0
+        self.failure: Exception | None = None
+        """What was raised here, since writers pass it on as an error of their own."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Write all of `data`.
@@ -42,11 +44,16 @@ class Sink:
         size = memoryview(data).nbytes
         self.written += size
         if self._limit is not None and self.written > self._limit:
-            raise ParameterError(
+            self.failure = ParameterError(
                 f"the file would have more than {self._limit:,} bytes: raise max_bytes, or export less"
             )
+            raise self.failure
         if self._target is not None:
-            self._target.write(data)
+            try:
+                self._target.write(data)
+            except OSError as error:
+                self.failure = error
+                raise
         return size
 
     def flush(self) -> None:
@@ -99,5 +106,5 @@ class Export:
 
 def check_folder(path: Path) -> None:
     """Refuse a name that says file where a folder is written."""
-    if path.suffix in (".parquet", ".json", ".jsonl"):
+    if not path.exists() and path.suffix in (".parquet", ".json", ".jsonl"):
         raise ParameterError(f"'{path}' is named like a file, and a folder is written: choose another name")

@@ -203,7 +203,7 @@ def _frames(
     corpus: Corpus, run: _Run, later: _Run | None, by_token: bool, lambda_: float | None, max_tokens: int
 ) -> Iterator[pl.DataFrame]:
     """Rows of the turns of each piece, under our own names."""
-    paid = None if run.label is None else amounts(corpus, reward_of(run.label, corpus))
+    paid = _paid(corpus, run.label)
     left = max_tokens
     for piece in corpus.slices():
         numbers = run.traces(piece)
@@ -235,6 +235,16 @@ def _frames(
             channel=pl.lit(run.label, pl.String),
             reason=pl.col("reason").cast(pl.String),
         ).cast(pl.Schema(TOKEN if by_token else TURN))
+
+
+def _paid(corpus: Corpus, label: str | None) -> pl.DataFrame | None:
+    """What every trace was paid; None where that is not in this corpus."""
+    if label is None:
+        return None
+    try:
+        return amounts(corpus, reward_of(label, corpus))
+    except ParameterError:
+        return None
 
 
 def _trace_keys(piece: Corpus) -> pl.DataFrame:
@@ -322,7 +332,7 @@ def _along_tokens(
         told = rows.with_columns(advantages="returns")
         found = _lists(piece, told, written, later, numbers, None, max_tokens, "returns")
         lists = lists.join(found, on=KEY, how="left")
-    rows = rows.drop("advantages").join(lists, on=KEY, how="left", maintain_order="left")
+    rows = rows.drop("advantages", "returns").join(lists, on=KEY, how="left", maintain_order="left")
     if later is None:
         shift = pl.col("value") if run.method in _CRITICS else pl.lit(0.0)
         known = run.method in ("return_to_go", *_CRITICS)

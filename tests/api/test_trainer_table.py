@@ -1,0 +1,333 @@
+"""Trainer tables against plain Python, and as verl and TRL take them."""
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import orchestrace as ot
+from orchestrace.units import TracesByNumber
+from property.random_runs import jsonl
+
+
+def corpus_of(seed: int = 3, traces: int = 16) -> ot.Corpus:
+    """Generated traces whose events wrote 0 to 4 tokens, every seventh unknown, some with probabilities."""
+    corpus = ot.generate(traces=traces, seed=seed)
+    events = corpus.events.select("trace", "seq").collect()
+    place = pl.col("trace") * 7 + pl.col("seq") * 3
+    wrote = pl.when(place % 7 != 0).then((place % 5).cast(pl.Int64))
+    chosen = pl.when(place % 3 == 0).then(1.0 / (1 + place % 4))
+    return corpus.with_fields(events.with_columns(tokens_out=wrote, p_behavior=chosen))
+
+
+@pytest.fixture(scope="module")
+def corpus() -> ot.Corpus:
+    return corpus_of()
+
+
+def expected(corpus: ot.Corpus, credits: pl.DataFrame, by_token: bool) -> list[dict[str, Any]]:
+    """Rows by the definitions, trace by trace: advantages, rewards, masks, probabilities."""
+    unit, method = str(credits["unit"][0]), str(credits["method"][0])
+    share = dict(ot.methods().select("name", "quantity").rows())[method] == "share"
+    traces = {row["trace"]: row for row in corpus.traces.collect().iter_rows(named=True)}
+    team = corpus.measures.filter(pl.col("kind") == "reward", pl.col("name") == "team").select(
+        "trace", "value"
+    )
+    outcome = dict(team.collect().rows())
+    given = {
+        (row["trace"], row["unit_id"] if unit == "turn" else row["seq"]): row
+        for row in credits.iter_rows(named=True)
+        if row["unit_id"] is not None
+    }
+    rows = []
+    for number, trace in TracesByNumber(corpus).items():
+        for index, turn in enumerate(trace.turns):
+            wrote = {seq: int(trace.number("tokens_out", seq) or 0) for seq in turn.events}
+            known = any(trace.number("tokens_out", seq) is not None for seq in turn.events)
+            length = sum(wrote.values()) if known else None
+            own = {seq: given.get((number, turn.unit_id if unit == "turn" else seq)) for seq in turn.events}
+            values = [one["credit"] for one in own.values() if one is not None and one["credit"] is not None]
+            advantage: Any = None
+            if values:
+                total = math.fsum(values)
+                advantage = values[0] if unit == "turn" else total if share else total / len(values)
+            if by_token:
+                pieces: list[float | None] = []
+                for seq, n in ((seq, n) for seq, n in wrote.items() if n):
+                    one = own[seq]
+                    credit = None if one is None else one["credit"]
+                    parts = length if unit == "turn" else n
+                    pieces += [None if credit is None else credit / parts if share else credit] * n
+                advantage = None if None in pieces or not pieces else pieces
+            reward = math.fsum(trace.number("reward", seq) or 0.0 for seq in turn.events)
+            if index == len(trace.turns) - 1:
+                reward = None if outcome.get(number) is None else reward + outcome[number]  # type: ignore[assignment]
+            p = [q for seq in turn.events if (q := trace.number("p_behavior", seq)) is not None]
+            foreign = ("tool_result", "human_intervention")
+            exact = [(n, trace.number("p_behavior", seq)) for seq, n in wrote.items() if n]
+            rows.append(
+                {
+                    "trace": number,
+                    "trajectory_id": traces[number]["trace_id"],
+                    "group": traces[number]["group_id"],
+                    "task_id": traces[number]["task_id"],
+                    "agent": turn.owner,
+                    "turn": turn.unit_id,
+                    "turn_index": index,
+                    "seqs": turn.events,
+                    "response_length": length,
+                    "advantages": advantage,
+                    "reward": reward,
+                    "sequence_log_prob": math.fsum(map(math.log, p)) if p else None,
+                    "trained": [
+                        int(trace.columns["type"][s] not in foreign)
+                        for s, n in wrote.items()
+                        for _ in range(n)
+                    ],
+                    "log_probs": [math.log(q) for _, q in exact if q is not None]
+                    if exact and all(n == 1 and q is not None for n, q in exact)
+                    else None,
+                }
+            )
+    return rows
+
+
+def close(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(close, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-12)
+    return bool(a == b)
+
+
+CASES = [
+    ("grpo", "turn"),
+    ("dr_mas", "event"),
+    ("flow", "event"),
+    ("uniform", "turn"),
+    ("flow", "token"),
+    ("grpo", "token"),
+]
+
+
+@pytest.mark.parametrize("per", ["turn", "token"])
+@pytest.mark.parametrize(("method", "unit"), CASES)
+def test_rows_follow_the_definitions(corpus: ot.Corpus, method: str, unit: Any, per: Any) -> None:
+    credits = ot.credit(corpus, method=method, unit=unit)
+    table = ot.trainer_table(corpus, credits, per=per).rename({"uid": "group"})
+    if per == "token":
+        table = table.rename({"response_mask": "trained", "old_log_probs": "log_probs"})
+    rows = expected(corpus, credits, per == "token")
+    assert table.height == len(rows)
+    silent = 0
+    for made, row in zip(table.iter_rows(named=True), rows, strict=True):
+        for name, value in row.items():
+            if name not in made:
+                assert per == "turn" and name in ("trained", "log_probs")
+                continue
+            if name == "trained" and not value:
+                value = None
+            assert close(made[name], value), (name, made, value)
+        assert (made["method"], made["channel"]) == (method, "team")
+        assert made["advantages"] is not None or made["reason"] is not None  # a null says why
+        silent += made["advantages"] is None
+        if per == "token" and made["advantages"] is not None:
+            assert len(made["advantages"]) == made["response_length"] == len(made["trained"])
+            last = made["token_level_rewards"]
+            assert last is None or (sum(last[:-1]) == 0.0 and last[-1] == made["reward"])
+    assert silent < len(rows)
+    assert silent or per == "turn"  # turns whose tokens nobody counted are in the corpus
+
+
+def test_returns_are_given_or_follow_from_values(corpus: ot.Corpus) -> None:
+    events = corpus.events.select("trace", "seq").collect()
+    valued = corpus.with_fields(events.with_columns(value=(pl.col("seq") % 4) * 0.1))
+    gae = ot.credit(valued, method="gae", unit="turn")
+    table = ot.trainer_table(valued, gae)
+    critic = valued.events.select("trace", "seq", "value").collect()
+    first = table.select("trace", seq=pl.col("seqs").list.first()).join(
+        critic, on=["trace", "seq"], how="left"
+    )
+    assert table["returns"].to_list() == (table["advantages"] + first["value"]).to_list()
+    to_go = ot.credit(valued, method="return_to_go", unit="turn")
+    assert ot.trainer_table(valued, to_go)["returns"].equals(ot.trainer_table(valued, to_go)["advantages"])
+    grpo = ot.credit(valued, method="grpo", unit="turn")
+    assert ot.trainer_table(valued, grpo)["returns"].null_count() == table.height
+    given = ot.trainer_table(valued, grpo, returns=to_go.lazy())
+    assert given["returns"].equals(ot.trainer_table(valued, to_go)["advantages"])
+    assert given["advantages"].equals(ot.trainer_table(valued, grpo)["advantages"])
+    lists = ot.trainer_table(valued, grpo, returns=to_go, per="token").drop_nulls("returns")
+    assert lists.height
+    for returns, seqs, trace in lists.select("returns", "seqs", "trace").iter_rows():
+        (one,) = given.filter(pl.col("trace") == trace, pl.col("seqs").list.first() == seqs[0])["returns"]
+        assert set(returns) == {one}
+
+
+def test_traces_without_credit_keep_their_rows_and_others_have_none(corpus: ot.Corpus) -> None:
+    rewarded = corpus.traces.select("trace").collect()["trace"][:4].to_list()
+    own = corpus.with_measures(pl.DataFrame({"trace": rewarded, "rare": [0.1, 0.5, 0.7, 0.9]}))
+    credits = ot.credit(own, method="uniform", unit="turn", reward="rare")
+    table = ot.trainer_table(own, credits)
+    absent = table.filter(~pl.col("trace").is_in(rewarded))
+    assert absent.height and absent["advantages"].null_count() == absent.height
+    assert absent["reason"].unique().to_list() == ["reward.absent"]
+    last = absent.group_by("trace").agg(pl.col("reward").sort_by("turn_index").last())
+    assert last["reward"].null_count() == last.height  # an unknown outcome is not 0
+    some = ot.trainer_table(own, credits.filter(pl.col("trace").is_in(rewarded)))
+    assert_frame_equal(some, table.filter(pl.col("trace").is_in(rewarded)))
+    degenerate = ot.trainer_table(own, ot.credit(own, method="grpo", unit="turn", reward="rare"))
+    lone = degenerate.filter(pl.col("reason") == "group.degenerate")
+    assert (lone["advantages"] == 0.0).all()
+
+
+def test_tokens_of_tools_are_not_trained(tmp_path: Path) -> None:
+    events = [
+        {"id": "ask", "t": 0, "type": "tool_call", "agent": "a", "tool": "search", "tokens_out": 2},
+        {"id": "got", "t": 1, "type": "tool_result", "agent": "search", "tool": "search", "tokens_out": 3},
+        {"id": "say", "t": 2, "type": "return", "agent": "a", "to": "user", "tokens_out": 1},
+    ]
+    edges = [{"src": "ask", "dst": "got", "type": "return"}, {"src": "got", "dst": "say", "type": "causal"}]
+    rest = {"edges": edges, "rewards": {"team": 1}, "costs": {"tokens": 0, "wall_clock_s": 0}}
+    corpus = ot.read_traces(
+        io.BytesIO(jsonl([{"trace_id": "one", "task_id": "t", "events": events, **rest}]))
+    )
+    credits = ot.credit(corpus, method="broadcast", unit="turn")
+    verl = ot.trainer_table(corpus, credits, per="token")
+    assert verl["response_mask"].to_list() == [[1, 1, 0, 0, 0], [1]]
+    assert verl["token_level_rewards"].to_list() == [[0.0] * 5, [1.0]]
+    trl = ot.trainer_table(corpus, credits, layout="trl", per="token")
+    assert trl["tool_mask"].to_list() == [[1, 1, 0, 0, 0], [1]]
+    assert trl["completion_mask"].to_list() == [[1] * 5, [1]]
+    assert trl["group_id"].to_list() == ["t", "t"]
+
+
+def test_verl_takes_it_without_a_renaming(corpus: ot.Corpus) -> None:
+    """What `DataProto.from_dict` and its check ask for, in NumPy: verl itself needs torch, ray and more."""
+    credits = ot.credit(corpus, method="grpo", unit="turn")
+    table = ot.trainer_table(corpus, credits, per="token").drop_nulls("advantages")
+    width = int(table["response_length"].max())  # type: ignore[arg-type]
+
+    def padded(name: str) -> np.ndarray:
+        made = np.zeros((table.height, width))
+        for row, values in enumerate(table[name]):
+            made[row, : len(values)] = values
+        return made
+
+    batch = {name: padded(name) for name in ("advantages", "token_level_rewards", "response_mask")}
+    others = {
+        name: table[name].to_numpy().astype(object) for name in ("uid", "trajectory_id", "agent", "turn")
+    }
+    assert {array.shape for array in batch.values()} == {(table.height, width)}
+    for array in others.values():
+        assert isinstance(array, np.ndarray) and array.dtype == object and array.shape == (table.height,)
+    assert (batch["response_mask"].sum(axis=1) <= table["response_length"].to_numpy()).all()
+    # the advantage of a turn, spread over the mask as verl does it, is the list
+    scalar = ot.trainer_table(corpus, credits).join(
+        table.select("trace", "turn"), on=["trace", "turn"], how="semi"
+    )
+    spread = scalar["advantages"].to_numpy()[:, None] * (
+        np.arange(width) < table["response_length"].to_numpy()[:, None]
+    )
+    assert np.array_equal(spread, batch["advantages"])
+
+
+@pytest.mark.filterwarnings("ignore")  # those of the reader are not ours
+@pytest.mark.parametrize("layout", ["verl", "trl"])
+def test_datasets_opens_the_file(corpus: ot.Corpus, tmp_path: Path, layout: Any) -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed, which TRL reads with")
+    credits = ot.credit(corpus, method="grpo", unit="turn")
+    ot.export(corpus, layout, tmp_path / "turns.parquet", credits=credits, per="token")
+    table = ot.trainer_table(corpus, credits, layout=layout, per="token")
+    read = datasets.Dataset.from_parquet(str(tmp_path / "turns.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert read.column_names == table.columns
+    assert read.to_list() == table.to_dicts()
+    assert datasets.Dataset.from_polars(table).to_list() == table.to_dicts()
+
+
+@pytest.mark.parametrize("per", ["turn", "token"])
+def test_a_corpus_on_disk_gives_the_same_rows(corpus: ot.Corpus, tmp_path: Path, per: Any) -> None:
+    corpus.write_jsonl(tmp_path / "runs.jsonl")
+    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=4)
+    disk = ot.read_corpus(tmp_path / "corpus")
+    for method, unit in (("grpo", "turn"), ("flow", "token")):
+        credits = ot.credit(corpus, method=method, unit=unit)  # type: ignore[arg-type]
+        memory = ot.trainer_table(corpus, credits, per=per)
+        order = ["trace", "turn_index"]
+        assert_frame_equal(ot.trainer_table(disk, credits.lazy(), per=per).sort(order), memory)
+        ot.export(disk, "verl", tmp_path / "out.parquet", credits=credits, per=per)
+        assert_frame_equal(pl.read_parquet(tmp_path / "out.parquet").sort(order), memory)
+
+
+def test_gae_within_a_turn(corpus: ot.Corpus) -> None:
+    events = corpus.events.select("trace", "seq").collect()
+    valued = corpus.with_fields(events.with_columns(value=pl.lit(0.25)))
+    credits = ot.credit(valued, method="gae", unit="token")
+    tokens = ot.token_credits(valued, credits, lambda_=0.5)
+    table = ot.trainer_table(valued, credits, per="token", lambda_=0.5).drop_nulls("advantages")
+    lists = {(row["trace"], row["seq"]): row["tokens"] for row in tokens.iter_rows(named=True)}
+    assert table.height
+    for row in table.iter_rows(named=True):
+        whole = [x for seq in row["seqs"] for x in lists.get((row["trace"], seq)) or []]
+        assert row["advantages"] == whole
+        assert row["returns"] == [x + 0.25 for x in whole]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"layout": "rllib"}, "unknown layout 'rllib'"),
+    ({"per": "agent"}, "unknown per 'agent'"),
+    ({"max_tokens": 3, "per": "token"}, "more than max_tokens=3 tokens"),
+    ({"max_tokens": -1}, "max_tokens is -1"),
+    ({"returns": 5}, "returns is of type int"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_mistakes(corpus: ot.Corpus, options: dict[str, Any], said: str) -> None:
+    credits = ot.credit(corpus, method="grpo", unit="turn")
+    with pytest.raises(ot.ParameterError, match=said):
+        ot.trainer_table(corpus, credits, **options)
+
+
+def test_credits_that_are_no_table_of_turns(corpus: ot.Corpus) -> None:
+    agents = ot.credit(corpus, method="grpo", unit="agent")
+    turns = ot.credit(corpus, method="grpo", unit="turn")
+    both = pl.concat([turns, ot.credit(corpus, method="rloo", unit="turn")])
+    for given, said in (
+        (agents, "credits is at unit 'agent': compute it with unit='turn', 'event' or 'token'"),
+        (both, "several values of 'method'"),
+        (turns.drop("reason"), "credits has no column 'reason'"),
+        (turns.with_columns(method=pl.lit("mine")), "method 'mine' is not registered"),
+        (pl.concat([turns, turns]), "credits has two rows for turn"),
+        ([1, 2], "credits is of type list"),
+    ):
+        with pytest.raises(ot.ParameterError, match=said):
+            ot.trainer_table(corpus, given)  # type: ignore[arg-type]
+    with pytest.raises(ot.ParameterError, match="corpus is of type DataFrame"):
+        ot.trainer_table(turns, turns)  # type: ignore[arg-type]
+
+
+def test_rewards_that_are_sums_are_told(corpus: ot.Corpus) -> None:
+    channels = corpus.reward_channels()
+    weights = dict.fromkeys(channels[:2], 0.5)
+    credits = ot.credit(corpus, method="uniform", unit="turn", reward=weights)
+    table = ot.trainer_table(corpus, credits)
+    assert json.dumps(channels[0])[1:-1] in table["channel"][0]
+    values = corpus.measures.filter(
+        pl.col("kind") == "reward", pl.col("name").cast(pl.String).is_in(list(weights))
+    )
+    sums = dict(
+        values.group_by("trace").agg(pl.when(pl.len() == 2).then(pl.col("value").sum() / 2)).collect().rows()
+    )
+    own = corpus.events.select("trace", "seq", "reward").collect()
+    for row in table.filter(pl.col("turn_index") == pl.col("turn_index").max().over("trace")).iter_rows(
+        named=True
+    ):
+        earned = own.filter(pl.col("trace") == row["trace"], pl.col("seq").is_in(row["seqs"]))["reward"].sum()
+        known = sums.get(row["trace"])
+        assert close(row["reward"], None if known is None else known + earned)
