@@ -59,6 +59,8 @@ pub struct AgentInfo {
     pub parent: Option<Agent>,
     /// Whether its stream goes on beyond the recording: its last text is then no answer.
     pub open: bool,
+    /// Whether it stands in for the user, as a simulator does: the last text to it is the answer of the run.
+    pub plays_user: bool,
 }
 
 /// Who takes part in what comes from outside of the agents.
@@ -89,6 +91,8 @@ pub struct Response {
     pub ok: Option<bool>,
     /// Whether it decides about others without calling anybody: chooses a speaker, ends the task.
     pub decides: bool,
+    /// Its turn where that is the index of an entry in a log of a chat; else responses are counted.
+    pub turn: Option<u32>,
     /// Quality of the content, 0 to 1.
     pub score: Option<f64>,
     /// Dense reward paid here.

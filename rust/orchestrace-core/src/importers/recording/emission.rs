@@ -643,6 +643,7 @@ impl<'r> Emission<'r, '_, '_> {
             });
         let id = recording.read(response.id);
         self.response = Some((e, *response));
+        self.turn = response.turn.unwrap_or(self.turn);
         self.opening = true;
         let mut asks = None;
         if delegates {
@@ -748,13 +749,24 @@ impl<'r> Emission<'r, '_, '_> {
         }
     }
 
+    /// The answers of children that an event brings together.
+    fn put_together(&mut self, agent: u32, seq: u32) {
+        for child in std::mem::take(&mut self.agents[agent as usize].returned) {
+            self.edges.push((End::ReturnOf(child), End::Event(seq), EdgeType::Aggregate));
+        }
+    }
+
     /// A text, by its place: message, return or aggregate (R4).
     fn saying(&mut self, e: u32, agent: u32, saying: &Saying, stem: &str) {
         let recording = self.recording;
         let at = agent as usize;
         let parent = self.plan.parent[at];
         let last = self.plan.last_text[at] == e && !recording.agents[at].open;
-        let to_other = matches!(saying.to, Some(Party::Agent(_) | Party::Named(_)));
+        let user = match saying.to {
+            Some(Party::Agent(to)) if recording.agents[to.0 as usize].plays_user => Some(to.0),
+            _ => None,
+        };
+        let to_other = user.is_none() && matches!(saying.to, Some(Party::Agent(_) | Party::Named(_)));
         let event_type = if to_other {
             EventType::Message
         } else if last && parent != NONE {
@@ -772,6 +784,10 @@ impl<'r> Emission<'r, '_, '_> {
         self.out.set(EventField::Trusted, Value::Bool(true));
         match event_type {
             EventType::Message => self.address(agent, seq, saying.to),
+            EventType::Return | EventType::Aggregate if parent == NONE && user.is_some() => {
+                self.put_together(agent, seq);
+                self.address(agent, seq, saying.to);
+            }
             EventType::Return => {
                 self.from(agent);
                 let to = if parent == NONE { Rc::from(USER) } else { self.name(parent) };
@@ -784,11 +800,7 @@ impl<'r> Emission<'r, '_, '_> {
                     }
                 }
             }
-            _ => {
-                for child in std::mem::take(&mut self.agents[at].returned) {
-                    self.edges.push((End::ReturnOf(child), End::Event(seq), EdgeType::Aggregate));
-                }
-            }
+            _ => self.put_together(agent, seq),
         }
         self.ended |= last && parent == NONE && !to_other;
         if let Some(ok) = saying.ok.filter(|_| self.response.is_none_or(|(_, r)| r.ok.is_none())) {

@@ -512,3 +512,68 @@ fn own_fields_become_columns() {
     let numbers = numbers.as_primitive::<arrow_array::types::Int64Type>();
     assert_eq!(numbers.iter().collect::<Vec<_>>(), [Some(3), None]);
 }
+
+#[test]
+fn the_last_text_to_one_who_plays_the_user_is_the_answer() {
+    let mut s = Sketch::new();
+    let agent = s.agent("agent", None);
+    let user = s.agent("simulator", None);
+    s.0.agent_info(user).plays_user = true;
+    for (index, (by, to)) in
+        [(user, agent), (agent, user), (user, agent), (agent, user), (user, agent)].into_iter().enumerate()
+    {
+        let id = format!("{}", index + 1);
+        let r = s.answers(by, &id, index as i64);
+        s.0.response_mut(r).unwrap().turn = Some(index as u32 + 1);
+        s.0.say(r, Saying { to: Some(Party::Agent(to)), ..Saying::default() });
+    }
+    let trace = native(&s.0);
+    assert_eq!(
+        events(&trace),
+        [
+            "1 message simulator agent -",
+            "2 message agent simulator -",
+            "3 message simulator agent -",
+            "4 return agent simulator -",
+            "5 message simulator agent -",
+        ]
+    );
+    let turns: Vec<_> =
+        trace["events"].as_array().unwrap().iter().map(|e| e["turn"].as_u64().unwrap()).collect();
+    assert_eq!(turns, [1, 2, 3, 4, 5], "turns are those of the log");
+    assert_eq!(
+        edges(&trace),
+        set(&[
+            "1 message 2",
+            "2 message 3",
+            "3 message 4",
+            "4 message 5",
+            "1 temporal 3",
+            "3 temporal 5",
+            "2 temporal 4",
+        ])
+    );
+    assert_eq!(finding_codes(&store(&s.0)), [""; 0]);
+}
+
+#[test]
+fn what_children_returned_is_put_together_for_one_who_plays_the_user_too() {
+    let mut s = Sketch::new();
+    let lead = s.agent("lead", None);
+    let child = s.agent("child", None);
+    let user = s.agent("simulator", None);
+    s.0.agent_info(user).plays_user = true;
+    let r = s.answers(lead, "r1", 1);
+    s.calls(r, "c1", Does::Spawns(child));
+    let r = s.answers(child, "w1", 2);
+    s.says(r);
+    s.result(lead, "c1", 3, true);
+    let r = s.answers(lead, "r2", 4);
+    s.0.say(r, Saying { to: Some(Party::Agent(user)), ..Saying::default() });
+    let r = s.answers(user, "u1", 5);
+    s.0.say(r, Saying { to: Some(Party::Agent(lead)), ..Saying::default() });
+    let trace = native(&s.0);
+    assert_eq!(events(&trace)[4], "r2 aggregate lead simulator lead");
+    assert!(edges(&trace).is_superset(&set(&["w1 aggregate r2", "r2 message u1"])));
+    assert_eq!(finding_codes(&store(&s.0)), [""; 0]);
+}
