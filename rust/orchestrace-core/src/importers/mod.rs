@@ -5,19 +5,31 @@ use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Cursor, Kind, Limits, Parsed};
 use crate::ingest::writer::TraceWriter;
 
+mod agentdojo;
+mod agentrx;
 pub(crate) mod items;
 mod native;
 pub mod recording;
+mod tau_bench;
 #[cfg(test)]
 pub(crate) mod testing;
 mod who_and_when;
 
+pub use agentdojo::AgentDojo;
+pub use agentrx::AgentRx;
 pub use items::{Items, TraceItem, TraceItems};
 pub use native::Native;
+pub use tau_bench::TauBench;
 pub use who_and_when::WhoAndWhen;
 
 /// All formats in the order in which they are looked for; the first is assumed without evidence.
-pub static IMPORTERS: &[Format] = &[Format::Whole(&Native), Format::Whole(&WhoAndWhen)];
+pub static IMPORTERS: &[Format] = &[
+    Format::Whole(&Native),
+    Format::Spread(&AgentDojo),
+    Format::Whole(&WhoAndWhen),
+    Format::Spread(&AgentRx),
+    Format::Spread(&TauBench),
+];
 
 /// A format, by how its traces lie in records.
 #[derive(Clone, Copy)]
