@@ -11,6 +11,7 @@ pub(crate) mod items;
 mod native;
 pub mod recording;
 mod tau_bench;
+pub mod spans;
 #[cfg(test)]
 pub(crate) mod testing;
 mod who_and_when;

@@ -1,0 +1,699 @@
+//! What everybody did, one thing after the other.
+
+use std::collections::{HashMap, HashSet};
+
+use super::forest::Forest;
+use super::matching::Matching;
+use super::owners::{Generations, Owners};
+use super::{AgentWork, Described, Fate, NONE, Span, Spans, Text, ToolUse, Who, Work};
+use crate::error::FindingCode;
+use crate::importers::recording::{
+    Agent, AgentInfo, Call, CallResult, Does, Entry, Mark, Party, Response, Saying,
+};
+use crate::schema::{EdgeType, EventType, MeasureKind};
+
+/// One thing that somebody did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    /// A model answered, with what it asked for.
+    Responds,
+    /// A tool or an agent is asked for, by nobody's answer.
+    Asks,
+    /// A tool gave something back.
+    Results,
+    /// An agent's answer reaches who asked for it.
+    Receives,
+    /// An agent is done; so is what it was asked for, unless it is visited again.
+    Ends,
+    /// A guardrail looked at something.
+    Guards,
+    /// An agent was made.
+    Creates,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    /// When, in the order of time: nothing comes before what it follows from, whatever its clock says.
+    key: (i64, u32, u8),
+    player: u32,
+    span: u32,
+    act: Act,
+    /// Whether an earlier act says it already.
+    said: bool,
+}
+
+struct Describing<'s> {
+    all: &'s mut Spans,
+    forest: Forest,
+    generations: Generations,
+    owners: Owners,
+    matching: Matching,
+    described: Vec<Described>,
+    /// Calls that a response asked for without declaring them, by response.
+    undeclared: Vec<(u32, u32)>,
+    call_ids: HashSet<String>,
+    /// To whom the text of a response goes, where it ends a visit that is not the last.
+    says_to: Vec<(u32, u32)>,
+    /// Agent spans whose answer is that of a response.
+    ends_with: Vec<(u32, u32)>,
+    /// Responses that failed in what they made their program do.
+    failed_by: Vec<(u32, u32)>,
+}
+
+fn duration(span: &Span) -> Option<f64> {
+    let nanos = span.end?.checked_sub(span.start?)?;
+    (nanos >= 0).then_some(nanos as f64 / 1e9)
+}
+
+fn began(span: &Span) -> Option<i64> {
+    span.start.or(span.end)
+}
+
+fn ended(span: &Span) -> Option<i64> {
+    span.end.or(span.start)
+}
+
+/// Describes a trace: see [`Spans::describe`].
+pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &mut dyn FnMut(u32, Fate)) {
+    let forest = Forest::of(all, same, fate);
+    let generations = Generations::of(all, &forest);
+    let mut owners = Owners::of(all, &forest, &generations);
+    let matching = Matching::of(all, &forest, &generations, &mut owners);
+    let undeclared = {
+        let mut list = matching.undeclared.clone();
+        list.sort_by_key(|(leaf, i)| (*leaf, began(&all.spans[*i as usize]), forest.tour[*i as usize]));
+        list
+    };
+    let n = all.spans.len();
+    all.entries = vec![Text::default(); n];
+    let mut describing = Describing {
+        all,
+        forest,
+        generations,
+        owners,
+        matching,
+        described: vec![Described::default(); n],
+        undeclared,
+        call_ids: HashSet::new(),
+        says_to: Vec::new(),
+        ends_with: Vec::new(),
+        failed_by: Vec::new(),
+    };
+    let root = describing.root();
+    describing.agents();
+    let mut rows = describing.rows();
+    describing.close(&mut rows);
+    describing.fail();
+    for row in &rows {
+        describing.row(row);
+    }
+    describing.end_of_root(root, &rows);
+    describing.edges();
+    describing.evaluations();
+    describing.findings();
+    describing.fates(fate);
+}
+
+impl Describing<'_> {
+    fn span(&self, i: u32) -> Span {
+        self.all.spans[i as usize]
+    }
+
+    /// The one who stands for the whole. Where several are roots they work for the service that began.
+    fn root(&mut self) -> Option<u32> {
+        let roots: Vec<u32> = (0..self.owners.players.len() as u32)
+            .filter(|p| {
+                let player = &self.owners.players[*p as usize];
+                player.parent.is_none() && !player.took_over
+            })
+            .collect();
+        if roots.len() < 2 {
+            return roots.first().copied();
+        }
+        let named = self.forest.order.iter().map(|i| self.span(*i).service).find(|s| !s.is_none());
+        let root = self.owners.service(self.all, named.unwrap_or_default());
+        for p in roots {
+            if p != root {
+                self.owners.players[p as usize].parent = Some(root);
+            }
+        }
+        // Those who took over from a root stand beside it.
+        for player in &mut self.owners.players {
+            if player.took_over && player.parent.is_none() {
+                player.parent = Some(root);
+            }
+        }
+        Some(root)
+    }
+
+    fn agents(&mut self) {
+        for p in 0..self.owners.players.len() {
+            let player = self.owners.players[p];
+            let id = match player.last_visit {
+                Some(i) if player.who.id.is_none() => self.span(i).id,
+                _ => player.who.id,
+            };
+            let info = AgentInfo {
+                name: player.who.name,
+                source_id: id,
+                role: player.who.role,
+                parent: None,
+                open: player.open,
+            };
+            self.owners.players[p].agent = Some(self.all.recording.agent(info));
+        }
+        for p in 0..self.owners.players.len() {
+            let parent = self.owners.players[p].parent.map(|parent| self.agent(parent));
+            let agent = self.agent(p as u32);
+            self.all.recording.agent_info(agent).parent = parent;
+        }
+    }
+
+    fn agent(&self, player: u32) -> Agent {
+        self.owners.players[player as usize].agent.expect("every player is an agent of the recording")
+    }
+
+    /// Whether a span of an agent is a spawn: not at the root, not by a handover, not a second record of one.
+    fn spawned(&self, i: u32) -> Option<u32> {
+        let player = &self.owners.players[self.owners.of[i as usize] as usize];
+        player.parent.filter(|_| !player.took_over && !self.owners.merged[i as usize])
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = Vec::new();
+        let at_work = self.at_work();
+        let works = |who: Who| {
+            let (id, text) = if who.id.is_none() { (false, who.name) } else { (true, who.id) };
+            at_work.contains(&(id, self.all.read(text)))
+        };
+        // Where a time is missing it is that of what was before.
+        let mut last = i64::MIN;
+        let key_of = |i: u32, end: bool, last: &mut i64| {
+            let span = self.span(i);
+            let time = if end { ended(&span) } else { began(&span) };
+            let tour = self.forest.tour[i as usize];
+            *last = time.unwrap_or(*last);
+            (*last, if end { tour.1 } else { tour.0 }, 1)
+        };
+        for &i in &self.forest.order {
+            let place = &self.forest.places[i as usize];
+            let player = self.owners.of[i as usize];
+            let mut push = |act, key, player| rows.push(Row { key, player, span: i, act, said: false });
+            let asked = match self.matching.response[i as usize] {
+                NONE => None,
+                leaf => {
+                    let (time, tour, _) = key_of(leaf, true, &mut last);
+                    Some((time, tour, 1))
+                }
+            };
+            let begin = key_of(i, false, &mut last);
+            let begin = asked.map_or(begin, |asked| asked);
+            let end = key_of(i, true, &mut last).max((begin.0, begin.1, 2));
+            match self.span(i).work {
+                Work::Generation(_) if self.generations.leaf[i as usize] == i => {
+                    push(Act::Responds, (end.0, end.1, 0), player);
+                }
+                Work::Tool(_) if !place.gone && player != NONE => {
+                    if asked.is_none() {
+                        push(Act::Asks, begin, player);
+                    }
+                    match self.matching.agent_in[i as usize] {
+                        NONE => push(Act::Results, end, player),
+                        agent => {
+                            let child = self.owners.players[self.owners.of[agent as usize] as usize];
+                            if child.last_visit == Some(agent) && self.span(agent).end.is_some() {
+                                rows.push(Row {
+                                    key: end,
+                                    player,
+                                    span: agent,
+                                    act: Act::Receives,
+                                    said: false,
+                                });
+                            }
+                        }
+                    }
+                }
+                Work::Agent(_) if !self.owners.merged[i as usize] => {
+                    let in_tool = place.tool != NONE && self.matching.agent_in[place.tool as usize] == i;
+                    if let Some(parent) = self.spawned(i).filter(|_| !in_tool) {
+                        if asked.is_none() {
+                            push(Act::Asks, begin, parent);
+                        }
+                        if self.span(i).end.is_some()
+                            && self.owners.players[player as usize].last_visit == Some(i)
+                        {
+                            push(Act::Receives, (end.0, end.1, 3), parent);
+                        }
+                    }
+                    if self.span(i).end.is_some() {
+                        push(Act::Ends, end, player);
+                    }
+                }
+                Work::Guardrail(_) => push(Act::Guards, end, player),
+                Work::Creates(who) if !works(who) => push(Act::Creates, begin, player),
+                _ => {}
+            }
+        }
+        rows.sort_by_key(|row| row.key);
+        rows
+    }
+
+    /// Names and ids of the agents that are seen at work.
+    fn at_work(&self) -> HashSet<(bool, &str)> {
+        let players = self.owners.players.iter().filter(|player| player.agent.is_some());
+        players
+            .flat_map(|player| [(false, player.who.name), (true, player.who.id)])
+            .filter(|(_, text)| !text.is_none())
+            .map(|(id, text)| (id, self.all.read(text)))
+            .collect()
+    }
+
+    /// Finds the acts that say already what the end of an agent would say.
+    fn close(&mut self, rows: &mut [Row]) {
+        let mut last = vec![None; self.owners.players.len()];
+        for at in 0..rows.len() {
+            let row = rows[at];
+            let player = self.owners.players[row.player as usize];
+            if row.act == Act::Ends
+                && let Some(leaf) = last[row.player as usize].and_then(|l: usize| self.answers(&rows[l]))
+                && self.span(row.span).ok != Some(false)
+            {
+                rows[at].said = true;
+                self.ends_with.push((leaf, row.span));
+                if player.last_visit != Some(row.span)
+                    && let Some(parent) = player.parent
+                {
+                    self.says_to.push((leaf, parent));
+                }
+                continue;
+            }
+            last[row.player as usize] = Some(at);
+        }
+        self.ends_with.sort_unstable();
+        self.says_to.sort_unstable();
+    }
+
+    /// The response of an act, if it ends what its agent does: with a text and nothing asked for, or by handing over.
+    fn answers(&self, row: &Row) -> Option<u32> {
+        let Work::Generation(generation) = self.span(row.span).work else { return None };
+        let mut declared = self.all.declared(row.span);
+        let mut asked = self.asked(row.span).iter();
+        let hands_over = declared.clone().any(|call| self.matching.hands_to[call] != NONE)
+            || asked.clone().any(|(_, i)| self.matching.tool_hands_to[*i as usize] != NONE);
+        let speaks = generation.text.is_some() && declared.next().is_none() && asked.next().is_none();
+        (speaks || hands_over).then_some(row.span)
+    }
+
+    /// What a response asked for without declaring it.
+    fn asked(&self, leaf: u32) -> &[(u32, u32)] {
+        let from = self.undeclared.partition_point(|row| row.0 < leaf);
+        let to = self.undeclared.partition_point(|row| row.0 <= leaf);
+        &self.undeclared[from..to]
+    }
+
+    /// A part of a program that failed, though nothing within it did, failed by the last response in it: by the
+    /// code or the call that it wrote.
+    fn fail(&mut self) {
+        let n = self.all.spans.len();
+        let mut below = vec![false; n];
+        let mut last: HashMap<u32, u32> = HashMap::new();
+        for &i in self.forest.order.iter().rev() {
+            if let Some(parent) = self
+                .forest
+                .parent
+                .get(self.forest.parent[i as usize] as usize)
+                .map(|_| self.forest.parent[i as usize])
+            {
+                below[parent as usize] |= below[i as usize] || self.span(i).ok == Some(false);
+            }
+            if self.generations.leaf[i as usize] == i {
+                let top = self.generations.top[i as usize];
+                last.entry(self.forest.places[top as usize].above).or_insert(i);
+            }
+        }
+        for &i in &self.forest.order {
+            let span = self.span(i);
+            if matches!(span.work, Work::Chain(_))
+                && span.ok == Some(false)
+                && !below[i as usize]
+                && let Some(leaf) = last.get(&i)
+            {
+                self.failed_by.push((*leaf, i));
+            }
+        }
+        self.failed_by.sort_unstable();
+    }
+
+    fn row(&mut self, row: &Row) {
+        match row.act {
+            _ if row.said => {}
+            Act::Responds => self.responds(row),
+            Act::Asks => {
+                let call = self.call_of(row.span, Text::default());
+                let agent = self.agent(row.player);
+                let entry = self.all.recording.lone_call(agent, call);
+                self.begins(row.span, row.player, entry, call.id);
+            }
+            Act::Results => self.results(row),
+            Act::Receives => {
+                let child = self.agent(self.owners.of[row.span as usize]);
+                let agent = self.agent(row.player);
+                self.all.recording.delivery(agent, child);
+            }
+            Act::Ends => self.ends(row),
+            Act::Guards => self.guards(row),
+            Act::Creates => self.creates(row),
+        }
+    }
+
+    /// Remembers what a span begins with.
+    fn begins(&mut self, i: u32, player: u32, entry: Entry, id: Text) {
+        let described = &mut self.described[i as usize];
+        if described.first.is_none() {
+            *described = Described { first: Some(entry), player: Some(player) };
+            self.all.entries[i as usize] = id;
+        }
+    }
+
+    fn error(&mut self, extras: Text, error_type: Text) -> Text {
+        if error_type.is_none() {
+            return extras;
+        }
+        let error_type = self.all.read(error_type).to_owned();
+        self.all.recording.extra_text(extras, "x_error_type", &error_type)
+    }
+
+    fn reported(&mut self, extras: Text, agent: u32) -> Text {
+        match self.span(agent).work {
+            Work::Agent(AgentWork { reported_tokens: Some(tokens), .. }) => {
+                self.all.recording.extra(extras, "x_reported_tokens", &tokens.to_string())
+            }
+            _ => extras,
+        }
+    }
+
+    fn responds(&mut self, row: &Row) {
+        let i = row.span;
+        let span = self.span(i);
+        let Work::Generation(generation) = span.work else { return };
+        let find = |list: &[(u32, u32)]| {
+            let at = list.partition_point(|pair| pair.0 < i);
+            list.get(at).filter(|pair| pair.0 == i).map(|pair| pair.1)
+        };
+        let failed_by = find(&self.failed_by);
+        let mut extras = self.error(generation.extras, span.error_type);
+        if let Some(chain) = failed_by.filter(|_| span.error_type.is_none()) {
+            extras = self.error(extras, self.span(chain).error_type);
+        }
+        if let Some(agent) = find(&self.ends_with) {
+            extras = self.reported(extras, agent);
+        }
+        let score = self.all.evaluations.iter().find(|e| e.0 == i && (0.0..=1.0).contains(&e.2)).map(|e| e.2);
+        let response = Response {
+            id: span.id,
+            time: ended(&span),
+            duration_s: duration(&span),
+            model: generation.model,
+            usage: generation.usage,
+            ok: failed_by.map_or(span.ok, |_| Some(false)),
+            score,
+            reward: generation.reward,
+            extras,
+            ..Response::default()
+        };
+        let agent = self.agent(row.player);
+        let entry = self.all.recording.response(agent, response);
+        self.begins(i, row.player, entry, span.id);
+        for (k, at) in self.all.declared(i).enumerate() {
+            self.declared(row.player, entry, i, k, at);
+        }
+        let (from, to) = (
+            self.undeclared.partition_point(|pair| pair.0 < i),
+            self.undeclared.partition_point(|pair| pair.0 <= i),
+        );
+        for at in from..to {
+            let asked = self.undeclared[at].1;
+            let call = self.call_of(asked, Text::default());
+            let called = self.all.recording.call(entry, call);
+            self.begins(asked, row.player, called, call.id);
+        }
+        if let Some(content) = generation.text {
+            let to = find(&self.says_to).map(|parent| Party::Agent(self.agent(parent)));
+            self.all.recording.say(entry, Saying { content: Some(content), to, ..Saying::default() });
+        }
+    }
+
+    /// The `k`-th call that a response declares.
+    fn declared(&mut self, player: u32, response: Entry, leaf: u32, k: usize, at: usize) {
+        let declared = self.all.calls[at];
+        let span = self.matching.span_of[at];
+        let mut id = declared.id;
+        // Some servers count their calls from 0 in every answer.
+        if id.is_none() || !self.call_ids.insert(self.all.read(id).to_owned()) {
+            let response = self.all.read(self.span(leaf).id).to_owned();
+            id = self.all.recording.join(&[&response, ":c", &k.to_string()]);
+        }
+        let mut call = Call { id, tool: declared.tool, content: declared.content, ..Call::default() };
+        if span != NONE {
+            let used = self.call_of(span, id);
+            call.does = used.does;
+            call.content = call.content.or(used.content);
+        }
+        if self.matching.hands_to[at] != NONE {
+            call.does = Does::HandsOff(self.agent(self.matching.hands_to[at]));
+        }
+        let entry = self.all.recording.call(response, call);
+        if span != NONE {
+            self.begins(span, player, entry, id);
+        }
+    }
+
+    /// The call that a tool or agent span is the doing of.
+    fn call_of(&self, i: u32, id: Text) -> Call {
+        let span = self.span(i);
+        let call =
+            Call { id: if id.is_none() { span.id } else { id }, time: began(&span), ..Call::default() };
+        match span.work {
+            Work::Tool(tool) => {
+                let within = self.matching.agent_in[i as usize];
+                let to = self.matching.tool_hands_to[i as usize];
+                let does = if within != NONE {
+                    Does::Spawns(self.agent(self.owners.of[within as usize]))
+                } else if to != NONE {
+                    Does::HandsOff(self.agent(to))
+                } else {
+                    Does::UsesTool
+                };
+                Call { tool: tool.tool, content: tool.content, does, ..call }
+            }
+            _ => Call { does: Does::Spawns(self.agent(self.owners.of[i as usize])), ..call },
+        }
+    }
+
+    fn results(&mut self, row: &Row) {
+        let span = self.span(row.span);
+        let Work::Tool(ToolUse { tool, result, trusted, .. }) = span.work else { return };
+        let extras = self.error(Text::default(), span.error_type);
+        let id = self.suffixed(span.id);
+        let result = CallResult {
+            call: self.all.entries[row.span as usize],
+            id,
+            tool,
+            time: ended(&span),
+            duration_s: duration(&span),
+            content: result,
+            ok: span.ok,
+            trusted,
+            extras,
+            ..CallResult::default()
+        };
+        let agent = self.agent(row.player);
+        self.all.recording.result(agent, result);
+    }
+
+    /// Id of the half of a span that comes out of it.
+    fn suffixed(&mut self, id: Text) -> Text {
+        let id = self.all.read(id).to_owned();
+        self.all.recording.join(&[&id, ":r"])
+    }
+
+    fn ends(&mut self, row: &Row) {
+        let span = self.span(row.span);
+        let Work::Agent(AgentWork { output, .. }) = span.work else { return };
+        let player = self.owners.players[row.player as usize];
+        let again = player.last_visit != Some(row.span);
+        let extras = self.error(Text::default(), span.error_type);
+        let extras = self.reported(extras, row.span);
+        self.speaks(
+            row.player,
+            Some(row.span),
+            span.id,
+            Saying {
+                content: output,
+                to: player.parent.filter(|_| again).map(|parent| Party::Agent(self.agent(parent))),
+                time: ended(&span),
+                ok: span.ok,
+                extras,
+                ..Saying::default()
+            },
+        );
+    }
+
+    fn speaks(&mut self, player: u32, span: Option<u32>, id: Text, saying: Saying) {
+        let id = self.suffixed(id);
+        let agent = self.agent(player);
+        let entry = self.all.recording.lone_saying(agent, Saying { id, ..saying });
+        if let Some(i) = span {
+            self.begins(i, player, entry, id);
+        }
+    }
+
+    fn guards(&mut self, row: &Row) {
+        let span = self.span(row.span);
+        let Work::Guardrail(triggered) = span.work else { return };
+        let mut extras = self.error(Text::default(), span.error_type);
+        if let Some(triggered) = triggered {
+            extras =
+                self.all.recording.extra(extras, "x_triggered", if triggered { "true" } else { "false" });
+        }
+        let mark = Mark {
+            event_type: EventType::SafetyEvent,
+            id: span.id,
+            by: None,
+            to: None,
+            time: ended(&span),
+            content: None,
+            trusted: None,
+            ok: span.ok,
+            tool: Text::default(),
+            extras,
+        };
+        let agent = self.agent(row.player);
+        let entry = self.all.recording.mark(agent, mark);
+        self.begins(row.span, row.player, entry, span.id);
+    }
+
+    fn creates(&mut self, row: &Row) {
+        let span = self.span(row.span);
+        let Work::Creates(who) = span.work else { return };
+        let by = self.agent(row.player);
+        let info =
+            AgentInfo { name: who.name, source_id: who.id, role: who.role, parent: Some(by), open: false };
+        let made = self.all.recording.agent(info);
+        let call = Call { id: span.id, does: Does::Spawns(made), time: began(&span), ..Call::default() };
+        let entry = self.all.recording.lone_call(by, call);
+        self.begins(row.span, row.player, entry, span.id);
+    }
+
+    /// Who stands for the whole without a span of its own ends with the whole.
+    fn end_of_root(&mut self, root: Option<u32>, rows: &[Row]) {
+        let Some(root) = root.filter(|root| self.owners.players[*root as usize].last_visit.is_none()) else {
+            return;
+        };
+        let open = self.owners.players.iter().any(|player| player.open);
+        let last = rows.iter().rev().find(|row| row.player == root);
+        if self.forest.orphans
+            || open
+            || rows.is_empty()
+            || last.is_some_and(|row| self.answers(row).is_some())
+        {
+            return;
+        }
+        let roots = self.forest.order.iter().filter(|i| self.forest.parent[**i as usize] == NONE);
+        let time = roots.clone().filter_map(|i| ended(&self.span(*i))).max();
+        if let Some(first) = roots.copied().next() {
+            self.speaks(root, None, self.span(first).id, Saying { time, ..Saying::default() });
+        }
+    }
+
+    /// Links between what different agents did.
+    fn edges(&mut self) {
+        if self.all.links.is_empty() {
+            return;
+        }
+        let ids: HashMap<&str, u32> =
+            self.forest.order.iter().rev().map(|i| (self.all.read(self.span(*i).id), *i)).collect();
+        let of = |i: u32| match self.generations.leaf[i as usize] {
+            NONE => self.described[i as usize],
+            leaf => self.described[leaf as usize],
+        };
+        let mut edges = Vec::new();
+        for (i, to) in &self.all.links {
+            let Some(before) = ids.get(self.all.read(*to)) else { continue };
+            let (src, dst) = (of(*before), of(*i));
+            if let (Some(from), Some(to)) = (src.first, dst.first)
+                && src.player != dst.player
+            {
+                edges.push((from, to));
+            }
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        for (from, to) in edges {
+            self.all.recording.edge(from, to, EdgeType::Message);
+        }
+    }
+
+    fn evaluations(&mut self) {
+        let mut named = HashSet::new();
+        for (i, name, score) in self.all.evaluations.clone() {
+            let name = self.all.read(name).to_owned();
+            let leaf = self.generations.leaf[i as usize] == i;
+            if (leaf && (0.0..=1.0).contains(&score)) || !score.is_finite() {
+                continue;
+            }
+            if named.insert(name.clone()) {
+                self.all.recording.measure(MeasureKind::Metric, &name, score);
+            } else {
+                self.all.recording.finding(
+                    FindingCode::FieldIgnored,
+                    None,
+                    format!("the metric '{name}' is given more than once; the first counts"),
+                );
+            }
+        }
+    }
+
+    fn findings(&mut self) {
+        let all = &mut *self.all;
+        all.recording.trace.partial |= self.forest.orphans;
+        if let Some(i) = self.forest.cyclic {
+            let id = all.read(all.spans[i as usize].id).to_owned();
+            let told = format!("the span '{id}' is part of itself by its parents; it counts as a root");
+            all.recording.finding(FindingCode::FieldIgnored, None, told);
+        }
+        let agents = self.forest.order.iter().filter(|i| {
+            matches!(&all.spans[**i as usize].work, Work::Agent(agent) if agent.reported_tokens.is_some())
+        });
+        let repeated: Vec<u32> = self.generations.repeated.iter().chain(agents).copied().collect();
+        for i in repeated {
+            let id = all.read(all.spans[i as usize].id).to_owned();
+            let told = format!("the span '{id}' tells the usage of spans within it once more");
+            all.recording.finding(FindingCode::UsageRepeated, self.described[i as usize].first, told);
+        }
+        let skew = self.forest.order.iter().filter_map(|i| {
+            let parent = all.spans.get(self.forest.parent[*i as usize] as usize)?;
+            parent.start?.checked_sub(all.spans[*i as usize].start?)
+        });
+        if let Some(skew) = skew.max().filter(|skew| *skew > 0) {
+            let seconds = skew as f64 / 1e9;
+            let told = format!("a span begins {seconds} s before the one that it is part of");
+            all.recording.finding(FindingCode::ClockSkew, None, told);
+        }
+    }
+
+    fn fates(&self, fate: &mut dyn FnMut(u32, Fate)) {
+        let evaluated: HashSet<u32> = self.all.evaluations.iter().map(|e| e.0).collect();
+        for &i in &self.forest.order {
+            let span = self.span(i);
+            let used = match span.work {
+                Work::Chain(_) => self.owners.chains.contains(&i),
+                Work::Creates(_) => self.described[i as usize].first.is_some(),
+                _ => !self.forest.places[i as usize].gone,
+            };
+            if !used && !evaluated.contains(&i) {
+                fate(span.item, Fate::Ignored(span.kind));
+            }
+        }
+    }
+}

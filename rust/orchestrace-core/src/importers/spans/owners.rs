@@ -1,0 +1,228 @@
+//! Which spans are one generation, and whose work each span is.
+
+use std::collections::HashMap;
+
+use super::forest::Forest;
+use super::{NONE, Player, Span, Spans, Text, Usage, Who, Work};
+
+/// Generations: of spans that contain each other the innermost counts.
+#[derive(Debug)]
+pub(super) struct Generations {
+    /// Of each span that is a generation, the innermost one that stands for it.
+    pub leaf: Vec<u32>,
+    /// The outermost generation around it, itself perhaps.
+    pub top: Vec<u32>,
+    /// A span whose usage is that of a span within it, told again.
+    pub repeated: Vec<u32>,
+}
+
+impl Generations {
+    /// Finds them, and completes the innermost span from those around it.
+    pub(super) fn of(all: &mut Spans, forest: &Forest) -> Self {
+        let n = all.spans.len();
+        let mut found = Self { leaf: vec![NONE; n], top: vec![NONE; n], repeated: Vec::new() };
+        let mut inner = vec![0_u32; n];
+        let is = |span: &Span| matches!(span.work, Work::Generation(_));
+        for &i in forest.order.iter().filter(|i| is(&all.spans[**i as usize])) {
+            let around = forest.places[i as usize].generation;
+            found.top[i as usize] = if around == NONE { i } else { found.top[around as usize] };
+            if around != NONE {
+                inner[around as usize] += 1;
+            }
+        }
+        let mut chain = vec![true; n];
+        for &i in forest.order.iter().rev() {
+            if !is(&all.spans[i as usize]) {
+                continue;
+            }
+            if inner[i as usize] == 0 {
+                found.leaf[i as usize] = i;
+            } else if inner[i as usize] == 1 && chain[i as usize] {
+                complete(all, i, found.leaf[i as usize], &mut found.repeated);
+            }
+            let around = forest.places[i as usize].generation;
+            if around != NONE {
+                // Children come last to first: of several the first one stays.
+                found.leaf[around as usize] = found.leaf[i as usize];
+                chain[around as usize] &= chain[i as usize] && inner[i as usize] < 2;
+            }
+        }
+        found.repeated.reverse();
+        found
+    }
+}
+
+/// Gives the innermost span what only a span around it tells.
+fn complete(all: &mut Spans, around: u32, leaf: u32, repeated: &mut Vec<u32>) {
+    let outer = all.spans[around as usize];
+    let calls = all.calls_of[around as usize];
+    let inner = &mut all.spans[leaf as usize];
+    let (Work::Generation(told), Work::Generation(known)) = (outer.work, &mut inner.work) else { return };
+    if known.usage == Usage::default() {
+        known.usage = told.usage;
+    } else {
+        known.usage.cost_usd = known.usage.cost_usd.or(told.usage.cost_usd);
+        if told.usage != Usage::default() {
+            repeated.push(around);
+        }
+    }
+    known.text = known.text.or(told.text);
+    known.reward = known.reward.or(told.reward);
+    for (known, told) in [
+        (&mut known.model, told.model),
+        (&mut known.extras, told.extras),
+        (&mut known.who.name, told.who.name),
+        (&mut known.who.id, told.who.id),
+        (&mut inner.error_type, outer.error_type),
+    ] {
+        if known.is_none() {
+            *known = told;
+        }
+    }
+    inner.ok = inner.ok.or(outer.ok);
+    let own = &mut all.calls_of[leaf as usize];
+    if own.0 == own.1 {
+        *own = calls;
+    }
+}
+
+/// Whose work spans are.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    pub players: Vec<Player>,
+    /// Of a span of an agent itself, that agent; of other spans with a meaning, whose work it is; unknown of tools
+    /// without an agent above.
+    pub of: Vec<u32>,
+    /// Spans that record the agent span above once more.
+    pub merged: Vec<bool>,
+    /// Players that are known by the name of a chain or service.
+    named: HashMap<(u8, String), u32>,
+    /// Chains that gave their name.
+    pub chains: Vec<u32>,
+}
+
+/// What a name is of.
+const AGENT: u8 = 0;
+const CHAIN: u8 = 1;
+const SERVICE: u8 = 2;
+
+impl Owners {
+    pub(super) fn of(all: &Spans, forest: &Forest, generations: &Generations) -> Self {
+        let n = all.spans.len();
+        let mut owners = Self { of: vec![NONE; n], merged: vec![false; n], ..Self::default() };
+        let mut visited: HashMap<(u32, &str), u32> = HashMap::new();
+        for &i in &forest.order {
+            let place = &forest.places[i as usize];
+            let span = &all.spans[i as usize];
+            let above = if place.agent == NONE { NONE } else { owners.of[place.agent as usize] };
+            owners.of[i as usize] = match span.work {
+                Work::Agent(agent) => {
+                    let again = above != NONE
+                        && place.tool == NONE
+                        && place.generation == NONE
+                        && all.same_who(agent.who, owners.players[above as usize].who);
+                    let known = visited.get(&(above, all.read(agent.who.id)));
+                    let player = match known {
+                        _ if again => above,
+                        Some(player) if !agent.who.id.is_none() => *player,
+                        _ => owners.player(agent.who, above),
+                    };
+                    if again {
+                        owners.merged[i as usize] = true;
+                    } else {
+                        visited.insert((above, all.read(agent.who.id)), player);
+                        let player = &mut owners.players[player as usize];
+                        player.last_visit = Some(i);
+                        player.open |= span.end.is_none();
+                    }
+                    player
+                }
+                Work::Generation(_) if generations.leaf[i as usize] != i => NONE,
+                _ if above != NONE => above,
+                Work::Generation(generation) => owners.named(all, generation.who, place.chain, span.service),
+                Work::Guardrail(_) | Work::Creates(_) => {
+                    owners.named(all, Who::default(), place.chain, span.service)
+                }
+                Work::Tool(_) | Work::Chain(_) | Work::Nothing => NONE,
+            };
+        }
+        owners
+    }
+
+    fn player(&mut self, who: Who, parent: u32) -> u32 {
+        let parent = (parent != NONE).then_some(parent);
+        self.players.push(Player { who, parent, ..Player::default() });
+        self.players.len() as u32 - 1
+    }
+
+    /// Who works where no agent is above: whom the span itself names, else the program's part around it, else the
+    /// service.
+    fn named(&mut self, all: &Spans, who: Who, chain: u32, service: Text) -> u32 {
+        let (class, who) = if !who.name.is_none() {
+            (AGENT, who)
+        } else if let Some(Span { work: Work::Chain(name), .. }) = all.spans.get(chain as usize) {
+            if !self.chains.contains(&chain) {
+                self.chains.push(chain);
+            }
+            (CHAIN, Who { name: *name, ..Who::default() })
+        } else {
+            (SERVICE, Who { name: service, ..Who::default() })
+        };
+        let key = (class, all.read(who.name).to_owned());
+        if let Some(known) = self.named.get(&key) {
+            return *known;
+        }
+        let player = self.player(who, NONE);
+        self.named.insert(key, player);
+        player
+    }
+
+    /// Who works for a service as such; made if nobody does yet.
+    pub(super) fn service(&mut self, all: &Spans, service: Text) -> u32 {
+        self.named(all, Who::default(), NONE, service)
+    }
+
+    /// Whose tool it is where neither an agent nor a call says it: the part of the program around it if that asks
+    /// models, the only one there is, else the service.
+    pub(super) fn by_place(&mut self, all: &Spans, chain: u32, service: Text) -> u32 {
+        if let Some(Span { work: Work::Chain(name), .. }) = all.spans.get(chain as usize)
+            && let Some(known) = self.named.get(&(CHAIN, all.read(*name).to_owned()))
+        {
+            return *known;
+        }
+        let mut roots = (0..self.players.len()).filter(|p| self.players[*p].parent.is_none());
+        match (roots.next(), roots.next()) {
+            (Some(only), None) => only as u32,
+            _ => self.service(all, service),
+        }
+    }
+
+    /// Whether one is an ancestor of the other, or the other itself.
+    pub(super) fn is_above(&self, one: u32, other: u32) -> bool {
+        let mut at = Some(other);
+        let mut steps = 0;
+        while let Some(p) = at.filter(|_| steps <= self.players.len()) {
+            if p == one {
+                return true;
+            }
+            at = self.players[p as usize].parent;
+            steps += 1;
+        }
+        false
+    }
+}
+
+impl Spans {
+    pub(super) fn read(&self, text: Text) -> &str {
+        self.recording.read(text)
+    }
+
+    /// Whether two spans say the same of who works: the same id, or without ids the same name.
+    fn same_who(&self, one: Who, other: Who) -> bool {
+        if one.id.is_none() || other.id.is_none() {
+            !one.name.is_none() && self.read(one.name) == self.read(other.name)
+        } else {
+            self.read(one.id) == self.read(other.id)
+        }
+    }
+}
