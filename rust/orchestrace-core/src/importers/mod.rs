@@ -7,6 +7,7 @@ use crate::ingest::writer::TraceWriter;
 
 mod agentdojo;
 mod agentrx;
+mod inspect;
 pub(crate) mod items;
 mod native;
 pub mod recording;
@@ -18,6 +19,7 @@ mod who_and_when;
 
 pub use agentdojo::AgentDojo;
 pub use agentrx::AgentRx;
+pub use inspect::Inspect;
 pub use items::{Items, TraceItem, TraceItems};
 pub use native::Native;
 pub use tau_bench::TauBench;
@@ -26,6 +28,7 @@ pub use who_and_when::WhoAndWhen;
 /// All formats in the order in which they are looked for; the first is assumed without evidence.
 pub static IMPORTERS: &[Format] = &[
     Format::Whole(&Native),
+    Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),
     Format::Spread(&AgentRx),

@@ -166,6 +166,9 @@ pub struct Saying {
     pub time: Option<i64>,
     /// False where the agent failed.
     pub ok: Option<bool>,
+    /// Whether it is said on the side, in a branch that was given up or by somebody who only judges: a message,
+    /// wherever it stands.
+    pub aside: bool,
     /// `x_` fields.
     pub extras: Text,
 }

@@ -112,13 +112,13 @@ impl Plan {
             let entry = &recording.entries[e as usize];
             let agent = entry.agent.0 as usize;
             match &entry.what {
-                What::Saying { .. } => plan.last_text[agent] = e,
+                What::Saying { saying, .. } if !saying.aside => plan.last_text[agent] = e,
                 What::Response(_) => {
                     let (from, to) = plan.part_of[e as usize];
                     let texts = plan.parts[from as usize..to as usize].iter();
-                    let text = texts
-                        .rev()
-                        .find(|p| matches!(recording.entries[**p as usize].what, What::Saying { .. }));
+                    let text = texts.rev().find(|p| {
+                        matches!(&recording.entries[**p as usize].what, What::Saying { saying, .. } if !saying.aside)
+                    });
                     if let Some(text) = text {
                         plan.last_text[agent] = *text;
                     }
@@ -767,7 +767,7 @@ impl<'r> Emission<'r, '_, '_> {
             _ => None,
         };
         let to_other = user.is_none() && matches!(saying.to, Some(Party::Agent(_) | Party::Named(_)));
-        let event_type = if to_other {
+        let event_type = if to_other || saying.aside {
             EventType::Message
         } else if last && parent != NONE {
             EventType::Return

@@ -275,6 +275,21 @@ fn an_open_stream_has_no_answer() {
 }
 
 #[test]
+fn what_is_said_aside_is_no_answer() {
+    let mut s = Sketch::new();
+    let agent = s.agent("solo", None);
+    let r = s.answers(agent, "r1", 1);
+    s.says(r);
+    let r = s.answers(agent, "r2", 2);
+    s.0.say(r, Saying { aside: true, ..Saying::default() });
+    let judge = s.agent("judge", None);
+    s.0.lone_saying(judge, Saying { aside: true, time: Some(T0 + 3 * S), ..Saying::default() });
+    let trace = native(&s.0);
+    assert_eq!(events(&trace), ["r1 return solo user -", "r2 message solo - -", "judge:2 message judge - -"]);
+    assert!(finding_codes(&store(&s.0)).is_empty());
+}
+
+#[test]
 fn order_alone_is_a_time() {
     let mut s = Sketch::new();
     let agent = s.agent("solo", None);

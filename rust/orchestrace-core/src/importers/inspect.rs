@@ -1,0 +1,259 @@
+//! Logs of Inspect AI (<https://inspect.aisi.org.uk>): one trace for each sample and epoch.
+//!
+//! A `.json` log is one object with all samples. A `.eval` log is an archive with one entry for each sample; the entry
+//! that describes the evaluation comes with every other one as [`Record::header`], and a log of a run that was killed
+//! has it only in its journal. A bare object with `events` is read as a sample of its own. What a sample did lies in
+//! its flat list of `events`; [`transcript`] finds out who did what in it, [`describe`] tells it, [`scores`] judges it.
+
+use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::error::{Reject, RejectCode};
+use crate::importers::recording::{Recording, hash};
+use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed, write_string};
+use crate::ingest::writer::TraceWriter;
+
+mod content;
+mod describe;
+mod scores;
+#[cfg(test)]
+mod tests;
+mod transcript;
+
+/// The importer.
+#[derive(Debug)]
+pub struct Inspect;
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: "inspect",
+    summary: "Inspect AI logs: .json and .eval, one trace per sample and epoch",
+    evidence: &["eval", "plan", "samples"],
+    suffixes: &[".json", ".eval"],
+    lenient: true,
+};
+
+impl SpreadImporter for Inspect {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, record: Value<'_>, path: &str) -> Confidence {
+        let has = |key: &str| record.get(key).exists();
+        let is_log = record.get("eval").get("task").exists() && (has("plan") || has("samples"));
+        let is_sample = has("id") && has("epoch") && has("target") && has("input");
+        let first = record.get("events").at(0);
+        let is_list = first.get("event").str().is_some() && first.get("timestamp").exists() && !has("edges");
+        if is_log || is_list || (is_sample && (has("messages") || has("events"))) {
+            Confidence::Yes
+        } else if path.contains(".eval/") || is_sample || has("eval") {
+            Confidence::Maybe
+        } else {
+            Confidence::No
+        }
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
+        let found = Found::in_record(record.text, out.limits()).map_err(Fault::into_reject)?;
+        found.put(record, out)
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        // A log that was converted or copied tells a sample more than once: the fullest telling counts.
+        let fullest = (0..items.len()).rev().max_by_key(|i| items.as_slice()[*i].text.len());
+        let Some(fullest) = fullest else { return };
+        (0..items.len()).filter(|i| *i != fullest).for_each(|i| items.duplicate(i));
+        let item = items.as_slice()[fullest];
+        let context = if item.context.is_empty() { "{}" } else { item.context };
+        let (Ok(sample), Ok(eval)) =
+            (Tree::parse(item.text, items.limits()), Tree::parse(context, items.limits()))
+        else {
+            // Both were read once before, with the same limits.
+            items.ignored(fullest, "inspect.unreadable");
+            return;
+        };
+        let mut recording = Recording::default();
+        describe::describe(sample.root(), eval.root(), items.key(), items.limits(), &mut recording);
+        recording.write(out);
+    }
+}
+
+/// What a record turned out to hold; texts are slices of it.
+#[derive(Debug, Default)]
+struct Found<'a> {
+    is_array: bool,
+    is_object: bool,
+    eval: Option<&'a str>,
+    samples: Option<Vec<(&'a str, Self)>>,
+    id: Option<&'a str>,
+    epoch: Option<&'a str>,
+    has_messages: bool,
+    has_events: bool,
+}
+
+impl<'a> Found<'a> {
+    /// Looks through a record without building it: logs of a gigabyte are one record.
+    fn in_record(text: &'a str, limits: Limits) -> Parsed<Self> {
+        let mut found = Self::default();
+        let mut cursor = Cursor::new(text, limits);
+        cursor.ws();
+        found.value(&mut cursor)?;
+        cursor.end()?;
+        Ok(found)
+    }
+
+    fn value(&mut self, cursor: &mut Cursor<'a>) -> Parsed<()> {
+        let kind = cursor.kind()?;
+        self.is_array = kind == Kind::Array;
+        self.is_object = kind == Kind::Object;
+        if !self.is_object {
+            cursor.skip()?;
+            return Ok(());
+        }
+        let mut scratch = String::new();
+        let mut more = cursor.open_object()?;
+        while more {
+            let key = cursor.key()?;
+            let key = key.text(&mut scratch);
+            let kind = cursor.kind()?;
+            if key == "samples" && kind == Kind::Array {
+                self.samples = Some(elements(cursor)?);
+            } else {
+                let (start, end) = cursor.skip()?;
+                let value = cursor.slice(start, end);
+                match key {
+                    "eval" if kind == Kind::Object => self.eval = Some(value),
+                    "id" => self.id = Some(value),
+                    "epoch" => self.epoch = Some(value),
+                    "messages" => self.has_messages |= kind == Kind::Array,
+                    "events" => self.has_events |= kind == Kind::Array,
+                    _ => {}
+                }
+            }
+            more = cursor.more_object()?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, record: &Record<'a>, out: &mut Items<'_>) -> Result<(), Reject> {
+        let entry = record.path.rsplit_once(".eval/").map_or("", |(_, entry)| entry);
+        if !self.is_array && !self.is_object {
+            return Err(not_object());
+        }
+        if self.is_array {
+            out.ignored(if entry.starts_with("reductions") {
+                "inspect.reductions"
+            } else {
+                "inspect.summaries"
+            });
+            return Ok(());
+        }
+        if let Some(samples) = &self.samples {
+            let eval = Eval::read(self.eval, out.limits());
+            for (text, sample) in samples {
+                eval.sample(text, sample, out);
+            }
+            if samples.is_empty() {
+                out.ignored("inspect.no_samples");
+            }
+        } else if self.eval.is_some() {
+            out.ignored(if entry.starts_with('_') { "inspect.journal" } else { "inspect.header" });
+        } else if self.id.is_some() && self.epoch.is_some() {
+            let head = Self::in_record(record.header, out.limits());
+            let eval = head.ok().and_then(|head| head.eval);
+            Eval::read(eval, out.limits()).sample(record.text, self, out);
+        } else if self.has_events {
+            out.item(&format!("events/{}", short_hash(record.text)), record.text, "");
+        } else {
+            out.ignored("inspect.other");
+        }
+        Ok(())
+    }
+}
+
+/// The elements of an array, and what they hold.
+fn elements<'a>(cursor: &mut Cursor<'a>) -> Parsed<Vec<(&'a str, Found<'a>)>> {
+    let mut out = Vec::new();
+    let mut more = cursor.open_array()?;
+    while more {
+        let start = cursor.pos();
+        let mut found = Found::default();
+        found.value(cursor)?;
+        out.push((cursor.slice(start, cursor.pos()), found));
+        more = cursor.more_array()?;
+    }
+    Ok(out)
+}
+
+fn not_object() -> Reject {
+    Reject::new(RejectCode::RecordNotObject, "", "expected an object")
+}
+
+/// What all samples of a log share.
+#[derive(Debug, Default)]
+struct Eval {
+    /// What the keys of its traces begin with; nothing where the log says nothing of itself.
+    prefix: Option<String>,
+    /// The facts that a trace needs, as JSON: the same text for the same evaluation, whatever it was read from.
+    context: String,
+}
+
+/// Facts of an evaluation that a trace needs.
+const FACTS: [&str; 5] = ["run_id", "eval_id", "task_id", "task", "model"];
+
+impl Eval {
+    fn read(text: Option<&str>, limits: Limits) -> Self {
+        let Some(tree) = text.and_then(|text| Tree::parse(text, limits).ok()) else { return Self::default() };
+        let fact = |key: &str| tree.root().get(key).some_str();
+        let mut context = vec![b'{'];
+        for key in FACTS {
+            if let Some(value) = fact(key) {
+                if context.len() > 1 {
+                    context.push(b',');
+                }
+                write_string(key, &mut context);
+                context.push(b':');
+                write_string(value, &mut context);
+            }
+        }
+        context.push(b'}');
+        // One run can evaluate several tasks and models, each in a log of its own: only the two together are one log.
+        let run = fact("run_id").or(fact("eval_id"));
+        let ids: Vec<&str> = run.into_iter().chain(fact("task_id")).collect();
+        Self {
+            prefix: Some(ids.join("/")).filter(|ids| !ids.is_empty()),
+            context: String::from_utf8_lossy(&context).into_owned(),
+        }
+    }
+
+    /// Puts one sample.
+    fn sample(&self, text: &str, sample: &Found<'_>, out: &mut Items<'_>) {
+        if !sample.is_object {
+            return out.reject(text, not_object());
+        }
+        if !sample.has_messages && !sample.has_events {
+            return out.ignored("inspect.summaries");
+        }
+        let (Some(id), Some(epoch)) = (sample.id, sample.epoch) else {
+            let message = "a sample lacks 'id' or 'epoch'";
+            return out.reject(text, Reject::new(RejectCode::FieldMissing, "id", message));
+        };
+        let tree = Tree::parse(id, out.limits());
+        let id = tree.as_ref().ok().and_then(|tree| tree.root().str()).unwrap_or(id);
+        let own;
+        let prefix = if let Some(prefix) = &self.prefix {
+            prefix
+        } else {
+            own = format!("sample/{}", short_hash(text));
+            &own
+        };
+        out.item(&format!("{prefix}/{id}/{epoch}"), text, &self.context);
+    }
+}
+
+/// An id for what has none: the same wherever the text lies.
+fn short_hash(text: &str) -> String {
+    use std::fmt::Write;
+    hash(text).iter().take(8).fold(String::new(), |mut out, byte| {
+        let _ok = write!(out, "{byte:02x}");
+        out
+    })
+}
