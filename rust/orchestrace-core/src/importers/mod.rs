@@ -11,8 +11,8 @@ mod inspect;
 pub(crate) mod items;
 mod native;
 pub mod recording;
-mod tau_bench;
 pub mod spans;
+mod tau_bench;
 #[cfg(test)]
 pub(crate) mod testing;
 mod who_and_when;

@@ -159,6 +159,7 @@ impl Describing<'_> {
                 role: player.who.role,
                 parent: None,
                 open: player.open,
+                ..AgentInfo::default()
             };
             self.owners.players[p].agent = Some(self.all.recording.agent(info));
         }
@@ -577,8 +578,13 @@ impl Describing<'_> {
         let span = self.span(row.span);
         let Work::Creates(who) = span.work else { return };
         let by = self.agent(row.player);
-        let info =
-            AgentInfo { name: who.name, source_id: who.id, role: who.role, parent: Some(by), open: false };
+        let info = AgentInfo {
+            name: who.name,
+            source_id: who.id,
+            role: who.role,
+            parent: Some(by),
+            ..AgentInfo::default()
+        };
         let made = self.all.recording.agent(info);
         let call = Call { id: span.id, does: Does::Spawns(made), time: began(&span), ..Call::default() };
         let entry = self.all.recording.lone_call(by, call);
