@@ -55,6 +55,8 @@ codes!(
         EdgeUnknown = "edge.unknown" => "An edge names an event that the trace does not have.",
         InputTruncated = "input.truncated" => "The compressed stream or the document ends early.",
         InputExpansion = "input.expansion" => "Decompression passes the limit of its ratio or of its size.",
+        ArchiveEntry = "archive.entry" => "An archive, or an entry of it, is damaged, encrypted or of an unknown kind.",
+        FormatUnknown = "format.unknown" => "A record that no importer knows.",
     ]
 );
 

@@ -1,13 +1,13 @@
 //! Formats. One file and one entry in [`IMPORTERS`] add one.
 
 use crate::error::{Error, Reject, Result, unknown_name};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Cursor, Kind, Limits, Parsed};
+use crate::ingest::json::tree::Value;
 use crate::ingest::writer::TraceWriter;
 
 mod agentdojo;
 mod agentrx;
 mod inspect;
+mod detect;
 pub(crate) mod items;
 mod native;
 pub mod recording;
@@ -20,6 +20,8 @@ mod who_and_when;
 pub use agentdojo::AgentDojo;
 pub use agentrx::AgentRx;
 pub use inspect::Inspect;
+pub(crate) use detect::detect_sure;
+pub use detect::{detect, unknown};
 pub use items::{Items, TraceItem, TraceItems};
 pub use native::Native;
 pub use tau_bench::TauBench;
@@ -151,55 +153,6 @@ pub fn find(name: &str) -> Result<Format> {
     })
 }
 
-/// The format of the first records of an input: that of the first of up to twenty that an importer is sure of, else
-/// the native one, whose rejects then say what is wrong.
-#[must_use]
-pub fn detect<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Format {
-    for record in records.take(20) {
-        let text = String::from_utf8_lossy(record);
-        let keys = outer_keys(&text);
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        // Made for the first format that asks for it: native records never need it.
-        let mut tree = None;
-        let sure = |format: &&Format| match format {
-            Format::Whole(importer) => importer.sniff(&keys) == Confidence::Yes,
-            Format::Spread(importer) => {
-                let tree = tree.get_or_insert_with(|| Tree::head(&text, HEAD_LIMITS));
-                importer.sniff(tree.root(), path) == Confidence::Yes
-            }
-        };
-        if let Some(format) = IMPORTERS.iter().find(sure) {
-            return *format;
-        }
-    }
-    IMPORTERS[0]
-}
-
-const HEAD_LIMITS: Limits = Limits { depth: 128, string: usize::MAX, lenient: true };
-
-/// Keys of the outermost object, as far as the text goes.
-pub(crate) fn outer_keys(text: &str) -> Vec<String> {
-    let mut keys = Vec::new();
-    let mut cursor = Cursor::new(text, HEAD_LIMITS);
-    let mut scratch = String::new();
-    let mut read = || -> Parsed<()> {
-        cursor.ws();
-        if cursor.kind()? != Kind::Object {
-            return Ok(());
-        }
-        let mut more = cursor.open_object()?;
-        while more {
-            keys.push(cursor.key()?.text(&mut scratch).to_owned());
-            cursor.skip()?;
-            more = cursor.more_object()?;
-        }
-        Ok(())
-    };
-    // A record that is cut or broken still shows the keys before the break.
-    let _broken = read();
-    keys
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,15 +164,5 @@ mod tests {
         }
         let error = find("nativ").err().unwrap().to_string();
         assert!(error.contains("did you mean 'native'"), "{error}");
-    }
-
-    #[test]
-    fn formats_are_told_by_their_keys() {
-        let native: &[u8] =
-            br#"{"trace_id":"a","task_id":"b","events":[],"edges":[],"rewards":{},"costs":{}}"#;
-        let labelled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
-        assert_eq!(detect([labelled].into_iter(), "").info().name, "who_and_when");
-        assert_eq!(detect([b"noise".as_slice(), native].into_iter(), "").info().name, "native");
-        assert_eq!(detect([b"noise".as_slice()].into_iter(), "").info().name, "native");
     }
 }

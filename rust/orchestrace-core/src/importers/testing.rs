@@ -42,16 +42,7 @@ pub(crate) fn counts(store: &Store) -> Vec<(String, String, String, u64)> {
     use arrow_array::types::UInt64Type;
     let batch = store.combined("records").expect("the table is always there");
     let text = |column: usize, row: usize| {
-        let array = batch.column(column);
-        if let Some(dictionary) = array.as_any_dictionary_opt() {
-            let values = dictionary.values();
-            let at = dictionary.normalized_keys()[row];
-            return values.as_string_opt::<i32>().map_or_else(
-                || values.as_string_view().value(at).to_owned(),
-                |names| names.value(at).to_owned(),
-            );
-        }
-        array.as_string_view().iter().nth(row).flatten().unwrap_or_default().to_owned()
+        crate::store::text_at(batch.column(column), row).unwrap_or_default().to_owned()
     };
     let numbers = batch.column(4).as_primitive::<UInt64Type>();
     (0..batch.num_rows()).map(|i| (text(0, i), text(2, i), text(3, i), numbers.value(i))).collect()

@@ -14,6 +14,8 @@ pub(crate) enum Compression {
     None,
     Gzip,
     Zstd,
+    /// An entry of an archive, however it lies there.
+    Archive,
 }
 
 pub(crate) fn compression(head: &[u8]) -> Compression {

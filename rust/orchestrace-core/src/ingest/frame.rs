@@ -63,8 +63,24 @@ pub(crate) fn head_records(head: &[u8], framing: Framing) -> Vec<&[u8]> {
             head.split(|b| *b == b'\n').filter(|l| !l.iter().all(|b| is_space(*b))).take(20).collect()
         }
         Framing::Array => {
-            let start = memchr(b'[', head).map_or(0, |i| i + 1);
-            vec![&head[start..]]
+            let mut rest = &head[memchr(b'[', head).map_or(0, |i| i + 1)..];
+            let mut records = Vec::new();
+            while records.len() < 20 {
+                match Structure::element().value_end(rest) {
+                    Some(end) => {
+                        records.push(&rest[..end]);
+                        if rest[end] == b']' {
+                            break;
+                        }
+                        rest = &rest[end + 1..];
+                    }
+                    None => {
+                        records.push(rest);
+                        break;
+                    }
+                }
+            }
+            records
         }
     }
 }

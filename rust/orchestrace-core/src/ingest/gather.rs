@@ -176,7 +176,8 @@ pub(super) struct Gathered {
     open: Option<Ordered>,
     spill: Option<Spill>,
     tallies: Tallies,
-    quarantine: BTreeMap<usize, Vec<QuarantineRow>>,
+    /// By source.
+    quarantine: BTreeMap<u32, Vec<QuarantineRow>>,
     /// Chunks made, and traces looked at, of which the first ones are made again only for what they count.
     chunks: u64,
     looked_at: u64,
@@ -187,7 +188,7 @@ pub(super) struct Gathered {
 struct Made {
     chunk: Option<RawChunk>,
     tallies: Tallies,
-    quarantine: Vec<(usize, QuarantineRow)>,
+    quarantine: Vec<(u32, QuarantineRow)>,
 }
 
 impl Collecting {
@@ -330,12 +331,11 @@ impl Gathered {
                 self.tallies.ignored(input, name, kind, n);
             }
             self.tallies.add(input, name, RecordStatus::Quarantined, block.quarantine.len() as u64);
-            let rows = self.quarantine.entry(input).or_default();
+            let source = self.sources.len() as u32 - 1;
             for mut row in block.quarantine.drain(..) {
                 row.position.line += before;
-                rows.push(row);
+                self.quarantine.entry(source).or_default().push(row);
             }
-            let source = self.sources.len() as u32 - 1;
             maps.push(Codes { traces, source, records, lines: before });
             records += block.records;
         }
@@ -412,8 +412,8 @@ impl Gathered {
             for (made, group) in made.into_iter().zip(groups) {
                 self.looked_at += group.len() as u64;
                 self.tallies.merge(made.tallies);
-                for (input, row) in made.quarantine {
-                    self.quarantine.entry(input).or_default().push(row);
+                for (source, row) in made.quarantine {
+                    self.quarantine.entry(source).or_default().push(row);
                 }
                 if let Some(mut chunk) = made.chunk {
                     chunk.index = self.chunks;
@@ -429,14 +429,18 @@ impl Gathered {
         Ok(out)
     }
 
-    /// What is known of inputs at the end: a chunk of no traces for each, with what was rejected and the counts.
+    /// What is known of inputs at the end: chunks of no traces, with what was rejected and the counts.
     pub(super) fn counts(&mut self) -> Result<Vec<RawChunk>> {
-        let mut rows = self.tallies.take();
         let mut writer = BlockWriter::new(&ReadOptions::default());
-        let mut out = Vec::with_capacity(rows.len());
-        for (input, quarantine) in std::mem::take(&mut self.quarantine) {
+        let mut out = Vec::new();
+        for (source, quarantine) in std::mem::take(&mut self.quarantine) {
+            let (path, input) = &self.sources[source as usize];
             writer.quarantine = quarantine;
-            let tallies = rows.remove(&input).unwrap_or_default();
+            let mut chunk = writer.finish(*input, u64::MAX, true, 0, 0)?;
+            (chunk.entry, chunk.tallies) = (Some(path.to_string()), Some(Vec::new()));
+            out.push(chunk);
+        }
+        for (input, tallies) in self.tallies.take() {
             let records = tallies.iter().map(|tally| tally.count).sum();
             let mut chunk = writer.finish(input, u64::MAX, true, 0, records)?;
             chunk.tallies = Some(tallies);
@@ -589,7 +593,7 @@ impl<'a> Spread<'a> {
             for (item, row) in items.iter().zip(&rows) {
                 let row_of =
                     quarantine_row(options, name, row.position, reject.clone(), item.text.as_bytes());
-                made.quarantine.push((input(row), row_of));
+                made.quarantine.push((row.source, row_of));
                 made.tallies.add(input(row), name, RecordStatus::Quarantined, 1);
             }
             return None;

@@ -1,13 +1,16 @@
 //! Inputs as they are named, looked at once: how they are stored, framed and cut, and by which importer.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use super::archive::{Archive, Entry, EntryBlock, is_tar, is_zip};
 use super::compressed::{Compression, compression};
 use super::frame::{Framing, HEAD, framing, head_records};
-use super::source::BlockStream;
-use super::{Input, ReadOptions};
+use super::source::{Block, BlockStream};
+use super::{Input, ReadOptions, spill};
 use crate::error::{Error, Result};
 use crate::importers::{self, Format};
 use crate::run::Run;
@@ -40,12 +43,32 @@ pub(super) enum Body {
     Done,
 }
 
-/// A stream of which the framing is settled.
+/// A stream of which the framing is settled, or an archive of such streams.
 pub(super) struct Opened {
-    pub stream: BlockStream,
-    pub format: Format,
+    stream: Stream,
     /// Bytes on disk that progress has been told of.
     pub told: u64,
+}
+
+enum Stream {
+    One(BlockStream, Format),
+    Many(Box<Archive>),
+}
+
+/// What is opened.
+pub(super) enum Raw {
+    File(File),
+    Stream(Box<dyn Read + Send>),
+}
+
+/// A block, and what its records are told.
+pub(super) struct Given {
+    pub block: Block,
+    pub format: Format,
+    /// Of an archive.
+    pub entry: Option<Arc<Entry>>,
+    /// Whether there is something that is no recording.
+    pub ignored: bool,
 }
 
 /// Where the reading of an input is taken up again: [`super::SourcePart::position`] of a reading with the same options.
@@ -114,7 +137,8 @@ fn file_body(
     }
     let mut head = Vec::new();
     File::open(path)?.take(HEAD as u64).read_to_end(&mut head)?;
-    if compression(&head) != Compression::None || framing(&head) != Framing::Line {
+    let cut = compression(&head) != Compression::None || is_zip(&head) || is_tar(&head);
+    if cut || framing(&head) != Framing::Line {
         return Ok(whole);
     }
     let format =
@@ -125,31 +149,113 @@ fn file_body(
 impl Opened {
     /// Opens a stream, settles how it is cut, and leaves out the blocks that were read before.
     pub(super) fn new(
-        raw: Box<dyn Read + Send>,
+        raw: Raw,
         from: ReadPosition,
         options: &ReadOptions,
         forced: Option<Format>,
         name: &str,
         run: &Run,
     ) -> std::io::Result<Self> {
-        let mut stream = BlockStream::open(raw, options)?;
-        let head = stream.head(run)?;
-        let framing = framing(head);
-        let format =
-            forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name));
-        stream.set_framing(framing);
+        let stream = Self::stream(raw, options, forced, name, run)?;
+        let mut opened = Self { stream, told: 0 };
         for _ in 0..from.blocks {
-            stream.next(run)?;
+            opened.next(run)?;
         }
         // Where records too long to be held are cut out depends on what is too long, and with it where blocks end.
-        if stream.offset() != from.offset {
+        if opened.offset() != from.offset {
             return Err(std::io::Error::other(format!(
                 "reading stopped at byte {} and cannot go on there with another max_record (or memory, which \
                  bounds it)",
                 from.offset
             )));
         }
-        Ok(Self { stream, format, told: 0 })
+        Ok(opened)
+    }
+
+    fn stream(
+        raw: Raw,
+        options: &ReadOptions,
+        forced: Option<Format>,
+        name: &str,
+        run: &Run,
+    ) -> std::io::Result<Stream> {
+        let folder = options.spill_folder.as_deref();
+        let archive = |file, zip| {
+            Archive::open(file, zip, name, options, forced, run).map(|made| Stream::Many(Box::new(made)))
+        };
+        let mut magic = Vec::with_capacity(4);
+        let (raw, again): (Box<dyn Read + Send>, Option<File>) = match raw {
+            Raw::File(mut file) => {
+                (&mut file).take(4).read_to_end(&mut magic)?;
+                if is_zip(&magic) {
+                    return archive(file, true);
+                }
+                file.rewind()?;
+                (Box::new(file.try_clone()?), Some(file))
+            }
+            Raw::Stream(mut stream) => {
+                stream.by_ref().take(4).read_to_end(&mut magic)?;
+                let whole = std::io::Cursor::new(magic.clone()).chain(stream);
+                if is_zip(&magic) {
+                    return archive(spill::copied(whole, folder, run)?, true);
+                }
+                (Box::new(whole), None)
+            }
+        };
+        let mut stream = BlockStream::open(raw, options)?;
+        let head = stream.head(run)?;
+        if is_tar(head) {
+            return match again {
+                Some(file) => archive(file, false),
+                None => archive(spill::copied(stream.into_reader(), folder, run)?, false),
+            };
+        }
+        let framing = framing(head);
+        let format =
+            forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name));
+        stream.set_framing(framing);
+        Ok(Stream::One(stream, format))
+    }
+
+    /// The next block, if there is one.
+    pub(super) fn next(&mut self, run: &Run) -> std::io::Result<Option<Given>> {
+        Ok(match &mut self.stream {
+            Stream::One(stream, format) => {
+                let format = *format;
+                stream.next(run)?.map(|block| Given { block, format, entry: None, ignored: false })
+            }
+            Stream::Many(archive) => archive.next(run)?.map(|EntryBlock { block, entry, ignored }| Given {
+                block,
+                format: archive.format,
+                entry: Some(entry),
+                ignored,
+            }),
+        })
+    }
+
+    /// First byte of the next block.
+    pub(super) fn offset(&self) -> u64 {
+        match &self.stream {
+            Stream::One(stream, _) => stream.offset(),
+            Stream::Many(archive) => archive.offset(),
+        }
+    }
+
+    /// Blocks given so far.
+    pub(super) fn blocks(&self) -> u64 {
+        match &self.stream {
+            Stream::One(stream, _) => stream.blocks(),
+            Stream::Many(archive) => archive.blocks(),
+        }
+    }
+
+    /// Bytes on disk taken so far.
+    pub(super) fn consumed(&self) -> u64 {
+        match &self.stream {
+            Stream::One(stream, _) => &stream.consumed,
+            Stream::Many(archive) => &archive.consumed,
+        }
+        .load(Ordering::Relaxed)
     }
 }
 

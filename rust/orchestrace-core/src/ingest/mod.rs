@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::schema::TimeBasis;
 
+mod archive;
 pub mod column;
 mod compressed;
 mod extract;

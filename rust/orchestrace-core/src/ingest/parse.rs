@@ -12,10 +12,11 @@ use super::json::END_OF_RECORD;
 use super::long_record::too_large;
 use super::quarantine::{Position, QuarantineRow, excerpt};
 use super::source::Block;
+use super::tally::Tally;
 use super::writer::{BlockWriter, RawChunk};
 use crate::error::{FindingCode, Reject, RejectCode, Result, capped, printable};
 use crate::importers::{Importer, Items, Record, SpreadImporter};
-use crate::schema::EVENT_FIELDS;
+use crate::schema::{EVENT_FIELDS, RecordStatus};
 
 pub(super) struct BlockParser<'a> {
     pub options: &'a ReadOptions,
@@ -30,6 +31,9 @@ pub(super) struct BlockParser<'a> {
     /// What describes all entries of an archive.
     pub header: &'a str,
 }
+
+/// Kind of an entry of an archive that is no recording.
+const NOT_JSON: &str = "archive.not_json";
 
 /// What takes the records of a block.
 trait RecordSink {
@@ -131,8 +135,19 @@ impl BlockParser<'_> {
         block: &Block,
         source: usize,
         importer: &'static dyn Importer,
+        ignored: bool,
         writer: &mut BlockWriter,
     ) -> Result<Option<RawChunk>> {
+        if ignored {
+            let mut chunk = writer.finish(source, block.index, true, 0, 1)?;
+            chunk.tallies = Some(vec![Tally {
+                importer: self.importer,
+                status: RecordStatus::Ignored,
+                kind: Some(NOT_JSON.into()),
+                count: 1,
+            }]);
+            return Ok(Some(chunk));
+        }
         let mut sink = Traces { writer, importer, digests: self.options.digests };
         let (records, lines) = self.records(block, &mut sink);
         if records == 0 && lines == 0 {
@@ -147,8 +162,14 @@ impl BlockParser<'_> {
         block: &Block,
         source: usize,
         importer: &'static dyn SpreadImporter,
+        ignored: bool,
     ) -> Option<ItemBlock> {
         let mut items = ItemBlock::new(source, block.index, block.line.is_some());
+        if ignored {
+            let kind = items.columns.kinds.code(NOT_JSON);
+            items.columns.ignored.push(kind);
+            return Some(items);
+        }
         let mut sink = Parts { items: &mut items, importer, records: 0 };
         let (records, lines) = self.records(block, &mut sink);
         (items.records, items.lines) = (records, lines);

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -12,10 +11,10 @@ use rayon::Scope;
 
 use super::gather::{Budget, Collecting, Gathered};
 use super::index::{IndexRow, Seen, TraceIndex};
-use super::input::{Body, Opened, ReadPosition, Source, io_error};
+use super::input::{Body, Given, Opened, Raw, ReadPosition, Source, io_error};
 use super::json::Limits;
 use super::parse::BlockParser;
-use super::source::{Block, read_range};
+use super::source::read_range;
 use super::writer::{BlockWriter, RawChunk};
 use super::{Input, MAX_RECORD, ReadOptions};
 use crate::error::{Error, Finding, FindingCode, Result, capped};
@@ -255,8 +254,8 @@ impl TraceReader {
             match &source.body {
                 Body::Ranges { next, len, .. } => part.position.offset = *next.min(len),
                 Body::Suspended(opened) => {
-                    part.position.offset = opened.stream.offset();
-                    part.position.blocks = opened.stream.blocks();
+                    part.position.offset = opened.offset();
+                    part.position.blocks = opened.blocks();
                 }
                 _ => {}
             }
@@ -514,10 +513,11 @@ impl<'a> Work<'a> {
         let (max_record, excerpt) = (self.options.max_record, self.options.excerpt);
         let (block, long) = read_range(&file, index, (start, end, len), max_record, excerpt, spare)
             .map_err(io_error(name))?;
-        let bytes = self.parse(source, block, format)?;
+        let given = |block| Given { block, format, entry: None, ignored: false };
+        let bytes = self.parse(source, given(block))?;
         self.with_writer(|_, slot| *slot = bytes);
         if let Some(long) = long {
-            self.parse(source, long, format)?;
+            self.parse(source, given(long))?;
         }
         self.run.advance(end - start);
         Ok(())
@@ -567,18 +567,17 @@ impl<'a> Work<'a> {
         'a: 's,
     {
         let name = &self.names[source].0;
-        let open = |raw: Box<dyn Read + Send>, from| {
+        let open = |raw, from| {
             Opened::new(raw, from, self.options, self.forced, name, self.run)
                 .map(Box::new)
                 .map_err(io_error(name))
         };
         let mut opened = match body {
-            Body::Whole { path, from } => open(Box::new(File::open(path).map_err(io_error(name))?), from)?,
-            Body::Stream(Some(reader)) => open(reader, ReadPosition::default())?,
+            Body::Whole { path, from } => open(Raw::File(File::open(path).map_err(io_error(name))?), from)?,
+            Body::Stream(Some(reader)) => open(Raw::Stream(reader), ReadPosition::default())?,
             Body::Suspended(opened) => opened,
             other => return Ok(other),
         };
-        let format = opened.format;
         // As many blocks wait for other workers as keep them busy; beyond that this one parses itself.
         let waiting = 2 * (self.run.pool().current_num_threads() - 1);
         let mut first = true;
@@ -587,20 +586,20 @@ impl<'a> Work<'a> {
                 return Ok(Body::Suspended(opened));
             }
             first = false;
-            let Some(block) = opened.stream.next(self.run).map_err(io_error(name))? else { break };
+            let Some(given) = opened.next(self.run).map_err(io_error(name))? else { break };
             self.run.check()?;
             if self.in_flight.load(Ordering::Relaxed) < waiting {
                 self.in_flight.fetch_add(1, Ordering::Relaxed);
                 scope.spawn(move |_| {
-                    if let Err(error) = self.parse(source, block, format) {
+                    if let Err(error) = self.parse(source, given) {
                         let _later = self.failure.set(error);
                     }
                     self.in_flight.fetch_sub(1, Ordering::Relaxed);
                 });
             } else {
-                self.parse(source, block, format)?;
+                self.parse(source, given)?;
             }
-            let consumed = opened.stream.consumed.load(Ordering::Relaxed);
+            let consumed = opened.consumed();
             self.run.advance(consumed - opened.told);
             opened.told = consumed;
         }
@@ -616,7 +615,8 @@ impl<'a> Work<'a> {
     }
 
     /// Parses a block; gives its bytes back for reuse.
-    fn parse(&self, source: usize, block: Block, format: Format) -> Result<Vec<u8>> {
+    fn parse(&self, source: usize, given: Given) -> Result<Vec<u8>> {
+        let Given { block, format, entry, ignored } = given;
         let info = format.info();
         let lenient = info.lenient;
         let adjusted = lenient.then(|| ReadOptions {
@@ -625,15 +625,22 @@ impl<'a> Work<'a> {
         });
         let options = adjusted.as_ref().unwrap_or(self.options);
         let (name, stem) = &self.names[source];
-        let path = name.as_str();
-        let parser = BlockParser { options, importer: info.name, lenient, stem, path, header: "" };
+        let (path, stem, header) = match &entry {
+            Some(entry) => (entry.path.as_str(), entry.stem.as_str(), &*entry.header),
+            None => (name.as_str(), stem.as_str(), ""),
+        };
+        let parser = BlockParser { options, importer: info.name, lenient, stem, path, header };
         let chunk = match format {
             Format::Whole(importer) => {
-                let chunk = self.with_writer(|writer, _| parser.traces(&block, source, importer, writer))?;
-                chunk.map(|chunk| RawChunk { importer: Some(info.name), ..chunk })
+                let chunk =
+                    self.with_writer(|writer, _| parser.traces(&block, source, importer, ignored, writer))?;
+                chunk.map(|chunk| {
+                    let entry = entry.as_ref().map(|entry| entry.path.clone());
+                    RawChunk { importer: Some(info.name), entry, ..chunk }
+                })
             }
             Format::Spread(importer) => {
-                if let Some(items) = parser.items(&block, source, importer) {
+                if let Some(items) = parser.items(&block, source, importer, ignored) {
                     locked(&self.gather).put(items, importer, path.into(), &self.budget)?;
                 }
                 None

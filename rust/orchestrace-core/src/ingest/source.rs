@@ -151,18 +151,21 @@ pub(crate) struct BlockStream {
     line: u64,
     index: u64,
     state: State,
+    broken: bool,
 }
 
 /// An input with its compression taken off.
-struct Decoded {
-    reader: Box<dyn Read + Send>,
-    compression: Compression,
-    consumed: Arc<AtomicU64>,
-    failed: Arc<AtomicBool>,
+pub(crate) struct Decoded {
+    pub reader: Box<dyn Read + Send>,
+    pub compression: Compression,
+    /// Raw bytes taken so far.
+    pub consumed: Arc<AtomicU64>,
+    /// Whether reading itself failed, which is not a fault of what was read.
+    pub failed: Arc<AtomicBool>,
 }
 
 impl Decoded {
-    fn new(mut raw: Box<dyn Read + Send>, expansion: Expansion) -> io::Result<Self> {
+    pub(crate) fn new(mut raw: Box<dyn Read + Send>, expansion: Expansion) -> io::Result<Self> {
         let consumed = Arc::new(AtomicU64::new(0));
         let mut magic = Vec::with_capacity(4);
         raw.by_ref().take(4).read_to_end(&mut magic)?;
@@ -174,7 +177,7 @@ impl Decoded {
             failed: Arc::clone(&failed),
         };
         let reader: Box<dyn Read + Send> = match compression {
-            Compression::None => Box::new(whole),
+            Compression::None | Compression::Archive => Box::new(whole),
             Compression::Gzip => {
                 let whole = io::BufReader::with_capacity(128 << 10, whole);
                 let members = GzipMembers { decoder: Some(GzDecoder::new(whole)) };
@@ -214,8 +217,13 @@ impl BlockStream {
     /// Opens a stream; reads its head.
     pub(crate) fn open(raw: Box<dyn Read + Send>, options: &super::ReadOptions) -> io::Result<Self> {
         let expansion = Expansion { ratio: options.max_expansion, total: options.max_decompressed };
-        let Decoded { reader, compression, consumed, failed } = Decoded::new(raw, expansion)?;
-        Ok(Self {
+        Ok(Self::of(Decoded::new(raw, expansion)?, options))
+    }
+
+    /// The same of a stream that is decoded already.
+    pub(crate) fn of(decoded: Decoded, options: &super::ReadOptions) -> Self {
+        let Decoded { reader, compression, consumed, failed } = decoded;
+        Self {
             reader,
             failed,
             consumed,
@@ -229,7 +237,18 @@ impl BlockStream {
             line: 1,
             index: 0,
             state: State::Start,
-        })
+            broken: false,
+        }
+    }
+
+    /// The bytes from the start on, if no block has been given.
+    pub(crate) fn into_reader(self) -> Box<dyn Read + Send> {
+        Box::new(Cursor::new(self.ahead).chain(self.reader))
+    }
+
+    /// Whether the head could not be read whole.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// The first bytes, for telling framing and format. A fault is met again when blocks are read.
@@ -239,6 +258,7 @@ impl BlockStream {
         self.ahead = head;
         if let Filled::Failed(reject) = filled {
             self.reader = Box::new(FailedReader(reject));
+            self.broken = true;
         }
         Ok(&self.ahead)
     }

@@ -1,7 +1,7 @@
 //! What does not fit the memory: items in a temporary file that nobody else sees.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::quarantine::Position;
 use crate::error::{Error, Result};
 use crate::importers::items::{ItemRow, Piece};
+use crate::run::Run;
 
 /// A file without a name: it is gone when the process is, however that ends.
 #[derive(Debug)]
@@ -16,6 +17,32 @@ pub(super) struct Spill {
     file: File,
     folder: PathBuf,
     len: u64,
+}
+
+/// A new file that no other process can open by a name.
+fn nameless(folder: &Path) -> io::Result<File> {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!(".orchestrace-{}-{number}.tmp", std::process::id()));
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// All that a stream gives, as a file that can be read in any order.
+pub(super) fn copied(mut stream: impl Read, folder: Option<&Path>, run: &Run) -> io::Result<File> {
+    let mut file = nameless(folder.unwrap_or(&std::env::temp_dir()))?;
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        run.check().map_err(io::Error::other)?;
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(file),
+            Ok(n) => file.write_all(&buffer[..n])?,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
 }
 
 /// Where a piece lies.
@@ -30,17 +57,8 @@ pub(super) struct Place {
 impl Spill {
     /// In a folder, or in the system's folder for temporary files.
     pub(super) fn new(folder: Option<&Path>) -> Result<Self> {
-        static MADE: AtomicU64 = AtomicU64::new(0);
         let folder = folder.map_or_else(std::env::temp_dir, Path::to_path_buf);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!(".orchestrace-{}-{number}.tmp", std::process::id()));
-        let open = || {
-            let mut options = OpenOptions::new();
-            let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-            std::fs::remove_file(&path)?;
-            Ok(file)
-        };
-        let file = open().map_err(|source| refused(&folder, source))?;
+        let file = nameless(&folder).map_err(|source| refused(&folder, source))?;
         Ok(Self { file, folder, len: 0 })
     }
 

@@ -764,6 +764,8 @@ pub struct RawChunk {
     pub(crate) records: u64,
     /// The format that was read; absent where a chunk is not of one input.
     pub(crate) importer: Option<&'static str>,
+    /// Of an archive, the name of the entry.
+    pub(crate) entry: Option<String>,
     /// What became of the records of its input, where that is not plain from the rows.
     pub(crate) tallies: Option<Vec<Tally>>,
     pub(crate) dicts: Vec<Interner>,
@@ -861,6 +863,7 @@ impl BlockWriter {
             lines,
             records,
             importer: None,
+            entry: None,
             tallies: None,
             dicts: self.dicts.iter_mut().map(std::mem::take).collect(),
             id: self.events.id.finish(if keep.field(EventField::Id) { rows } else { 0 })?,

@@ -46,6 +46,14 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
             pairs.map(|(local, global)| local.names().map(|name| global.code(name)).collect()).collect()
         })
         .collect();
+    // Entries of archives are known by their own names.
+    let places_of: Vec<u32> = raw
+        .iter()
+        .map(|chunk| match &chunk.entry {
+            Some(entry) => interners[Dict::File as usize].code(entry),
+            None => file_codes.get(chunk.source).copied().unwrap_or(NO_CODE),
+        })
+        .collect();
     let importers = &mut interners[Dict::Importer as usize];
     for chunk in &raw {
         let counted = chunk.tallies.iter().flatten().map(|tally| tally.importer);
@@ -71,10 +79,10 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
     let places = places(&raw);
     let mut quarantine = Vec::new();
     let mut labels = Vec::new();
-    for ((chunk, place), map) in raw.iter_mut().zip(&places).zip(&maps) {
+    for (((chunk, place), map), file) in raw.iter_mut().zip(&places).zip(&maps).zip(&places_of) {
         for mut row in chunk.quarantine.drain(..) {
             row.position.line += place.line;
-            quarantine.push((file_codes[chunk.source], row));
+            quarantine.push((*file, row));
         }
         for mut row in chunk.labels.drain(..) {
             let kept = chunk.keep.as_ref().filter(|_| row.trace != NO_TRACE);
@@ -403,7 +411,11 @@ impl Builder<'_> {
             Arc::new(PrimitiveArray::<UInt32Type>::from(derived.n_agents.clone())),
             match &raw.files {
                 Some(files) => self.names(files.clone(), Dict::File, map)?,
-                None => code_array(vec![self.file_codes[raw.source]; n], self.names.array(Dict::File))?,
+                None => {
+                    let entry = raw.entry.as_ref().and_then(|e| self.names.dict(Dict::File).find(e));
+                    let file = entry.unwrap_or_else(|| self.file_codes[raw.source]);
+                    code_array(vec![file; n], self.names.array(Dict::File))?
+                }
             },
             position(|p| p.line),
             position(|p| p.offset),

@@ -24,6 +24,8 @@ pub mod view;
 mod write;
 
 pub use crate::ingest::writer::RawChunk;
+#[cfg(test)]
+pub(crate) use arrays::text_at;
 pub use arrays::{code_array, word_array};
 pub use assemble::assemble;
 pub use from_arrow::Tables;

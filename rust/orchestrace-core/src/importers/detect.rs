@@ -1,0 +1,180 @@
+//! Which format an input is of, by what its first records look like; and what is said where nobody knows.
+
+use super::{Confidence, Format, IMPORTERS, Importer, ImporterInfo, Native, Record};
+use crate::error::{Reject, RejectCode, capped};
+use crate::ingest::json::tree::Tree;
+use crate::ingest::json::{Cursor, Kind, Limits, Parsed};
+use crate::ingest::writer::TraceWriter;
+
+/// Records that are looked at.
+const LOOKED_AT: usize = 20;
+
+const LIMITS: Limits = Limits { depth: 128, string: usize::MAX, lenient: true };
+
+/// The format of the first records of an input: that of the first of up to twenty that an importer is sure of, in the
+/// order of [`IMPORTERS`], else [`unknown`]. The end of a record may be missing. The path is a hint.
+#[must_use]
+pub fn detect<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Format {
+    detect_sure(records, path).unwrap_or_else(unknown)
+}
+
+/// The same if there is such a record.
+pub(crate) fn detect_sure<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Option<Format> {
+    records.take(LOOKED_AT).find_map(|record| of_record(&String::from_utf8_lossy(record), path))
+}
+
+fn of_record(text: &str, path: &str) -> Option<Format> {
+    let keys = outer_keys(text);
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    // Native records, of which there may be a million files, are told before anything is parsed.
+    if Native.sniff(&keys) == Confidence::Yes {
+        return Some(IMPORTERS[0]);
+    }
+    let tree = Tree::head(text, LIMITS);
+    let sure = |format: &&Format| {
+        let confidence = match format {
+            Format::Whole(importer) => importer.sniff(&keys),
+            Format::Spread(importer) => importer.sniff(tree.root(), path),
+        };
+        confidence == Confidence::Yes
+    };
+    IMPORTERS.iter().find(sure).copied()
+}
+
+/// Keys of the outermost object, as far as the text goes.
+fn outer_keys(text: &str) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut cursor = Cursor::new(text, LIMITS);
+    let mut scratch = String::new();
+    let mut read = || -> Parsed<()> {
+        cursor.ws();
+        if cursor.kind()? != Kind::Object {
+            return Ok(());
+        }
+        let mut more = cursor.open_object()?;
+        while more {
+            keys.push(cursor.key()?.text(&mut scratch).to_owned());
+            cursor.skip()?;
+            more = cursor.more_object()?;
+        }
+        Ok(())
+    };
+    // A record that is cut or broken still shows the keys before the break.
+    let _broken = read();
+    keys
+}
+
+/// What stands for the format of an input that nobody is sure of. Its records are judged as native ones: perhaps some
+/// further on are. A record that has nothing of a native one is rejected with the format that is nearest.
+#[must_use]
+pub fn unknown() -> Format {
+    Format::Whole(&Unknown)
+}
+
+#[derive(Debug)]
+struct Unknown;
+
+impl Importer for Unknown {
+    fn info(&self) -> &'static ImporterInfo {
+        Native.info()
+    }
+
+    fn sniff(&self, _keys: &[&str]) -> Confidence {
+        Confidence::No
+    }
+
+    fn record(&self, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Result<(), Reject> {
+        Native.record(record, out).map_err(|reject| {
+            let keys = outer_keys(record.text);
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            let of_schema = matches!(
+                reject.code,
+                RejectCode::FieldMissing | RejectCode::FieldForbidden | RejectCode::FieldType
+            );
+            if !of_schema || keys.is_empty() || Native.sniff(&keys) != Confidence::No {
+                return reject;
+            }
+            Reject::new(RejectCode::FormatUnknown, "", unknown_message(&keys))
+        })
+    }
+}
+
+/// What was looked for, and what comes nearest.
+fn unknown_message(keys: &[&str]) -> String {
+    const SHOWN: usize = 6;
+    let listed: Vec<String> = keys.iter().take(SHOWN).map(|k| format!("'{}'", k.escape_debug())).collect();
+    let more = if keys.len() > SHOWN { ", …" } else { "" };
+    let found = capped(format!("{}{more}", listed.join(", ")));
+    let (mut best, mut nearest) = (0.0, None);
+    for format in IMPORTERS {
+        let info = format.info();
+        let has = info.evidence.iter().filter(|key| keys.contains(*key)).count();
+        let share = has as f64 / info.evidence.len().max(1) as f64;
+        if share > best {
+            (best, nearest) = (share, Some(info));
+        }
+    }
+    let nearest = nearest.map_or_else(
+        || {
+            let names: Vec<&str> = IMPORTERS.iter().map(|format| format.info().name).collect();
+            format!("nothing in it is of any format that is known ({})", names.join(", "))
+        },
+        |info| {
+            let quoted = |has: bool| {
+                let keys = info.evidence.iter().filter(|key| keys.contains(*key) == has);
+                keys.map(|key| format!("'{key}'")).collect::<Vec<_>>().join(", ")
+            };
+            let lacks = quoted(false);
+            let lacks = if lacks.is_empty() { String::new() } else { format!(", lacks {lacks}") };
+            format!(
+                "looks most like {}: has {}{lacks}; if it is that, say format='{}'",
+                info.name,
+                quoted(true),
+                info.name
+            )
+        },
+    );
+    format!("{nearest}; found the keys {found}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::importers::testing::read_bytes;
+    use crate::ingest::ReadOptions;
+
+    fn name(records: &[&[u8]]) -> Option<&'static str> {
+        detect_sure(records.iter().copied(), "").map(|format| format.info().name)
+    }
+
+    #[test]
+    fn formats_are_told_by_their_keys() {
+        let native: &[u8] =
+            br#"{"trace_id":"a","task_id":"b","events":[],"edges":[],"rewards":{},"costs":{}}"#;
+        let labelled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
+        assert_eq!(name(&[labelled]), Some("who_and_when"));
+        assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
+        assert_eq!(name(&[b"noise"]), None);
+        assert_eq!(unknown().info().name, "native");
+    }
+
+    #[test]
+    fn what_nobody_knows_is_said_with_what_is_nearest() {
+        let text = b"{\"history\":[],\"answer\":1}\n{\"zzz\":1}\n{\"trace_id\":\"a\"}\n{}\nnoise\n";
+        let store = read_bytes(unknown(), &[("a.jsonl", text)], &ReadOptions::default(), 1);
+        let rows = store.combined("quarantine").unwrap();
+        let code = rows.column(4).clone();
+        let codes: Vec<String> = (0..rows.num_rows())
+            .map(|row| crate::store::text_at(&code, row).unwrap_or_default().to_owned())
+            .collect();
+        assert_eq!(
+            codes,
+            ["format.unknown", "format.unknown", "field.missing", "field.missing", "json.syntax"]
+        );
+        let messages = crate::store::text_at(rows.column(6), 0).unwrap_or_default();
+        assert!(
+            messages.starts_with("looks most like who_and_when: has 'history', lacks 'mistake_agent'"),
+            "{messages}"
+        );
+    }
+}
