@@ -283,3 +283,21 @@ def test_a_kill_leaves_nothing_half(tmp_path: Path, format: str) -> None:
             json.loads(text.splitlines()[-1] if format == "jsonl" else text)
         else:
             assert path.name.startswith(".out.") and path.name.endswith(".tmp")
+
+
+def test_the_same_bytes_on_any_number_of_threads(tmp_path: Path) -> None:
+    code = (
+        "import orchestrace as ot, sys; corpus = ot.generate(traces=60, seed=4)\n"
+        "credits = ot.credit(corpus, method='grpo', unit='turn')\n"
+        "for name in ('jsonl', 'perfetto', 'ocel', 'verl'):\n"
+        "    given = {'credits': credits} if name == 'verl' else {}\n"
+        "    ot.export(corpus, name, f'{sys.argv[1]}/{name}', threads=int(sys.argv[2]), **given)"
+    )
+    made = []
+    for threads in ("1", "2", "7"):
+        folder = tmp_path / threads
+        folder.mkdir()
+        env = {**os.environ, "POLARS_MAX_THREADS": threads}
+        subprocess.run([sys.executable, "-c", code, str(folder), threads], env=env, check=True)
+        made.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert len(made[0]) == 4 and made[0] == made[1] == made[2]

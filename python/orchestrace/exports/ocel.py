@@ -32,6 +32,8 @@ _EVENT_FIELDS: Final = tuple(
 )
 _TRACE_FIELDS: Final = ("system", "topology", "importer", "time_basis", "partial", "n_events", "n_edges")
 _AGENT_FIELDS: Final = ("role", "depth")
+_ROWS: Final = 1 << 14
+"""Documents that are text at once."""
 _TYPES: Final = SCHEMAS["events"]["type"]
 
 
@@ -49,7 +51,8 @@ def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
         events, objects = _List(sink), _List(later)
         for piece in corpus.slices():
             keys = _keys(piece, again)
-            events.add(_events(piece, keys, credits))
+            for rows in _events(piece, keys, credits):
+                events.add(rows)
             objects.add(_traces(piece, keys, measures))
             objects.add(_actors(piece, keys))
             for kind, column in (("task", _tasks(piece)), ("tool", _tools(piece))):
@@ -73,7 +76,7 @@ class _List:
         self._begun = False
 
     def add(self, documents: pl.DataFrame) -> None:
-        for part in documents.iter_slices(1 << 16):
+        for part in documents.iter_slices(_ROWS):
             # a file that somebody pastes into a page must not end its script
             text = part.to_series().str.replace_all("<", "\\u003c", literal=True).str.join(",").item()
             if text:
@@ -102,17 +105,16 @@ def _keys(piece: Corpus, again: pl.DataFrame) -> pl.DataFrame:
     return piece.traces.select("trace", key=safe + number.fill_null(""), origin=start).collect()
 
 
-def _events(piece: Corpus, keys: pl.DataFrame, credits: pl.DataFrame | None) -> pl.DataFrame:
+def _events(piece: Corpus, keys: pl.DataFrame, credits: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
     """Events in order of their traces, each with what it concerns."""
+    fields = list(_EVENT_FIELDS)
     kinds = piece.agents.select("trace", "agent", pl.col("kind").cast(pl.String)).collect()
-    rows = piece.events.collect().join(keys, on="trace", maintain_order="left")
-    rows = rows.join(
-        piece.traces.select("trace", "task_id").collect(), on="trace", how="left", maintain_order="left"
-    )
+    facts = keys.join(piece.traces.select("trace", "task_id").collect(), on="trace", maintain_order="left")
+    needed = ("trace", "seq", "id", "t", "type", "agent", "to", "tool", *fields)
+    rows = piece.events.select(needed).collect().join(facts, on="trace", how="left", maintain_order="left")
     for name in ("agent", "to"):
         side = kinds.select("trace", pl.col("agent").alias(name), pl.col("kind").alias(f"{name} kind"))
         rows = rows.join(side, on=["trace", name], how="left", maintain_order="left")
-    fields = list(_EVENT_FIELDS)
     if credits is not None:
         rows = rows.join(credits, on=["trace", "seq"], how="left", maintain_order="left")
         fields.append("credit")
@@ -128,15 +130,16 @@ def _events(piece: Corpus, keys: pl.DataFrame, credits: pl.DataFrame | None) -> 
         _relation(pl.when(to != actor).then(to), "addressed_to"),
         _relation(pl.when((tool != actor) & tool.ne_missing(to)).then(tool), "uses"),
     ]
-    return rows.select(
-        _document(
-            id=_text(pl.col("key") + "#" + pl.col("id")),
-            type=_text(pl.col("type").cast(pl.String)),
-            time=_text(time),
-            attributes=_list([_attribute(rows[name], None) for name in fields]),
-            relationships=_list(related),
+    for some in rows.iter_slices(_ROWS):
+        yield some.select(
+            _document(
+                id=_text(pl.col("key") + "#" + pl.col("id")),
+                type=_text(pl.col("type").cast(pl.String)),
+                time=_text(time),
+                attributes=_list([_attribute(some[name], None) for name in fields]),
+                relationships=_list(related),
+            )
         )
-    )
 
 
 def _actor(column: str) -> pl.Expr:

@@ -20,6 +20,11 @@ from .turns import KEY, members, turns
 Frame = pl.DataFrame | pl.LazyFrame
 
 _UNITS: Final = ("turn", "event", "token")
+_BATCH_EVENTS: Final = 1 << 15
+_TOKENS_OF_AN_EVENT: Final = 16
+"""Tokens that take, in all lists of a row, what an event takes as Python objects."""
+_ROW_GROUP: Final = 1 << 13
+"""Rows that are held before they are written: with lists along tokens each may take kilobytes."""
 _NEEDED: Final = ("trace", "unit", "unit_id", "seq", "credit", "method", "reward", "reason", "params")
 _RUN: Final = ("unit", "method", "reward", "params")
 _CRITICS: Final = ("gae", "sequential_gae", "dag_gae")
@@ -106,7 +111,7 @@ def trainer_table(
     advantage at unit ``event`` or ``token`` is averaged over the turn, a share is added up (D11). Per token
     an advantage stands at each token of its unit, a share is divided equally among them.
 
-    Some 10 µs per event of the traces, to find their turns. A corpus on disk is worked through piece by
+    Some 30 µs per event of the traces, to find their turns. A corpus on disk is worked through piece by
     piece; `export` writes such a table to a file without holding it. Sources: verl, protocol.py and
     core_algos.py; TRL, grpo_trainer.py.
 
@@ -185,12 +190,16 @@ class _Run:
         about = self._rows.select(pl.col("trace").cast(pl.UInt32)).unique()
         self._about = about.collect(engine="streaming")["trace"]
 
-    def of(self, traces: pl.Series) -> pl.DataFrame:
-        """The rows of some traces that have a unit."""
+    def load(self, traces: pl.Series) -> None:
+        """Hold the rows of some traces that have a unit, and of no others."""
         mine = self._rows.filter(pl.col("trace").is_in(traces.implode()), pl.col("unit_id").is_not_null())
-        return mine.with_columns(
+        self._held = mine.with_columns(
             pl.col("trace", "seq").cast(pl.UInt32), pl.col("credit").cast(pl.Float64).fill_nan(None)
         ).collect(engine="streaming")
+
+    def of(self, traces: pl.Series) -> pl.DataFrame:
+        """The rows of some of the traces that are held."""
+        return self._held.filter(pl.col("trace").is_in(traces.implode()))
 
     def traces(self, piece: Corpus) -> pl.Series:
         """The traces of a piece that the credits are about, those that they say nothing but a reason of
@@ -205,12 +214,7 @@ def _frames(
     """Rows of the turns of each piece, under our own names."""
     paid = _paid(corpus, run.label)
     left = max_tokens
-    for piece in corpus.slices():
-        numbers = run.traces(piece)
-        if not numbers.len():
-            continue
-        if numbers.len() < len(piece):
-            piece = piece.filter(pl.col("trace").is_in(numbers.implode()))
+    for piece, numbers in _batches(corpus, run, later, by_token):
         events = members(piece)
         rows = turns(events)
         rows = rows.join(_trace_keys(piece), on="trace", how="left", maintain_order="left")
@@ -235,6 +239,26 @@ def _frames(
             channel=pl.lit(run.label, pl.String),
             reason=pl.col("reason").cast(pl.String),
         ).cast(pl.Schema(TOKEN if by_token else TURN))
+
+
+def _batches(
+    corpus: Corpus, run: _Run, later: _Run | None, by_token: bool
+) -> Iterator[tuple[Corpus, pl.Series]]:
+    """The traces that the credits are about, so many at a time as their events are few as Python objects."""
+    for piece in corpus.slices():
+        numbers = run.traces(piece)
+        for one in (run, later):
+            if one is not None:
+                one.load(numbers)
+        tokens = pl.col("tokens_out").fill_null(0).clip(0).sum() // _TOKENS_OF_AN_EVENT
+        weight = pl.len().cast(pl.Int64) + (tokens if by_token else 0)
+        mine = piece.events.filter(pl.col("trace").is_in(numbers.implode()))
+        sizes = mine.group_by("trace").agg(weight=weight).sort("trace").collect()
+        batch = (sizes["weight"].cum_sum() // _BATCH_EVENTS).alias("batch")
+        for part in sizes.with_columns(batch).partition_by("batch", maintain_order=True):
+            some = part["trace"]
+            whole = some.len() == len(piece)
+            yield piece if whole else piece.filter(pl.col("trace").is_in(some.implode())), some
 
 
 def _paid(corpus: Corpus, label: str | None) -> pl.DataFrame | None:
@@ -399,7 +423,7 @@ def _writer(layout: Literal["verl", "trl"]):  # type: ignore[no-untyped-def]
             yield from frames
 
         table = register_io_source(batches, schema=schema, is_pure=True)
-        table.sink_parquet(sink, compression="zstd")  # type: ignore[call-overload]  # it only writes
+        table.sink_parquet(sink, compression="zstd", row_group_size=_ROW_GROUP)  # type: ignore[call-overload]  # it only writes
 
     return write
 
