@@ -6,6 +6,7 @@ use crate::ingest::writer::TraceWriter;
 
 mod agentdojo;
 mod agentrx;
+mod claude_code;
 mod inspect;
 mod detect;
 pub(crate) mod items;
@@ -19,6 +20,7 @@ mod who_and_when;
 
 pub use agentdojo::AgentDojo;
 pub use agentrx::AgentRx;
+pub use claude_code::ClaudeCode;
 pub use inspect::Inspect;
 pub(crate) use detect::detect_sure;
 pub use detect::{detect, unknown};
@@ -30,6 +32,7 @@ pub use who_and_when::WhoAndWhen;
 /// All formats in the order in which they are looked for; the first is assumed without evidence.
 pub static IMPORTERS: &[Format] = &[
     Format::Whole(&Native),
+    Format::Spread(&ClaudeCode),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),

@@ -147,7 +147,9 @@ pub struct Call {
     pub does: Does,
     /// Hash of name and arguments ([`call_hash`]).
     pub content: Option<Hash>,
-    /// When it was asked, where it is asked outside of a response.
+    /// When it was asked, where that is not when its response was complete. A call of a response with a time of its
+    /// own, asked while the response went on, stands at its own place in the stream: earlier calls of the same
+    /// response can have been answered before it.
     pub time: Option<i64>,
     /// `x_` fields.
     pub extras: Text,
@@ -469,7 +471,7 @@ impl Recording {
         self.push(agent, What::Incoming(incoming))
     }
 
-    /// An event of a type that no rule derives.
+    /// An event of a type that no rule derives. A `spawn` is how its agent began, as that of a call is.
     pub fn mark(&mut self, agent: Agent, mark: Mark) -> Entry {
         self.push(agent, What::Mark(mark))
     }

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::order::Order;
+use super::order::{Order, part_of};
 use super::{
-    Agent, Call, CallResult, Does, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text, Usage,
+    Agent, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text, Usage,
     What,
 };
 use crate::error::FindingCode;
@@ -54,6 +54,8 @@ struct Plan {
     /// Parts of each response: ranges of `parts`.
     parts: Vec<u32>,
     part_of: Vec<(u32, u32)>,
+    /// Whether each response makes others work.
+    delegates: Vec<bool>,
     /// The last text of each agent.
     last_text: Vec<u32>,
     /// Whether each agent has entries.
@@ -77,6 +79,7 @@ impl Plan {
         let (n, agents) = (recording.entries.len(), recording.agents.len());
         let mut plan = Self {
             part_of: vec![(0, 0); n],
+            delegates: vec![false; n],
             last_text: vec![NONE; agents],
             present: vec![false; agents],
             leads: vec![false; agents],
@@ -93,12 +96,19 @@ impl Plan {
         for (e, entry) in recording.entries.iter().enumerate() {
             let agent = entry.agent.0 as usize;
             plan.present[agent] = true;
-            if let What::Call { call: Call { does: Does::Spawns(child), .. }, .. } = &entry.what {
-                let child = child.0 as usize;
-                if plan.spawn[child] == NONE && child != agent {
-                    plan.spawn[child] = e as u32;
-                    plan.parent[child] = agent as u32;
-                }
+            let (child, parent) = match &entry.what {
+                What::Call { call: Call { does: Does::Spawns(child), .. }, .. } => (child, agent),
+                What::Mark(Mark { event_type: EventType::Spawn, to: Some(child), by, .. }) => match by {
+                    Some(Party::Agent(by)) => (child, by.0 as usize),
+                    Some(_) => continue,
+                    None => (child, agent),
+                },
+                _ => continue,
+            };
+            let child = child.0 as usize;
+            if plan.spawn[child] == NONE && child != parent {
+                plan.spawn[child] = e as u32;
+                plan.parent[child] = parent as u32;
             }
         }
         plan.break_cycles();
@@ -139,12 +149,8 @@ impl Plan {
 
     /// The calls and texts of each response, in order of description.
     fn collect_parts(&mut self, recording: &Recording) {
-        let of = |what: &What| match what {
-            What::Call { of: Some(r), .. } | What::Saying { of: Some(r), .. } => Some(r.0),
-            _ => None,
-        };
         let mut counts = vec![0_u32; recording.entries.len() + 1];
-        recording.entries.iter().filter_map(|e| of(&e.what)).for_each(|r| counts[r as usize] += 1);
+        recording.entries.iter().filter_map(part_of).for_each(|r| counts[r as usize] += 1);
         let mut start = 0;
         for (range, count) in self.part_of.iter_mut().zip(&counts) {
             *range = (start, start);
@@ -152,10 +158,15 @@ impl Plan {
         }
         self.parts = vec![0; start as usize];
         for (e, entry) in recording.entries.iter().enumerate() {
-            if let Some(r) = of(&entry.what) {
+            if let Some(r) = part_of(entry) {
                 let range = &mut self.part_of[r as usize];
                 self.parts[range.1 as usize] = e as u32;
                 range.1 += 1;
+            }
+            if let What::Call { call: Call { does: Does::Spawns(_) | Does::HandsOff(_), .. }, of: Some(r) } =
+                &entry.what
+            {
+                self.delegates[r.0 as usize] = true;
             }
         }
     }
@@ -343,7 +354,7 @@ impl<'r> Emission<'r, '_, '_> {
             }
             match entry.what {
                 What::Response(response) => self.response(e, agent, &response),
-                What::Call { call, .. } => self.call(e, agent, &call, "", None),
+                What::Call { call, of } => self.separate_call(e, agent, &call, of),
                 What::Saying { saying, .. } => self.saying(e, agent, &saying, ""),
                 What::Result(result) => self.result(e, agent, &result),
                 What::Incoming(incoming) => self.incoming(e, agent, &incoming),
@@ -447,7 +458,7 @@ impl<'r> Emission<'r, '_, '_> {
     /// When a call was asked.
     fn asked_at(&self, call: u32) -> f64 {
         let asks = match &self.recording.entries[call as usize].what {
-            What::Call { of: Some(response), .. } => response.0,
+            What::Call { of: Some(response), call: Call { time: None, .. } } => response.0,
             _ => call,
         };
         if self.order.timed { self.order.t(asks, 0) } else { 0.0 }
@@ -636,11 +647,7 @@ impl<'r> Emission<'r, '_, '_> {
         let (from, to) = self.plan.part_of[e as usize];
         let parts = from as usize..to as usize;
         let what = |part: u32| recording.entries[part as usize].what;
-        let delegates = response.decides
-            || self.plan.parts[parts.clone()].iter().any(|part| {
-                matches!(what(*part), What::Call { call, .. }
-                    if matches!(call.does, Does::Spawns(_) | Does::HandsOff(_)))
-            });
+        let delegates = response.decides || self.plan.delegates[e as usize];
         let id = recording.read(response.id);
         self.response = Some((e, *response));
         self.turn = response.turn.unwrap_or(self.turn);
@@ -683,6 +690,22 @@ impl<'r> Emission<'r, '_, '_> {
     fn from(&mut self, agent: u32) {
         let name = self.name(agent);
         self.out.set(EventField::From, Value::Text(&name));
+    }
+
+    /// A call that stands by itself: of no response, or asked while its response went on.
+    fn separate_call(&mut self, e: u32, agent: u32, call: &Call, of: Option<Entry>) {
+        let recording = self.recording;
+        let of = of.map(|of| (of.0, recording.entries[of.0 as usize].what));
+        let Some((of, What::Response(response))) = of.filter(|(of, _)| self.turns[*of as usize] != NONE) else {
+            return self.call(e, agent, call, "", None);
+        };
+        let turn = std::mem::replace(&mut self.turn, self.turns[of as usize]);
+        self.response = Some((of, response));
+        let decided = response.decides || self.plan.delegates[of as usize];
+        let stem = format!("{}:c{e}", recording.read(response.id));
+        self.call(e, agent, call, &stem, decided.then(|| self.first[of as usize]));
+        self.response = None;
+        self.turn = turn;
     }
 
     fn call(&mut self, e: u32, agent: u32, call: &Call, stem: &str, asks: Option<u32>) {
@@ -936,7 +959,7 @@ impl<'r> Emission<'r, '_, '_> {
                 let name = self.name(to.0);
                 self.out.set(EventField::To, Value::Text(&name));
             }
-            if mark.event_type == EventType::Spawn {
+            if mark.event_type == EventType::Spawn && self.plan.spawn[to.0 as usize] != e {
                 self.agents[to.0 as usize].waiting.push((End::Event(seq), EdgeType::Spawn));
             }
         }

@@ -1,6 +1,6 @@
 //! In which order things happened: streams merged by time, none of them reordered.
 
-use super::{Described, Recording, What};
+use super::{Call, Described, Recording, What};
 
 /// Entries that stand for themselves, in order, and when each was.
 #[derive(Debug, Default)]
@@ -38,9 +38,13 @@ fn duration_of(entry: &Described) -> f64 {
     seconds.filter(|s| s.is_finite() && *s > 0.0).unwrap_or(0.0)
 }
 
-/// Whether it comes with a response rather than by itself.
-fn is_part(entry: &Described) -> bool {
-    matches!(&entry.what, What::Call { of: Some(_), .. } | What::Saying { of: Some(_), .. })
+/// The response that it comes with rather than by itself.
+pub(super) fn part_of(entry: &Described) -> Option<u32> {
+    match &entry.what {
+        What::Call { of: Some(response), call: Call { time: None, .. } }
+        | What::Saying { of: Some(response), .. } => Some(response.0),
+        _ => None,
+    }
 }
 
 impl Order {
@@ -54,7 +58,7 @@ impl Order {
         let base = recording.trace.started_at.into_iter().chain(starts).min();
         let end = times.map(|(t, _)| t).max();
         let mut order = Self {
-            entries: (0..entries.len() as u32).filter(|e| !is_part(&entries[*e as usize])).collect(),
+            entries: (0..entries.len() as u32).filter(|e| part_of(&entries[*e as usize]).is_none()).collect(),
             times: Vec::new(),
             timed: end.is_some(),
             base: base.unwrap_or(0),

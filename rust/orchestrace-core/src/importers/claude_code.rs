@@ -1,0 +1,221 @@
+//! Claude Code transcripts: one session is one trace, spread over the file of its main stream, a file for each of its
+//! sub-agents, and small files beside them.
+//!
+//! A line is an item. Most lines are of no concern (progress of hooks, snapshots, reminders); of those only the links
+//! between records are kept, because the branches of a conversation run through them. What a line says is read in
+//! `record`, who said it to whom is found in `streams`, and told in `telling`.
+
+use super::recording::Recording;
+use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::error::{Reject, RejectCode};
+use crate::ingest::json::tree::Value;
+use crate::ingest::json::{Kind, write_string};
+use crate::ingest::writer::TraceWriter;
+
+mod branches;
+mod head;
+mod record;
+mod streams;
+mod telling;
+#[cfg(test)]
+mod tests;
+
+use head::Head;
+use record::Records;
+use streams::Streams;
+
+/// The importer.
+#[derive(Debug)]
+pub struct ClaudeCode;
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: "claude_code",
+    summary: "Claude Code transcripts: sessions with their sub-agents, teams and workflows",
+    evidence: &["sessionId", "type"],
+    suffixes: &[".jsonl", ".meta.json"],
+    lenient: true,
+};
+
+/// Records that name their session and are of no other format.
+const BARE: [&str; 14] = [
+    "agent-name",
+    "ai-title",
+    "atis-latch",
+    "attachment",
+    "bridge-session",
+    "custom-title",
+    "frame-link",
+    "last-prompt",
+    "mode",
+    "permission-mode",
+    "pr-link",
+    "queue-operation",
+    "relocated",
+    "worktree-state",
+];
+
+impl SpreadImporter for ClaudeCode {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, record: Value<'_>, path: &str) -> Confidence {
+        let has = |key: &str| !record.get(key).is_absent();
+        let kind = record.get("type").str();
+        let message = record.get("message");
+        let yes = match kind {
+            Some("summary") => has("summary") && has("leafUuid"),
+            Some("file-history-snapshot") => has("messageId") && has("snapshot"),
+            Some("started" | "result") => has("key") && has("agentId") && in_workflow(path),
+            Some("user" | "assistant") if has("sessionId") => message.get("parts").is_absent(),
+            Some("system" | "progress") if has("sessionId") => has("isSidechain"),
+            Some(kind) if has("sessionId") => BARE.contains(&kind),
+            None => has("agentType") && agent_of(path).is_some(),
+            _ => false,
+        };
+        match (yes, kind.is_some() && has("sessionId")) {
+            (true, _) => Confidence::Yes,
+            (false, true) => Confidence::Maybe,
+            (false, false) => Confidence::No,
+        }
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
+        let mut head = Head::default();
+        let read = head.read(record.text, out.limits());
+        let key = session(&head, record.path);
+        if let Err(fault) = read {
+            let Some(key) = key else { return Err(fault.into_reject()) };
+            out.reject_in(key, record.text, fault.into_reject());
+            return Ok(());
+        }
+        let Some(kind) = head.kind.as_deref() else {
+            if head.agent_type && agent_of(record.path).is_some() {
+                match key {
+                    Some(key) => out.item(key, record.text, ""),
+                    None => out.ignored("claude_code.meta_file"),
+                }
+                return Ok(());
+            }
+            return Err(Reject::new(RejectCode::FieldMissing, "/type", "found nothing, expected a string"));
+        };
+        let inner = head.inner.as_deref().unwrap_or_default();
+        let subtype = head.subtype.as_deref().unwrap_or_default();
+        let told = match kind {
+            "user" | "assistant" => {
+                let Some(key) = key else {
+                    let message = "found nothing, expected a string";
+                    return Err(Reject::new(RejectCode::FieldMissing, "/sessionId", message));
+                };
+                if head.message != Some(Kind::Object) {
+                    let (code, found) = head
+                        .message
+                        .map_or((RejectCode::FieldMissing, "nothing"), |k| (RejectCode::FieldType, k.as_str()));
+                    let message = format!("found {found}, expected an object");
+                    out.reject_in(key, record.text, Reject::new(code, "/message", message));
+                    return Ok(());
+                }
+                // What condenses the context is not a worker (its answer comes back as the next prompt).
+                if head.agent.as_deref().is_some_and(|agent| agent.starts_with("acompact-")) {
+                    out.ignored("claude_code.compaction");
+                    return Ok(());
+                }
+                true
+            }
+            "system" => {
+                subtype == "compact_boundary" || (subtype == "stop_hook_summary" && head.prevented)
+            }
+            "progress" => inner == "agent_progress",
+            "attachment" => matches!(inner, "hook_blocking_error" | "queued_command"),
+            "queue-operation" => true,
+            "started" | "result" => head.key && head.agent.is_some(),
+            _ => false,
+        };
+        match key {
+            Some(key) if told => out.item(key, record.text, ""),
+            key => aside(&head, key, &kind_of(kind, subtype, inner), out),
+        }
+        Ok(())
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        let mut recording = Recording::default();
+        let mut records = Records::read(items, &mut recording);
+        let (abandoned, cycle) = branches::abandoned(&records);
+        for (line, abandoned) in records.lines.iter_mut().zip(abandoned) {
+            line.abandoned = abandoned;
+        }
+        let streams = Streams::of(&mut records);
+        telling::tell(items, &records, streams, cycle, &mut recording);
+        recording.write(out);
+    }
+}
+
+/// What becomes of a record that says nothing: it is counted, and its links are kept for those that hang on it.
+fn aside(head: &Head<'_>, key: Option<&str>, kind: &str, out: &mut Items<'_>) {
+    let (Some(key), Some(uuid)) = (key, head.uuid.as_deref()) else {
+        out.ignored(kind);
+        return;
+    };
+    let mut link = br#"{"aside":"#.to_vec();
+    write_string(kind, &mut link);
+    for (name, id) in [("uuid", Some(uuid)), ("parentUuid", head.parent.as_deref())] {
+        if let Some(id) = id {
+            link.extend_from_slice(b",\"");
+            link.extend_from_slice(name.as_bytes());
+            link.extend_from_slice(b"\":");
+            write_string(id, &mut link);
+        }
+    }
+    link.push(b'}');
+    match std::str::from_utf8(&link) {
+        Ok(link) => out.item(key, link, ""),
+        Err(_) => out.ignored(kind),
+    }
+}
+
+/// The word that a record is counted under.
+fn kind_of(kind: &str, subtype: &str, inner: &str) -> String {
+    let mut word = String::from("claude_code");
+    for part in [kind, subtype, inner].into_iter().filter(|part| !part.is_empty()) {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        word.push('.');
+        word.push_str(if part.len() <= 40 && part.chars().all(plain) { part } else { "other" });
+    }
+    word
+}
+
+/// The session of a line: what it says, or what its path says where it has no session, or names its own file instead.
+fn session<'a>(head: &'a Head<'_>, path: &'a str) -> Option<&'a str> {
+    match head.session.as_deref().filter(|session| !session.is_empty()) {
+        Some(session) if !session.starts_with("agent-") => Some(session),
+        said => session_of(path).or(said),
+    }
+}
+
+/// The session of a path: the folder that holds `subagents`, or a file that is called like a session.
+fn session_of(path: &str) -> Option<&str> {
+    let folders: Vec<&str> = path.split('/').collect();
+    let above = folders.iter().rposition(|folder| *folder == "subagents").and_then(|at| at.checked_sub(1));
+    above.map(|at| folders[at]).filter(|name| !name.is_empty()).or_else(|| {
+        let stem = folders.last()?.split('.').next()?;
+        let dashes = |(at, byte): (usize, &u8)| (*byte == b'-') == matches!(at, 8 | 13 | 18 | 23);
+        (stem.len() == 36 && stem.as_bytes().iter().enumerate().all(dashes)).then_some(stem)
+    })
+}
+
+/// The agent of a path: `agent-<id>.jsonl`, `agent-<id>.meta.json`.
+fn agent_of(path: &str) -> Option<&str> {
+    let name = path.rsplit('/').next()?.strip_prefix("agent-")?;
+    name.split('.').next().filter(|id| !id.is_empty())
+}
+
+/// The run of a workflow that a path belongs to.
+fn run_of(path: &str) -> Option<&str> {
+    let (_, below) = path.rsplit_once("/workflows/")?;
+    below.split_once('/').map(|(run, _)| run)
+}
+
+fn in_workflow(path: &str) -> bool {
+    run_of(path).is_some()
+}

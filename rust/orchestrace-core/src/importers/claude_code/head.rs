@@ -1,0 +1,109 @@
+//! What the outermost members of a line say about where it belongs: all that is asked of most lines.
+
+use std::borrow::Cow;
+
+use crate::error::RejectCode;
+use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
+
+/// Outermost members of a line, as far as they were read.
+#[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // members that count by being there
+pub(super) struct Head<'a> {
+    pub kind: Option<Cow<'a, str>>,
+    pub subtype: Option<Cow<'a, str>>,
+    pub session: Option<Cow<'a, str>>,
+    pub agent: Option<Cow<'a, str>>,
+    pub uuid: Option<Cow<'a, str>>,
+    /// The record before it; where the context was compacted, the one before that.
+    pub parent: Option<Cow<'a, str>>,
+    /// Type of what a progress or attachment record carries.
+    pub inner: Option<Cow<'a, str>>,
+    pub message: Option<Kind>,
+    /// Whether a hook kept the agent from going on.
+    pub prevented: bool,
+    pub agent_type: bool,
+    pub key: bool,
+}
+
+impl<'a> Head<'a> {
+    /// Reads a line to its end; what a broken one says before the break is kept.
+    pub(super) fn read(&mut self, text: &'a str, limits: Limits) -> Parsed<()> {
+        let mut cursor = Cursor::new(text, limits);
+        cursor.ws();
+        let kind = cursor.kind()?;
+        if kind != Kind::Object {
+            cursor.skip()?;
+            cursor.end()?;
+            let message = format!("found {}, expected an object", kind.as_str());
+            return Err(Fault::value(RejectCode::RecordNotObject, message));
+        }
+        let mut more = cursor.open_object()?;
+        while more {
+            match cursor.key()?.raw() {
+                "type" => self.kind = string(&mut cursor)?,
+                "subtype" => self.subtype = string(&mut cursor)?,
+                "sessionId" => self.session = string(&mut cursor)?,
+                "agentId" => self.agent = string(&mut cursor)?,
+                "uuid" => self.uuid = string(&mut cursor)?,
+                "parentUuid" => self.parent = string(&mut cursor)?.or(self.parent.take()),
+                "logicalParentUuid" => self.parent = self.parent.take().or(string(&mut cursor)?),
+                "data" | "attachment" => {
+                    let (start, end) = cursor.skip()?;
+                    self.inner = inner_type(cursor.slice(start, end), limits);
+                }
+                "message" => {
+                    self.message = Some(cursor.kind()?);
+                    cursor.skip()?;
+                }
+                "preventedContinuation" => {
+                    let (start, end) = cursor.skip()?;
+                    self.prevented = cursor.slice(start, end) == "true";
+                }
+                "agentType" => {
+                    self.agent_type = true;
+                    cursor.skip()?;
+                }
+                "key" => {
+                    self.key = true;
+                    cursor.skip()?;
+                }
+                _ => {
+                    cursor.skip()?;
+                }
+            }
+            more = cursor.more_object()?;
+        }
+        cursor.end()
+    }
+}
+
+/// A string; anything else counts as nothing.
+fn string<'a>(cursor: &mut Cursor<'a>) -> Parsed<Option<Cow<'a, str>>> {
+    if cursor.kind()? != Kind::String {
+        cursor.skip()?;
+        return Ok(None);
+    }
+    let string = cursor.string()?;
+    if string.is_escaped() {
+        let mut text = String::new();
+        return Ok(Some(Cow::Owned(string.text(&mut text).to_owned())));
+    }
+    Ok(Some(Cow::Borrowed(string.raw())))
+}
+
+/// The `type` of an object.
+fn inner_type(text: &str, limits: Limits) -> Option<Cow<'_, str>> {
+    let mut cursor = Cursor::new(text, limits);
+    if cursor.kind().ok()? != Kind::Object {
+        return None;
+    }
+    let mut more = cursor.open_object().ok()?;
+    while more {
+        if cursor.key().ok()?.raw() == "type" {
+            return string(&mut cursor).ok()?;
+        }
+        cursor.skip().ok()?;
+        more = cursor.more_object().ok()?;
+    }
+    None
+}

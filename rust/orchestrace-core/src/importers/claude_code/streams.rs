@@ -1,0 +1,251 @@
+//! Who said what: the lines of a session by agent, and which call made each agent work.
+
+use std::collections::{HashMap, HashSet};
+
+use super::super::recording::Hash;
+use super::record::{Act, Block, Code, Line, Outcome, Records, Use, What};
+
+/// Lines of one agent.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    /// Id of the agent; 0 for the main one, and for those that are told within the file of another.
+    pub id: Code,
+    /// Numbers of its lines, in order.
+    pub lines: Vec<u32>,
+    /// Run of a workflow that it works in.
+    pub run: Code,
+    /// The line of the prompt that it began with, and the hash of that.
+    pub first: Option<u32>,
+    pub prompt: Option<Hash>,
+    /// The record that it hangs on, in the file of another.
+    pub hangs_on: Code,
+    /// The call that made it work: a block.
+    pub call: Option<u32>,
+    /// The stream of that call.
+    pub caller: usize,
+    pub began: Option<i64>,
+}
+
+/// What is known of a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Called {
+    pub tool: Code,
+    /// Its block.
+    pub block: u32,
+}
+
+/// All streams of a session, the main one first.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    pub list: Vec<Stream>,
+    /// Calls by id, and the results that are not mere launches.
+    pub calls: HashMap<Code, Called>,
+    /// Which stream each delegating call made work, by its block.
+    pub child_of: HashMap<u32, usize>,
+    /// Agent that a delegating call names although it has no stream.
+    pub silent_of: HashMap<u32, Code>,
+    /// Blocks of calls that were refused before anybody worked.
+    pub failed: Vec<u32>,
+}
+
+/// One delegating call.
+struct Delegation {
+    block: u32,
+    call: Use,
+    /// The record that holds it, and the stream of that.
+    record: Code,
+    stream: usize,
+}
+
+impl Streams {
+    pub(super) fn of(records: &mut Records) -> Self {
+        let mut streams = Self { list: split(records), ..Self::default() };
+        let mut delegations = Vec::new();
+        let mut outcomes: HashMap<Code, u32> = HashMap::new();
+        for (at_stream, stream) in streams.list.iter().enumerate() {
+            for line in stream.lines.iter().map(|at| &records.lines[*at as usize]) {
+                let range = match &line.what {
+                    What::Assistant(assistant) => assistant.blocks,
+                    What::User(user) => user.blocks,
+                    _ => continue,
+                };
+                for (block, at) in records.blocks(range).iter().zip(range.0..) {
+                    match block {
+                        Block::Use(call) => {
+                            let called = Called { tool: call.tool, block: at };
+                            streams.calls.entry(call.id).or_insert(called);
+                            if matches!(call.act, Act::Delegate { .. }) {
+                                delegations.push(Delegation {
+                                    block: at,
+                                    call: *call,
+                                    record: line.uuid,
+                                    stream: at_stream,
+                                });
+                            }
+                        }
+                        Block::Outcome(outcome) if outcome.call != 0 => {
+                            outcomes.entry(outcome.call).or_insert(at);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        streams.calls.remove(&0);
+        streams.link(records, &delegations, &outcomes);
+        streams
+    }
+
+    /// Finds who works for which call: by what the result, the file beside the stream or the progress says; else by
+    /// the prompt, by where it hangs, or by the description.
+    fn link(&mut self, records: &Records, delegations: &[Delegation], outcomes: &HashMap<Code, u32>) {
+        let by_id: HashMap<Code, usize> =
+            self.list.iter().enumerate().skip(1).filter(|(_, s)| s.id != 0).map(|(at, s)| (s.id, at)).collect();
+        let outcome = |call: Code| match outcomes.get(&call).map(|at| &records.blocks[*at as usize]) {
+            Some(Block::Outcome(outcome)) => Some(&**outcome),
+            _ => None,
+        };
+        let mut left = Vec::new();
+        for delegation in delegations {
+            let call = delegation.call.id;
+            let result = outcome(call);
+            let resumes = match delegation.call.act {
+                Act::Delegate { resumes, .. } => resumes,
+                _ => 0,
+            };
+            let meta = records.metas.iter().find(|meta| call != 0 && meta.call == call).map(|meta| meta.agent);
+            let seen = records.works_for.iter().find(|(of, _)| call != 0 && *of == call).map(|(_, agent)| *agent);
+            let named = result.map(|r| if r.agent == 0 { r.agent_said } else { r.agent });
+            let ids = [named, meta, seen, Some(resumes)];
+            let id = ids.into_iter().flatten().find(|id| *id != 0);
+            match id.map(|id| (id, by_id.get(&id))) {
+                Some((_, Some(&stream))) => self.claim(delegation, stream),
+                Some((id, None)) => {
+                    self.silent_of.insert(delegation.block, id);
+                }
+                None if result.is_some_and(|r: &Outcome| r.failed || r.refused) => {
+                    self.failed.push(delegation.block);
+                }
+                None => left.push(delegation),
+            }
+        }
+        type Rule = fn(&Stream, &Delegation, Code) -> bool;
+        let rules: [Rule; 3] = [
+            |stream, delegation, _| {
+                let Act::Delegate { prompt: Some(prompt), .. } = delegation.call.act else { return false };
+                stream.prompt == Some(prompt)
+            },
+            |stream, delegation, _| stream.hangs_on != 0 && stream.hangs_on == delegation.record,
+            |_, delegation, described| {
+                matches!(delegation.call.act, Act::Delegate { about, .. } if about != 0 && about == described)
+            },
+        ];
+        for rule in rules {
+            left.retain(|delegation| {
+                let free = (1..self.list.len()).find(|at| {
+                    let stream = &self.list[*at];
+                    let meta = records.metas.iter().find(|meta| meta.agent == stream.id && stream.id != 0);
+                    stream.call.is_none()
+                        && stream.run == 0
+                        && rule(stream, delegation, meta.map_or(0, |meta| meta.about))
+                });
+                if let Some(stream) = free {
+                    self.claim(delegation, stream);
+                }
+                free.is_none()
+            });
+        }
+    }
+
+    fn claim(&mut self, delegation: &Delegation, stream: usize) {
+        self.child_of.insert(delegation.block, stream);
+        if self.list[stream].call.is_none() {
+            self.list[stream].call = Some(delegation.block);
+            self.list[stream].caller = delegation.stream;
+        }
+    }
+}
+
+/// Lines by agent; sub-agents in order of their first times.
+fn split(records: &Records) -> Vec<Stream> {
+    let mut list = vec![Stream::default()];
+    let mut by_id: HashMap<Code, usize> = HashMap::new();
+    // Before sub-agents had files of their own their lines hung together by links alone.
+    let mut inline_of: HashMap<Code, usize> = HashMap::new();
+    let mut last_inline: Option<(u32, usize)> = None;
+    let inline = |line: &Line| line.sidechain && line.agent == 0;
+    let mut main: HashSet<Code> = HashSet::new();
+    if records.lines.iter().any(inline) {
+        main.extend(records.lines.iter().filter(|line| !line.sidechain).map(|line| line.uuid));
+    }
+    for (at, line) in records.lines.iter().enumerate() {
+        let stream = match (line.sidechain, line.agent) {
+            (false, _) => 0,
+            (true, 0) => {
+                let parent = records.parents.get(line.uuid as usize).copied().unwrap_or(0);
+                let continues = last_inline.filter(|(file, _)| *file == line.file).map(|(_, stream)| stream);
+                let prompt = matches!(&line.what, What::User(user) if user.said.prompt.is_some());
+                let in_main = parent != 0 && main.contains(&parent);
+                let stream = inline_of.get(&parent).copied().filter(|_| parent != 0);
+                let stream = stream.or(continues.filter(|_| !prompt && !in_main)).unwrap_or_else(|| {
+                    list.push(Stream { hangs_on: parent, ..Stream::default() });
+                    list.len() - 1
+                });
+                inline_of.insert(line.uuid, stream);
+                last_inline = Some((line.file, stream));
+                stream
+            }
+            (true, id) => *by_id.entry(id).or_insert_with(|| {
+                list.push(Stream { id, ..Stream::default() });
+                list.len() - 1
+            }),
+        };
+        list[stream].lines.push(at as u32);
+        if list[stream].run == 0 {
+            list[stream].run = line.run;
+        }
+    }
+    for (at, stream) in list.iter_mut().enumerate() {
+        order(stream, records);
+        let lines = stream.lines.iter().map(|line| (&records.lines[*line as usize], *line));
+        stream.began = lines.clone().filter_map(|(line, _)| line.time).min();
+        let mut said = lines.filter_map(|(line, at)| match &line.what {
+            What::User(user) if !user.meta => Some((Some(*user), at)),
+            What::Assistant(_) => Some((None, at)),
+            _ => None,
+        });
+        if let (true, Some((Some(user), line))) = (at > 0, said.next())
+            && !records.blocks(user.blocks).iter().any(|block| matches!(block, Block::Outcome(_)))
+        {
+            (stream.first, stream.prompt) = (Some(line), user.said.prompt);
+        }
+    }
+    let lead = list.remove(0);
+    list.sort_by(|a, b| {
+        (a.began, records.names.name(a.id)).cmp(&(b.began, records.names.name(b.id)))
+    });
+    list.insert(0, lead);
+    list
+}
+
+/// The order of a stream is that of its file. Lines of several files are merged by time, none of them reordered;
+/// which file comes first where times are equal does not depend on which was read first.
+fn order(stream: &mut Stream, records: &Records) {
+    let file = |at: u32| records.lines[at as usize].file;
+    let Some(first) = stream.lines.first().map(|at| file(*at)) else { return };
+    if stream.lines.iter().all(|at| file(*at) == first) {
+        return;
+    }
+    let mut latest: HashMap<u32, i64> = HashMap::new();
+    let mut begins: HashMap<u32, (i64, &str)> = HashMap::new();
+    let mut keyed: Vec<(i64, u32)> = Vec::with_capacity(stream.lines.len());
+    for at in &stream.lines {
+        let line = &records.lines[*at as usize];
+        let time = latest.entry(line.file).or_insert(i64::MIN);
+        *time = line.time.unwrap_or(i64::MIN).max(*time);
+        begins.entry(line.file).or_insert((*time, records.names.name(line.uuid)));
+        keyed.push((*time, *at));
+    }
+    keyed.sort_by_key(|(time, at)| (*time, begins[&file(*at)], *at));
+    stream.lines = keyed.into_iter().map(|(_, at)| at).collect();
+}
