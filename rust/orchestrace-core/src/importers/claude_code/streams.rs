@@ -99,8 +99,14 @@ impl Streams {
     /// Finds who works for which call: by what the result, the file beside the stream or the progress says; else by
     /// the prompt, by where it hangs, or by the description.
     fn link(&mut self, records: &Records, delegations: &[Delegation], outcomes: &HashMap<Code, u32>) {
-        let by_id: HashMap<Code, usize> =
-            self.list.iter().enumerate().skip(1).filter(|(_, s)| s.id != 0).map(|(at, s)| (s.id, at)).collect();
+        let by_id: HashMap<Code, usize> = self
+            .list
+            .iter()
+            .enumerate()
+            .skip(1)
+            .filter(|(_, s)| s.id != 0)
+            .map(|(at, s)| (s.id, at))
+            .collect();
         let outcome = |call: Code| match outcomes.get(&call).map(|at| &records.blocks[*at as usize]) {
             Some(Block::Outcome(outcome)) => Some(&**outcome),
             _ => None,
@@ -113,8 +119,10 @@ impl Streams {
                 Act::Delegate { resumes, .. } => resumes,
                 _ => 0,
             };
-            let meta = records.metas.iter().find(|meta| call != 0 && meta.call == call).map(|meta| meta.agent);
-            let seen = records.works_for.iter().find(|(of, _)| call != 0 && *of == call).map(|(_, agent)| *agent);
+            let meta =
+                records.metas.iter().find(|meta| call != 0 && meta.call == call).map(|meta| meta.agent);
+            let seen =
+                records.works_for.iter().find(|(of, _)| call != 0 && *of == call).map(|(_, agent)| *agent);
             let named = result.map(|r| if r.agent == 0 { r.agent_said } else { r.agent });
             let ids = [named, meta, seen, Some(resumes)];
             let id = ids.into_iter().flatten().find(|id| *id != 0);
@@ -136,9 +144,7 @@ impl Streams {
                 stream.prompt == Some(prompt)
             },
             |stream, delegation, _| stream.hangs_on != 0 && stream.hangs_on == delegation.record,
-            |_, delegation, described| {
-                matches!(delegation.call.act, Act::Delegate { about, .. } if about != 0 && about == described)
-            },
+            |_, delegation, described| matches!(delegation.call.act, Act::Delegate { about, .. } if about != 0 && about == described),
         ];
         for rule in rules {
             left.retain(|delegation| {
@@ -221,9 +227,7 @@ fn split(records: &Records) -> Vec<Stream> {
         }
     }
     let lead = list.remove(0);
-    list.sort_by(|a, b| {
-        (a.began, records.names.name(a.id)).cmp(&(b.began, records.names.name(b.id)))
-    });
+    list.sort_by(|a, b| (a.began, records.names.name(a.id)).cmp(&(b.began, records.names.name(b.id))));
     list.insert(0, lead);
     list
 }

@@ -8,8 +8,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::order::{Order, part_of};
 use super::{
-    Agent, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text, Usage,
-    What,
+    Agent, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text,
+    Usage, What,
 };
 use crate::error::FindingCode;
 use crate::ingest::LiftKind;
@@ -696,7 +696,8 @@ impl<'r> Emission<'r, '_, '_> {
     fn separate_call(&mut self, e: u32, agent: u32, call: &Call, of: Option<Entry>) {
         let recording = self.recording;
         let of = of.map(|of| (of.0, recording.entries[of.0 as usize].what));
-        let Some((of, What::Response(response))) = of.filter(|(of, _)| self.turns[*of as usize] != NONE) else {
+        let Some((of, What::Response(response))) = of.filter(|(of, _)| self.turns[*of as usize] != NONE)
+        else {
             return self.call(e, agent, call, "", None);
         };
         let turn = std::mem::replace(&mut self.turn, self.turns[of as usize]);

@@ -504,7 +504,6 @@ fn agents_that_spawn_each_other_are_no_endless_family() {
 }
 
 #[test]
-<<<<<<< HEAD
 fn own_fields_become_columns() {
     use arrow_array::cast::AsArray;
 
@@ -543,27 +542,10 @@ fn the_last_text_to_one_who_plays_the_user_is_the_answer() {
         s.0.response_mut(r).unwrap().turn = Some(index as u32 + 1);
         s.0.say(r, Saying { to: Some(Party::Agent(to)), ..Saying::default() });
     }
-=======
-fn calls_of_one_response_are_asked_one_by_one() {
-    let mut s = Sketch::new();
-    let lead = s.agent("lead", None);
-    let child = s.agent("child", None);
-    let r = s.answers(lead, "r1", 1);
-    s.calls(r, "c1", Does::UsesTool);
-    s.result(lead, "c1", 2, true);
-    let asked = s.calls(r, "c2", Does::Spawns(child));
-    s.0.call_mut(asked).unwrap().time = Some(T0 + 3 * S);
-    s.result(lead, "c2", 5, true);
-    let r = s.answers(child, "w1", 4);
-    s.says(r);
-    let r = s.answers(lead, "r2", 6);
-    s.says(r);
->>>>>>> 0cf5c09 (Claude Code sessions: lines, streams, branches, and how they are told)
     let trace = native(&s.0);
     assert_eq!(
         events(&trace),
         [
-<<<<<<< HEAD
             "1 message simulator agent -",
             "2 message agent simulator -",
             "3 message simulator agent -",
@@ -609,7 +591,27 @@ fn what_children_returned_is_put_together_for_one_who_plays_the_user_too() {
     assert_eq!(events(&trace)[4], "r2 aggregate lead simulator lead");
     assert!(edges(&trace).is_superset(&set(&["w1 aggregate r2", "r2 message u1"])));
     assert_eq!(finding_codes(&store(&s.0)), [""; 0]);
-=======
+}
+
+#[test]
+fn calls_of_one_response_are_asked_one_by_one() {
+    let mut s = Sketch::new();
+    let lead = s.agent("lead", None);
+    let child = s.agent("child", None);
+    let r = s.answers(lead, "r1", 1);
+    s.calls(r, "c1", Does::UsesTool);
+    s.result(lead, "c1", 2, true);
+    let asked = s.calls(r, "c2", Does::Spawns(child));
+    s.0.call_mut(asked).unwrap().time = Some(T0 + 3 * S);
+    s.result(lead, "c2", 5, true);
+    let r = s.answers(child, "w1", 4);
+    s.says(r);
+    let r = s.answers(lead, "r2", 6);
+    s.says(r);
+    let trace = native(&s.0);
+    assert_eq!(
+        events(&trace),
+        [
             "r1:d orchestrator_decision lead - lead",
             "c1 tool_call lead - lead",
             "c1:r tool_result tool - -",
@@ -623,7 +625,11 @@ fn what_children_returned_is_put_together_for_one_who_plays_the_user_too() {
     let turns: Vec<i64> = list.iter().map(|e| e["turn"].as_i64().unwrap()).collect();
     assert_eq!(turns, [0, 0, 0, 0, 1, 0, 2]);
     assert_eq!((list[3]["t"].as_f64(), list[3]["x_gen"].as_str()), (Some(2.0), Some("r1")));
-    assert!(edges(&trace).is_superset(&set(&["r1:d tool_dependency c1", "r1:d spawn c2:s", "c2:s spawn w1"])));
+    assert!(edges(&trace).is_superset(&set(&[
+        "r1:d tool_dependency c1",
+        "r1:d spawn c2:s",
+        "c2:s spawn w1"
+    ])));
     assert!(finding_codes(&store(&s.0)).is_empty());
 }
 
@@ -663,5 +669,4 @@ fn a_marked_spawn_is_the_one_of_its_agent() {
     );
     let edges = edges(&trace);
     assert!(edges.is_superset(&set(&["m1 spawn w1", "w1 return r2", "w1 aggregate r2"])), "{edges:?}");
->>>>>>> 0cf5c09 (Claude Code sessions: lines, streams, branches, and how they are told)
 }
