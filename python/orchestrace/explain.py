@@ -10,9 +10,10 @@ import polars as pl
 from . import _core
 from .agreement import collected
 from .corpus import Corpus
-from .credit import credit, methods
+from .credit import credit
 from .errors import ParameterError
 from .evidence import Evidence, Part, Question, evidence, own_rows
+from .registry import described
 from .reward import amounts, reward_of
 from .units import TracesByNumber
 
@@ -100,19 +101,19 @@ def explain(
     row = _one_row(collected(credits, "credits", _NEEDED), unit_id, trace)
     if row["credit"] is None or row["credit"] != row["credit"]:
         return _reason(row.get("reason"))
-    known = {entry["name"]: entry for entry in methods().iter_rows(named=True)}
     method = str(row["method"])
-    if method not in known:
+    known = described(method)
+    if known is None:
         raise ParameterError(f"method '{method}' is not registered here, so nobody can run it again")
     settings = json.loads(row["params"] or "{}")
     params = {name: value for name, value in settings.items() if name not in _NOT_PARAMS}
     reward = reward_of(None if row["reward"] is None else str(row["reward"]), corpus)
     number = int(row["trace"])
-    compared = _compared(corpus, str(known[method]["scope"]), number)
-    around = corpus if known[method]["scope"] == "corpus" else compared
+    compared = _compared(corpus, str(known["scope"]), number)
+    around = corpus if known["scope"] == "corpus" else compared
     unit = str(row["unit"])
     # a game is played by the units themselves, and by agents where the unit is a sum over agents
-    game = any(one["name"] == "scaled" for one in known[method]["params"])
+    game = any(one["name"] == "scaled" for one in known["params"])
     level = "event" if not game else "agent" if unit in ("role", "team") else unit
     again = credit(
         around,
@@ -140,9 +141,9 @@ def explain(
         },
         values=values,
         fit=settings.get("quality") or {},
-        summary=f"{known[method]['summary']} ({known[method]['reference']})",
+        summary=f"{known['summary']} ({known['reference']})",
     )
-    share = known[method]["quantity"] == "share"
+    share = known["quantity"] == "share"
     parts = _players(question, unit, unit_id, own) if game else _parts(question, unit, unit_id, share)
     made = math.fsum(part.weight * part.amount for part in parts)
     remainder = row["credit"] - made

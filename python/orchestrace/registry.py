@@ -194,7 +194,7 @@ def credit_method(
 
     def register(function: Function) -> Function:
         own = function.__module__.startswith(f"{__package__}.")
-        if not own and (name in _core_names() or name in _own_names()):
+        if not own and (name in _of_core() or name in _own_names()):
             raise ParameterError(f"method '{name}' is one of the package: choose another name")
         _METHODS[name] = Registered(
             name=name,
@@ -225,7 +225,7 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     """
     name = options["method"]
     _check_scope(corpus, name)
-    if name in _core_names():
+    if name in _of_core():
         own, options = own_outcome(options)
 
         def of_core(piece: Corpus, callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
@@ -235,7 +235,7 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
         return of_core
     method = registered().get(name)
     if method is None:
-        known = [*_core_names(), *registered()]
+        known = [*_of_core(), *registered()]
         raise ParameterError(unknown_name("method", str(name), known))
     if options["unit"] not in method.units:
         raise ParameterError(unknown_name("unit", str(options["unit"]), list(method.units)))
@@ -289,7 +289,8 @@ def _check_scope(corpus: Corpus, name: str) -> None:
     if not isinstance(corpus, PartitionedCorpus):
         return
     own = registered().get(name)
-    scope = own.scope if own else {one["name"]: one["scope"] for one in _core.methods()}.get(name)
+    entry = described(name)
+    scope = entry["scope"] if entry else None
     if scope == "group":
         check_groups(corpus)
     fitted = own is not None and own.fit is not None
@@ -298,6 +299,12 @@ def _check_scope(corpus: Corpus, name: str) -> None:
             f"method '{name}' compares all traces of a corpus at once, and this one does not fit into its"
             " budget: read it with a larger one (memory=), or filter it first"
         )
+
+
+def described(name: str) -> Mapping[str, Any] | None:
+    """What is known of a method of the core or of this registry, by the columns of `methods`."""
+    own = registered().get(name)
+    return own.described() if own else _of_core().get(name)
 
 
 def registered() -> dict[str, Registered]:
@@ -441,8 +448,8 @@ def _check_word(what: str, word: object, known: Sequence[str]) -> None:
 
 
 @functools.cache
-def _core_names() -> tuple[str, ...]:
-    return tuple(str(method["name"]) for method in _core.methods())
+def _of_core() -> dict[str, Mapping[str, Any]]:
+    return {str(method["name"]): method for method in _core.methods()}
 
 
 def _own_names() -> tuple[str, ...]:
