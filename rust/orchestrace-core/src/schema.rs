@@ -392,8 +392,8 @@ pub static QUARANTINE: Table = Table {
 
 /// What became of the records that were read, by input: their number is the sum. A record is what the format counts: a
 /// trace, a line of a session, a span.
-pub static RECORDS: Table = Table {
-    name: "records",
+pub static RECORD_COUNTS: Table = Table {
+    name: "record_counts",
     columns: &[
         opt("file", Kind::Name(Dict::File)),
         col("importer", Kind::Name(Dict::Importer)),
@@ -405,7 +405,7 @@ pub static RECORDS: Table = Table {
 
 /// All tables of a corpus.
 pub static TABLES: &[&Table] =
-    &[&TRACES, &EVENTS, &EDGES, &AGENTS, &MEASURES, &LABELS, &FINDINGS, &QUARANTINE, &RECORDS];
+    &[&TRACES, &EVENTS, &EDGES, &AGENTS, &MEASURES, &LABELS, &FINDINGS, &QUARANTINE, &RECORD_COUNTS];
 
 /// The columns of `credits` that vary by row. The Python layer adds `unit`, `method`, `reward`,
 /// `tier` and `params`, which are constant in one call, as literals that take no memory.

@@ -65,6 +65,7 @@ fn tables(store: &Store) -> Tables {
         labels: Some(table("labels")),
         findings: Some(table("findings")),
         quarantine: Some(table("quarantine")),
+        record_counts: Some(table("record_counts")),
     }
 }
 
@@ -499,11 +500,16 @@ fn records_reconcile_whatever_becomes_of_a_corpus() {
     let read = read_lines(&lines, &ReadOptions::default());
     assert_eq!((read.records_read(), read.records_quarantined()), (4, 1));
     let filtered = read.filter(&[0, 2]).unwrap();
-    assert_eq!((filtered.n_traces(), filtered.records_read(), filtered.records_quarantined()), (2, 3, 1));
-    assert_eq!(read.filter(&[]).unwrap().records_read(), 1);
+    assert_eq!((filtered.n_traces(), filtered.records_read(), filtered.records_quarantined()), (2, 4, 1));
+    assert_eq!(read.filter(&[]).unwrap().records_read(), 4);
     for store in [&read, &filtered] {
         let again = Store::from_arrow(&tables(store), &run()).unwrap();
         assert_eq!(again.records_read(), store.records_read());
+        assert_eq!(again.combined("record_counts").unwrap(), store.combined("record_counts").unwrap());
+        // Without the counts a record is what the other tables show of it.
+        let plain = Tables { record_counts: None, ..tables(store) };
+        let plain = Store::from_arrow(&plain, &run()).unwrap();
+        assert_eq!(plain.records_read(), (store.n_traces() + store.records_quarantined()) as u64);
     }
 }
 

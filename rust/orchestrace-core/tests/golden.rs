@@ -19,14 +19,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/importers")
 }
 
-fn input(folder: &Path) -> Option<PathBuf> {
+/// The file `input.*`, or all files below a folder of that name.
+fn inputs(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(folder)
-        .ok()?
+        .into_iter()
+        .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.file_stem().is_some_and(|stem| stem == "input"))
         .collect();
+    while let Some(at) = found.iter().position(|path| path.is_dir()) {
+        let below = fs::read_dir(found.swap_remove(at)).into_iter().flatten();
+        found.extend(below.filter_map(|entry| Some(entry.ok()?.path())));
+    }
     found.sort();
-    found.into_iter().next()
+    found
 }
 
 /// A cell as JSON; null is no cell.
@@ -64,12 +70,7 @@ fn lines(batch: &RecordBatch) -> String {
                 .iter()
                 .zip(batch.columns())
                 .filter_map(|(field, column)| {
-                    let mut value = cell(column, row)?;
-                    // Where the repository lies is no part of the result.
-                    if field.name() == "file" {
-                        let name = Path::new(value.as_str()?).file_name()?.to_string_lossy().into_owned();
-                        value = name.into();
-                    }
+                    let value = cell(column, row)?;
                     Some(format!("{}:{value}", Value::from(field.name().as_str())))
                 })
                 .collect();
@@ -86,9 +87,14 @@ fn inputs_give_the_expected_tables() {
     for importer in IMPORTERS {
         let name = importer.info().name;
         let folder = root().join(name);
-        let path = input(&folder).unwrap_or_else(|| panic!("{} has no input.*", folder.display()));
-        let store =
-            read(vec![Input::Path(path)], &ReadOptions::default(), &Run::new(Some(1)).unwrap()).unwrap();
+        let paths = inputs(&folder);
+        assert!(!paths.is_empty(), "{} has no input.*", folder.display());
+        // Named as they lie in their folder: where the repository lies is no part of the result.
+        let named = paths.into_iter().map(|path| {
+            let name = path.strip_prefix(&folder).unwrap().to_string_lossy().replace('\\', "/");
+            Input::Named { name, path }
+        });
+        let store = read(named.collect(), &ReadOptions::default(), &Run::new(Some(1)).unwrap()).unwrap();
         assert!(
             store.n_traces() > 0 && store.records_quarantined() > 0,
             "{name} shows both kinds of records"

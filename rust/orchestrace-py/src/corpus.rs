@@ -34,6 +34,8 @@ pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) ->
             "max_expansion" => options.max_expansion = value.extract()?,
             "max_decompressed" => options.max_decompressed = value.extract()?,
             "extras" => options.extras = value.extract()?,
+            "gather_budget" => options.gather_budget = value.extract()?,
+            "spill_folder" => options.spill_folder = Some(value.extract()?),
             "excerpt" => options.excerpt = value.extract()?,
             "fields" => {
                 let mut fields: Vec<(String, String)> =
@@ -106,6 +108,7 @@ impl PyStore {
             labels: optional("labels")?,
             findings: optional("findings")?,
             quarantine: optional("quarantine")?,
+            record_counts: optional("record_counts")?,
         };
         let store =
             run_detached(py, threads, None, &Exchange::default(), |run| Store::from_arrow(&tables, run))?;

@@ -45,7 +45,9 @@ mod _core {
     #[pymodule_export]
     use super::planted::generate_planted;
     #[pymodule_export]
-    use super::reader::{PyPart, PyPartition, PyTraceIndex, PyTraceReader, copy_records, fingerprint};
+    use super::reader::{
+        PyPart, PyPartition, PyTraceIndex, PyTraceReader, copy_records, fingerprint, formats,
+    };
     #[pymodule_export]
     use super::registry::{codes, importers, methods, nearest, presets, tables};
     #[pymodule_export]

@@ -8,6 +8,7 @@ use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use orchestrace_core::error::Error;
+use orchestrace_core::importers::Format;
 use orchestrace_core::ingest::{
     self, Batch, IndexRow, Input, Projection, ReadPosition, SourcePart, TraceIndex, TraceReader,
 };
@@ -23,15 +24,16 @@ use crate::stream::{Stream, import};
 
 /// Offset, lines, blocks, done: see `ReadPosition`.
 type Place = (u64, u64, u64, bool);
-/// Records, accepted, quarantined, duplicates, and where the input is taken up again.
-type Part = (u64, u64, u64, u64, Place);
+/// Records, used, ignored, quarantined, duplicates, and where the input is taken up again.
+type Part = (u64, u64, u64, u64, u64, Place);
 
 fn place(position: ReadPosition) -> Place {
     (position.offset, position.lines, position.blocks, position.done)
 }
 
 fn part(part: &SourcePart) -> Part {
-    (part.records, part.accepted, part.quarantined, part.duplicates, place(part.position))
+    let SourcePart { records, used, ignored, quarantined, duplicates, position } = *part;
+    (records, used, ignored, quarantined, duplicates, place(position))
 }
 
 /// Files that are read batch by batch.
@@ -42,12 +44,14 @@ pub(crate) struct PyTraceReader(Mutex<TraceReader>);
 impl PyTraceReader {
     /// `tables`, and `columns` of events, limit what is built.
     ///
-    /// `inputs` are paths, names for the tables, and where to begin in each; `options` those of `read`.
+    /// `inputs` are paths, names for the tables, and where to begin in each; `gathered` is where the traces that
+    /// are spread over records are taken up again; `options` those of `read`.
     #[new]
-    #[pyo3(signature = (inputs, *, digests = false, tables = None, columns = None, **options))]
+    #[pyo3(signature = (inputs, *, gathered = 0, digests = false, tables = None, columns = None, **options))]
     fn new(
         py: Python<'_>,
         inputs: Vec<(PathBuf, String, Place)>,
+        gathered: u64,
         digests: bool,
         tables: Option<Vec<String>>,
         columns: Option<Vec<String>>,
@@ -69,7 +73,10 @@ impl PyTraceReader {
                 (Input::Named { name, path }, ReadPosition { offset, lines, blocks, done })
             })
             .collect();
-        TraceReader::new(inputs, options).map(|r| Self(Mutex::new(r))).map_err(|e| to_python(py, &e))
+        let gathered = ReadPosition { blocks: gathered, ..ReadPosition::default() };
+        TraceReader::resumed(inputs, gathered, options)
+            .map(|r| Self(Mutex::new(r)))
+            .map_err(|e| to_python(py, &e))
     }
 
     /// The next traces, about `limit` bytes of tables: the store, what is new of each input, and rows for the
@@ -196,6 +203,11 @@ impl PyPartition {
         self.partition.present()
     }
 
+    /// The labels of traces that are in no part.
+    fn loose_labels(&self, py: Python<'_>) -> PyResult<PyPart> {
+        self.partition.loose_labels(&self.store).map(PyPart).map_err(|e| to_python(py, &e))
+    }
+
     /// The tables of one part.
     fn part(&self, py: Python<'_>, part: u32) -> PyResult<PyPart> {
         py.detach(|| self.partition.part(&self.store, part)).map(PyPart).map_err(|e| to_python(py, &e))
@@ -214,6 +226,22 @@ impl PyPart {
             self.0.table(name).and_then(|batches| Ok(Stream::new(batches, self.0.table_schema(name)?)));
         made.map_err(|e| to_python(py, &e))
     }
+}
+
+/// The importer of each file, and whether its traces are spread over records and files.
+#[pyfunction]
+#[pyo3(signature = (inputs, *, threads = None, **options))]
+pub(crate) fn formats(
+    py: Python<'_>,
+    inputs: Vec<(PathBuf, String)>,
+    threads: Option<usize>,
+    options: Option<Bound<'_, PyDict>>,
+) -> PyResult<Vec<(&'static str, bool)>> {
+    let options = read_options(py, options.as_ref())?;
+    let inputs = inputs.into_iter().map(|(path, name)| Input::Named { name, path }).collect();
+    let found =
+        run_detached(py, threads, None, &Exchange::default(), |run| ingest::formats(inputs, &options, run))?;
+    Ok(found.into_iter().map(|format| (format.info().name, matches!(format, Format::Spread(_)))).collect())
 }
 
 /// The BLAKE3 hash of a file's first `length` bytes.

@@ -40,7 +40,7 @@ pub(crate) fn documents(store: &Store) -> Vec<serde_json::Value> {
 pub(crate) fn counts(store: &Store) -> Vec<(String, String, String, u64)> {
     use arrow_array::cast::AsArray;
     use arrow_array::types::UInt64Type;
-    let batch = store.combined("records").expect("the table is always there");
+    let batch = store.combined("record_counts").expect("the table is always there");
     let text = |column: usize, row: usize| {
         crate::store::text_at(batch.column(column), row).unwrap_or_default().to_owned()
     };

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rayon::prelude::*;
+
 use super::archive::{Archive, Entry, EntryBlock, is_tar, is_zip};
 use super::compressed::{Compression, compression};
 use super::frame::{Framing, HEAD, framing, head_records};
@@ -233,6 +235,14 @@ impl Opened {
         })
     }
 
+    /// The format of its records.
+    fn format(&self) -> Format {
+        match &self.stream {
+            Stream::One(_, format) => *format,
+            Stream::Many(archive) => archive.format,
+        }
+    }
+
     /// First byte of the next block.
     pub(super) fn offset(&self) -> u64 {
         match &self.stream {
@@ -256,6 +266,34 @@ impl Opened {
             Stream::Many(archive) => &archive.consumed,
         }
         .load(Ordering::Relaxed)
+    }
+}
+
+/// The format of each input, by its first bytes or as the options say; of an archive, that of its entries. Streams
+/// cannot be looked at without reading them and are refused.
+pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Vec<Format>> {
+    let forced = forced(options)?;
+    let one = |input: Input| {
+        let (name, path) = match input {
+            Input::Path(path) => (path.to_string_lossy().into_owned(), path),
+            Input::Named { name, path } => (name, path),
+            Input::Stream { name, .. } => {
+                return Err(Error::Input(format!("'{name}' is a stream, of which nothing is known yet")));
+            }
+        };
+        run.check()?;
+        let file = File::open(path).map_err(io_error(&name))?;
+        let opened = Opened::new(Raw::File(file), ReadPosition::default(), options, forced, &name, run);
+        opened.map(|opened| opened.format()).map_err(io_error(&name))
+    };
+    run.pool().install(|| inputs.into_par_iter().map(one).collect())
+}
+
+/// The format that the options name; none for `auto`.
+pub(super) fn forced(options: &ReadOptions) -> Result<Option<Format>> {
+    match options.format.as_str() {
+        "auto" => Ok(None),
+        name => importers::find(name).map(Some),
     }
 }
 

@@ -31,7 +31,7 @@ pub mod writer;
 pub use extract::copy_records;
 pub use fingerprint::fingerprint;
 pub use index::{IndexRow, TraceIndex};
-pub use input::ReadPosition;
+pub use input::{ReadPosition, formats};
 pub use projection::Projection;
 pub(crate) use reader::reused_id;
 pub use reader::{Batch, SourcePart, TraceReader, read};

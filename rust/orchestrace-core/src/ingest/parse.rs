@@ -141,7 +141,7 @@ impl BlockParser<'_> {
         if ignored {
             let mut chunk = writer.finish(source, block.index, true, 0, 1)?;
             chunk.tallies = Some(vec![Tally {
-                importer: self.importer,
+                importer: self.importer.into(),
                 status: RecordStatus::Ignored,
                 kind: Some(NOT_JSON.into()),
                 count: 1,

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result, unknown_name};
 use crate::schema::{EVENTS, EventField, TABLES};
 
-/// Tables, and columns of `events`, that a read keeps. `labels`, `quarantine` and `records` are always kept.
+/// Tables, and columns of `events`, that a read keeps. `labels`, `quarantine` and `record_counts` are always kept.
 ///
 /// Records are accepted and rejected exactly as without a projection. Codes of a name column may differ from
 /// those of a whole read, since a dictionary holds the names of the columns that are kept; the names do not.
@@ -54,7 +54,7 @@ impl Projection {
     /// Whether a table is kept.
     #[must_use]
     pub fn table(&self, name: &str) -> bool {
-        matches!(name, "labels" | "quarantine" | "records")
+        matches!(name, "labels" | "quarantine" | "record_counts")
             || table(name).is_ok_and(|at| self.tables & 1 << at != 0)
     }
 

@@ -11,14 +11,14 @@ use rayon::Scope;
 
 use super::gather::{Budget, Collecting, Gathered};
 use super::index::{IndexRow, Seen, TraceIndex};
-use super::input::{Body, Given, Opened, Raw, ReadPosition, Source, io_error};
+use super::input::{Body, Given, Opened, Raw, ReadPosition, Source, forced, io_error};
 use super::json::Limits;
 use super::parse::BlockParser;
 use super::source::read_range;
 use super::writer::{BlockWriter, RawChunk};
 use super::{Input, MAX_RECORD, ReadOptions};
 use crate::error::{Error, Finding, FindingCode, Result, capped};
-use crate::importers::{self, Format};
+use crate::importers::Format;
 use crate::run::Run;
 use crate::schema::RecordStatus;
 use crate::store::{Store, assemble};
@@ -113,10 +113,7 @@ impl TraceReader {
         gathered: ReadPosition,
         options: ReadOptions,
     ) -> Result<Self> {
-        let forced = match options.format.as_str() {
-            "auto" => None,
-            name => Some(importers::find(name)?),
-        };
+        let forced = forced(&options)?;
         Self::with_format(inputs, gathered, options, forced)
     }
 

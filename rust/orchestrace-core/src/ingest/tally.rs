@@ -1,5 +1,6 @@
 //! What became of the records that were read: counts by input, importer, status and kind.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::schema::RecordStatus as Status;
@@ -42,7 +43,7 @@ impl Tallies {
         for ((input, importer, status, kind), count) in std::mem::take(&mut self.rows) {
             let kind = (!kind.is_empty()).then_some(kind);
             let status = Status::from_code(status).unwrap_or(Status::Used);
-            out.entry(input).or_default().push(Tally { importer, status, kind, count });
+            out.entry(input).or_default().push(Tally { importer: importer.into(), status, kind, count });
         }
         for rows in out.values_mut() {
             bound(rows);
@@ -57,7 +58,7 @@ fn bound(rows: &mut Vec<Tally>) {
     }
     let mut kinds: Vec<Tally> = rows.extract_if(.., |row| row.kind.is_some()).collect();
     kinds.sort_by(|a, b| {
-        b.count.cmp(&a.count).then_with(|| (a.importer, &a.kind).cmp(&(b.importer, &b.kind)))
+        b.count.cmp(&a.count).then_with(|| (&a.importer, &a.kind).cmp(&(&b.importer, &b.kind)))
     });
     let rest = kinds.split_off(KINDS);
     rows.extend(kinds);
@@ -69,13 +70,13 @@ fn bound(rows: &mut Vec<Tally>) {
             None => rows.push(Tally { kind: Some(kind.into()), ..row }),
         }
     }
-    rows.sort_by(|a, b| (a.importer, a.status as u8, &a.kind).cmp(&(b.importer, b.status as u8, &b.kind)));
+    rows.sort_by(|a, b| (&a.importer, a.status as u8, &a.kind).cmp(&(&b.importer, b.status as u8, &b.kind)));
 }
 
-/// One row of `records`, of one input.
+/// One row of `record_counts`, of one input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tally {
-    pub importer: &'static str,
+    pub importer: Cow<'static, str>,
     pub status: Status,
     pub kind: Option<Box<str>>,
     pub count: u64,
@@ -99,7 +100,7 @@ mod tests {
         let rows = tallies.take();
         assert_eq!(rows.len(), 2);
         let row = |status, kind: Option<&str>, count| Tally {
-            importer: "b",
+            importer: "b".into(),
             status,
             kind: kind.map(Into::into),
             count,

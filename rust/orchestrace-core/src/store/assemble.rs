@@ -24,7 +24,7 @@ use crate::ingest::{Projection, ReadOptions, reused_id};
 use crate::run::Run;
 use crate::schema::{
     self, AGENTS, Dict, EDGE_TYPES, EDGES, EVENT_TYPES, EVENTS, FINDINGS, LABELS, MEASURE_KINDS, MEASURES,
-    QUARANTINE, RECORD_STATUSES, RECORDS, RecordStatus, TIME_BASES, TOPOLOGIES, TRACES,
+    QUARANTINE, RECORD_COUNTS, RECORD_STATUSES, RecordStatus, TIME_BASES, TOPOLOGIES, TRACES,
 };
 
 /// Puts blocks in input order and makes one store of them.
@@ -56,13 +56,13 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
         .collect();
     let importers = &mut interners[Dict::Importer as usize];
     for chunk in &raw {
-        let counted = chunk.tallies.iter().flatten().map(|tally| tally.importer);
+        let counted = chunk.tallies.iter().flatten().map(|tally| &*tally.importer);
         let named = chunk.quarantine.iter().map(|row| &*row.importer).chain(chunk.importer).chain(counted);
         for name in named {
             importers.code(name);
         }
     }
-    let records = counted(&raw, &maps, &file_codes, importers);
+    let counts = counted(&raw, &maps, &file_codes, importers);
     if let Some(names) = interners.iter().map(Interner::text_bytes).find(|bytes| *bytes > i32::MAX as usize) {
         return Err(Error::TooLarge(format!(
             "distinct names of one kind take {names} bytes, which do not fit a corpus in memory (limit {}); read \
@@ -74,7 +74,6 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
     let mut event_columns: Vec<usize> = raw.iter().flat_map(|c| c.optional.iter().map(|(i, _)| *i)).collect();
     event_columns.sort_unstable();
     event_columns.dedup();
-    let records_read = raw.iter().map(|c| c.records).sum();
 
     let places = places(&raw);
     let mut quarantine = Vec::new();
@@ -123,16 +122,16 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
         chunks,
         labels: labels_batch(&labels, &names)?,
         quarantine: quarantine_batch(&quarantine, &names)?,
-        records: records_batch(&records, &names)?,
+        record_counts: counts_batch(&counts, &names)?,
         names,
         event_columns,
         lifted: options.fields.clone(),
-        records_read,
+        records_read: counts.values().sum(),
         projection: options.projection,
     })
 }
 
-/// Row of `records`: file, importer, status, kind.
+/// Row of `record_counts`: file, importer, status, kind.
 type Counted = BTreeMap<(u32, u32, u8, Option<Box<str>>), u64>;
 
 /// What became of records, by input in the order of the inputs.
@@ -475,7 +474,7 @@ fn labels_batch(rows: &[LabelRow], names: &Names) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(LABELS.arrow(), columns)?)
 }
 
-fn records_batch(rows: &Counted, names: &Names) -> Result<RecordBatch> {
+fn counts_batch(rows: &Counted, names: &Names) -> Result<RecordBatch> {
     let columns: Vec<ArrayRef> = vec![
         code_array(rows.keys().map(|k| k.0).collect(), names.array(Dict::File))?,
         code_array(rows.keys().map(|k| k.1).collect(), names.array(Dict::Importer))?,
@@ -483,7 +482,7 @@ fn records_batch(rows: &Counted, names: &Names) -> Result<RecordBatch> {
         text_array(rows.keys().map(|k| k.3.as_deref())),
         Arc::new(UInt64Array::from_iter_values(rows.values().copied())),
     ];
-    Ok(RecordBatch::try_new(RECORDS.arrow(), columns)?)
+    Ok(RecordBatch::try_new(RECORD_COUNTS.arrow(), columns)?)
 }
 
 fn quarantine_batch(rows: &[(u32, QuarantineRow)], names: &Names) -> Result<RecordBatch> {

@@ -16,12 +16,13 @@ use crate::error::{Error, Finding, FindingCode, Reject, RejectCode, Result};
 use crate::ingest::column::NO_CODE;
 use crate::ingest::json::{Cursor, Limits, Parsed};
 use crate::ingest::quarantine::{Position, QuarantineRow};
+use crate::ingest::tally::Tally;
 use crate::ingest::writer::{BlockWriter, Event, Scratch, TraceWriter, Value};
 use crate::ingest::{LiftKind, ReadOptions};
 use crate::run::Run;
 use crate::schema::{
     Dict, EDGES, EVENTS, EdgeType, EventField, EventType, FINDINGS, Kind, LABELS, MEASURES, MeasureKind,
-    QUARANTINE, TRACES, Table, TimeBasis, Topology,
+    QUARANTINE, RECORD_COUNTS, RecordStatus, TRACES, Table, TimeBasis, Topology,
 };
 
 /// Tables of a corpus, each in one batch, with the columns of the schema in any order. Of `traces` only
@@ -43,14 +44,15 @@ pub struct Tables {
     pub findings: Option<RecordBatch>,
     /// Table `quarantine`.
     pub quarantine: Option<RecordBatch>,
+    /// Table `record_counts`; without it a record is a trace or a row of the quarantine.
+    pub record_counts: Option<RecordBatch>,
 }
 
 /// Events that one worker takes at a time.
 const CHUNK_EVENTS: usize = 16 << 10;
 
 impl Store {
-    /// Checks the tables and takes them over. O(events + edges); text is copied. Records read are the traces
-    /// and the rows of the quarantine.
+    /// Checks the tables and takes them over. O(events + edges); text is copied.
     pub fn from_arrow(tables: &Tables, run: &Run) -> Result<Store> {
         let traces = TableReader::new(&TRACES, &tables.traces, 3)?;
         let events = TableReader::new(&EVENTS, &tables.events, 6)?;
@@ -86,8 +88,14 @@ impl Store {
                 })
                 .collect::<Result<Vec<RawChunk>>>()
         })?;
-        raw.extend(side_tables(tables, &options)?);
-        assemble(raw, &quarantine_files(tables), &options, run)
+        let files = files_of(tables);
+        raw.extend(side_tables(tables, &files, &options)?);
+        if let Some(batch) = &tables.record_counts {
+            // They say it all: rows of other tables are not counted beside them.
+            raw.iter_mut().for_each(|chunk| chunk.tallies = Some(Vec::new()));
+            raw.extend(counted(&TableReader::new(&RECORD_COUNTS, batch, 5)?, &files, &options)?);
+        }
+        assemble(raw, &files, &options, run)
     }
 }
 
@@ -579,7 +587,7 @@ fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {
 }
 
 /// Labels and quarantine, in a chunk of their own after all others.
-fn side_tables(tables: &Tables, options: &ReadOptions) -> Result<Vec<RawChunk>> {
+fn side_tables(tables: &Tables, files: &[String], options: &ReadOptions) -> Result<Vec<RawChunk>> {
     let mut chunks = Vec::new();
     if let Some(batch) = &tables.labels {
         let labels = TableReader::new(&LABELS, batch, 2)?;
@@ -600,7 +608,6 @@ fn side_tables(tables: &Tables, options: &ReadOptions) -> Result<Vec<RawChunk>> 
     }
     if let Some(batch) = &tables.quarantine {
         let rows = TableReader::new(&QUARANTINE, batch, 5)?;
-        let files = quarantine_files(tables);
         let sources: HashMap<&str, usize> = files.iter().enumerate().map(|(i, f)| (f.as_str(), i)).collect();
         let mut writers: Vec<BlockWriter> = files.iter().map(|_| BlockWriter::new(options)).collect();
         for row in 0..rows.rows {
@@ -633,11 +640,36 @@ fn quarantine_row(rows: &TableReader<'_>, row: usize) -> Result<QuarantineRow> {
     })
 }
 
-/// Files of the quarantine in order of appearance; one name at least, for chunks that are of no file.
-fn quarantine_files(tables: &Tables) -> Vec<String> {
+/// What became of records, a chunk for each file; those of no file in one behind all.
+fn counted(rows: &TableReader<'_>, files: &[String], options: &ReadOptions) -> Result<Vec<RawChunk>> {
+    let sources: HashMap<&str, usize> = files.iter().enumerate().map(|(i, f)| (f.as_str(), i)).collect();
+    let mut tallies: Vec<Vec<Tally>> = vec![Vec::new(); files.len() + 1];
+    for row in 0..rows.rows {
+        let source = rows.text("file", row).and_then(|f| sources.get(f).copied()).unwrap_or(files.len());
+        let status = rows.word("status", row, RecordStatus::parse)?;
+        tallies[source].push(Tally {
+            importer: Cow::Owned(rows.text("importer", row).unwrap_or_default().to_owned()),
+            status: status.unwrap_or(RecordStatus::Used),
+            kind: rows.text("kind", row).map(Into::into),
+            count: rows.u64("count", row).unwrap_or(0),
+        });
+    }
+    let mut writer = BlockWriter::new(options);
+    let tallies = tallies.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+    let chunks = tallies.map(|(source, rows)| {
+        let mut chunk = writer.finish(source, u64::MAX, true, 0, 0)?;
+        chunk.tallies = Some(rows);
+        Ok(chunk)
+    });
+    chunks.collect()
+}
+
+/// Files of rejects and counts in order of appearance; one name at least, for chunks that are of no file.
+fn files_of(tables: &Tables) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut files: Vec<String> = Vec::new();
-    if let Some(column) = tables.quarantine.as_ref().and_then(|q| q.column_by_name("file")) {
+    let side = tables.record_counts.iter().chain(&tables.quarantine);
+    for column in side.filter_map(|table| table.column_by_name("file")) {
         for file in (0..column.len()).filter_map(|row| text_at(column, row)) {
             if seen.insert(file) {
                 files.push(file.to_owned());

@@ -112,7 +112,7 @@ pub struct Store {
     pub(crate) names: Arc<Names>,
     pub(crate) labels: RecordBatch,
     pub(crate) quarantine: RecordBatch,
-    pub(crate) records: RecordBatch,
+    pub(crate) record_counts: RecordBatch,
     /// Columns of `events` that are in use, by their place in the table.
     pub(crate) event_columns: Vec<usize>,
     pub(crate) lifted: Vec<(String, LiftKind)>,
@@ -169,8 +169,8 @@ impl Store {
         ))
     }
 
-    /// Records that were read, accepted or not: the traces held and the rows of the quarantine, also of a
-    /// store that was filtered or made of tables.
+    /// Records that were read, whatever became of them: the sum of `record_counts`, also of a store that was
+    /// filtered since.
     #[must_use]
     pub fn records_read(&self) -> u64 {
         self.records_read
@@ -196,7 +196,7 @@ impl Store {
             .iter()
             .flat_map(|c| [&c.traces, &c.events, &c.edges, &c.agents, &c.measures, &c.findings]);
         let columns: usize = batches
-            .chain([&self.labels, &self.quarantine, &self.records])
+            .chain([&self.labels, &self.quarantine, &self.record_counts])
             .flat_map(|b| b.columns().iter().map(buffers_size))
             .sum();
         // views of ids that are counted already
@@ -223,7 +223,7 @@ impl Store {
         let mut batches: Vec<RecordBatch> = match name {
             "labels" => vec![self.labels.clone()],
             "quarantine" => vec![self.quarantine.clone()],
-            "records" => vec![self.records.clone()],
+            "record_counts" => vec![self.record_counts.clone()],
             _ => self
                 .chunks
                 .iter()
@@ -256,8 +256,7 @@ impl Store {
     }
 
     /// The traces whose numbers are listed (ascending), with everything that belongs to them. They keep
-    /// their numbers; the quarantine stays, since it is about the reading. Records read are then the traces
-    /// kept and the quarantine, so that accepted and quarantined still add up to them.
+    /// their numbers; the quarantine and the counts of records stay, since they are about the reading.
     pub fn filter(&self, traces: &[u32]) -> Result<Store> {
         self.expect_whole()?;
         if traces.windows(2).any(|w| w[0] >= w[1]) {
@@ -275,14 +274,13 @@ impl Store {
                 });
             }
         }
-        let accepted: usize = chunks.iter().map(Chunk::n_traces).sum();
         let kept = Store {
-            records_read: (accepted + self.quarantine.num_rows()) as u64,
+            records_read: self.records_read,
             chunks,
             names: Arc::clone(&self.names),
             labels: self.labels.clone(),
             quarantine: self.quarantine.clone(),
-            records: self.records.clone(),
+            record_counts: self.record_counts.clone(),
             event_columns: self.event_columns.clone(),
             lifted: self.lifted.clone(),
             projection: self.projection,

@@ -25,6 +25,9 @@ pub struct Partition {
     n: u32,
 }
 
+/// Stands for the part of labels of which the trace is not there.
+const LOOSE: u32 = u32::MAX;
+
 impl Partition {
     /// Assigns every trace to one of `n` parts by its values in the `key` columns of `traces`, which must be
     /// text, names or words. The hash is stable: equal keys meet in one part whatever store they come from.
@@ -54,7 +57,7 @@ impl Partition {
             }
         }
         let labelled = store.labels.column(0).as_string_view().iter();
-        let labels = labelled.map(|id| of_id.get(id.unwrap_or_default()).copied().unwrap_or(0)).collect();
+        let labels = labelled.map(|id| of_id.get(id.unwrap_or_default()).copied().unwrap_or(LOOSE)).collect();
         Ok(Self { parts, labels, n })
     }
 
@@ -77,6 +80,15 @@ impl Partition {
                 chunks.push(filter_chunk(chunk, &keep)?);
             }
         }
+        self.store(whole, part, chunks)
+    }
+
+    /// The labels of traces that are not here: those that an annotator wrote apart from the recording.
+    pub fn loose_labels(&self, whole: &Store) -> Result<Part> {
+        self.store(whole, LOOSE, Vec::new())
+    }
+
+    fn store(&self, whole: &Store, part: u32, chunks: Vec<Chunk>) -> Result<Part> {
         let mask = self.labels.iter().map(|p| Some(*p == part)).collect::<BooleanArray>();
         Ok(Part(Store {
             records_read: chunks.iter().map(Chunk::n_traces).sum::<usize>() as u64,
@@ -84,7 +96,7 @@ impl Partition {
             names: Arc::clone(&whole.names),
             labels: filter_record_batch(&whole.labels, &mask)?,
             quarantine: RecordBatch::new_empty(whole.quarantine.schema()),
-            records: RecordBatch::new_empty(whole.records.schema()),
+            record_counts: RecordBatch::new_empty(whole.record_counts.schema()),
             event_columns: whole.event_columns.clone(),
             lifted: whole.lifted.clone(),
             projection: whole.projection,
