@@ -11,6 +11,7 @@ mod detect;
 mod inspect;
 pub(crate) mod items;
 mod native;
+mod otel;
 pub mod recording;
 pub mod spans;
 mod tau_bench;
@@ -26,6 +27,7 @@ pub use detect::{detect, unknown};
 pub use inspect::Inspect;
 pub use items::{Items, TraceItem, TraceItems};
 pub use native::Native;
+pub use otel::Otel;
 pub use tau_bench::TauBench;
 pub use who_and_when::WhoAndWhen;
 
@@ -33,6 +35,7 @@ pub use who_and_when::WhoAndWhen;
 pub static IMPORTERS: &[Format] = &[
     Format::Whole(&Native),
     Format::Spread(&ClaudeCode),
+    Format::Spread(&Otel),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),

@@ -12,6 +12,35 @@ pub fn parse_timestamp(text: &str) -> Option<i64> {
         .and_then(|t| t.timestamp_nanos_opt())
 }
 
+/// Nanoseconds of an ISO 8601 duration of days and less: `PT1M48.75533S`, `P1DT2H`. Months and years have no length.
+#[must_use]
+pub fn parse_duration(text: &str) -> Option<i64> {
+    let (days, time) = text.strip_prefix('P')?.split_once('T').unwrap_or((&text[1..], ""));
+    let mut total = 0_i64;
+    let mut any = false;
+    for (part, units) in [(days, &[('D', 86_400_i64)][..]), (time, &[('H', 3_600), ('M', 60), ('S', 1)])] {
+        let mut rest = part;
+        let mut units = units.iter();
+        while !rest.is_empty() {
+            let (number, unit) = rest.split_at(rest.find(|c: char| c.is_ascii_alphabetic())?);
+            let (_, seconds) = units.find(|(name, _)| unit.starts_with(*name))?;
+            let (whole, fraction) = number.split_once(['.', ',']).unwrap_or((number, ""));
+            // Of a fraction what is below a nanosecond is lost.
+            let digits = |d: &str| d.bytes().all(|b| b.is_ascii_digit()) && d.len() < 19;
+            if whole.is_empty() || !digits(whole) || !digits(fraction) {
+                return None;
+            }
+            let nanos: i64 = format!("{fraction:0<9}")[..9].parse().ok()?;
+            let whole: i64 = whole.parse().ok()?;
+            let part = whole.checked_mul(1_000_000_000)?.checked_add(nanos)?.checked_mul(*seconds)?;
+            total = total.checked_add(part)?;
+            any = true;
+            rest = &unit[1..];
+        }
+    }
+    any.then_some(total)
+}
+
 /// RFC 3339 with as many decimals as the time needs.
 #[must_use]
 pub fn format_timestamp(nanos: i64) -> String {
@@ -30,5 +59,24 @@ mod tests {
         }
         assert_eq!(parse_timestamp("2026-01-01T00:00:00-04:00"), parse_timestamp("2026-01-01T04:00:00"));
         assert_eq!(parse_timestamp("yesterday"), None);
+    }
+
+    #[test]
+    fn durations_are_exact() {
+        for (text, nanos) in [
+            ("PT1M48.75533S", 108_755_330_000),
+            ("PT0.060044S", 60_044_000),
+            ("PT2H", 7_200_000_000_000),
+            ("P1DT1S", 86_401_000_000_000),
+            ("PT0,5S", 500_000_000),
+            ("PT1.5M", 90_000_000_000),
+        ] {
+            assert_eq!(parse_duration(text), Some(nanos), "{text}");
+        }
+        for text in
+            ["", "P", "PT", "PT1", "P1M", "PT1S2M", "PT-1S", "PTS", "1S", "PT99999999999999H", "PT1éS"]
+        {
+            assert_eq!(parse_duration(text), None, "{text}");
+        }
     }
 }

@@ -314,6 +314,22 @@ impl Recording {
         emission.finish();
         emission.out.n_events() > 0
     }
+
+    /// Writes the labels alone, of a trace that is recorded elsewhere: they name what they are about by its own id.
+    pub fn write_labels(&self, out: &mut TraceWriter<'_>) {
+        let text = |text: Text| (!text.is_none()).then(|| self.read(text));
+        for label in &self.labels {
+            out.label(
+                self.read(self.trace.trace_id),
+                self.read(label.annotator),
+                text(label.entry),
+                label.turn,
+                text(label.agent),
+                self.read(label.label),
+                label.weight,
+            );
+        }
+    }
 }
 
 impl<'r> Emission<'r, '_, '_> {

@@ -100,6 +100,7 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
         failed_by: Vec::new(),
     };
     let root = describing.root();
+    describing.open();
     describing.agents();
     let mut rows = describing.rows();
     describing.close(&mut rows);
@@ -108,6 +109,7 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
         describing.row(row);
     }
     describing.end_of_root(root, &rows);
+    describing.clock();
     describing.edges();
     describing.evaluations();
     describing.findings();
@@ -144,6 +146,13 @@ impl Describing<'_> {
             }
         }
         Some(root)
+    }
+
+    /// Who has no span of its own goes on while a span is missing that may yet end.
+    fn open(&mut self) {
+        for player in &mut self.owners.players {
+            player.open |= self.forest.orphans && player.last_visit.is_none();
+        }
     }
 
     fn agents(&mut self) {
@@ -609,6 +618,18 @@ impl Describing<'_> {
         let time = roots.clone().filter_map(|i| ended(&self.span(*i))).max();
         if let Some(first) = roots.copied().next() {
             self.speaks(root, None, self.span(first).id, Saying { time, ..Saying::default() });
+        }
+    }
+
+    /// The trace lasts from the first beginning to the last end, noise included.
+    fn clock(&mut self) {
+        let spans = || self.forest.order.iter().map(|i| self.span(*i));
+        let start = spans().filter_map(|span| began(&span)).min();
+        let end = spans().filter_map(|span| ended(&span)).max();
+        let all = &mut *self.all;
+        all.recording.trace.started_at = start;
+        if let Some(nanos) = start.zip(end).and_then(|(start, end)| end.checked_sub(start)) {
+            all.recording.wall_clock_s(nanos as f64 / 1e9);
         }
     }
 

@@ -1,0 +1,205 @@
+//! The OpenTelemetry family: spans of agents in OTLP JSON (also as Tempo writes it), Jaeger query JSON, nested
+//! OpenInference, and the dumps of the Python and JavaScript SDKs; labels of TRAIL (arXiv 2505.08638) beside them.
+//!
+//! A container is cut into spans (one file each), a span's attributes are read whatever dialect they are written in
+//! ([`attributes`]), and [`super::spans`] makes one recording of all spans of a trace. An item is a span; its key is
+//! the trace id as 32 hexadecimal digits; its context is the resource and the scope that it shares with others.
+
+use super::recording::{Label, Text};
+use super::spans::{Fate, Spans};
+use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::error::{FindingCode, Reject, RejectCode};
+use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::{Fault, Limits};
+use crate::ingest::writer::TraceWriter;
+
+mod answers;
+mod attributes;
+mod ids;
+mod jaeger;
+mod nested;
+mod otlp;
+mod sdk;
+#[cfg(test)]
+mod tests;
+mod trail;
+
+/// The importer.
+#[derive(Debug)]
+pub struct Otel;
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: "otel",
+    summary: "OpenTelemetry spans: OTLP JSON, Tempo, Jaeger, nested OpenInference, SDK dumps; labels of TRAIL",
+    evidence: &["resourceSpans", "batches", "data", "spans"],
+    suffixes: &[".json", ".jsonl"],
+    lenient: true,
+};
+
+/// How the spans of a record are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Container {
+    Otlp,
+    Jaeger,
+    Nested,
+    Sdk,
+    Labels,
+    Counterfactual(&'static str),
+}
+
+/// The container of a record, by the keys that only it has.
+fn container(root: Value<'_>) -> Option<Container> {
+    let tests: [(fn(Value<'_>) -> bool, Container); 5] = [
+        (otlp::is, Container::Otlp),
+        (jaeger::is, Container::Jaeger),
+        (nested::is, Container::Nested),
+        (sdk::is, Container::Sdk),
+        (trail::is, Container::Labels),
+    ];
+    let found = tests.iter().find(|(is, _)| is(root)).map(|(_, container)| *container);
+    found.or_else(|| trail::counterfactual(root).map(Container::Counterfactual))
+}
+
+impl SpreadImporter for Otel {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
+        if container(record).is_some() { Confidence::Yes } else { Confidence::No }
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
+        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
+        let root = tree.root();
+        match container(root) {
+            Some(Container::Otlp) => otlp::items(root, out),
+            Some(Container::Jaeger) => jaeger::items(root, out),
+            Some(Container::Nested) => nested::items(root, out),
+            Some(Container::Sdk) => put(root.raw(), sdk::ids(root), "", out),
+            Some(Container::Labels) => put(root.raw(), (trail::trace_id(root), Some("")), "", out),
+            Some(Container::Counterfactual(kind)) => out.ignored(kind),
+            None => {
+                let message = "found none of resourceSpans, batches, data, spans, context, errors";
+                return Err(Reject::new(RejectCode::FieldMissing, "", message));
+            }
+        }
+        Ok(())
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        let limits = items.limits();
+        let mut spans = Spans::default();
+        let mut labels = Vec::new();
+        let mut context = Context::default();
+        for (i, item) in items.iter().enumerate() {
+            // Both were parsed when the record was cut.
+            let Ok(tree) = Tree::parse(item.text, limits) else { continue };
+            if context.text != item.context {
+                context = Context::of(item.context, limits);
+            }
+            let reading = Reading { item: i as u32, limits, context: &context };
+            let value = tree.root();
+            match container(value) {
+                Some(Container::Jaeger) => jaeger::span(value, &reading, &mut spans),
+                Some(Container::Nested) => nested::span(value, &reading, &mut spans),
+                Some(Container::Sdk) => sdk::span(value, &reading, &mut spans),
+                Some(Container::Labels) => labels.push(i),
+                _ => otlp::span(value, &reading, &mut spans),
+            }
+            if lone_surrogate(item.text) {
+                let told = "a lone surrogate was replaced by U+FFFD";
+                spans.recording.finding(FindingCode::Utf8Replaced, None, told);
+            }
+        }
+        spans.recording.trace.trace_id = spans.recording.text(items.key());
+        let all = items.as_slice();
+        let same = |one: u32, other: u32| {
+            let (one, other) = (&all[one as usize], &all[other as usize]);
+            one.text == other.text && one.context == other.context
+        };
+        spans.describe(&same, &mut |item, fate| match fate {
+            Fate::Duplicate => items.duplicate(item as usize),
+            Fate::Ignored(kind) => items.ignored(item as usize, kind),
+        });
+        for i in labels {
+            if let Ok(tree) = Tree::parse(all[i].text, limits) {
+                trail::labels(tree.root(), &mut spans);
+            }
+        }
+        if !spans.recording.write(out) {
+            spans.recording.write_labels(out);
+        }
+    }
+}
+
+/// What many spans share.
+#[derive(Debug, Default)]
+struct Context {
+    text: String,
+    service: String,
+}
+
+impl Context {
+    fn of(text: &str, limits: Limits) -> Self {
+        let mut context = Self { text: text.to_owned(), ..Self::default() };
+        if let Ok(tree) = Tree::parse(text, limits) {
+            let root = tree.root();
+            context.service = otlp::service(root).or_else(|| jaeger::service(root)).unwrap_or_default();
+        }
+        context
+    }
+}
+
+/// What is known beside the span itself while it is read.
+#[derive(Debug, Clone, Copy)]
+struct Reading<'c> {
+    item: u32,
+    limits: Limits,
+    context: &'c Context,
+}
+
+/// Puts a span, of which the ids of trace and span are needed: without them it belongs nowhere.
+fn put(text: &str, ids: (Option<String>, Option<&str>), context: &str, out: &mut Items<'_>) {
+    match ids {
+        (Some(trace), Some(_)) => out.item(&trace, text, context),
+        (Some(trace), None) => {
+            let message = "a span without an id";
+            out.reject_in(&trace, text, Reject::new(RejectCode::FieldMissing, "", message));
+        }
+        (None, _) => {
+            let message = "a span without the id of its trace";
+            out.reject(text, Reject::new(RejectCode::FieldMissing, "", message));
+        }
+    }
+}
+
+/// Whether an escape stands for half of a character.
+fn lone_surrogate(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let unit = |at: usize| {
+        let hex = bytes.get(at..at + 6).filter(|e| e.starts_with(b"\\u"))?;
+        u16::from_str_radix(std::str::from_utf8(&hex[2..]).ok()?, 16).ok()
+    };
+    let mut at = 0;
+    while let Some(found) = memchr::memchr(b'\\', &bytes[at..]) {
+        at += found;
+        match unit(at) {
+            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
+            Some(0xD800..=0xDFFF) => return true,
+            Some(_) => at += 6,
+            None => at += 2,
+        }
+        if at >= bytes.len() {
+            break;
+        }
+    }
+    false
+}
+
+/// A label whose event is the one that a span begins with, or the span's id where it has none.
+fn label(spans: &mut Spans, span_id: &str, label: Label) {
+    let entry = spans.entry_of(span_id);
+    let entry: Text = if entry.is_none() { spans.recording.text(span_id) } else { entry };
+    spans.recording.label(Label { entry, ..label });
+}

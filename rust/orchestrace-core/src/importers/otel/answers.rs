@@ -1,0 +1,214 @@
+//! What a model answered: text and calls, in the spellings of the dialects.
+
+use std::borrow::Cow;
+
+use crate::importers::recording::{Hash, call_hash_of_text};
+use crate::importers::spans::{Declared, Spans, handoff_target};
+use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::{Kind, Limits};
+
+/// One call as a model wrote it.
+#[derive(Debug, Default)]
+pub(super) struct AskedCall<'t> {
+    pub id: Cow<'t, str>,
+    pub name: Cow<'t, str>,
+    /// JSON, or a text that was to be JSON.
+    pub arguments: Cow<'t, str>,
+}
+
+/// An answer.
+#[derive(Debug, Default)]
+pub(super) struct Answer<'t> {
+    /// Texts of its parts.
+    pub texts: Vec<Cow<'t, str>>,
+    pub calls: Vec<AskedCall<'t>>,
+}
+
+impl Answer<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty() && self.calls.is_empty()
+    }
+
+    /// Hash of the text, parts put together as they came.
+    pub(super) fn text(&self) -> Option<Hash> {
+        use sha2::{Digest, Sha256};
+        let mut hash = Sha256::new();
+        self.texts.iter().for_each(|text| hash.update(text.as_bytes()));
+        self.texts.iter().any(|text| !text.is_empty()).then(|| hash.finalize().into())
+    }
+
+    /// Puts the calls.
+    pub(super) fn put_calls(&self, limits: Limits, spans: &mut Spans) {
+        for call in &self.calls {
+            let hands_to = target(&call.name, &call.arguments, limits).unwrap_or_default();
+            let declared = Declared {
+                id: spans.recording.text(&call.id),
+                tool: spans.recording.text(&call.name),
+                content: Some(call_hash_of_text(&call.name, &call.arguments, limits)),
+                hands_to: spans.recording.text(&hands_to),
+            };
+            spans.call(declared);
+        }
+    }
+
+    /// Reads messages that are JSON: of the conventions (`parts`), of OpenAI (`content`, `tool_calls`), of Anthropic
+    /// (`content` of blocks), of Gemini (`parts` of `text` and `function_call`).
+    pub(super) fn read(json: &str, limits: Limits) -> Answer<'static> {
+        let mut answer = Answer::default();
+        if let Ok(tree) = Tree::parse(json, limits) {
+            answer.messages(tree.root());
+        }
+        answer
+    }
+}
+
+impl Answer<'static> {
+    fn messages(&mut self, value: Value<'_>) {
+        match value.kind() {
+            Some(Kind::Array) => value.elements().for_each(|message| self.message(message)),
+            Some(Kind::Object) => {
+                let inner = value.first(&["messages", "choices"]);
+                if inner.exists() { self.messages(inner) } else { self.message(value) }
+            }
+            Some(Kind::String) => self.text_of(value),
+            _ => {}
+        }
+    }
+
+    fn message(&mut self, value: Value<'_>) {
+        let message = value.get("message");
+        let message = if message.kind() == Some(Kind::Object) { message } else { value };
+        for key in ["parts", "content"] {
+            let content = message.get(key);
+            match content.kind() {
+                Some(Kind::String) => self.text_of(content),
+                Some(Kind::Array) => content.elements().for_each(|part| self.part(part)),
+                // The response of Gemini: `content` of `parts`.
+                Some(Kind::Object) => content.get("parts").elements().for_each(|part| self.part(part)),
+                _ => {}
+            }
+        }
+        message.get("tool_calls").elements().for_each(|call| self.call(call));
+    }
+
+    fn part(&mut self, part: Value<'_>) {
+        match part.get("type").str() {
+            Some("reasoning" | "thinking" | "redacted_thinking") => {}
+            Some("tool_call" | "tool_use" | "function_call") => self.call(part),
+            _ if part.get("function_call").exists() => self.call(part.get("function_call")),
+            _ if part.get("functionCall").exists() => self.call(part.get("functionCall")),
+            _ if part.get("thought").bool() == Some(true) => {}
+            _ if part.kind() == Some(Kind::String) => self.text_of(part),
+            _ => self.text_of(part.first(&["content", "text"])),
+        }
+    }
+
+    fn text_of(&mut self, value: Value<'_>) {
+        if let Some(text) = value.some_str() {
+            self.texts.push(Cow::Owned(text.to_owned()));
+        }
+    }
+
+    fn call(&mut self, call: Value<'_>) {
+        let function = call.get("function");
+        let inner = if function.kind() == Some(Kind::Object) { function } else { call };
+        let owned = |value: Value<'_>| Cow::Owned(value.str().unwrap_or_default().to_owned());
+        let arguments = inner.first(&["arguments", "args", "input"]);
+        self.calls.push(AskedCall {
+            id: owned(call.first(&["id", "call_id", "tool_call_id"])),
+            name: owned(inner.get("name")),
+            arguments: Cow::Owned(arguments.str().unwrap_or_else(|| arguments.raw()).to_owned()),
+        });
+    }
+}
+
+/// Name of the agent that a tool hands over to, by the name of the tool or by its arguments.
+pub(super) fn target(tool: &str, arguments: &str, limits: Limits) -> Option<String> {
+    // Few tools are handovers: arguments are parsed for those only.
+    handoff_target(tool, |_| Some(""))?;
+    let tree = Tree::parse(arguments, limits).ok();
+    let argument = |key: &str| tree.as_ref().and_then(|tree| tree.root().get(key).str()).map(str::to_owned);
+    match handoff_target(tool, |_| None) {
+        Some(name) => Some(name.to_owned()),
+        None => argument("agent_name").or_else(|| argument("agent")),
+    }
+}
+
+/// What an indexed attribute is of an answer: `<prefix>N.<field>`, `<prefix>N.<calls>M.<field>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Field {
+    Text,
+    Id,
+    Name,
+    Arguments,
+}
+
+/// One indexed attribute.
+#[derive(Debug)]
+pub(super) struct Piece<'t> {
+    message: u32,
+    /// Content parts count from 0, calls from [`CALLS`].
+    part: u32,
+    field: Field,
+    text: Cow<'t, str>,
+}
+
+const CALLS: u32 = 1 << 24;
+
+fn index(text: &str) -> Option<(u32, &str)> {
+    let (digits, rest) = text.split_once('.')?;
+    let n: u32 = digits.parse().ok().filter(|n| *n < CALLS)?;
+    Some((n, rest))
+}
+
+/// Place of an attribute behind its prefix, by the spelling of OpenInference (`0.message.tool_calls.1.tool_call.…`) or
+/// of OpenLLMetry (`0.tool_calls.1.…`); nothing for what is no part of an answer.
+pub(super) fn piece<'t>(rest: &str, text: impl FnOnce() -> Option<Cow<'t, str>>) -> Option<Piece<'t>> {
+    let (message, field) = index(rest)?;
+    let field = field.strip_prefix("message.").unwrap_or(field);
+    let (part, field) = if let Some(rest) = field.strip_prefix("tool_calls.") {
+        let (call, field) = index(rest)?;
+        let field = match field.strip_prefix("tool_call.").unwrap_or(field) {
+            "id" => Field::Id,
+            "name" | "function.name" => Field::Name,
+            "arguments" | "function.arguments" => Field::Arguments,
+            _ => return None,
+        };
+        (CALLS + call, field)
+    } else if let Some(rest) = field.strip_prefix("contents.") {
+        let (part, field) = index(rest)?;
+        (matches!(field, "message_content.text").then_some(part)?, Field::Text)
+    } else {
+        match field {
+            "content" => (0, Field::Text),
+            "function_call_name" => (CALLS, Field::Name),
+            "function_call_arguments_json" => (CALLS, Field::Arguments),
+            _ => return None,
+        }
+    };
+    Some(Piece { message, part, field, text: text()? })
+}
+
+/// The answer of its pieces, which may have come in any order.
+pub(super) fn assemble(mut pieces: Vec<Piece<'_>>) -> Answer<'_> {
+    pieces.sort_by_key(|piece| (piece.message, piece.part, piece.field));
+    let mut answer = Answer::default();
+    let mut open = None;
+    for piece in pieces {
+        if piece.field == Field::Text {
+            answer.texts.push(piece.text);
+            continue;
+        }
+        if open.replace((piece.message, piece.part)) != Some((piece.message, piece.part)) {
+            answer.calls.push(AskedCall::default());
+        }
+        if let Some(call) = answer.calls.last_mut() {
+            match piece.field {
+                Field::Id => call.id = piece.text,
+                Field::Name => call.name = piece.text,
+                _ => call.arguments = piece.text,
+            }
+        }
+    }
+    answer
+}

@@ -1,0 +1,166 @@
+//! OTLP JSON: export requests of a collector, one a line or alone; also Tempo's, with `batches` and older names.
+
+use super::attributes::{Attribute, Facts};
+use super::{Reading, ids, put};
+use crate::importers::Items;
+use crate::importers::spans::{Span, Spans};
+use crate::ingest::json::tree::Value;
+use crate::ingest::json::{Kind, write_string};
+
+const SPANS: [&str; 3] = ["scopeSpans", "instrumentationLibrarySpans", "scope_spans"];
+const SCOPE: [&str; 2] = ["scope", "instrumentationLibrary"];
+
+/// The list of resources with their spans.
+fn resources(root: Value<'_>) -> Value<'_> {
+    let list = root.first(&["resourceSpans", "batches", "resource_spans"]);
+    if list.exists() { list } else { root.get("trace").first(&["resourceSpans", "batches"]) }
+}
+
+pub(super) fn is(root: Value<'_>) -> bool {
+    let list = resources(root);
+    let first = list.elements().next();
+    let empty = list.kind() == Some(Kind::Array) && first.is_none() && root.get("resourceSpans").exists();
+    empty
+        || first.is_some_and(|r| r.first(&SPANS).exists())
+        || root.first(&SPANS).kind() == Some(Kind::Array)
+        || (root.get("startTimeUnixNano").exists() && root.get("spanId").exists())
+}
+
+pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
+    let list = resources(root);
+    if list.exists() {
+        list.elements().for_each(|resource| of_resource(resource, out));
+    } else if root.first(&SPANS).exists() {
+        of_resource(root, out);
+    } else {
+        put(root.raw(), ids(root), "", out);
+    }
+}
+
+fn of_resource(resource: Value<'_>, out: &mut Items<'_>) {
+    let mut context = String::new();
+    for scope in resource.first(&SPANS).elements() {
+        context.clear();
+        let or_null = |v: Value<'_>| if v.exists() { v.raw().to_owned() } else { "null".to_owned() };
+        context.push_str("{\"resource\":");
+        context.push_str(&or_null(resource.get("resource")));
+        context.push_str(",\"scope\":");
+        context.push_str(&or_null(scope.first(&SCOPE)));
+        context.push('}');
+        for span in scope.get("spans").elements() {
+            put(span.raw(), ids(span), &context, out);
+        }
+    }
+}
+
+fn ids(span: Value<'_>) -> (Option<String>, Option<&str>) {
+    let trace = span.first(&["traceId", "trace_id"]).str().and_then(ids::trace_id);
+    (trace, span.first(&["spanId", "span_id"]).some_str())
+}
+
+/// `service.name` of a resource.
+pub(super) fn service(context: Value<'_>) -> Option<String> {
+    let attributes = context.path(&["resource", "attributes"]);
+    let named = |a: &Value<'_>| a.get("key").str() == Some("service.name");
+    let value = attributes.elements().find(named)?.get("value");
+    value.first(&["stringValue", "string_value"]).some_str().map(str::to_owned)
+}
+
+pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
+    let mut facts = Facts::new(value.get("name").str().unwrap_or_default());
+    attributes(value.get("attributes"), &mut |key, attribute| facts.put(key, attribute));
+    for event in value.get("events").elements() {
+        if facts.begin_event(event.get("name").str().unwrap_or_default()) {
+            attributes(event.get("attributes"), &mut |key, attribute| facts.put_event(key, attribute));
+        }
+    }
+    let status = value.get("status").get("code");
+    let ok = match (status.i64(), status.str()) {
+        (Some(1), _) | (_, Some("STATUS_CODE_OK" | "Ok" | "OK")) => Some(true),
+        (Some(2), _) | (_, Some("STATUS_CODE_ERROR" | "Error" | "ERROR")) => Some(false),
+        _ => None,
+    };
+    let time = |key: &str| value.get(key).integer_like().filter(|t| *t > 0);
+    let recording = &mut spans.recording;
+    let mut id = |text: Option<&str>| {
+        text.and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default()
+    };
+    let span = Span {
+        id: id(value.first(&["spanId", "span_id"]).str()),
+        parent: id(value.first(&["parentSpanId", "parent_span_id"]).str()),
+        service: recording.text(&reading.context.service),
+        start: time("startTimeUnixNano"),
+        end: time("endTimeUnixNano"),
+        ok,
+        item: reading.item,
+        ..Span::default()
+    };
+    for link in value.get("links").elements() {
+        if let Some(to) = link.get("spanId").str().and_then(ids::span_id) {
+            let to = spans.recording.text(&to);
+            spans.link(to);
+        }
+    }
+    facts.push(span, reading.limits, spans);
+}
+
+/// A list of keys and typed values, or a plain object.
+pub(super) fn attributes<'t>(list: Value<'t>, put: &mut dyn FnMut(&'t str, Attribute<'t>)) {
+    for (key, value) in list.members() {
+        put(key, Attribute::Plain(value));
+    }
+    for pair in list.elements() {
+        if let (Some(key), Some(attribute)) = (pair.get("key").str(), typed(pair.get("value"))) {
+            put(key, attribute);
+        }
+    }
+}
+
+/// A value with its type as its key.
+fn typed(value: Value<'_>) -> Option<Attribute<'_>> {
+    let (kind, inner) = value.members().next()?;
+    if matches!(kind, "arrayValue" | "kvlistValue" | "array_value" | "kvlist_value") {
+        let mut json = Vec::new();
+        plain(value, &mut json);
+        return Some(Attribute::Built(String::from_utf8_lossy(&json).into_owned()));
+    }
+    Some(Attribute::Plain(inner))
+}
+
+/// The value as the JSON that it stands for. Depth is bounded by the limits of the record.
+fn plain(value: Value<'_>, out: &mut Vec<u8>) {
+    let Some((kind, inner)) = value.members().next() else {
+        out.extend_from_slice(b"null");
+        return;
+    };
+    match kind {
+        "arrayValue" | "array_value" => {
+            out.push(b'[');
+            for (i, element) in inner.get("values").elements().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                plain(element, out);
+            }
+            out.push(b']');
+        }
+        "kvlistValue" | "kvlist_value" => {
+            out.push(b'{');
+            for (i, pair) in inner.get("values").elements().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write_string(pair.get("key").str().unwrap_or_default(), out);
+                out.push(b':');
+                plain(pair.get("value"), out);
+            }
+            out.push(b'}');
+        }
+        "intValue" | "int_value" => {
+            // 64-bit integers are strings in protobuf's JSON.
+            let digits = inner.str().filter(|text| text.parse::<i64>().is_ok());
+            out.extend_from_slice(digits.unwrap_or_else(|| inner.raw()).as_bytes());
+        }
+        _ => out.extend_from_slice(inner.raw().as_bytes()),
+    }
+}

@@ -1,0 +1,94 @@
+//! Dumps of the SDKs: `span.to_json()` of Python; `ReadableSpan` of JavaScript, and what its console exporter prints.
+
+use super::attributes::{Attribute, Facts};
+use super::{Reading, ids};
+use crate::importers::spans::{Span, Spans};
+use crate::ingest::json::Kind;
+use crate::ingest::json::tree::Value;
+use crate::ingest::time::parse_timestamp;
+
+/// Where the ids of a span are, by who wrote it.
+fn context(span: Value<'_>) -> Value<'_> {
+    span.first(&["context", "_spanContext", "spanContext"])
+}
+
+fn trace_of(span: Value<'_>) -> Option<&str> {
+    context(span).first(&["trace_id", "traceId"]).some_str().or_else(|| span.get("traceId").some_str())
+}
+
+fn id_of(span: Value<'_>) -> Option<&str> {
+    context(span).first(&["span_id", "spanId"]).some_str().or_else(|| span.get("id").some_str())
+}
+
+pub(super) fn is(root: Value<'_>) -> bool {
+    let timed = root.first(&["start_time", "startTime"]).exists()
+        || (root.get("timestamp").exists() && root.get("duration").exists());
+    root.get("name").str().is_some() && timed && trace_of(root).is_some() && root.get("attributes").exists()
+}
+
+pub(super) fn ids(span: Value<'_>) -> (Option<String>, Option<&str>) {
+    (trace_of(span).and_then(ids::trace_id), id_of(span))
+}
+
+/// A time as RFC 3339, as seconds and nanoseconds, or in microseconds.
+fn time(value: Value<'_>) -> Option<i64> {
+    match value.kind()? {
+        Kind::String => parse_timestamp(value.str()?),
+        Kind::Array => value.at(0).i64()?.checked_mul(1_000_000_000)?.checked_add(value.at(1).i64()?),
+        _ => value.i64()?.checked_mul(1_000),
+    }
+    .filter(|t| *t > 0)
+}
+
+pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
+    let mut facts = Facts::new(value.get("name").str().unwrap_or_default());
+    for (key, attribute) in value.get("attributes").members() {
+        facts.put(key, Attribute::Plain(attribute));
+    }
+    for event in value.get("events").elements() {
+        if facts.begin_event(event.get("name").str().unwrap_or_default()) {
+            for (key, attribute) in event.get("attributes").members() {
+                facts.put_event(key, Attribute::Plain(attribute));
+            }
+        }
+    }
+    let status = value.get("status").first(&["status_code", "code"]);
+    let ok = match (status.str(), status.i64()) {
+        (Some("OK"), _) | (_, Some(1)) => Some(true),
+        (Some("ERROR"), _) | (_, Some(2)) => Some(false),
+        _ => None,
+    };
+    let start = time(value.first(&["start_time", "startTime", "timestamp"]));
+    let length = value.get("duration");
+    let length = match length.kind() {
+        Some(Kind::Number) => length.i64().and_then(|micros| micros.checked_mul(1_000)),
+        _ => None,
+    };
+    let end = time(value.first(&["end_time", "endTime"])).or_else(|| start?.checked_add(length?));
+    let parent = value.first(&["parent_id", "parentSpanId", "parentId"]).str();
+    let parent = parent.or_else(|| value.path(&["parentSpanContext", "spanId"]).str());
+    let service = value.path(&["resource", "attributes", "service.name"]).some_str();
+    let service = service.or_else(|| value.path(&["resource", "_attributes", "service.name"]).str());
+    let recording = &mut spans.recording;
+    let mut text = |id: Option<&str>| {
+        id.and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default()
+    };
+    let span = Span {
+        id: text(id_of(value)),
+        parent: text(parent),
+        service: recording.text(service.unwrap_or_default()),
+        start,
+        end,
+        ok,
+        item: reading.item,
+        ..Span::default()
+    };
+    for link in value.get("links").elements() {
+        let context = link.get("context");
+        let to = context.first(&["span_id", "spanId"]).str().and_then(ids::span_id);
+        if let Some(to) = to.map(|to| spans.recording.text(&to)) {
+            spans.link(to);
+        }
+    }
+    facts.push(span, reading.limits, spans);
+}
