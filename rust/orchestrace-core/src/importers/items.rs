@@ -1,7 +1,7 @@
 //! Formats whose traces are spread over records and files: what an importer cuts records into, and what it gets
 //! back, gathered by trace.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use memchr::memchr_iter;
 
@@ -24,6 +24,8 @@ pub(crate) struct ItemColumns {
     pub rejected: Vec<(Position, Reject, String)>,
     /// Traces that lack an item which was rejected.
     pub partial: Vec<u32>,
+    /// Keys whose items are of the trace of another key.
+    pub belongs: Vec<(u32, u32)>,
 }
 
 /// Items with their texts.
@@ -103,6 +105,7 @@ struct Mark {
     ignored: usize,
     rejected: usize,
     partial: usize,
+    belongs: usize,
 }
 
 /// Where [`SpreadImporter::items`](super::SpreadImporter::items) puts what it cuts a record into. Every part of the
@@ -137,6 +140,7 @@ impl<'w> Items<'w> {
             ignored: columns.ignored.len(),
             rejected: columns.rejected.len(),
             partial: columns.partial.len(),
+            belongs: columns.belongs.len(),
         };
         Self { columns, limits, record, position, number, mark, line_ends: None }
     }
@@ -184,6 +188,16 @@ impl<'w> Items<'w> {
         self.columns.partial.push(key);
     }
 
+    /// Says that the items of `key` are of the trace of another key, in this and in all other inputs. Of what is said
+    /// of one key the first counts. Keys that belong to each other in a circle are one trace, under the least of
+    /// them.
+    pub fn belongs(&mut self, key: &str, other: &str) {
+        if key != other {
+            let pair = (self.columns.keys.code(key), self.columns.keys.code(other));
+            self.columns.belongs.push(pair);
+        }
+    }
+
     /// Where a slice of the record lies in the input; the record itself where it is no slice of it.
     fn place(&mut self, text: &str) -> Position {
         let whole = self.record.text;
@@ -219,6 +233,7 @@ impl<'w> Items<'w> {
         columns.ignored.truncate(mark.ignored);
         columns.rejected.truncate(mark.rejected);
         columns.partial.truncate(mark.partial);
+        columns.belongs.truncate(mark.belongs);
     }
 }
 
@@ -246,6 +261,10 @@ pub struct TraceItems<'a> {
     partial: bool,
     limits: Limits,
     fates: RefCell<Fates>,
+    part: usize,
+    another: Cell<bool>,
+    /// The item whose input is that of the trace.
+    home: Cell<usize>,
 }
 
 /// What became of items that are not used.
@@ -266,7 +285,16 @@ pub(crate) enum Fate<'a> {
 
 impl<'a> TraceItems<'a> {
     pub(crate) fn new(key: &'a str, items: &'a [TraceItem<'a>], partial: bool, limits: Limits) -> Self {
-        Self { key, items, partial, limits, fates: RefCell::default() }
+        Self {
+            key,
+            items,
+            partial,
+            limits,
+            fates: RefCell::default(),
+            part: 0,
+            another: Cell::new(false),
+            home: Cell::new(0),
+        }
     }
 
     /// The key that the items were put under.
@@ -308,6 +336,36 @@ impl<'a> TraceItems<'a> {
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// Which of the traces that these items make is asked for: 0, then 1 and so on as long as
+    /// [`Self::another`] was called for the one before.
+    #[must_use]
+    pub fn part(&self) -> usize {
+        self.part
+    }
+
+    /// Says that these items make one more trace than those that were asked for so far: a copy of a run that went
+    /// on by itself cannot be told from what it copies without it, and yet is another run.
+    pub fn another(&self) {
+        self.another.set(true);
+    }
+
+    /// Moves on to the next trace, if there is one.
+    pub(crate) fn next_part(&mut self) -> bool {
+        self.part += 1;
+        self.home.set(0);
+        self.another.take()
+    }
+
+    /// Says that the trace lies where this item does; without it, where the first one does.
+    pub fn lies_at(&self, i: usize) {
+        self.home.set(i);
+    }
+
+    /// The item whose input is that of the trace.
+    pub(crate) fn home(&self) -> usize {
+        self.home.get()
     }
 
     /// Counts an item as one that repeats another one.

@@ -291,6 +291,8 @@ impl Gathered {
         let (mut input, mut lines, mut records) = (usize::MAX, 0, 0);
         let mut key = String::new();
         let mut maps = Vec::with_capacity(blocks.len());
+        // What the trace of a key belongs to; itself if to nothing.
+        let mut belongs: Vec<u32> = Vec::new();
         for collected in blocks {
             let Collected { block, importer, path, bytes, .. } = collected;
             if block.source != input {
@@ -316,9 +318,16 @@ impl Gathered {
                 let number = self.keys.code(&key);
                 if number as usize == self.planned.len() {
                     self.planned.push(Planned { importer, partial: false, bytes: 0 });
+                    belongs.push(number);
                 }
                 self.planned[number as usize].bytes += *bytes;
                 traces.push(number);
+            }
+            for (local, other) in &block.columns.belongs {
+                let number = traces[*local as usize];
+                if belongs[number as usize] == number {
+                    belongs[number as usize] = traces[*other as usize];
+                }
             }
             for local in &block.columns.partial {
                 self.planned[traces[*local as usize] as usize].partial = true;
@@ -339,7 +348,39 @@ impl Gathered {
             maps.push(Codes { traces, source, records, lines: before });
             records += block.records;
         }
+        self.join_families(belongs, &mut maps);
         maps
+    }
+
+    /// Gives what belongs to another trace to the one at the top.
+    fn join_families(&mut self, mut belongs: Vec<u32>, maps: &mut [Codes]) {
+        for start in 0..belongs.len() as u32 {
+            let mut path = vec![start];
+            let mut at = start;
+            while belongs[at as usize] != at {
+                at = belongs[at as usize];
+                if let Some(circle) = path.iter().position(|seen| *seen == at) {
+                    at = path[circle..].iter().copied().min_by_key(|n| self.keys.name(*n)).unwrap_or(at);
+                    belongs[at as usize] = at;
+                    break;
+                }
+                path.push(at);
+            }
+            for number in path {
+                belongs[number as usize] = at;
+            }
+        }
+        for (number, top) in belongs.iter().map(|top| *top as usize).enumerate() {
+            if top != number {
+                let planned = self.planned[number];
+                self.planned[number] = Planned { partial: false, bytes: 0, ..planned };
+                self.planned[top].partial |= planned.partial;
+                self.planned[top].bytes += planned.bytes;
+            }
+        }
+        for number in maps.iter_mut().flat_map(|map| &mut map.traces) {
+            *number = belongs[*number as usize];
+        }
     }
 
     /// First traces of buckets that hold at most so many bytes, or one trace.
@@ -511,7 +552,7 @@ impl Gathered {
         writer: &mut BlockWriter,
     ) -> Result<Made> {
         let mut made = Made { chunk: None, tallies: Tallies::default(), quarantine: Vec::new() };
-        let mut files = Vec::new();
+        let (mut files, mut names) = (Vec::new(), Vec::new());
         let mut scratch = Scratch::default();
         for local in group {
             let number = ordered.bucket.first + local as u32;
@@ -520,9 +561,9 @@ impl Gathered {
                 continue;
             }
             let trace = Spread { gathered: self, ordered, rows, number };
-            if let Some(file) = trace.make(options, writer, &mut scratch, &mut made) {
-                files.push(writer.dicts[Dict::File as usize].code(file));
-            }
+            names.clear();
+            trace.make(options, writer, &mut scratch, &mut made, &mut names);
+            files.extend(names.iter().map(|file| writer.dicts[Dict::File as usize].code(file)));
         }
         if !writer.facts.is_empty() || !writer.labels.is_empty() {
             let mut chunk = writer.finish(source, 0, true, 0, 0)?;
@@ -554,65 +595,74 @@ impl<'a> Spread<'a> {
         (piece, &piece.rows[row as usize])
     }
 
-    /// Writes the trace; the name of its file if there is one.
+    /// Writes what the items make, nearly always one trace, and names the file of each.
     fn make(
         &self,
         options: &ReadOptions,
         writer: &mut BlockWriter,
         scratch: &mut Scratch,
         made: &mut Made,
-    ) -> Option<&'a str> {
+        files: &mut Vec<&'a str>,
+    ) {
         let planned = self.gathered.planned[self.number as usize];
         let importer = self.gathered.importers[planned.importer as usize];
         let name = importer.info().name;
         let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
-        let trace = TraceItems::new(self.gathered.key(self.number), &items, planned.partial, options.limits);
-        let mut out = writer.begin(options, rows[0].position);
-        if planned.partial {
-            out.partial();
-        }
-        if rows.iter().any(|row| row.replaced) {
-            out.finding(FindingCode::Utf8Replaced, None, || "invalid UTF-8 was replaced by U+FFFD".into());
-        }
-        importer.trace(&trace, &mut out);
+        let mut trace =
+            TraceItems::new(self.gathered.key(self.number), &items, planned.partial, options.limits);
         let input = |row: &ItemRow| self.gathered.sources[row.source as usize].1;
         let again = u64::from(self.number) < self.gathered.skip;
-        let nothing = out.n_events() == 0;
-        if nothing && !out.has_labels() {
-            out.rollback();
-            let kind = format!("{name}.no_events");
-            trace.settle(|i, fate| match fate {
-                Fate::Used => made.tallies.ignored(input(rows[i]), name, &kind, 1),
-                fate => tally(&mut made.tallies, input(rows[i]), name, fate),
-            });
-            return None;
-        }
-        if let Err(fault) = if nothing { Ok(()) } else { out.index_ids() } {
-            out.rollback();
-            let reject = fault.under("events").into_reject();
-            for (item, row) in items.iter().zip(&rows) {
-                let row_of =
-                    quarantine_row(options, name, row.position, reject.clone(), item.text.as_bytes());
-                made.quarantine.push((row.source, row_of));
-                made.tallies.add(input(row), name, RecordStatus::Quarantined, 1);
+        let mut nothing = true;
+        loop {
+            let mut out = writer.begin(options, rows[0].position);
+            if planned.partial {
+                out.partial();
             }
-            return None;
+            if rows.iter().any(|row| row.replaced) {
+                out.finding(FindingCode::Utf8Replaced, None, || {
+                    "invalid UTF-8 was replaced by U+FFFD".into()
+                });
+            }
+            importer.trace(&trace, &mut out);
+            let home = rows[trace.home()];
+            if out.n_events() > 0 {
+                if let Err(fault) = out.index_ids() {
+                    out.rollback();
+                    let reject = fault.under("events").into_reject();
+                    for (item, row) in items.iter().zip(&rows) {
+                        let text = item.text.as_bytes();
+                        let row_of = quarantine_row(options, name, row.position, reject.clone(), text);
+                        made.quarantine.push((row.source, row_of));
+                        made.tallies.add(input(row), name, RecordStatus::Quarantined, 1);
+                    }
+                    return;
+                }
+                nothing = false;
+                if again {
+                    out.rollback();
+                } else {
+                    let committed = out.commit(name);
+                    debug_assert!(committed.is_ok(), "what it refuses was looked at before");
+                    if options.digests {
+                        writer.digests.push(digest(&items, trace.part()));
+                    }
+                    files.push(&*self.gathered.sources[home.source as usize].0);
+                }
+            } else if out.has_labels() {
+                nothing = false;
+                if again { out.rollback() } else { out.labels_alone() }
+            } else {
+                out.rollback();
+            }
+            if !trace.next_part() {
+                break;
+            }
         }
-        trace.settle(|i, fate| tally(&mut made.tallies, input(rows[i]), name, fate));
-        if again {
-            out.rollback();
-            return None;
-        }
-        if nothing {
-            out.labels_alone();
-            return None;
-        }
-        let committed = out.commit(name);
-        debug_assert!(committed.is_ok(), "what it refuses was looked at before");
-        if options.digests {
-            writer.digests.push(digest(&items));
-        }
-        Some(&*self.gathered.sources[rows[0].source as usize].0)
+        let kind = format!("{name}.no_events");
+        trace.settle(|i, fate| match fate {
+            Fate::Used if nothing => made.tallies.ignored(input(rows[i]), name, &kind, 1),
+            fate => tally(&mut made.tallies, input(rows[i]), name, fate),
+        });
     }
 
     /// The items without those that repeat one of another record word for word, which are counted.
@@ -650,9 +700,9 @@ impl<'a> Spread<'a> {
     }
 }
 
-/// A hash of all that a trace is made of.
-fn digest(items: &[TraceItem<'_>]) -> u64 {
-    let mut hash = Xxh3::new();
+/// A hash of all that a trace is made of, and of which it is among those that are made of it.
+fn digest(items: &[TraceItem<'_>], part: usize) -> u64 {
+    let mut hash = Xxh3::with_seed(part as u64);
     for text in items.iter().flat_map(|item| [item.text, item.context]) {
         hash.update(&(text.len() as u64).to_le_bytes());
         hash.update(text.as_bytes());

@@ -1,5 +1,6 @@
 //! The driver of spread formats with a format of a few lines: `{"k": key, "n": number}` is an item, `{"skip": kind}`
-//! is ignored, `{"many": [items]}` has several, `{"k": key, "bad": _}` is rejected.
+//! is ignored, `{"many": [items]}` has several, `{"k": key, "bad": _}` is rejected, `{"k": key, "of": other}` says
+//! that a key belongs to another one, `{"k": key, "n": n, "by_itself": true}` goes to a second trace.
 
 use proptest::prelude::*;
 
@@ -43,6 +44,9 @@ impl SpreadImporter for Tiny {
             };
             if item.get("bad").exists() {
                 out.reject_in(key, item.raw(), Reject::new(RejectCode::FieldType, "/bad", "found 'bad'"));
+            } else if let Some(other) = item.get("of").str() {
+                out.belongs(key, other);
+                out.ignored("tiny.of");
             } else {
                 out.item(key, item.raw(), context);
             }
@@ -52,7 +56,12 @@ impl SpreadImporter for Tiny {
 
     /// Events in order of their number; a repeated number is a duplicate, a negative one means nothing.
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        out.ids(items.key(), items.key());
+        let id = if items.part() == 0 {
+            items.key().to_owned()
+        } else {
+            format!("{}.{}", items.key(), items.part())
+        };
+        out.ids(&id, &id);
         let mut events: Vec<(i64, &str, u64, &str)> = Vec::new();
         for (i, item) in items.iter().enumerate() {
             let tree = Tree::parse(item.text, items.limits()).expect("it was parsed before");
@@ -61,6 +70,15 @@ impl SpreadImporter for Tiny {
                 continue;
             }
             let n = tree.root().get("n").i64().unwrap_or_default();
+            let by_itself = tree.root().get("by_itself").bool() == Some(true);
+            if by_itself && items.part() == 0 {
+                items.another();
+            } else if by_itself {
+                items.lies_at(i);
+            }
+            if by_itself != (items.part() == 1) {
+                continue;
+            }
             if n < 0 {
                 items.ignored(i, "tiny.negative");
             } else if events.iter().any(|(m, ..)| *m == n) {
@@ -288,4 +306,49 @@ fn many_equal_items_take_linear_time() {
     let line = format!("{{\"many\":[{}]}}", vec![item; 200_000].join(","));
     let store = read_texts(&Tiny, &[("a", &line)]);
     assert_eq!(counts(&store)[0].3, 200_000);
+}
+
+#[test]
+fn keys_may_belong_to_other_keys() {
+    let say = |key: &str, of: &str| format!("{{\"k\":\"{key}\",\"of\":\"{of}\"}}\n");
+    let has = |key: &str, n: i64| format!("{{\"k\":\"{key}\",\"n\":{n}}}\n");
+    // A chain whose links lie in any input, a circle, one said twice, and a top that has nothing itself.
+    let one = [has("c", 3), say("b", "a"), has("x", 1), say("y", "x"), say("p", "top")].concat();
+    let two = [has("a", 1), say("c", "b"), say("c", "x"), has("p", 5), has("b", 2)].concat();
+    let three =
+        [say("x", "y"), has("y", 2), say("q", "top"), has("q", 4), "{\"k\":\"c\",\"bad\":1}\n".to_owned()]
+            .concat();
+    let texts = [("one", one), ("two", two), ("three", three)];
+    let traces = |order: [usize; 3]| {
+        let inputs: Vec<(&str, &str)> = order.iter().map(|i| (texts[*i].0, texts[*i].1.as_str())).collect();
+        let store = read_texts(&Tiny, &inputs);
+        assert_eq!(counts(&store).iter().map(|row| row.3).sum::<u64>(), 15);
+        let mut found = events(&store, "id");
+        found.sort();
+        found
+    };
+    let expected = [("a", vec!["1", "2", "3"]), ("top", vec!["4", "5"]), ("x", vec!["1", "2"])];
+    let expected =
+        expected.map(|(key, ids)| (key.to_owned(), ids.into_iter().map(str::to_owned).collect::<Vec<_>>()));
+    assert_eq!(traces([0, 1, 2]), expected);
+    assert_eq!(traces([2, 0, 1]), expected);
+}
+
+#[test]
+fn items_may_make_more_than_one_trace() {
+    let text = "{\"k\":\"a\",\"n\":1}\n{\"k\":\"a\",\"n\":2,\"by_itself\":true}\n";
+    let other = "{\"k\":\"a\",\"n\":3,\"by_itself\":true}\n";
+    for threads in [1, 3] {
+        let inputs: [(&str, &[u8]); 2] = [("one", text.as_bytes()), ("two", other.as_bytes())];
+        let store = read_bytes(Format::Spread(&Tiny), &inputs, &ReadOptions::default(), threads);
+        let ids = |list: &[&str]| list.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            events(&store, "id"),
+            [("a".to_owned(), ids(&["1"])), ("a.1".to_owned(), ids(&["2", "3"]))]
+        );
+        assert_eq!(
+            counts(&store).iter().map(|row| (row.1.as_str(), row.3)).collect::<Vec<_>>(),
+            [("used", 2), ("used", 1)]
+        );
+    }
 }
