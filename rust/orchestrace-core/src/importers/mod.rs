@@ -9,6 +9,7 @@ mod agentrx;
 mod claude_code;
 mod detect;
 mod inspect;
+mod codex;
 pub(crate) mod items;
 mod native;
 mod otel;
@@ -25,6 +26,7 @@ pub use claude_code::ClaudeCode;
 pub(crate) use detect::detect_sure;
 pub use detect::{detect, unknown};
 pub use inspect::Inspect;
+pub use codex::Codex;
 pub use items::{Items, TraceItem, TraceItems};
 pub use native::Native;
 pub use otel::Otel;
@@ -42,6 +44,8 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&AgentRx),
     Format::Spread(&TauBench),
 ];
+pub static IMPORTERS: &[Format] =
+    &[Format::Whole(&Native), Format::Spread(&Codex), Format::Whole(&WhoAndWhen)];
 
 /// A format, by how its traces lie in records.
 #[derive(Clone, Copy)]

@@ -1,0 +1,138 @@
+//! Codex rollouts: one file is one thread, one thread is one agent; a root thread with its descendants is one trace.
+//!
+//! The thread of a line is that of its file: the uuid in the name of the file, or the file itself, which then is the
+//! thread that its first `session_meta` names. The driver puts the threads of a family together (`Items::belongs`);
+//! what a forked thread repeats of the one it was forked from is left out ([`threads`]); then each thread is told as
+//! a stream ([`describe`]).
+
+use super::items::{Items, TraceItems};
+use super::recording::Recording;
+use super::{Confidence, ImporterInfo, Record, SpreadImporter};
+use crate::error::{Reject, RejectCode};
+use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::writer::TraceWriter;
+
+mod describe;
+mod facts;
+mod line;
+mod read;
+mod team;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+/// The importer.
+#[derive(Debug)]
+pub struct Codex;
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: "codex",
+    summary: "Codex rollouts: one line per record, one file per thread, sub-agents in files of their own",
+    evidence: &["type", "payload"],
+    suffixes: &[".jsonl", ".jsonl.zst"],
+    lenient: true,
+};
+
+/// What the key of a file without a uuid in its name begins with.
+const FILE: &str = "file:";
+
+impl SpreadImporter for Codex {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
+        let enveloped =
+            record.get("type").str().is_some() && record.get("payload").members().next().is_some();
+        if enveloped || is_oldest_head(record) {
+            return Confidence::Yes;
+        }
+        if record.get("record_type").str().is_some() { Confidence::Maybe } else { Confidence::No }
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
+        let file = Key::of(record.path, record.stem);
+        let key = file.text();
+        let tree = match Tree::parse(record.text, out.limits()) {
+            Ok(tree) => tree,
+            Err(fault) => {
+                out.reject_in(&key, record.text, fault.into_reject());
+                return Ok(());
+            }
+        };
+        let root = tree.root();
+        if root.members().next().is_none() {
+            let message = "found no object with members, expected a line of a rollout";
+            out.reject_in(&key, record.text, Reject::new(RejectCode::RecordNotObject, "", message));
+            return Ok(());
+        }
+        if let Some(meta) = meta_of(root) {
+            let ids = threads::Ids::of(meta);
+            if let Some(id) = ids.own {
+                if matches!(file, Key::Path(_)) {
+                    out.belongs(&key, id);
+                }
+                if let Some(other) = ids.parent.or(ids.forked_from) {
+                    out.belongs(id, other);
+                }
+            }
+        }
+        // The context tells the thread of what two threads have in common word for word.
+        out.item(&key, record.text, &key);
+        Ok(())
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        let mut recording = Recording::default();
+        let group = threads::Group::read(items, &mut recording);
+        describe::describe(&group, items, &mut recording);
+        recording.write(out);
+    }
+}
+
+/// The payload of a line that describes its thread.
+fn meta_of(root: Value<'_>) -> Option<Value<'_>> {
+    if root.get("type").str() == Some("session_meta") {
+        return Some(root.get("payload"));
+    }
+    is_oldest_head(root).then_some(root)
+}
+
+/// The first line of files without envelopes.
+fn is_oldest_head(root: Value<'_>) -> bool {
+    root.get("id").str().is_some()
+        && root.get("timestamp").str().is_some()
+        && !root.get("instructions").is_absent()
+        && root.get("type").is_absent()
+}
+
+/// What the lines of a file are put under.
+#[derive(Debug, Clone, Copy)]
+enum Key<'a> {
+    /// The uuid in the name of the file.
+    Thread(&'a str),
+    /// The path of a file without one.
+    Path(&'a str),
+}
+
+impl<'a> Key<'a> {
+    fn of(path: &'a str, stem: &'a str) -> Self {
+        uuid_at_end(stem).map_or(Self::Path(path), Self::Thread)
+    }
+
+    fn text(self) -> std::borrow::Cow<'a, str> {
+        match self {
+            Self::Thread(id) => id.into(),
+            Self::Path(path) => format!("{FILE}{path}").into(),
+        }
+    }
+}
+
+/// The uuid that the name of a rollout ends in.
+fn uuid_at_end(stem: &str) -> Option<&str> {
+    let uuid = stem.get(stem.len().checked_sub(36)?..)?;
+    let dash = |i: usize| matches!(i, 8 | 13 | 18 | 23);
+    let fits = uuid.bytes().enumerate().all(|(i, b)| if dash(i) { b == b'-' } else { b.is_ascii_hexdigit() });
+    let alone = stem.len() == 36 || stem.as_bytes()[stem.len() - 37] == b'-';
+    (fits && alone).then_some(uuid)
+}

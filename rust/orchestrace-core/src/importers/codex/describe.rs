@@ -1,0 +1,435 @@
+//! Threads to a recording: each its own stream, one after the other.
+//!
+//! A response is what stands between two changes of the running totals of tokens: reasoning, texts and calls; a
+//! result or an input ends it too. It was complete with its last item, and began with the last input before it.
+
+use std::collections::HashMap;
+
+use super::facts::Facts;
+use super::line::{By, Line, Sums, What};
+use super::team::Team;
+use super::threads::{Group, Thread};
+use crate::error::FindingCode;
+use crate::importers::items::TraceItems;
+use crate::importers::recording::{
+    Agent, Call, CallResult, Entry, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text,
+};
+use crate::schema::EventType;
+
+mod agents;
+mod usage;
+
+/// Describes the threads of a group.
+pub(super) fn describe(group: &Group, items: &TraceItems<'_>, recording: &mut Recording) {
+    let Group { threads, .. } = group;
+    recording.trace.trace_id = group.id;
+    recording.trace.system = recording.text("codex");
+    recording.trace.partial = items.is_partial();
+    recording.trace.started_at = threads.iter().filter_map(|thread| thread.own().find_map(|l| l.time)).min();
+    let mut team = Team::of(group, recording);
+    for (index, thread) in threads.iter().enumerate() {
+        let own = recording.read(thread.id);
+        for line in &thread.lines[..thread.copied] {
+            if !matches!(line.what, What::Meta { id, .. } if recording.read(id) == own) {
+                items.duplicate(line.item as usize);
+            }
+        }
+        for line in thread.own().filter(|line| !line.unused.is_none()) {
+            items.ignored(line.item as usize, recording.read(line.unused));
+        }
+        let facts = Facts::of(thread, recording);
+        Stream::new(group, index, &facts, &mut team, items, recording).tell();
+    }
+}
+
+/// The response that is being told.
+#[derive(Debug, Clone, Copy)]
+struct Current {
+    entry: Entry,
+    /// Whether its usage is known, so that what follows is of another one.
+    paid: bool,
+    /// Whether something was put in since.
+    over: bool,
+    texts: u32,
+}
+
+/// One thread while it is told.
+#[allow(clippy::struct_excessive_bools)] // what happened so far in the turn
+struct Stream<'a, 'i> {
+    thread: &'a Thread,
+    group: &'a Group,
+    facts: &'a Facts,
+    team: &'a mut Team,
+    items: &'a TraceItems<'i>,
+    recording: &'a mut Recording,
+    agent: Agent,
+    id: String,
+    model: Text,
+    current: Option<Current>,
+    /// When the last input was.
+    input: Option<i64>,
+    /// Running totals so far.
+    total: Option<Sums>,
+    /// What the requests sum to, for the totals to be compared with.
+    sum: (i64, i64),
+    /// When calls were asked, and their tools.
+    asked: HashMap<String, (Option<i64>, Text)>,
+    in_turn: bool,
+    /// Whether the model has done something in this turn, and said something.
+    begun: bool,
+    said: bool,
+    /// Whether this turn's usage was told by request.
+    paid_by_request: bool,
+    prompted: bool,
+    last_response: Option<Entry>,
+    /// Index among own lines, and whether it was taken back later.
+    at: usize,
+    abandoned: bool,
+}
+
+impl<'a, 'i> Stream<'a, 'i> {
+    fn new(
+        group: &'a Group,
+        index: usize,
+        facts: &'a Facts,
+        team: &'a mut Team,
+        items: &'a TraceItems<'i>,
+        recording: &'a mut Recording,
+    ) -> Self {
+        let thread = &group.threads[index];
+        let agent = team.of_thread[index];
+        let id = recording.read(thread.id).to_owned();
+        // Totals go on counting from those of the thread that was copied.
+        let copied = thread.lines[..thread.copied].iter().rev();
+        let total = copied.filter_map(|line| match line.what {
+            What::Usage { total, .. } => total,
+            _ => None,
+        });
+        let total = total.take(1).next();
+        Self {
+            thread,
+            group,
+            facts,
+            team,
+            items,
+            recording,
+            agent,
+            id,
+            model: Text::default(),
+            current: None,
+            input: None,
+            total,
+            sum: (0, 0),
+            asked: HashMap::new(),
+            in_turn: false,
+            begun: false,
+            said: false,
+            paid_by_request: false,
+            prompted: false,
+            last_response: None,
+            at: 0,
+            abandoned: false,
+        }
+    }
+
+    fn tell(mut self) {
+        self.recording.agent_info(self.agent).open = self.facts.open;
+        let thread = self.thread;
+        for (at, line) in thread.own().enumerate() {
+            self.at = at;
+            self.abandoned = self.facts.abandoned.contains(&at);
+            self.line(line);
+        }
+        if self.facts.timeless > 0 && self.facts.timeless < thread.lines.len() {
+            let n = self.facts.timeless;
+            self.recording.finding(
+                FindingCode::FieldIgnored,
+                None,
+                format!("{n} lines have no time that can be read; they have that of the line before"),
+            );
+        }
+        self.compare_totals();
+    }
+
+    /// `<thread>:<line>`.
+    fn id_of(&mut self, line: &Line) -> Text {
+        let number = line.number.to_string();
+        self.recording.join(&[&self.id, ":", &number])
+    }
+
+    fn extras(&mut self) -> Text {
+        if self.abandoned {
+            self.recording.extra(Text::default(), "x_abandoned", "true")
+        } else {
+            Text::default()
+        }
+    }
+
+    fn used_as(&self, line: &Line, kind: &str) {
+        self.items.ignored(line.item as usize, kind);
+    }
+
+    fn repeats(&self, line: &Line) {
+        self.items.duplicate(line.item as usize);
+    }
+
+    fn line(&mut self, line: &Line) {
+        match line.what {
+            What::Nothing | What::Meta { .. } | What::RolledBack { .. } => {}
+            What::Context { model } => {
+                self.model = model;
+                self.input = line.time.or(self.input);
+            }
+            What::TurnStart => {
+                (self.in_turn, self.begun, self.said) = (true, false, false);
+                self.current = None;
+                self.put_in(line);
+            }
+            What::TurnEnd { text, failed, usage } => self.turn_end(line, text, failed, usage),
+            What::Aborted { reason, by_human } => self.aborted(line, reason, by_human),
+            What::Message { by: By::User, content } | What::Echo { by: By::User, content } => {
+                self.user(line, content);
+            }
+            What::Message { by: By::Assistant, content } => self.says(line, content),
+            What::Echo { by: By::Assistant, content } => {
+                if self.facts.repeated.contains(&self.at) {
+                    self.repeats(line);
+                } else {
+                    self.says(line, content);
+                }
+            }
+            What::Wrapped => self.put_in(line),
+            What::Notice(statuses) => {
+                self.put_in(line);
+                self.deliver(line, statuses);
+            }
+            What::Reasoning => drop(self.response(line)),
+            What::Call { .. } => self.call(line),
+            What::Output { .. } => self.output(line),
+            What::End { .. } => self.end(line),
+            What::Usage { total, last } => self.usage(line, total, last),
+            What::Spawned { .. }
+            | What::Told { .. }
+            | What::Waited { .. }
+            | What::Closed { .. }
+            | What::Resumed { .. }
+            | What::AgentMessage { .. } => self.collaboration(line),
+            What::Compacted => {
+                self.current = None;
+                self.recording.compaction(self.agent);
+            }
+            What::Assessed { status, risk, allowed, content } => {
+                let mut extras = self.extras();
+                for (key, text) in [("x_status", status), ("x_risk_level", risk)] {
+                    if !text.is_none() {
+                        let text = self.recording.read(text).to_owned();
+                        extras = self.recording.extra_text(extras, key, &text);
+                    }
+                }
+                let by = Party::Named(self.recording.text("guardian"));
+                self.mark(line, EventType::SafetyEvent, by, allowed, content, extras);
+            }
+            What::Failed { reason } => {
+                self.current = None;
+                let reason = self.recording.read(reason).to_owned();
+                let current = self.response(line);
+                let extras = self.recording.response_mut(current.entry).map(|r| r.extras);
+                let extras = self.recording.extra_text(extras.unwrap_or_default(), "x_error_type", &reason);
+                if let Some(response) = self.recording.response_mut(current.entry) {
+                    response.ok = Some(false);
+                    response.extras = extras;
+                }
+                self.current = None;
+            }
+        }
+    }
+
+    /// Something that the model reads next.
+    fn put_in(&mut self, line: &Line) {
+        self.input = line.time.or(self.input);
+        if let Some(current) = &mut self.current {
+            current.over = true;
+        }
+    }
+
+    /// The response that an item is of.
+    fn response(&mut self, line: &Line) -> Current {
+        let open = self.current.filter(|current| !current.paid && !current.over);
+        let current = open.unwrap_or_else(|| {
+            let id = self.id_of(line);
+            let mut extras = self.extras();
+            if !self.thread.internal.is_none() {
+                let why = self.recording.read(self.thread.internal).to_owned();
+                extras = self.recording.extra_text(extras, "x_internal", &why);
+            }
+            let response = Response { id, model: self.model, extras, ..Response::default() };
+            let entry = self.recording.response(self.agent, response);
+            self.last_response = Some(entry);
+            Current { entry, paid: false, over: false, texts: 0 }
+        });
+        self.current = Some(current);
+        self.begun = true;
+        let began = self.input;
+        if let Some(response) = self.recording.response_mut(current.entry) {
+            response.time = line.time.max(response.time);
+            response.duration_s = response.time.zip(began).map(|(end, start)| seconds(start, end));
+        }
+        current
+    }
+
+    fn says(&mut self, line: &Line, content: Hash) {
+        let current = self.response(line);
+        // The first text of a response has its id.
+        let id = if current.texts == 0 { Text::default() } else { self.id_of(line) };
+        let extras = self.extras();
+        self.recording.say(current.entry, Saying { id, content: Some(content), extras, ..Saying::default() });
+        self.current = Some(Current { texts: current.texts + 1, ..current });
+        self.said = true;
+    }
+
+    fn output(&mut self, line: &Line) {
+        let What::Output { call, content, mut ok, mut duration_s, statuses, denied, .. } = line.what else {
+            return;
+        };
+        self.put_in(line);
+        let key = self.recording.read(call);
+        let asked = self.asked.get(key).copied();
+        let tool = asked.map_or("", |(_, tool)| self.recording.read(tool)).to_owned();
+        let end = self.facts.ends.get(key).and_then(|at| self.thread.own().nth(*at)).map(|line| line.what);
+        if let Some(What::End { ok: known, duration_s: took, .. }) = end {
+            ok = known.or(ok);
+            duration_s = took.or(duration_s);
+        }
+        if denied {
+            ok = ok.or(Some(false));
+            let extras = self.extras();
+            self.mark(line, EventType::HumanIntervention, Party::User, None, None, extras);
+        }
+        let began = asked.and_then(|(time, _)| time).zip(line.time);
+        let duration_s = duration_s.or_else(|| began.map(|(start, end)| seconds(start, end)));
+        if matches!(tool.as_str(), "wait" | "wait_agent") {
+            self.deliver(line, statuses);
+        }
+        let extras = self.extras();
+        let id = if call.is_none() { self.id_of(line) } else { Text::default() };
+        self.recording.result(
+            self.agent,
+            CallResult {
+                call,
+                id,
+                tool: Text::default(),
+                time: line.time,
+                duration_s,
+                content: Some(content),
+                ok,
+                trusted: Some(is_trusted(&tool)),
+                launched: true,
+                extras,
+            },
+        );
+    }
+
+    /// An end whose call the history does not have is a call with its result.
+    fn end(&mut self, line: &Line) {
+        let What::End { call, tool, content, request, ok, duration_s, stands_alone } = line.what else {
+            return;
+        };
+        let key = self.recording.read(call);
+        if self.facts.calls.contains(key) {
+            return;
+        }
+        if !stands_alone || self.asked.contains_key(key) {
+            self.used_as(line, "codex.item_completed");
+            return;
+        }
+        self.asked.insert(key.to_owned(), (line.time, tool));
+        let began = line.time.zip(duration_s).map(|(end, s)| end.saturating_sub((s * 1e9) as i64));
+        let extras = self.extras();
+        let asked =
+            Call { id: call, tool, content: request, time: began.or(line.time), extras, ..Call::default() };
+        self.recording.lone_call(self.agent, asked);
+        if !self.facts.answered.contains(self.recording.read(call)) {
+            self.recording.result(
+                self.agent,
+                CallResult {
+                    call,
+                    time: line.time,
+                    duration_s,
+                    content,
+                    ok,
+                    trusted: Some(false),
+                    extras,
+                    ..CallResult::default()
+                },
+            );
+        }
+    }
+
+    fn user(&mut self, line: &Line, content: Hash) {
+        self.put_in(line);
+        if self.facts.repeated.contains(&self.at) {
+            return self.repeats(line);
+        }
+        if self.facts.context.contains(&self.at) {
+            return self.used_as(line, "codex.context");
+        }
+        let child = !self.thread.parent.is_none();
+        let first = !std::mem::replace(&mut self.prompted, true);
+        if child && (first || self.team.prompts.contains(&content)) {
+            // What its parent told it is told there.
+            return self.repeats(line);
+        }
+        let id = self.id_of(line);
+        let intervenes = self.in_turn && self.begun;
+        let extras = self.extras();
+        self.recording.incoming(
+            self.agent,
+            Incoming {
+                id,
+                from: Party::User,
+                time: line.time,
+                content: Some(content),
+                trusted: Some(true),
+                intervenes,
+                extras,
+            },
+        );
+    }
+
+    fn mark(
+        &mut self,
+        line: &Line,
+        event_type: EventType,
+        by: Party,
+        ok: Option<bool>,
+        content: Option<Hash>,
+        extras: Text,
+    ) {
+        let number = line.number.to_string();
+        let id = self.recording.join(&[&self.id, ":", &number, ":m"]);
+        self.recording.mark(
+            self.agent,
+            Mark {
+                event_type,
+                id,
+                by: Some(by),
+                to: Some(self.agent),
+                time: line.time,
+                content,
+                trusted: Some(true),
+                ok,
+                tool: Text::default(),
+                extras,
+            },
+        );
+    }
+}
+
+fn seconds(start: i64, end: i64) -> f64 {
+    end.saturating_sub(start).max(0) as f64 / 1e9
+}
+
+/// Tools whose results come from the harness or from other models, not from the world.
+fn is_trusted(tool: &str) -> bool {
+    tool == "update_plan" || super::line::is_collaboration(tool)
+}

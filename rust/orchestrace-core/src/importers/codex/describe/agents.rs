@@ -1,0 +1,184 @@
+//! Agents that work with agents: calls that spawn, tell and end them, and their answers.
+
+use super::super::line::{Line, Statuses, What};
+use super::Stream;
+use crate::importers::recording::{
+    Agent, Call, CallResult, Does, Entry, Hash, Incoming, Party, Saying, Text,
+};
+
+impl Stream<'_, '_> {
+    /// What is told of other agents beside the calls of the history.
+    pub(super) fn collaboration(&mut self, line: &Line) {
+        match line.what {
+            What::Spawned { call, .. } => {
+                let call = self.recording.read(call).to_owned();
+                if !self.facts.calls.contains(&call) && !call.is_empty() {
+                    let child = self.team.spawned(&call, self.facts.spawned[&call], self.recording);
+                    self.lone(line, Does::Spawns(child), "spawn_agent", Text::default());
+                }
+            }
+            What::Told { call, to, nickname, prompt } if self.lacks(call) && !to.is_none() => {
+                let name = self.recording.read(nickname).to_owned();
+                let to = self.team.named(to, &name, self.recording);
+                let call = self.lone(line, Does::Tells(Party::Agent(to)), "send_input", Text::default());
+                if let Some(call) = self.recording.call_mut(call) {
+                    call.content = prompt;
+                }
+            }
+            What::Waited { call, statuses }
+                if self.lacks(call) || !self.facts.answered.contains(self.recording.read(call)) =>
+            {
+                self.deliver(line, statuses);
+            }
+            What::Closed { call, child } if self.lacks(call) && !child.is_none() => {
+                let child = self.team.named(child, "", self.recording);
+                self.lone(line, Does::Ends(child), "close_agent", Text::default());
+            }
+            What::Resumed { call, child } if self.lacks(call) && !child.is_none() => {
+                let child = self.team.named(child, "", self.recording);
+                let extras = self.recording.extra(Text::default(), "x_resume", "true");
+                self.lone(line, Does::Spawns(child), "resume_agent", extras);
+            }
+            What::AgentMessage { from, to, content, answers } => {
+                self.put_in(line);
+                self.agent_message(line, from, to, content, answers);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether no call of the history has this id.
+    pub(super) fn lacks(&self, call: Text) -> bool {
+        !self.facts.calls.contains(self.recording.read(call))
+    }
+
+    pub(super) fn call(&mut self, line: &Line) {
+        let What::Call { id, tool, content, target, alone, .. } = line.what else { return };
+        let current = self.response(line);
+        let id = if id.is_none() { self.lone_id(line) } else { id };
+        let key = self.recording.read(id).to_owned();
+        let name = self.recording.read(tool).to_owned();
+        let mut extras = self.extras();
+        let does = match name.as_str() {
+            "spawn_agent" => match self.facts.spawned.get(&key) {
+                Some(known) => Does::Spawns(self.team.spawned(&key, *known, self.recording)),
+                None => Does::UsesTool,
+            },
+            "send_input" | "send_message" | "followup_task" | "assign_task" => self
+                .team
+                .find(target, self.recording)
+                .map_or(Does::UsesTool, |to| Does::Tells(Party::Agent(to))),
+            "close_agent" => self.team.find(target, self.recording).map_or(Does::UsesTool, Does::Ends),
+            "resume_agent" => match self.team.find(target, self.recording) {
+                Some(child) => {
+                    extras = self.recording.extra(extras, "x_resume", "true");
+                    Does::Spawns(child)
+                }
+                None => Does::UsesTool,
+            },
+            _ => Does::UsesTool,
+        };
+        let does = match does {
+            // Nobody begets or ends himself.
+            Does::Spawns(child) | Does::Ends(child) if child == self.agent => Does::UsesTool,
+            Does::Tells(Party::Agent(to)) if to == self.agent => Does::UsesTool,
+            other => other,
+        };
+        self.recording
+            .call(current.entry, Call { id, tool, does, content: Some(content), time: None, extras });
+        self.asked.insert(key, (line.time, tool));
+        if alone {
+            let trusted = Some(false);
+            let result = CallResult { call: id, time: line.time, trusted, extras, ..CallResult::default() };
+            self.recording.result(self.agent, result);
+        }
+    }
+
+    pub(super) fn lone_id(&mut self, line: &Line) -> Text {
+        let number = line.number.to_string();
+        self.recording.join(&[&self.id, ":", &number, ":c"])
+    }
+
+    pub(super) fn lone(&mut self, line: &Line, does: Does, tool: &str, extras: Text) -> Entry {
+        let (id, content) = match line.what {
+            What::Spawned { call, prompt, .. } | What::Told { call, prompt, .. } => (call, prompt),
+            What::Closed { call, .. } | What::Resumed { call, .. } => (call, None),
+            _ => (Text::default(), None),
+        };
+        let id = if id.is_none() { self.id_of(line) } else { id };
+        let does = match does {
+            Does::Spawns(agent) | Does::Ends(agent) | Does::Tells(Party::Agent(agent))
+                if agent == self.agent =>
+            {
+                Does::UsesTool
+            }
+            does => does,
+        };
+        let tool = self.recording.text(tool);
+        self.recording.lone_call(self.agent, Call { id, tool, does, content, time: line.time, extras })
+    }
+
+    pub(super) fn agent_message(&mut self, line: &Line, from: Text, to: Text, content: Hash, answers: bool) {
+        let me = self.team.find(to, self.recording).is_none_or(|to| to == self.agent);
+        let Some(from) = self.team.find(from, self.recording).filter(|from| me && *from != self.agent) else {
+            return self.used_as(line, "codex.agent_message");
+        };
+        if answers && self.is_child(from) {
+            return self.answer(line, from, Some((content, true)));
+        }
+        if self.team.filed.contains(&from) {
+            // Told where it was sent.
+            return self.repeats(line);
+        }
+        let id = self.id_of(line);
+        let extras = self.extras();
+        self.recording.incoming(
+            self.agent,
+            Incoming {
+                id,
+                from: Party::Agent(from),
+                time: line.time,
+                content: Some(content),
+                trusted: Some(true),
+                intervenes: false,
+                extras,
+            },
+        );
+    }
+
+    pub(super) fn is_child(&mut self, agent: Agent) -> bool {
+        let told = self.recording.agent_info(agent).parent.is_none_or(|parent| parent == self.agent);
+        told && agent != self.agent
+    }
+
+    /// Answers of children reach this agent.
+    pub(super) fn deliver(&mut self, line: &Line, (from, to): Statuses) {
+        for status in &self.group.statuses[from as usize..to as usize] {
+            if let Some(answer) = status.answer {
+                let child = self.team.named(status.agent, "", self.recording);
+                if self.is_child(child) {
+                    self.answer(line, child, Some(answer));
+                }
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, line: &Line, child: Agent, answer: Option<(Hash, bool)>) {
+        if !self.team.answered.insert(child) {
+            return;
+        }
+        if !self.team.filed.contains(&child) {
+            self.recording.trace.partial = true;
+            let info = self.recording.agent_info(child);
+            info.parent = info.parent.or(Some(self.agent));
+            let id = info.source_id;
+            let stem = self.recording.read(id).to_owned();
+            let id = self.recording.join(&[&stem, ":return"]);
+            let (content, ok) = answer.unzip();
+            let time = line.time;
+            let ok = ok.filter(|ok| !ok);
+            self.recording.lone_saying(child, Saying { id, content, time, ok, ..Saying::default() });
+        }
+        self.recording.delivery(self.agent, child);
+    }
+}

@@ -1,0 +1,166 @@
+//! What the whole of a thread says about its lines: what repeats what, whose texts are nobody's, what was taken back.
+
+use std::collections::{HashMap, HashSet};
+
+use super::line::{By, Line, What};
+use super::threads::Thread;
+use crate::importers::recording::{Recording, Text};
+
+/// What the whole of a thread says about one of its lines.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// Lines that say again what another line says, or that nobody says: indices of own lines.
+    pub repeated: HashSet<usize>,
+    pub context: HashSet<usize>,
+    pub abandoned: HashSet<usize>,
+    pub calls: HashSet<String>,
+    /// Agents that calls spawned, with what is known of them: id, nickname, role, path.
+    pub spawned: HashMap<String, [Text; 4]>,
+    pub ends: HashMap<String, usize>,
+    /// Calls with a result of their own.
+    pub answered: HashSet<String>,
+    /// Whether it goes on beyond its last line, as far as anybody can tell.
+    pub open: bool,
+    pub timeless: usize,
+}
+
+impl Facts {
+    pub(super) fn of(thread: &Thread, recording: &Recording) -> Self {
+        let lines: Vec<&Line> = thread.own().collect();
+        let mut facts = Self::default();
+        for (i, line) in lines.iter().enumerate() {
+            facts.timeless += usize::from(line.time.is_none());
+            let own = |text: &Text| recording.read(*text).to_owned();
+            match &line.what {
+                What::Call { id, .. } => drop(facts.calls.insert(own(id))),
+                What::Output { call, spawned, nickname, .. } => {
+                    facts.answered.insert(own(call));
+                    if !spawned.is_none() {
+                        let path = if recording.read(*spawned).starts_with('/') {
+                            *spawned
+                        } else {
+                            Text::default()
+                        };
+                        facts.knows(own(call), [*spawned, *nickname, Text::default(), path]);
+                    }
+                }
+                What::Spawned { call, child, nickname, role, path, .. } => {
+                    facts.knows(own(call), [*child, *nickname, *role, *path]);
+                }
+                What::End { call, .. } => drop(facts.ends.insert(own(call), i)),
+                _ => {}
+            }
+        }
+        facts.pair_echoes(&lines);
+        facts.find_context(&lines);
+        facts.find_abandoned(&lines);
+        facts.open = is_open(&lines);
+        facts
+    }
+
+    /// Adds to what is known of the agent that a call spawned; an id that is no path is the better one.
+    fn knows(&mut self, call: String, news: [Text; 4]) {
+        let known = self.spawned.entry(call).or_default();
+        for (k, (known, news)) in known.iter_mut().zip(news).enumerate() {
+            if known.is_none() || (k == 0 && !news.is_none()) {
+                *known = news;
+            }
+        }
+    }
+
+    /// An event that stands beside the item of the history that it repeats is left out.
+    fn pair_echoes(&mut self, lines: &[&Line]) {
+        let mut paired = HashSet::new();
+        for (i, line) in lines.iter().enumerate() {
+            let What::Echo { by, content } = line.what else { continue };
+            let of = |j: &usize| match lines[*j].what {
+                What::Message { by: other, content } if other == by => Some(content),
+                _ => None,
+            };
+            let near = [i.checked_sub(1), Some(i + 1), i.checked_sub(2), Some(i + 2)];
+            let near = near.into_iter().flatten().filter(|j| *j < lines.len());
+            let free: Vec<usize> = near.filter(|j| of(j).is_some() && !paired.contains(j)).collect();
+            // Redaction may have spelt the two differently: the neighbour will do.
+            let same = free.iter().find(|j| of(j) == Some(content)).or_else(|| free.first());
+            if let Some(j) = same {
+                paired.insert(*j);
+                self.repeated.insert(i);
+            }
+        }
+        for (i, line) in lines.iter().enumerate() {
+            // A user who speaks is echoed; what is not echoed beside what is was put there by the harness.
+            if matches!(line.what, What::Message { by: By::User, .. }) && !paired.contains(&i) {
+                self.context.insert(i);
+            }
+        }
+    }
+
+    /// Keeps as context what was not echoed before something that was, or before nothing.
+    fn find_context(&mut self, lines: &[&Line]) {
+        let mut run = Vec::new();
+        let mut echoed = false;
+        for (i, line) in lines.iter().enumerate() {
+            match line.what {
+                What::Message { by: By::User, .. } if self.context.contains(&i) => run.push(i),
+                What::Message { by: By::User, .. } | What::Echo { by: By::User, .. } => echoed = true,
+                What::Message { by: By::Assistant, .. }
+                | What::Echo { by: By::Assistant, .. }
+                | What::Reasoning
+                | What::Call { .. } => {
+                    for i in run.drain(..) {
+                        if !echoed {
+                            self.context.remove(&i);
+                        }
+                    }
+                    echoed = false;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What a rollback takes back: the last turns, from what the user said on.
+    fn find_abandoned(&mut self, lines: &[&Line]) {
+        let mut turns: Vec<usize> = Vec::new();
+        for (i, line) in lines.iter().enumerate() {
+            match line.what {
+                What::Message { by: By::User, .. } if !self.context.contains(&i) => turns.push(i),
+                What::Echo { by: By::User, .. } if !self.repeated.contains(&i) => turns.push(i),
+                What::RolledBack { turns: n } => {
+                    let keep = turns.len().saturating_sub(usize::try_from(n).unwrap_or(usize::MAX));
+                    if let Some(&from) = turns.get(keep) {
+                        self.abandoned.extend(from..i);
+                    }
+                    turns.truncate(keep);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether the last turn was left without an answer.
+fn is_open(lines: &[&Line]) -> bool {
+    let mut marked = false;
+    let mut open = true;
+    let mut said = false;
+    for line in lines {
+        match line.what {
+            What::TurnStart => (marked, open, said) = (true, true, false),
+            What::TurnEnd { text, failed, .. } => {
+                open = failed || !(said || text.is_some() || !marked);
+                marked = true;
+            }
+            What::Aborted { .. } => (marked, open) = (true, true),
+            What::Message { by: By::Assistant, .. } | What::Echo { by: By::Assistant, .. } => {
+                said = true;
+                open &= marked;
+            }
+            What::Message { by: By::User, .. } | What::Call { .. } | What::Output { .. } if !marked => {
+                open = true;
+            }
+            _ => {}
+        }
+    }
+    open
+}

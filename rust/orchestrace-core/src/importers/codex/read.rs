@@ -1,0 +1,353 @@
+//! Reads a line: what it tells, by its type, in all spellings that versions of Codex have had.
+
+use std::borrow::Cow;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::line::{By, Line, Status, Statuses, What, is_collaboration};
+use super::threads::Ids;
+use crate::importers::items::TraceItem;
+use crate::importers::recording::{Hash, Recording, Text, call_hash, call_hash_of_text, hash};
+use crate::ingest::json::Limits;
+use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::time::parse_timestamp;
+
+mod events;
+
+/// Texts that the harness writes in the name of the user.
+const WRAPPERS: [&str; 11] = [
+    "<environment_context>",
+    "<user_instructions>",
+    "<INSTRUCTIONS>",
+    "# AGENTS.md instructions",
+    "<turn_aborted>",
+    "<user_shell_command>",
+    "<permissions instructions>",
+    "<collaboration_mode>",
+    "<skill>",
+    "<hook_prompt>",
+    "<model_switch>",
+];
+const NOTICE: (&str, &str) = ("<subagent_notification>", "</subagent_notification>");
+
+/// Reads lines into a recording, which keeps their texts.
+pub(super) struct Reader<'r> {
+    pub recording: &'r mut Recording,
+    pub statuses: Vec<Status>,
+    pub limits: Limits,
+}
+
+impl Reader<'_> {
+    /// The line.
+    pub(super) fn line(&mut self, item: u32, from: &TraceItem<'_>) -> Line {
+        let mut line = Line {
+            item,
+            number: from.line,
+            time: None,
+            what: What::Nothing,
+            identity: None,
+            unused: Text::default(),
+        };
+        let Ok(tree) = Tree::parse(from.text, self.limits) else { return line };
+        let root = tree.root();
+        line.time = root.get("timestamp").str().and_then(parse_timestamp);
+        let mut kind = root.get("type").str().unwrap_or("line");
+        let payload = root.get("payload");
+        if let Some(meta) = super::meta_of(root) {
+            line.what = self.meta(meta);
+            return line;
+        }
+        let what = match kind {
+            "turn_context" => What::Context { model: self.keep(payload.get("model")) },
+            "compacted" => What::Compacted,
+            "response_item" => {
+                kind = payload.get("type").str().unwrap_or(kind);
+                self.item(payload)
+            }
+            "event_msg" => {
+                kind = payload.get("type").str().unwrap_or(kind);
+                self.event(payload)
+            }
+            "inter_agent_communication" => self.agent_message(payload),
+            // Files without envelopes.
+            _ if payload.is_absent() => self.item(root),
+            _ => What::Nothing,
+        };
+        line.what = what;
+        line.identity = self.identity(&what, payload);
+        line.unused = match what {
+            What::Wrapped => self.recording.text("codex.context"),
+            What::Nothing | What::Reasoning => {
+                // Of messages it is the role that makes them useless.
+                let kind = match payload.get("role").str() {
+                    Some(role) if kind == "message" => role,
+                    _ => kind,
+                };
+                self.recording.join(&["codex.", &kind.replace('/', ".")])
+            }
+            _ => Text::default(),
+        };
+        line
+    }
+
+    fn keep(&mut self, value: Value<'_>) -> Text {
+        value.some_str().map_or(Text::default(), |text| self.recording.text(text))
+    }
+
+    fn meta(&mut self, meta: Value<'_>) -> What {
+        let ids = Ids::of(meta);
+        let spawn = meta.path(&["source", "subagent", "thread_spawn"]);
+        let subagent = meta.path(&["source", "subagent"]);
+        let internal = match subagent.str() {
+            Some(name) => Some(name),
+            None if subagent.get("other").exists() => Some(subagent.get("other").str().unwrap_or("other")),
+            None => None,
+        };
+        let mut text = |text: Option<&str>| text.map_or(Text::default(), |text| self.recording.text(text));
+        let of = |key: &str| spawn.get(key).some_str().or_else(|| meta.get(key).some_str());
+        What::Meta {
+            id: text(ids.own),
+            parent: text(ids.parent),
+            forked_from: text(ids.forked_from),
+            nickname: text(of("agent_nickname")),
+            role: text(of("agent_role")),
+            path: text(of("agent_path")),
+            internal: text(internal),
+        }
+    }
+
+    /// An item of the history.
+    fn item(&mut self, item: Value<'_>) -> What {
+        let id = self.keep(item.first(&["call_id", "id"]));
+        match item.get("type").str().unwrap_or_default() {
+            "message" => match item.get("role").str() {
+                Some("user") => self.user(&text_of(item.get("content"))),
+                Some("assistant") => {
+                    What::Message { by: By::Assistant, content: hash(&text_of(item.get("content"))) }
+                }
+                _ => What::Nothing,
+            },
+            "agent_message" => self.agent_message(item),
+            "reasoning" => What::Reasoning,
+            "function_call" => {
+                let arguments = item.get("arguments");
+                let name = item.get("name").str().unwrap_or("function");
+                match arguments.str() {
+                    Some(text) => {
+                        let inner = Tree::parse(text, self.limits).ok();
+                        let content = match &inner {
+                            Some(inner) => call_hash(name, inner.root()),
+                            None => call_hash_of_text(name, text, self.limits),
+                        };
+                        self.call(id, name, content, inner.as_ref().map(Tree::root))
+                    }
+                    None => self.call(id, name, call_hash(name, arguments), Some(arguments)),
+                }
+            }
+            "custom_tool_call" => {
+                let name = item.get("name").str().unwrap_or("custom_tool");
+                let input = item.get("input");
+                let content = match input.str() {
+                    Some(text) => call_hash_of_text(name, text, self.limits),
+                    None => call_hash(name, input),
+                };
+                self.call(id, name, content, None)
+            }
+            "tool_search_call" => {
+                self.call(id, "tool_search", call_hash("tool_search", item.get("arguments")), None)
+            }
+            "local_shell_call" => {
+                self.call(id, "local_shell", call_hash("local_shell", item.get("action")), None)
+            }
+            "web_search_call" => self.alone(id, "web_search", item.get("action")),
+            "image_generation_call" => self.alone(id, "image_generation", item.get("revised_prompt")),
+            "function_call_output" | "custom_tool_call_output" => self.output(id, item.get("output")),
+            "tool_search_output" => self.output(id, item.get("tools")),
+            _ => What::Nothing,
+        }
+    }
+
+    fn user(&mut self, text: &str) -> What {
+        let start = text.trim_start();
+        if let Some(rest) = start.strip_prefix(NOTICE.0) {
+            let inner = rest.split(NOTICE.1).next().unwrap_or(rest).trim();
+            return match Tree::parse(inner, self.limits) {
+                Ok(tree) => {
+                    let notice = tree.root();
+                    let agent = notice.first(&["agent_id", "agent_path", "thread_id"]).str();
+                    What::Notice(self.statuses(agent.map(|agent| (agent, notice.get("status"))).into_iter()))
+                }
+                Err(_) => What::Wrapped,
+            };
+        }
+        if WRAPPERS.iter().any(|wrapper| start.starts_with(wrapper)) {
+            return What::Wrapped;
+        }
+        What::Message { by: By::User, content: hash(text) }
+    }
+
+    fn call(&mut self, id: Text, tool: &str, content: Hash, arguments: Option<Value<'_>>) -> What {
+        let mut target = Text::default();
+        let mut prompt = None;
+        if let Some(arguments) = arguments.filter(|_| is_collaboration(tool)) {
+            target = self.keep(arguments.first(&["target", "id", "agent_id", "recipient", "task_name"]));
+            let told = arguments.first(&["message", "prompt", "items"]);
+            prompt = told.exists().then(|| match told.str() {
+                Some(text) => hash(text),
+                None => hash(&text_of(told)),
+            });
+        }
+        let tool = self.recording.text(tool);
+        What::Call { id, tool, content, target, prompt, alone: false }
+    }
+
+    fn alone(&mut self, id: Text, tool: &str, request: Value<'_>) -> What {
+        let content = call_hash(tool, request);
+        let tool = self.recording.text(tool);
+        let target = Text::default();
+        What::Call { id, tool, content, target, prompt: None, alone: true }
+    }
+
+    fn output(&mut self, call: Text, output: Value<'_>) -> What {
+        let body = if output.get("content").exists() { output.get("content") } else { output };
+        let text = text_of(body);
+        let mut found = Output { ok: output.get("success").bool(), ..Output::default() };
+        let mut statuses = (0, 0);
+        if text.starts_with('{')
+            && let Ok(tree) = Tree::parse(&text, self.limits)
+        {
+            let inner = tree.root();
+            found.read_json(inner);
+            let spawned = inner.first(&["agent_id", "task_name"]).some_str();
+            found.spawned = spawned.map_or(Text::default(), |id| self.recording.text(id));
+            found.nickname = self.keep(inner.get("nickname"));
+            let of = inner.first(&["status", "statuses"]).members();
+            statuses = self.statuses(of);
+        } else {
+            found.read_text(&text);
+        }
+        What::Output {
+            call,
+            content: hash(&text),
+            ok: found.ok,
+            duration_s: found.duration_s,
+            spawned: found.spawned,
+            nickname: found.nickname,
+            statuses,
+            denied: text.contains("rejected by user"),
+        }
+    }
+
+    fn statuses<'v>(&mut self, list: impl Iterator<Item = (&'v str, Value<'v>)>) -> Statuses {
+        let start = self.statuses.len() as u32;
+        for (agent, status) in list.filter(|(agent, _)| !agent.is_empty()) {
+            let agent = self.recording.text(agent);
+            let done = |key: &str, ok| status.get(key).str().map(|text| (hash(text), ok));
+            // Done without an answer is `{"completed": null}`.
+            let silent = || status.get("completed").is_null().then(|| (hash(""), true));
+            let answer = done("completed", true).or_else(|| done("errored", false)).or_else(silent);
+            self.statuses.push(Status { agent, answer });
+        }
+        (start, self.statuses.len() as u32)
+    }
+
+    fn agent_message(&mut self, message: Value<'_>) -> What {
+        let content = message.get("content");
+        let text = text_of(content);
+        What::AgentMessage {
+            from: self.keep(message.get("author")),
+            to: self.keep(message.get("recipient")),
+            content: hash(&text),
+            answers: text.lines().take(8).any(|line| line.trim() == "Message Type: FINAL_ANSWER"),
+        }
+    }
+
+    /// What tells a line from others of its kind, whatever thread and time it stands under.
+    fn identity(&self, what: &What, payload: Value<'_>) -> Option<u64> {
+        let mut hasher = Xxh3::new();
+        let mut put = |tag: u8, parts: &[&[u8]]| {
+            hasher.update(&[tag]);
+            for part in parts {
+                hasher.update(part);
+            }
+            Some(hasher.digest())
+        };
+        match what {
+            What::Call { id, .. } if !id.is_none() => put(1, &[self.recording.read(*id).as_bytes()]),
+            What::Output { call, .. } if !call.is_none() => put(2, &[self.recording.read(*call).as_bytes()]),
+            What::End { call, .. } | What::Spawned { call, .. } | What::Told { call, .. }
+                if !call.is_none() =>
+            {
+                put(3, &[self.recording.read(*call).as_bytes()])
+            }
+            What::Message { by, content } => put(4 + u8::from(*by == By::User), &[content]),
+            What::Echo { by, content } => put(6 + u8::from(*by == By::User), &[content]),
+            What::Usage { total: Some(total), .. } => {
+                let numbers = [total.input, total.cached, total.output, total.reasoning.unwrap_or(0)];
+                put(8, &numbers.map(i64::to_le_bytes).each_ref().map(|bytes| &bytes[..]))
+            }
+            What::TurnStart | What::TurnEnd { .. } | What::Context { .. } | What::Aborted { .. } => {
+                payload.get("turn_id").some_str().and_then(|turn| {
+                    let kind = payload.get("type").str().unwrap_or_default();
+                    put(9, &[kind.as_bytes(), turn.as_bytes()])
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a result says in the words of its tool.
+#[derive(Default)]
+struct Output {
+    ok: Option<bool>,
+    duration_s: Option<f64>,
+    spawned: Text,
+    nickname: Text,
+}
+
+impl Output {
+    /// Older versions: `{"output": …, "metadata": {"exit_code": …, "duration_seconds": …}}`.
+    fn read_json(&mut self, inner: Value<'_>) {
+        let metadata = inner.get("metadata");
+        let code = metadata.get("exit_code").i64().map(|code| code == 0);
+        self.ok = self.ok.or(code);
+        self.duration_s = metadata.get("duration_seconds").f64().filter(|s| *s >= 0.0);
+    }
+
+    /// Newer versions put lines before the output itself.
+    fn read_text(&mut self, text: &str) {
+        for line in text.lines().take(8) {
+            if line.starts_with("Output:") {
+                break;
+            }
+            let after = |prefix: &str| line.strip_prefix(prefix).map(str::trim);
+            let code = after("Process exited with code").or_else(|| after("Exit code:"));
+            if let Some(code) = code.and_then(|code| code.parse::<i64>().ok()) {
+                self.ok = self.ok.or(Some(code == 0));
+            }
+            if let Some(took) = after("Wall time:") {
+                let number = took.strip_suffix("seconds").unwrap_or(took).trim();
+                self.duration_s = number.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0);
+            }
+        }
+    }
+}
+
+/// Text of a message or output: a string, or the texts of a list or of one object.
+fn text_of(value: Value<'_>) -> Cow<'_, str> {
+    if let Some(text) = value.str() {
+        return text.into();
+    }
+    let mut texts = value.elements().chain([value]).filter_map(|part| part.get("text").str());
+    let Some(first) = texts.next() else {
+        return if value.exists() { value.raw().into() } else { "".into() };
+    };
+    let mut rest = texts.peekable();
+    if rest.peek().is_none() {
+        return first.into();
+    }
+    let mut out = first.to_owned();
+    rest.for_each(|text| out.push_str(text));
+    out.into()
+}

@@ -1,0 +1,842 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+
+use super::*;
+use crate::importers::testing::{counts, documents, read_bytes, read_texts};
+use crate::importers::{Format, detect};
+use crate::ingest::ReadOptions;
+use crate::store::Store;
+
+const ROOT: &str = "01900000-0000-7000-8000-0000000000aa";
+const KID: &str = "01900000-0000-7000-8000-0000000000bb";
+const DEEP: &str = "01900000-0000-7000-8000-0000000000cc";
+
+/// A file of lines, each a second after the one before.
+#[derive(Clone)]
+struct File {
+    path: String,
+    lines: Vec<Json>,
+    second: i64,
+}
+
+impl File {
+    fn of(id: &str, meta: Json) -> Self {
+        let path = format!("sessions/rollout-2026-01-01T00-00-00-{id}.jsonl");
+        let mut file = Self { path, lines: Vec::new(), second: 0 };
+        let mut payload = json!({"id": id, "timestamp": "2026-01-01T00:00:00Z", "source": "cli"});
+        payload.as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
+        file.put("session_meta", payload);
+        file
+    }
+
+    fn child(id: &str, parent: &str, name: &str, at: i64) -> Self {
+        let spawn =
+            json!({"parent_thread_id": parent, "depth": 1, "agent_nickname": name, "agent_role": "explorer"});
+        let mut file = Self::of(id, json!({"source": {"subagent": {"thread_spawn": spawn}}}));
+        file.lines[0]["timestamp"] = time(at).into();
+        file.second = at + 1;
+        file
+    }
+
+    fn put(&mut self, kind: &str, payload: Json) -> &mut Self {
+        self.lines.push(json!({"timestamp": time(self.second), "type": kind, "payload": payload}));
+        self.second += 1;
+        self
+    }
+
+    fn event(&mut self, kind: &str, mut payload: Json) -> &mut Self {
+        payload["type"] = kind.into();
+        self.put("event_msg", payload)
+    }
+
+    fn item(&mut self, kind: &str, mut payload: Json) -> &mut Self {
+        payload["type"] = kind.into();
+        self.put("response_item", payload)
+    }
+
+    fn start(&mut self, turn: &str) -> &mut Self {
+        self.event("task_started", json!({"turn_id": turn}));
+        self.put("turn_context", json!({"turn_id": turn, "model": "gpt-x"}))
+    }
+
+    fn end(&mut self, turn: &str, text: &str) -> &mut Self {
+        self.event("task_complete", json!({"turn_id": turn, "last_agent_message": text}))
+    }
+
+    fn user(&mut self, text: &str) -> &mut Self {
+        let content = json!([{"type": "input_text", "text": text}]);
+        self.item("message", json!({"role": "user", "content": content}));
+        self.event("user_message", json!({"message": text}))
+    }
+
+    fn says(&mut self, text: &str) -> &mut Self {
+        self.event("agent_message", json!({"message": text}));
+        let content = json!([{"type": "output_text", "text": text}]);
+        self.item("message", json!({"role": "assistant", "content": content}))
+    }
+
+    fn calls(&mut self, id: &str, tool: &str, arguments: Json) -> &mut Self {
+        self.item("function_call", json!({"call_id": id, "name": tool, "arguments": arguments.to_string()}))
+    }
+
+    fn output(&mut self, id: &str, output: &str) -> &mut Self {
+        self.item("function_call_output", json!({"call_id": id, "output": output}))
+    }
+
+    /// Running totals: input and output so far, and of the last request.
+    fn usage(&mut self, total: (i64, i64), last: (i64, i64)) -> &mut Self {
+        let sums = |(input, output): (i64, i64)| {
+            json!({"input_tokens": input, "cached_input_tokens": 1, "output_tokens": output,
+                "reasoning_output_tokens": 0, "total_tokens": input + output})
+        };
+        let info = json!({"total_token_usage": sums(total), "last_token_usage": sums(last)});
+        self.event("token_count", json!({"info": info}))
+    }
+
+    fn text(&self) -> String {
+        self.lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+fn time(second: i64) -> String {
+    crate::ingest::time::format_timestamp(1_767_225_600_000_000_000 + second * 1_000_000_000)
+}
+
+fn read_files(files: &[&File]) -> Store {
+    let texts: Vec<String> = files.iter().map(|file| file.text()).collect();
+    let inputs: Vec<(&str, &str)> =
+        files.iter().zip(&texts).map(|(file, text)| (file.path.as_str(), text.as_str())).collect();
+    read_texts(&Codex, &inputs)
+}
+
+/// The traces, which the native importer accepts too.
+fn traces(store: &Store) -> Vec<Json> {
+    let documents = documents(store);
+    let text: String = documents.iter().map(|document| format!("{document}\n")).collect();
+    let native = Format::Whole(&crate::importers::Native);
+    let back = read_bytes(native, &[("back", text.as_bytes())], &ReadOptions::default(), 1);
+    assert_eq!((back.n_traces(), back.records_quarantined()), (documents.len(), 0));
+    documents
+}
+
+fn one(files: &[&File]) -> Json {
+    let mut traces = traces(&read_files(files));
+    assert_eq!(traces.len(), 1);
+    traces.remove(0)
+}
+
+fn events(trace: &Json) -> Vec<String> {
+    let text = |event: &Json, key: &str| event[key].as_str().unwrap_or("-").to_owned();
+    let list = trace["events"].as_array().unwrap();
+    list.iter()
+        .map(|event| {
+            let id = text(event, "id").replace(ROOT, "A").replace(KID, "B").replace(DEEP, "C");
+            format!("{id} {}", ["type", "agent", "to"].map(|key| text(event, key)).join(" "))
+        })
+        .collect()
+}
+
+fn event<'a>(trace: &'a Json, id: &str) -> &'a Json {
+    trace["events"].as_array().unwrap().iter().find(|event| event["id"] == id).expect(id)
+}
+
+fn edges(trace: &Json, kind: &str) -> BTreeSet<String> {
+    let list = trace["edges"].as_array().unwrap().iter().filter(|edge| edge["type"] == kind);
+    let text = |edge: &Json, key: &str| {
+        edge[key].as_str().unwrap().replace(ROOT, "A").replace(KID, "B").replace(DEEP, "C")
+    };
+    list.map(|edge| format!("{} {}", text(edge, "src"), text(edge, "dst"))).collect()
+}
+
+fn set(list: &[&str]) -> BTreeSet<String> {
+    list.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// Records by what became of them, kinds with their numbers.
+fn fates(store: &Store) -> BTreeMap<String, u64> {
+    let mut out = BTreeMap::new();
+    for (_, status, kind, n) in counts(store) {
+        *out.entry(if kind.is_empty() { status } else { kind }).or_default() += n;
+    }
+    out
+}
+
+fn is_partial(trace: &Json) -> bool {
+    trace["events"][0]["x_trace"]["partial"] == json!(true)
+}
+
+/// One turn: two parallel calls whose results come the other way round, and an answer.
+fn session() -> File {
+    let mut file = File::of(ROOT, json!({}));
+    file.item("message", json!({"role": "developer", "content": [{"type": "input_text", "text": "rules"}]}))
+        .item(
+            "message",
+            json!({"role": "user", "content": [{"type": "input_text", "text": "<environment_context>x"}]}),
+        )
+        .start("t1")
+        .user("do it")
+        .event("token_count", json!({"info": null}))
+        .item("reasoning", json!({"summary": []}))
+        .says("looking")
+        .calls("c1", "shell", json!({"cmd": "ls"}))
+        .calls("c2", "shell", json!({"cmd": "pwd"}))
+        .usage((100, 10), (100, 10))
+        .output("c2", "Wall time: 0.25 seconds\nProcess exited with code 0\nOutput:\n/")
+        .output("c1", "Exit code: 1\nWall time: 3 seconds\nOutput:\nExit code: 0")
+        .usage((100, 10), (100, 10))
+        .says("done")
+        .usage((250, 30), (150, 20))
+        .end("t1", "done");
+    file
+}
+
+#[test]
+fn a_turn_is_responses_calls_and_results() {
+    let file = session();
+    let trace = one(&[&file]);
+    assert_eq!(trace["trace_id"], ROOT);
+    assert_eq!(
+        events(&trace),
+        [
+            "A:6 message user codex",
+            "c1 tool_call codex -",
+            "c2 tool_call codex -",
+            "A:9 message codex -",
+            "c2:r tool_result shell -",
+            "c1:r tool_result shell -",
+            "A:19 return codex user",
+        ]
+    );
+    assert_eq!(edges(&trace, "return"), set(&["c1 c1:r", "c2 c2:r"]));
+    assert_eq!(edges(&trace, "causal"), set(&["c1:r A:19", "c2:r A:19"]));
+    assert_eq!(edges(&trace, "message"), set(&["A:6 c1"]));
+    let first = event(&trace, "c1");
+    assert_eq!(
+        (&first["tokens_in"], &first["tokens_out"], &first["x_tokens_cached"]),
+        (&json!(100), &json!(10), &json!(1))
+    );
+    assert_eq!((&first["model"], &first["turn"]), (&json!("gpt-x"), &json!(0)));
+    // The request began with what the user said (second 6), and was complete with its last call (12).
+    assert_eq!((&first["t"], &first["duration_s"]), (&json!(12), &json!(6)));
+    let result = event(&trace, "c1:r");
+    assert_eq!(
+        (&result["ok"], &result["duration_s"], &result["trusted"]),
+        (&json!(false), &json!(3), &json!(false))
+    );
+    assert_eq!(event(&trace, "c2:r")["duration_s"], json!(0.25));
+    assert_eq!((&trace["costs"]["tokens"], &trace["costs"]["wall_clock_s"]), (&json!(280), &json!(18)));
+    assert!(!is_partial(&trace));
+    let expected = [
+        ("codex.context", 1),
+        ("codex.developer", 1),
+        ("codex.reasoning", 1),
+        ("codex.token_count", 1),
+        // A repeated total, and what the user and twice the agent said, as events.
+        ("duplicate", 4),
+        ("used", 13),
+    ];
+    assert_eq!(fates(&read_files(&[&file])), expected.map(|(k, n)| (k.to_owned(), n)).into());
+}
+
+/// A session with a child that has a child of its own, each in its file.
+fn team() -> [File; 3] {
+    let mut root = File::of(ROOT, json!({}));
+    root.start("t1")
+        .user("do it")
+        .calls("s1", "spawn_agent", json!({"message": "look", "agent_type": "explorer"}))
+        .usage((100, 10), (100, 10))
+        .output("s1", &json!({"agent_id": KID, "nickname": "Ada"}).to_string());
+    let mut kid = File::child(KID, ROOT, "Ada", root.second);
+    kid.start("k1")
+        .user("look")
+        .calls("s2", "spawn_agent", json!({"message": "dig"}))
+        .usage((20, 2), (20, 2));
+    kid.output("s2", &json!({"agent_id": DEEP, "nickname": "Bob"}).to_string());
+    let mut deep = File::child(DEEP, KID, "Bob", kid.second);
+    deep.start("d1").user("dig").says("dug").usage((5, 1), (5, 1)).end("d1", "dug");
+    kid.second = deep.second;
+    kid.calls("w2", "wait_agent", json!({"targets": [DEEP]})).usage((40, 4), (20, 2));
+    let done =
+        |id: &str, text: &str| json!({"status": {id: {"completed": text}}, "timed_out": false}).to_string();
+    kid.output("w2", &done(DEEP, "dug")).says("found").usage((60, 6), (20, 2)).end("k1", "found");
+    root.second = kid.second;
+    root.calls("w1", "wait", json!({"ids": [KID]})).usage((200, 20), (100, 10));
+    root.output("w1", &done(KID, "found"));
+    root.calls("e1", "close_agent", json!({"id": KID})).usage((300, 30), (100, 10)).output("e1", "{}");
+    root.says("all done").usage((400, 40), (100, 10)).end("t1", "all done");
+    [root, kid, deep]
+}
+
+#[test]
+fn threads_of_a_family_are_one_trace_in_any_order_of_files() {
+    let [root, kid, deep] = team();
+    let trace = one(&[&root, &kid, &deep]);
+    assert_eq!(
+        events(&trace),
+        [
+            "A:4 message user codex",
+            "A:6:d orchestrator_decision codex -",
+            "s1:s spawn codex Ada",
+            "s1:r tool_result spawn_agent -",
+            "B:6:d orchestrator_decision Ada -",
+            "s2:s spawn Ada Bob",
+            "s2:r tool_result spawn_agent -",
+            "C:7 return Bob Ada",
+            "w2 tool_call Ada -",
+            "w2:r tool_result wait_agent -",
+            "B:13 return Ada codex",
+            "w1 tool_call codex -",
+            "w1:r tool_result wait -",
+            "e1 despawn codex Ada",
+            "A:16 aggregate codex -",
+        ]
+    );
+    assert_eq!(edges(&trace, "spawn"), set(&["A:6:d s1:s", "s1:s B:6:d", "B:6:d s2:s", "s2:s C:7"]));
+    assert_eq!(edges(&trace, "aggregate"), set(&["B:13 A:16"]));
+    assert!(edges(&trace, "return").is_superset(&set(&["C:7 B:13", "B:13 e1"])));
+    assert_eq!(event(&trace, "s1:s")["x_agent_id"], KID);
+    assert_eq!(event(&trace, "s1:s")["role"], "explorer");
+    assert_eq!(trace["costs"]["tokens"], json!(440 + 66 + 6));
+    assert_eq!(trace["topology"], "hierarchical");
+    assert!(!is_partial(&trace));
+    for files in [[&deep, &kid, &root], [&kid, &root, &deep]] {
+        assert_eq!(one(&files), trace);
+    }
+}
+
+#[test]
+fn prompts_of_children_are_told_once() {
+    let [root, kid, deep] = team();
+    // The prompts of two children in two records each; what agents say and users say is echoed.
+    let fates = fates(&read_files(&[&root, &kid, &deep]));
+    assert_eq!(fates["duplicate"], 1 + 1 + 4 + 1 + 1);
+    assert_eq!(fates.keys().map(String::as_str).collect::<Vec<_>>(), ["duplicate", "used"]);
+}
+
+/// The lines of another file, with times of its own, as a thread that is forked writes them.
+fn replayed(mut file: File, of: &File, at: i64) -> File {
+    let own = file.lines.len();
+    file.lines.extend(of.lines.iter().cloned());
+    for line in &mut file.lines[own..] {
+        line["timestamp"] = time(at).replace('Z', ".020Z").into();
+    }
+    file.second = at + 5;
+    file
+}
+
+fn go_on(mut file: File) -> File {
+    file.start("k9").user("and now").says("so be it").usage((400, 50), (150, 20)).end("k9", "so be it");
+    file
+}
+
+#[test]
+fn what_a_child_repeats_of_its_parent_is_left_out() {
+    let mut root = session();
+    let cut = root.clone();
+    root.start("t2").user("help").calls(
+        "s1",
+        "spawn_agent",
+        json!({"message": "and now", "fork_context": true}),
+    );
+    root.usage((300, 40), (50, 10)).output("s1", &json!({"agent_id": KID}).to_string());
+    root.says("ok").usage((310, 41), (10, 1)).end("t2", "ok");
+    let child = go_on(replayed(File::child(KID, ROOT, "Ada", 40), &cut, 40));
+    let trace = one(&[&root, &child]);
+    let own = |trace: &Json| events(trace).into_iter().filter(|e| e.contains(" Ada ")).collect::<Vec<_>>();
+    assert_eq!(own(&trace), ["B:28 return Ada codex"]);
+    assert!(events(&trace).contains(&"s1:s spawn codex Ada".into()));
+    assert_eq!(trace["costs"]["tokens"], json!(351 + 170));
+    let fates = fates(&read_files(&[&child, &root]));
+    assert_eq!(fates["duplicate"], 4 + 2 + cut.lines.len() as u64 + 2 + 1);
+    // Without the parent's file the first second tells.
+    let alone = one(&[&child]);
+    assert_eq!(alone["trace_id"], ROOT);
+    assert_eq!(own(&alone), ["B:28 return Ada codex"]);
+    assert_eq!(alone["costs"]["tokens"], json!(170));
+    assert!(is_partial(&alone));
+}
+
+#[test]
+fn a_fork_is_a_trace_of_its_own_without_what_it_copies() {
+    let origin = session();
+    let mut fork = File::of(KID, json!({"forked_from_id": ROOT}));
+    fork.lines[0]["timestamp"] = time(100).into();
+    let fork = go_on(replayed(fork, &origin, 100));
+    for files in [[&origin, &fork], [&fork, &origin]] {
+        let store = read_files(&files);
+        let mut found = traces(&store);
+        found.sort_by_key(|trace| trace["trace_id"].to_string());
+        assert_eq!(found[0], one(&[&origin]));
+        assert_eq!(events(&found[1]), ["B:25 message user codex", "B:28 return codex user"]);
+        assert_eq!((&found[1]["trace_id"], &found[1]["costs"]["tokens"]), (&json!(KID), &json!(170)));
+        assert!(!is_partial(&found[1]));
+        let total: u64 = fates(&store).values().sum();
+        assert_eq!(total, (origin.lines.len() + fork.lines.len()) as u64);
+    }
+    // Original times, and the origin's file gone: what is older than the thread was copied.
+    let mut alone = fork.clone();
+    for (i, line) in session().lines.iter().enumerate() {
+        alone.lines[i + 1]["timestamp"] = line["timestamp"].clone();
+    }
+    let alone = one(&[&alone]);
+    assert_eq!((&alone["trace_id"], &alone["costs"]["tokens"]), (&json!(KID), &json!(170)));
+}
+
+#[test]
+fn children_without_files_are_spawned_and_answer() {
+    let [root, ..] = team();
+    let trace = one(&[&root]);
+    let list = events(&trace);
+    assert!(
+        list.contains(&"s1:s spawn codex Ada".into()) && list.contains(&"B:return return Ada codex".into())
+    );
+    assert_eq!(list.last().unwrap(), "A:16 aggregate codex -");
+    assert!(is_partial(&trace));
+}
+
+#[test]
+fn children_without_parents_are_one_trace_under_the_parents_id() {
+    let [_, kid, deep] = team();
+    let trace = one(&[&deep, &kid]);
+    assert_eq!(trace["trace_id"], ROOT);
+    assert!(is_partial(&trace));
+    assert_eq!(events(&trace)[0], "B:s spawn codex Ada");
+    let alone = one(&[&deep]);
+    assert_eq!(alone["trace_id"], KID, "the last parent that anybody names");
+}
+
+#[test]
+fn parents_in_a_circle_are_one_trace() {
+    let mut one_file = File::child(KID, DEEP, "Ada", 0);
+    one_file.start("a").user("x").says("y").end("a", "y");
+    let mut other = File::child(DEEP, KID, "Bob", 0);
+    other.start("b").user("z").says("w").end("b", "w");
+    let trace = one(&[&one_file, &other]);
+    assert_eq!(trace["trace_id"], KID);
+    assert_eq!(one(&[&other, &one_file]), trace);
+}
+
+#[test]
+fn second_generation_agents_talk_by_paths() {
+    let mut root = File::of(ROOT, json!({}));
+    root.start("t1").user("go").calls("s1", "spawn_agent", json!({"task_name": "dig", "message": "dig"}));
+    root.event(
+        "sub_agent_activity",
+        json!({"event_id": "s1", "agent_thread_id": KID, "agent_path": "/root/dig", "kind": "started"}),
+    );
+    root.usage((10, 1), (10, 1)).output("s1", &json!({"task_name": "/root/dig"}).to_string());
+    let spawn = json!({"parent_thread_id": ROOT, "depth": 1, "agent_path": "/root/dig"});
+    let mut kid = File::of(KID, json!({"source": {"subagent": {"thread_spawn": spawn}}}));
+    kid.lines[0]["timestamp"] = time(root.second).into();
+    kid.second = root.second + 1;
+    kid.start("k1").item("agent_message", json!({"author": "/root", "recipient": "/root/dig", "content": [{"type": "input_text", "text": "dig"}]}));
+    kid.calls("m1", "send_message", json!({"target": "/root", "message": "deep"}))
+        .usage((5, 1), (5, 1))
+        .output("m1", "");
+    kid.says("dug").usage((10, 2), (5, 1)).end("k1", "dug");
+    root.second = kid.second;
+    let told = |text: &str| json!({"author": "/root/dig", "recipient": "/root", "content": [{"type": "input_text", "text": text}]});
+    root.item("agent_message", told("deep"));
+    root.item("agent_message", told("Message Type: FINAL_ANSWER\nPayload:\ndug"));
+    root.says("fine").usage((20, 2), (10, 1)).end("t1", "fine");
+    let trace = one(&[&kid, &root]);
+    assert_eq!(
+        events(&trace),
+        [
+            "A:4 message user codex",
+            "A:6:d orchestrator_decision codex -",
+            "s1:s spawn codex dig",
+            "s1:r tool_result spawn_agent -",
+            "m1 message dig codex",
+            "B:9 return dig codex",
+            "A:13 aggregate codex -",
+        ]
+    );
+    assert_eq!(edges(&trace, "aggregate"), set(&["B:9 A:13"]));
+    assert!(!is_partial(&trace));
+}
+
+#[test]
+fn files_that_end_early_keep_what_they_have() {
+    let file = session();
+    let whole = file.text();
+    let cut = &whole[..whole.len() - 20];
+    let store = read_texts(&Codex, &[(&file.path, cut)]);
+    assert_eq!((store.n_traces(), store.records_quarantined()), (1, 1));
+    let trace = &traces(&store)[0];
+    assert!(is_partial(trace));
+    assert_eq!(events(trace).last().unwrap(), "A:19 message codex -", "the turn is open, so it is no answer");
+    for (text, n) in [("", 0), ("\n \n", 0), ("{\"type\":", 0)] {
+        assert_eq!(read_texts(&Codex, &[(&file.path, text)]).n_traces(), n);
+    }
+    let middle = whole.replacen("\"reasoning\"", "\"reaso\u{0}", 1);
+    let store = read_texts(&Codex, &[(&file.path, &middle)]);
+    assert_eq!((store.n_traces(), store.records_quarantined()), (1, 1));
+    assert_eq!(events(&traces(&store)[0]).len(), 7);
+}
+
+#[test]
+fn calls_without_results_and_results_without_calls_are_kept() {
+    let mut file = File::of(ROOT, json!({}));
+    file.start("t1").user("x").output("c0", "?").calls("c1", "shell", json!({})).usage((1, 1), (1, 1));
+    let trace = one(&[&file]);
+    assert_eq!(events(&trace)[1..], ["c0:r tool_result tool -", "c1 tool_call codex -"]);
+    assert_eq!(event(&trace, "c1")["x_partial"], json!(true));
+    assert_eq!(event(&trace, "c0:r")["x_partial"], json!(true));
+    assert!(is_partial(&trace));
+    // A result may be written before its call.
+    let mut file = File::of(ROOT, json!({}));
+    file.start("t1").user("x").output("c1", "?").calls("c1", "shell", json!({})).says("y").end("t1", "y");
+    let trace = one(&[&file]);
+    assert_eq!(event(&trace, "c1:r")["tool"], json!("shell"));
+}
+
+#[test]
+fn retries_of_a_tool_are_calls_of_their_own_and_repeated_ids_are_told() {
+    let mut file = File::of(ROOT, json!({}));
+    file.start("t1").user("x");
+    for _ in 0..2 {
+        file.calls("c1", "shell", json!({"cmd": "ls"})).output("c1", "ok");
+    }
+    file.says("y").end("t1", "y");
+    let store = read_files(&[&file]);
+    let ids: Vec<String> =
+        events(&traces(&store)[0]).iter().map(|e| e.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(ids[1..5], ["c1", "c1:r", "c1~2", "c1:r~2"]);
+}
+
+#[test]
+fn what_ends_tell_is_put_on_results_or_stands_alone() {
+    let mut file = File::of(ROOT, json!({}));
+    file.start("t1").user("x").calls("c1", "shell", json!({})).usage((1, 1), (1, 1));
+    file.event(
+        "exec_command_end",
+        json!({"call_id": "c1", "exit_code": 2, "duration": {"secs": 1, "nanos": 500_000_000}}),
+    );
+    file.output("c1", "text without a code");
+    file.event(
+        "mcp_tool_call_end",
+        json!({"call_id": "m1", "invocation": {"server": "s", "tool": "look", "arguments": {}},
+        "duration": {"secs": 2, "nanos": 0}, "result": {"Err": "no"}}),
+    );
+    file.item("web_search_call", json!({"status": "completed", "action": {"type": "search", "query": "q"}}));
+    file.item("function_call_output", json!({"call_id": "old", "output": "{\"output\":\"\",\"metadata\":{\"exit_code\":0,\"duration_seconds\":0.5}}"}));
+    file.says("y").end("t1", "y");
+    let trace = one(&[&file]);
+    let of = |id: &str, key: &str| event(&trace, id)[key].clone();
+    assert_eq!((of("c1:r", "ok"), of("c1:r", "duration_s")), (json!(false), json!(1.5)));
+    assert_eq!(
+        (of("m1", "tool"), of("m1:r", "ok"), of("m1:r", "duration_s")),
+        (json!("look"), json!(false), json!(2))
+    );
+    assert_eq!((of("old:r", "ok"), of("old:r", "duration_s")), (json!(true), json!(0.5)));
+    let search = format!("{ROOT}:11:c");
+    assert_eq!(
+        (of(&search, "tool"), of(&format!("{search}:r"), "t")),
+        (json!("web_search"), of(&search, "t"))
+    );
+}
+
+#[test]
+fn humans_break_in_and_guardians_object() {
+    let mut file = File::of(ROOT, json!({}));
+    file.start("t1").user("x").calls("c1", "shell", json!({})).usage((1, 1), (1, 1));
+    file.event("guardian_assessment", json!({"id": "g", "status": "in_progress"}));
+    file.event(
+        "guardian_assessment",
+        json!({"id": "g", "status": "denied", "risk_level": "high", "rationale": "no"}),
+    );
+    file.output("c1", "exec command rejected by user").user("rather this");
+    file.event("turn_aborted", json!({"turn_id": "t1", "reason": "interrupted"}));
+    file.start("t2").user("again").says("z").usage((3, 3), (2, 2));
+    file.event("turn_aborted", json!({"turn_id": "t2", "reason": "budget_limited"}));
+    let trace = one(&[&file]);
+    assert_eq!(
+        events(&trace)[2..],
+        [
+            "A:9:m safety_event guardian codex",
+            "A:10:m human_intervention user codex",
+            "c1:r tool_result shell -",
+            "A:11 human_intervention user codex",
+            "A:13:m human_intervention user codex",
+            "A:16 message user codex",
+            "A:19 message codex -",
+        ]
+    );
+    let guardian = event(&trace, &format!("{ROOT}:9:m"));
+    assert_eq!((&guardian["ok"], &guardian["x_risk_level"]), (&json!(false), &json!("high")));
+    assert_eq!(event(&trace, &format!("{ROOT}:19"))["x_aborted"], "budget_limited");
+    assert!(is_partial(&trace));
+}
+
+#[test]
+fn rolled_back_turns_are_marked_and_compaction_ends_flows() {
+    let mut file = File::of(ROOT, json!({}));
+    file.start("t1")
+        .user("a")
+        .calls("c1", "shell", json!({}))
+        .output("c1", "x")
+        .says("b")
+        .usage((1, 1), (1, 1))
+        .end("t1", "b");
+    file.put("compacted", json!({"message": "short"}));
+    file.start("t2").user("c").says("d").usage((2, 2), (1, 1)).end("t2", "d");
+    file.event("thread_rolled_back", json!({"num_turns": 1}));
+    file.start("t3").user("e").says("f").usage((3, 3), (1, 1)).end("t3", "f");
+    let trace = one(&[&file]);
+    let marked = trace["events"].as_array().unwrap().iter().filter(|e| e["x_abandoned"] == json!(true));
+    let marked: Vec<String> = marked.map(|e| e["id"].as_str().unwrap().replace(ROOT, "A")).collect();
+    assert_eq!(marked, ["A:15", "A:18"]);
+    assert_eq!(edges(&trace, "safety_flow"), set(&["c1:r A:9"]));
+    assert_eq!(trace["costs"]["tokens"], json!(6), "what was taken back was paid for");
+}
+
+#[test]
+fn totals_are_summed_where_they_change_and_may_begin_anew() {
+    let mut file = File::of(ROOT, json!({}));
+    file.start("t1").user("a").says("b").usage((10, 1), (10, 1)).usage((10, 1), (10, 1));
+    file.put("compacted", json!({})).says("c").usage((4, 1), (4, 1)).usage((9, 2), (5, 1)).end("t1", "c");
+    let trace = one(&[&file]);
+    assert_eq!(trace["costs"]["tokens"], json!(22));
+    let ids: Vec<String> = events(&trace).iter().map(|e| e.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(ids.last().unwrap(), "A:14", "a request that left nothing else has a message for its tokens");
+}
+
+#[test]
+fn times_that_are_none_fall_back_and_are_told() {
+    let mut file = session();
+    for line in &mut file.lines[6..9] {
+        line["timestamp"] = "soon".into();
+    }
+    let store = read_files(&[&file]);
+    let trace = &traces(&store)[0];
+    assert_eq!(trace["events"][0]["t"], json!(5));
+    assert!(event(trace, "c1")["t"] == json!(12) && finding(&store, "field.ignored"));
+    for line in &mut file.lines {
+        line["timestamp"] = "soon".into();
+    }
+    let store = read_files(&[&file]);
+    let trace = &traces(&store)[0];
+    assert_eq!(trace["events"][0]["x_trace"]["time_basis"], "ordinal");
+    assert_eq!(events(trace).len(), 7);
+}
+
+fn finding(store: &Store, code: &str) -> bool {
+    use arrow_array::cast::AsArray;
+    let wanted = crate::error::FINDING_CODES.iter().position(|known| *known == code).unwrap();
+    store.table("findings").unwrap().iter().any(|batch| {
+        let codes = batch.column_by_name("code").unwrap().as_dictionary::<arrow_array::types::UInt8Type>();
+        codes.keys().values().iter().any(|code| usize::from(*code) == wanted)
+    })
+}
+
+#[test]
+fn clocks_may_disagree_by_an_hour() {
+    let [root, kid, deep] = team();
+    let mut early = kid.clone();
+    for line in &mut early.lines {
+        let t = crate::ingest::time::parse_timestamp(line["timestamp"].as_str().unwrap()).unwrap();
+        line["timestamp"] = crate::ingest::time::format_timestamp(t - 3_600_000_000_000).into();
+    }
+    let store = read_files(&[&root, &early, &deep]);
+    let trace = &traces(&store)[0];
+    assert!(finding(&store, "clock.skew"));
+    let calm = one(&[&root, &kid, &deep]);
+    assert_eq!(edges(trace, "aggregate"), edges(&calm, "aggregate"));
+    let sorted = |trace: &Json| events(trace).into_iter().collect::<BTreeSet<_>>();
+    assert_eq!(sorted(trace), sorted(&calm));
+    // Backwards within a file: its own order stays.
+    let mut back = session();
+    back.lines[18]["timestamp"] = time(1).into();
+    assert_eq!(events(&one(&[&back])), events(&one(&[&session()])));
+}
+
+#[test]
+fn the_same_file_twice_is_one_trace() {
+    let file = session();
+    let mut copy = file.clone();
+    copy.path = copy.path.replace("sessions", "archived_sessions");
+    let store = read_files(&[&file, &copy]);
+    assert_eq!(traces(&store), [one(&[&file])]);
+    assert_eq!(fates(&store)["duplicate"], 4 + file.lines.len() as u64);
+    // A file that is named otherwise is known by its first line; one that has gone on is one with its beginning.
+    let mut longer = go_on(file.clone());
+    longer.path = "elsewhere/renamed.jsonl".into();
+    let text = longer.text();
+    let whole = file.text();
+    let alone = traces(&read_texts(&Codex, &[(&longer.path, &text)]));
+    assert_eq!(alone[0]["trace_id"], ROOT);
+    let both = traces(&read_texts(&Codex, &[(&file.path, &whole), (&longer.path, &text)]));
+    assert_eq!(both, alone);
+}
+
+#[test]
+fn oldest_files_have_no_envelopes() {
+    let lines = [
+        json!({"id": ROOT, "timestamp": "2025-05-01T10:00:00.000Z", "instructions": null, "git": {}}),
+        json!({"record_type": "state"}),
+        json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}),
+        json!({"type": "reasoning", "id": "rs"}),
+        json!({"type": "function_call", "name": "shell", "arguments": "{\"command\":[\"ls\"]}", "call_id": "c1"}),
+        json!({"type": "function_call_output", "call_id": "c1", "output": "{\"output\":\"a\",\"metadata\":{\"exit_code\":0}}"}),
+        json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}),
+    ];
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let records = text.lines().map(str::as_bytes);
+    assert_eq!(detect(records, "x.jsonl").info().name, "codex");
+    let store = read_texts(&Codex, &[("old.jsonl", &text)]);
+    let trace = &traces(&store)[0];
+    assert_eq!(trace["trace_id"], ROOT);
+    assert_eq!(
+        events(trace),
+        [
+            "A:3 message user codex",
+            "c1 tool_call codex -",
+            "c1:r tool_result shell -",
+            "A:7 return codex user"
+        ]
+    );
+    assert_eq!(event(trace, "c1:r")["ok"], json!(true));
+    assert_eq!((&trace["events"][0]["x_trace"]["time_basis"], is_partial(trace)), (&json!("ordinal"), false));
+}
+
+#[test]
+fn long_lines_odd_characters_and_broken_text_are_imported() {
+    let mut file = session();
+    let long = "x".repeat(5_000_000);
+    file.start("t2")
+        .user("again")
+        .calls("c3", "shell", json!({}))
+        .output("c3", &long)
+        .says("nul \u{0} here")
+        .end("t2", "");
+    let trace = one(&[&file]);
+    let hash = crate::importers::recording::hash(&long);
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(event(&trace, "c3:r")["content_ref"], json!(format!("sha256:{hex}")));
+    let text = file.text().replace("again", "ag\\ud800ain");
+    let mut bytes = text.into_bytes();
+    let at = bytes.windows(5).position(|w| w == b"do it").unwrap();
+    bytes[at] = 0xff;
+    let store = read_bytes(Format::Spread(&Codex), &[(&file.path, &bytes)], &ReadOptions::default(), 1);
+    assert_eq!((store.n_traces(), store.records_quarantined()), (1, 0));
+    assert!(finding(&store, "utf8.replaced"));
+}
+
+#[test]
+fn unknown_lines_are_counted_by_kind() {
+    let mut file = session();
+    file.put("world_state", json!({"full": true}));
+    file.event("brand_new", json!({})).event("account/updated", json!({})).put("later", json!({"x": 1}));
+    let fates = fates(&read_files(&[&file]));
+    for kind in ["codex.world_state", "codex.brand_new", "codex.account.updated", "codex.later"] {
+        assert_eq!(fates[kind], 1);
+    }
+    assert_eq!(fates.values().sum::<u64>(), file.lines.len() as u64);
+}
+
+#[test]
+fn only_lines_of_rollouts_are_taken() {
+    let sure = |record: &Json| {
+        let text = record.to_string();
+        detect([text.as_bytes()].into_iter(), "x.jsonl").info().name == "codex"
+    };
+    assert!(sure(&session().lines[3]));
+    assert!(!sure(&json!({"type": "user", "sessionId": "s", "message": {}})));
+    assert!(!sure(&json!({"type": "metadata", "protocol_version": "1"})));
+    assert!(!sure(
+        &json!({"type": "session.start", "data": {}, "id": "1", "timestamp": "t", "parentId": null})
+    ));
+    assert!(!sure(&json!({"type": "x", "payload": 1})));
+}
+
+/// Everything that later lines cannot change: not of what stands at the end of an open stream or waits for its
+/// result, and not what is known only from the whole (roles, what was taken back, totals). Turns and times are
+/// counted over the trace: they change if another file of it has more.
+fn settled(trace: &Json, open: &BTreeSet<String>, others: bool) -> BTreeMap<String, Json> {
+    let list = trace["events"].as_array().unwrap().iter();
+    let kept = list.filter(|event| !open.contains(event["id"].as_str().unwrap()));
+    kept.map(|event| {
+        let mut event = event.as_object().unwrap().clone();
+        for late in ["role", "x_trace", "x_abandoned", "x_aborted"] {
+            event.remove(late);
+        }
+        if others {
+            event.remove("turn");
+            event.remove("t");
+        }
+        (event["id"].as_str().unwrap().to_owned(), Json::Object(event))
+    })
+    .collect()
+}
+
+/// Ids of the events of the last response of each agent, and of what came after it.
+fn unsettled(trace: &Json) -> BTreeSet<String> {
+    let mut last: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut turns: BTreeMap<String, Json> = BTreeMap::new();
+    for event in trace["events"].as_array().unwrap() {
+        let agent = event["agent"].as_str().unwrap().to_owned();
+        let id = event["id"].as_str().unwrap().to_owned();
+        if turns.get(&agent) != Some(&event["turn"]) {
+            last.insert(agent.clone(), Vec::new());
+            turns.insert(agent.clone(), event["turn"].clone());
+        }
+        last.entry(agent).or_default().push(id);
+    }
+    let waiting =
+        trace["events"].as_array().unwrap().iter().filter(|event| event["x_partial"] == json!(true));
+    let waiting = waiting.map(|event| event["id"].as_str().unwrap().to_owned());
+    last.into_values().flatten().chain(waiting).collect()
+}
+
+fn prefixes_hold(file: &File, others: &[&File], cut: usize) {
+    let whole = file.text();
+    let texts: Vec<String> = others.iter().map(|file| file.text()).collect();
+    let read = |text: &str| {
+        let mut inputs = vec![(file.path.as_str(), text)];
+        inputs.extend(others.iter().zip(&texts).map(|(file, text)| (file.path.as_str(), text.as_str())));
+        traces(&read_texts(&Codex, &inputs))
+    };
+    let full = read(&whole);
+    let all: BTreeMap<String, Json> =
+        full.iter().flat_map(|trace| settled(trace, &BTreeSet::new(), !others.is_empty())).collect();
+    let mut at = cut % (whole.len() + 1);
+    while !whole.is_char_boundary(at) {
+        at -= 1;
+    }
+    for trace in read(&whole[..at]) {
+        for (id, event) in settled(&trace, &unsettled(&trace), !others.is_empty()) {
+            assert_eq!(all.get(&id), Some(&event), "{id} of the first {at} bytes");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn prefixes_tell_what_the_whole_tells(cut in any::<usize>(), which in 0_usize..4) {
+        let [root, kid, deep] = team();
+        match which {
+            0 => prefixes_hold(&session(), &[], cut),
+            1 => prefixes_hold(&root, &[&kid, &deep], cut),
+            2 => prefixes_hold(&kid, &[&root, &deep], cut),
+            _ => prefixes_hold(&deep, &[&root, &kid], cut),
+        }
+    }
+
+    #[test]
+    fn threads_change_nothing(threads in 1_usize..8, size in 200_usize..4000) {
+        let files = team();
+        let texts: Vec<String> = files.iter().map(File::text).collect();
+        let inputs: Vec<(&str, &[u8])> =
+            files.iter().zip(&texts).map(|(file, text)| (file.path.as_str(), text.as_bytes())).collect();
+        let options = ReadOptions { block_size: size, ..ReadOptions::default() };
+        let store = read_bytes(Format::Spread(&Codex), &inputs, &options, threads);
+        let whole = read_files(&files.each_ref());
+        prop_assert_eq!(documents(&store), documents(&whole));
+        prop_assert_eq!(fates(&store), fates(&whole));
+    }
+}
