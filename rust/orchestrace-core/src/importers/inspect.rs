@@ -6,7 +6,7 @@
 //! its flat list of `events`; [`transcript`] finds out who did what in it, [`describe`] tells it, [`scores`] judges it.
 
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
-use crate::error::{Reject, RejectCode};
+use crate::error::{FindingCode, Reject, RejectCode};
 use crate::importers::recording::{Recording, hash};
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed, write_string};
@@ -71,6 +71,10 @@ impl SpreadImporter for Inspect {
             return;
         };
         let mut recording = Recording::default();
+        if sample.is_replaced() {
+            let message = "a surrogate without its other half was replaced by U+FFFD";
+            recording.finding(FindingCode::Utf8Replaced, None, message);
+        }
         describe::describe(sample.root(), eval.root(), items.key(), items.limits(), &mut recording);
         recording.write(out);
     }

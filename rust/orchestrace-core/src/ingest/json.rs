@@ -1019,8 +1019,14 @@ impl<'a> Cursor<'a> {
         let mut open = std::mem::take(&mut self.skipping);
         open.clear();
         loop {
-            let entered = match self.kind()? {
-                Kind::Object => {
+            let kind = match self.kind() {
+                Ok(kind) => Some(kind),
+                // Only then is it asked for, so that no other value pays for it.
+                Err(fault) => self.non_finite().map(|_| None).ok_or(fault)?,
+            };
+            let entered = match kind {
+                None => false,
+                Some(Kind::Object) => {
                     let any = self.open_object()?;
                     if any {
                         open.push(true);
@@ -1028,26 +1034,26 @@ impl<'a> Cursor<'a> {
                     }
                     any
                 }
-                Kind::Array => {
+                Some(Kind::Array) => {
                     let any = self.open_array()?;
                     if any {
                         open.push(false);
                     }
                     any
                 }
-                Kind::String => {
+                Some(Kind::String) => {
                     self.string()?;
                     false
                 }
-                Kind::Number => {
+                Some(Kind::Number) => {
                     self.number()?;
                     false
                 }
-                Kind::Bool => {
+                Some(Kind::Bool) => {
                     self.bool()?;
                     false
                 }
-                Kind::Null => {
+                Some(Kind::Null) => {
                     self.null()?;
                     false
                 }

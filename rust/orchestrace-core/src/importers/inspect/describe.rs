@@ -113,7 +113,7 @@ fn messages(sample: Value<'_>, contents: &Contents<'_>, out: &mut Recording) {
         let content = contents.hash(message.get("content"));
         let id = match message.get("id").some_str() {
             Some(id) => out.text(id),
-            None => out.join(&["m", &at.to_string()]),
+            None => out.join(&["message:", &at.to_string()]),
         };
         match message.get("role").str() {
             Some("user") => {

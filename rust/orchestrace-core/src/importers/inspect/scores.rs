@@ -31,8 +31,7 @@ pub(super) fn describe(sample: Value<'_>, eval: Value<'_>, events: &Transcript<'
         } else {
             for step in events.steps.iter().filter(|s| s.about == About::Score) {
                 if step.value.get("intermediate").bool() != Some(true) {
-                    let scorer = &events.spans[step.span as usize].name;
-                    let name = if step.span == super::transcript::ROOT { "score" } else { scorer };
+                    let name = events.scorer(step).unwrap_or("score");
                     judged.score(name, step.value.path(&["score", "value"]), out);
                 }
             }

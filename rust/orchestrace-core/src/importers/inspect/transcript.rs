@@ -279,6 +279,12 @@ impl<'t> Transcript<'t> {
         span
     }
 
+    /// The scorer whose span a step lies in.
+    pub(super) fn scorer(&self, step: &Step<'t>) -> Option<&'t str> {
+        let span = self.around(step.span, |s| s.kind == Kind::Scorer);
+        (span != ROOT).then(|| self.spans[span as usize].name)
+    }
+
     /// Which tool event each tool span is the work of: one inside of it, or the next one beside it of its name.
     fn pair_tools(&mut self) {
         let mut open: HashMap<(u32, &str), VecDeque<u32>> = HashMap::new();

@@ -88,6 +88,15 @@ fn depth_is_limited() {
     assert_eq!(skip(&"[".repeat(100_000)).unwrap_err().code, RejectCode::JsonDepth);
 }
 
+#[test]
+fn skipping_passes_what_python_writes_where_that_is_allowed() {
+    let text = r#"{"a":[NaN,-Infinity,-1],"b":Infinity}"#;
+    assert_eq!(skip(text).unwrap_err().code, RejectCode::NumberNan);
+    let mut cursor = Cursor::new(text, Limits { lenient: true, ..LIMITS });
+    assert_eq!(cursor.skip().unwrap(), (0, text.len()));
+    assert!(Cursor::new("[Nan]", Limits { lenient: true, ..LIMITS }).skip().is_err());
+}
+
 proptest! {
     #[test]
     fn skipping_accepts_what_serde_json_accepts(text in r#"[\[\]{}",:0-9eE.+\-tfnrualse \\]{0,24}"#) {

@@ -31,6 +31,8 @@ pub struct Tree<'a> {
     nodes: Vec<Node>,
     /// Unescaped strings.
     texts: String,
+    /// Whether a surrogate without its other half was replaced.
+    replaced: bool,
 }
 
 impl<'a> Tree<'a> {
@@ -58,7 +60,7 @@ impl<'a> Tree<'a> {
     }
 
     fn read(source: &'a str, limits: Limits) -> (Self, Parsed<()>) {
-        let mut tree = Self { source, nodes: Vec::new(), texts: String::new() };
+        let mut tree = Self { source, nodes: Vec::new(), texts: String::new(), replaced: false };
         let mut cursor = Cursor::new(source, limits);
         let mut scratch = String::new();
         cursor.ws();
@@ -70,6 +72,12 @@ impl<'a> Tree<'a> {
     #[must_use]
     pub fn root(&self) -> Value<'_> {
         Value { tree: self, at: 0 }
+    }
+
+    /// Whether a surrogate without its other half became U+FFFD in it.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        self.replaced
     }
 
     fn leaf(&mut self, kind: Kind, start: usize, end: usize) -> usize {
@@ -92,7 +100,9 @@ impl<'a> Tree<'a> {
         let at = self.leaf(Kind::String, start, start + string.len() + 2);
         if string.is_escaped() {
             let text = self.texts.len();
-            self.texts.push_str(string.text(scratch));
+            let unescaped = string.text(scratch);
+            self.texts.push_str(unescaped);
+            self.replaced |= unescaped.contains('\u{FFFD}') && has_lone_surrogate(string.raw());
             let node = &mut self.nodes[at];
             (node.text, node.text_end) = (text as u32, self.texts.len() as u32);
         }
@@ -322,6 +332,25 @@ impl<'t> Value<'t> {
     }
 }
 
+/// Whether a string as written has an escaped surrogate without its other half.
+fn has_lone_surrogate(raw: &str) -> bool {
+    let unit = |at: usize| {
+        let hex = raw.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(hex, 16).ok()
+    };
+    let mut at = 0;
+    while let Some(found) = raw.get(at..).and_then(|rest| rest.find('\\')) {
+        at += found;
+        match unit(at) {
+            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
+            Some(0xD800..=0xDFFF) => return true,
+            Some(_) => at += 6,
+            None => at += 2,
+        }
+    }
+    false
+}
+
 fn finite(text: &str) -> Option<f64> {
     text.parse().ok().filter(|value: &f64| value.is_finite())
 }
@@ -417,6 +446,20 @@ mod tests {
         assert_eq!(tree.root().get("b").len(), 2);
         assert_eq!(tree.root().get("c").str(), Some("\u{FFFD}x"));
         assert!(Tree::parse("NaN", Limits { lenient: false, ..LIMITS }).is_err());
+    }
+
+    #[test]
+    fn halves_of_surrogates_are_told_from_characters() {
+        for (text, replaced) in [
+            (r#""\ud800""#, true),
+            (r#"["a\udc00\n", 1]"#, true),
+            (r#"{"\ud800x": 1}"#, true),
+            (r#""\ud83d\ude00 \ufffd""#, false),
+            ("\"\u{FFFD}\\n\"", false),
+            (r#""\\ud800 \ufffd""#, false),
+        ] {
+            assert_eq!(of(text).is_replaced(), replaced, "{text}");
+        }
     }
 
     #[test]
