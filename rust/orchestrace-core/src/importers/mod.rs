@@ -7,9 +7,9 @@ use crate::ingest::writer::TraceWriter;
 mod agentdojo;
 mod agentrx;
 mod claude_code;
+mod codex;
 mod detect;
 mod inspect;
-mod codex;
 pub(crate) mod items;
 mod native;
 mod otel;
@@ -23,10 +23,10 @@ mod who_and_when;
 pub use agentdojo::AgentDojo;
 pub use agentrx::AgentRx;
 pub use claude_code::ClaudeCode;
+pub use codex::Codex;
 pub(crate) use detect::detect_sure;
 pub use detect::{detect, unknown};
 pub use inspect::Inspect;
-pub use codex::Codex;
 pub use items::{Items, TraceItem, TraceItems};
 pub use native::Native;
 pub use otel::Otel;
@@ -36,16 +36,15 @@ pub use who_and_when::WhoAndWhen;
 /// All formats in the order in which they are looked for; the first is assumed without evidence.
 pub static IMPORTERS: &[Format] = &[
     Format::Whole(&Native),
-    Format::Spread(&ClaudeCode),
     Format::Spread(&Otel),
+    Format::Spread(&Codex),
+    Format::Spread(&ClaudeCode),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),
     Format::Spread(&AgentRx),
     Format::Spread(&TauBench),
 ];
-pub static IMPORTERS: &[Format] =
-    &[Format::Whole(&Native), Format::Spread(&Codex), Format::Whole(&WhoAndWhen)];
 
 /// A format, by how its traces lie in records.
 #[derive(Clone, Copy)]

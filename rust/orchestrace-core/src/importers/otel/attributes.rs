@@ -463,7 +463,10 @@ impl<'t> Facts<'t> {
             "call_llm" => return Sort::Generation,
             _ => {}
         }
-        if name.strip_suffix("Agent.run").is_some_and(|class| class.bytes().all(|b| b.is_ascii_alphanumeric())) {
+        if name
+            .strip_suffix("Agent.run")
+            .is_some_and(|class| class.bytes().all(|b| b.is_ascii_alphanumeric()))
+        {
             return Sort::Agent;
         }
         let usage = self.tokens_in.value.is_some() || self.tokens_out.value.is_some();
@@ -567,7 +570,8 @@ impl<'t> Facts<'t> {
             _ => Some(self.span_name.strip_prefix("invoke_workflow ").unwrap_or(self.span_name)),
         };
         // Names of the building blocks of frameworks are nobody's.
-        let anonymous = |name: &str| is_step(name) || name.starts_with("Runnable") || name.ends_with("PromptTemplate");
+        let anonymous =
+            |name: &str| is_step(name) || name.starts_with("Runnable") || name.ends_with("PromptTemplate");
         keep(spans, name.filter(|name| named && !anonymous(name)))
     }
 
@@ -582,9 +586,10 @@ impl<'t> Facts<'t> {
         }
         let usage = self.usage();
         let told = self.total.value.filter(|total| {
-            usage.tokens_in.zip(usage.tokens_out).is_some_and(|(read, written)| {
-                read.checked_add(written).is_some_and(|sum| sum != *total)
-            })
+            usage
+                .tokens_in
+                .zip(usage.tokens_out)
+                .is_some_and(|(read, written)| read.checked_add(written).is_some_and(|sum| sum != *total))
         });
         if let Some(total) = told {
             extras = spans.recording.extra(extras, "x_reported_tokens", &total.to_string());
@@ -654,7 +659,8 @@ impl<'t> Facts<'t> {
     fn tool_use(&mut self, kind: ToolKind, limits: Limits, spans: &mut Spans) -> Work {
         let entity = self.entity.as_deref().filter(|_| self.traceloop.is_some());
         let name = self.tool.value.as_deref().or(entity);
-        let name = name.unwrap_or_else(|| self.span_name.strip_prefix("execute_tool ").unwrap_or(self.span_name));
+        let name =
+            name.unwrap_or_else(|| self.span_name.strip_prefix("execute_tool ").unwrap_or(self.span_name));
         let arguments = self.arguments.value.as_deref();
         let hands_to = answers::target(name, arguments.unwrap_or_default(), limits);
         Work::Tool(ToolUse {

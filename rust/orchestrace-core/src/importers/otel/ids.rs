@@ -17,7 +17,8 @@ pub(super) fn span_id(text: &str) -> Option<Cow<'_, str>> {
 fn normal(text: &str, bytes: usize) -> Option<Cow<'_, str>> {
     let text = text.trim();
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    let hex = !digits.is_empty() && digits.len() <= 2 * bytes && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    let hex =
+        !digits.is_empty() && digits.len() <= 2 * bytes && digits.bytes().all(|b| b.is_ascii_hexdigit());
     if hex {
         if digits.bytes().all(|b| b == b'0') {
             return None;
@@ -68,8 +69,13 @@ mod tests {
     #[test]
     fn one_spelling_of_every_id() {
         let hex = "dd547580319ab0312cee07f1def50dad";
-        let spellings =
-            [hex, "DD547580319AB0312CEE07F1DEF50DAD", "0xdd547580319ab0312cee07f1def50dad", "3VR1gDGasDEs7gfx3vUNrQ==", "3VR1gDGasDEs7gfx3vUNrQ"];
+        let spellings = [
+            hex,
+            "DD547580319AB0312CEE07F1DEF50DAD",
+            "0xdd547580319ab0312cee07f1def50dad",
+            "3VR1gDGasDEs7gfx3vUNrQ==",
+            "3VR1gDGasDEs7gfx3vUNrQ",
+        ];
         for spelling in spellings {
             assert_eq!(trace_id(spelling).as_deref(), Some(hex), "{spelling}");
         }

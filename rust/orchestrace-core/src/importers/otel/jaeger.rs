@@ -41,7 +41,8 @@ pub(super) fn service(context: Value<'_>) -> Option<String> {
 }
 
 pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
-    let tags = || value.get("tags").elements().filter_map(|tag| Some((tag.get("key").str()?, tag.get("value"))));
+    let tags =
+        || value.get("tags").elements().filter_map(|tag| Some((tag.get("key").str()?, tag.get("value"))));
     let mut facts = Facts::new(value.get("operationName").str().unwrap_or_default());
     let mut ok = None;
     for (key, tag) in tags() {
@@ -65,16 +66,22 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
     let start = micros("startTime").filter(|t| *t > 0).and_then(|t| t.checked_mul(1_000));
     let length = micros("duration").filter(|d| *d >= 0).and_then(|d| d.checked_mul(1_000));
     let references = || {
-        value.get("references").elements().filter_map(|r| {
-            Some((r.get("refType").str()?, r.get("spanID").str().and_then(ids::span_id)?))
-        })
+        value
+            .get("references")
+            .elements()
+            .filter_map(|r| Some((r.get("refType").str()?, r.get("spanID").str().and_then(ids::span_id)?)))
     };
     let parent = references().find(|(kind, _)| *kind == "CHILD_OF").map(|(_, id)| id);
     let parent = parent.or_else(|| value.get("parentSpanID").str().and_then(ids::span_id));
     let service = value.path(&["process", "serviceName"]).str().unwrap_or(&reading.context.service);
     let recording = &mut spans.recording;
     let span = Span {
-        id: value.get("spanID").str().and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default(),
+        id: value
+            .get("spanID")
+            .str()
+            .and_then(ids::span_id)
+            .map(|id| recording.text(&id))
+            .unwrap_or_default(),
         parent: parent.map(|id| recording.text(&id)).unwrap_or_default(),
         service: recording.text(service),
         start,

@@ -74,8 +74,9 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
     let service = value.get("service_name").some_str();
     let service = service.or_else(|| value.path(&["resource_attributes", "service.name"]).str());
     let recording = &mut spans.recording;
-    let mut id =
-        |key: &str| value.get(key).str().and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default();
+    let mut id = |key: &str| {
+        value.get(key).str().and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default()
+    };
     let span = Span {
         id: id("span_id"),
         parent: id("parent_span_id"),

@@ -82,9 +82,8 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
     };
     let time = |key: &str| value.get(key).integer_like().filter(|t| *t > 0);
     let recording = &mut spans.recording;
-    let mut id = |text: Option<&str>| {
-        text.and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default()
-    };
+    let mut id =
+        |text: Option<&str>| text.and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default();
     let span = Span {
         id: id(value.first(&["spanId", "span_id"]).str()),
         parent: id(value.first(&["parentSpanId", "parent_span_id"]).str()),

@@ -70,9 +70,8 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
     let service = value.path(&["resource", "attributes", "service.name"]).some_str();
     let service = service.or_else(|| value.path(&["resource", "_attributes", "service.name"]).str());
     let recording = &mut spans.recording;
-    let mut text = |id: Option<&str>| {
-        id.and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default()
-    };
+    let mut text =
+        |id: Option<&str>| id.and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default();
     let span = Span {
         id: text(id_of(value)),
         parent: text(parent),
