@@ -151,13 +151,12 @@ impl GameMethod for Permission {
         out: &mut Solution,
     ) -> Result<std::result::Result<(), Reason>> {
         let players = &setting.players;
-        match budget(self.exact_evaluations(players), players.len(), params) {
-            Some(samples) => self.sampled(game, setting, samples, out)?,
-            None => {
-                let forest = forest_of(players)?;
-                let table = tabulate_players(&mut Permitted::new(game, &forest), setting.run)?;
-                out.exact(players, &shapley_of_table(&table));
-            }
+        if let Some(samples) = budget(self.exact_evaluations(players), players.len(), params) {
+            self.sampled(game, setting, samples, out)?;
+        } else {
+            let forest = forest_of(players)?;
+            let table = tabulate_players(&mut Permitted::new(game, &forest), setting.run)?;
+            out.exact(players, &shapley_of_table(&table));
         }
         Ok(Ok(()))
     }

@@ -70,13 +70,12 @@ impl GameMethod for Myerson {
         out: &mut Solution,
     ) -> Result<std::result::Result<(), Reason>> {
         let players = &setting.players;
-        match budget(self.exact_evaluations(players), players.len(), params) {
-            Some(samples) => self.sampled(game, setting, samples, out)?,
-            None => {
-                let links = neighbours(players.len(), players.links);
-                let table = tabulate_restricted(game, &links, setting.empty, setting.run)?;
-                out.exact(players, &shapley_of_table(&table));
-            }
+        if let Some(samples) = budget(self.exact_evaluations(players), players.len(), params) {
+            self.sampled(game, setting, samples, out)?;
+        } else {
+            let links = neighbours(players.len(), players.links);
+            let table = tabulate_restricted(game, &links, setting.empty, setting.run)?;
+            out.exact(players, &shapley_of_table(&table));
         }
         Ok(Ok(()))
     }

@@ -112,13 +112,12 @@ impl GameMethod for Owen {
     ) -> Result<std::result::Result<(), Reason>> {
         let players = &setting.players;
         let parts = self.parts(players);
-        match budget(parts.evaluations(), players.len(), params) {
-            Some(samples) => self.sampled(game, setting, samples, out)?,
-            None => {
-                let mut value = vec![0.0; players.len()];
-                exact(game, &parts, setting.run, &mut value)?;
-                out.exact(players, &value);
-            }
+        if let Some(samples) = budget(parts.evaluations(), players.len(), params) {
+            self.sampled(game, setting, samples, out)?;
+        } else {
+            let mut value = vec![0.0; players.len()];
+            exact(game, &parts, setting.run, &mut value)?;
+            out.exact(players, &value);
         }
         Ok(Ok(()))
     }
