@@ -28,6 +28,7 @@ __all__ = [
     "credit",
     "faithfulness",
     "fingerprint",
+    "formats",
     "generalised",
     "generate",
     "generate_planted",
@@ -119,16 +120,20 @@ class Store:
     ) -> int: ...
 
 _Place = tuple[int, int, int, bool]
-_Part = tuple[int, int, int, int, _Place]
+_Part = tuple[int, int, int, int, int, _Place]
 
 @final
 class TraceReader:
     """Files read batch by batch. Inputs are (path, name for the tables, where to begin); a place is (offset,
-    lines, blocks, done), a part (records, accepted, quarantined, duplicates, place after the batch)."""
+    lines, blocks, done), a part (records, used, ignored, quarantined, duplicates, place after the batch). The
+    last part is of the traces that are spread over records, `blocks` how many were handed on; `gathered` is
+    that number of an earlier reading. `formats` are the importers of inputs where they are known."""
     def __new__(
         cls,
         inputs: Sequence[tuple[str, str, _Place]],
         *,
+        gathered: int = 0,
+        formats: Sequence[str | None] | None = None,
         digests: bool = False,
         tables: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
@@ -159,6 +164,7 @@ class Partition:
     def __new__(cls, store: Store, key: Sequence[str], parts: int) -> Partition: ...
     @property
     def present(self) -> list[int]: ...
+    def loose_labels(self) -> Part: ...
     def part(self, part: int) -> Part: ...
 
 @final
@@ -166,6 +172,9 @@ class Part:
     """Tables of one part, names cut to those that occur."""
     def table(self, name: str) -> Stream: ...
 
+def formats(
+    inputs: Sequence[tuple[str, str]], *, threads: int | None = None, **options: Any
+) -> list[tuple[str, bool]]: ...
 def fingerprint(path: str, length: int, *, progress: _Progress = None) -> str: ...
 def copy_records(path: str, places: Sequence[tuple[int, int]], target: str | BinaryIO) -> int: ...
 def read(

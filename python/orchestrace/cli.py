@@ -123,7 +123,7 @@ def validate(paths: Paths, format: Format = "native", threads: Threads = None, a
         for row in rejects.iter_rows(named=True):
             place = f" {row['path']}" if row["path"] else ""
             typer.echo(plain(f"{row['file']}:{row['line']}: {row['code']}{place}: {row['message']}"))
-        typer.echo(f"{records['read']} traces: {records['accepted']} valid, {records['quarantined']} invalid")
+        typer.echo(f"{records['read']} traces: {records['used']} valid, {records['quarantined']} invalid")
     if records["quarantined"] or not records["read"]:
         raise typer.Exit(FAILED)
 

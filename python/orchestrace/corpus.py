@@ -98,6 +98,7 @@ class Corpus:
         labels: object = None,
         findings: object = None,
         quarantine: object = None,
+        record_counts: object = None,
         threads: int | None = None,
     ) -> "Corpus":
         """Make a corpus of tables: Polars frames or anything with ``__arrow_c_stream__``.
@@ -138,6 +139,7 @@ class Corpus:
             "labels": labels,
             "findings": findings,
             "quarantine": quarantine,
+            "record_counts": record_counts,
         }
         check_numbers(threads=threads)
         return cls(_core.Store.from_arrow(tables_of(given), threads=threads))
@@ -184,9 +186,21 @@ class Corpus:
 
     @property
     def records(self) -> dict[str, int]:
-        """How many records were ``read``; ``accepted`` and ``quarantined`` add up to that."""
-        read, quarantined = self._store.records_read, self._store.records_quarantined
-        return {"read": read, "accepted": read - quarantined, "quarantined": quarantined}
+        """How many records were ``read``: the sum of ``used``, ``ignored``, ``duplicate`` and ``quarantined``.
+
+        A record is what its format counts: a trace, a line of a session, a span. It is used if it is in a
+        trace, ignored if it means nothing to one, a duplicate if it repeats another one, else quarantined.
+        The numbers are about the reading: a filter leaves them as they are.
+        """
+        counts = self.record_counts.group_by("status").agg(pl.col("count").sum()).collect()
+        found = dict(counts.select(pl.col("status").cast(pl.String), "count").iter_rows())
+        kinds = {word: int(found.get(word, 0)) for word in ("used", "ignored", "duplicate", "quarantined")}
+        return {"read": sum(kinds.values()), **kinds}
+
+    @property
+    def record_counts(self) -> pl.LazyFrame:
+        """What became of the records that were read: file, importer, status, kind (of ignored ones), count."""
+        return self._table("record_counts")
 
     def slices(self) -> Iterator["Corpus"]:
         """The corpus in pieces that memory has room for; here the corpus itself, on disk several."""

@@ -33,7 +33,7 @@ def as_text(corpus: Corpus) -> str:
     """Counts per table, below one line about the records."""
     sizes = corpus._sizes()
     width = max(len(f"{rows:,}") for rows in sizes.values())
-    lines = [f"  {name:<10}  {rows:>{width},}" for name, rows in sizes.items()]
+    lines = [f"  {name:<13}  {rows:>{width},}" for name, rows in sizes.items()]
     return "\n".join([_title(corpus), *lines])
 
 
@@ -53,8 +53,9 @@ def as_html(corpus: Corpus) -> str:
 def _title(corpus: Corpus) -> str:
     records = corpus.records
     what = f"{records['read']:,} records read, {records['quarantined']:,} quarantined"
-    if repeated := records.get("duplicate"):
-        what += f", {repeated:,} duplicate"
+    for kind in ("ignored", "duplicate"):
+        if records[kind]:
+            what += f", {records[kind]:,} {kind}"
     return f"Corpus of {len(corpus):,} traces ({what})"
 
 

@@ -29,6 +29,9 @@ _MOST_PARTITIONS: Final = 256
 _BATCH_SHARE: Final = 0.33
 """Of the budget, what the tables of one batch may take: beside them are blocks, a partition, and what is
 written."""
+_GATHER_SHARE: Final = 0.25
+"""Of the budget, what the texts of traces may take that are put together from several records; what is more
+goes to a temporary file in the folder of the corpus."""
 _OVERHEAD: Final = 56 << 20
 """Of the budget, what the threads and buffers of the libraries take however little there is to do."""
 _LEAST_BATCH: Final = 8 << 20
@@ -38,23 +41,31 @@ _EXPANSION: Final = 8
 """Guess of how much compressed recordings grow."""
 
 
+_Part = tuple[int, int, int, int, int, tuple[int, int, int, bool]]
+"""Records of a batch: read, used, ignored, quarantined, duplicates; and where the input is taken up again."""
+
+
 @dataclass(frozen=True)
 class IngestReport:
     """What an ingest did, and what the corpus then holds."""
 
     path: Path
     inputs: pl.DataFrame
-    """One row per input of this call: ``input status size records accepted quarantined duplicate``; status is
-    ``new``, ``resumed``, ``replaced``, ``unchanged``, or ``missing``: it should have been read anew and is
-    not there."""
+    """One row per input of this call: ``input importer status size records used ignored duplicate
+    quarantined``; status is ``new``, ``resumed``, ``replaced``, ``unchanged``, or ``missing``: it should
+    have been read anew and is not there."""
     records: dict[str, int]
-    """Over the whole corpus: ``read`` is ``accepted`` + ``quarantined`` + ``duplicate``."""
+    """Over the whole corpus: ``read`` is ``used`` + ``ignored`` + ``duplicate`` + ``quarantined``. A record
+    is what its format counts: a trace, a line of a session, a span."""
+    skipped: int = 0
+    """Files of folders that were not read, since their names are not those of recordings."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {what}" for what, count in self.records.items())
         status = self.inputs.group_by("status").len().sort("status").rows()
         inputs = ", ".join(f"{count:,} {what}" for what, count in status)
-        return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}"
+        skipped = f"\n{self.skipped:,} other files of folders were skipped" if self.skipped else ""
+        return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}{skipped}"
 
 
 def ingest(
@@ -122,8 +133,9 @@ def ingest(
     Notes
     -----
     One pass over the bytes and one for their BLAKE3. Repeated exports, that is records with the same bytes
-    and the same ``trace_id``, are counted as duplicates and left out. Counts reconcile: ``read == accepted +
-    quarantined + duplicate``. Whatever stops the call, a full disk or a kill, what is published stays, and
+    and the same ``trace_id``, are counted as duplicates and left out. Traces of formats that spread them over
+    records and files (sessions, spans) are put together from all inputs of the corpus: where one is new or
+    has changed, all inputs of such formats are read again, and all have to be there. Whatever stops the call, a full disk or a kill, what is published stays, and
     the same call goes on from there to the same rows. The index of traces takes some 70 bytes of the budget
     a trace.
 
@@ -134,7 +146,7 @@ def ingest(
     >>> folder = tempfile.mkdtemp()
     >>> _ = ot.generate(f"{folder}/runs.jsonl", traces=5, seed=0)
     >>> ot.ingest(f"{folder}/runs.jsonl", f"{folder}/corpus").records
-    {'read': 5, 'accepted': 5, 'quarantined': 0, 'duplicate': 0}
+    {'read': 5, 'used': 5, 'ignored': 0, 'duplicate': 0, 'quarantined': 0}
     >>> len(ot.read_corpus(f"{folder}/corpus"))
     5
     """
@@ -143,6 +155,8 @@ def ingest(
     room = memory_bytes(memory)
     key = _key(group)
     read_options = checked_options(options)
+    read_options["gather_budget"] = max(int(room * _GATHER_SHARE), _LEAST_BATCH)
+    read_options["spill_folder"] = os.fspath(out)
     read_options["max_record"] = min(read_options.get("max_record") or (512 << 20), max(room // 2, 16 << 20))
     folder = Path(os.fspath(out))
     try:
@@ -151,7 +165,7 @@ def ingest(
         raise ParameterError(
             f"the name of the folder {str(folder)!r} is not UTF-8, and Parquet files need one that is"
         ) from None
-    files = _files(source, folder)
+    files, skipped = _files(source, folder)
     with _owned(folder):
         manifest = load(folder)
         if manifest is None:
@@ -167,16 +181,18 @@ def ingest(
     inputs = pl.DataFrame(
         {
             "input": [one.name for one in rows],
+            "importer": [one.importer for one in rows],
             "status": [status[number] for number in numbers],
             "size": [one.size for one in rows],
             "records": [one.records for one in rows],
-            "accepted": [one.accepted for one in rows],
-            "quarantined": [one.quarantined for one in rows],
+            "used": [one.accepted for one in rows],
+            "ignored": [one.ignored for one in rows],
             "duplicate": [one.duplicates for one in rows],
+            "quarantined": [one.quarantined for one in rows],
         },
-        schema_overrides={"input": pl.String, "status": pl.String},
+        schema_overrides={"input": pl.String, "importer": pl.String, "status": pl.String},
     )
-    return IngestReport(folder, inputs, manifest.records())
+    return IngestReport(folder, inputs, manifest.records(), skipped)
 
 
 def memory_bytes(memory: int | str) -> int:
@@ -203,13 +219,13 @@ def _key(group: object) -> list[str] | None:
     return key
 
 
-def _files(source: Source | Iterable[Source], folder: Path) -> list[str]:
-    """Paths of the inputs, each once, the corpus itself excepted."""
+def _files(source: Source | Iterable[Source], folder: Path) -> tuple[list[str], int]:
+    """Paths of the inputs, each once, the corpus itself excepted; how many files of folders are none."""
     own = os.path.realpath(folder) + os.sep
     with ExitStack() as opened:
-        found = list(input_files(source, opened))
+        found = input_files(source, opened)
     files: dict[str, str] = {}
-    for one in found:
+    for one in found.inputs:
         if not isinstance(one, str):
             raise ParameterError(
                 "ingest reads files that it can come back to; read_traces takes streams and pipes"
@@ -219,7 +235,7 @@ def _files(source: Source | Iterable[Source], folder: Path) -> list[str]:
             files.setdefault(os.path.abspath(one), one)
     if not files:
         raise InputError("no recording beside the corpus itself")
-    return list(files.values())
+    return list(files.values()), found.skipped
 
 
 @contextmanager
@@ -352,6 +368,41 @@ class _Work:
                 manifest.save(self._folder)
         return status
 
+    def _formats(self, todo: list[int]) -> None:
+        """Note which formats inputs are of."""
+        inputs = [self._manifest.inputs[number] for number in todo]
+        named = [(one.path, one.name) for one in inputs]
+        found = _core.formats(named, threads=self._threads, **self._options)
+        for one, (importer, gathered) in zip(inputs, found, strict=True):
+            one.importer, one.gathered = importer, gathered
+
+    def _gathering(self, todo: list[int], fresh: set[int]) -> Gathering | None:
+        """The inputs that traces have to be put together from, and how far that is done; null where there is
+        nothing to do. Inputs that are read anew are added to `fresh`."""
+        manifest = self._manifest
+        now = manifest.gathering or Gathering()
+        touched = any(manifest.inputs[number].gathered or number in now.inputs for number in todo)
+        if not touched and (now.done or not now.inputs):
+            return None
+        members = [number for number, one in enumerate(manifest.inputs) if one.gathered]
+        # In order of their paths: a trace is the same whichever of its files came first to the corpus.
+        members.sort(key=lambda number: manifest.inputs[number].path)
+        for number in members:
+            one = manifest.inputs[number]
+            if not os.path.isfile(one.path):
+                raise InputError(
+                    f"{one.path}: the file is gone, and its traces are put together anew with those of the "
+                    "inputs that came: put it back, or ingest into another folder"
+                )
+            if number not in todo and not _is_as_read(one):
+                fresh.add(number)
+        begun = now.taken > 0 or now.done
+        if members == now.inputs and not now.done and fresh.isdisjoint(members):
+            return now
+        if begun:
+            fresh |= {number for number in members if manifest.inputs[number].done} | {GATHERED}
+        return Gathering(members, now.since)
+
     def _status(self, files: list[str]) -> dict[int, str]:
         """What has to be done with each file; files that the corpus does not know become inputs of it."""
         manifest = self._manifest
@@ -380,7 +431,8 @@ class _Work:
             if not same and one.size == stat.st_size and one.done and one.blake3 is not None:
                 same = _core.fingerprint(path, one.size) == one.blake3
                 one.mtime_ns = stat.st_mtime_ns if same else one.mtime_ns
-            begun = one.offset or one.records or one.done
+            left = manifest.gathering is not None and manifest.gathering.taken and one.gathered
+            begun = one.offset or one.records or one.done or left
             if same:
                 status[number] = "unchanged" if one.done else "resumed" if begun else "new"
             elif begun:
@@ -393,16 +445,28 @@ class _Work:
     def _read(self, todo: list[int], fresh: set[int]) -> None:
         """Read inputs into shards, those in `fresh` from their beginning."""
         manifest, folder = self._manifest, self._folder
-        self._load_index(todo, fresh)
+        self._formats(todo)
+        gathering = self._gathering(todo, fresh)
+        members = [] if gathering is None else gathering.inputs
+        # Of those that only come along the format is known, whatever this call says of its own inputs.
+        formats = [None if number in todo else manifest.inputs[number].importer for number in members]
+        todo = [number for number in todo if not manifest.inputs[number].gathered]
+        formats = [None] * len(todo) + formats
+        todo += members
+        self._load_index([*todo, GATHERED], fresh)
         inputs = [manifest.inputs[number] for number in todo]
         for place, number in enumerate(todo):
             if number in fresh:
                 stat = _stat(inputs[place].path)
                 inputs[place] = inputs[place].restarted(0, stat.st_size, stat.st_mtime_ns)
         reader = _core.TraceReader(
-            [(one.path, one.name, one.place) for one in inputs], digests=True, **self._options
+            [(one.path, one.name, one.place) for one in inputs],
+            gathered=0 if gathering is None else gathering.taken,
+            formats=formats,
+            digests=True,
+            **self._options,
         )
-        numbers = pl.Series("input", todo, pl.UInt32)
+        numbers = pl.Series("input", [*todo, GATHERED], pl.UInt32)
         total, before = sum(one.size for one in inputs), 0
         while True:
             left = self._room - _OVERHEAD - self._index.nbytes
@@ -423,9 +487,12 @@ class _Work:
                 shard=pl.lit(manifest.next_shard, pl.UInt32)
             )
             with staging(folder) as files:
-                self._enter(todo, fresh, inputs, parts)
+                self._enter(todo, fresh, inputs, parts[:-1])
+                if gathering is not None:
+                    known = dict(zip(todo, inputs, strict=True))
+                    self._enter_gathered(gathering, fresh, known, parts[-1][-1])
                 self._seen += sum(part[0] for part in parts)
-                self._rejected += sum(part[2] for part in parts)
+                self._rejected += sum(part[3] for part in parts)
                 self._budget.check(self._rejected, self._seen, pl.DataFrame(store.table("quarantine")))
                 write_shard(files, manifest, store, index)
                 manifest.next_trace = self._index.next_number
@@ -433,17 +500,11 @@ class _Work:
                 manifest.save(folder)
             del store, batch, index, rows
 
-    def _enter(
-        self,
-        todo: list[int],
-        fresh: set[int],
-        inputs: list[Input],
-        parts: list[tuple[int, int, int, int, tuple[int, int, int, bool]]],
-    ) -> None:
+    def _enter(self, todo: list[int], fresh: set[int], inputs: list[Input], parts: list[_Part]) -> None:
         """Count what a batch has of each input; an input that is read anew takes the place of what it was."""
         manifest = self._manifest
         manifest.complete = False
-        for number, one, (records, accepted, quarantined, duplicates, place) in zip(
+        for number, one, (records, used, ignored, quarantined, duplicates, place) in zip(
             todo, inputs, parts, strict=True
         ):
             if number in fresh and (place != one.place or records):
@@ -451,11 +512,34 @@ class _Work:
                 one.since = manifest.next_shard
             if number not in fresh:
                 one.records += records
-                one.accepted += accepted
+                one.accepted += used
+                one.ignored += ignored
                 one.quarantined += quarantined
                 one.duplicates += duplicates
                 one.offset, one.lines, one.blocks, one.done = place
                 manifest.inputs[number] = one
+
+    def _enter_gathered(
+        self,
+        gathering: Gathering,
+        fresh: set[int],
+        inputs: dict[int, Input],
+        place: tuple[int, int, int, bool],
+    ) -> None:
+        """Count the traces that are put together; those of before are gone with the first of them."""
+        manifest = self._manifest
+        _, _, taken, done = place
+        if taken == gathering.taken and not done:
+            return
+        gathering.taken, gathering.done = taken, done
+        if GATHERED in fresh:
+            fresh.discard(GATHERED)
+            gathering.since = manifest.next_shard
+            for number in fresh.intersection(gathering.inputs):
+                fresh.discard(number)
+                inputs[number].since = manifest.next_shard
+                manifest.inputs[number] = inputs[number]
+        manifest.gathering = gathering
 
     def _load_index(self, todo: list[int], fresh: set[int]) -> None:
         """The index of what stays, and the numbers of the traces that are read anew."""
@@ -491,7 +575,9 @@ class _Work:
         repeats = rows.filter("duplicate").select("input", *known).collect(engine="streaming")
         originals = rows.filter(~pl.col("duplicate")).select(known)
         there = originals.join(repeats.lazy(), on=known, how="semi").collect(engine="streaming")
-        return sorted(repeats.join(there, on=known, how="anti")["input"].unique().to_list())
+        found = repeats.join(there, on=known, how="anti")["input"].unique().to_list()
+        # Traces that are put together repeat none: they are known by more than their bytes.
+        return sorted(number for number in found if number != GATHERED)
 
     def _fingerprint(self) -> None:
         """Note what the inputs were, byte for byte, once they are read."""

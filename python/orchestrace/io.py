@@ -3,8 +3,9 @@
 import glob
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypedDict, get_args
 
@@ -22,7 +23,7 @@ Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]
 TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
 
-_SUFFIXES = {".json", ".jsonl", ".ndjson"}
+_SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".zip", ".tar", ".tgz"}
 _COMPRESSED = {".gz", ".zst"}
 
 
@@ -52,8 +53,9 @@ def read_traces(
     source
         A path, a glob (``**`` is recursive), a folder, ``"-"`` for standard input, a binary file object, or
         a list of these. A list keeps its order; a glob and a folder are sorted by path. Of a folder the
-        ``.json``, ``.jsonl`` and ``.ndjson`` files count, compressed (``.gz``, ``.zst``) or not, hidden ones
-        excepted; a file that is named is read whatever it is called.
+        ``.json``, ``.jsonl``, ``.ndjson``, ``.traj`` files and archives (``.eval``, ``.zip``, ``.tar``,
+        ``.tgz``) count, compressed (``.gz``, ``.zst``) or not, hidden ones excepted; a file that is named is
+        read whatever it is called. Entries of an archive are read like files of their own.
     format
         Name of an importer (see `importers`), or ``"auto"`` to detect it from the content.
     on_error
@@ -98,8 +100,9 @@ def read_traces(
 
     Notes
     -----
-    One pass, linear in the bytes; compressed input is recognised by its first bytes. Always
-    ``records["read"] == records["accepted"] + records["quarantined"]``.
+    One pass, linear in the bytes; compressed input and archives are recognised by their first bytes. Traces
+    of formats that spread them over records and files are put together from all inputs of the call, and come
+    behind those of the other formats. What became of every record is in `Corpus.record_counts`.
 
     Examples
     --------
@@ -112,7 +115,7 @@ def read_traces(
     ... )
     >>> corpus = ot.read_traces(io.BytesIO(record + b"\\n{}\\n"))
     >>> corpus.records
-    {'read': 2, 'accepted': 1, 'quarantined': 1}
+    {'read': 2, 'used': 1, 'ignored': 0, 'duplicate': 0, 'quarantined': 1}
     """
     budget = ErrorBudget(on_error, max_errors, max_error_ratio)
     check_numbers(threads=threads)
@@ -131,7 +134,7 @@ def read_traces(
         }
     )
     with reporting(progress, "reading", in_bytes=True) as callback, ExitStack() as opened:
-        inputs = list(input_files(source, opened))
+        inputs = input_files(source, opened).inputs
         store = _core.read(inputs, threads=threads, progress=callback, **options)
     corpus = Corpus(store)
     if store.records_quarantined:
@@ -197,40 +200,55 @@ def _kinds(fields: Mapping[str, object]) -> dict[str, str]:
     return {name: lifted_kind(name, dtype) for name, dtype in fields.items()}
 
 
-def input_files(source: Source | Iterable[Source], opened: ExitStack) -> Iterator[str | BinaryIO]:
-    """The files that a source names, in order; what has to be opened first is closed with `opened`."""
+@dataclass
+class Inputs:
+    """The files that a source names, in order."""
+
+    inputs: list[str | BinaryIO] = field(default_factory=list)
+    skipped: int = 0
+    """Files of folders whose names are not those of recordings, hidden ones not counted."""
+
+
+def input_files(source: Source | Iterable[Source], opened: ExitStack) -> Inputs:
+    """The files that a source names; what has to be opened first is closed with `opened`."""
+    found = Inputs()
+    _add_files(source, opened, found)
+    return found
+
+
+def _add_files(source: Source | Iterable[Source], opened: ExitStack, found: Inputs) -> None:
     if isinstance(source, str | os.PathLike):
-        yield from _files(os.fspath(source), opened)
+        _add_path(os.fspath(source), opened, found)
     elif hasattr(source, "read"):
-        yield source  # type: ignore[misc]  # a file object is iterable too
+        found.inputs.append(source)  # type: ignore[arg-type]  # a file object is iterable too
     elif isinstance(source, Iterable):
         members = list(source)
         if not members:
             raise InputError("no input: the list of sources is empty")
         for member in members:
-            yield from input_files(member, opened)
+            _add_files(member, opened, found)
     else:
         raise ParameterError(
             f"source is of type {type(source).__name__}, expected a path, a binary file or a list of these"
         )
 
 
-def _files(path: str, opened: ExitStack) -> Iterator[str | BinaryIO]:
+def _add_path(path: str, opened: ExitStack, found: Inputs) -> None:
     if path == "-":
         if (stdin := getattr(sys.stdin, "buffer", None)) is None:
             raise InputError("standard input is closed")
-        yield stdin
+        found.inputs.append(stdin)
     elif os.path.isdir(path):
-        yield from _folder(path)
+        _add_folder(path, found)
     elif os.path.isfile(path):
-        yield path
+        found.inputs.append(path)
     elif os.path.exists(path):
-        yield opened.enter_context(_special(path))
+        found.inputs.append(opened.enter_context(_special(path)))
     elif glob.has_magic(path):
         matches = sorted(match for match in glob.iglob(path, recursive=True) if os.path.isfile(match))
         if not matches:
             raise InputError(f"no file matches '{plain(path)}' (looked from '{os.getcwd()}')")
-        yield from matches
+        found.inputs += matches
     else:
         raise InputError(f"no such file or folder: '{plain(path)}' (looked from '{os.getcwd()}')")
 
@@ -247,21 +265,23 @@ def _special(path: str) -> BinaryIO:
         raise InputError(f"{plain(path)}: {error.strerror or error}") from error
 
 
-def _folder(path: str) -> Iterator[str]:
-    found = []
+def _add_folder(path: str, found: Inputs) -> None:
+    here: list[str] = []
     if is_corpus(path):
         raise InputError(f"'{path}' is a corpus that ingest made: open it with read_corpus")
     for folder, below, names in os.walk(path):
         below[:] = [
             name for name in below if not name.startswith(".") and not is_corpus(os.path.join(folder, name))
         ]
-        paths = (os.path.join(folder, name) for name in names if _is_recording(name))
+        recordings = [name for name in names if _is_recording(name)]
+        found.skipped += sum(not name.startswith(".") for name in names) - len(recordings)
+        paths = (os.path.join(folder, name) for name in recordings)
         # A pipe or a device that only lies in the folder would be waited for; a link to nothing is an error.
-        found += [path for path in paths if os.path.isfile(path) or not os.path.exists(path)]
-    if not found:
+        here += [path for path in paths if os.path.isfile(path) or not os.path.exists(path)]
+    if not here:
         kinds = f"{', '.join(sorted(_SUFFIXES))}, also with {' or '.join(sorted(_COMPRESSED))}"
         raise InputError(f"no recording ({kinds}) in folder '{plain(path)}'")
-    yield from sorted(found)
+    found.inputs += sorted(here)
 
 
 def _is_recording(name: str) -> bool:

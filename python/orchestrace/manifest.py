@@ -20,10 +20,16 @@ EXPORTED: Final = "<export>"
 """The name of the only input of a corpus that `export` wrote."""
 
 _FILE: Final = re.compile(
-    r"(part=[0-9]{3}/(traces|events|edges|agents|measures|findings|labels)|index|quarantine)"
+    r"(part=[0-9]{3}/(traces|events|edges|agents|measures|findings|labels)|index|quarantine|record_counts|labels)"
     r"/[0-9]{6,}(-[0-9]{3,})?\.parquet"
 )
 """Files of a corpus; nothing else is opened or removed because a manifest says so."""
+
+SIDE: Final = ("index", "quarantine", "record_counts", "labels")
+"""Tables with files of no partition. Labels lie there if their trace was not read with them."""
+
+GATHERED: Final = 2**32 - 1
+"""Stands for the input of traces that are spread over records, perhaps of several inputs."""
 
 
 @dataclass
@@ -46,8 +52,13 @@ class Input:
     done: bool = False
     records: int = 0
     accepted: int = 0
+    """Records in traces that are held."""
+    ignored: int = 0
     quarantined: int = 0
     duplicates: int = 0
+    importer: str | None = None
+    gathered: bool = False
+    """Whether its traces are spread over records: they are put together from all such inputs."""
 
     @property
     def place(self) -> tuple[int, int, int, bool]:
@@ -56,7 +67,21 @@ class Input:
 
     def restarted(self, since: int, size: int, mtime_ns: int) -> "Input":
         """The same input with other content, not read yet."""
-        return Input(self.name, self.path, size, mtime_ns, since=since)
+        kept = {"importer": self.importer, "gathered": self.gathered}
+        return Input(self.name, self.path, size, mtime_ns, since=since, **kept)  # type: ignore[arg-type]
+
+
+@dataclass
+class Gathering:
+    """Traces that are put together from several inputs."""
+
+    inputs: list[int] = field(default_factory=list)
+    """Those inputs, in the order in which they are read."""
+    since: int = 0
+    """As of an input."""
+    taken: int = 0
+    """Traces that were published, in the order in which the inputs have them."""
+    done: bool = False
 
 
 @dataclass
@@ -94,6 +119,9 @@ class Manifest:
     """By partition."""
     index: list[Part] = field(default_factory=list)
     quarantine: list[Part] = field(default_factory=list)
+    record_counts: list[Part] = field(default_factory=list)
+    labels: list[Part] = field(default_factory=list)
+    gathering: Gathering | None = None
 
     def files(self) -> Iterator[str]:
         """Paths of all files below the folder, the manifest itself excepted."""
@@ -101,27 +129,37 @@ class Manifest:
             for part in parts:
                 for table in part.rows:
                     yield file_of(partition, table, part.name)
-        yield from (side_file("index", part.name) for part in self.index)
-        yield from (side_file("quarantine", part.name) for part in self.quarantine)
+        for table in SIDE:
+            yield from (side_file(table, part.name) for part in self.side(table))
+
+    def side(self, table: str) -> list[Part]:
+        """Parts of a table that are of no partition."""
+        parts: list[Part] = getattr(self, table) if table in SIDE else []
+        return parts
 
     def rows(self, table: str) -> int:
         """Rows of a table in all partitions, those included that are no longer valid."""
-        if table == "quarantine":
-            return sum(part.rows[table] for part in self.quarantine)
-        return sum(part.rows.get(table, 0) for parts in self.parts.values() for part in parts)
+        parts = [*self.side(table), *itertools.chain.from_iterable(self.parts.values())]
+        return sum(part.rows.get(table, 0) for part in parts)
 
     def records(self) -> dict[str, int]:
-        """Counts over all inputs: what was read is what was accepted, quarantined or a duplicate."""
+        """Counts over all inputs: what was read is the sum of the others."""
         return {
             "read": sum(one.records for one in self.inputs),
-            "accepted": sum(one.accepted for one in self.inputs),
-            "quarantined": sum(one.quarantined for one in self.inputs),
+            "used": sum(one.accepted for one in self.inputs),
+            "ignored": sum(one.ignored for one in self.inputs),
             "duplicate": sum(one.duplicates for one in self.inputs),
+            "quarantined": sum(one.quarantined for one in self.inputs),
         }
+
+    def since(self) -> dict[int, int]:
+        """Of each input the shard with which its present content begins."""
+        found = {number: one.since for number, one in enumerate(self.inputs)}
+        return found if self.gathering is None else found | {GATHERED: self.gathering.since}
 
     def outdated(self, part: Part) -> list[int]:
         """Inputs whose rows in this part are no longer valid, by number."""
-        return [number for number, one in enumerate(self.inputs) if part.shard < one.since]
+        return [number for number, since in self.since().items() if part.shard < since]
 
     def save(self, folder: Path) -> None:
         """Put it in place of the one that is there."""
@@ -235,16 +273,16 @@ def _faults(made: Manifest) -> Iterator[str]:
     for name in made.files():
         if not _FILE.fullmatch(name):
             yield f"it names a file that is none of a corpus: {name!r}"
-    parts = [*itertools.chain.from_iterable(made.parts.values()), *made.index, *made.quarantine]
-    numbers = [made.next_shard, made.next_trace, *(one.since for one in made.inputs)]
+    side = [(table, part) for table in SIDE for part in made.side(table)]
+    parts = [*itertools.chain.from_iterable(made.parts.values()), *(part for _, part in side)]
+    numbers = [made.next_shard, made.next_trace, *made.since().values()]
     if max(numbers + [n for part in parts for n in (part.shard, part.first, part.last)]) >= 2**32:
         yield "it has a number of a shard or of a trace that no corpus can have"
-    for part in made.index:
-        if part.rows.keys() != {"index"}:
-            yield f"the rows of part '{part.name}' are not those of an index"
-    for part in made.quarantine:
-        if part.rows.keys() != {"quarantine"}:
-            yield f"the rows of part '{part.name}' are not those of a quarantine"
+    for table, part in side:
+        if part.rows.keys() != {table}:
+            yield f"the rows of part '{part.name}' are not those of {table}"
+    if made.gathering is not None and max(made.gathering.inputs, default=0) >= max(len(made.inputs), 1):
+        yield "it puts traces together from inputs that it does not list"
 
 
 def _shown(key: str) -> str:

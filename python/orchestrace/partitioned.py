@@ -17,11 +17,11 @@ from .assemble import frame_of
 from .corpus import Corpus, check_measures, check_numbers, target_of
 from .errors import InputError, ParameterError, SchemaError
 from .ingest import memory_bytes
-from .manifest import NAME, Manifest, Part, load
+from .manifest import NAME, SIDE, Manifest, Part, load
 from .progress import Progress, reporting
 from .publication import path_of, published_file
 from .schema import SCHEMAS, dtype_of
-from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_rejects, present_schema, scan
+from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_side, present_schema, scan
 
 Step = Callable[[Corpus], Corpus]
 
@@ -53,13 +53,7 @@ class PartitionedCorpus(Corpus):
 
     @property
     def records(self) -> dict[str, int]:
-        """How many records were ``read``; ``accepted``, ``quarantined`` and ``duplicate`` add up to that."""
-        records = self._manifest.records()
-        if self._kept is not None:
-            accepted = self._kept.len()
-            records["read"] += accepted - records["accepted"]
-            records["accepted"] = accepted
-        return records
+        return self._manifest.records()
 
     def pieces(self) -> Iterator[tuple[str, Callable[[], Corpus]]]:
         """The corpus in memory, piece by piece: whole groups, about as many events as the budget has room
@@ -129,7 +123,7 @@ class PartitionedCorpus(Corpus):
             for partition, parts in self._manifest.parts.items()
         }
         kept = None if self._kept is None else self._kept.to_list()
-        state = json.dumps([parts, [one.since for one in self._manifest.inputs], kept], sort_keys=True)
+        state = json.dumps([parts, list(self._manifest.since().values()), kept], sort_keys=True)
         return {"corpus": hashlib.blake2b(state.encode(), digest_size=16).hexdigest(), "memory": self._memory}
 
     def __len__(self) -> int:
@@ -145,7 +139,8 @@ class PartitionedCorpus(Corpus):
     def _sizes(self) -> dict[str, int]:
         manifest = self._manifest
         if self._counted is None:
-            parts = [*manifest.quarantine, *(part for parts in manifest.parts.values() for part in parts)]
+            side = (part for table in SIDE for part in manifest.side(table))
+            parts = [*side, *(part for parts in manifest.parts.values() for part in parts)]
             valid = not any(manifest.outdated(part) for part in parts)
             counts = {}
             for name in SCHEMAS:
@@ -170,14 +165,16 @@ class PartitionedCorpus(Corpus):
         return pl.Schema({**SCHEMAS[name], **lifted})
 
     def _table(self, name: str) -> pl.LazyFrame:
-        if name == "quarantine":
-            return current_rejects(self._folder, self._manifest)
+        if name in SIDE and name != "labels":
+            return current_side(self._folder, self._manifest, name)
         if name in self._computed:
             return self._computing(name)
         parts = [
             (partition, part) for partition, all_ in sorted(self._manifest.parts.items()) for part in all_
         ]
         frame = scan(self._folder, self._manifest, name, parts, self._schema(name))
+        if name == "labels" and self._manifest.labels:
+            frame = pl.concat([frame, current_side(self._folder, self._manifest, name)])
         if self._kept is None:
             return frame
         if name in TRACE_TABLES:
@@ -251,6 +248,10 @@ class PartitionedCorpus(Corpus):
             if name == "agents":
                 continue  # derived
             frame = scan(self._folder, self._manifest, name, parts, present_schema(self._folder, name, parts))
+            if name == "labels" and self._manifest.labels and kept is not None:
+                loose = current_side(self._folder, self._manifest, name)
+                loose = loose.join(kept.unique(), on="trace_id", how="semi", maintain_order="left")
+                frame = pl.concat([frame, loose])
             if numbers is not None and name in TRACE_TABLES:
                 low, high = numbers[0], numbers[-1]
                 frame = frame.filter(

@@ -111,7 +111,7 @@ def _scan(
 ) -> pl.LazyFrame:
     check_numbers(threads=threads)
     with ExitStack() as opened:
-        files = list(input_files(source, opened))
+        files = input_files(source, opened).inputs
     if any(not isinstance(one, str) for one in files):
         raise ParameterError("a scan comes back to its files; read_traces takes streams and pipes")
     paths = [str(one) for one in files]

@@ -18,7 +18,17 @@ import polars as pl
 
 from . import _core
 from .errors import InputError
-from .manifest import Manifest, Part, file_of, side_file, sync_file, sync_folder, temporary
+from .manifest import (
+    GATHERED,
+    SIDE,
+    Manifest,
+    Part,
+    file_of,
+    side_file,
+    sync_file,
+    sync_folder,
+    temporary,
+)
 from .schema import SCHEMAS
 
 ROW_GROUP: Final = 1 << 16
@@ -119,8 +129,17 @@ def staging(folder: Path) -> Iterator[Staging]:
         raise
 
 
-def write_shard(files: Staging, manifest: Manifest, store: _core.Store, index: pl.DataFrame) -> None:
-    """Stage the tables of a batch, divided by partition, and enter them into the manifest."""
+def write_shard(
+    files: Staging,
+    manifest: Manifest,
+    store: _core.Store,
+    index: pl.DataFrame,
+    counts: pl.DataFrame | None = None,
+) -> None:
+    """Stage the tables of a batch, divided by partition, and enter them into the manifest.
+
+    `counts` are told in place of those of the store.
+    """
     shard = manifest.next_shard
     name = f"{shard:06}"
     division = _core.Partition(store, manifest.key, manifest.partitions)
@@ -130,11 +149,15 @@ def write_shard(files: Staging, manifest: Manifest, store: _core.Store, index: p
         frames = ((table, pl.DataFrame(piece.table(table))) for table in PARTITIONED)
         part = _stage(files, partition, name, shard, frames)
         manifest.parts.setdefault(partition, []).append(part)
-    if index.height:
-        manifest.index.append(_stage_side(files, "index", name, shard, index))
-    rejects = pl.DataFrame(store.table("quarantine"))
-    if rejects.height:
-        manifest.quarantine.append(_stage_side(files, "quarantine", name, shard, rejects))
+    side = {
+        "index": index,
+        "quarantine": pl.DataFrame(store.table("quarantine")),
+        "record_counts": pl.DataFrame(store.table("record_counts")) if counts is None else counts,
+        "labels": pl.DataFrame(division.loose_labels().table("labels")),
+    }
+    for table, frame in side.items():
+        if frame.height:
+            manifest.side(table).append(_stage_side(files, table, name, shard, frame))
     manifest.next_shard = shard + 1
 
 
@@ -160,7 +183,7 @@ def clear_leftovers(folder: Path, manifest: Manifest) -> None:
     """Remove the files of ours that the manifest does not list: those of a step that was cut short."""
     listed = set(manifest.files())
     found = [*folder.glob("part=*/*/*"), *folder.glob("part=*/*/.*"), *folder.glob(".*.tmp")]
-    for table in ("index", "quarantine"):
+    for table in SIDE:
         found += [*folder.glob(f"{table}/*"), *folder.glob(f"{table}/.*")]
     for path in found:
         ours = path.suffix == ".parquet" or path.name.endswith(".tmp")
@@ -226,8 +249,9 @@ def replaced(folder: Path, manifest: Manifest, part: Part) -> pl.Series:
 def scan_index(folder: Path, manifest: Manifest, parts: list[Part]) -> pl.LazyFrame:
     """Rows of the index with the shard `since` which their input is what it is; before it they are no longer
     valid."""
+    known = manifest.since()
     since = pl.LazyFrame(
-        {"input": range(len(manifest.inputs)), "since": [one.since for one in manifest.inputs]},
+        {"input": list(known), "since": list(known.values())},
         schema={"input": pl.UInt32, "since": pl.UInt32},
     )
     files = [folder / side_file("index", part.name) for part in parts]
@@ -235,16 +259,37 @@ def scan_index(folder: Path, manifest: Manifest, parts: list[Part]) -> pl.LazyFr
     return rows.join(since, on="input", maintain_order="left")
 
 
-def current_rejects(folder: Path, manifest: Manifest) -> pl.LazyFrame:
-    """The quarantine, without the rows of inputs that were read anew since."""
-    schema = SCHEMAS["quarantine"]
+def current_side(folder: Path, manifest: Manifest, table: str) -> pl.LazyFrame:
+    """A table of no partition, without the rows of inputs that were read anew since."""
+    if table == "index":
+        return current_index(folder, manifest)
+    schema = SCHEMAS[table]
     frames = []
-    for part in manifest.quarantine:
-        frame = _scan_files([folder / side_file("quarantine", part.name)], schema)
-        if stale := [manifest.inputs[number].name for number in manifest.outdated(part)]:
-            frame = frame.filter(~pl.col("file").cast(pl.String).is_in(stale))
+    for part in manifest.side(table):
+        frame = _scan_files([folder / side_file(table, part.name)], schema)
+        outdated = manifest.outdated(part)
+        if table == "labels":
+            # They come from traces that are put together from several inputs, all read anew or none.
+            frames += [] if GATHERED in outdated else [frame]
+            continue
+        if stale := {manifest.inputs[number].name for number in outdated if number != GATHERED}:
+            frame = _without(frame, stale)
         frames.append(frame)
     return pl.concat(frames) if frames else pl.LazyFrame(schema=schema)
+
+
+def _without(frame: pl.LazyFrame, names: set[str]) -> pl.LazyFrame:
+    """The rows whose file is none of these nor, of an archive, an entry of one."""
+    file = pl.col("file").cast(pl.String)
+    there = frame.select(file.unique()).collect()["file"].drop_nulls().to_list()
+    steps = (itertools.accumulate(name.split("/"), lambda a, b: f"{a}/{b}") for name in there)
+    stale = [name for name, paths in zip(there, steps, strict=True) if not names.isdisjoint(paths)]
+    return frame.filter(file.is_in(stale).not_().fill_null(True))
+
+
+def _summed(counts: pl.LazyFrame) -> pl.LazyFrame:
+    keys = [name for name in SCHEMAS["record_counts"] if name != "count"]
+    return counts.group_by(keys, maintain_order=True).agg(pl.col("count").sum())
 
 
 def merge(folder: Path, manifest: Manifest) -> None:
@@ -257,10 +302,11 @@ def merge(folder: Path, manifest: Manifest) -> None:
     for partition, parts in sorted(manifest.parts.items()):
         if not _is_merged(manifest, parts, target):
             _merge_partition(folder, manifest, partition, parts, target)
-    if len(manifest.index) > 1 or any(manifest.outdated(part) for part in manifest.index):
-        _merge_side(folder, manifest, "index", current_index(folder, manifest))
-    if len(manifest.quarantine) > 1 or any(manifest.outdated(part) for part in manifest.quarantine):
-        _merge_side(folder, manifest, "quarantine", current_rejects(folder, manifest))
+    for table in SIDE:
+        parts = manifest.side(table)
+        if len(parts) > 1 or any(manifest.outdated(part) for part in parts):
+            rows = current_side(folder, manifest, table)
+            _merge_side(folder, manifest, table, _summed(rows) if table == "record_counts" else rows)
 
 
 def _is_merged(manifest: Manifest, parts: list[Part], target: int) -> bool:
@@ -348,8 +394,7 @@ def current_index(folder: Path, manifest: Manifest) -> pl.LazyFrame:
 
 def _merge_side(folder: Path, manifest: Manifest, table: str, rows: pl.LazyFrame) -> None:
     shard = manifest.next_shard
-    parts: list[Part] = getattr(manifest, table)
-    old = [side_file(table, part.name) for part in parts]
+    old = [side_file(table, part.name) for part in manifest.side(table)]
     with staging(folder) as files:
         frame = rows.collect(engine="streaming")
         made = [_stage_side(files, table, f"{shard:06}", shard, frame)] if frame.height else []

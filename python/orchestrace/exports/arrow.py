@@ -6,6 +6,7 @@ import polars as pl
 
 from .. import _core
 from ..errors import ParameterError
+from ..manifest import SIDE
 from ..schema import SCHEMAS, dtype_of, unknown_name
 from .format import EMPTY
 
@@ -49,8 +50,8 @@ def _streams(corpus: "Corpus", name: str) -> tuple[list[_core.Stream], dict[str,
         kinds, streams = corpus._store.lifted, [corpus._store.table(name)]
     else:
         kinds = corpus._manifest.fields
-        if name == "quarantine":  # no piece has it
-            given = {name: corpus.quarantine.collect(engine="streaming")}
+        if name in SIDE:  # no piece has it, or not all of it
+            given = {name: corpus._table(name).collect(engine="streaming")}
             streams = [_core.Store.from_arrow(EMPTY | given).table(name)]
         else:
             streams = [piece._store.table(name) for piece in corpus.slices()]

@@ -20,16 +20,18 @@ def _write(corpus: Corpus, folder: Path, request: Request) -> None:
     sizes = corpus._sizes()
     partitions = round(sizes["events"] * EVENT_BYTES / (room * _PARTITION_SHARE))
     manifest = Manifest(max(1, min(_MOST_PARTITIONS, partitions)), key, room, fields)
-    done = 0
+    # Pieces do not know what was read for them; it is told once.
+    counts, done = corpus.record_counts.collect(engine="streaming"), 0
     for piece in corpus.slices():
-        _add(folder, manifest, piece._store)
+        _add(folder, manifest, piece._store, counts)
+        counts = counts.clear()
         done += len(piece)
         request.told(done, sizes["traces"])
     rejects = corpus.quarantine.collect(engine="streaming")
-    if rejects.height and not manifest.quarantine:  # the pieces of a corpus on disk have none
-        _add(folder, manifest, _core.Store.from_arrow(EMPTY | {"quarantine": rejects}))
-    one = Input(EXPORTED, "", 0, 0, done=True, records=done + rejects.height, accepted=done)
-    one.quarantined = rejects.height
+    if counts.height or (rejects.height and not manifest.quarantine):  # the pieces of a corpus on disk have none
+        _add(folder, manifest, _core.Store.from_arrow(EMPTY | {"quarantine": rejects}), counts)
+    one = Input(EXPORTED, "", 0, 0, done=True)
+    one.records, one.accepted, one.ignored, one.duplicates, one.quarantined = corpus.records.values()
     manifest.inputs.append(one)
     with told(folder):
         merge(folder, manifest)
@@ -37,11 +39,11 @@ def _write(corpus: Corpus, folder: Path, request: Request) -> None:
         manifest.save(folder)
 
 
-def _add(folder: Path, manifest: Manifest, store: _core.Store) -> None:
+def _add(folder: Path, manifest: Manifest, store: _core.Store, counts: pl.DataFrame) -> None:
     """One more shard; trace numbers stay what they are."""
     highest = pl.DataFrame(store.table("traces"))["trace"].max()
     with staging(folder) as files:
-        write_shard(files, manifest, store, pl.DataFrame(schema=INDEX))
+        write_shard(files, manifest, store, pl.DataFrame(schema=INDEX), counts)
         files.publish()
     if isinstance(highest, int):
         manifest.next_trace = max(manifest.next_trace, highest + 1)

@@ -8,7 +8,7 @@ use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use orchestrace_core::error::Error;
-use orchestrace_core::importers::Format;
+use orchestrace_core::importers::{self, Format};
 use orchestrace_core::ingest::{
     self, Batch, IndexRow, Input, Projection, ReadPosition, SourcePart, TraceIndex, TraceReader,
 };
@@ -45,13 +45,14 @@ impl PyTraceReader {
     /// `tables`, and `columns` of events, limit what is built.
     ///
     /// `inputs` are paths, names for the tables, and where to begin in each; `gathered` is where the traces that
-    /// are spread over records are taken up again; `options` those of `read`.
+    /// are spread over records are taken up again; `formats` are those that are known; `options` those of `read`.
     #[new]
-    #[pyo3(signature = (inputs, *, gathered = 0, digests = false, tables = None, columns = None, **options))]
+    #[pyo3(signature = (inputs, *, gathered = 0, formats = None, digests = false, tables = None, columns = None, **options))]
     fn new(
         py: Python<'_>,
         inputs: Vec<(PathBuf, String, Place)>,
         gathered: u64,
+        formats: Option<Vec<Option<String>>>,
         digests: bool,
         tables: Option<Vec<String>>,
         columns: Option<Vec<String>>,
@@ -67,12 +68,16 @@ impl PyTraceReader {
             options.projection =
                 Projection::new(&words(&tables), columns.as_deref()).map_err(|e| to_python(py, &e))?;
         }
+        let known = formats.unwrap_or_default();
+        let find = |name: &String| importers::find(name).map_err(|e| to_python(py, &e));
         let inputs = inputs
             .into_iter()
-            .map(|(path, name, (offset, lines, blocks, done))| {
-                (Input::Named { name, path }, ReadPosition { offset, lines, blocks, done })
+            .enumerate()
+            .map(|(i, (path, name, (offset, lines, blocks, done)))| {
+                let format = known.get(i).and_then(Option::as_ref).map(find).transpose()?;
+                Ok((Input::Named { name, path }, ReadPosition { offset, lines, blocks, done }, format))
             })
-            .collect();
+            .collect::<PyResult<_>>()?;
         let gathered = ReadPosition { blocks: gathered, ..ReadPosition::default() };
         TraceReader::resumed(inputs, gathered, options)
             .map(|r| Self(Mutex::new(r)))

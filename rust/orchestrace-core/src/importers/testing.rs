@@ -20,10 +20,10 @@ pub(crate) fn read_bytes(
 ) -> Store {
     let inputs = inputs.iter().map(|(path, bytes)| {
         let reader = Box::new(std::io::Cursor::new(bytes.to_vec()));
-        (Input::Stream { name: (*path).to_owned(), reader }, ReadPosition::default())
+        (Input::Stream { name: (*path).to_owned(), reader }, ReadPosition::default(), Some(format))
     });
     let run = Run::new(Some(threads)).expect("a thread pool");
-    TraceReader::with_format(inputs.collect(), ReadPosition::default(), options.clone(), Some(format))
+    TraceReader::resumed(inputs.collect(), ReadPosition::default(), options.clone())
         .and_then(|reader| reader.with_stems().all(&run))
         .expect("inputs in memory can be read")
 }

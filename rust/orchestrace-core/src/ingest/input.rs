@@ -27,6 +27,8 @@ pub(super) struct Source {
     pub lines: u64,
     /// Bytes on disk, where they are known.
     pub size: u64,
+    /// The format, if it need not be told.
+    pub forced: Option<Format>,
 }
 
 pub(super) enum Body {
@@ -100,7 +102,7 @@ impl Source {
         let (name, path) = match input {
             Input::Stream { name, reader } => {
                 let body = Body::Stream(Some(reader));
-                return Ok(Self { name, stem: String::new(), body, lines: 0, size: 0 });
+                return Ok(Self { name, stem: String::new(), body, lines: 0, size: 0, forced });
             }
             Input::Path(path) => (path.to_string_lossy().into_owned(), path),
             Input::Named { name, path } => (name, path),
@@ -113,7 +115,7 @@ impl Source {
         };
         // The blocks of a stream know their lines themselves.
         let lines = if matches!(body, Body::Ranges { .. }) { from.lines } else { 0 };
-        Ok(Self { name, stem: stem(&path), body, lines, size: meta.len() })
+        Ok(Self { name, stem: stem(&path), body, lines, size: meta.len(), forced })
     }
 
     pub(super) fn is_done(&self) -> bool {

@@ -58,7 +58,6 @@ pub fn read(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Stor
 pub struct TraceReader {
     sources: Vec<Source>,
     options: ReadOptions,
-    forced: Option<Format>,
     /// Parsed beyond an input that is not at its end yet.
     ahead: Vec<RawChunk>,
     /// Where each input stands, counting only what was handed on; behind them the traces that are gathered.
@@ -103,27 +102,19 @@ pub struct Batch {
 impl TraceReader {
     /// Looks at the inputs, which may have been read in part already.
     pub fn new(inputs: Vec<(Input, ReadPosition)>, options: ReadOptions) -> Result<Self> {
+        let inputs = inputs.into_iter().map(|(input, position)| (input, position, None)).collect();
         Self::resumed(inputs, ReadPosition::default(), options)
     }
 
     /// The same after a reading of the same inputs that was left when so many traces of formats whose traces are
-    /// spread had been handed on; the inputs of these formats are read from their beginning.
+    /// spread had been handed on; the inputs of these formats are read from their beginning. Of an input the format
+    /// may be known, whatever the options say.
     pub fn resumed(
-        inputs: Vec<(Input, ReadPosition)>,
+        inputs: Vec<(Input, ReadPosition, Option<Format>)>,
         gathered: ReadPosition,
         options: ReadOptions,
     ) -> Result<Self> {
         let forced = forced(&options)?;
-        Self::with_format(inputs, gathered, options, forced)
-    }
-
-    /// The same with a format that need not be one of the list.
-    pub(crate) fn with_format(
-        inputs: Vec<(Input, ReadPosition)>,
-        gathered: ReadPosition,
-        options: ReadOptions,
-        forced: Option<Format>,
-    ) -> Result<Self> {
         for (name, _) in &options.fields {
             if crate::schema::EVENTS.index(name).is_some() {
                 return Err(Error::Parameter(format!(
@@ -136,17 +127,16 @@ impl TraceReader {
             return Err(Error::Parameter(format!("max_record is {found}, expected at most {MAX_RECORD}")));
         }
         let parts =
-            inputs.iter().map(|(_, position)| SourcePart { position: *position, ..SourcePart::default() });
+            inputs.iter().map(|(_, position, _)| SourcePart { position: *position, ..SourcePart::default() });
         let gathered = SourcePart { position: gathered, ..SourcePart::default() };
         let parts = parts.chain([gathered]).collect();
         let mut sources = Vec::with_capacity(inputs.len());
-        for (input, from) in inputs {
-            sources.push(Source::new(input, from, &options, forced)?);
+        for (input, from, known) in inputs {
+            sources.push(Source::new(input, from, &options, known.or(forced))?);
         }
         Ok(Self {
             sources,
             options,
-            forced,
             ahead: Vec::new(),
             parts,
             next_trace: 0,
@@ -275,7 +265,7 @@ impl TraceReader {
         let work = Work {
             names: self.sources.iter().map(|s| (s.name.clone(), s.stem.clone())).collect(),
             options: &self.options,
-            forced: self.forced,
+            forced: self.sources.iter().map(|s| s.forced).collect(),
             run,
             limit,
             queue: Mutex::new(Queue {
@@ -410,7 +400,8 @@ struct Work<'a> {
     /// Name and stem of each input.
     names: Vec<(String, String)>,
     options: &'a ReadOptions,
-    forced: Option<Format>,
+    /// Formats that need not be told.
+    forced: Vec<Option<Format>>,
     run: &'a Run,
     limit: usize,
     queue: Mutex<Queue<'a>>,
@@ -565,7 +556,7 @@ impl<'a> Work<'a> {
     {
         let name = &self.names[source].0;
         let open = |raw, from| {
-            Opened::new(raw, from, self.options, self.forced, name, self.run)
+            Opened::new(raw, from, self.options, self.forced[source], name, self.run)
                 .map(Box::new)
                 .map_err(io_error(name))
         };

@@ -112,9 +112,9 @@ fn events(store: &Store, member: &str) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-fn stream(name: &str, text: &str) -> (Input, ReadPosition) {
+fn stream(name: &str, text: &str) -> (Input, ReadPosition, Option<Format>) {
     let reader = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
-    (Input::Stream { name: name.into(), reader }, ReadPosition::default())
+    (Input::Stream { name: name.into(), reader }, ReadPosition::default(), Some(Format::Spread(&Tiny)))
 }
 
 #[test]
@@ -241,7 +241,7 @@ proptest! {
         for _ in 0..200 {
             let streams = inputs.iter().map(|(name, text)| stream(name, text)).collect();
             let mut reader =
-                TraceReader::with_format(streams, at, options.clone(), Some(Format::Spread(&Tiny))).unwrap();
+                TraceReader::resumed(streams, at, options.clone()).unwrap();
             let Some(batch) = reader.next(1, Some(&mut index), &run).unwrap() else { break };
             found.extend(events(&batch.store, "agent"));
             labels += batch.store.combined("labels").unwrap().num_rows();
@@ -281,12 +281,7 @@ fn spilling_leaves_no_file_behind() {
     std::fs::remove_dir(&folder).unwrap();
     let gone = ReadOptions { spill_folder: Some(folder.clone()), ..options };
     let run = Run::new(Some(1)).unwrap();
-    let reader = TraceReader::with_format(
-        vec![stream("a", &text)],
-        ReadPosition::default(),
-        gone,
-        Some(Format::Spread(&Tiny)),
-    );
+    let reader = TraceReader::resumed(vec![stream("a", &text)], ReadPosition::default(), gone);
     let error = reader.unwrap().all(&run).unwrap_err().to_string();
     assert!(error.contains(&*folder.to_string_lossy()) && error.contains("temporary file"), "{error}");
 }
