@@ -108,9 +108,9 @@ impl SpreadImporter for ClaudeCode {
                     return Err(Reject::new(RejectCode::FieldMissing, "/sessionId", message));
                 };
                 if head.message != Some(Kind::Object) {
-                    let (code, found) = head.message.map_or((RejectCode::FieldMissing, "nothing"), |k| {
-                        (RejectCode::FieldType, k.as_str())
-                    });
+                    let (code, found) = head
+                        .message
+                        .map_or((RejectCode::FieldMissing, "nothing"), |k| (RejectCode::FieldType, k.as_str()));
                     let message = format!("found {found}, expected an object");
                     out.reject_in(key, record.text, Reject::new(code, "/message", message));
                     return Ok(());
@@ -122,7 +122,9 @@ impl SpreadImporter for ClaudeCode {
                 }
                 true
             }
-            "system" => subtype == "compact_boundary" || (subtype == "stop_hook_summary" && head.prevented),
+            "system" => {
+                subtype == "compact_boundary" || (subtype == "stop_hook_summary" && head.prevented)
+            }
             "progress" => inner == "agent_progress",
             "attachment" => matches!(inner, "hook_blocking_error" | "queued_command"),
             "queue-operation" => true,
@@ -183,9 +185,10 @@ fn kind_of(kind: &str, subtype: &str, inner: &str) -> String {
     word
 }
 
-/// The session of a line: what it says, or what its path says where it has no session, or names its own file instead.
+/// The session of a line: what it says; what its path says where it has none, or names its own stream.
 fn session<'a>(head: &'a Head<'_>, path: &'a str) -> Option<&'a str> {
-    match head.session.as_deref().filter(|session| !session.is_empty()) {
+    let said = head.session.as_deref().filter(|session| !session.is_empty());
+    match said.map(|said| said.split_once("#agent-").map_or(said, |(session, _)| session)) {
         Some(session) if !session.starts_with("agent-") => Some(session),
         said => session_of(path).or(said),
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::recording::Hash;
-use super::record::{Act, Block, Code, Line, Outcome, Records, Use, What};
+use super::record::{Act, Block, Code, Line, Meta, Outcome, Records, Use, What};
 
 /// Lines of one agent.
 #[derive(Debug, Default)]
@@ -97,16 +97,10 @@ impl Streams {
     }
 
     /// Finds who works for which call: by what the result, the file beside the stream or the progress says; else by
-    /// the prompt, by where it hangs, or by the description.
+    /// the prompt, by where it hangs, by the description, or by its type.
     fn link(&mut self, records: &Records, delegations: &[Delegation], outcomes: &HashMap<Code, u32>) {
-        let by_id: HashMap<Code, usize> = self
-            .list
-            .iter()
-            .enumerate()
-            .skip(1)
-            .filter(|(_, s)| s.id != 0)
-            .map(|(at, s)| (s.id, at))
-            .collect();
+        let by_id: HashMap<Code, usize> =
+            self.list.iter().enumerate().skip(1).filter(|(_, s)| s.id != 0).map(|(at, s)| (s.id, at)).collect();
         let outcome = |call: Code| match outcomes.get(&call).map(|at| &records.blocks[*at as usize]) {
             Some(Block::Outcome(outcome)) => Some(&**outcome),
             _ => None,
@@ -119,10 +113,8 @@ impl Streams {
                 Act::Delegate { resumes, .. } => resumes,
                 _ => 0,
             };
-            let meta =
-                records.metas.iter().find(|meta| call != 0 && meta.call == call).map(|meta| meta.agent);
-            let seen =
-                records.works_for.iter().find(|(of, _)| call != 0 && *of == call).map(|(_, agent)| *agent);
+            let meta = records.metas.iter().find(|meta| call != 0 && meta.call == call).map(|meta| meta.agent);
+            let seen = records.works_for.iter().find(|(of, _)| call != 0 && *of == call).map(|(_, agent)| *agent);
             let named = result.map(|r| if r.agent == 0 { r.agent_said } else { r.agent });
             let ids = [named, meta, seen, Some(resumes)];
             let id = ids.into_iter().flatten().find(|id| *id != 0);
@@ -137,14 +129,21 @@ impl Streams {
                 None => left.push(delegation),
             }
         }
-        type Rule = fn(&Stream, &Delegation, Code) -> bool;
-        let rules: [Rule; 3] = [
+        type Rule = fn(&Stream, &Delegation, Option<&Meta>) -> bool;
+        let rules: [Rule; 4] = [
             |stream, delegation, _| {
                 let Act::Delegate { prompt: Some(prompt), .. } = delegation.call.act else { return false };
                 stream.prompt == Some(prompt)
             },
             |stream, delegation, _| stream.hangs_on != 0 && stream.hangs_on == delegation.record,
-            |_, delegation, described| matches!(delegation.call.act, Act::Delegate { about, .. } if about != 0 && about == described),
+            |_, delegation, meta| {
+                let described = meta.map_or(0, |meta| meta.about);
+                matches!(delegation.call.act, Act::Delegate { about, .. } if about != 0 && about == described)
+            },
+            |_, delegation, meta| {
+                let typed = meta.map_or(0, |meta| meta.kind);
+                matches!(delegation.call.act, Act::Delegate { kind, .. } if kind != 0 && kind == typed)
+            },
         ];
         for rule in rules {
             left.retain(|delegation| {
@@ -153,7 +152,7 @@ impl Streams {
                     let meta = records.metas.iter().find(|meta| meta.agent == stream.id && stream.id != 0);
                     stream.call.is_none()
                         && stream.run == 0
-                        && rule(stream, delegation, meta.map_or(0, |meta| meta.about))
+                        && rule(stream, delegation, meta)
                 });
                 if let Some(stream) = free {
                     self.claim(delegation, stream);
@@ -227,7 +226,9 @@ fn split(records: &Records) -> Vec<Stream> {
         }
     }
     let lead = list.remove(0);
-    list.sort_by(|a, b| (a.began, records.names.name(a.id)).cmp(&(b.began, records.names.name(b.id))));
+    list.sort_by(|a, b| {
+        (a.began, records.names.name(a.id)).cmp(&(b.began, records.names.name(b.id)))
+    });
     list.insert(0, lead);
     list
 }
