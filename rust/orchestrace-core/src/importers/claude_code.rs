@@ -108,9 +108,9 @@ impl SpreadImporter for ClaudeCode {
                     return Err(Reject::new(RejectCode::FieldMissing, "/sessionId", message));
                 };
                 if head.message != Some(Kind::Object) {
-                    let (code, found) = head
-                        .message
-                        .map_or((RejectCode::FieldMissing, "nothing"), |k| (RejectCode::FieldType, k.as_str()));
+                    let (code, found) = head.message.map_or((RejectCode::FieldMissing, "nothing"), |k| {
+                        (RejectCode::FieldType, k.as_str())
+                    });
                     let message = format!("found {found}, expected an object");
                     out.reject_in(key, record.text, Reject::new(code, "/message", message));
                     return Ok(());
@@ -122,9 +122,7 @@ impl SpreadImporter for ClaudeCode {
                 }
                 true
             }
-            "system" => {
-                subtype == "compact_boundary" || (subtype == "stop_hook_summary" && head.prevented)
-            }
+            "system" => subtype == "compact_boundary" || (subtype == "stop_hook_summary" && head.prevented),
             "progress" => inner == "agent_progress",
             "attachment" => matches!(inner, "hook_blocking_error" | "queued_command"),
             "queue-operation" => true,

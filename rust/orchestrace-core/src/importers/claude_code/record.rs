@@ -55,9 +55,16 @@ pub(super) enum What {
     /// The context was compacted.
     Boundary,
     /// A hook objected.
-    Blocked { tool: Text, content: Hash },
+    Blocked {
+        tool: Text,
+        content: Hash,
+    },
     /// Something typed while the agent works, and where it went.
-    Queue { enqueues: bool, removes: bool, user: User },
+    Queue {
+        enqueues: bool,
+        removes: bool,
+        user: User,
+    },
     /// Something that reached the agent while it works.
     Queued(User),
 }
@@ -101,9 +108,16 @@ pub(super) enum Block {
     Use(Use),
     Outcome(Box<Outcome>),
     /// A message of a teammate.
-    Teammate { from: Code, content: Hash },
+    Teammate {
+        from: Code,
+        content: Hash,
+    },
     /// Work in the background ended.
-    Notice { task: Code, content: Option<Hash>, failed: bool },
+    Notice {
+        task: Code,
+        content: Option<Hash>,
+        failed: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -462,7 +476,9 @@ impl Reader<'_> {
         }
         for block in content.elements() {
             match block.get("type").str() {
-                Some("text") => typed |= self.text(records, block.get("text").str().unwrap_or_default(), &mut said),
+                Some("text") => {
+                    typed |= self.text(records, block.get("text").str().unwrap_or_default(), &mut said)
+                }
                 Some("image" | "document") => {
                     self.sha.update(block.raw());
                     typed = true;

@@ -99,8 +99,14 @@ impl Streams {
     /// Finds who works for which call: by what the result, the file beside the stream or the progress says; else by
     /// the prompt, by where it hangs, by the description, or by its type.
     fn link(&mut self, records: &Records, delegations: &[Delegation], outcomes: &HashMap<Code, u32>) {
-        let by_id: HashMap<Code, usize> =
-            self.list.iter().enumerate().skip(1).filter(|(_, s)| s.id != 0).map(|(at, s)| (s.id, at)).collect();
+        let by_id: HashMap<Code, usize> = self
+            .list
+            .iter()
+            .enumerate()
+            .skip(1)
+            .filter(|(_, s)| s.id != 0)
+            .map(|(at, s)| (s.id, at))
+            .collect();
         let outcome = |call: Code| match outcomes.get(&call).map(|at| &records.blocks[*at as usize]) {
             Some(Block::Outcome(outcome)) => Some(&**outcome),
             _ => None,
@@ -113,8 +119,10 @@ impl Streams {
                 Act::Delegate { resumes, .. } => resumes,
                 _ => 0,
             };
-            let meta = records.metas.iter().find(|meta| call != 0 && meta.call == call).map(|meta| meta.agent);
-            let seen = records.works_for.iter().find(|(of, _)| call != 0 && *of == call).map(|(_, agent)| *agent);
+            let meta =
+                records.metas.iter().find(|meta| call != 0 && meta.call == call).map(|meta| meta.agent);
+            let seen =
+                records.works_for.iter().find(|(of, _)| call != 0 && *of == call).map(|(_, agent)| *agent);
             let named = result.map(|r| if r.agent == 0 { r.agent_said } else { r.agent });
             let ids = [named, meta, seen, Some(resumes)];
             let id = ids.into_iter().flatten().find(|id| *id != 0);
@@ -150,9 +158,7 @@ impl Streams {
                 let free = (1..self.list.len()).find(|at| {
                     let stream = &self.list[*at];
                     let meta = records.metas.iter().find(|meta| meta.agent == stream.id && stream.id != 0);
-                    stream.call.is_none()
-                        && stream.run == 0
-                        && rule(stream, delegation, meta)
+                    stream.call.is_none() && stream.run == 0 && rule(stream, delegation, meta)
                 });
                 if let Some(stream) = free {
                     self.claim(delegation, stream);
@@ -226,9 +232,7 @@ fn split(records: &Records) -> Vec<Stream> {
         }
     }
     let lead = list.remove(0);
-    list.sort_by(|a, b| {
-        (a.began, records.names.name(a.id)).cmp(&(b.began, records.names.name(b.id)))
-    });
+    list.sort_by(|a, b| (a.began, records.names.name(a.id)).cmp(&(b.began, records.names.name(b.id))));
     list.insert(0, lead);
     list
 }

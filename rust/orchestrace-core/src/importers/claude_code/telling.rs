@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::super::recording::{
-    Agent, AgentInfo, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response, Saying,
-    Text, Usage, hash,
+    Agent, AgentInfo, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response,
+    Saying, Text, Usage, hash,
 };
 use super::record::{Act, Assistant, Block, Code, Line, Outcome, Records, Use, User, What};
 use super::streams::{Stream, Streams};
@@ -187,10 +187,13 @@ impl Teller<'_> {
             };
             let meta = self.records.metas.iter().find(|meta| id != 0 && meta.agent == id);
             let told = self.streams.list[at].lines.iter().find_map(|line| {
-                let What::Assistant(assistant) = &self.records.lines[*line as usize].what else { return None };
+                let What::Assistant(assistant) = &self.records.lines[*line as usize].what else {
+                    return None;
+                };
                 Some(assistant.agent_type).filter(|kind| *kind != 0)
             });
-            let others = [types.get(&id).copied(), meta.map(|meta| meta.kind), told].map(Option::unwrap_or_default);
+            let others =
+                [types.get(&id).copied(), meta.map(|meta| meta.kind), told].map(Option::unwrap_or_default);
             let agent = self.agent(id, call, others);
             // A sub-agent of a session that is recorded, which nobody asked for, was started by the program.
             if call.is_none() && (!has_main || run != 0) {
@@ -469,7 +472,8 @@ impl Teller<'_> {
                         let id = self.name(entry.agent);
                         let id = [self.recording.read(id).to_owned(), ":return".to_owned()].concat();
                         let id = self.recording.text(&id);
-                        let saying = Saying { id, content: Some(content), time: line.time, ..Saying::default() };
+                        let saying =
+                            Saying { id, content: Some(content), time: line.time, ..Saying::default() };
                         self.recording.lone_saying(child, saying);
                     }
                     None => self.recording.agent_info(child).open = true,
@@ -613,7 +617,8 @@ impl Teller<'_> {
         let name = self.records.names.name(tool);
         let trusted = TRUSTED.contains(&name) || of_agent.is_some();
         let mut extras = self.extras(line);
-        for (key, number) in [("x_reported_tokens", outcome.tokens), ("x_reported_tool_calls", outcome.tools)] {
+        for (key, number) in [("x_reported_tokens", outcome.tokens), ("x_reported_tool_calls", outcome.tools)]
+        {
             if let Some(number) = number {
                 extras = self.recording.extra(extras, key, &number.to_string());
             }
@@ -657,7 +662,9 @@ impl Teller<'_> {
 
     /// Whether work in the background that has ended is that of an agent.
     fn notice(&mut self, agent: Agent, task: Code, content: Option<Hash>, failed: bool, line: &Line) -> bool {
-        let Some(child) = self.by_id.get(&task).copied().filter(|child| *child != agent) else { return false };
+        let Some(child) = self.by_id.get(&task).copied().filter(|child| *child != agent) else {
+            return false;
+        };
         let nothing = hash(if failed { "failed" } else { "" });
         self.deliver(agent, child, content.unwrap_or(nothing), line);
         true
@@ -711,7 +718,13 @@ impl Teller<'_> {
     }
 
     /// What reaches an agent at work.
-    fn queued(&mut self, agent: Agent, line: &Line, user: &User, running: &mut Running) -> Option<&'static str> {
+    fn queued(
+        &mut self,
+        agent: Agent,
+        line: &Line,
+        user: &User,
+        running: &mut Running,
+    ) -> Option<&'static str> {
         let mut told = false;
         for block in self.records.blocks(user.blocks) {
             if let Block::Notice { task, content, failed } = block {
@@ -755,7 +768,8 @@ impl Teller<'_> {
         for (entry, agent, told) in std::mem::take(&mut self.reported) {
             let last = self.last_usage.get(&agent).copied();
             if let Some(last) = last.filter(|last| *last != told) {
-                let message = format!("the result tells {told} tokens, the last response of its agent {last}");
+                let message =
+                    format!("the result tells {told} tokens, the last response of its agent {last}");
                 self.recording.finding(FindingCode::UsageRepeated, Some(entry), message);
             }
         }
