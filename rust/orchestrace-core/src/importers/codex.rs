@@ -1,7 +1,7 @@
 //! Codex rollouts: one file is one thread, one thread is one agent; a root thread with its descendants is one trace.
 //!
 //! The thread of a line is that of its file: the uuid in the name of the file, or the file itself, which then is the
-//! thread that its first `session_meta` names. The driver puts the threads of a family together (`Items::belongs`);
+//! thread that its first `session_meta` names. The driver puts the threads of a family together (`Items::together`);
 //! what a forked thread repeats of the one it was forked from is left out ([`threads`]); then each thread is told as
 //! a stream ([`describe`]).
 
@@ -70,10 +70,10 @@ impl SpreadImporter for Codex {
             let ids = threads::Ids::of(meta);
             if let Some(id) = ids.own {
                 if matches!(file, Key::Path(_)) {
-                    out.belongs(&key, id);
+                    out.together(&key, id);
                 }
                 if let Some(other) = ids.parent.or(ids.forked_from) {
-                    out.belongs(id, other);
+                    out.together(id, other);
                 }
             }
         }

@@ -24,8 +24,8 @@ pub(crate) struct ItemColumns {
     pub rejected: Vec<(Position, Reject, String)>,
     /// Traces that lack an item which was rejected.
     pub partial: Vec<u32>,
-    /// Keys whose items are of the trace of another key.
-    pub belongs: Vec<(u32, u32)>,
+    /// Keys that are gathered together.
+    pub together: Vec<(u32, u32)>,
 }
 
 /// Items with their texts.
@@ -105,7 +105,7 @@ struct Mark {
     ignored: usize,
     rejected: usize,
     partial: usize,
-    belongs: usize,
+    together: usize,
 }
 
 /// Where [`SpreadImporter::items`](super::SpreadImporter::items) puts what it cuts a record into. Every part of the
@@ -140,7 +140,7 @@ impl<'w> Items<'w> {
             ignored: columns.ignored.len(),
             rejected: columns.rejected.len(),
             partial: columns.partial.len(),
-            belongs: columns.belongs.len(),
+            together: columns.together.len(),
         };
         Self { columns, limits, record, position, number, mark, line_ends: None }
     }
@@ -188,13 +188,12 @@ impl<'w> Items<'w> {
         self.columns.partial.push(key);
     }
 
-    /// Says that the items of `key` are of the trace of another key, in this and in all other inputs. Of what is said
-    /// of one key the first counts. Keys that belong to each other in a circle are one trace, under the least of
-    /// them.
-    pub fn belongs(&mut self, key: &str, other: &str) {
+    /// Says that what two keys have is gathered together, in this and in all other inputs, and so on with what is
+    /// together with either. [`TraceItems::key`] is then the least of them.
+    pub fn together(&mut self, key: &str, other: &str) {
         if key != other {
             let pair = (self.columns.keys.code(key), self.columns.keys.code(other));
-            self.columns.belongs.push(pair);
+            self.columns.together.push(pair);
         }
     }
 
@@ -233,7 +232,7 @@ impl<'w> Items<'w> {
         columns.ignored.truncate(mark.ignored);
         columns.rejected.truncate(mark.rejected);
         columns.partial.truncate(mark.partial);
-        columns.belongs.truncate(mark.belongs);
+        columns.together.truncate(mark.together);
     }
 }
 

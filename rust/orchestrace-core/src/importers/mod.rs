@@ -6,6 +6,7 @@ use crate::ingest::writer::TraceWriter;
 
 mod agentdojo;
 mod agentrx;
+mod atif;
 mod claude_code;
 mod codex;
 mod detect;
@@ -22,6 +23,7 @@ mod who_and_when;
 
 pub use agentdojo::AgentDojo;
 pub use agentrx::AgentRx;
+pub use atif::Atif;
 pub use claude_code::ClaudeCode;
 pub use codex::Codex;
 pub(crate) use detect::detect_sure;
@@ -37,6 +39,7 @@ pub use who_and_when::WhoAndWhen;
 pub static IMPORTERS: &[Format] = &[
     Format::Whole(&Native),
     Format::Spread(&Otel),
+    Format::Spread(&Atif),
     Format::Spread(&Codex),
     Format::Spread(&ClaudeCode),
     Format::Spread(&Inspect),

@@ -141,6 +141,8 @@ struct Planned {
     partial: bool,
     /// Bytes of its items, contexts included; none if all were rejected.
     bytes: u64,
+    /// Its key, by number: its own, or the least of those that are gathered together.
+    key: u32,
 }
 
 /// Consecutive traces of which the items are held at the same time.
@@ -285,14 +287,25 @@ impl Codes {
     }
 }
 
+/// The first of the traces that one is gathered together with.
+fn top(first: &mut [u32], number: u32) -> u32 {
+    let mut at = number;
+    while first[at as usize] != at {
+        // Halves the way for the next who asks.
+        first[at as usize] = first[first[at as usize] as usize];
+        at = first[at as usize];
+    }
+    at
+}
+
 impl Gathered {
     /// Gives traces their numbers, and takes what blocks have beside items.
     fn number(&mut self, blocks: &mut [Collected]) -> Vec<Codes> {
         let (mut input, mut lines, mut records) = (usize::MAX, 0, 0);
         let mut key = String::new();
         let mut maps = Vec::with_capacity(blocks.len());
-        // What the trace of a key belongs to; itself if to nothing.
-        let mut belongs: Vec<u32> = Vec::new();
+        // Of each trace the first one, as far as it is known, that it is gathered together with.
+        let mut first: Vec<u32> = Vec::new();
         for collected in blocks {
             let Collected { block, importer, path, bytes, .. } = collected;
             if block.source != input {
@@ -317,17 +330,15 @@ impl Gathered {
                 key.push_str(local);
                 let number = self.keys.code(&key);
                 if number as usize == self.planned.len() {
-                    self.planned.push(Planned { importer, partial: false, bytes: 0 });
-                    belongs.push(number);
+                    self.planned.push(Planned { importer, partial: false, bytes: 0, key: number });
+                    first.push(number);
                 }
                 self.planned[number as usize].bytes += *bytes;
                 traces.push(number);
             }
-            for (local, other) in &block.columns.belongs {
-                let number = traces[*local as usize];
-                if belongs[number as usize] == number {
-                    belongs[number as usize] = traces[*other as usize];
-                }
+            for (one, other) in &block.columns.together {
+                let [one, other] = [one, other].map(|local| top(&mut first, traces[*local as usize]));
+                first[one.max(other) as usize] = one.min(other);
             }
             for local in &block.columns.partial {
                 self.planned[traces[*local as usize] as usize].partial = true;
@@ -348,38 +359,27 @@ impl Gathered {
             maps.push(Codes { traces, source, records, lines: before });
             records += block.records;
         }
-        self.join_families(belongs, &mut maps);
+        self.join(first, &mut maps);
         maps
     }
 
-    /// Gives what belongs to another trace to the one at the top.
-    fn join_families(&mut self, mut belongs: Vec<u32>, maps: &mut [Codes]) {
-        for start in 0..belongs.len() as u32 {
-            let mut path = vec![start];
-            let mut at = start;
-            while belongs[at as usize] != at {
-                at = belongs[at as usize];
-                if let Some(circle) = path.iter().position(|seen| *seen == at) {
-                    at = path[circle..].iter().copied().min_by_key(|n| self.keys.name(*n)).unwrap_or(at);
-                    belongs[at as usize] = at;
-                    break;
+    /// Gives what is gathered together to the first of the traces.
+    fn join(&mut self, mut first: Vec<u32>, maps: &mut [Codes]) {
+        for number in 0..first.len() as u32 {
+            let at = top(&mut first, number) as usize;
+            first[number as usize] = at as u32;
+            if at != number as usize {
+                let planned = self.planned[number as usize];
+                self.planned[number as usize] = Planned { partial: false, bytes: 0, ..planned };
+                self.planned[at].partial |= planned.partial;
+                self.planned[at].bytes += planned.bytes;
+                if self.keys.name(number) < self.keys.name(self.planned[at].key) {
+                    self.planned[at].key = number;
                 }
-                path.push(at);
-            }
-            for number in path {
-                belongs[number as usize] = at;
-            }
-        }
-        for (number, top) in belongs.iter().map(|top| *top as usize).enumerate() {
-            if top != number {
-                let planned = self.planned[number];
-                self.planned[number] = Planned { partial: false, bytes: 0, ..planned };
-                self.planned[top].partial |= planned.partial;
-                self.planned[top].bytes += planned.bytes;
             }
         }
         for number in maps.iter_mut().flat_map(|map| &mut map.traces) {
-            *number = belongs[*number as usize];
+            *number = first[*number as usize];
         }
     }
 
@@ -609,7 +609,7 @@ impl<'a> Spread<'a> {
         let name = importer.info().name;
         let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
         let mut trace =
-            TraceItems::new(self.gathered.key(self.number), &items, planned.partial, options.limits);
+            TraceItems::new(self.gathered.key(planned.key), &items, planned.partial, options.limits);
         let input = |row: &ItemRow| self.gathered.sources[row.source as usize].1;
         let again = u64::from(self.number) < self.gathered.skip;
         let mut nothing = true;

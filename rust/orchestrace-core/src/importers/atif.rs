@@ -1,0 +1,216 @@
+//! ATIF, the agent trajectory interchange format: one JSON document per agent, whose steps are messages of users and
+//! answers of the agent with the results of their calls.
+//!
+//! An item is a step; its context says of which document it is. Documents that refer to each other (sub-agents), that
+//! go on where another one ends (`…cont-1`) or that are of one session are one trace.
+
+use std::borrow::Cow;
+
+use super::items::{Items, TraceItems};
+use super::recording::Recording;
+use super::{Confidence, ImporterInfo, Record, SpreadImporter};
+use crate::error::{Reject, RejectCode};
+use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::{Fault, write_string};
+use crate::ingest::writer::TraceWriter;
+
+mod describe;
+#[cfg(test)]
+mod tests;
+
+/// The importer.
+#[derive(Debug)]
+pub struct Atif;
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: "atif",
+    summary: "ATIF trajectories (agent trajectory interchange format): one document per agent",
+    evidence: &["schema_version", "steps"],
+    suffixes: &[".json", ".jsonl"],
+    lenient: true,
+};
+
+impl SpreadImporter for Atif {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
+        if record.get("schema_version").str().is_some_and(|version| version.starts_with("ATIF-")) {
+            return Confidence::Yes;
+        }
+        let step = record.get("steps").at(0);
+        let told = record.get("agent").get("name").str().is_some() && step.get("source").str().is_some();
+        if told && step.get("step_id").exists() { Confidence::Maybe } else { Confidence::No }
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
+        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
+        let document = Document { value: tree.root(), file: record.path, within: String::new() };
+        document.put(out)
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        let mut recording = Recording::default();
+        describe::describe(items, &mut recording);
+        recording.write(out);
+    }
+}
+
+/// A document, or one that lies in another one.
+struct Document<'a, 'v> {
+    value: Value<'v>,
+    file: &'a str,
+    /// Where it lies in the outermost document.
+    within: String,
+}
+
+impl Document<'_, '_> {
+    fn put(&self, out: &mut Items<'_>) -> Result<(), Reject> {
+        let value = self.value;
+        let steps = value.get("steps");
+        if steps.elements().next().is_none() && steps.raw() != "[]" {
+            let message = "found no list of steps, expected a trajectory";
+            return Err(Reject::new(RejectCode::FieldMissing, "/steps", message));
+        }
+        let names = self.names();
+        let key = names[0].clone();
+        for name in &names[1..] {
+            out.together(&key, name);
+        }
+        if let Some(next) = value.get("continued_trajectory_ref").some_str() {
+            out.together(&key, &beside(self.file, next));
+        }
+        let context = self.context();
+        for (index, step) in steps.elements().enumerate() {
+            if step.members().next().is_none() {
+                let place = format!("/steps/{index}");
+                let reject = Reject::new(RejectCode::FieldType, place, "found no object, expected a step");
+                out.reject_in(&key, step.raw(), reject);
+                continue;
+            }
+            for reference in references(step) {
+                for name in Names::of_reference(reference, self.file).all() {
+                    out.together(&key, &name);
+                }
+            }
+            out.item(&key, step.raw(), &context);
+        }
+        for (index, inner) in value.get("subagent_trajectories").elements().enumerate() {
+            let within = format!("{}/{index}", self.within);
+            let inner = Document { value: inner, file: self.file, within };
+            out.together(&key, &inner.names()[0]);
+            if let Err(reject) = inner.put(out) {
+                out.reject_in(&key, inner.value.raw(), reject);
+            }
+        }
+        Ok(())
+    }
+
+    /// What it is known by; at least one.
+    fn names(&self) -> Vec<String> {
+        let mut names = Names::of_document(self.value).all();
+        let file = format!("file:{}{}", self.file, self.within);
+        names.push(file);
+        names
+    }
+
+    /// What its steps are told to belong to: its head, without what is long. Two copies of a file have the same.
+    fn context(&self) -> String {
+        let mut text = b"{".to_vec();
+        let mut put = |key: &str, value: &str, string: bool| {
+            if text.len() > 1 {
+                text.push(b',');
+            }
+            write_string(key, &mut text);
+            text.push(b':');
+            if string { write_string(value, &mut text) } else { text.extend_from_slice(value.as_bytes()) }
+        };
+        for key in ["session_id", "trajectory_id", "final_metrics", "continued_trajectory_ref"] {
+            let value = self.value.get(key);
+            if value.exists() {
+                put(key, value.raw(), false);
+            }
+        }
+        for key in ["name", "model_name"] {
+            if let Some(text) = self.value.get("agent").get(key).some_str() {
+                put(key, text, true);
+            }
+        }
+        let file = self.file.rsplit('/').next().unwrap_or(self.file);
+        put("file", file, true);
+        put("within", &self.within, true);
+        text.push(b'}');
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// Ids by which a document is known, or referred to.
+#[derive(Debug, Default)]
+struct Names<'v> {
+    session: Option<&'v str>,
+    trajectory: Option<&'v str>,
+    path: Option<String>,
+}
+
+impl<'v> Names<'v> {
+    fn of_document(document: Value<'v>) -> Self {
+        Self {
+            session: document.get("session_id").some_str(),
+            trajectory: document.get("trajectory_id").some_str(),
+            path: None,
+        }
+    }
+
+    fn of_reference(reference: Value<'v>, file: &str) -> Self {
+        let path = reference.get("trajectory_path").some_str().map(|path| beside(file, path));
+        Self { path, ..Self::of_document(reference) }
+    }
+
+    fn all(&self) -> Vec<String> {
+        let session = self.session.map(|id| format!("session:{}", run_of(id).0));
+        let trajectory = self.trajectory.map(|id| format!("trajectory:{}", run_of(id).0));
+        [session, trajectory, self.path.clone()].into_iter().flatten().collect()
+    }
+}
+
+/// The key of a file that another one names, by the place of that one.
+fn beside(file: &str, other: &str) -> String {
+    let other = other.strip_prefix("./").unwrap_or(other);
+    match file.rsplit_once('/') {
+        Some((folder, _)) if !other.starts_with('/') => format!("file:{folder}/{other}"),
+        _ => format!("file:{other}"),
+    }
+}
+
+/// An id without what says that it goes on with another one, and which part it is.
+fn run_of(id: &str) -> (&str, u32) {
+    let part = id.rsplit_once("-cont-").and_then(|(run, part)| Some((run, part.parse().ok()?)));
+    part.unwrap_or((id, 0))
+}
+
+/// The sub-agents that the results of a step name.
+fn references(step: Value<'_>) -> impl Iterator<Item = Value<'_>> {
+    let results = step.path(&["observation", "results"]).elements();
+    results.flat_map(|result| references_of(result.get("subagent_trajectory_ref")))
+}
+
+/// A list of references; older documents have one alone.
+fn references_of(list: Value<'_>) -> impl Iterator<Item = Value<'_>> {
+    let one = list.members().next().is_some().then_some(list);
+    list.elements().chain(one)
+}
+
+/// Text of a message or result: a string, or the texts of a list of parts.
+fn text_of(value: Value<'_>) -> Cow<'_, str> {
+    if let Some(text) = value.str() {
+        return text.into();
+    }
+    let texts = value.elements().filter_map(|part| part.get("text").str()).collect::<Vec<_>>();
+    match texts[..] {
+        [] if value.exists() => value.raw().into(),
+        [] => "".into(),
+        [text] => text.into(),
+        _ => texts.concat().into(),
+    }
+}

@@ -1,0 +1,451 @@
+//! Steps to a recording: each agent its stream, a document that goes on with another one in the same.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{references_of, run_of, text_of};
+use crate::error::FindingCode;
+use crate::importers::items::TraceItems;
+use crate::importers::recording::{
+    Agent, AgentInfo, Call, CallResult, Does, Entry, Incoming, Party, Recording, Response, Saying, Text,
+    Usage, call_hash, hash,
+};
+use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::time::parse_timestamp;
+use crate::schema::MeasureKind;
+
+/// Name of an agent that has none.
+const AGENT: &str = "agent";
+
+/// One document, as the context of its steps tells it.
+struct Document<'a> {
+    tree: Tree<'a>,
+    steps: Vec<(usize, Tree<'a>)>,
+    /// When its first step with a time was.
+    began: Option<i64>,
+}
+
+impl Document<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.tree.root().get(key).some_str()
+    }
+
+    /// The id of the agent's run, and which part of it this is.
+    fn run(&self) -> (&str, u32) {
+        let id = self.get("trajectory_id").or_else(|| self.get("session_id"));
+        let (run, part) = run_of(id.unwrap_or_default());
+        let by_session = self.get("session_id").map_or(0, |id| run_of(id).1);
+        let name = self.get("file").unwrap_or_default();
+        (if run.is_empty() { name } else { run }, part.max(by_session))
+    }
+
+    /// Whether it is this one that a reference means.
+    fn is_meant(&self, reference: Value<'_>) -> bool {
+        let of = |key: &str| reference.get(key).some_str();
+        // A path leads to what has no such id itself.
+        if let Some(id) = of("trajectory_id")
+            && (self.get("trajectory_id").is_some() || of("trajectory_path").is_none())
+        {
+            return self.get("trajectory_id") == Some(id);
+        }
+        if let Some(path) = of("trajectory_path") {
+            return self.get("file") == path.rsplit('/').next() && self.get("within").is_none();
+        }
+        of("session_id").is_some_and(|id| self.get("session_id") == Some(id))
+    }
+}
+
+/// Describes the documents of a trace.
+pub(super) fn describe(items: &TraceItems<'_>, recording: &mut Recording) {
+    let documents = documents_of(items);
+    let mut telling =
+        Telling { documents: &documents, items, recording, agents: Vec::new(), absent: HashMap::new() };
+    telling.make_agents();
+    let children = telling.children();
+    let root = (0..documents.len()).find(|i| !children.contains(i)).unwrap_or(0);
+    telling.name_trace(root);
+    for index in 0..documents.len() {
+        telling.document(index, root == index, children.contains(&index));
+    }
+}
+
+fn documents_of<'a>(items: &TraceItems<'a>) -> Vec<Document<'a>> {
+    let mut documents: Vec<Document<'a>> = Vec::new();
+    let mut of: HashMap<&str, usize> = HashMap::new();
+    for (i, item) in items.iter().enumerate() {
+        let Ok(step) = Tree::parse(item.text, items.limits()) else { continue };
+        let at = if let Some(at) = of.get(item.context) {
+            *at
+        } else {
+            let Ok(tree) = Tree::parse(item.context, items.limits()) else { continue };
+            documents.push(Document { tree, steps: Vec::new(), began: None });
+            of.insert(item.context, documents.len() - 1);
+            documents.len() - 1
+        };
+        let document = &mut documents[at];
+        document.began = document.began.or_else(|| time_of(step.root()));
+        document.steps.push((i, step));
+    }
+    let order = |document: &Document<'_>| {
+        let text = |key: &str| document.get(key).unwrap_or_default().to_owned();
+        let (run, part) = document.run();
+        (document.began.is_none(), part, document.began, run.to_owned(), text("file"), text("within"))
+    };
+    documents.sort_by_cached_key(order);
+    documents
+}
+
+fn time_of(step: Value<'_>) -> Option<i64> {
+    step.get("timestamp").str().and_then(parse_timestamp)
+}
+
+/// The documents while they are told.
+struct Telling<'t, 'a, 'i> {
+    documents: &'t [Document<'a>],
+    items: &'t TraceItems<'i>,
+    recording: &'t mut Recording,
+    /// The agent of each document.
+    agents: Vec<Agent>,
+    /// Agents that are referred to and have no document, by their id.
+    absent: HashMap<String, Agent>,
+}
+
+impl Telling<'_, '_, '_> {
+    /// One agent for each run, however many documents it has.
+    fn make_agents(&mut self) {
+        let mut of_run: HashMap<(&str, &str), Agent> = HashMap::new();
+        for document in self.documents {
+            let (run, part) = document.run();
+            let name = document.get("name").unwrap_or(AGENT);
+            let known = of_run.get(&(run, name)).filter(|_| part > 0).copied();
+            let agent = known.unwrap_or_else(|| {
+                let info = AgentInfo {
+                    name: self.recording.text(name),
+                    source_id: self.recording.text(run),
+                    ..AgentInfo::default()
+                };
+                self.recording.agent(info)
+            });
+            of_run.entry((run, name)).or_insert(agent);
+            self.agents.push(agent);
+        }
+    }
+
+    /// Documents that others refer to.
+    fn children(&self) -> HashSet<usize> {
+        let steps = self
+            .documents
+            .iter()
+            .enumerate()
+            .flat_map(|(d, document)| document.steps.iter().map(move |(_, step)| (d, step.root())));
+        let mut children = HashSet::new();
+        for (d, step) in steps {
+            for reference in super::references(step) {
+                children.extend(self.find(reference).filter(|child| *child != d));
+            }
+        }
+        children
+    }
+
+    fn find(&self, reference: Value<'_>) -> Option<usize> {
+        self.documents.iter().position(|document| document.is_meant(reference))
+    }
+
+    fn name_trace(&mut self, root: usize) {
+        let document = &self.documents[root];
+        let id = document.get("session_id").or_else(|| document.get("trajectory_id"));
+        let id = id.map_or_else(
+            || {
+                let file = document.get("file").unwrap_or_default();
+                file.split('.').next().unwrap_or(file)
+            },
+            |id| run_of(id).0,
+        );
+        self.recording.trace.trace_id = self.recording.text(id);
+        self.recording.trace.system = self.recording.text(document.get("name").unwrap_or("atif"));
+        self.recording.trace.partial = self.items.is_partial();
+    }
+
+    fn document(&mut self, index: usize, root: bool, child: bool) {
+        let document = &self.documents[index];
+        let agent = self.agents[index];
+        let mut stream = Stream {
+            agent,
+            id: document.run().0.to_owned(),
+            part: document.run().1,
+            model: document.get("model_name").unwrap_or_default(),
+            prompted: !child,
+            open: true,
+            last: None,
+            sum: (0, 0),
+            priced: false,
+        };
+        for (at, (item, step)) in document.steps.iter().enumerate() {
+            let next = document.steps.get(at + 1).and_then(|(_, step)| time_of(step.root()));
+            self.step(&mut stream, *item, at, step.root(), next);
+        }
+        // Where a later document of the same run goes on, it is that one that says how it ended.
+        let goes_on = document.get("continued_trajectory_ref").is_some();
+        self.recording.agent_info(agent).open = stream.open || goes_on;
+        self.totals(document.tree.root().get("final_metrics"), &stream, root);
+    }
+
+    fn step(&mut self, stream: &mut Stream<'_>, item: usize, at: usize, step: Value<'_>, next: Option<i64>) {
+        if step.get("is_copied_context").bool() == Some(true) {
+            return self.items.ignored(item, "atif.copied_context");
+        }
+        let time = time_of(step);
+        let id = match step.get("step_id").raw() {
+            "" => format!("{}:x{at}", stream.id),
+            number if stream.part == 0 => format!("{}:{}", stream.id, number.trim_matches('"')),
+            number => format!("{}:{}.{}", stream.id, stream.part, number.trim_matches('"')),
+        };
+        let results = step.path(&["observation", "results"]);
+        let compacts = ["context_management", "extra"].map(|key| step.get(key));
+        let compacts = compacts[0].exists() || compacts[1].get("context_management").exists();
+        match step.get("source").str() {
+            Some("user") => {
+                stream.open = true;
+                let text = text_of(step.get("message"));
+                if !std::mem::replace(&mut stream.prompted, true) {
+                    // What its parent asked is told by the parent.
+                    return self.items.duplicate(item);
+                }
+                let id = self.recording.text(&id);
+                let content = Some(hash(&text));
+                let (trusted, extras) = (Some(true), Text::default());
+                let said =
+                    Incoming { id, from: Party::User, time, content, trusted, intervenes: false, extras };
+                self.recording.incoming(stream.agent, said);
+            }
+            Some("agent") => self.answer(stream, &id, time, step, next),
+            _ if compacts => drop(self.recording.compaction(stream.agent)),
+            Some("system") if results.is_empty() => self.items.ignored(item, "atif.system"),
+            Some("system") => self.results(stream, &id, next.or(time), step, &[]),
+            // Redacted: what only answers have tells them.
+            _ if step.first(&["metrics", "llm_call_count", "tool_calls", "model_name"]).exists() => {
+                self.answer(stream, &id, time, step, next);
+            }
+            _ => self.items.ignored(item, "atif.step"),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        stream: &mut Stream<'_>,
+        id: &str,
+        time: Option<i64>,
+        step: Value<'_>,
+        next: Option<i64>,
+    ) {
+        let model = step.get("model_name").some_str().unwrap_or(stream.model);
+        let metrics = step.get("metrics");
+        let mut extras = Text::default();
+        if let Some(n) = step.get("llm_call_count").i64().filter(|n| *n != 1) {
+            extras = self.recording.extra(extras, "x_llm_call_count", &n.to_string());
+        }
+        let usage = usage_of(metrics);
+        stream.sum.0 += usage.tokens_in.unwrap_or(0);
+        stream.sum.1 += usage.tokens_out.unwrap_or(0);
+        stream.priced |= usage.cost_usd.is_some();
+        let response = Response {
+            id: self.recording.text(id),
+            time,
+            model: self.recording.text(model),
+            usage,
+            extras,
+            ..Response::default()
+        };
+        let response = self.recording.response(stream.agent, response);
+        stream.last = Some(response);
+        let ids = self.calls(response, stream, id, step);
+        let text = text_of(step.get("message"));
+        if !text.is_empty() {
+            self.recording.say(response, Saying { content: Some(hash(&text)), ..Saying::default() });
+        }
+        let answered = step.path(&["observation", "results"]).elements().next().is_some();
+        stream.open = !ids.is_empty() && !answered;
+        self.results(stream, id, next.or(time), step, &ids);
+    }
+
+    /// The calls of a step, and their ids: their own where these tell them apart.
+    fn calls(&mut self, response: Entry, stream: &Stream<'_>, step_id: &str, step: Value<'_>) -> Vec<String> {
+        let calls: Vec<Value<'_>> = step.get("tool_calls").elements().collect();
+        let mut ids: Vec<String> =
+            calls.iter().map(|call| call.get("tool_call_id").str().unwrap_or_default().to_owned()).collect();
+        let distinct: HashSet<&String> = ids.iter().filter(|id| !id.is_empty()).collect();
+        if distinct.len() < ids.len() {
+            ids = (0..ids.len()).map(|k| format!("{step_id}:c{k}")).collect();
+        }
+        for (k, call) in calls.iter().enumerate() {
+            let name = call.get("function_name").str().unwrap_or("function");
+            let content = Some(call_hash(name, call.get("arguments")));
+            let child = spawned_by(step, *call, k, calls.len());
+            let does = match child.map(|reference| self.child(reference)) {
+                Some(child) if child != stream.agent => Does::Spawns(child),
+                _ => Does::UsesTool,
+            };
+            let call = Call {
+                id: self.recording.text(&ids[k]),
+                tool: self.recording.text(name),
+                does,
+                content,
+                ..Call::default()
+            };
+            self.recording.call(response, call);
+        }
+        ids
+    }
+
+    /// The agent that a reference means.
+    fn child(&mut self, reference: Value<'_>) -> Agent {
+        if let Some(at) = self.find(reference) {
+            return self.agents[at];
+        }
+        let id = ["trajectory_id", "session_id", "trajectory_path"].map(|key| reference.get(key).some_str());
+        let id = id.into_iter().flatten().next().unwrap_or_default();
+        let recording = &mut *self.recording;
+        recording.trace.partial = true;
+        *self.absent.entry(id.to_owned()).or_insert_with(|| {
+            let source_id = recording.text(id);
+            recording.agent(AgentInfo { source_id, ..AgentInfo::default() })
+        })
+    }
+
+    fn results(
+        &mut self,
+        stream: &Stream<'_>,
+        step_id: &str,
+        time: Option<i64>,
+        step: Value<'_>,
+        ids: &[String],
+    ) {
+        let results: Vec<Value<'_>> = step.path(&["observation", "results"]).elements().collect();
+        let calls: Vec<&str> = step
+            .get("tool_calls")
+            .elements()
+            .map(|c| c.get("tool_call_id").str().unwrap_or_default())
+            .collect();
+        for (k, result) in results.iter().enumerate() {
+            let named = result.get("source_call_id").some_str();
+            let call = match named.map(|id| calls.iter().filter(|call| **call == id).count()) {
+                // Calls that their ids do not tell apart have their results in the same order.
+                Some(n) if n > 1 && results.len() == calls.len() => ids.get(k).map(String::as_str),
+                Some(1) => calls.iter().position(|call| Some(*call) == named).map(|at| &*ids[at]),
+                _ => named,
+            };
+            let references: Vec<Value<'_>> = references_of(result.get("subagent_trajectory_ref")).collect();
+            let spawned = named.is_some_and(|id| calls.contains(&id));
+            for (r, reference) in references.iter().enumerate().skip(usize::from(spawned)) {
+                self.child_of_step(stream, &format!("{step_id}:{k}.{r}"), *reference, time);
+            }
+            let content = result.get("content");
+            let id = if call.is_none() {
+                self.recording.join(&[step_id, ":r", &k.to_string()])
+            } else {
+                Text::default()
+            };
+            if call.is_none() && !references.is_empty() && !content.exists() {
+                continue;
+            }
+            let told = result.get("is_error").bool().or_else(|| result.get("extra").get("is_error").bool());
+            let answer = CallResult {
+                call: call.map_or(Text::default(), |call| self.recording.text(call)),
+                id,
+                time,
+                content: content.exists().then(|| hash(&text_of(content))),
+                ok: told.map(|error| !error),
+                trusted: Some(!references.is_empty()),
+                ..CallResult::default()
+            };
+            self.recording.result(stream.agent, answer);
+        }
+    }
+
+    /// A child that no call of the step asked for.
+    fn child_of_step(&mut self, stream: &Stream<'_>, id: &str, reference: Value<'_>, time: Option<i64>) {
+        let child = self.child(reference);
+        if child == stream.agent {
+            return;
+        }
+        let call = Call { id: self.recording.text(id), does: Does::Spawns(child), ..Call::default() };
+        self.recording.lone_call(stream.agent, call);
+        let result =
+            CallResult { call: self.recording.text(id), time, trusted: Some(true), ..CallResult::default() };
+        self.recording.result(stream.agent, result);
+    }
+
+    /// Totals of the whole: kept beside the sum of the steps where they differ, used where steps have none.
+    fn totals(&mut self, totals: Value<'_>, stream: &Stream<'_>, root: bool) {
+        let of = |key: &str| totals.get(key).i64();
+        let told = of("total_prompt_tokens").zip(of("total_completion_tokens"));
+        let cost = totals.get("total_cost_usd").f64();
+        if root && let Some(cost) = cost.filter(|_| !stream.priced) {
+            self.recording.measure(MeasureKind::Cost, "cost_usd", cost);
+        }
+        let Some((read, written)) = told.filter(|told| *told != stream.sum) else { return };
+        let total = read.saturating_add(written);
+        if stream.sum == (0, 0) {
+            if root {
+                self.recording.measure(MeasureKind::Cost, "tokens", total as f64);
+            }
+            return;
+        }
+        let sum = stream.sum.0.saturating_add(stream.sum.1);
+        self.recording.finding(
+            FindingCode::UsageRepeated,
+            stream.last,
+            format!("the document's total is {total} tokens, its steps sum to {sum}"),
+        );
+        if let Some(entry) = stream.last {
+            let extras =
+                self.recording.response_mut(entry).map(|response| response.extras).unwrap_or_default();
+            let extras = self.recording.extra(extras, "x_reported_tokens", &total.to_string());
+            if let Some(response) = self.recording.response_mut(entry) {
+                response.extras = extras;
+            }
+        }
+    }
+}
+
+/// The child that a call asked for: the first that its result refers to.
+fn spawned_by<'v>(step: Value<'v>, call: Value<'v>, k: usize, calls: usize) -> Option<Value<'v>> {
+    let results = step.path(&["observation", "results"]);
+    let id = call.get("tool_call_id").some_str();
+    let mut own =
+        results.elements().filter(|result| id.is_some() && result.get("source_call_id").str() == id);
+    let first = own.next()?;
+    let result = match own.next() {
+        // Ids that tell nothing apart: by place.
+        Some(_) if results.len() == calls => results.at(k),
+        _ => first,
+    };
+    references_of(result.get("subagent_trajectory_ref")).next()
+}
+
+fn usage_of(metrics: Value<'_>) -> Usage {
+    let of = |key: &str| metrics.get(key).i64().filter(|n| *n >= 0);
+    let extra = |keys: &[&str]| metrics.get("extra").first(keys).i64().filter(|n| *n >= 0);
+    Usage {
+        tokens_in: of("prompt_tokens"),
+        tokens_out: of("completion_tokens"),
+        cached: of("cached_tokens").or_else(|| extra(&["cache_read_tokens"])),
+        cache_write: extra(&["cache_write_tokens", "cache_creation_input_tokens"]),
+        reasoning: extra(&["reasoning_tokens"]),
+        cost_usd: metrics.get("cost_usd").f64(),
+        ..Usage::default()
+    }
+}
+
+/// A run while its document is told.
+struct Stream<'d> {
+    agent: Agent,
+    id: String,
+    part: u32,
+    model: &'d str,
+    /// Whether what it was asked has been seen.
+    prompted: bool,
+    open: bool,
+    last: Option<Entry>,
+    sum: (i64, i64),
+    priced: bool,
+}
