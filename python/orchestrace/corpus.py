@@ -186,7 +186,7 @@ class Corpus:
 
     @property
     def records(self) -> dict[str, int]:
-        """How many records were ``read``: the sum of ``used``, ``ignored``, ``duplicate`` and ``quarantined``.
+        """How many records were ``read``: the sum of ``used``, ``ignored``, ``duplicate``, ``quarantined``.
 
         A record is what its format counts: a trace, a line of a session, a span. It is used if it is in a
         trace, ignored if it means nothing to one, a duplicate if it repeats another one, else quarantined.
@@ -199,7 +199,7 @@ class Corpus:
 
     @property
     def record_counts(self) -> pl.LazyFrame:
-        """What became of the records that were read: file, importer, status, kind (of ignored ones), count."""
+        """What became of the records that were read: file, importer, status, kind of the ignored, count."""
         return self._table("record_counts")
 
     def slices(self) -> Iterator["Corpus"]:

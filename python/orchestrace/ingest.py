@@ -15,7 +15,7 @@ from . import _core
 from .corpus import check_numbers
 from .errors import InputError, ParameterError
 from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
-from .manifest import EXPORTED, NAME, Input, Manifest, load
+from .manifest import EXPORTED, GATHERED, NAME, Gathering, Input, Manifest, load
 from .progress import Progress, reporting
 from .shards import INDEX, clear_leftovers, current_index, merge, scan_index, staging, told, write_shard
 
@@ -135,9 +135,9 @@ def ingest(
     One pass over the bytes and one for their BLAKE3. Repeated exports, that is records with the same bytes
     and the same ``trace_id``, are counted as duplicates and left out. Traces of formats that spread them over
     records and files (sessions, spans) are put together from all inputs of the corpus: where one is new or
-    has changed, all inputs of such formats are read again, and all have to be there. Whatever stops the call, a full disk or a kill, what is published stays, and
-    the same call goes on from there to the same rows. The index of traces takes some 70 bytes of the budget
-    a trace.
+    has changed, all inputs of such formats are read again, and all have to be there. Whatever stops the call,
+    a full disk or a kill, what is published stays, and the same call goes on from there to the same rows. The
+    index of traces takes some 70 bytes of the budget a trace.
 
     Examples
     --------

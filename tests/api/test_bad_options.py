@@ -134,7 +134,7 @@ class Stream:
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_anything_like_bytes_is_read(kind) -> None:
-    assert ot.read_traces(Stream(kind(recording(3)))).records["accepted"] == 3
+    assert ot.read_traces(Stream(kind(recording(3)))).records["used"] == 3
 
 
 @pytest.mark.parametrize(("piece", "message"), [("{}", "binary mode"), (5, "gives int, expected bytes")])
@@ -197,7 +197,7 @@ def test_named_pipes_are_read(tmp_path: Path) -> None:
     os.mkfifo(path)
     feeder = threading.Thread(target=lambda: path.write_bytes(recording(2_000)))
     feeder.start()
-    assert ot.read_traces(path).records["accepted"] == 2_000
+    assert ot.read_traces(path).records["used"] == 2_000
     feeder.join()
 
 

@@ -55,7 +55,7 @@ def test_tables_can_be_collected_many_times_and_projected(corpus):
 
 
 def test_records_add_up(corpus):
-    assert corpus.records == {"read": 4, "accepted": 3, "quarantined": 1}
+    assert corpus.records == {"read": 4, "used": 3, "ignored": 0, "duplicate": 0, "quarantined": 1}
     assert len(corpus) == 3
 
 
@@ -298,7 +298,7 @@ def test_what_is_not_given_is_derived():
     events = frame(corpus, "events")
     assert events["seq"].to_list() == [0, 0, 1]
     assert events["mine"].to_list() == [1, 2, 3]
-    assert corpus.records == {"read": 2, "accepted": 2, "quarantined": 0}
+    assert corpus.records == {"read": 2, "used": 2, "ignored": 0, "duplicate": 0, "quarantined": 0}
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_mended_records_complete_the_corpus(tmp_path: Path) -> None:
     assert (tmp_path / "bad.jsonl").read_bytes() == broken[0] + b"\n" + broken[1] + b"\n"
     mended = write(tmp_path / "mended.jsonl", good[1], good[3])
     records = ot.ingest(mended, tmp_path / "corpus").records
-    assert records == {"read": 7, "accepted": 5, "quarantined": 2, "duplicate": 0}
+    assert records == {"read": 7, "used": 5, "ignored": 0, "duplicate": 0, "quarantined": 2}
 
 
 def test_rejects_of_changed_files_are_not_guessed(tmp_path: Path) -> None:
@@ -202,7 +202,13 @@ def test_what_is_settled_without_reading_is_kept(folder: Path, runs: Path) -> No
 def test_a_corpus_is_no_recording(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ot.InputError, match="read_corpus"):
         ot.read_traces(folder)
-    assert ot.read_traces(tmp_path).records == {"read": 48, "accepted": 48, "quarantined": 0}
+    assert ot.read_traces(tmp_path).records == {
+        "read": 48,
+        "used": 48,
+        "ignored": 0,
+        "duplicate": 0,
+        "quarantined": 0,
+    }
     report = ot.ingest(tmp_path, tmp_path / "second")
     assert report.inputs.height == 1
 

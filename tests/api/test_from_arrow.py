@@ -127,6 +127,10 @@ def test_findings_keep_their_own_counts():
 
 def test_records_reconcile_after_a_filter():
     corpus = read(document("x"), "{broken", document("y"), document("z"))
-    assert corpus.records == {"read": 4, "accepted": 3, "quarantined": 1}
+    assert corpus.records == {"read": 4, "used": 3, "ignored": 0, "duplicate": 0, "quarantined": 1}
     some = corpus.filter(pl.col("trace_id") != "y")
-    assert some.records == again(some).records == {"read": 3, "accepted": 2, "quarantined": 1}
+    assert (
+        some.records
+        == again(some).records
+        == {"read": 3, "used": 2, "ignored": 0, "duplicate": 0, "quarantined": 1}
+    )

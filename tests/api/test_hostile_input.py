@@ -193,7 +193,7 @@ def test_a_bomb_is_stopped_by_default(options: dict[str, int], code: str | None)
 def test_the_default_size_of_a_stream_is_generous() -> None:
     # 1 TiB cannot be tried; that the option is what stops a stream is shown above.
     corpus = read(gz(BEFORE), max_decompressed=1 << 40)
-    assert corpus.records["accepted"] == 1
+    assert corpus.records["used"] == 1
 
 
 def skippable(length: int) -> bytes:
@@ -435,7 +435,7 @@ ot.read_traces(io.BytesIO(BEFORE))
 held = peak()
 corpus = ot.read_traces({source}, format="native", max_record=1 << 20, max_expansion=10**7)
 grown = peak() - held
-print(grown, corpus.records["accepted"], corpus.records["quarantined"])
+print(grown, corpus.records["used"], corpus.records["quarantined"])
 for row in corpus.quarantine.collect().iter_rows(named=True):
     print(row["line"], row["offset"], row["length"], row["code"])
 """
@@ -587,21 +587,21 @@ def test_work_grows_with_the_bytes(what: str) -> None:
     def work(data: bytes) -> None:
         corpus = read(data)
         settled.append(corpus.records)
-        if corpus.records["accepted"]:
+        if corpus.records["used"]:
             for method in ("flow", "discounted"):
                 for unit in ("event", "turn", "agent"):
                     ot.credit(corpus, method=method, unit=unit)
 
     first, second = spent(lambda: work(small)), spent(lambda: work(large))
     assert second < 90 * max(first, 0.002), f"{first:.4f} s and {second:.4f} s"
-    assert all(each["read"] == each["accepted"] + each["quarantined"] > 0 for each in settled)
+    assert all(each["read"] == each["used"] + each["quarantined"] > 0 for each in settled)
 
 
 def test_a_million_edges_at_one_event() -> None:
     n = 1_000_000
     edges = ", ".join([edge(0, 1)] * (n // 2) + [edge(1, 2)] * (n // 2))
     corpus = read(record(events(3), edges))
-    assert corpus.records == {"read": 1, "accepted": 1, "quarantined": 0}
+    assert corpus.records == {"read": 1, "used": 1, "ignored": 0, "duplicate": 0, "quarantined": 0}
     assert corpus.edges.select(pl.len()).collect().item() == n
     assert ot.credit(corpus)["credit"].sum() == pytest.approx(1.0)
 
@@ -688,7 +688,7 @@ def test_names_reach_no_terminal_and_no_page(tmp_path: Path, monkeypatch, name: 
     path = folder / file_name
     path.write_bytes(hostile_records(name))
     corpus = ot.read_traces(path, format="native")
-    assert corpus.records["accepted"] == 2
+    assert corpus.records["used"] == 2
     assert corpus.records["quarantined"] >= 6
     assert corpus.findings.collect().height >= 4
     assert name in corpus.agents.collect()["agent"].cast(pl.String).to_list(), "data are not changed"

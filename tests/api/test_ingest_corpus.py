@@ -142,7 +142,8 @@ def test_counts_of_every_input_reconcile(small: None, recordings: Path, tmp_path
     report = ot.ingest(paths, tmp_path / "out", partitions=2)
     for row in report.inputs.iter_rows(named=True):
         alone = ot.read_traces(row["input"]).records
-        assert {name: row[name] for name in ("accepted", "quarantined")} | {"read": row["records"]} == alone
+        kinds = ("used", "ignored", "duplicate", "quarantined")
+        assert {name: row[name] for name in kinds} | {"read": row["records"]} == alone
         assert row["duplicate"] == 0 and row["size"] == os.path.getsize(row["input"])
 
 
@@ -211,7 +212,7 @@ def test_an_input_that_grew_keeps_the_numbers_of_its_traces(small: None, tmp_pat
     touch(tmp_path / "in" / "a.jsonl", lines(*grown))
     report = ot.ingest(tmp_path / "in", out)
     assert status(report) == {"a.jsonl": "replaced", "b.jsonl": "unchanged"}
-    assert report.records == {"read": 8, "accepted": 6, "quarantined": 2, "duplicate": 0}
+    assert report.records == {"read": 8, "used": 6, "ignored": 0, "duplicate": 0, "quarantined": 2}
     corpus = ot.read_corpus(out)
     assert numbers(corpus) == {"p": [0, 2, 5], "q": [1], "z": [3], "new": [4]}
     sizes = dict(corpus.traces.select("trace", "n_events").collect().iter_rows())
@@ -340,7 +341,7 @@ def test_within_one_file_too(tmp_path: Path) -> None:
         {"a.jsonl": lines(document("x"), document("x"), document("x", 4), document("x"))}, tmp_path
     )
     corpus = ot.read_corpus(out)
-    assert corpus.records == {"read": 4, "accepted": 2, "quarantined": 0, "duplicate": 2}
+    assert corpus.records == {"read": 4, "used": 2, "ignored": 0, "duplicate": 2, "quarantined": 0}
     assert numbers(corpus) == {"x": [0, 1]}
     assert corpus.findings.select("trace", "code").collect().rows() == [(1, "trace.id_reused")]
 

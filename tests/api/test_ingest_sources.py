@@ -65,7 +65,7 @@ def test_nothing_to_read_is_no_error(tmp_path: Path, packed, data: bytes, format
     path = tmp_path / "runs.jsonl"
     path.write_bytes(packed(data))
     corpus = ot.read_traces(path, format=format)
-    assert corpus.records == {"read": 0, "accepted": 0, "quarantined": 0}
+    assert corpus.records == {"read": 0, "used": 0, "ignored": 0, "duplicate": 0, "quarantined": 0}
     reconcile(corpus)
     out = io.BytesIO()
     corpus.write_jsonl(out)
@@ -138,7 +138,7 @@ def test_a_document_may_fill_a_file(
 def test_a_broken_document_is_one_record(tmp_path: Path) -> None:
     whole = json.dumps(document("whole") | {"costs": {"tokens": -1, "wall_clock_s": 1}}, indent=1).encode()
     corpus = ingest(tmp_path / "run.json", whole)
-    assert corpus.records == {"read": 1, "accepted": 0, "quarantined": 1}
+    assert corpus.records == {"read": 1, "used": 0, "ignored": 0, "duplicate": 0, "quarantined": 1}
     (row,) = rows(corpus.quarantine)
     assert (row["code"], row["path"], row["line"], row["offset"]) == ("field.minimum", "/costs/tokens", 1, 0)
     assert row["length"] == len(whole)
@@ -276,7 +276,7 @@ def test_a_last_line_may_be_cut_anywhere() -> None:
     assert b"false" in last and b"\\u00e9" in last and b"\\ud83e\\udd16" in last
     for keep in range(1, len(last)):
         corpus = ot.read_traces(io.BytesIO(line("a") + b"\n" + last[:keep]), format="native")
-        assert corpus.records == {"read": 2, "accepted": 1, "quarantined": 1}
+        assert corpus.records == {"read": 2, "used": 1, "ignored": 0, "duplicate": 0, "quarantined": 1}
         (row,) = rows(corpus.quarantine)
         assert (row["code"], row["line"], row["offset"]) == ("input.truncated", 2, len(line("a")) + 1), last[
             :keep
@@ -329,7 +329,7 @@ def test_a_zstd_stream_may_be_cut(tmp_path: Path, share: float) -> None:
     whole = zst(data)
     corpus = ingest(tmp_path / "runs.jsonl.zst", whole[: int(len(whole) * share)])
     reconcile(corpus)
-    complete = corpus.records["accepted"]
+    complete = corpus.records["used"]
     assert 0 < complete < 2_000
     assert trace_ids(corpus) == names(complete)
     (row,) = rows(corpus.quarantine)
@@ -545,7 +545,9 @@ def test_standard_input(packed) -> None:
         check=True,
         timeout=60,
     )
-    assert done.stdout.decode().strip() == str({"read": 21, "accepted": 20, "quarantined": 1})
+    assert done.stdout.decode().strip() == str(
+        {"read": 21, "used": 20, "ignored": 0, "duplicate": 0, "quarantined": 1}
+    )
 
 
 # --- privacy and loss ------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def test_half_a_line_spoils_no_other(Run: Any, tmp_path: Path) -> None:
         file.write(b'\n{"trace_id": "cut sho')
     recorded(Run(str(path), "two"), 1.0)
     corpus = ot.read_traces(path)
-    assert corpus.records == {"read": 3, "accepted": 2, "quarantined": 1}
+    assert corpus.records == {"read": 3, "used": 2, "ignored": 0, "duplicate": 0, "quarantined": 1}
     assert corpus.traces.select("task_id").collect()["task_id"].to_list() == ["one", "two"]
 
 
@@ -98,7 +98,7 @@ def test_a_kill_costs_at_most_the_run_it_hits(tmp_path: Path) -> None:
         child.stdout.close()
     corpus = ot.read_traces(path)
     # what was reported as done is there, whatever happened next
-    assert corpus.records["accepted"] >= 9 and corpus.records["quarantined"] <= 3
+    assert corpus.records["used"] >= 9 and corpus.records["quarantined"] <= 3
     assert (corpus.traces.select("n_events").collect()["n_events"] == 2000).all()
 
 
@@ -107,7 +107,7 @@ def test_runs_of_several_threads_do_not_mix(Run: Any, tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: recorded(Run(str(path), f"task {n}"), n / 40), range(40)))
     corpus = ot.read_traces(path)
-    assert corpus.records["accepted"] == 40 and not corpus.records["quarantined"]
+    assert corpus.records["used"] == 40 and not corpus.records["quarantined"]
     assert corpus.traces.select(pl.col("trace_id").n_unique()).collect().item() == 40
 
 

@@ -123,7 +123,7 @@ def replaced(document: Any, place: tuple[Any, ...], value: Any) -> Any:
 def test_the_example_has_its_numbers(example: ot.Corpus, folder: Path) -> None:
     document = json.loads((folder / "example_trace.json").read_text())
     assert_tables(example, [document])
-    assert example.records == {"read": 1, "accepted": 1, "quarantined": 0}
+    assert example.records == {"read": 1, "used": 1, "ignored": 0, "duplicate": 0, "quarantined": 0}
     assert len(example) == 1
     assert example.events.collect().height == 8
     assert example.edges.collect().height == 8

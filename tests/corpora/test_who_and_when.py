@@ -95,7 +95,7 @@ def by_turn(found: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
 
 
 def test_nothing_is_lost(whole: ot.Corpus, subsets: dict[str, ot.Corpus]) -> None:
-    assert whole.records == {"read": 93, "accepted": 93, "quarantined": 0}
+    assert whole.records == {"read": 93, "used": 93, "ignored": 0, "duplicate": 0, "quarantined": 0}
     assert whole.events.select("trace", "turn").unique().collect().height == 2_087
     for subset, (n_traces, n_turns) in SUBSETS.items():
         corpus = subsets[subset]

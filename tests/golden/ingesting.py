@@ -34,8 +34,9 @@ def reconcile(corpus: ot.Corpus) -> None:
     counts = corpus.records
     n_traces = corpus.traces.select(pl.len()).collect().item()
     n_quarantined = corpus.quarantine.select(pl.len()).collect().item()
-    assert counts["read"] == counts["accepted"] + counts["quarantined"]
-    assert counts["accepted"] == n_traces
+    assert counts["read"] == counts["used"] + counts["quarantined"]
+    assert counts["read"] == corpus.record_counts.select(pl.col("count").sum()).collect().item()
+    assert counts["used"] == n_traces
     assert counts["quarantined"] == n_quarantined
 
 

@@ -188,14 +188,17 @@ def reconcile(folder: Path) -> None:
     """No record is lost and none is counted twice, whichever way one counts."""
     corpus = ot.read_corpus(folder)
     counts = corpus.records
-    assert counts["read"] == counts["accepted"] + counts["quarantined"] + counts["duplicate"]
-    assert counts["accepted"] == corpus.traces.select(pl.len()).collect().item() == len(corpus)
+    kinds = ("used", "ignored", "duplicate", "quarantined")
+    assert counts["read"] == sum(counts[kind] for kind in kinds)
+    told = corpus.record_counts.group_by(pl.col("status").cast(pl.String)).agg(pl.col("count").sum())
+    assert dict(told.collect().iter_rows()) == {kind: counts[kind] for kind in kinds if counts[kind]}
+    assert counts["used"] == corpus.traces.select(pl.len()).collect().item() == len(corpus)
     assert counts["quarantined"] == corpus.quarantine.select(pl.len()).collect().item()
     made = manifest.load(folder)
     assert made is not None
     index = shards.current_index(folder, made).collect()
     assert index["duplicate"].sum() == counts["duplicate"]
-    assert index.height == counts["accepted"] + counts["duplicate"]
+    assert index.height == counts["used"] + counts["duplicate"]
     assert sorted(index.filter(~pl.col("duplicate"))["trace"]) == sorted(
         corpus.traces.select("trace").collect()["trace"]
     )

@@ -28,7 +28,7 @@ def test_a_mutation_is_quarantined_between_its_neighbours(tmp_path: Path, case: 
 
     assert case.fault is not None
     assert trace_ids(corpus) == ["before", "after"]
-    assert corpus.records == {"read": 3, "accepted": 2, "quarantined": 1}
+    assert corpus.records == {"read": 3, "used": 2, "ignored": 0, "duplicate": 0, "quarantined": 1}
     reconcile(corpus)
     (row,) = rows(corpus.quarantine)
     assert row["code"] == case.fault.code, row["message"]
@@ -46,7 +46,7 @@ def test_a_mutation_is_accepted_between_its_neighbours(tmp_path: Path, case: Cas
     corpus = ingest(tmp_path / "runs.jsonl", BEFORE + b"\n" + case.line + b"\n" + AFTER + b"\n")
 
     assert rows(corpus.quarantine) == []
-    assert corpus.records == {"read": 3, "accepted": 3, "quarantined": 0}
+    assert corpus.records == {"read": 3, "used": 3, "ignored": 0, "duplicate": 0, "quarantined": 0}
     reconcile(corpus)
     lines = [BEFORE, case.line, AFTER]
     assert_tables(corpus, [reference_tables.parse(line) for line in lines])
@@ -83,7 +83,9 @@ def test_all_mutations_in_one_file(tmp_path: Path, packed, ending: bytes) -> Non
     reconcile(corpus)
     assert corpus.records == {
         "read": 2 * len(CASES),
-        "accepted": len(CASES) + len(ACCEPTED),
+        "used": len(CASES) + len(ACCEPTED),
+        "ignored": 0,
+        "duplicate": 0,
         "quarantined": len(REJECTED),
     }
     found = rows(corpus.quarantine)
@@ -164,7 +166,7 @@ def test_a_trace_id_may_come_again(tmp_path: Path) -> None:
 def test_the_depth_limit_is_an_option(tmp_path: Path, max_depth: int) -> None:
     lines = [literal("/events/3/x_note", nested(max_depth - 3 + extra)) for extra in (0, 1)]
     corpus = ingest(tmp_path / "runs.jsonl", b"\n".join(lines), max_depth=max_depth)
-    assert corpus.records["accepted"] == 1
+    assert corpus.records["used"] == 1
     assert [(row["line"], row["code"]) for row in rows(corpus.quarantine)] == [(2, "json.depth")]
 
 

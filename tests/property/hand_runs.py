@@ -55,7 +55,7 @@ def turns(*owners: str, **fields: list[Any]) -> list[dict[str, Any]]:
 
 def read(documents: list[Document]) -> ot.Corpus:
     corpus = ot.read_traces(io.BytesIO(jsonl(documents)), format="native")
-    assert corpus.records["accepted"] == len(documents)
+    assert corpus.records["used"] == len(documents)
     return corpus
 
 

@@ -28,7 +28,9 @@ def _write(corpus: Corpus, folder: Path, request: Request) -> None:
         done += len(piece)
         request.told(done, sizes["traces"])
     rejects = corpus.quarantine.collect(engine="streaming")
-    if counts.height or (rejects.height and not manifest.quarantine):  # the pieces of a corpus on disk have none
+    if counts.height or (
+        rejects.height and not manifest.quarantine
+    ):  # the pieces of a corpus on disk have none
         _add(folder, manifest, _core.Store.from_arrow(EMPTY | {"quarantine": rejects}), counts)
     one = Input(EXPORTED, "", 0, 0, done=True)
     one.records, one.accepted, one.ignored, one.duplicates, one.quarantined = corpus.records.values()

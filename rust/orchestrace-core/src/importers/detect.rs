@@ -108,8 +108,12 @@ fn unknown_message(keys: &[&str]) -> String {
     let (mut best, mut nearest) = (0.0, None);
     for format in IMPORTERS {
         let info = format.info();
-        let has = info.evidence.iter().filter(|key| keys.contains(*key)).count();
-        let share = has as f64 / info.evidence.len().max(1) as f64;
+        let has: Vec<&str> = info.evidence.iter().copied().filter(|key| keys.contains(key)).collect();
+        // A key that half of all formats have is no likeness.
+        if has == ["type"] {
+            continue;
+        }
+        let share = has.len() as f64 / info.evidence.len().max(1) as f64;
         if share > best {
             (best, nearest) = (share, Some(info));
         }
