@@ -5,6 +5,7 @@ import operator
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, overload
 
 import polars as pl
@@ -465,6 +466,9 @@ class Corpus:
     def _origin(self, file: str) -> str:
         """Where a file of the tables lies."""
         if not os.path.isfile(file):
+            for folder in Path(file).parents:
+                if folder.is_file():
+                    raise InputError(f"'{file}' lies in the archive '{folder}': unpack it and read its files")
             raise InputError(f"'{file}' is no file that can be read again (looked from '{os.getcwd()}')")
         return file
 

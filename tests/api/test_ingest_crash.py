@@ -138,16 +138,34 @@ def scenarios(tmp_path_factory: pytest.TempPathFactory) -> list[Scenario]:
         made = [
             undisturbed(source, None, folder / "fresh"),
             undisturbed(source, folder / "before", folder / "changed"),
+            gathered(folder),
         ]
     changed = made[1]
     assert changed.records["duplicate"] > 0
     kept = before["traces"].join(changed.expected["traces"], on=["trace", "trace_id"], how="semi").height
     assert kept > before["traces"].height // 2
-    for one in made:
+    for one in made[:2]:
         assert set(one.moments) == set(KINDS)
         assert len([m for m in one.moments["parsing"] if m[0] == "parsing: after"]) > 5
         assert len([m for m in one.moments["merging"] if m[0] == "merging, partition: before"]) == 3
     return made
+
+
+def gathered(folder: Path) -> Scenario:
+    """A corpus of traces that are spread over files: one file came later, one has changed since."""
+    source = folder / "spans"
+    source.mkdir()
+    paths = on_disk.write_spans(source, traces=120, files=3)
+    late = paths[1].read_bytes()
+    paths[1].unlink()
+    (source / "whole.jsonl").write_bytes(generated("whole", 300, 8))
+    ot.ingest(source, folder / "partly", fields=FIELDS, **OPTIONS)
+    paths[1].write_bytes(late)
+    touch(paths[2], paths[2].read_bytes() + on_disk.request(on_disk.span(500, 0)) + b"noise\n")
+    one = undisturbed(source, folder / "partly", folder / "together")
+    assert set(one.moments) == set(KINDS)
+    assert len([m for m in one.moments["parsing"] if m[0] == "parsing: after"]) > 5
+    return one
 
 
 @pytest.mark.parametrize("what", KINDS)
@@ -155,7 +173,7 @@ def test_a_kill_at_any_moment(what: str, scenarios: list[Scenario], tmp_path: Pa
     counted: collections.Counter[str] = collections.Counter()
     for number in range(KINDS.index(what), KILLS, len(KINDS)):
         counted += killed(
-            what, random.Random(number), scenarios[number // len(KINDS) % 2], tmp_path / str(number)
+            what, random.Random(number), scenarios[number // len(KINDS) % 3], tmp_path / str(number)
         )
     print(f"\nkilled {counted.total()} times: " + "; ".join(f"{n} {w}" for w, n in sorted(counted.items())))
     assert any(kind(stage) == what for stage in counted if not stage.startswith("not ")), counted
