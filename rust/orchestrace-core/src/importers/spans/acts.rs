@@ -108,6 +108,7 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
     for row in &rows {
         describing.row(row);
     }
+    describing.answers_of_agents();
     describing.end_of_root(root, &rows);
     describing.clock();
     describing.edges();
@@ -228,6 +229,8 @@ impl Describing<'_> {
                         push(Act::Asks, begin, player);
                     }
                     match self.matching.agent_in[i as usize] {
+                        // What comes back of a handover is no more than that it was made.
+                        NONE if self.matching.hands_over[i as usize] => {}
                         NONE => push(Act::Results, end, player),
                         agent => {
                             let child = self.owners.players[self.owners.of[agent as usize] as usize];
@@ -252,7 +255,12 @@ impl Describing<'_> {
                         if self.span(i).end.is_some()
                             && self.owners.players[player as usize].last_visit == Some(i)
                         {
-                            push(Act::Receives, (end.0, end.1, 3), parent);
+                            // Who begins after its parent has ended has another clock, and answers in time.
+                            let within = self.all.spans.get(place.agent as usize).and_then(ended);
+                            let late =
+                                within.zip(began(&self.span(i))).is_some_and(|(end, begin)| begin > end);
+                            let time = within.filter(|_| late).unwrap_or(end.0);
+                            push(Act::Receives, (time, end.1, 3).max((begin.0, begin.1, 2)), parent);
                         }
                     }
                     if self.span(i).end.is_some() {
@@ -373,6 +381,15 @@ impl Describing<'_> {
             Act::Ends => self.ends(row),
             Act::Guards => self.guards(row),
             Act::Creates => self.creates(row),
+        }
+    }
+
+    /// The span of a root has no event but the answer that a response gave for it.
+    fn answers_of_agents(&mut self) {
+        for (leaf, agent) in std::mem::take(&mut self.ends_with) {
+            if let Described { first: Some(entry), player: Some(player) } = self.described[leaf as usize] {
+                self.begins(agent, player, entry, self.span(leaf).id);
+            }
         }
     }
 

@@ -21,26 +21,38 @@ pub(super) struct Matching {
     pub hands_to: Vec<u32>,
     /// The same for tool spans that no declared call asked for.
     pub tool_hands_to: Vec<u32>,
+    /// Tool spans that are a handover, whoever says so.
+    pub hands_over: Vec<bool>,
     /// Spans that no declared call asked for but a response did.
     pub undeclared: Vec<(u32, u32)>,
 }
 
 /// Responses by where they are, in order of their beginning.
 struct Responses {
-    /// Place, start, response.
-    rows: Vec<(u32, i64, u32)>,
+    rows: Vec<(u32, Begin, u32)>,
 }
 
+/// When something began, and in what place of the walk, which tells what has one time apart.
+type Begin = (i64, u32);
+
 impl Responses {
-    fn new(mut rows: Vec<(u32, i64, u32)>) -> Self {
+    fn new(mut rows: Vec<(u32, Begin, u32)>) -> Self {
         rows.sort_unstable();
         Self { rows }
     }
 
-    /// Those of a place that began before a time, the last one first.
-    fn before(&self, place: u32, time: i64) -> impl Iterator<Item = u32> {
-        let end = self.rows.partition_point(|row| (row.0, row.1) <= (place, time));
-        self.rows[..end].iter().rev().take_while(move |row| row.0 == place).map(|row| row.2)
+    /// Those of a place that began before something, the last one first; then those that began after it, which are
+    /// asked only for names: on another host it may be any time.
+    fn around(&self, place: u32, begin: Begin) -> impl Iterator<Item = u32> {
+        let at = self.rows.partition_point(|row| (row.0, row.1) <= (place, begin));
+        let here = move |row: &&(u32, Begin, u32)| row.0 == place;
+        let before = self.rows[..at].iter().rev().take_while(here).take(BACK);
+        before.chain(self.rows[at..].iter().take_while(here).take(BACK)).map(|row| row.2)
+    }
+
+    fn last_before(&self, place: u32, begin: Begin) -> Option<u32> {
+        let at = self.rows.partition_point(|row| (row.0, row.1) <= (place, begin));
+        self.rows[..at].last().filter(|row| row.0 == place).map(|row| row.2)
     }
 }
 
@@ -57,6 +69,7 @@ impl Matching {
             agent_in: vec![NONE; n],
             hands_to: vec![NONE; all.calls.len()],
             tool_hands_to: vec![NONE; n],
+            hands_over: vec![false; n],
             ..Self::default()
         };
         let leaves: Vec<u32> =
@@ -64,6 +77,12 @@ impl Matching {
         found.hand_over(all, forest, &leaves, owners);
         found.agents_in_tools(all, forest, owners);
         found.ask(all, forest, generations, &leaves, owners);
+        for (call, span) in found.span_of.iter().enumerate().filter(|(_, span)| **span != NONE) {
+            found.hands_over[*span as usize] = found.hands_to[call] != NONE;
+        }
+        for (i, to) in found.tool_hands_to.iter().enumerate().filter(|(_, to)| **to != NONE) {
+            found.hands_over[i] |= *to != NONE;
+        }
         found
     }
 
@@ -139,8 +158,9 @@ impl Matching {
             let top = if around == NONE { i } else { generations.top[around as usize] };
             forest.places[top as usize].above
         };
+        let begin = |i: u32| (start(&all.spans[i as usize]), forest.tour[i as usize].0);
         let rows = |place: &dyn Fn(u32) -> u32| {
-            Responses::new(leaves.iter().map(|l| (place(*l), start(&all.spans[*l as usize]), *l)).collect())
+            Responses::new(leaves.iter().map(|l| (place(*l), begin(*l), *l)).collect())
         };
         let in_scope = rows(&scope);
         let in_group = rows(&|l| group(l, owners));
@@ -160,7 +180,7 @@ impl Matching {
 
         let mut asked: Vec<u32> =
             forest.order.iter().copied().filter(|i| self.is_asked(all, forest, owners, *i)).collect();
-        asked.sort_by_key(|i| (start(&all.spans[*i as usize]), forest.tour[*i as usize]));
+        asked.sort_by_key(|i| begin(*i));
         for i in asked {
             let span = &all.spans[i as usize];
             let (id, name, kind) = match span.work {
@@ -187,10 +207,8 @@ impl Matching {
                         calls.front().map(|call| (leaf, *call))
                     })
                 };
-                let near = in_scope.before(scope(i), start(span)).take(BACK).find_map(&mut named);
-                found = near.or_else(|| {
-                    in_group.before(group(i, owners), start(span)).take(BACK).find_map(&mut named)
-                });
+                let near = in_scope.around(scope(i), begin(i)).find_map(&mut named);
+                found = near.or_else(|| in_group.around(group(i, owners), begin(i)).find_map(&mut named));
             }
             if let Some((leaf, call)) = found {
                 self.span_of[call as usize] = i;
@@ -203,7 +221,7 @@ impl Matching {
             let last = if around != NONE && kind == ToolKind::Asked {
                 Some(generations.leaf[around as usize])
             } else {
-                in_scope.before(scope(i), start(span)).next().filter(|_| kind == ToolKind::Asked)
+                in_scope.last_before(scope(i), begin(i)).filter(|_| kind == ToolKind::Asked)
             };
             if let Some(leaf) = last {
                 self.response[i as usize] = leaf;
