@@ -3,7 +3,8 @@
 //!
 //! A line is an item. Most lines are of no concern (progress of hooks, snapshots, reminders); of those only the links
 //! between records are kept, because the branches of a conversation run through them. What a line says is read in
-//! `record`, who said it to whom is found in `streams`, and told in `telling`.
+//! `record` and `content`, who said it to whom is found in `branches` and `streams`, and told in `telling`, with `cast`,
+//! `heard` and `ends`.
 
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
@@ -13,7 +14,11 @@ use crate::ingest::json::{Kind, write_string};
 use crate::ingest::writer::TraceWriter;
 
 mod branches;
+mod cast;
+mod content;
+mod ends;
 mod head;
+mod heard;
 mod record;
 mod streams;
 mod telling;

@@ -57,6 +57,9 @@ struct Delegation {
     stream: usize,
 }
 
+/// Whether a stream may be what a call made work, given the file beside it.
+type Rule = fn(&Stream, &Delegation, Option<&Meta>) -> bool;
+
 impl Streams {
     pub(super) fn of(records: &mut Records) -> Self {
         let mut streams = Self { list: split(records), ..Self::default() };
@@ -137,7 +140,6 @@ impl Streams {
                 None => left.push(delegation),
             }
         }
-        type Rule = fn(&Stream, &Delegation, Option<&Meta>) -> bool;
         let rules: [Rule; 4] = [
             |stream, delegation, _| {
                 let Act::Delegate { prompt: Some(prompt), .. } = delegation.call.act else { return false };

@@ -1,0 +1,256 @@
+//! What reaches an agent: prompts, results, messages of others, and what it heard while it worked.
+
+use super::super::recording::{Agent, CallResult, Hash, Incoming, Mark, Party, Text, hash};
+use super::record::{Act, Block, Code, Line, Outcome, Use, User};
+use super::telling::{Last, Running, Teller};
+use crate::schema::EventType;
+
+/// Tools whose results are of the program itself, or of the user.
+const TRUSTED: [&str; 15] = [
+    "Agent",
+    "AskUserQuestion",
+    "EnterPlanMode",
+    "ExitPlanMode",
+    "SendMessage",
+    "Task",
+    "TaskCreate",
+    "TaskGet",
+    "TaskList",
+    "TaskStop",
+    "TaskUpdate",
+    "TeamCreate",
+    "TeamDelete",
+    "TodoWrite",
+    "ToolSearch",
+];
+
+impl Teller<'_> {
+    pub(super) fn user(
+        &mut self,
+        agent: Agent,
+        at: usize,
+        line: &Line,
+        user: &User,
+        running: &mut Running,
+    ) -> Option<&'static str> {
+        let mut told = 0;
+        for block in self.records.blocks(user.blocks) {
+            match block {
+                Block::Outcome(outcome) => {
+                    running.asked.remove(&outcome.call);
+                    self.outcome(agent, line, outcome, told);
+                    running.last = if outcome.refused { Last::Stopped } else { Last::Result };
+                    told += 1;
+                }
+                Block::Teammate { from, content } => {
+                    let from = self.party(*from);
+                    if !self.sent.contains(content) && from != Party::Agent(agent) {
+                        self.incoming(agent, line, from, *content, false, told);
+                    }
+                    told += 1;
+                    running.last = Last::Prompt;
+                }
+                Block::Notice { task, content, failed } => {
+                    told += u32::from(self.notice(agent, *task, *content, *failed, line));
+                    running.last = Last::Prompt;
+                }
+                Block::Text(_) | Block::Use(_) => {}
+            }
+        }
+        if user.meta {
+            return (told == 0).then_some("claude_code.user.meta");
+        }
+        if user.said.interrupts {
+            // The result that was refused has told it.
+            let again = running.last == Last::Stopped;
+            running.last = Last::Stopped;
+            if !again {
+                let text = hash("[Request interrupted by user]");
+                self.incoming(agent, line, Party::User, text, true, told);
+            }
+            told += 1;
+        }
+        if let Some(prompt) = user.said.prompt {
+            let busy = match running.last {
+                Last::Result => true,
+                Last::Response(_) => !running.asked.is_empty(),
+                _ => false,
+            };
+            let stream = &self.streams.list[at];
+            let by_agent = at > 0 && stream.call.is_some();
+            let from = if by_agent { Party::Agent(self.agents[stream.caller]) } else { Party::User };
+            if !(by_agent && self.sent.contains(&prompt)) {
+                self.incoming(agent, line, from, prompt, busy && !by_agent, told);
+            }
+            told += 1;
+            running.last = Last::Prompt;
+        }
+        (told == 0).then_some("claude_code.user.wrapped")
+    }
+
+    /// Something said to an agent; `k` is its place in the line.
+    fn incoming(&mut self, agent: Agent, line: &Line, from: Party, content: Hash, breaks_in: bool, k: u32) {
+        let id = self.line_id(line, k, "");
+        let incoming = Incoming {
+            id,
+            from,
+            time: line.time,
+            content: Some(content),
+            trusted: Some(true),
+            intervenes: breaks_in,
+            extras: self.extras(line),
+        };
+        self.recording.incoming(agent, incoming);
+    }
+
+    /// Id of the k-th event of a line.
+    fn line_id(&mut self, line: &Line, k: u32, suffix: &str) -> Text {
+        let uuid = self.records.names.name(line.uuid);
+        let place = if k == 0 { String::new() } else { format!(":{k}") };
+        match (uuid, line.time) {
+            ("", Some(time)) => self.recording.join(&["queue:", &time.to_string(), &place, suffix]),
+            ("", None) => {
+                let number = self.items.as_slice()[line.item as usize].line;
+                self.recording.join(&["main:", &number.to_string(), &place, suffix])
+            }
+            (uuid, _) => self.recording.join(&[uuid, &place, suffix]),
+        }
+    }
+
+    pub(super) fn outcome(&mut self, agent: Agent, line: &Line, outcome: &Outcome, k: u32) {
+        let called = self.streams.calls.get(&outcome.call).copied();
+        let call = called.map(|called| &self.records.blocks[called.block as usize]);
+        let tool = called.map_or(0, |called| called.tool);
+        let of_agent = self.by_id.get(&outcome.ended).copied().filter(|_| outcome.ended != 0);
+        let child = called.and_then(|called| self.silent.get(&called.block).copied());
+        let child = child.filter(|_| matches!(call, Some(Block::Use(Use { act: Act::Delegate { .. }, .. }))));
+        let name = self.records.names.name(tool);
+        let trusted = TRUSTED.contains(&name) || of_agent.is_some();
+        let mut extras = self.extras(line);
+        for (key, number) in [("x_reported_tokens", outcome.tokens), ("x_reported_tool_calls", outcome.tools)]
+        {
+            if let Some(number) = number {
+                extras = self.recording.extra(extras, key, &number.to_string());
+            }
+        }
+        let id = if outcome.call == 0 { self.line_id(line, k, ":r") } else { Text::default() };
+        let result = CallResult {
+            call: self.name(outcome.call),
+            id,
+            tool: self.name(tool),
+            time: line.time,
+            duration_s: outcome.duration_s,
+            content: Some(outcome.content),
+            ok: Some(!outcome.failed),
+            trusted: Some(trusted),
+            launched: outcome.launched,
+            extras,
+        };
+        let entry = self.recording.result(agent, result);
+        if let Some(child) = child.filter(|_| !outcome.launched) {
+            self.returned.entry(child).or_insert((result.call, outcome.content, line.time));
+            self.reported.extend(outcome.tokens.map(|tokens| (entry, child, tokens)));
+        }
+        if outcome.refused {
+            let text = self.name(outcome.call);
+            let id = [self.recording.read(text), ":h"].concat();
+            let incoming = Incoming {
+                id: if outcome.call == 0 { self.line_id(line, k, ":h") } else { self.recording.text(&id) },
+                from: Party::User,
+                time: line.time,
+                content: Some(outcome.content),
+                trusted: Some(true),
+                intervenes: true,
+                extras: self.extras(line),
+            };
+            self.recording.incoming(agent, incoming);
+        }
+        if let Some(child) = of_agent {
+            self.deliver(agent, child, outcome.content, line);
+        }
+    }
+
+    /// Whether work in the background that has ended is that of an agent.
+    fn notice(&mut self, agent: Agent, task: Code, content: Option<Hash>, failed: bool, line: &Line) -> bool {
+        let Some(child) = self.by_id.get(&task).copied().filter(|child| *child != agent) else {
+            return false;
+        };
+        let nothing = hash(if failed { "failed" } else { "" });
+        self.deliver(agent, child, content.unwrap_or(nothing), line);
+        true
+    }
+
+    fn deliver(&mut self, agent: Agent, child: Agent, content: Hash, line: &Line) {
+        if self.delivered.insert(child) {
+            self.recording.delivery(agent, child);
+            let id = self.recording.agent_info(child).source_id;
+            self.returned.entry(child).or_insert((id, content, line.time));
+        }
+    }
+
+    pub(super) fn blocked(&mut self, agent: Agent, line: &Line, tool: Text, content: Hash) {
+        let id = self.line_id(line, 0, "");
+        let mark = Mark {
+            event_type: EventType::SafetyEvent,
+            id,
+            by: None,
+            to: None,
+            time: line.time,
+            content: Some(content),
+            trusted: Some(true),
+            ok: Some(false),
+            tool,
+            extras: self.extras(line),
+        };
+        self.recording.mark(agent, mark);
+    }
+
+    /// What is typed while an agent works waits in a queue. What leaves it as a prompt is a line of its own; what
+    /// reaches the agent at work was for a long time told here alone.
+    pub(super) fn queue(
+        &mut self,
+        agent: Agent,
+        line: &Line,
+        (enqueues, removes): (bool, bool),
+        user: &User,
+        running: &mut Running,
+    ) -> Option<&'static str> {
+        if enqueues {
+            running.queue.push((*user, line.time));
+            return Some("claude_code.queue-operation");
+        }
+        let typed = running.queue.iter().position(|(user, _)| user.said.prompt.is_some());
+        let notice = || running.queue.iter().position(|(user, _)| user.blocks.0 != user.blocks.1);
+        let place = typed.or_else(notice).filter(|_| removes);
+        let Some(place) = place else { return Some("claude_code.queue-operation") };
+        let (user, _) = running.queue.remove(place);
+        self.queued(agent, line, &user, running).map(|_| "claude_code.queue-operation")
+    }
+
+    /// What reaches an agent at work.
+    pub(super) fn queued(
+        &mut self,
+        agent: Agent,
+        line: &Line,
+        user: &User,
+        running: &mut Running,
+    ) -> Option<&'static str> {
+        let mut told = false;
+        for block in self.records.blocks(user.blocks) {
+            if let Block::Notice { task, content, failed } = block {
+                told |= self.notice(agent, *task, *content, *failed, line);
+            }
+        }
+        if let Some(prompt) = user.said.prompt {
+            // The queue and the prompt that came out of it are one.
+            if let Some(place) = running.heard.iter().position(|heard| *heard == prompt) {
+                running.heard.swap_remove(place);
+            } else {
+                running.heard.push(prompt);
+                self.incoming(agent, line, Party::User, prompt, true, 0);
+                told = true;
+            }
+        }
+        (!told).then_some("claude_code.attachment.queued_command")
+    }
+}
