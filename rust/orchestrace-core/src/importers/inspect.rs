@@ -142,12 +142,12 @@ impl<'a> Found<'a> {
         if !self.is_array && !self.is_object {
             return Err(not_object());
         }
+        if entry.starts_with("reductions") {
+            out.ignored("inspect.reductions");
+            return Ok(());
+        }
         if self.is_array {
-            out.ignored(if entry.starts_with("reductions") {
-                "inspect.reductions"
-            } else {
-                "inspect.summaries"
-            });
+            out.ignored("inspect.summaries");
             return Ok(());
         }
         if let Some(samples) = &self.samples {

@@ -16,6 +16,7 @@ mod native;
 mod otel;
 pub mod recording;
 pub mod spans;
+mod swe_agent;
 mod tau_bench;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -32,6 +33,7 @@ pub use inspect::Inspect;
 pub use items::{Items, TraceItem, TraceItems};
 pub use native::Native;
 pub use otel::Otel;
+pub use swe_agent::SweAgent;
 pub use tau_bench::TauBench;
 pub use who_and_when::WhoAndWhen;
 
@@ -47,6 +49,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Whole(&WhoAndWhen),
     Format::Spread(&AgentRx),
     Format::Spread(&TauBench),
+    Format::Spread(&SweAgent),
 ];
 
 /// A format, by how its traces lie in records.

@@ -352,7 +352,13 @@ impl<'r> Emission<'r, '_, '_> {
         }));
         let basis = if self.order.timed { TimeBasis::Seconds } else { TimeBasis::Ordinal };
         out.time_basis(trace.time_basis.unwrap_or(basis));
-        if self.order.timed && trace.time_basis != Some(TimeBasis::Ordinal) {
+        // Times of which only the steps are known count from no date.
+        let dated = match trace.time_basis {
+            Some(TimeBasis::Ordinal) => false,
+            Some(TimeBasis::Partial) => trace.started_at.is_some(),
+            _ => true,
+        };
+        if self.order.timed && dated {
             out.facts.started_at = Some(self.order.base);
         }
     }

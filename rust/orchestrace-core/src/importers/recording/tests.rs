@@ -275,6 +275,19 @@ fn an_open_stream_has_no_answer() {
 }
 
 #[test]
+fn times_that_are_sums_of_durations_have_no_date() {
+    let mut s = Sketch::new();
+    let agent = s.agent("solo", None);
+    let r = s.answers(agent, "r1", 1);
+    s.says(r);
+    s.0.trace.time_basis = Some(TimeBasis::Partial);
+    let facts = |recording: &Recording| native(recording)["events"][0]["x_trace"].clone();
+    assert!(facts(&s.0)["started_at"].is_null());
+    s.0.trace.started_at = Some(T0);
+    assert_eq!(facts(&s.0)["started_at"], "2023-11-14T22:13:20Z");
+}
+
+#[test]
 fn what_is_said_aside_is_no_answer() {
     let mut s = Sketch::new();
     let agent = s.agent("solo", None);
