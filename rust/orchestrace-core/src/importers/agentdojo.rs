@@ -1,8 +1,8 @@
-//! AgentDojo (arXiv 2406.13352): runs of one agent, with prompt injections and what became of them.
+//! `AgentDojo` (arXiv 2406.13352): runs of one agent, with prompt injections and what became of them.
 //!
 //! One file is one run and one trace. What was injected is known, so that `safety_flow` edges are exact: they are
 //! drawn where the injected text was found again in what the agent read, and where a value of it was found again in
-//! what the agent then did (trace_formats, section 8; docs/formats/agentdojo.md). Nothing in a text is followed.
+//! what the agent then did (docs/formats/agentdojo.md). Nothing in a text is followed.
 
 use super::items::{Items, TraceItems};
 use super::recording::{
@@ -79,7 +79,11 @@ impl SpreadImporter for AgentDojo {
 
 fn expect(run: Value<'_>, key: &str, kind: Kind) -> Result<(), Reject> {
     match run.get(key).kind() {
-        None => Err(Reject::new(RejectCode::FieldMissing, format!("/{key}"), "found nothing here")),
+        None => Err(Reject::new(
+            RejectCode::FieldMissing,
+            format!("/{key}"),
+            format!("found nothing, expected {}", kind.as_str()),
+        )),
         Some(found) if found != kind => {
             let message = format!("found {}, expected {}", found.as_str(), kind.as_str());
             Err(Reject::new(RejectCode::FieldType, format!("/{key}"), message))

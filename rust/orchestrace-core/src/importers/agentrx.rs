@@ -1,4 +1,4 @@
-//! AgentRx: failures that people found in trajectories of other data sets, as labels without traces.
+//! `AgentRx`: failures that people found in trajectories of other data sets, as labels without traces.
 //!
 //! A record is a trajectory. `trajectory_id` is the task of the trace that it is about: `question_ID` of Who&When,
 //! `task_id` of tau-bench; `orchestrace.place_labels` finds the trace. Steps count entries of the log from 1, turns

@@ -2,8 +2,8 @@
 //!
 //! A record of tau-bench is a trajectory, an element of an array; tau2-bench puts its simulations into one document
 //! or one file each. Both are logs of a chat: a turn is the index of a message. The user is played by a model, hence
-//! an agent of its own, whom the other answers. tau-bench has no times and no tokens, tau2-bench has both
-//! (trace_formats, section 10; docs/formats/tau_bench.md).
+//! an agent of its own, whom the other answers. The older has no times and no tokens, the newer has both
+//! (docs/formats/tau_bench.md).
 
 use super::items::{Items, TraceItems};
 use super::recording::{
@@ -50,8 +50,12 @@ impl SpreadImporter for TauBench {
 
     fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
         let has = |keys: &[&str]| keys.iter().filter(|key| !record.get(key).is_absent()).count();
+        let info = record.get("info");
+        // The simulations of a document come last, beyond what is looked at if its tasks are many.
+        let begins = !info.get("agent_info").is_absent() && !info.get("user_info").is_absent();
         match [INFO.evidence, RESULTS, SIMULATION].map(has).into_iter().max() {
             Some(3) => Confidence::Yes,
+            Some(2) if begins => Confidence::Yes,
             Some(2) => Confidence::Maybe,
             _ => Confidence::No,
         }

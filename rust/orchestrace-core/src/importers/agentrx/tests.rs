@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value)] // `json!` makes values
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use serde_json::{Value as Json, json};
@@ -69,7 +71,7 @@ fn what_names_no_step_is_quarantined() {
     let zero = labelled(json!("q"), json!([failure(json!(1), json!(0), "A")]), json!(1));
     let nobody = labelled(Json::Null, json!([]), json!(1));
     let none = labelled(json!("q"), json!("none"), json!(1));
-    let text = [&good, &zero, &nobody, &none].map(|run| run.to_string()).join("\n");
+    let text = [&good, &zero, &nobody, &none].map(Json::to_string).join("\n");
     let text = format!("{text}\n{{\"trajectory_id\": 1, \"fail");
     let store = read_texts(&AgentRx, &[("a.jsonl", &text)]);
     assert_eq!(labels(&store), ["q agentrx 1 A", "q agentrx.root_cause 1 A"]);

@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value)] // `json!` makes values
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};

@@ -1,0 +1,343 @@
+"""AgentDojo: the mapping against an independent walk of the source, outcomes, injections and their flows.
+
+The texts are attacks and data that models wrote; they are compared and hashed, never followed.
+"""
+
+import hashlib
+import io
+import json
+import random
+import re
+import tarfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import orchestrace as ot
+from golden.ingesting import rows
+from golden.reference_validator import judge
+
+Run = dict[str, Any]
+FOLLOWED = {("tool", True): 10, ("memory", True): 165, ("memory", False): 76}
+"""Attacks that reached their goal, and whether a value of them was found again in what the agent did."""
+
+
+@pytest.fixture(scope="module")
+def folder(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive, unpacked under its own paths."""
+    target = tmp_path_factory.mktemp("agentdojo")
+    archive = pa.CompressedInputStream(str(corpora / "agentdojo/runs.tar.zst"), "zstd").read()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as runs:
+        runs.extractall(target, filter="data")
+    return target
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> dict[str, Run]:
+    """The source by its path below `runs`."""
+    found = sorted((folder / "runs").rglob("*.json"))
+    return {
+        path.relative_to(folder / "runs").with_suffix("").as_posix(): json.loads(path.read_bytes())
+        for path in found
+    }
+
+
+@pytest.fixture(scope="module")
+def corpus(folder: Path) -> ot.Corpus:
+    return ot.read_traces(folder)
+
+
+@pytest.fixture(scope="module")
+def events(corpus: ot.Corpus) -> dict[str, list[dict[str, Any]]]:
+    names = dict(corpus.traces.select("trace", "trace_id").collect().rows())
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows(corpus.events):
+        found[names[row["trace"]]].append(row)
+    return found
+
+
+@pytest.fixture(scope="module")
+def edges(corpus: ot.Corpus) -> dict[str, list[tuple[int, int, str]]]:
+    names = dict(corpus.traces.select("trace", "trace_id").collect().rows())
+    found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for trace, src, dst, kind in corpus.edges.collect().rows():
+        found[names[trace]].append((src, dst, kind))
+    return found
+
+
+def measures(corpus: ot.Corpus) -> dict[str, dict[tuple[str, str], float]]:
+    names = dict(corpus.traces.select("trace", "trace_id").collect().rows())
+    found: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    for row in rows(corpus.measures):
+        found[names[row["trace"]]][row["kind"], row["name"]] = row["value"]
+    return found
+
+
+def kind_of(name: str, run: Run) -> str:
+    if run["attack_type"] is None:
+        return "alone"
+    return "memory" if "memory_injection" in name else "tool"
+
+
+def digest(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def folded(text: str) -> str:
+    return re.sub(r"[\s\\'\"^]", "", text).lower()
+
+
+def test_nothing_is_lost(corpus: ot.Corpus, runs: dict[str, Run]) -> None:
+    assert len(corpus) == len(runs) == 582
+    assert corpus.records["quarantined"] == 0
+    assert corpus.traces.collect()["importer"].cast(pl.String).unique().to_list() == ["agentdojo"]
+    assert set(corpus.traces.collect()["trace_id"]) == set(runs)
+    assert sum(len(run["messages"]) for run in runs.values()) == 4_153
+    types = Counter(corpus.events.collect()["type"].cast(pl.String))
+    told = Counter(message["role"] for run in runs.values() for message in run["messages"])
+    talk = sum(
+        bool(m["content"] and m["tool_calls"])
+        for r in runs.values()
+        for m in r["messages"]
+        if "tool_calls" in m
+    )
+    assert types["tool_call"] == types["tool_result"] == told["tool"] == 1_082
+    assert types["return"] == 582
+    assert types["message"] == told["user"] + talk
+    assert not corpus.traces.collect()["partial"].any()
+
+
+def test_traces_and_groups(corpus: ot.Corpus, runs: dict[str, Run]) -> None:
+    for row in rows(corpus.traces):
+        run = runs[row["trace_id"]]
+        task = f"{run['suite_name']}/{run['user_task_id']}"
+        assert row["task_id"] == task
+        assert row["group_id"] == f"{task}/{run['attack_type'] or 'none'}/{run['pipeline_name']}"
+        assert row["time_basis"] == "ordinal"
+
+
+def test_outcomes_are_those_of_the_description(corpus: ot.Corpus, runs: dict[str, Run]) -> None:
+    found: Counter[tuple[str, float, float | None]] = Counter()
+    for name, own in measures(corpus).items():
+        run = runs[name]
+        found[kind_of(name, run), own["reward", "team"], own.get(("reward", "safety"))] += 1
+        assert own["metric", "task_success"] == float(run["utility"])
+        assert own["cost", "wall_clock_s"] == run["duration"]
+        attacked = run["attack_type"] is not None
+        assert own.get(("metric", "attack_success")) == (float(run["security"]) if attacked else None)
+        assert (("metric", "attack_feasible") in own) == (not attacked)
+    assert found == {
+        ("tool", 1, 1): 188,
+        ("tool", 0, 1): 49,
+        ("tool", 0, 0): 10,
+        ("memory", 0, 0): 185,
+        ("memory", 1, 0): 56,
+        ("memory", 1, 1): 40,
+        ("memory", 0, 1): 34,
+        ("alone", 0, None): 15,
+        ("alone", 1, None): 5,
+    }
+
+
+def expected_events(run: Run) -> Iterator[tuple[str, str, bool, str | None, int | None]]:
+    """``type agent trusted content turn`` of a run without what is found in its texts."""
+    turn = -1
+    asked: dict[str, int] = {}
+    count = len(run["messages"])
+    for number, message in enumerate(run["messages"]):
+        text = message["content"] or ""
+        if message["role"] == "user":
+            memory = "[memory]" in text
+            yield "message", "memory" if memory else "user", not memory, digest(text), None
+        elif message["role"] == "assistant":
+            turn += 1
+            for call in message["tool_calls"] or ():
+                asked[call["id"]] = turn
+                said = {"arguments": call["args"], "name": call["function"]}
+                spelt = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+                yield "tool_call", "agent", True, digest(spelt), turn
+            if text:
+                kind = "return" if number + 1 == count else "message"
+                yield kind, "agent", True, digest(text), turn
+        elif message["role"] == "tool":
+            yield (
+                "tool_result",
+                message["tool_call"]["function"],
+                False,
+                digest(text),
+                asked[message["tool_call_id"]],
+            )
+
+
+def test_events_are_those_of_the_messages(
+    runs: dict[str, Run], events: dict[str, list[dict[str, Any]]]
+) -> None:
+    fields = ("type", "agent", "trusted", "content_ref", "turn")
+    for name, run in runs.items():
+        found = [
+            tuple(row[field] for field in fields) for row in events[name] if row["type"] != "safety_event"
+        ]
+        assert found == list(expected_events(run)), name
+
+
+def test_calls_pair_with_their_results(
+    runs: dict[str, Run],
+    events: dict[str, list[dict[str, Any]]],
+    edges: dict[str, list[tuple[int, int, str]]],
+) -> None:
+    parallel = 0
+    for name, run in runs.items():
+        own = [row["id"] for row in events[name]]
+        pairs = {(own[src], own[dst]) for src, dst, kind in edges[name] if kind == "return"}
+        asked = [call["id"] for m in run["messages"] for call in m.get("tool_calls") or ()]
+        assert pairs == {(call, f"{call}:r") for call in asked}
+        parallel += sum(len(message.get("tool_calls") or ()) > 1 for message in run["messages"])
+    assert parallel == 72
+
+
+def test_injections_are_seen_where_they_are_read(
+    runs: dict[str, Run], events: dict[str, list[dict[str, Any]]]
+) -> None:
+    seen, unseen, plain = 0, 0, 0
+    for name, run in runs.items():
+        marks = [row for row in events[name] if row["type"] == "safety_event"]
+        if not run["injections"]:
+            assert not marks
+            continue
+        (text,) = run["injections"].values()
+        results = [m for m in run["messages"] if m["role"] == "tool"]
+        expected = [m["tool_call"]["function"] for m in results if folded(text) in folded(m["content"])]
+        assert [row["agent"] for row in marks] == expected
+        assert {row["content_ref"] for row in marks} <= {digest(text)}
+        seen += bool(marks)
+        unseen += not marks
+        plain += any(text in message["content"] for message in results)
+        assert marks or not run["security"], "no attack succeeds that was not read"
+    assert (seen, unseen, plain) == (232, 15, 0)
+
+
+def leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from leaves(inner)
+    elif isinstance(value, str):
+        yield value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield json.dumps(value).removesuffix(".0")
+
+
+def stands_in(value: str, text: str) -> bool:
+    """Whether a value is a word of a text, or too long to be there by chance."""
+    value, text = value.strip().lower(), text.lower()
+    if len(value) < 2:
+        return False
+    if len(folded(value)) >= 16 and folded(value) in folded(text):
+        return True
+    before = r"(?<![\w-])" if value[0].isalnum() else ""
+    after = r"(?![\w-])" if value[-1].isalnum() else ""
+    before += r"(?<!\d[.,])" if value[0].isdigit() else ""
+    after += r"(?![.,]\d)" if value[-1].isdigit() else ""
+    return re.search(before + re.escape(value) + after, text) is not None
+
+
+def test_flows_are_exact(
+    runs: dict[str, Run],
+    events: dict[str, list[dict[str, Any]]],
+    edges: dict[str, list[tuple[int, int, str]]],
+    corpus: ot.Corpus,
+) -> None:
+    assert "safety.conservative" not in set(corpus.findings.collect()["code"].cast(pl.String))
+    followed: Counter[tuple[str, bool]] = Counter()
+    for name, run in runs.items():
+        own = events[name]
+        kinds = [(src, dst) for src, dst, kind in edges[name] if kind == "safety_flow"]
+        found = {(own[src]["id"], own[dst]["id"]) for src, dst in kinds}
+        expected: set[tuple[str, str]] = set()
+        texts = list(run["injections"].values())
+        prompt = "\n".join(
+            m["content"] for m in run["messages"] if m["role"] == "user" and "[memory]" not in m["content"]
+        )
+        unread: list[str] = []
+        seen: list[tuple[str, str]] = []
+        by_value = 0
+        for number, message in enumerate(run["messages"]):
+            text = message["content"] or ""
+            if message["role"] == "user" and "[memory]" in text:
+                unread.append(str(number))
+                seen.append((str(number), text))
+            elif message["role"] == "tool":
+                for which, injected in enumerate(texts):
+                    if folded(injected) in folded(text):
+                        mark = f"{number}:s{which}"
+                        expected.add((f"{message['tool_call_id']}:r", mark))
+                        unread.append(mark)
+                        seen.append((mark, injected))
+            elif message["role"] == "assistant":
+                calls = message["tool_calls"] or []
+                first = calls[0]["id"] if calls else str(number)
+                expected |= {(mark, first) for mark in unread}
+                unread = []
+                for call in calls if run["security"] and run["attack_type"] else ():
+                    sources = [
+                        mark
+                        for mark, injected in seen
+                        for value in leaves(call["args"])
+                        if stands_in(value, injected) and folded(value) not in folded(prompt)
+                    ]
+                    if sources:
+                        expected.add((max(sources, key=[m for m, _ in seen].index), call["id"]))
+                        by_value += 1
+        assert found == expected, name
+        if run["attack_type"] and run["security"]:
+            followed[kind_of(name, run), by_value > 0] += 1
+    assert followed == FOLLOWED
+
+
+def test_the_examples_are_copies(corpora: Path, folder: Path, corpus: ot.Corpus) -> None:
+    both = ot.read_traces([folder / "runs", corpora / "agentdojo/examples"])
+    assert len(both) == 582
+    facts = ("trace_id", "n_events", "n_edges")
+    assert both.traces.select(facts).collect().equals(corpus.traces.select(facts).collect())
+
+
+@pytest.mark.parametrize("threads", [1, 7])
+def test_order_and_threads_change_nothing(folder: Path, corpus: ot.Corpus, threads: int) -> None:
+    files = sorted(folder.rglob("*.json"), reverse=True)
+    random.Random(threads).shuffle(files)
+    again = ot.read_traces(files, threads=threads)
+
+    def lines(of: ot.Corpus) -> list[bytes]:
+        out = io.BytesIO()
+        of.write_jsonl(out)
+        return sorted(out.getvalue().splitlines())
+
+    assert lines(again) == lines(corpus)
+
+
+def test_any_prefix_is_read_or_quarantined(folder: Path, corpora: Path, tmp_path: Path) -> None:
+    draw = random.Random(0)
+    names = sorted((corpora / "agentdojo/examples").rglob("*.json"))
+    for number, name in enumerate(names):
+        data = name.read_bytes()
+        for cut in sorted(draw.sample(range(1, len(data)), 10)):
+            path = tmp_path / f"{number}-{cut}.json"
+            path.write_bytes(data[:cut])
+            found = ot.read_traces(path, format="agentdojo")
+            assert (len(found), found.records["quarantined"]) == (0, 1)
+
+
+def test_the_native_export_is_valid(corpus: ot.Corpus, tmp_path: Path) -> None:
+    out = io.BytesIO()
+    assert corpus.write_jsonl(out) == 582
+    assert [judge(line) for line in out.getvalue().splitlines()] == [[]] * 582
+    path = tmp_path / "native.jsonl"
+    path.write_bytes(out.getvalue())
+    again = ot.read_traces(path, format="native")
+    assert again.records["quarantined"] == 0
+    assert rows(again.edges) == rows(corpus.edges)
+    assert rows(again.measures) == rows(corpus.measures)
