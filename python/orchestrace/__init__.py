@@ -11,6 +11,7 @@ import warnings
 
 from . import _core, advantages
 from .agreement import agreement
+from .annotation import place_labels
 from .attribution import localisation
 from .comparison import compare
 from .contexts import contexts
@@ -95,6 +96,7 @@ __all__ = [
     "methods",
     "model_sensitivity",
     "outcome_models",
+    "place_labels",
     "plot_scaling",
     "read_corpus",
     "read_traces",
