@@ -119,6 +119,7 @@ impl<'a> TableReader<'a> {
         let mut columns = Vec::with_capacity(table.columns.len());
         for (i, column) in table.columns.iter().enumerate() {
             let found = batch.column_by_name(column.name);
+            let required = i < required && !column.nullable;
             if let Some(array) = found {
                 let fits = match column.kind {
                     Kind::Text | Kind::Name(_) | Kind::Word(_) => is_text(array.data_type()),
@@ -133,10 +134,10 @@ impl<'a> TableReader<'a> {
                         column.kind.arrow()
                     )));
                 }
-            } else if i < required {
+            } else if required {
                 return Err(Error::Schema(format!("table {} has no column '{}'", table.name, column.name)));
             }
-            if let (true, Some(array)) = (i < required, found)
+            if let (true, Some(array)) = (required, found)
                 && array.logical_null_count() > 0
             {
                 return Err(Error::Schema(format!("column {}.{} has nulls", table.name, column.name)));
