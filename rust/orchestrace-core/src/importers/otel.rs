@@ -107,8 +107,8 @@ impl SpreadImporter for Otel {
                 Some(Container::Labels) => labels.push(i),
                 _ => otlp::span(value, &reading, &mut spans),
             }
-            if lone_surrogate(item.text) {
-                let told = "a lone surrogate was replaced by U+FFFD";
+            if tree.is_replaced() {
+                let told = "a surrogate without its other half was replaced by U+FFFD";
                 spans.recording.finding(FindingCode::Utf8Replaced, None, told);
             }
         }
@@ -172,29 +172,6 @@ fn put(text: &str, ids: (Option<String>, Option<&str>), context: &str, out: &mut
             out.reject(text, Reject::new(RejectCode::FieldMissing, "", message));
         }
     }
-}
-
-/// Whether an escape stands for half of a character.
-fn lone_surrogate(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let unit = |at: usize| {
-        let hex = bytes.get(at..at + 6).filter(|e| e.starts_with(b"\\u"))?;
-        u16::from_str_radix(std::str::from_utf8(&hex[2..]).ok()?, 16).ok()
-    };
-    let mut at = 0;
-    while let Some(found) = memchr::memchr(b'\\', &bytes[at..]) {
-        at += found;
-        match unit(at) {
-            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
-            Some(0xD800..=0xDFFF) => return true,
-            Some(_) => at += 6,
-            None => at += 2,
-        }
-        if at >= bytes.len() {
-            break;
-        }
-    }
-    false
 }
 
 /// A label whose event is the one that a span begins with, or the span's id where it has none.

@@ -17,7 +17,7 @@ use crate::schema::{EdgeType, EventType, MeasureKind};
 enum Act {
     /// A model answered, with what it asked for.
     Responds,
-    /// A tool or an agent is asked for, by nobody's answer.
+    /// A tool or an agent is asked for, by what a response made its program do, or by the program itself.
     Asks,
     /// A tool gave something back.
     Results,
@@ -51,6 +51,8 @@ struct Describing<'s> {
     described: Vec<Described>,
     /// Calls that a response asked for without declaring them, by response.
     undeclared: Vec<(u32, u32)>,
+    /// Spans that a response declares as its calls.
+    declared_spans: Vec<bool>,
     call_ids: HashSet<String>,
     /// To whom the text of a response goes, where it ends a visit that is not the last.
     says_to: Vec<(u32, u32)>,
@@ -85,6 +87,8 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
         list
     };
     let n = all.spans.len();
+    let mut declared_spans = vec![false; n];
+    matching.span_of.iter().filter(|i| **i != NONE).for_each(|i| declared_spans[*i as usize] = true);
     all.entries = vec![Text::default(); n];
     let mut describing = Describing {
         all,
@@ -94,6 +98,7 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
         matching,
         described: vec![Described::default(); n],
         undeclared,
+        declared_spans,
         call_ids: HashSet::new(),
         says_to: Vec::new(),
         ends_with: Vec::new(),
@@ -217,15 +222,20 @@ impl Describing<'_> {
                     Some((time, tour, 1))
                 }
             };
-            let begin = key_of(i, false, &mut last);
-            let begin = asked.map_or(begin, |asked| asked);
+            let declared = self.declared_spans[i as usize];
+            let own = key_of(i, false, &mut last);
+            let begin = match asked {
+                Some(asked) if declared => asked,
+                Some(asked) => own.max(asked),
+                None => own,
+            };
             let end = key_of(i, true, &mut last).max((begin.0, begin.1, 2));
             match self.span(i).work {
                 Work::Generation(_) if self.generations.leaf[i as usize] == i => {
                     push(Act::Responds, (end.0, end.1, 0), player);
                 }
                 Work::Tool(_) if !place.gone && player != NONE => {
-                    if asked.is_none() {
+                    if !declared {
                         push(Act::Asks, begin, player);
                     }
                     match self.matching.agent_in[i as usize] {
@@ -249,7 +259,7 @@ impl Describing<'_> {
                 Work::Agent(_) if !self.owners.merged[i as usize] => {
                     let in_tool = place.tool != NONE && self.matching.agent_in[place.tool as usize] == i;
                     if let Some(parent) = self.spawned(i).filter(|_| !in_tool) {
-                        if asked.is_none() {
+                        if !declared {
                             push(Act::Asks, begin, parent);
                         }
                         if self.span(i).end.is_some()
@@ -368,8 +378,11 @@ impl Describing<'_> {
             Act::Responds => self.responds(row),
             Act::Asks => {
                 let call = self.call_of(row.span, Text::default());
-                let agent = self.agent(row.player);
-                let entry = self.all.recording.lone_call(agent, call);
+                let response = self.described.get(self.matching.response[row.span as usize] as usize);
+                let entry = match response.and_then(|response| response.first) {
+                    Some(response) => self.all.recording.call(response, call),
+                    None => self.all.recording.lone_call(self.agent(row.player), call),
+                };
                 self.begins(row.span, row.player, entry, call.id);
             }
             Act::Results => self.results(row),
@@ -453,16 +466,6 @@ impl Describing<'_> {
         self.begins(i, row.player, entry, span.id);
         for (k, at) in self.all.declared(i).enumerate() {
             self.declared(row.player, entry, i, k, at);
-        }
-        let (from, to) = (
-            self.undeclared.partition_point(|pair| pair.0 < i),
-            self.undeclared.partition_point(|pair| pair.0 <= i),
-        );
-        for at in from..to {
-            let asked = self.undeclared[at].1;
-            let call = self.call_of(asked, Text::default());
-            let called = self.all.recording.call(entry, call);
-            self.begins(asked, row.player, called, call.id);
         }
         if let Some(content) = generation.text {
             let to = find(&self.says_to).map(|parent| Party::Agent(self.agent(parent)));

@@ -157,19 +157,19 @@ fn an_agent_that_does_not_end_with_a_text_returns_at_its_end() {
         events(&trace),
         [
             "1:d orchestrator_decision lead -",
-            "2 tool_call lead -",
-            "b:s spawn lead worker",
-            "3 tool_call lead -",
             "1 message lead -",
+            "2 tool_call lead -",
             "2:r tool_result search -",
+            "b:s spawn lead worker",
             "b:r return worker lead",
+            "3 tool_call lead -",
             "3:r tool_result final_answer -",
             "a:r aggregate lead -",
         ]
     );
     has_edges(
         &trace,
-        &["1:d tool_dependency 2", "1:d spawn b:s", "b:s spawn b:r", "b:r return a:r", "b:r aggregate a:r"],
+        &["1:d tool_dependency 2", "1:d spawn b:s", "b:s spawn b:r", "b:r return 3", "b:r aggregate a:r"],
     );
     assert_eq!(
         (&event(&trace, "b:r")["ok"], &event(&trace, "b:r")["x_error_type"]),
@@ -263,10 +263,10 @@ fn parallel_calls_and_their_results_in_any_order() {
             "c2 tool_call clerk -",
             "c3 tool_call clerk -",
             "c4 tool_call clerk -",
-            "5 tool_call clerk -",
             "4:r tool_result y -",
             "2:r tool_result x -",
             "3:r tool_result x -",
+            "5 tool_call clerk -",
             "5:r tool_result x -",
             "6 return clerk user",
         ]
@@ -356,10 +356,10 @@ fn lookups_and_servers() {
     assert_eq!(
         events(trace),
         [
-            "3 tool_call clerk -",
             "1 message clerk -",
             "2 tool_call clerk -",
             "2:r tool_result retriever -",
+            "3 tool_call clerk -",
             "3:r tool_result look -",
             "6 tool_call clerk -",
             "6:r tool_result other -",
