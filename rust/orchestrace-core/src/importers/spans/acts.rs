@@ -108,8 +108,8 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
     describing.open();
     describing.agents();
     let mut rows = describing.rows();
-    describing.close(&mut rows);
     describing.fail();
+    describing.close(&mut rows);
     for row in &rows {
         describing.row(row);
     }
@@ -323,12 +323,16 @@ impl Describing<'_> {
 
     /// The response of an act, if it ends what its agent does: with a text and nothing asked for, or by handing over.
     fn answers(&self, row: &Row) -> Option<u32> {
-        let Work::Generation(generation) = self.span(row.span).work else { return None };
+        let span = self.span(row.span);
+        let Work::Generation(generation) = span.work else { return None };
+        let failed =
+            span.ok == Some(false) || self.failed_by.binary_search_by_key(&row.span, |f| f.0).is_ok();
         let mut declared = self.all.declared(row.span);
         let mut asked = self.asked(row.span).iter();
         let hands_over = declared.clone().any(|call| self.matching.hands_to[call] != NONE)
             || asked.clone().any(|(_, i)| self.matching.tool_hands_to[*i as usize] != NONE);
-        let speaks = generation.text.is_some() && declared.next().is_none() && asked.next().is_none();
+        let speaks =
+            generation.text.is_some() && !failed && declared.next().is_none() && asked.next().is_none();
         (speaks || hands_over).then_some(row.span)
     }
 

@@ -156,7 +156,11 @@ fn javascript(console: bool) -> String {
 fn every_container_gives_the_same_trace() {
     let reference = documents(&store(&[("x", &otlp(true, false, false))]));
     let trace = &reference[0];
-    assert_eq!(events(trace), ["ef5801af66aaae7 return clerk user"]);
+    assert_eq!(
+        events(trace),
+        ["ef5801af66aaae7 message clerk -", "529566afa763bd4d:r return clerk user"],
+        "a response that failed is no answer of its agent"
+    );
     let response = event(trace, "ef5801af66aaae7");
     assert_eq!(response["t"], 3);
     assert_eq!(response["duration_s"], 2);
