@@ -108,7 +108,7 @@ def test_sums_are_those_of_the_source(folder: Path, read: dict[str, ot.Corpus], 
 
 @pytest.mark.parametrize("part", ["real", "spotter", "synthetic"])
 def test_every_line_is_accounted_for(folder: Path, read: dict[str, ot.Corpus], part: str) -> None:
-    counts = read[part].record_counts().collect()
+    counts = read[part].record_counts.collect()
     total = len(lines(folder / part)) + sum(".meta.json" in path.name for path in files(folder / part))
     assert counts["count"].sum() == total
     quarantined = counts.filter(pl.col("status") == "quarantined")["count"].sum()
@@ -142,13 +142,13 @@ def test_neither_order_nor_threads_change_a_trace(
 
 def test_every_file_is_recognised(folder: Path, corpora: Path) -> None:
     for path in files(folder) + files(corpora / "agent-cli-fixtures" / "claude"):
-        counts = ot.read_traces(path).record_counts().collect()
+        counts = ot.read_traces(path).record_counts.collect()
         assert counts["importer"].unique().to_list() == ["claude_code"], path
     fixtures = ot.read_traces(files(corpora / "agent-cli-fixtures" / "claude"))
     assert fixtures.quarantine.collect().is_empty()
     for other in ("codex", "copilot", "gemini", "kimi", "qwen"):
         for path in files(corpora / "agent-cli-fixtures" / other):
-            found = ot.read_traces(path).record_counts().collect()["importer"].to_list()
+            found = ot.read_traces(path).record_counts.collect()["importer"].to_list()
             assert "claude_code" not in found, path
 
 
