@@ -14,12 +14,15 @@ use crate::ingest::json::Limits;
 use crate::ingest::json::tree::Value;
 use crate::schema::{EdgeType, EventType, MeasureKind, TimeBasis};
 
+/// What a sample says of how long it took, in seconds.
+pub(super) const TIMES: [&str; 2] = ["total_time", "working_time"];
+
 /// Describes a sample. `eval` has the facts of its evaluation, `key` is the id of the trace.
 pub(super) fn describe(sample: Value<'_>, eval: Value<'_>, key: &str, limits: Limits, out: &mut Recording) {
     let events = Transcript::of(sample.get("events"));
     let contents = Contents::of(sample, limits);
     ids(sample, eval, key, out);
-    for name in ["total_time", "working_time"] {
+    for name in TIMES {
         if let Some(seconds) = sample.get(name).f64() {
             out.measure(MeasureKind::Metric, name, seconds);
         }

@@ -1,5 +1,8 @@
 //! What scorers say: numbers are measures, texts are labels.
 
+use std::collections::HashSet;
+
+use super::describe::TIMES;
 use super::transcript::{About, Transcript};
 use crate::error::FindingCode;
 use crate::importers::recording::{Label, Recording};
@@ -18,7 +21,7 @@ pub(super) fn number(value: Value<'_>) -> Option<f64> {
 
 /// Tells the scores of a sample. The first scorer's is the reward of the team.
 pub(super) fn describe(sample: Value<'_>, eval: Value<'_>, events: &Transcript<'_>, out: &mut Recording) {
-    let mut judged = Judged { first: true };
+    let mut judged = Judged { first: true, names: TIMES.map(str::to_owned).into() };
     let scores = sample.get("scores");
     for (name, score) in scores.members() {
         judged.score(name, score.get("value"), out);
@@ -54,6 +57,8 @@ pub(super) fn unit(value: f64) -> Option<f64> {
 struct Judged {
     /// Whether no scorer has been read.
     first: bool,
+    /// Metrics that there are: two scorers of a name are told apart.
+    names: HashSet<String>,
 }
 
 impl Judged {
@@ -78,10 +83,15 @@ impl Judged {
         }
     }
 
-    #[allow(clippy::unused_self)] // one of the two ways in which a score is read
-    fn value(&self, name: &str, scorer: &str, value: Value<'_>, is_team: bool, out: &mut Recording) {
+    fn value(&mut self, name: &str, scorer: &str, value: Value<'_>, is_team: bool, out: &mut Recording) {
         if let Some(score) = number(value) {
-            out.measure(MeasureKind::Metric, name, score);
+            let mut own = name.to_owned();
+            let mut bearers = 1;
+            while !self.names.insert(own.clone()) {
+                bearers += 1;
+                own = format!("{name}#{bearers}");
+            }
+            out.measure(MeasureKind::Metric, &own, score);
             if is_team {
                 match unit(score) {
                     Some(reward) => out.measure(MeasureKind::Reward, "team", reward),

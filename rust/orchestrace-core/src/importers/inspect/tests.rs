@@ -357,6 +357,9 @@ fn scores_on_the_way_are_process() {
     let store = read(&bare);
     assert_eq!(documents(&store)[0]["rewards"], json!({"team": 1}));
     assert!(documents(&store)[0]["trace_id"].as_str().unwrap().starts_with("events/"));
+    // Names of metrics are unique whatever scorers are called.
+    let twice = json!({"events": [model("", 0, 1, "x", &[]), final_score, final_score]});
+    assert_eq!(documents(&read(&twice))[0]["metrics"], json!({"score": 1, "score#2": 1}));
 }
 
 #[test]
