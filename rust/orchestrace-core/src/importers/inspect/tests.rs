@@ -484,6 +484,23 @@ fn times_that_are_missing_or_no_times() {
 }
 
 #[test]
+fn models_of_older_logs_have_one_time() {
+    let mut one = model("", 10, 0, "a", &[]);
+    one.as_object_mut().unwrap().remove("completed");
+    let end = |event: &Json, next: u32| {
+        let trace =
+            of(vec![at(9, json!({"event": "info"})), event.clone(), at(next, json!({"event": "state"}))]);
+        let found = super::tests::event(&trace, "e1");
+        (found["t"].as_f64().unwrap(), found["duration_s"].as_f64())
+    };
+    assert_eq!(end(&one, 10), (1.0, None));
+    // It is noted when it begins if what follows leaves room for how long it took, else when it is over.
+    one["output"]["time"] = 4.0.into();
+    assert_eq!(end(&one, 14), (5.0, Some(4.0)));
+    assert_eq!(end(&one, 11), (4.0, Some(4.0)));
+}
+
+#[test]
 fn calls_without_results_and_results_without_calls() {
     let trace = of(vec![
         model("", 0, 1, "", &["c1:f", "c1:f"]),

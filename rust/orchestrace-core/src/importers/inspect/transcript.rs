@@ -115,6 +115,7 @@ impl<'t> Transcript<'t> {
         found.begin("", "main", Kind::Root, NONE);
         found.collect(events, ROOT);
         found.resolve();
+        found.end_models();
         found.pair_tools();
         found.find_agents();
         found.name_agents();
@@ -268,6 +269,26 @@ impl<'t> Transcript<'t> {
                 at = self.spans[at].parent as usize;
             }
             path.into_iter().for_each(|at| state[at] = 2);
+        }
+    }
+
+    /// Older logs do not say when a model was done. The first of them note events when they are over; later ones when
+    /// they begin, and how long the model took: then the next event of the span comes only after that.
+    fn end_models(&mut self) {
+        let mut next: HashMap<u32, i64> = HashMap::new();
+        for step in self.steps.iter_mut().rev() {
+            let Some(start) = step.start else { continue };
+            if step.about == About::Model && step.end.is_none() {
+                let took = step.value.path(&["output", "time"]).f64().filter(|s| (0.0..1e6).contains(s));
+                let end = took.map(|seconds| start.saturating_add((seconds * 1e9) as i64));
+                // Clocks of two kinds: a hundredth of the time is no evidence.
+                let room = |end: &i64| {
+                    let slack = (end - start) / 100;
+                    next.get(&step.span).is_none_or(|next| *next >= end - slack)
+                };
+                step.end = end.filter(room);
+            }
+            next.insert(step.span, start);
         }
     }
 
