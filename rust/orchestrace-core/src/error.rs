@@ -79,6 +79,18 @@ codes!(
 );
 
 impl FindingCode {
+    /// Whether it follows from the tables of the corpus, so that nobody has to tell it.
+    #[must_use]
+    pub fn is_derived(self) -> bool {
+        matches!(self, Self::GraphCycle | Self::TimeReversed | Self::TraceIdReused)
+    }
+
+    /// Whether reading a native document finds it.
+    #[must_use]
+    pub fn is_native(self) -> bool {
+        matches!(self, Self::NumberRounded | Self::FieldIgnored | Self::GroupConflict)
+    }
+
     /// How much it matters: `warning` where a result may be null or not what one expects, `note` where nothing
     /// is lost.
     #[must_use]

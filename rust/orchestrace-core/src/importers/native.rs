@@ -10,12 +10,13 @@
 use super::{Confidence, Importer, ImporterInfo, Record};
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Pattern, Str, Words};
-use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::{OptionalColumn, Scratch, TraceWriter, Value};
 use crate::schema::{
     Dict, EDGE_TYPES, EVENT_FIELDS, EVENT_TYPES, EdgeType, EventField, EventType, MeasureKind, TOPOLOGIES,
-    TimeBasis, Topology,
+    Topology,
 };
+
+mod facts;
 
 /// The importer.
 #[derive(Debug)]
@@ -585,10 +586,10 @@ fn unknown_field(
         return Ok(());
     }
     let (start, end) = cursor.skip().map_err(|f| f.under(name))?;
-    if index == 0 && name == "x_trace" {
-        trace_facts(cursor.slice(start, end), out);
+    // What the export of an imported trace added is in the tables now, and would be written again.
+    if !(index == 0 && name == "x_trace" && facts::read(cursor.slice(start, end), out)) {
+        keep(cursor, out, scratch, key_start, end);
     }
-    keep(cursor, out, scratch, key_start, end);
     Ok(())
 }
 
@@ -598,56 +599,6 @@ fn keep(cursor: &Cursor<'_>, out: &TraceWriter<'_>, scratch: &mut Scratch, key_s
         scratch.extras.push(if scratch.extras.is_empty() { '{' } else { ',' });
         scratch.extras.push_str(cursor.slice(key_start, end));
     }
-}
-
-/// Reads back what the native export adds to the first event (ARCHITECTURE.md, section 3). Anything in
-/// it that does not fit is left alone: it stays in `extras` in any case.
-fn trace_facts(text: &str, out: &mut TraceWriter<'_>) {
-    let mut cursor = Cursor::new(text, out.options.limits);
-    let (mut key_text, mut value_text) = (String::new(), String::new());
-    let mut unknown_costs = Vec::new();
-    let mut read = || -> Parsed<()> {
-        let mut more = cursor.open_object()?;
-        while more {
-            let key = cursor.key()?;
-            match (key.text(&mut key_text), cursor.kind()?) {
-                ("group_id", Kind::String) => {
-                    out.group = Some(cursor.string()?.text(&mut value_text).to_owned());
-                }
-                ("time_basis", Kind::String) => {
-                    out.facts.time_basis = TimeBasis::parse(cursor.string()?.text(&mut value_text));
-                }
-                ("started_at", Kind::String) => {
-                    out.facts.started_at = parse_timestamp(cursor.string()?.text(&mut value_text));
-                }
-                ("importer", Kind::String) => {
-                    let name = cursor.string()?;
-                    let dict = &mut out.block.dicts[Dict::Importer as usize];
-                    out.facts.importer = Some(dict.code(name.text(&mut value_text)));
-                }
-                ("partial", Kind::Bool) => out.facts.partial = cursor.bool()?,
-                ("unknown_costs", Kind::Array) => {
-                    let mut element = cursor.open_array()?;
-                    while element {
-                        if cursor.kind()? == Kind::String {
-                            unknown_costs.push(cursor.string()?.text(&mut value_text).to_owned());
-                        } else {
-                            cursor.skip()?;
-                        }
-                        element = cursor.more_array()?;
-                    }
-                }
-                _ => {
-                    cursor.skip()?;
-                }
-            }
-            more = cursor.more_object()?;
-        }
-        Ok(())
-    };
-    // Only its shape can be wrong, since the text has been judged: then it is an unknown field.
-    let _shape = read();
-    out.unknown_costs = unknown_costs;
 }
 
 fn edges(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<()> {

@@ -323,6 +323,7 @@ impl BlockWriter {
             indexed: false,
             group: None,
             unknown_costs: Vec::new(),
+            carried: Carried::default(),
         }
     }
 
@@ -374,6 +375,26 @@ pub struct TraceWriter<'w> {
     indexed: bool,
     pub(crate) group: Option<String>,
     pub(crate) unknown_costs: Vec<String>,
+    pub(crate) carried: Carried,
+}
+
+/// Rows of side tables that a native document brings with it.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    pub labels: Vec<CarriedLabel>,
+    /// In place of those of the same code that reading finds.
+    pub findings: Vec<Finding>,
+}
+
+/// A label of the trace itself.
+#[derive(Debug, Default)]
+pub(crate) struct CarriedLabel {
+    pub annotator: String,
+    pub event_id: Option<String>,
+    pub turn: Option<u32>,
+    pub agent: Option<String>,
+    pub label: String,
+    pub weight: Option<f64>,
 }
 
 /// What every event has.
@@ -582,6 +603,7 @@ impl TraceWriter<'_> {
             self.index_ids().map_err(|fault| fault.under("events"))?;
         }
         self.forget_unknown_costs();
+        self.settle_carried();
         if self.block.keep.facts {
             self.settle_group();
             let basis =
@@ -600,6 +622,37 @@ impl TraceWriter<'_> {
             block.measure_names.len() as u32,
         ]);
         Ok(())
+    }
+
+    /// Adds the rows that came with the document, now that its id is known.
+    fn settle_carried(&mut self) {
+        if self.carried.labels.is_empty() && self.carried.findings.is_empty() {
+            return;
+        }
+        let Carried { labels, findings } = std::mem::take(&mut self.carried);
+        let trace = self.block.facts.len();
+        for finding in findings {
+            let found = &mut self.block.findings;
+            let first = self.mark.findings;
+            let same = found[first..].iter().position(|(_, f)| f.code == finding.code);
+            match same {
+                Some(at) => found[first + at].1 = finding,
+                None => found.push((trace as u32, finding)),
+            }
+        }
+        let view = self.block.trace_id.views(trace).first().map(|view| view.to_le_bytes());
+        let id = view.map(|view| String::from_utf8_lossy(self.block.trace_id.bytes(&view)).into_owned());
+        for row in labels {
+            self.label(
+                id.as_deref().unwrap_or_default(),
+                &row.annotator,
+                row.event_id.as_deref(),
+                row.turn,
+                row.agent.as_deref(),
+                &row.label,
+                row.weight,
+            );
+        }
     }
 
     /// Group of the trace: first `group_id` of an event, else the task (ARCHITECTURE.md, D13).

@@ -1,6 +1,7 @@
 //! Tables back to the survey's JSON, one document a line: what was read comes out again, up to the order
 //! of keys and the spelling of numbers.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
@@ -10,9 +11,9 @@ use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt8T
 use arrow_schema::DataType;
 use rayon::prelude::*;
 
-use super::arrays::{text_at, text_of};
+use super::arrays::{text_at, text_of, u32_values};
 use super::{Chunk, Store};
-use crate::error::{Error, Result};
+use crate::error::{Error, FindingCode, Result};
 use crate::ingest::json::{Cursor, Limits, Parsed, write_string};
 use crate::ingest::time::{format_timestamp, parse_timestamp};
 use crate::run::Run;
@@ -21,12 +22,14 @@ use crate::schema::{MeasureKind, TimeBasis};
 /// Writes all traces in order; the number of documents written.
 ///
 /// Facts that the schema has no place for (group, time basis, absolute start, importer, costs that are
-/// not known) go onto the first event as `x_trace`. One that the trace was read with stays as it was written
+/// not known, labels, findings that reading it would not make) go onto the first event as `x_trace`. Labels of traces
+/// that are not there are not written. One that the trace was read with stays as it was written
 /// while it says what the tables say; else it is written anew, and only its members that we do not know stay.
 pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64> {
     store.expect_whole()?;
     let threads = run.pool().current_num_threads();
     let mut written = 0;
+    let labels = labels_by_trace(store);
     run.expect(store.n_traces() as u64);
     // A few chunks at a time: memory stays bounded and the order is that of the store.
     for group in store.chunks().chunks(threads) {
@@ -35,7 +38,7 @@ pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64
             group
                 .par_iter()
                 .map(|chunk| {
-                    let writer = ChunkWriter::new(chunk);
+                    let writer = ChunkWriter::new(chunk, store, &labels);
                     let mut out = Vec::new();
                     for trace in 0..chunk.n_traces() {
                         writer.trace(trace, &mut out);
@@ -137,6 +140,8 @@ struct Carried<'a> {
     importer: Option<String>,
     partial: bool,
     unknown_costs: Vec<String>,
+    /// Labels and findings as written.
+    side: [&'a str; 2],
     /// Members that are not ours, as written.
     others: Vec<&'a str>,
 }
@@ -152,6 +157,8 @@ impl<'a> Carried<'a> {
                 "importer" => carried.importer = string(value).or(carried.importer),
                 "partial" => carried.partial = value == "true",
                 "unknown_costs" => carried.unknown_costs.extend(strings(value)),
+                "labels" => carried.side[0] = value,
+                "findings" => carried.side[1] = value,
                 _ => carried.others.push(text),
             }
         }
@@ -159,8 +166,38 @@ impl<'a> Carried<'a> {
     }
 }
 
+/// Rows of labels by the number of their trace: the first one that has its id.
+fn labels_by_trace(store: &Store) -> HashMap<u32, Vec<usize>> {
+    let mut rows: HashMap<u32, Vec<usize>> = HashMap::new();
+    if store.labels.num_rows() == 0 {
+        return rows;
+    }
+    let mut numbers: HashMap<&str, u32> = HashMap::new();
+    for chunk in store.chunks() {
+        let ids = chunk.traces.column(1).as_string_view();
+        for (id, number) in ids.iter().zip(u32_values(&chunk.traces, 0)) {
+            numbers.entry(id.unwrap_or_default()).or_insert(*number);
+        }
+    }
+    for (row, id) in store.labels.column(0).as_string_view().iter().enumerate() {
+        if let Some(number) = numbers.get(id.unwrap_or_default()) {
+            rows.entry(*number).or_default().push(row);
+        }
+    }
+    rows
+}
+
+/// Opens a list, or goes on to its next element.
+fn begin_element(list: &mut Vec<u8>) {
+    list.push(if list.is_empty() { b'[' } else { b',' });
+}
+
 struct ChunkWriter<'a> {
     chunk: &'a Chunk,
+    store: &'a Store,
+    labels: &'a HashMap<u32, Vec<usize>>,
+    /// Of each trace the rows of findings, where there are any.
+    findings: HashMap<u32, Vec<usize>>,
 }
 
 /// Writes members of an object.
@@ -222,8 +259,59 @@ fn write_f64(value: f64, out: &mut Vec<u8>) {
 }
 
 impl<'a> ChunkWriter<'a> {
-    fn new(chunk: &'a Chunk) -> Self {
-        Self { chunk }
+    fn new(chunk: &'a Chunk, store: &'a Store, labels: &'a HashMap<u32, Vec<usize>>) -> Self {
+        let mut findings: HashMap<u32, Vec<usize>> = HashMap::new();
+        for (row, trace) in u32_values(&chunk.findings, 0).iter().enumerate() {
+            findings.entry(*trace).or_default().push(row);
+        }
+        Self { chunk, store, labels, findings }
+    }
+
+    /// Labels and findings of a trace as members, each empty if there are none; and whether there are any.
+    fn side(&self, trace: usize, importer: &str) -> [Vec<u8>; 2] {
+        let number = u32_values(&self.chunk.traces, 0)[trace];
+        let mut labels = Vec::new();
+        for row in self.labels.get(&number).into_iter().flatten() {
+            let batch = &self.store.labels;
+            begin_element(&mut labels);
+            let mut object = Members::open(&mut labels);
+            for key in ["annotator", "event_id", "agent", "label"] {
+                if let Some(text) = text_of(batch, key, *row) {
+                    object.text(key, text);
+                }
+            }
+            if let Some(turn) = batch.column_by_name("turn").filter(|c| c.is_valid(*row)) {
+                object.number("turn", f64::from(turn.as_primitive::<UInt32Type>().value(*row)));
+            }
+            if let Some(weight) = batch.column_by_name("weight").filter(|c| c.is_valid(*row)) {
+                object.number("weight", weight.as_primitive::<Float64Type>().value(*row));
+            }
+            object.close();
+        }
+        let mut findings = Vec::new();
+        for row in self.findings.get(&number).into_iter().flatten() {
+            let batch = &self.chunk.findings;
+            let code = text_of(batch, "code", *row).unwrap_or_default();
+            let known = FindingCode::ALL.iter().find(|known| known.as_str() == code);
+            if known.is_none_or(|code| code.is_derived() || (importer == "native" && code.is_native())) {
+                continue;
+            }
+            begin_element(&mut findings);
+            let mut object = Members::open(&mut findings);
+            object.text("code", code);
+            object.number("count", f64::from(u32_values(batch, 2)[*row]));
+            if batch.column(3).is_valid(*row) {
+                object.number("seq", f64::from(u32_values(batch, 3)[*row]));
+            }
+            object.text("message", text_of(batch, "message", *row).unwrap_or_default());
+            object.close();
+        }
+        [labels, findings].map(|mut list| {
+            if !list.is_empty() {
+                list.push(b']');
+            }
+            list
+        })
     }
 
     fn trace(&self, trace: usize, out: &mut Vec<u8>) {
@@ -319,6 +407,7 @@ impl<'a> ChunkWriter<'a> {
             .filter(|c| c.is_valid(trace))
             .map(|c| c.value(trace));
         let time_basis = text_of(traces, "time_basis", trace).unwrap_or(TimeBasis::Unknown.as_str());
+        let side = self.side(trace, importer);
         if let Some(carried) = &carried {
             // Read again with it, the document must give the tables: a zero that it calls unknown would go.
             let listed = |name: &str| carried.unknown_costs.iter().any(|n| n == name);
@@ -331,6 +420,7 @@ impl<'a> ChunkWriter<'a> {
                 && carried.started_at == started
                 && carried.importer.as_deref().unwrap_or("native") == importer
                 && carried.partial == partial
+                && carried.side.iter().zip(&side).all(|(written, held)| written.as_bytes() == held)
                 && unknown_costs.iter().all(|name| listed(name))
                 && !measures.into_iter().any(forgotten);
             if holds {
@@ -341,6 +431,7 @@ impl<'a> ChunkWriter<'a> {
             && group == given_group
             && !partial
             && started.is_none()
+            && side.iter().all(Vec::is_empty)
             && unknown_costs.is_empty();
         let others = carried.as_ref().map_or(&[][..], |c| &c.others);
         if plain && others.is_empty() {
@@ -373,6 +464,11 @@ impl<'a> ChunkWriter<'a> {
                 write_string(name, list);
             }
             list.push(b']');
+        }
+        for (key, list) in ["labels", "findings"].into_iter().zip(&side) {
+            if !list.is_empty() {
+                facts.key(key).extend_from_slice(list);
+            }
         }
         for member in others {
             facts.written(member);
