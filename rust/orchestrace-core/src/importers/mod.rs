@@ -4,6 +4,7 @@ use crate::error::{Error, Reject, Result, unknown_name};
 use crate::ingest::json::tree::Value;
 use crate::ingest::writer::TraceWriter;
 
+mod agent_lightning;
 mod agentdojo;
 mod agentrx;
 mod atif;
@@ -11,8 +12,11 @@ mod claude_code;
 mod codex;
 mod detect;
 mod inspect;
+mod langfuse;
+mod langsmith;
 pub(crate) mod items;
 mod native;
+mod openai_agents;
 mod otel;
 pub mod recording;
 pub mod spans;
@@ -22,6 +26,7 @@ mod tau_bench;
 pub(crate) mod testing;
 mod who_and_when;
 
+pub use agent_lightning::AgentLightning;
 pub use agentdojo::AgentDojo;
 pub use agentrx::AgentRx;
 pub use atif::Atif;
@@ -31,7 +36,10 @@ pub(crate) use detect::detect_sure;
 pub use detect::{detect, unknown};
 pub use inspect::Inspect;
 pub use items::{Items, TraceItem, TraceItems};
+pub use langfuse::Langfuse;
+pub use langsmith::LangSmith;
 pub use native::Native;
+pub use openai_agents::OpenAiAgents;
 pub use otel::Otel;
 pub use swe_agent::SweAgent;
 pub use tau_bench::TauBench;
@@ -40,7 +48,11 @@ pub use who_and_when::WhoAndWhen;
 /// All formats in the order in which they are looked for; the first is assumed without evidence.
 pub static IMPORTERS: &[Format] = &[
     Format::Whole(&Native),
+    Format::Spread(&AgentLightning),
     Format::Spread(&Otel),
+    Format::Spread(&OpenAiAgents),
+    Format::Spread(&Langfuse),
+    Format::Spread(&LangSmith),
     Format::Spread(&Atif),
     Format::Spread(&Codex),
     Format::Spread(&ClaudeCode),

@@ -14,7 +14,7 @@ use crate::ingest::json::{Fault, Limits};
 use crate::ingest::writer::TraceWriter;
 
 mod answers;
-mod attributes;
+pub(super) mod attributes;
 mod ids;
 mod jaeger;
 mod nested;

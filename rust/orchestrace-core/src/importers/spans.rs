@@ -198,6 +198,23 @@ impl Spans {
         self.spans.push(span);
     }
 
+    /// Pays a reward at a time: to the last generation that had ended by then, once all spans are put. Whether there
+    /// was one.
+    pub fn reward(&mut self, time: i64, reward: f64) -> bool {
+        let mut last: Option<(i64, &mut Generation)> = None;
+        for span in &mut self.spans {
+            if let (Work::Generation(generation), Some(end)) = (&mut span.work, span.end)
+                && end <= time
+                && last.as_ref().is_none_or(|(known, _)| *known < end)
+            {
+                last = Some((end, generation));
+            }
+        }
+        let Some((_, generation)) = last else { return false };
+        generation.reward = Some(generation.reward.unwrap_or(0.0) + reward);
+        true
+    }
+
     /// Number of spans.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -62,12 +62,16 @@ impl Answer<'_> {
     }
 }
 
-impl Answer<'static> {
+impl Answer<'_> {
     fn messages(&mut self, value: Value<'_>) {
         match value.kind() {
-            Some(Kind::Array) => value.elements().for_each(|message| self.message(message)),
+            Some(Kind::Array) => value.elements().for_each(|message| match message.kind() {
+                // LangChain answers a list of prompts with a list of lists.
+                Some(Kind::Array) => self.messages(message),
+                _ => self.message(message),
+            }),
             Some(Kind::Object) => {
-                let inner = value.first(&["messages", "choices"]);
+                let inner = value.first(&["messages", "choices", "generations", "output"]);
                 if inner.exists() { self.messages(inner) } else { self.message(value) }
             }
             Some(Kind::String) => self.text_of(value),
@@ -76,8 +80,20 @@ impl Answer<'static> {
     }
 
     fn message(&mut self, value: Value<'_>) {
-        let message = value.get("message");
+        // LangChain's dumps keep a message under `kwargs`, behind the name of its class.
+        let message = value.first(&["message", "kwargs"]);
         let message = if message.kind() == Some(Kind::Object) { message } else { value };
+        let inner = message.get("kwargs");
+        let message = if inner.kind() == Some(Kind::Object) { inner } else { message };
+        // Where a whole conversation came out, what others said is no answer.
+        let others = ["user", "system", "developer", "tool", "human", "function"];
+        if message.get("role").str().or(message.get("type").str()).is_some_and(|role| others.contains(&role)) {
+            return;
+        }
+        // The AI SDK lists calls alone.
+        if message.get("toolName").exists() || message.get("type").str() == Some("function_call") {
+            return self.call(message);
+        }
         for key in ["parts", "content"] {
             let content = message.get(key);
             match content.kind() {
@@ -88,7 +104,12 @@ impl Answer<'static> {
                 _ => {}
             }
         }
-        message.get("tool_calls").elements().for_each(|call| self.call(call));
+        if !message.first(&["parts", "content"]).exists() {
+            self.text_of(message.get("text"));
+        }
+        let own = message.get("tool_calls");
+        let calls = if own.is_empty() { message.path(&["additional_kwargs", "tool_calls"]) } else { own };
+        calls.elements().for_each(|call| self.call(call));
     }
 
     fn part(&mut self, part: Value<'_>) {
@@ -109,14 +130,27 @@ impl Answer<'static> {
         }
     }
 
+    /// Takes the calls out of texts that are nothing but calls, as Koog writes them.
+    pub(super) fn calls_in_texts(&mut self, limits: Limits) {
+        let mut texts = std::mem::take(&mut self.texts);
+        texts.retain(|text| {
+            let Some(tree) = text.starts_with("[{\"function\":").then(|| Tree::parse(text, limits).ok()).flatten() else {
+                return true;
+            };
+            tree.root().elements().for_each(|call| self.call(call));
+            false
+        });
+        self.texts = texts;
+    }
+
     fn call(&mut self, call: Value<'_>) {
         let function = call.get("function");
         let inner = if function.kind() == Some(Kind::Object) { function } else { call };
         let owned = |value: Value<'_>| Cow::Owned(value.str().unwrap_or_default().to_owned());
         let arguments = inner.first(&["arguments", "args", "input"]);
         self.calls.push(AskedCall {
-            id: owned(call.first(&["id", "call_id", "tool_call_id"])),
-            name: owned(inner.get("name")),
+            id: owned(call.first(&["call_id", "id", "tool_call_id", "toolCallId"])),
+            name: owned(inner.first(&["name", "toolName"])),
             arguments: Cow::Owned(arguments.str().unwrap_or_else(|| arguments.raw()).to_owned()),
         });
     }

@@ -13,7 +13,7 @@ use crate::ingest::json::tree::Value;
 
 /// The value of an attribute.
 #[derive(Debug, Clone)]
-pub(super) enum Attribute<'t> {
+pub(in crate::importers) enum Attribute<'t> {
     /// As it stands in the record.
     Plain(Value<'t>),
     /// JSON that was put together.
@@ -81,7 +81,7 @@ enum Noise {
 
 /// What the attributes of one span say.
 #[derive(Debug, Default)]
-pub(super) struct Facts<'t> {
+pub(in crate::importers) struct Facts<'t> {
     span_name: &'t str,
     operation: Option<Cow<'t, str>>,
     openinference: Option<Cow<'t, str>>,
@@ -120,8 +120,14 @@ pub(super) struct Facts<'t> {
     managed: Option<Cow<'t, str>>,
     managers: u32,
     smolagents: bool,
+    crew: bool,
     noise: Noise,
     event: Event,
+    /// What the container says beside the attributes.
+    forced: Option<Sort>,
+    typed: Option<Sort>,
+    told: Option<(Usage, Option<i64>)>,
+    kinds: Option<(&'static str, &'static str)>,
     /// Attributes of a type that they cannot have.
     odd: Vec<(&'t str, String)>,
 }
@@ -138,8 +144,67 @@ enum Event {
 }
 
 impl<'t> Facts<'t> {
-    pub(super) fn new(span_name: &'t str) -> Self {
+    pub(in crate::importers) fn new(span_name: &'t str) -> Self {
         Self { span_name, ..Self::default() }
+    }
+
+    /// What the container says the span is: less than an attribute, more than a name.
+    pub(in crate::importers) fn typed(&mut self, sort: Sort) {
+        self.typed = Some(sort);
+    }
+
+    /// What the container knows the span to be, whatever its attributes say.
+    pub(in crate::importers) fn force(&mut self, sort: Sort) {
+        self.forced = Some(sort);
+    }
+
+    /// What the span is by its name, and by attributes that are no dialect's.
+    pub(in crate::importers) fn sort_by_name(&self) -> Sort {
+        self.kind_by_name()
+    }
+
+    /// What the container says went in and came out, where no attribute does: a text, or JSON of messages.
+    pub(in crate::importers) fn contents(&mut self, input: Option<Cow<'t, str>>, output: Option<Cow<'t, str>>) {
+        self.arguments.offer(5, input);
+        self.messages.offer(3, output.clone());
+        self.result.offer(5, output);
+    }
+
+    /// The model that the container names, where no attribute does.
+    pub(in crate::importers) fn model(&mut self, model: Option<&'t str>) {
+        self.model.offer(3, model.map(Cow::Borrowed));
+    }
+
+    /// The agent that the container names, where no attribute does.
+    pub(in crate::importers) fn agent(&mut self, name: Option<&'t str>, id: Option<&'t str>) {
+        self.agent.offer(4, name.map(Cow::Borrowed));
+        self.agent_id.offer(2, id.map(Cow::Borrowed));
+    }
+
+    /// The tool that the container names, and the id of the call, where no attribute does.
+    pub(in crate::importers) fn tool(&mut self, name: Option<&'t str>, call: Option<&'t str>) {
+        self.tool.offer(4, name.map(Cow::Borrowed));
+        self.call.offer(3, call.map(Cow::Borrowed));
+    }
+
+    /// The usage that the container worked out of the attributes, which counts instead of them; and its total.
+    pub(in crate::importers) fn usage_is(&mut self, usage: Usage, total: Option<i64>) {
+        self.told = Some((usage, total));
+    }
+
+    /// That the work failed, and what the error says.
+    pub(in crate::importers) fn failed(&mut self, message: Option<&'t str>) {
+        self.error_type.offer(2, message.and_then(error_class).map(Cow::Borrowed));
+    }
+
+    /// Words to count spans without meaning by, instead of those of OpenTelemetry.
+    pub(in crate::importers) fn kinds(&mut self, chain: &'static str, other: &'static str) {
+        self.kinds = Some((chain, other));
+    }
+
+    /// Whether an attribute says that the span is of a transport.
+    pub(in crate::importers) fn is_transport(&self) -> bool {
+        self.noise != Noise::Other
     }
 
     fn integer(&mut self, key: &'t str, attribute: Attribute<'t>) -> Option<i64> {
@@ -161,7 +226,7 @@ impl<'t> Facts<'t> {
     }
 
     /// Reads one attribute.
-    pub(super) fn put(&mut self, key: &'t str, a: Attribute<'t>) {
+    pub(in crate::importers) fn put(&mut self, key: &'t str, a: Attribute<'t>) {
         // Most attributes of long spans are the messages that went in, and descriptions of tools.
         match key.as_bytes().first() {
             Some(b'g') => self.put_gen_ai(key, a),
@@ -324,6 +389,8 @@ impl<'t> Facts<'t> {
         match key {
             "agent.name" => self.agent.offer(2, a.filled()),
             "agent.id" => self.agent_id.offer(1, a.filled()),
+            // Pydantic AI before it knew the conventions.
+            "agent_name" => self.agent.offer(3, a.filled()),
             "agent_role" => self.role.offer(0, a.filled()),
             "mcp.method.name" => self.mcp = a.filled(),
             "mcp.tool.name" => self.tool.offer(2, a.filled()),
@@ -362,6 +429,10 @@ impl<'t> Facts<'t> {
             "gcp.vertex.agent.llm_response" => self.messages.offer(2, a.filled()),
             "gcp.vertex.agent.tool_call_args" => self.arguments.offer(2, a.text()),
             "gcp.vertex.agent.tool_response" => self.result.offer(2, a.text()),
+            "tool_arguments" => self.arguments.offer(3, a.text()),
+            "tool_response" => self.result.offer(3, a.text()),
+            "final_result" => self.result.offer(3, a.text()),
+            "crew_key" => self.crew = true,
             "smolagents.max_steps" => self.smolagents = true,
             "error.type" => self.error_type.offer(0, a.filled()),
             _ if key.starts_with("smolagents.managed_agents.") && key.ends_with(".name") => {
@@ -377,7 +448,7 @@ impl<'t> Facts<'t> {
     }
 
     /// Whether anything is wanted of an event of this name, whose attributes then follow.
-    pub(super) fn begin_event(&mut self, name: &str) -> bool {
+    pub(in crate::importers) fn begin_event(&mut self, name: &str) -> bool {
         self.event = match name {
             "exception" => Event::Exception,
             "gen_ai.choice" | "gen_ai.content.completion" => Event::Choice,
@@ -392,7 +463,7 @@ impl<'t> Facts<'t> {
     }
 
     /// Reads an attribute of an event.
-    pub(super) fn put_event(&mut self, key: &'t str, a: Attribute<'t>) {
+    pub(in crate::importers) fn put_event(&mut self, key: &'t str, a: Attribute<'t>) {
         match (self.event, key) {
             (Event::Exception, "exception.type") => self.error_type.offer(1, a.filled()),
             (Event::Choice, "message" | "gen_ai.completion" | "gen_ai.event.content") => {
@@ -409,6 +480,9 @@ impl<'t> Facts<'t> {
     }
 
     fn kind(&self) -> Sort {
+        if let Some(sort) = self.forced {
+            return sort;
+        }
         if let Some(operation) = self.operation.as_deref() {
             match operation {
                 "invoke_agent" => return Sort::Agent,
@@ -444,7 +518,7 @@ impl<'t> Facts<'t> {
             Some("EVALUATOR" | "RERANKER" | "EMBEDDING" | "PROMPT") => return Sort::Nothing,
             _ => {}
         }
-        self.kind_by_name()
+        self.typed.unwrap_or_else(|| self.kind_by_name())
     }
 
     /// Where no dialect says what the span is.
@@ -469,6 +543,14 @@ impl<'t> Facts<'t> {
         {
             return Sort::Agent;
         }
+        // `researcher run`, as Pydantic AI calls the work of an agent.
+        let agent = self.agent.value.as_deref();
+        if agent.is_some_and(|agent| name.strip_suffix(" run") == Some(agent)) || name == "agent run" {
+            return Sort::Agent;
+        }
+        if self.tool.value.is_some() && self.call.value.is_some() {
+            return Sort::Tool(ToolKind::Asked);
+        }
         let usage = self.tokens_in.value.is_some() || self.tokens_out.value.is_some();
         if self.provider && self.model.value.is_some() && usage {
             return Sort::Generation;
@@ -477,17 +559,17 @@ impl<'t> Facts<'t> {
     }
 
     /// Adds the span with what its attributes say.
-    pub(super) fn push(mut self, mut span: Span, limits: Limits, spans: &mut Spans) {
+    pub(in crate::importers) fn push(mut self, mut span: Span, limits: Limits, spans: &mut Spans) {
         let sort = self.kind();
         span.kind = match sort {
-            Sort::Chain(_) => "otel.chain",
+            Sort::Chain(_) => self.kinds.map_or("otel.chain", |(chain, _)| chain),
             _ => match self.noise {
                 Noise::Http => "otel.http",
                 Noise::Messaging => "otel.messaging",
                 Noise::Db => "otel.db",
                 // Queues of A2A servers say what they are by their names alone.
                 Noise::Other if self.span_name.starts_with("a2a.server.events.") => "otel.messaging",
-                Noise::Other => "otel.other",
+                Noise::Other => self.kinds.map_or("otel.other", |(_, other)| other),
             },
         };
         if span.ok == Some(false) {
@@ -554,6 +636,14 @@ impl<'t> Facts<'t> {
         {
             return Cow::Borrowed(name);
         }
+        // A task of a crew is done by the agent that it was given.
+        if let Some(input) = self.input.as_deref().filter(|_| self.crew)
+            && let Some((_, role)) = input.split_once(" role='")
+            && let Some((role, _)) = role.split_once("' goal=")
+            && !role.is_empty()
+        {
+            return Cow::Borrowed(role);
+        }
         let name = self.span_name;
         let named = name.strip_prefix("invoke_agent ").or_else(|| name.strip_prefix("agent_run "));
         if let Some(named) = named {
@@ -584,12 +674,11 @@ impl<'t> Facts<'t> {
             extras = spans.recording.extra_text(extras, &format!("x_{key}"), &value);
             self.odd.push((key, value));
         }
-        let usage = self.usage();
-        let told = self.total.value.filter(|total| {
-            usage
-                .tokens_in
-                .zip(usage.tokens_out)
-                .is_some_and(|(read, written)| read.checked_add(written).is_some_and(|sum| sum != *total))
+        let (usage, total) = self.told.unwrap_or_else(|| (self.usage(), self.total.value));
+        let told = total.filter(|total| {
+            usage.tokens_in.zip(usage.tokens_out).is_some_and(|(read, written)| {
+                read.checked_add(written).is_some_and(|sum| sum != *total)
+            })
         });
         if let Some(total) = told {
             extras = spans.recording.extra(extras, "x_reported_tokens", &total.to_string());
@@ -608,7 +697,11 @@ impl<'t> Facts<'t> {
 
     fn all_tokens(&self) -> Option<i64> {
         let parts = self.tokens_in.value.zip(self.tokens_out.value).and_then(|(a, b)| a.checked_add(b));
-        self.total.value.or(parts)
+        let told = self.told.and_then(|(usage, total)| {
+            let parts = usage.tokens_in.zip(usage.tokens_out).and_then(|(a, b)| a.checked_add(b));
+            total.or(usage.tokens).or(parts)
+        });
+        told.or(self.total.value).or(parts)
     }
 
     fn usage(&self) -> Usage {
@@ -649,7 +742,11 @@ impl<'t> Facts<'t> {
                 answer.texts.push(choice);
             }
         }
-        if answer.is_empty() { read(messages.as_deref()) } else { answer }
+        if answer.is_empty() {
+            answer = read(messages.as_deref());
+        }
+        answer.calls_in_texts(limits);
+        answer
     }
 
     fn output(&self) -> Option<Hash> {
@@ -677,7 +774,7 @@ impl<'t> Facts<'t> {
 
 /// What a span is.
 #[derive(Debug, Clone, Copy)]
-enum Sort {
+pub(in crate::importers) enum Sort {
     Agent,
     Creates,
     Generation,
@@ -686,6 +783,18 @@ enum Sort {
     /// Whether it may have a name.
     Chain(bool),
     Nothing,
+}
+
+/// The class of an error by its message: `ValueError: no`, `openai.RateLimitError('…')`.
+pub(in crate::importers) fn error_class(message: &str) -> Option<&str> {
+    let message = message.trim_start();
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    let class = message.split_once(|c| !word(c)).map_or(message, |(class, _)| class);
+    let last = class.rsplit('.').next().unwrap_or_default();
+    let camel = last.starts_with(|c: char| c.is_ascii_uppercase())
+        && last.chars().skip(1).filter(char::is_ascii_uppercase).count() > 0
+        && last.chars().any(|c| c.is_ascii_lowercase());
+    camel.then_some(class)
 }
 
 fn keep(spans: &mut Spans, text: Option<&str>) -> Text {

@@ -60,6 +60,11 @@ fn start(span: &Span) -> i64 {
     span.start.or(span.end).unwrap_or(i64::MAX)
 }
 
+/// A name as it stands in the name of a function.
+fn function_style(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+}
+
 impl Matching {
     pub(super) fn of(all: &Spans, forest: &Forest, generations: &Generations, owners: &mut Owners) -> Self {
         let n = all.spans.len();
@@ -92,12 +97,18 @@ impl Matching {
         for (p, player) in owners.players.iter().enumerate() {
             by_name.entry(all.read(player.who.name)).or_default().push(p as u32);
         }
+        // Tools are functions: `transfer_to_refund_agent` hands over to the `Refund agent`.
+        let mut by_function: HashMap<String, Vec<u32>> = HashMap::new();
+        for (p, player) in owners.players.iter().enumerate() {
+            by_function.entry(function_style(all.read(player.who.name))).or_default().push(p as u32);
+        }
         let mut handed = HashSet::new();
         let mut find = |owners: &mut Owners, from: u32, name: Text| {
             if name.is_none() || from == NONE {
                 return NONE;
             }
-            let candidates = by_name.get(all.read(name)).map_or(&[][..], Vec::as_slice);
+            let known = by_name.get(all.read(name)).or_else(|| by_function.get(&function_style(all.read(name))));
+            let candidates = known.map_or(&[][..], Vec::as_slice);
             let fresh = |p: &&u32| !owners.players[**p as usize].took_over && **p != from;
             let Some(&to) = candidates.iter().find(fresh).or_else(|| candidates.iter().find(|p| **p != from))
             else {

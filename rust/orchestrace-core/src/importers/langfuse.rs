@@ -1,0 +1,321 @@
+//! Langfuse: traces with their observations and scores, as the application exports them, as its API lists them, and as
+//! its blob exports write them, one a line.
+//!
+//! An item is an observation, a score, or a trace without both; its key is the id of the trace. An export has its
+//! observations inside the trace, beside it, or both: of several versions of one observation the fullest counts, and
+//! the others are duplicates. What an observation did is read from its columns and from the attributes that its
+//! metadata keeps of the span it was ([`observation`]); [`super::spans`] makes one recording of them.
+
+use std::collections::HashMap;
+
+use super::recording::{AgentInfo, Label, Recording, Saying, Text, hash};
+use super::spans::{Fate, Spans};
+use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::error::{FindingCode, Reject, RejectCode};
+use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::{Fault, Kind, write_string};
+use crate::ingest::time::parse_timestamp;
+use crate::ingest::writer::TraceWriter;
+use crate::schema::MeasureKind;
+
+mod observation;
+#[cfg(test)]
+mod tests;
+
+/// The importer.
+#[derive(Debug)]
+pub struct Langfuse;
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: "langfuse",
+    summary: "Langfuse traces, observations and scores: exports, answers of its API, blob exports",
+    evidence: &["trace", "observations", "projectId", "traceId"],
+    suffixes: &[".json", ".jsonl"],
+    lenient: true,
+};
+
+/// What a record, or a part of one, is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Trace,
+    Observation,
+    Score,
+    /// A trace with what belongs to it beside it.
+    Export,
+    /// A page of a list.
+    Page,
+}
+
+/// Types of observations.
+const TYPES: [&str; 10] = [
+    "AGENT", "CHAIN", "EMBEDDING", "EVALUATOR", "EVENT", "GENERATION", "GUARDRAIL", "RETRIEVER", "SPAN", "TOOL",
+];
+
+fn trace_of(value: Value<'_>) -> Option<&str> {
+    value.first(&["traceId", "trace_id"]).some_str()
+}
+
+fn what(value: Value<'_>) -> Option<What> {
+    let has = |key: &str| !value.get(key).is_absent();
+    let typed = value.get("type").str().is_some_and(|kind| TYPES.contains(&kind));
+    if typed && (has("startTime") || has("start_time")) && (has("traceId") || has("trace_id")) {
+        return Some(What::Observation);
+    }
+    if (has("traceId") || has("trace_id"))
+        && has("name")
+        && (has("dataType") || has("data_type") || (has("value") && has("source")))
+    {
+        return Some(What::Score);
+    }
+    let listed = has("observations") || has("scores");
+    if value.get("trace").kind() == Some(Kind::Object) && (listed || value.path(&["trace", "observations"]).exists()) {
+        return Some(What::Export);
+    }
+    let owned = has("projectId") || has("project_id");
+    let timed = has("timestamp") && value.get("id").some_str().is_some();
+    if listed && owned || timed && (owned || has("htmlPath")) && (has("userId") || has("user_id") || has("tags")) {
+        return Some(What::Trace);
+    }
+    let first = value.get("data").at(0);
+    (first.kind() == Some(Kind::Object) && value.get("meta").exists() && what(first).is_some()).then_some(What::Page)
+}
+
+impl SpreadImporter for Langfuse {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
+        if what(record).is_some() { Confidence::Yes } else { Confidence::No }
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
+        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
+        put(tree.root(), None, out).then_some(()).ok_or_else(|| {
+            let message = "found no trace, observation or score of Langfuse";
+            Reject::new(RejectCode::FieldMissing, "", message)
+        })
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        let trees: Vec<Option<Tree<'_>>> =
+            items.iter().map(|item| Tree::parse(item.text, items.limits()).ok()).collect();
+        let parts = Parts::of(items, &trees);
+        let mut spans = Spans::default();
+        if trees.iter().flatten().any(Tree::is_replaced) {
+            let told = "a lone surrogate was replaced by U+FFFD";
+            spans.recording.finding(FindingCode::Utf8Replaced, None, told);
+        }
+        let recording = &mut spans.recording;
+        recording.trace.trace_id = recording.text(items.key());
+        recording.trace.system = recording.text("langfuse");
+        let value = |i: u32| trees[i as usize].as_ref().map(Tree::root);
+        let trace = parts.trace.and_then(value);
+        let observations: Vec<(u32, Value<'_>)> =
+            parts.observations.iter().filter_map(|i| Some((*i, value(*i)?))).collect();
+        let scores: Vec<Value<'_>> = parts.scores.iter().filter_map(|i| value(*i)).collect();
+        let told = observation::push_all(&observations, trace, &scores, items.limits(), &mut spans);
+        spans.describe(&|_, _| false, &mut |item, fate| match fate {
+            Fate::Duplicate => items.duplicate(item as usize),
+            Fate::Ignored(_) if told.contains(&item) => {}
+            Fate::Ignored(kind) => items.ignored(item as usize, kind),
+        });
+        if let Some(trace) = trace {
+            if observations.is_empty() {
+                alone(trace, &mut spans.recording);
+            }
+            let listed = trace.get("observations").elements().filter_map(Value::str);
+            let known = |id: &str| observations.iter().any(|(_, o)| o.get("id").str() == Some(id));
+            spans.recording.trace.partial |= listed.into_iter().any(|id| !known(id));
+        }
+        judge(&scores, &mut spans);
+        if !spans.recording.write(out) {
+            spans.recording.write_labels(out);
+        }
+    }
+}
+
+/// Puts a record or a part of one; whether it was anything. `above` is the trace that it lies in.
+fn put(value: Value<'_>, above: Option<&str>, out: &mut Items<'_>) -> bool {
+    match what(value) {
+        Some(What::Page) => value.get("data").elements().for_each(|part| each(part, None, out)),
+        Some(What::Export) => {
+            let trace = value.get("trace");
+            let id = trace.get("id").some_str();
+            put_trace(trace, out);
+            inside(value, id, out);
+        }
+        Some(What::Trace) => put_trace(value, out),
+        Some(What::Observation | What::Score) => each(value, above, out),
+        None => return false,
+    }
+    true
+}
+
+fn put_trace(trace: Value<'_>, out: &mut Items<'_>) {
+    let Some(id) = trace.get("id").some_str() else {
+        let message = "found nothing, expected the id of the trace";
+        out.reject(trace.raw(), Reject::new(RejectCode::FieldMissing, "/id", message));
+        return;
+    };
+    // Pages of traces only name what belongs to them; that it exists is kept.
+    let names = |value: Value<'_>| value.at(0).kind() == Some(Kind::String);
+    let mut text = b"{".to_vec();
+    for (key, value) in trace.members() {
+        if matches!(key, "observations" | "scores") && !names(value) {
+            continue;
+        }
+        if text.len() > 1 {
+            text.push(b',');
+        }
+        write_string(key, &mut text);
+        text.push(b':');
+        text.extend_from_slice(value.raw().as_bytes());
+    }
+    text.push(b'}');
+    out.item(id, &String::from_utf8_lossy(&text), "");
+    inside(trace, Some(id), out);
+}
+
+/// Puts the observations and scores that lie in something.
+fn inside(value: Value<'_>, trace: Option<&str>, out: &mut Items<'_>) {
+    for key in ["observations", "scores"] {
+        for part in value.get(key).elements().filter(|part| part.kind() != Some(Kind::String)) {
+            each(part, trace, out);
+        }
+    }
+}
+
+/// Puts an observation or a score, or a trace of a page.
+fn each(value: Value<'_>, above: Option<&str>, out: &mut Items<'_>) {
+    if above.is_none() && what(value) == Some(What::Trace) {
+        return put_trace(value, out);
+    }
+    let (trace, id) = (trace_of(value).or(above), value.get("id").some_str());
+    let missing = |path, what: &str| Reject::new(RejectCode::FieldMissing, path, format!("found nothing, expected {what}"));
+    match (trace, id) {
+        (Some(trace), Some(_)) => out.item(trace, value.raw(), ""),
+        (Some(trace), None) => out.reject_in(trace, value.raw(), missing("/id", "an id")),
+        (None, _) => out.reject(value.raw(), missing("/traceId", "the id of a trace")),
+    }
+}
+
+/// The items of a trace by what they are, each once, in the order of their ids.
+#[derive(Debug, Default)]
+struct Parts {
+    trace: Option<u32>,
+    observations: Vec<u32>,
+    scores: Vec<u32>,
+}
+
+impl Parts {
+    /// Sorts them; of several versions of one thing the one that ended counts, then the one that was written last,
+    /// then the longest.
+    fn of(items: &TraceItems<'_>, trees: &[Option<Tree<'_>>]) -> Self {
+        let mut best: HashMap<(u8, &str), usize> = HashMap::new();
+        for (i, tree) in trees.iter().enumerate() {
+            let Some(value) = tree.as_ref().map(Tree::root) else { continue };
+            let class = class_of(value);
+            let id = if class == 0 { "" } else { value.get("id").str().unwrap_or_default() };
+            let text = items.as_slice()[i].text;
+            let rank = |value: Value<'_>, text: &str| {
+                let ended = value.first(&["endTime", "end_time"]).exists();
+                let written = value.first(&["updatedAt", "updated_at"]).str().and_then(parse_timestamp);
+                (ended, written, text.len(), std::cmp::Reverse(text.to_owned()))
+            };
+            let Some(known) = best.get(&(class, id)).copied() else {
+                best.insert((class, id), i);
+                continue;
+            };
+            let other = trees[known].as_ref().map(Tree::root).map(|v| rank(v, items.as_slice()[known].text));
+            if other < Some(rank(value, text)) {
+                items.duplicate(known);
+                best.insert((class, id), i);
+            } else {
+                items.duplicate(i);
+            }
+        }
+        let mut sorted: Vec<_> = best.into_iter().collect();
+        sorted.sort_unstable();
+        let mut parts = Self::default();
+        for ((class, _), i) in sorted {
+            match class {
+                0 => parts.trace = Some(i as u32),
+                1 => parts.observations.push(i as u32),
+                _ => parts.scores.push(i as u32),
+            }
+        }
+        parts
+    }
+}
+
+/// 0 for traces, 1 for observations, 2 for scores: what lies in a trace may say less than a record of its own.
+fn class_of(value: Value<'_>) -> u8 {
+    let has = |key: &str| !value.get(key).is_absent();
+    if has("dataType") || has("data_type") || (has("value") && has("source")) {
+        2
+    } else if has("startTime") || has("start_time") || has("parentObservationId") {
+        1
+    } else {
+        0
+    }
+}
+
+/// A trace of which no observation is there: one event, of what came out.
+fn alone(trace: Value<'_>, recording: &mut Recording) {
+    let name = recording.text(trace.get("name").some_str().unwrap_or("langfuse"));
+    let agent = recording.agent(AgentInfo { name, open: true, ..AgentInfo::default() });
+    let output = trace.get("output");
+    let output = output.exists().then(|| hash(output.str().unwrap_or_else(|| output.raw())));
+    let id = recording.text(trace.get("id").str().unwrap_or_default());
+    let time = trace.get("timestamp").str().and_then(parse_timestamp);
+    recording.lone_saying(agent, Saying { id, content: output, time, ..Saying::default() });
+    recording.trace.partial = true;
+    if let Some(latency) = trace.get("latency").number_like().filter(|latency| *latency >= 0.0) {
+        recording.wall_clock_s(latency);
+    }
+}
+
+/// Number of a score: booleans are 0 and 1.
+fn number(score: Value<'_>) -> Option<f64> {
+    let value = score.get("value");
+    value.number_like().or_else(|| value.bool().map(f64::from)).filter(|number| number.is_finite())
+}
+
+/// Scores of observations are labels, those of the trace are metrics. None is a reward (R8): whether a high one is
+/// good only its author knows.
+fn judge(scores: &[Value<'_>], spans: &mut Spans) {
+    // The last of a name counts: a correction comes after what it corrects.
+    let time = |score: &Value<'_>| score.first(&["timestamp", "updatedAt", "updated_at"]).str().and_then(parse_timestamp);
+    let mut sorted: Vec<Value<'_>> = scores.to_vec();
+    sorted.sort_by(|a, b| {
+        let key = |score: &Value<'_>| (time(score), score.get("id").str().map(str::to_owned));
+        key(b).cmp(&key(a))
+    });
+    let mut named: Vec<&str> = Vec::new();
+    for score in sorted {
+        let Some(name) = score.get("name").some_str() else { continue };
+        let on = score.first(&["observationId", "observation_id"]).some_str();
+        let categorical = score.first(&["dataType", "data_type"]).str() == Some("CATEGORICAL");
+        if on.is_none()
+            && let Some(value) = number(score).filter(|_| !categorical && !named.contains(&name))
+        {
+            named.push(name);
+            spans.recording.measure(MeasureKind::Metric, name, value);
+            continue;
+        }
+        let entry = on.map_or(Text::default(), |id| {
+            let entry = spans.entry_of(id);
+            if entry.is_none() { spans.recording.text(id) } else { entry }
+        });
+        let text = score.first(&["stringValue", "string_value"]).some_str();
+        let text = text.or_else(|| score.get("value").some_str().filter(|_| categorical));
+        let recording = &mut spans.recording;
+        let label = match text {
+            Some(text) => recording.join(&[name, "=", text]),
+            None => recording.text(name),
+        };
+        let annotator = recording.text(score.first(&["authorUserId", "author_user_id", "source"]).str().unwrap_or("langfuse"));
+        recording.label(Label { annotator, entry, label, weight: number(score), ..Label::default() });
+    }
+}

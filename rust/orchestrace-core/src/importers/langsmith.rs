@@ -1,0 +1,213 @@
+//! LangSmith: runs as its API and its exports give them, one a line, in pages, in batches of creations and updates, or
+//! as trees of `child_runs`; and feedback.
+//!
+//! An item is a run without its children, or a feedback; its key is the id of the trace. What is recorded of one run as
+//! it begins and again as it ends is one run ([`run`]). A run whose parent is missing hangs below the nearest ancestor
+//! that its `dotted_order` names. Graphs of LangGraph are agents, and so are their nodes where several of them ask
+//! models ([`graph`]); what the runs make together is found by [`super::spans`].
+
+use std::collections::HashMap;
+
+use super::recording::{Label, Text};
+use super::spans::{Fate, Spans};
+use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::error::{FindingCode, Reject, RejectCode};
+use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::{Fault, Kind, write_string};
+use crate::ingest::writer::TraceWriter;
+use crate::schema::MeasureKind;
+
+mod graph;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use graph::Graph;
+use run::Run;
+
+/// The importer.
+#[derive(Debug)]
+pub struct LangSmith;
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: "langsmith",
+    summary: "LangSmith runs and feedback: exports, answers of its API, trees of runs",
+    evidence: &["run_type", "dotted_order", "trace_id"],
+    suffixes: &[".json", ".jsonl"],
+    lenient: true,
+};
+
+fn is_run(value: Value<'_>) -> bool {
+    let placed = ["dotted_order", "trace_id", "parent_run_id", "child_runs"];
+    value.get("run_type").str().is_some() && placed.iter().any(|key| !value.get(key).is_absent())
+}
+
+/// The second half of a run, which only says how it ended.
+fn is_update(value: Value<'_>) -> bool {
+    value.get("dotted_order").str().is_some() && !value.get("end_time").is_absent()
+}
+
+fn is_feedback(value: Value<'_>) -> bool {
+    value.get("key").str().is_some()
+        && value.get("run_id").str().is_some()
+        && (!value.get("score").is_absent() || !value.get("value").is_absent())
+}
+
+fn pages(value: Value<'_>) -> impl Iterator<Item = Value<'_>> {
+    ["runs", "post", "patch"].into_iter().flat_map(move |key| value.get(key).elements())
+}
+
+impl SpreadImporter for LangSmith {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
+        if is_run(record) || pages(record).next().is_some_and(is_run) || (is_feedback(record) && trace_of(record).is_some()) {
+            Confidence::Yes
+        } else if is_update(record) {
+            Confidence::Maybe
+        } else {
+            Confidence::No
+        }
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
+        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
+        let root = tree.root();
+        if is_run(root) || is_update(root) || is_feedback(root) {
+            put(root, None, None, out);
+        } else if pages(root).next().is_some() {
+            pages(root).for_each(|value| put(value, None, None, out));
+        } else {
+            let message = "found neither a run nor feedback";
+            return Err(Reject::new(RejectCode::FieldMissing, "/run_type", message));
+        }
+        Ok(())
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        let limits = items.limits();
+        let trees: Vec<Option<Tree<'_>>> =
+            items.iter().map(|item| Tree::parse(item.text, limits).ok()).collect();
+        let mut spans = Spans::default();
+        if trees.iter().flatten().any(Tree::is_replaced) {
+            let told = "a lone surrogate was replaced by U+FFFD";
+            spans.recording.finding(FindingCode::Utf8Replaced, None, told);
+        }
+        let recording = &mut spans.recording;
+        recording.trace.trace_id = recording.text(items.key());
+        recording.trace.system = recording.text("langsmith");
+        let values = (0..).zip(&trees).filter_map(|(i, tree)| Some((i, tree.as_ref()?.root())));
+        let (feedback, parts): (Vec<_>, Vec<_>) = values.partition(|(_, value)| is_feedback(*value));
+        let runs = run::gather(&parts, &mut |item| items.duplicate(item as usize));
+        let graph = Graph::of(&runs);
+        spans.recording.trace.partial |= graph.incomplete;
+        let service = runs.iter().find_map(|run| run.get("session_name").some_str()).unwrap_or("langsmith");
+        for (i, run) in runs.iter().enumerate() {
+            run::push(run, graph.parent(&runs, i), graph.sort(&runs, i), service, limits, &mut spans);
+        }
+        spans.describe(&|_, _| false, &mut |item, fate| match fate {
+            Fate::Duplicate => items.duplicate(item as usize),
+            Fate::Ignored(kind) => {
+                // A run that was told in several records gives nothing in any of them.
+                let run = runs.iter().find(|run| run.item() == item);
+                run.iter().flat_map(|run| run.items()).for_each(|item| items.ignored(item as usize, kind));
+            }
+        });
+        judge(&runs, &feedback, &mut spans);
+        if !spans.recording.write(out) {
+            spans.recording.write_labels(out);
+        }
+    }
+}
+
+/// The trace of a run: what it says, or the first part of its order, or itself if it is nobody's child.
+fn trace_of(value: Value<'_>) -> Option<&str> {
+    value.get("trace_id").some_str().or_else(|| run::ancestors(value).next())
+}
+
+/// Puts a run without its children, and its children; or a feedback.
+fn put(value: Value<'_>, trace: Option<&str>, parent: Option<&str>, out: &mut Items<'_>) {
+    let id = value.get("id").some_str();
+    let own = || id.filter(|_| value.get("parent_run_id").some_str().is_none());
+    let trace = trace_of(value).or(trace).or_else(own);
+    let missing = |path| Reject::new(RejectCode::FieldMissing, path, "found nothing, expected an id");
+    let (Some(trace), Some(id)) = (trace, id) else {
+        match trace {
+            Some(trace) => out.reject_in(trace, value.raw(), missing("/id")),
+            None => out.reject(value.raw(), missing("/trace_id")),
+        }
+        return;
+    };
+    let children = value.get("child_runs");
+    let given = value.get("parent_run_id").some_str().is_some();
+    if children.is_empty() && (given || parent.is_none()) {
+        out.item(trace, value.raw(), "");
+        return;
+    }
+    let mut text = b"{".to_vec();
+    for (key, member) in value.members().filter(|(key, _)| *key != "child_runs") {
+        write_string(key, &mut text);
+        text.push(b':');
+        text.extend_from_slice(member.raw().as_bytes());
+        text.push(b',');
+    }
+    match parent.filter(|_| !given) {
+        Some(parent) => {
+            text.extend_from_slice(b"\"parent_run_id\":");
+            write_string(parent, &mut text);
+        }
+        None => _ = text.pop(),
+    }
+    text.push(b'}');
+    out.item(trace, &String::from_utf8_lossy(&text), "");
+    children.elements().filter(|child| child.kind() == Some(Kind::Object)).for_each(|child| {
+        put(child, Some(trace), Some(id), out);
+    });
+}
+
+/// Feedback on the whole is a metric, on a run within it a label; where a run only has statistics of it, their
+/// averages. None is a reward (R8).
+fn judge(runs: &[Run<'_>], feedback: &[(u32, Value<'_>)], spans: &mut Spans) {
+    let mut metrics: HashMap<String, f64> = HashMap::new();
+    let root = |id: &str| {
+        let run = runs.iter().find(|run| run.id() == id);
+        run.is_some_and(|run| run.get("parent_run_id").some_str().is_none() && run::ancestors_of(run).next().is_none())
+    };
+    let mut told: Vec<(&str, &str, Option<f64>, Option<&str>, &str)> = Vec::new();
+    for (_, value) in feedback {
+        let text = |key: &str| value.get(key).some_str();
+        let score = value.get("score");
+        let score = score.number_like().or_else(|| score.bool().map(f64::from));
+        let who = value.path(&["feedback_source", "type"]).some_str().unwrap_or("langsmith");
+        told.push((text("run_id").unwrap_or_default(), text("key").unwrap_or_default(), score, text("value"), who));
+    }
+    for run in runs {
+        for (key, stats) in run.get("feedback_stats").members() {
+            if !told.iter().any(|(id, known, ..)| *id == run.id() && *known == key) {
+                told.push((run.id(), key, stats.get("avg").number_like(), None, "langsmith"));
+            }
+        }
+    }
+    told.sort_by(|a, b| (a.0, a.1, a.4, a.3).cmp(&(b.0, b.1, b.4, b.3)).then(a.2.partial_cmp(&b.2).unwrap_or(std::cmp::Ordering::Equal)));
+    for (id, key, score, value, who) in told {
+        if let Some(score) = score.filter(|score| root(id) && score.is_finite() && !metrics.contains_key(key)) {
+            metrics.insert(key.to_owned(), score);
+            spans.recording.measure(MeasureKind::Metric, key, score);
+            continue;
+        }
+        if score.is_none() && value.is_none() {
+            continue;
+        }
+        let entry = spans.entry_of(id);
+        let recording = &mut spans.recording;
+        let entry: Text = if entry.is_none() && !root(id) { recording.text(id) } else { entry };
+        let label = match value {
+            Some(value) => recording.join(&[key, "=", value]),
+            None => recording.text(key),
+        };
+        let annotator = recording.text(who);
+        recording.label(Label { annotator, entry, label, weight: score, ..Label::default() });
+    }
+}
