@@ -15,7 +15,7 @@ fn store(inputs: &[(&str, &str)]) -> Store {
     let input = Input::Stream { name: "native".into(), reader };
     let options = ReadOptions { format: "native".into(), ..ReadOptions::default() };
     let back = read(vec![input], &options, &crate::run::Run::new(Some(1)).unwrap()).unwrap();
-    assert_eq!((back.n_traces(), back.records_quarantined()), (text.len() as u64, 0));
+    assert_eq!((back.n_traces(), back.records_quarantined()), (text.len(), 0));
     store
 }
 
