@@ -125,7 +125,7 @@ impl Teller<'_> {
         let child = called.and_then(|called| self.silent.get(&called.block).copied());
         let child = child.filter(|_| matches!(call, Some(Block::Use(Use { act: Act::Delegate { .. }, .. }))));
         let name = self.records.names.name(tool);
-        let trusted = TRUSTED.contains(&name) || of_agent.is_some();
+        let trusted = outcome.refused || of_agent.is_some() || TRUSTED.contains(&name);
         let mut extras = self.extras(line);
         for (key, number) in [("x_reported_tokens", outcome.tokens), ("x_reported_tool_calls", outcome.tools)]
         {

@@ -382,7 +382,12 @@ impl<'r> Emission<'r, '_, '_> {
                 What::Incoming(incoming) => self.incoming(e, agent, &incoming),
                 What::Mark(mark) => self.mark(e, agent, &mark),
                 What::Delivery(child) => self.receive(agent, child.0),
-                What::Compaction => self.agents[agent as usize].tainted = None,
+                What::Compaction => {
+                    // Neither from what was read, nor from what was about to be.
+                    let state = &mut self.agents[agent as usize];
+                    state.tainted = None;
+                    state.read.retain(|(_, edge_type)| *edge_type != EdgeType::SafetyFlow);
+                }
             }
         }
     }

@@ -683,3 +683,18 @@ fn a_marked_spawn_is_the_one_of_its_agent() {
     let edges = edges(&trace);
     assert!(edges.is_superset(&set(&["m1 spawn w1", "w1 return r2", "w1 aggregate r2"])), "{edges:?}");
 }
+
+#[test]
+fn what_is_compacted_before_it_is_read_flows_nowhere() {
+    let mut s = Sketch::new();
+    let agent = s.agent("solo", None);
+    let r = s.answers(agent, "r1", 1);
+    s.calls(r, "c1", Does::UsesTool);
+    s.result(agent, "c1", 2, false);
+    s.0.compaction(agent);
+    let r = s.answers(agent, "r2", 3);
+    s.says(r);
+    let edges = edges(&native(&s.0));
+    assert!(edges.contains("c1:r causal r2"), "{edges:?}");
+    assert!(!edges.iter().any(|edge| edge.contains("safety_flow")), "{edges:?}");
+}
