@@ -83,7 +83,7 @@ def found(corpus: ot.Corpus) -> dict[str, Document]:
 def test_samples_and_their_accounts(folder: Path, corpus: ot.Corpus) -> None:
     assert (len(logs(folder)), len(lists(folder))) == (11, 18)
     samples = sum(len(log_of(path)["samples"]) for path in logs(folder))
-    counts = corpus.record_counts().collect()
+    counts = corpus.record_counts.collect()
     assert counts["importer"].unique().to_list() == ["inspect"]
     used = counts.filter(pl.col("status") == "used")["count"].sum()
     assert used == samples + len(lists(folder)) - 1 == corpus.traces.collect().height
@@ -102,7 +102,7 @@ def test_samples_and_their_accounts(folder: Path, corpus: ot.Corpus) -> None:
     assert dict(ignored.rows()) == entries
     # Nothing tells a list without events from other documents.
     (empty,) = set(lists(folder)) - set(told(folder))
-    counts = ot.read_traces(empty, format="inspect").record_counts().collect()
+    counts = ot.read_traces(empty, format="inspect").record_counts.collect()
     assert counts.select("status", "kind", "count").rows() == [("ignored", "inspect.no_events", 1)]
 
 

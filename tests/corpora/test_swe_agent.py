@@ -44,7 +44,7 @@ def kinds(document: Document, kind: str) -> list[Document]:
 
 
 def test_runs_and_steps(runs: dict[Path, Document], corpus: ot.Corpus) -> None:
-    counts = corpus.record_counts().collect()
+    counts = corpus.record_counts.collect()
     assert counts.select("importer", "status").unique().rows() == [("swe_agent", "used")]
     assert counts["count"].sum() == len(runs) == corpus.traces.collect().height == 11
     steps = demonstrated = 0

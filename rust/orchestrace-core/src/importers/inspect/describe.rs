@@ -437,7 +437,17 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         self.listen(n, step);
         let id = self.id(n, step);
         let output = value.get("output");
-        let mut extras = self.branch(span, Text::default());
+        let message = output.get("choices").at(0).get("message");
+        let said = self.contents.hash(message.get("content"));
+        let content = said.or_else(|| self.contents.hash(output.get("completion")));
+        let calls = message.get("tool_calls");
+        let id_of = |call: Value<'t>| call.get("id").str().unwrap_or_default();
+        let delegates = calls.elements().any(|call| self.child_of(agent, id_of(call)).is_some());
+        let mut extras = Text::default();
+        // Calls and texts say for themselves where they belong; the first of them has what the response has, too.
+        if delegates || (content.is_none() && calls.is_empty()) {
+            extras = self.branch(span, extras);
+        }
         for (key, field) in [("x_retries", "retries"), ("x_cache", "cache"), ("x_model_role", "role")] {
             let field = value.get(field);
             if field.exists() && field.i64() != Some(0) {
@@ -477,12 +487,10 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         };
         let entry = self.out.response(self.agents[agent as usize], response);
         self.first_response.get_or_insert(entry);
-        let message = output.get("choices").at(0).get("message");
-        for call in message.get("tool_calls").elements() {
-            self.call(agent, entry, call);
+        for call in calls.elements() {
+            let extras = self.branch(span, Text::default());
+            self.call(agent, entry, call, extras);
         }
-        let said = self.contents.hash(message.get("content"));
-        let content = said.or_else(|| self.contents.hash(output.get("completion")));
         if content.is_some() {
             let aside = span.aside || who.judges;
             let extras = self.branch(span, Text::default());
@@ -493,18 +501,19 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             self.judged.push((entry, self.told[0].last));
         }
         let told = &mut self.told[agent as usize];
-        told.answered = content.is_some() && !span.aside && message.get("tool_calls").is_empty();
+        told.answered = content.is_some() && !span.aside && calls.is_empty();
         (told.last, told.response) = (Some(entry), Some(entry));
     }
 
-    fn call(&mut self, agent: u32, response: Entry, call: Value<'t>) {
+    fn call(&mut self, agent: u32, response: Entry, call: Value<'t>, extras: Text) {
         let name = call.get("function").str().unwrap_or_default();
         let id = call.get("id").str().unwrap_or_default();
         let child = self.child_of(agent, id);
         let does = child.map_or(Does::UsesTool, |child| Does::Spawns(self.agents[child as usize]));
         let content = Some(self.contents.hash_call(name, call.get("arguments")));
         let (source, tool) = (self.out.text(id), self.out.text(name));
-        let entry = self.out.call(response, Call { id: source, tool, does, content, ..Call::default() });
+        let told = Call { id: source, tool, does, content, extras, ..Call::default() };
+        let entry = self.out.call(response, told);
         self.told[agent as usize].calls.insert(id, entry);
         if let Some(child) = child {
             self.told[child as usize].spawn = Some(entry);
