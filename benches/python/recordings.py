@@ -7,7 +7,6 @@ exact or seeded: the same files give the same tables.
 """
 
 import argparse
-import json
 import math
 import os
 import sys
@@ -122,22 +121,17 @@ def localisation_table(subset: str, corpus: ot.Corpus) -> str:
 
 
 def second_labels(path: Path, corpus: ot.Corpus) -> pl.DataFrame:
-    """The root causes of AgentRx in the form of labels, for the traces that are in the corpus."""
-    names = dict(
-        corpus.traces.select("task_id", "trace_id").collect().with_columns(pl.all().cast(TEXT)).rows()
+    """The root causes of AgentRx, with all steps that failed, for the traces that are in the corpus."""
+    labels = ot.place_labels(corpus, ot.read_traces(path).labels).with_columns(
+        pl.col("trace_id", "agent", "annotator").cast(TEXT), pl.col("turn").cast(pl.Int64)
     )
-    found = []
-    for run in json.loads(path.read_bytes()):
-        root = next(
-            f for f in run["failures"] if str(f["failure_id"]) == str(run["root_cause"]["failure_id"])
-        )
-        steps = [int(failure["step_number"]) - 1 for failure in run["failures"]]
-        found.append(
-            (names.get(run["trajectory_id"]), int(root["step_number"]) - 1, root["failed_agent"], steps)
-        )
-    schema = {"trace_id": TEXT, "turn": pl.Int64, "agent": TEXT, "steps": pl.List(pl.Int64)}
-    labels = pl.DataFrame(found, schema=schema, orient="row").drop_nulls("trace_id")
-    return labels.with_columns(annotator=pl.lit("AgentRx"))
+    known = corpus.traces.select(pl.col("trace_id").cast(TEXT)).collect()
+    labels = labels.join(known, on="trace_id", how="semi", maintain_order="left")
+    failures = labels.filter(pl.col("annotator") == "agentrx")
+    steps = failures.group_by("trace_id").agg(steps="turn")
+    causes = labels.filter(pl.col("annotator") == "agentrx.root_cause")
+    found = causes.select("trace_id", "turn", "agent").join(steps, on="trace_id", maintain_order="left")
+    return found.with_columns(annotator=pl.lit("AgentRx"))
 
 
 def as_credits(labels: pl.DataFrame, credits: pl.DataFrame, name: str) -> pl.DataFrame:

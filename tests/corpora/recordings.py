@@ -1,21 +1,19 @@
 """Published recordings as native traces, for tests and benches: what happened, with hashes in place of texts.
 
-These are fixtures, not importers: of every format only what credit reads is taken, and one agent speaks to
-one user. Times are ordinal, and an unknown outcome is no reward.
+What is converted here are fixtures: of a format only what credit reads is taken, and one agent speaks to one
+user. Times are ordinal, and an unknown outcome is no reward. Other corpora are read by their importers.
 """
 
 import gzip
 import hashlib
 import io
 import json
-import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 import orchestrace as ot
 
@@ -105,31 +103,6 @@ def tau_bench(path: Path) -> Iterator[Document]:
         yield document(f"{task}/{run.get('trial', 0)}", task, task, messages, team=run["reward"])
 
 
-def agentdojo(path: Path) -> Iterator[Document]:
-    """Runs of AgentDojo: a group is a task of one pipeline, whatever is injected; the reward is `utility`."""
-    with tarfile.open(fileobj=io.BytesIO(pa.CompressedInputStream(str(path), "zstd").read())) as archive:
-        members = sorted((m for m in archive if m.name.endswith(".json")), key=lambda member: member.name)
-        runs = [(m.name, json.loads(archive.extractfile(m).read())) for m in members]  # type: ignore[union-attr]
-    for name, run in runs:
-        messages = [
-            {
-                "role": message["role"],
-                "text": text_of(message["content"]),
-                "calls": [
-                    (call["id"], call["function"], call["args"]) for call in message.get("tool_calls") or ()
-                ],
-                "answers": message.get("tool_call_id"),
-                "tool": (message.get("tool_call") or {}).get("function"),
-            }
-            for message in run["messages"]
-            if message["role"] != "system"
-        ]
-        task = f"{run['suite_name']}/{run['user_task_id']}"
-        group = f"{run['pipeline_name']}/{task}"
-        resisted = {} if run["injection_task_id"] is None else {"safety": float(not run["security"])}
-        yield document(name, task, group, messages, team=float(run["utility"]), **resisted)
-
-
 def swe_agent(path: Path) -> Iterator[Document]:
     """Demonstrations of SWE-agent. That one was `submitted` is no verdict, so it is a channel of its own."""
     for file in sorted(path.rglob("*.traj.gz")):
@@ -203,8 +176,8 @@ CORPORA: dict[str, Callable[[Path], ot.Corpus]] = {
     "survey-artifact": lambda root: ot.read_traces(root / "survey-artifact/example_trace.json"),
     "who-and-when": lambda root: who_and_when(root / "who-and-when"),
     "tau-bench": lambda root: corpus_of(tau_bench(root / "tau-bench/gpt-4o-airline.json.gz")),
-    "agentrx": lambda root: corpus_of(tau_bench(root / "agentrx/tau_retail_failed.json.gz")),
-    "agentdojo": lambda root: corpus_of(agentdojo(root / "agentdojo/runs.tar.zst")),
+    "agentrx": lambda root: ot.read_traces(root / "agentrx/tau_retail_failed.json.gz"),
+    "agentdojo": lambda root: ot.read_traces(root / "agentdojo/runs.tar.zst"),
     "swe-agent": lambda root: corpus_of(swe_agent(root / "swe-agent")),
     "inspect-ai": lambda root: corpus_of(inspect_ai(root / "inspect-ai/logs")),
 }

@@ -68,7 +68,7 @@ def test_nothing_is_lost(corpus: ot.Corpus, name: str, runs: dict[str, Run]) -> 
     assert (rewards.height, rewards["value"].sum()) == (n_traces, n_successes)
 
 
-def expected_events(run: Run, ends: bool) -> Iterator[tuple[str, str, str | None, int, str | None, bool]]:
+def expected_events(run: Run, ends: bool) -> Iterator[tuple[str, str, str | None, int, str, bool]]:
     """``type agent to turn content trusted``."""
     asked: dict[str, int] = {}
     spoken = [
@@ -96,7 +96,7 @@ def expected_events(run: Run, ends: bool) -> Iterator[tuple[str, str, str | None
                 yield "tool_call", "assistant", None, turn, digest(spelt), True
             if turn in spoken:
                 kind = "return" if ends and turn == spoken[-1] else "message"
-                yield kind, "assistant", "user_simulator", turn, digest(text) if text else None, True
+                yield kind, "assistant", "user_simulator", turn, digest(text or spelt), True
 
 
 def test_events_are_those_of_the_messages(

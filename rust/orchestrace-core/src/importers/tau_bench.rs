@@ -263,7 +263,7 @@ fn said(
     let id = place(index, recording);
     let response = Response { id, turn: u32::try_from(index).ok(), ..Response::default() };
     let response = recording.response(speaker, response);
-    let mut transfers = false;
+    let mut transfer = None;
     for call in message.get("tool_calls").elements() {
         let function = call.get("function");
         let name = function.get("name").str().unwrap_or_default();
@@ -279,13 +279,13 @@ fn said(
             ..Call::default()
         };
         recording.call(response, call);
-        transfers |= name == TRANSFER;
+        transfer = transfer.or((name == TRANSFER).then_some(content));
     }
     let text = message.get("content").some_str();
-    // Who hands the user over has answered, with or without a word.
-    if text.is_some() || transfers {
+    // Who hands the user over has answered; without a word the call is what there is of the answer.
+    if let Some(content) = text.map(hash).or(transfer) {
         let to = Some(Party::Agent(speakers.other(speaker)));
-        recording.say(response, Saying { content: text.map(hash), to, ..Saying::default() });
+        recording.say(response, Saying { content: Some(content), to, ..Saying::default() });
     }
 }
 

@@ -136,7 +136,7 @@ fn who_transfers_the_user_has_answered() {
             "t:r tool_result transfer_to_human_agents - 4",
         ]
     );
-    assert_eq!(trace["events"][4]["content_ref"], Json::Null);
+    assert_eq!(trace["events"][4]["content_ref"], trace["events"][3]["content_ref"]);
     assert!(!is_partial(&trace));
 }
 
