@@ -63,8 +63,17 @@ pub(super) fn describe(items: &TraceItems<'_>, recording: &mut Recording) {
     let children = telling.children();
     let root = (0..documents.len()).find(|i| !children.contains(i)).unwrap_or(0);
     telling.name_trace(root);
-    for index in 0..documents.len() {
-        telling.document(index, root == index, children.contains(&index));
+    let told: Vec<_> =
+        (0..documents.len()).map(|index| telling.document(index, children.contains(&index))).collect();
+    let all = told.iter().fold((0_i64, 0_i64), |sum, stream| {
+        (sum.0.saturating_add(stream.sum.0), sum.1.saturating_add(stream.sum.1))
+    });
+    for (index, stream) in told.iter().enumerate() {
+        telling.totals(
+            documents[index].tree.root().get("final_metrics"),
+            stream,
+            (root == index).then_some(all),
+        );
     }
 }
 
@@ -109,7 +118,7 @@ struct Telling<'t, 'a, 'i> {
     absent: HashMap<String, Agent>,
 }
 
-impl Telling<'_, '_, '_> {
+impl<'t> Telling<'t, '_, '_> {
     /// One agent for each run, however many documents it has.
     fn make_agents(&mut self) {
         let mut of_run: HashMap<(&str, &str), Agent> = HashMap::new();
@@ -165,8 +174,9 @@ impl Telling<'_, '_, '_> {
         self.recording.trace.partial = self.items.is_partial();
     }
 
-    fn document(&mut self, index: usize, root: bool, child: bool) {
-        let document = &self.documents[index];
+    fn document(&mut self, index: usize, child: bool) -> Stream<'t> {
+        let documents = self.documents;
+        let document = &documents[index];
         let agent = self.agents[index];
         let mut stream = Stream {
             agent,
@@ -186,7 +196,7 @@ impl Telling<'_, '_, '_> {
         // Where a later document of the same run goes on, it is that one that says how it ended.
         let goes_on = document.get("continued_trajectory_ref").is_some();
         self.recording.agent_info(agent).open = stream.open || goes_on;
-        self.totals(document.tree.root().get("final_metrics"), &stream, root);
+        stream
     }
 
     fn step(&mut self, stream: &mut Stream<'_>, item: usize, at: usize, step: Value<'_>, next: Option<i64>) {
@@ -263,7 +273,8 @@ impl Telling<'_, '_, '_> {
             self.recording.say(response, Saying { content: Some(hash(&text)), ..Saying::default() });
         }
         let answered = step.path(&["observation", "results"]).elements().next().is_some();
-        stream.open = !ids.is_empty() && !answered;
+        // What ends in calls has no last word.
+        stream.open = text.is_empty() || (!ids.is_empty() && !answered);
         self.results(stream, id, next.or(time), step, &ids);
     }
 
@@ -374,15 +385,19 @@ impl Telling<'_, '_, '_> {
         self.recording.result(stream.agent, result);
     }
 
-    /// Totals of the whole: kept beside the sum of the steps where they differ, used where steps have none.
-    fn totals(&mut self, totals: Value<'_>, stream: &Stream<'_>, root: bool) {
+    /// Totals of a document, kept beside the sum of its steps where they differ and used where steps have none. Those
+    /// of the root may be of `all` documents.
+    fn totals(&mut self, totals: Value<'_>, stream: &Stream<'_>, all: Option<(i64, i64)>) {
+        let root = all.is_some();
         let of = |key: &str| totals.get(key).i64();
         let told = of("total_prompt_tokens").zip(of("total_completion_tokens"));
         let cost = totals.get("total_cost_usd").f64();
         if root && let Some(cost) = cost.filter(|_| !stream.priced) {
             self.recording.measure(MeasureKind::Cost, "cost_usd", cost);
         }
-        let Some((read, written)) = told.filter(|told| *told != stream.sum) else { return };
+        let Some((read, written)) = told.filter(|told| *told != stream.sum && Some(*told) != all) else {
+            return;
+        };
         let total = read.saturating_add(written);
         if stream.sum == (0, 0) {
             if root {

@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, clippy::format_collect)] // JSON literals, small texts
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};

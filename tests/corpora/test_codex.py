@@ -1,0 +1,143 @@
+"""Codex: the totals of the source, every line accounted for, and prefixes of real files.
+
+The source's texts are data that models and tools wrote; nothing of them is kept here.
+"""
+
+import gzip
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import orchestrace as ot
+
+TOTALS = {"12-40-23": 7_240_100, "12-47-42": 6_777_923, "13-19-38": 34_900}
+LINES = 1_558
+
+
+@pytest.fixture(scope="module")
+def folder(corpora: Path) -> Path:
+    return corpora / "codex" / "real-redacted"
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> ot.Corpus:
+    return ot.read_traces(folder)
+
+
+def lines_of(path: Path) -> list[str]:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode().splitlines()
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("rollout-*"))
+
+
+def documents(corpus: ot.Corpus, path: Path) -> list[dict[str, Any]]:
+    corpus.write_jsonl(path)
+    back = ot.read_traces(path)
+    assert back.quarantine.collect().height == 0
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def fates(corpus: ot.Corpus) -> Counter[str]:
+    rows = corpus._table("record_counts").collect().iter_rows(named=True)
+    out: Counter[str] = Counter()
+    for row in rows:
+        out[row["kind"] or row["status"]] += row["count"]
+    return out
+
+
+def test_totals_are_those_of_the_source(whole: ot.Corpus, folder: Path, tmp_path: Path) -> None:
+    found = {trace["trace_id"]: trace for trace in documents(whole, tmp_path / "all.jsonl")}
+    assert len(found) == len(TOTALS)
+    for path in files(folder):
+        trace = found[path.name.split(".")[0][-36:]]
+        stamp = next(stamp for stamp in TOTALS if stamp in path.name)
+        assert trace["costs"]["tokens"] == TOTALS[stamp]
+        events = trace["events"]
+        assert sum(e.get("tokens_in", 0) + e.get("tokens_out", 0) for e in events) == TOTALS[stamp]
+        assert "x_reported_tokens" not in {key for event in events for key in event}
+    partial = dict(whole.traces.select("trace_id", "partial").collect().iter_rows())
+    ended = {id: ends_with_a_turn(path) for path in files(folder) for id in [path.name.split(".")[0][-36:]]}
+    assert partial == {id: not end for id, end in ended.items()}
+
+
+def ends_with_a_turn(path: Path) -> bool:
+    turns = [json.loads(line)["payload"].get("type") for line in lines_of(path)]
+    turns = [turn for turn in turns if turn in ("task_started", "task_complete")]
+    return turns[-1] == "task_complete"
+
+
+def test_calls_and_results_are_those_of_the_source(whole: ot.Corpus, folder: Path) -> None:
+    items: Counter[str] = Counter()
+    for path in files(folder):
+        for line in lines_of(path):
+            record = json.loads(line)
+            if record["type"] == "response_item":
+                items[record["payload"]["type"]] += 1
+    types = Counter(whole.events.select("type").collect()["type"].cast(pl.String).to_list())
+    calls = items["function_call"] + items["custom_tool_call"] + items["web_search_call"]
+    results = items["function_call_output"] + items["custom_tool_call_output"] + items["web_search_call"]
+    assert (types["tool_call"], types["tool_result"]) == (calls, results)
+
+
+def test_every_line_is_accounted_for(whole: ot.Corpus) -> None:
+    counts = fates(whole)
+    assert sum(counts.values()) == LINES
+    assert counts["quarantined"] == 0
+    # Every running total but the first of each file is written twice.
+    assert counts["codex.token_count"] == 3
+
+
+def test_fixtures_of_all_kinds_of_lines(corpora: Path, tmp_path: Path) -> None:
+    folder = corpora / "agent-cli-fixtures" / "codex"
+    corpus = ot.read_traces(folder, format="codex")
+    n = sum(bool(line.strip()) for path in folder.rglob("*.jsonl") for line in path.read_text().splitlines())
+    assert sum(fates(corpus).values()) == n
+    found = {trace["trace_id"]: trace for trace in documents(corpus, tmp_path / "all.jsonl")}
+    tokens = {id: trace["costs"]["tokens"] for id, trace in found.items()}
+    assert tokens["019fc8be-3658-7ca3-9e29-000000000000"] == 16_422
+    assert tokens["test-legacy-session"] == 1_420 + 910
+    assert tokens["test-ratelimit-session"] == 12_273
+
+
+def test_shuffled_files_are_the_same_traces(whole: ot.Corpus, folder: Path, tmp_path: Path) -> None:
+    def traces(corpus: ot.Corpus) -> list[dict[str, Any]]:
+        return sorted(documents(corpus, tmp_path / "x.jsonl"), key=lambda trace: str(trace["trace_id"]))
+
+    assert traces(ot.read_traces(files(folder)[::-1])) == traces(whole)
+
+
+LATE = {"role", "x_trace", "x_abandoned", "x_aborted", "x_partial"}
+
+
+def test_prefixes_tell_what_the_whole_tells(folder: Path, tmp_path: Path) -> None:
+    """But for the last response of the open stream, and what is known only from the whole."""
+    seeded = random.Random(7)
+    for path in files(folder):
+        data = "\n".join(lines_of(path)).encode() + b"\n"
+        (tmp_path / "whole").mkdir(exist_ok=True)
+        name = path.name.split(".")[0] + ".jsonl"
+        (tmp_path / "whole" / name).write_bytes(data)
+        full = documents(ot.read_traces(tmp_path / "whole" / name), tmp_path / "x.jsonl")[0]
+        known = {event["id"]: settled(event) for event in full["events"]}
+        (tmp_path / "cut").mkdir(exist_ok=True)
+        for _ in range(12):
+            (tmp_path / "cut" / name).write_bytes(data[: seeded.randrange(len(data))])
+            traces = documents(ot.read_traces(tmp_path / "cut" / name, format="codex"), tmp_path / "x.jsonl")
+            for trace in traces:
+                turns = [event.get("turn", -1) for event in trace["events"]]
+                last = max(turns, default=-1)
+                for event in trace["events"]:
+                    if event.get("turn") != last and not event.get("x_partial"):
+                        assert known[event["id"]] == settled(event)
+
+
+def settled(event: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key not in LATE}
