@@ -122,13 +122,14 @@ impl SpreadImporter for AgentLightning {
             }
         }
         let all = items.as_slice();
-        spans.describe(&|one, other| all[one as usize].text == all[other as usize].text, &mut |item, fate| {
-            match fate {
+        spans.describe(
+            &|one, other| all[one as usize].text == all[other as usize].text,
+            &mut |item, fate| match fate {
                 Fate::Duplicate => items.duplicate(item as usize),
                 Fate::Ignored(_) if rewarding.contains(&item) => {}
                 Fate::Ignored(kind) => items.ignored(item as usize, kind),
-            }
-        });
+            },
+        );
         spans.recording.write(out);
     }
 }
@@ -209,7 +210,9 @@ fn push(value: Value<'_>, item: u32, limits: Limits, spans: &mut Spans) {
         "agentlightning.message" => facts.kinds("", "agent_lightning.message"),
         "agentlightning.object" => facts.kinds("", "agent_lightning.object"),
         "agentlightning.exception" => facts.kinds("", "agent_lightning.exception"),
-        "agentlightning.annotation" | "agentlightning.reward" => facts.kinds("", "agent_lightning.annotation"),
+        "agentlightning.annotation" | "agentlightning.reward" => {
+            facts.kinds("", "agent_lightning.annotation")
+        }
         _ => {}
     }
     if name == "agentlightning.virtual" || name == "agentlightning.operation" {

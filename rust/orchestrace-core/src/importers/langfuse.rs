@@ -48,7 +48,16 @@ enum What {
 
 /// Types of observations.
 const TYPES: [&str; 10] = [
-    "AGENT", "CHAIN", "EMBEDDING", "EVALUATOR", "EVENT", "GENERATION", "GUARDRAIL", "RETRIEVER", "SPAN", "TOOL",
+    "AGENT",
+    "CHAIN",
+    "EMBEDDING",
+    "EVALUATOR",
+    "EVENT",
+    "GENERATION",
+    "GUARDRAIL",
+    "RETRIEVER",
+    "SPAN",
+    "TOOL",
 ];
 
 fn trace_of(value: Value<'_>) -> Option<&str> {
@@ -68,16 +77,21 @@ fn what(value: Value<'_>) -> Option<What> {
         return Some(What::Score);
     }
     let listed = has("observations") || has("scores");
-    if value.get("trace").kind() == Some(Kind::Object) && (listed || value.path(&["trace", "observations"]).exists()) {
+    if value.get("trace").kind() == Some(Kind::Object)
+        && (listed || value.path(&["trace", "observations"]).exists())
+    {
         return Some(What::Export);
     }
     let owned = has("projectId") || has("project_id");
     let timed = has("timestamp") && value.get("id").some_str().is_some();
-    if listed && owned || timed && (owned || has("htmlPath")) && (has("userId") || has("user_id") || has("tags")) {
+    if listed && owned
+        || timed && (owned || has("htmlPath")) && (has("userId") || has("user_id") || has("tags"))
+    {
         return Some(What::Trace);
     }
     let first = value.get("data").at(0);
-    (first.kind() == Some(Kind::Object) && value.get("meta").exists() && what(first).is_some()).then_some(What::Page)
+    (first.kind() == Some(Kind::Object) && value.get("meta").exists() && what(first).is_some())
+        .then_some(What::Page)
 }
 
 impl SpreadImporter for Langfuse {
@@ -192,7 +206,9 @@ fn each(value: Value<'_>, above: Option<&str>, out: &mut Items<'_>) {
         return put_trace(value, out);
     }
     let (trace, id) = (trace_of(value).or(above), value.get("id").some_str());
-    let missing = |path, what: &str| Reject::new(RejectCode::FieldMissing, path, format!("found nothing, expected {what}"));
+    let missing = |path, what: &str| {
+        Reject::new(RejectCode::FieldMissing, path, format!("found nothing, expected {what}"))
+    };
     match (trace, id) {
         (Some(trace), Some(_)) => out.item(trace, value.raw(), ""),
         (Some(trace), None) => out.reject_in(trace, value.raw(), missing("/id", "an id")),
@@ -286,7 +302,9 @@ fn number(score: Value<'_>) -> Option<f64> {
 /// good only its author knows.
 fn judge(scores: &[Value<'_>], spans: &mut Spans) {
     // The last of a name counts: a correction comes after what it corrects.
-    let time = |score: &Value<'_>| score.first(&["timestamp", "updatedAt", "updated_at"]).str().and_then(parse_timestamp);
+    let time = |score: &Value<'_>| {
+        score.first(&["timestamp", "updatedAt", "updated_at"]).str().and_then(parse_timestamp)
+    };
     let mut sorted: Vec<Value<'_>> = scores.to_vec();
     sorted.sort_by(|a, b| {
         let key = |score: &Value<'_>| (time(score), score.get("id").str().map(str::to_owned));
@@ -315,7 +333,8 @@ fn judge(scores: &[Value<'_>], spans: &mut Spans) {
             Some(text) => recording.join(&[name, "=", text]),
             None => recording.text(name),
         };
-        let annotator = recording.text(score.first(&["authorUserId", "author_user_id", "source"]).str().unwrap_or("langfuse"));
+        let annotator = recording
+            .text(score.first(&["authorUserId", "author_user_id", "source"]).str().unwrap_or("langfuse"));
         recording.label(Label { annotator, entry, label, weight: number(score), ..Label::default() });
     }
 }

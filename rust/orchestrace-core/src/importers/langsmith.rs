@@ -63,7 +63,10 @@ impl SpreadImporter for LangSmith {
     }
 
     fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
-        if is_run(record) || pages(record).next().is_some_and(is_run) || (is_feedback(record) && trace_of(record).is_some()) {
+        if is_run(record)
+            || pages(record).next().is_some_and(is_run)
+            || (is_feedback(record) && trace_of(record).is_some())
+        {
             Confidence::Yes
         } else if is_update(record) {
             Confidence::Maybe
@@ -173,7 +176,9 @@ fn judge(runs: &[Run<'_>], feedback: &[(u32, Value<'_>)], spans: &mut Spans) {
     let mut metrics: HashMap<String, f64> = HashMap::new();
     let root = |id: &str| {
         let run = runs.iter().find(|run| run.id() == id);
-        run.is_some_and(|run| run.get("parent_run_id").some_str().is_none() && run::ancestors_of(run).next().is_none())
+        run.is_some_and(|run| {
+            run.get("parent_run_id").some_str().is_none() && run::ancestors_of(run).next().is_none()
+        })
     };
     let mut told: Vec<(&str, &str, Option<f64>, Option<&str>, &str)> = Vec::new();
     for (_, value) in feedback {
@@ -181,7 +186,13 @@ fn judge(runs: &[Run<'_>], feedback: &[(u32, Value<'_>)], spans: &mut Spans) {
         let score = value.get("score");
         let score = score.number_like().or_else(|| score.bool().map(f64::from));
         let who = value.path(&["feedback_source", "type"]).some_str().unwrap_or("langsmith");
-        told.push((text("run_id").unwrap_or_default(), text("key").unwrap_or_default(), score, text("value"), who));
+        told.push((
+            text("run_id").unwrap_or_default(),
+            text("key").unwrap_or_default(),
+            score,
+            text("value"),
+            who,
+        ));
     }
     for run in runs {
         for (key, stats) in run.get("feedback_stats").members() {
@@ -190,9 +201,14 @@ fn judge(runs: &[Run<'_>], feedback: &[(u32, Value<'_>)], spans: &mut Spans) {
             }
         }
     }
-    told.sort_by(|a, b| (a.0, a.1, a.4, a.3).cmp(&(b.0, b.1, b.4, b.3)).then(a.2.partial_cmp(&b.2).unwrap_or(std::cmp::Ordering::Equal)));
+    told.sort_by(|a, b| {
+        (a.0, a.1, a.4, a.3)
+            .cmp(&(b.0, b.1, b.4, b.3))
+            .then(a.2.partial_cmp(&b.2).unwrap_or(std::cmp::Ordering::Equal))
+    });
     for (id, key, score, value, who) in told {
-        if let Some(score) = score.filter(|score| root(id) && score.is_finite() && !metrics.contains_key(key)) {
+        if let Some(score) = score.filter(|score| root(id) && score.is_finite() && !metrics.contains_key(key))
+        {
             metrics.insert(key.to_owned(), score);
             spans.recording.measure(MeasureKind::Metric, key, score);
             continue;

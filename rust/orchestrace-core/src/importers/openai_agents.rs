@@ -82,18 +82,20 @@ impl SpreadImporter for OpenAiAgents {
         recording.trace.trace_id = recording.text(items.key());
         recording.trace.system = recording.text("openai-agents");
         let service = recording.text(workflow.unwrap_or("workflow"));
-        let parts: Vec<(u32, Value<'_>)> = values.iter().copied().filter(|(_, value)| !is_trace(*value)).collect();
+        let parts: Vec<(u32, Value<'_>)> =
+            values.iter().copied().filter(|(_, value)| !is_trace(*value)).collect();
         let nested = Nested::of(&parts);
         for (item, value) in &parts {
             push(*value, Reading { item: *item, service, limits, nested: &nested }, &mut spans);
         }
         let all = items.as_slice();
-        spans.describe(&|one, other| all[one as usize].text == all[other as usize].text, &mut |item, fate| {
-            match fate {
+        spans.describe(
+            &|one, other| all[one as usize].text == all[other as usize].text,
+            &mut |item, fate| match fate {
                 Fate::Duplicate => items.duplicate(item as usize),
                 Fate::Ignored(kind) => items.ignored(item as usize, kind),
-            }
-        });
+            },
+        );
         spans.recording.write(out);
     }
 }
@@ -110,7 +112,11 @@ fn put(value: Value<'_>, out: &mut Items<'_>) {
             (Some(trace), Some(_)) if value.get("span_data").exists() => out.item(trace, value.raw(), ""),
             (Some(trace), Some(_)) => {
                 let message = "found nothing, expected an object";
-                out.reject_in(trace, value.raw(), Reject::new(RejectCode::FieldMissing, "/span_data", message));
+                out.reject_in(
+                    trace,
+                    value.raw(),
+                    Reject::new(RejectCode::FieldMissing, "/span_data", message),
+                );
             }
             (Some(trace), None) => out.reject_in(trace, value.raw(), missing("/id")),
             (None, _) => out.reject(value.raw(), missing("/trace_id")),
@@ -133,7 +139,9 @@ impl<'t> Nested<'t> {
         let works = |value: Value<'t>| matches!(kind_of(value), Some("agent" | "function"));
         let id = |value: Value<'t>| value.get("id").str().unwrap_or_default();
         let parent = |value: Value<'t>| value.get("parent_id").some_str().unwrap_or_default();
-        Self { parents: parts.iter().map(|(_, value)| (id(*value), (parent(*value), works(*value)))).collect() }
+        Self {
+            parents: parts.iter().map(|(_, value)| (id(*value), (parent(*value), works(*value)))).collect(),
+        }
     }
 
     fn contains(&self, span: Value<'_>) -> bool {
@@ -202,7 +210,9 @@ fn push(value: Value<'_>, reading: Reading<'_>, spans: &mut Spans) {
         }
         Some("function") => {
             let tool = name.unwrap_or("function");
-            let text = |value: Value<'_>| value.exists().then(|| value.str().unwrap_or_else(|| value.raw()).to_owned());
+            let text = |value: Value<'_>| {
+                value.exists().then(|| value.str().unwrap_or_else(|| value.raw()).to_owned())
+            };
             let (input, output) = (text(data.get("input")), text(data.get("output")));
             span.work = Work::Tool(ToolUse {
                 tool: recording.text(tool),
@@ -254,7 +264,9 @@ fn push(value: Value<'_>, reading: Reading<'_>, spans: &mut Spans) {
 
 /// A name as the SDK makes a function's of it.
 fn function_style(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '_' }).collect()
+    name.chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '_' })
+        .collect()
 }
 
 /// The class of an error, where its message or its data begins with one.

@@ -43,7 +43,8 @@ fn event<'e>(trace: &'e Json, id: &str) -> &'e Json {
 fn has_edges(trace: &Json, wanted: &[&str]) {
     let text = |edge: &Json, key: &str| edge[key].as_str().unwrap().to_owned();
     let list = trace["edges"].as_array().unwrap().iter();
-    let found: BTreeSet<String> = list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
+    let found: BTreeSet<String> =
+        list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
     for edge in wanted {
         assert!(found.contains(*edge), "no {edge} in {found:?}");
     }
@@ -86,8 +87,16 @@ fn span(id: &str, n: u32, parent: &str, name: &str, from: f64, to: f64, attribut
 }
 
 fn says(id: &str, n: u32, from: f64, to: f64, text: &str) -> Json {
-    span(id, n, "b1", "openai.chat.completion", from, to, json!({"gen_ai.operation.name": "chat", "gen_ai.response.model": "m",
-        "gen_ai.usage.prompt_tokens": 10, "gen_ai.usage.completion_tokens": 2, "gen_ai.completion.0.content": text}))
+    span(
+        id,
+        n,
+        "b1",
+        "openai.chat.completion",
+        from,
+        to,
+        json!({"gen_ai.operation.name": "chat", "gen_ai.response.model": "m",
+        "gen_ai.usage.prompt_tokens": 10, "gen_ai.usage.completion_tokens": 2, "gen_ai.completion.0.content": text}),
+    )
 }
 
 fn reward(id: &str, n: u32, at: f64, attributes: Json) -> Json {
@@ -96,12 +105,30 @@ fn reward(id: &str, n: u32, at: f64, attributes: Json) -> Json {
 
 fn rollout() -> Vec<Json> {
     vec![
-        span("b1", 0, "", "solver", 0.0, 9.0, json!({"agentops.span.kind": "session", "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "solver"})),
+        span(
+            "b1",
+            0,
+            "",
+            "solver",
+            0.0,
+            9.0,
+            json!({"agentops.span.kind": "session", "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "solver"}),
+        ),
         says("91", 1, 1.0, 2.0, "try"),
-        reward("c1", 2, 2.5, json!({"agentlightning.reward.0.name": "primary", "agentlightning.reward.0.value": 0.25})),
+        reward(
+            "c1",
+            2,
+            2.5,
+            json!({"agentlightning.reward.0.name": "primary", "agentlightning.reward.0.value": 0.25}),
+        ),
         says("92", 3, 3.0, 4.0, "done"),
-        reward("c2", 4, 5.0, json!({"agentlightning.reward.0.name": "task", "agentlightning.reward.0.value": 1.0,
-            "agentlightning.reward.1.name": "speed", "agentlightning.reward.1.value": 0.5})),
+        reward(
+            "c2",
+            4,
+            5.0,
+            json!({"agentlightning.reward.0.name": "task", "agentlightning.reward.0.value": 1.0,
+            "agentlightning.reward.1.name": "speed", "agentlightning.reward.1.value": 0.5}),
+        ),
         span("d1", 5, "b1", "agentlightning.message", 5.0, 5.0, json!({"agentlightning.message.body": "x"})),
     ]
 }
@@ -112,15 +139,29 @@ fn the_last_reward_is_the_teams_and_earlier_ones_are_of_answers() {
     let trace = &documents(&store)[0];
     assert_eq!((&trace["trace_id"], &trace["task_id"]), (&json!("ro-1/at-1"), &json!("ro-1")));
     assert_eq!(events(trace), ["91 message solver - -", "92 return solver user -"]);
-    assert_eq!((&trace["rewards"], &trace["metrics"]), (&json!({"team": 1.0}), &json!({"reward.speed": 0.5})));
-    assert_eq!((event(trace, "91")["reward"].as_f64(), event(trace, "92")["reward"].as_f64()), (Some(0.25), None));
+    assert_eq!(
+        (&trace["rewards"], &trace["metrics"]),
+        (&json!({"team": 1.0}), &json!({"reward.speed": 0.5}))
+    );
+    assert_eq!(
+        (event(trace, "91")["reward"].as_f64(), event(trace, "92")["reward"].as_f64()),
+        (Some(0.25), None)
+    );
     assert_eq!(trace["costs"]["tokens"], 24.0);
     assert!(told(&store).contains(&("agent_lightning.message".into(), 1)));
 }
 
 #[test]
 fn rewards_of_older_versions() {
-    let agentops = span("c9", 9, "b1", "agentops_reward_operation.task", 6.0, 6.0, json!({"agentops.entity.output": "{\"type\": \"reward\", \"value\": 0.75}"}));
+    let agentops = span(
+        "c9",
+        9,
+        "b1",
+        "agentops_reward_operation.task",
+        6.0,
+        6.0,
+        json!({"agentops.entity.output": "{\"type\": \"reward\", \"value\": 0.75}"}),
+    );
     let mut old = rollout();
     old[4] = agentops;
     assert_eq!(one(&old)["rewards"], json!({"team": 0.75}));
@@ -141,7 +182,10 @@ fn attempts_are_traces_of_one_task() {
     records.push(json!({"rollout_id": "ro-1", "input": {"q": 1}, "status": "failed", "start_time": 1.0}));
     let store = store(&[("x.jsonl", &lines(&records))]);
     let found = documents(&store);
-    assert_eq!(found.iter().map(|t| (t["task_id"].as_str().unwrap(), partial(t))).collect::<Vec<_>>(), [("ro-1", false), ("ro-1", true)]);
+    assert_eq!(
+        found.iter().map(|t| (t["task_id"].as_str().unwrap(), partial(t))).collect::<Vec<_>>(),
+        [("ro-1", false), ("ro-1", true)]
+    );
     assert!(told(&store).contains(&("agent_lightning.rollout".into(), 1)));
 }
 

@@ -78,7 +78,8 @@ pub(super) fn push_all(
     let steps = Steps::of(&all, limits);
     for observation in &all {
         let id = observation.value.get("id").str().unwrap_or_default();
-        let of_this = |score: &&Value<'_>| score.first(&["observationId", "observation_id"]).str() == Some(id);
+        let of_this =
+            |score: &&Value<'_>| score.first(&["observationId", "observation_id"]).str() == Some(id);
         for score in scores.iter().filter(of_this) {
             if let Some(value) = number(*score).filter(|value| (0.0..=1.0).contains(value))
                 && observation.value.get("type").str() == Some("GENERATION")
@@ -89,7 +90,11 @@ pub(super) fn push_all(
         }
         push(observation, &steps, name, limits, spans);
     }
-    all.iter().enumerate().filter(|(i, _)| steps.told.contains(i)).map(|(_, observation)| observation.item).collect()
+    all.iter()
+        .enumerate()
+        .filter(|(i, _)| steps.told.contains(i))
+        .map(|(_, observation)| observation.item)
+        .collect()
 }
 
 /// Observations that tell single steps of one piece of work, as BeeAI emits them: `tool.search.start`,
@@ -188,7 +193,8 @@ fn push(observation: &Observation<'_>, steps: &Steps<'_>, fallback: &str, limits
         } else if told || !matches!(step, "start" | "success") {
             facts.force(Sort::Nothing);
         }
-        let tool = work.strip_prefix("tool.").map(|tool| tool.rsplit_once('.').map_or(tool, |(_, last)| last));
+        let tool =
+            work.strip_prefix("tool.").map(|tool| tool.rsplit_once('.').map_or(tool, |(_, last)| last));
         facts.tool(tool, None);
     }
     let failed = value.get("level").str() == Some("ERROR");
@@ -265,7 +271,9 @@ fn usage(value: Value<'_>) -> Option<(Usage, Option<i64>)> {
         let has = |words: &[&str]| words.iter().any(|word| key.contains(word));
         let sum = |of: Option<i64>| Some(of.unwrap_or(0).saturating_add(n));
         match key {
-            "input" | "prompt" | "prompt_tokens" | "input_tokens" | "promptTokens" => usage.tokens_in = Some(n),
+            "input" | "prompt" | "prompt_tokens" | "input_tokens" | "promptTokens" => {
+                usage.tokens_in = Some(n)
+            }
             "output" | "completion" | "completion_tokens" | "output_tokens" | "completionTokens" => {
                 usage.tokens_out = Some(n);
             }
@@ -309,6 +317,7 @@ fn cost(value: Value<'_>) -> Option<f64> {
     let positive = |value: Value<'_>| value.number_like().filter(|cost| cost.is_finite() && *cost >= 0.0);
     let details = value.first(&["costDetails", "cost_details"]);
     // The column is 0 where no price is known.
-    let column = || positive(value.first(&["totalCost", "total_cost", "calculatedTotalCost"])).filter(|c| *c > 0.0);
+    let column =
+        || positive(value.first(&["totalCost", "total_cost", "calculatedTotalCost"])).filter(|c| *c > 0.0);
     positive(details.get("total")).or_else(column)
 }

@@ -43,7 +43,8 @@ fn event<'e>(trace: &'e Json, id: &str) -> &'e Json {
 fn has_edges(trace: &Json, wanted: &[&str]) {
     let text = |edge: &Json, key: &str| edge[key].as_str().unwrap().to_owned();
     let list = trace["edges"].as_array().unwrap().iter();
-    let found: BTreeSet<String> = list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
+    let found: BTreeSet<String> =
+        list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
     for edge in wanted {
         assert!(found.contains(*edge), "no {edge} in {found:?}");
     }
@@ -101,18 +102,45 @@ fn agent(id: &str, parent: &str, name: &str, from: u32, to: u32) -> Json {
 fn says(id: &str, parent: &str, from: u32, to: u32, text: &str) -> Json {
     let usage = json!({"input": 10, "output": 2, "total": 12});
     let output = json!({"role": "assistant", "content": text});
-    observation(id, parent, "GENERATION", "chat", from, to, json!({"usageDetails": usage, "costDetails": {"total": 0.5}, "model": "m", "output": output}))
+    observation(
+        id,
+        parent,
+        "GENERATION",
+        "chat",
+        from,
+        to,
+        json!({"usageDetails": usage, "costDetails": {"total": 0.5}, "model": "m", "output": output}),
+    )
 }
 
 fn asks(id: &str, parent: &str, from: u32, to: u32, calls: &[(&str, &str)]) -> Json {
-    let calls: Vec<Json> = calls.iter().map(|(id, name)| json!({"toolCallId": id, "toolName": name, "input": "{\"q\":1}"})).collect();
+    let calls: Vec<Json> = calls
+        .iter()
+        .map(|(id, name)| json!({"toolCallId": id, "toolName": name, "input": "{\"q\":1}"}))
+        .collect();
     let usage = json!({"input": 20, "output": 3, "total": 23});
-    observation(id, parent, "GENERATION", "chat", from, to, json!({"usageDetails": usage, "output": Json::from(calls).to_string()}))
+    observation(
+        id,
+        parent,
+        "GENERATION",
+        "chat",
+        from,
+        to,
+        json!({"usageDetails": usage, "output": Json::from(calls).to_string()}),
+    )
 }
 
 fn tool(id: &str, parent: &str, name: &str, from: u32, to: u32, call: &str) -> Json {
     let metadata = json!({"attributes": {"gen_ai.tool.call.id": call, "gen_ai.tool.name": name}}).to_string();
-    observation(id, parent, "TOOL", name, from, to, json!({"metadata": metadata, "input": {"q": 1}, "output": format!("of {id}")}))
+    observation(
+        id,
+        parent,
+        "TOOL",
+        name,
+        from,
+        to,
+        json!({"metadata": metadata, "input": {"q": 1}, "output": format!("of {id}")}),
+    )
 }
 
 /// An agent that asks for two tools at once; the results come in the other order.
@@ -144,7 +172,10 @@ fn columns_say_what_happened() {
         ]
     );
     has_edges(&trace, &["c1 return o1:r", "c2 return o2:r", "o1:r causal g2", "o2:r causal g2"]);
-    assert_eq!((trace["costs"]["tokens"].as_f64(), trace["costs"]["cost_usd"].as_f64()), (Some(35.0), Some(0.5)));
+    assert_eq!(
+        (trace["costs"]["tokens"].as_f64(), trace["costs"]["cost_usd"].as_f64()),
+        (Some(35.0), Some(0.5))
+    );
     assert!(!partial(&trace));
     assert!(event(&trace, "c1")["cost_usd"].is_null(), "a price of 0 in a column is no price");
 }
@@ -176,7 +207,10 @@ fn pages_and_lines_give_the_same_trace() {
     lines_of_all.extend(shopping());
     let by_line = documents(&store(&[("x.jsonl", &lines(&lines_of_all))]));
     let page = json!({"data": shopping(), "meta": {"page": 1}});
-    let pages = documents(&store(&[("o.json", &page.to_string()), ("t.json", &json!({"data": [trace()], "meta": {"page": 1}}).to_string())]));
+    let pages = documents(&store(&[
+        ("o.json", &page.to_string()),
+        ("t.json", &json!({"data": [trace()], "meta": {"page": 1}}).to_string()),
+    ]));
     let whole = documents(&store(&[("x.json", &export(&shopping()).to_string())]));
     assert_eq!(by_line, whole);
     assert_eq!(pages, whole);
@@ -210,16 +244,32 @@ fn parts_of_usage_lie_inside_or_beside_by_the_total() {
         g["usageDetails"] = details;
         let trace = one(&[export(&[agent("a1", "", "buyer", 0, 4), g])]);
         let e = event(&trace, "g1");
-        ["tokens_in", "tokens_out", "tokens", "x_tokens_cached", "x_tokens_cache_write", "x_tokens_reasoning", "x_reported_tokens"].map(|key| e[key].as_i64())
+        [
+            "tokens_in",
+            "tokens_out",
+            "tokens",
+            "x_tokens_cached",
+            "x_tokens_cache_write",
+            "x_tokens_reasoning",
+            "x_reported_tokens",
+        ]
+        .map(|key| e[key].as_i64())
     };
-    let inside = usage(json!({"input": 100, "output": 20, "total": 120, "input_cache_read": 60, "output_reasoning": 5}));
+    let inside = usage(
+        json!({"input": 100, "output": 20, "total": 120, "input_cache_read": 60, "output_reasoning": 5}),
+    );
     assert_eq!(inside, [Some(100), Some(20), None, Some(60), None, Some(5), None]);
-    let beside = usage(json!({"input": 40, "output": 15, "total": 120, "input_cache_read": 50, "input_cache_creation": 10, "output_reasoning": 5}));
+    let beside = usage(
+        json!({"input": 40, "output": 15, "total": 120, "input_cache_read": 50, "input_cache_creation": 10, "output_reasoning": 5}),
+    );
     assert_eq!(beside, [Some(100), Some(20), None, Some(50), Some(10), Some(5), None]);
     let untold = usage(json!({"input": 40, "output": 15, "cache_read_input_tokens": 60}));
     assert_eq!(untold, [Some(100), Some(15), None, Some(60), None, None, None]);
     // Gemini's total holds thoughts that are nowhere else.
-    assert_eq!(usage(json!({"input": 10, "output": 3, "total": 20})), [Some(10), Some(3), None, None, None, None, Some(20)]);
+    assert_eq!(
+        usage(json!({"input": 10, "output": 3, "total": 20})),
+        [Some(10), Some(3), None, None, None, None, Some(20)]
+    );
     assert_eq!(usage(json!({"total": 20})), [None, None, Some(20), None, None, None, None]);
     assert_eq!(usage(json!({})), [None; 7]);
 }
@@ -260,7 +310,15 @@ fn nodes_of_a_graph_are_who_works_in_them() {
         asks("g1", "s1", 1, 2, &[("c1", "search")]),
         observation("s2", "s1", "SPAN", "should_continue", 2, 3, node("agent")),
         observation("s3", "s0", "SPAN", "tools", 3, 4, node("tools")),
-        observation("s4", "s3", "SPAN", "search", 3, 4, json!({"metadata": {"langgraph_node": "tools"}, "output": message.to_string()})),
+        observation(
+            "s4",
+            "s3",
+            "SPAN",
+            "search",
+            3,
+            4,
+            json!({"metadata": {"langgraph_node": "tools"}, "output": message.to_string()}),
+        ),
         observation("s5", "s0", "SPAN", "agent", 5, 7, node("agent")),
         says("g2", "s5", 5, 6, "done"),
     ])]);
@@ -284,15 +342,35 @@ fn steps_of_an_emitter_are_one_piece_of_work() {
     success["metadata"] = step("backend.chat.success", "LLM")["metadata"].clone();
     let mut end = step("tool.search.wiki.success", "TOOL");
     end["output"] = json!("found");
-    let store = store(&[("x.json", &export(&[
-        agent("a1", "", "planner", 0, 9),
-        observation("b1", "a1", "SPAN", "agent.react.start-4", 0, 9, step("agent.react.start", "AGENT")),
-        observation("o1", "b1", "SPAN", "tool.search.wiki.start-2", 1, 9, step("tool.search.wiki.start", "TOOL")),
-        observation("o2", "b1", "SPAN", "tool.search.wiki.success-2", 2, 9, end),
-        observation("o3", "b1", "SPAN", "tool.search.wiki.finish-2", 2, 9, step("tool.search.wiki.finish", "TOOL")),
-        start,
-        success,
-    ]).to_string())]);
+    let store = store(&[(
+        "x.json",
+        &export(&[
+            agent("a1", "", "planner", 0, 9),
+            observation("b1", "a1", "SPAN", "agent.react.start-4", 0, 9, step("agent.react.start", "AGENT")),
+            observation(
+                "o1",
+                "b1",
+                "SPAN",
+                "tool.search.wiki.start-2",
+                1,
+                9,
+                step("tool.search.wiki.start", "TOOL"),
+            ),
+            observation("o2", "b1", "SPAN", "tool.search.wiki.success-2", 2, 9, end),
+            observation(
+                "o3",
+                "b1",
+                "SPAN",
+                "tool.search.wiki.finish-2",
+                2,
+                9,
+                step("tool.search.wiki.finish", "TOOL"),
+            ),
+            start,
+            success,
+        ])
+        .to_string(),
+    )]);
     let trace = &documents(&store)[0];
     assert_eq!(events(trace)[..2], ["o1 tool_call planner - wiki", "o1:r tool_result wiki - wiki"]);
     assert_eq!(event(trace, "o1:r")["content_ref"], format!("sha256:{}", sha("found")));
@@ -344,20 +422,37 @@ fn what_failed_says_how() {
 
 #[test]
 fn guardrails_retrievers_and_the_rest() {
-    let store = store(&[("x.json", &export(&[
-        agent("a1", "", "buyer", 0, 9),
-        observation("r1", "a1", "RETRIEVER", "docs", 0, 1, json!({"output": ["x"]})),
-        observation("s1", "a1", "GUARDRAIL", "safe", 1, 2, json!({})),
-        observation("e1", "a1", "EVALUATOR", "judge", 7, 8, json!({})),
-        observation("v1", "a1", "EVENT", "tick", 3, 3, json!({"endTime": null})),
-        observation("m1", "a1", "EMBEDDING", "embed", 3, 3, json!({})),
-        observation("h1", "a1", "SPAN", "GET /", 3, 3, json!({"metadata": {"attributes": {"http.method": "GET"}}})),
-        says("g1", "a1", 4, 5, "done"),
-    ]).to_string())]);
+    let store = store(&[(
+        "x.json",
+        &export(&[
+            agent("a1", "", "buyer", 0, 9),
+            observation("r1", "a1", "RETRIEVER", "docs", 0, 1, json!({"output": ["x"]})),
+            observation("s1", "a1", "GUARDRAIL", "safe", 1, 2, json!({})),
+            observation("e1", "a1", "EVALUATOR", "judge", 7, 8, json!({})),
+            observation("v1", "a1", "EVENT", "tick", 3, 3, json!({"endTime": null})),
+            observation("m1", "a1", "EMBEDDING", "embed", 3, 3, json!({})),
+            observation(
+                "h1",
+                "a1",
+                "SPAN",
+                "GET /",
+                3,
+                3,
+                json!({"metadata": {"attributes": {"http.method": "GET"}}}),
+            ),
+            says("g1", "a1", 4, 5, "done"),
+        ])
+        .to_string(),
+    )]);
     let trace = &documents(&store)[0];
     assert_eq!(
         events(trace),
-        ["r1 tool_call buyer - docs", "r1:r tool_result docs - docs", "s1 safety_event buyer - -", "g1 return buyer user -"]
+        [
+            "r1 tool_call buyer - docs",
+            "r1:r tool_result docs - docs",
+            "s1 safety_event buyer - -",
+            "g1 return buyer user -"
+        ]
     );
     assert!(told(&store).contains(&("langfuse.span".into(), 3)), "{:?}", told(&store));
 }
@@ -398,7 +493,10 @@ fn the_version_that_ended_counts() {
     let mut early = shopping();
     early[0]["endTime"] = Json::Null;
     early[0]["output"] = Json::Null;
-    let both = store(&[("late.json", &export(&shopping()).to_string()), ("early.json", &export(&early).to_string())]);
+    let both = store(&[
+        ("late.json", &export(&shopping()).to_string()),
+        ("early.json", &export(&early).to_string()),
+    ]);
     assert_eq!(documents(&both), documents(&store(&[("x.json", &export(&shopping()).to_string())])));
 }
 
@@ -448,7 +546,11 @@ fn only_its_own_records_are_taken() {
         (shopping()[0].to_string(), true),
         (trace().to_string(), true),
         (json!({"data": shopping(), "meta": {}}).to_string(), true),
-        (json!({"id": "x", "trace_id": "t", "run_type": "llm", "dotted_order": "d", "start_time": "s"}).to_string(), false),
+        (
+            json!({"id": "x", "trace_id": "t", "run_type": "llm", "dotted_order": "d", "start_time": "s"})
+                .to_string(),
+            false,
+        ),
         (json!({"traceId": "t", "spanId": "s", "name": "n", "attributes": {}}).to_string(), false),
         (json!({"data": [{"traceID": "t", "spans": []}]}).to_string(), false),
         (json!({"trace": {"resourceSpans": []}}).to_string(), false),
@@ -463,7 +565,11 @@ fn only_its_own_records_are_taken() {
 #[ignore]
 fn real() {
     let folder = std::env::var("ORCHESTRACE_CORPORA").unwrap();
-    let mut files: Vec<_> = std::fs::read_dir(format!("{folder}/langfuse")).unwrap().map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "json")).collect();
+    let mut files: Vec<_> = std::fs::read_dir(format!("{folder}/langfuse"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "json"))
+        .collect();
     files.sort();
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
@@ -473,10 +579,40 @@ fn real() {
         for trace in documents(&store) {
             for e in trace["events"].as_array().unwrap() {
                 let f = |k: &str| e[k].to_string();
-                println!("  {:.20} {:7.3} {} {} from={} to={} tool={} in={} out={} cost={} ok={} turn={} xt={}", f("id"), e["t"].as_f64().unwrap(), f("type"), f("agent"), f("from"), f("to"), f("tool"), f("tokens_in"), f("tokens_out"), f("cost_usd"), f("ok"), f("turn"), f("x_trace"));
+                println!(
+                    "  {:.20} {:7.3} {} {} from={} to={} tool={} in={} out={} cost={} ok={} turn={} xt={}",
+                    f("id"),
+                    e["t"].as_f64().unwrap(),
+                    f("type"),
+                    f("agent"),
+                    f("from"),
+                    f("to"),
+                    f("tool"),
+                    f("tokens_in"),
+                    f("tokens_out"),
+                    f("cost_usd"),
+                    f("ok"),
+                    f("turn"),
+                    f("x_trace")
+                );
             }
             println!("  {} {} {}", trace["metrics"], trace["costs"], trace["rewards"]);
-            println!("  {} {}", trace["topology"], trace["edges"].as_array().unwrap().iter().map(|e| format!("{:.6}-{}-{:.6}", e["src"].as_str().unwrap(), e["type"].as_str().unwrap(), e["dst"].as_str().unwrap())).collect::<Vec<_>>().join(" "));
+            println!(
+                "  {} {}",
+                trace["topology"],
+                trace["edges"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|e| format!(
+                        "{:.6}-{}-{:.6}",
+                        e["src"].as_str().unwrap(),
+                        e["type"].as_str().unwrap(),
+                        e["dst"].as_str().unwrap()
+                    ))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            );
         }
     }
 }

@@ -51,14 +51,18 @@ impl Graph {
                 let Some(p) = at else { break };
                 if is_node(&runs[p]) || graph.graphs.contains(&p) {
                     if let Some(above) = graph.parents[p].filter(|_| is_node(&runs[p])) {
-                        asking.entry(above).or_default().insert(runs[p].get("name").str().unwrap_or_default());
+                        asking
+                            .entry(above)
+                            .or_default()
+                            .insert(runs[p].get("name").str().unwrap_or_default());
                     }
                     break;
                 }
                 at = graph.parents[p];
             }
         }
-        graph.teams = asking.into_iter().filter(|(_, nodes)| nodes.len() > 1).map(|(graph, _)| graph).collect();
+        graph.teams =
+            asking.into_iter().filter(|(_, nodes)| nodes.len() > 1).map(|(graph, _)| graph).collect();
         graph
     }
 
@@ -83,7 +87,8 @@ impl Graph {
             return (sort, None);
         }
         let node = run.metadata("langgraph_node");
-        let said = run.metadata("lc_agent_name").or_else(|| run.metadata("agent_name")).filter(|said| *said == name);
+        let said =
+            run.metadata("lc_agent_name").or_else(|| run.metadata("agent_name")).filter(|said| *said == name);
         let in_team = self.parents[i].is_some_and(|parent| self.teams.contains(&parent)) && is_node(run);
         if self.graphs.contains(&i) || in_team {
             // A graph that serves as a node is called as that; it is visited again and again.
@@ -92,7 +97,8 @@ impl Graph {
         if said.is_some() || run.tagged("agent") || name == "AgentExecutor" {
             return (Sort::Agent, None);
         }
-        let building_block = ["Runnable", "Channel", "Prompt", "_", "Chat"].iter().any(|block| name.starts_with(block));
+        let building_block =
+            ["Runnable", "Channel", "Prompt", "_", "Chat"].iter().any(|block| name.starts_with(block));
         let named = !building_block && node.is_none_or(|node| node == name);
         (Sort::Chain(named), None)
     }

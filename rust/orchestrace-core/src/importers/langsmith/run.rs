@@ -79,7 +79,11 @@ pub(super) fn ancestors(value: Value<'_>) -> impl Iterator<Item = &str> {
 pub(super) fn ancestors_of<'t>(run: &Run<'t>) -> impl Iterator<Item = &'t str> {
     let order = run.get("dotted_order").str().unwrap_or_default();
     let id = run.id();
-    order.rsplit('.').filter_map(|part| part.split_once('Z')).map(|(_, id)| id).filter(move |above| *above != id)
+    order
+        .rsplit('.')
+        .filter_map(|part| part.split_once('Z'))
+        .map(|(_, id)| id)
+        .filter(move |above| *above != id)
 }
 
 /// Runs of their records, in the order of their ids. A record that says nothing new is a duplicate.
@@ -132,7 +136,8 @@ pub(super) fn push(
     facts.force(sort);
     // Visits to one node are of one agent.
     facts.agent(agent.or(Some(name)).filter(|_| !matches!(sort, Sort::Generation)), agent);
-    let text = |value: Value<'_>| value.exists().then(|| value.str().unwrap_or_else(|| value.raw()).to_owned());
+    let text =
+        |value: Value<'_>| value.exists().then(|| value.str().unwrap_or_else(|| value.raw()).to_owned());
     let (inputs, outputs) = (run.get("inputs"), run.get("outputs"));
     match sort {
         Sort::Tool(_) => {
@@ -155,7 +160,8 @@ pub(super) fn push(
         let (usage, total) = usage(run);
         facts.usage_is(usage, total);
         let invocation = run.get("extra").get("invocation_params");
-        let model = run.metadata("ls_model_name").or_else(|| invocation.first(&["model", "model_name"]).some_str());
+        let model =
+            run.metadata("ls_model_name").or_else(|| invocation.first(&["model", "model_name"]).some_str());
         facts.model(outputs.path(&["llm_output", "model_name"]).some_str().or(model));
     }
     let error = run.get("error").some_str();
@@ -206,13 +212,17 @@ fn usage(run: &Run<'_>) -> (Usage, Option<i64>) {
     // The columns say 0 where nothing is known.
     let column = |key: &str| count(run.get(key)).filter(|_| count(run.get("total_tokens")) != Some(0));
     let read = column("prompt_tokens").or_else(|| count(told.first(&["input_tokens", "prompt_tokens"])));
-    let written = column("completion_tokens").or_else(|| count(told.first(&["output_tokens", "completion_tokens"])));
+    let written =
+        column("completion_tokens").or_else(|| count(told.first(&["output_tokens", "completion_tokens"])));
     let total = column("total_tokens").or_else(|| count(told.get("total_tokens")));
     let detail = |column: &str, keys: &[&str], names: &[&str]| {
         let found = [run.get(column), told.first(keys)].into_iter().map(|value| value.first(names));
         found.filter_map(count).next()
     };
-    let (inputs, outputs) = (["input_token_details", "prompt_tokens_details"], ["output_token_details", "completion_tokens_details"]);
+    let (inputs, outputs) = (
+        ["input_token_details", "prompt_tokens_details"],
+        ["output_token_details", "completion_tokens_details"],
+    );
     let usage = Usage {
         tokens_in: read,
         tokens_out: written,

@@ -43,7 +43,8 @@ fn event<'e>(trace: &'e Json, id: &str) -> &'e Json {
 fn has_edges(trace: &Json, wanted: &[&str]) {
     let text = |edge: &Json, key: &str| edge[key].as_str().unwrap().to_owned();
     let list = trace["edges"].as_array().unwrap().iter();
-    let found: BTreeSet<String> = list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
+    let found: BTreeSet<String> =
+        list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
     for edge in wanted {
         assert!(found.contains(*edge), "no {edge} in {found:?}");
     }
@@ -81,7 +82,8 @@ const ROOT: &str = "r0";
 
 /// A run, by its ancestors from the root down, first and last second.
 fn run(id: &str, above: &[&str], kind: &str, name: &str, from: u32, to: u32, more: Json) -> Json {
-    let order: Vec<String> = above.iter().chain([&id]).map(|id| format!("20260301T1000{from:02}000000Z{id}")).collect();
+    let order: Vec<String> =
+        above.iter().chain([&id]).map(|id| format!("20260301T1000{from:02}000000Z{id}")).collect();
     let mut value = json!({"id": id, "trace_id": ROOT, "parent_run_id": above.last(), "dotted_order": order.join("."), "name": name,
         "run_type": kind, "start_time": format!("2026-03-01T10:00:{from:02}.000000"), "end_time": format!("2026-03-01T10:00:{to:02}.500000"),
         "inputs": {}, "outputs": {}, "error": null, "status": "success", "extra": {"metadata": {}}, "tags": [],
@@ -99,12 +101,16 @@ fn tokens(read: u32, written: u32) -> Json {
 fn says(id: &str, above: &[&str], from: u32, to: u32, text: &str) -> Json {
     let message = json!({"lc": 1, "type": "constructor", "id": ["langchain", "schema", "AIMessage"], "kwargs": {"content": text, "type": "ai"}});
     let mut more = tokens(10, 2);
-    more["outputs"] = json!({"generations": [[{"text": text, "message": message}]], "llm_output": {"model_name": "m"}});
+    more["outputs"] =
+        json!({"generations": [[{"text": text, "message": message}]], "llm_output": {"model_name": "m"}});
     run(id, above, "llm", "ChatOpenAI", from, to, more)
 }
 
 fn asks(id: &str, above: &[&str], from: u32, to: u32, calls: &[(&str, &str)]) -> Json {
-    let calls: Vec<Json> = calls.iter().map(|(id, name)| json!({"id": id, "name": name, "args": {"q": 1}, "type": "tool_call"})).collect();
+    let calls: Vec<Json> = calls
+        .iter()
+        .map(|(id, name)| json!({"id": id, "name": name, "args": {"q": 1}, "type": "tool_call"}))
+        .collect();
     let message = json!({"kwargs": {"content": "", "tool_calls": calls, "type": "ai"}});
     let mut more = tokens(20, 3);
     more["outputs"] = json!({"generations": [[{"text": "", "message": message}]]});
@@ -113,11 +119,27 @@ fn asks(id: &str, above: &[&str], from: u32, to: u32, calls: &[(&str, &str)]) ->
 
 fn tool(id: &str, above: &[&str], name: &str, from: u32, to: u32, call: &str) -> Json {
     let output = json!({"type": "tool", "name": name, "tool_call_id": call, "content": format!("of {id}")});
-    run(id, above, "tool", name, from, to, json!({"inputs": {"input": "{'q': 1}"}, "outputs": {"output": output}}))
+    run(
+        id,
+        above,
+        "tool",
+        name,
+        from,
+        to,
+        json!({"inputs": {"input": "{'q': 1}"}, "outputs": {"output": output}}),
+    )
 }
 
 fn node(id: &str, above: &[&str], name: &str, from: u32, to: u32) -> Json {
-    run(id, above, "chain", name, from, to, json!({"extra": {"metadata": {"langgraph_node": name, "langgraph_step": 1}}}))
+    run(
+        id,
+        above,
+        "chain",
+        name,
+        from,
+        to,
+        json!({"extra": {"metadata": {"langgraph_node": name, "langgraph_step": 1}}}),
+    )
 }
 
 /// A graph of one agent with its tools; the chain's totals say everything again.
@@ -154,7 +176,10 @@ fn a_graph_of_one_agent_is_that_agent() {
     assert_eq!((trace["costs"]["tokens"].as_f64(), &event(trace, "g2")["model"]), (Some(35.0), &json!("m")));
     assert!(!partial(trace));
     let told = told(&store);
-    assert!(told.contains(&("langsmith.chain".into(), 4)) && told.contains(&("langsmith.prompt".into(), 1)), "{told:?}");
+    assert!(
+        told.contains(&("langsmith.chain".into(), 4)) && told.contains(&("langsmith.prompt".into(), 1)),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -171,9 +196,13 @@ fn nodes_of_a_team_are_agents_and_are_visited_again() {
     let list = trace["events"].as_array().unwrap();
     let agents: BTreeSet<&str> = list.iter().map(|e| e["agent"].as_str().unwrap()).collect();
     assert_eq!(agents, BTreeSet::from(["LangGraph", "critic", "writer"]));
-    let spawned: Vec<&str> = list.iter().filter(|e| e["type"] == "spawn").map(|e| e["to"].as_str().unwrap()).collect();
+    let spawned: Vec<&str> =
+        list.iter().filter(|e| e["type"] == "spawn").map(|e| e["to"].as_str().unwrap()).collect();
     assert_eq!(spawned[..2], ["writer", "critic"]);
-    assert_eq!((&event(&trace, "g3")["type"], &event(&trace, "g3")["to"]), (&json!("return"), &json!("LangGraph")));
+    assert_eq!(
+        (&event(&trace, "g3")["type"], &event(&trace, "g3")["to"]),
+        (&json!("return"), &json!("LangGraph"))
+    );
 }
 
 #[test]
@@ -229,18 +258,22 @@ fn trees_pages_and_updates_give_the_same_trace() {
     }
     assert_eq!(one(&tree[..1]), whole);
 
-    let halves: Vec<Json> = graph().into_iter().flat_map(|run| {
-        let mut begun = run.clone();
-        let mut over = json!({});
-        for key in ["outputs", "end_time", "status", "prompt_tokens", "completion_tokens", "total_tokens"] {
-            over[key] = begun.as_object_mut().unwrap().remove(key).unwrap();
-        }
-        for key in ["id", "trace_id", "dotted_order"] {
-            over[key] = run[key].clone();
-        }
-        begun["status"] = json!("pending");
-        [begun, over]
-    }).collect();
+    let halves: Vec<Json> = graph()
+        .into_iter()
+        .flat_map(|run| {
+            let mut begun = run.clone();
+            let mut over = json!({});
+            for key in ["outputs", "end_time", "status", "prompt_tokens", "completion_tokens", "total_tokens"]
+            {
+                over[key] = begun.as_object_mut().unwrap().remove(key).unwrap();
+            }
+            for key in ["id", "trace_id", "dotted_order"] {
+                over[key] = run[key].clone();
+            }
+            begun["status"] = json!("pending");
+            [begun, over]
+        })
+        .collect();
     assert_eq!(one(&halves), whole);
     let store = store(&[("x.jsonl", &lines(&[halves.clone(), graph()].concat()))]);
     assert_eq!(documents(&store), [whole]);
@@ -270,7 +303,11 @@ fn handoffs_between_agents_of_a_team() {
     ]);
     assert_eq!(
         events(&trace),
-        ["g1 orchestrator_decision alice - -", "c1 message alice bob transfer_to_bob", "g2 return bob user -"]
+        [
+            "g1 orchestrator_decision alice - -",
+            "c1 message alice bob transfer_to_bob",
+            "g2 return bob user -"
+        ]
     );
 }
 
@@ -284,7 +321,8 @@ fn usage_of_messages_and_their_cache() {
         "total_tokens": 59, "input_token_details": {"cache_read": 30, "cache_creation": 5}, "output_token_details": {"reasoning": 4}});
     let trace = one(&[run(ROOT, &[], "chain", "AgentExecutor", 0, 9, json!({})), record]);
     let e = event(&trace, "g1");
-    let told = ["tokens_in", "tokens_out", "x_tokens_cached", "x_tokens_cache_write", "x_tokens_reasoning"].map(|key| e[key].as_i64());
+    let told = ["tokens_in", "tokens_out", "x_tokens_cached", "x_tokens_cache_write", "x_tokens_reasoning"]
+        .map(|key| e[key].as_i64());
     assert_eq!((told, e["cost_usd"].as_f64()), ([50, 9, 30, 5, 4].map(Some), Some(0.25)));
 }
 
@@ -323,7 +361,9 @@ fn times_that_are_missing_are_those_of_the_order() {
 fn what_lacks_an_id_is_quarantined_and_a_cut_file_keeps_the_rest() {
     let mut nameless = graph().remove(5);
     nameless.as_object_mut().unwrap().remove("id");
-    let text = lines(&graph()) + &lines(&[nameless, json!({"id": "z", "run_type": "llm", "parent_run_id": "y"})]) + "{\"id\": \"g9\", \"run_ty";
+    let text = lines(&graph())
+        + &lines(&[nameless, json!({"id": "z", "run_type": "llm", "parent_run_id": "y"})])
+        + "{\"id\": \"g9\", \"run_ty";
     let store = store(&[("x.jsonl", &text)]);
     assert_eq!(store.records_quarantined(), 3);
     assert!(partial(&documents(&store)[0]));

@@ -43,7 +43,8 @@ fn event<'e>(trace: &'e Json, id: &str) -> &'e Json {
 fn has_edges(trace: &Json, wanted: &[&str]) {
     let text = |edge: &Json, key: &str| edge[key].as_str().unwrap().to_owned();
     let list = trace["edges"].as_array().unwrap().iter();
-    let found: BTreeSet<String> = list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
+    let found: BTreeSet<String> =
+        list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
     for edge in wanted {
         assert!(found.contains(*edge), "no {edge} in {found:?}");
     }
@@ -89,13 +90,25 @@ fn span(id: &str, parent: &str, from: u32, to: u32, data: Json) -> Json {
 }
 
 fn agent(id: &str, parent: &str, from: u32, to: u32, name: &str) -> Json {
-    span(id, parent, from, to, json!({"type": "agent", "name": name, "handoffs": [], "tools": [], "output_type": "str"}))
+    span(
+        id,
+        parent,
+        from,
+        to,
+        json!({"type": "agent", "name": name, "handoffs": [], "tools": [], "output_type": "str"}),
+    )
 }
 
 fn says(id: &str, parent: &str, from: u32, to: u32, text: &str) -> Json {
     let output = json!([{"role": "assistant", "content": text}]);
     let usage = json!({"input_tokens": 10, "output_tokens": 2});
-    span(id, parent, from, to, json!({"type": "generation", "input": [], "output": output, "model": "m", "model_config": {}, "usage": usage}))
+    span(
+        id,
+        parent,
+        from,
+        to,
+        json!({"type": "generation", "input": [], "output": output, "model": "m", "model_config": {}, "usage": usage}),
+    )
 }
 
 fn asks(id: &str, parent: &str, from: u32, to: u32, calls: &[(&str, &str)]) -> Json {
@@ -104,11 +117,23 @@ fn asks(id: &str, parent: &str, from: u32, to: u32, calls: &[(&str, &str)]) -> J
     }).collect();
     let output = json!([{"role": "assistant", "content": null, "tool_calls": calls}]);
     let usage = json!({"prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23});
-    span(id, parent, from, to, json!({"type": "generation", "input": [], "output": output, "model": "m", "usage": usage}))
+    span(
+        id,
+        parent,
+        from,
+        to,
+        json!({"type": "generation", "input": [], "output": output, "model": "m", "usage": usage}),
+    )
 }
 
 fn function(id: &str, parent: &str, from: u32, to: u32, name: &str) -> Json {
-    span(id, parent, from, to, json!({"type": "function", "name": name, "input": "{\"q\":1}", "output": format!("of {id}"), "mcp_data": null}))
+    span(
+        id,
+        parent,
+        from,
+        to,
+        json!({"type": "function", "name": name, "input": "{\"q\":1}", "output": format!("of {id}"), "mcp_data": null}),
+    )
 }
 
 fn handoff(id: &str, parent: &str, at: u32, from: &str, to: Json) -> Json {
@@ -155,10 +180,14 @@ fn a_conversation_that_comes_back_is_with_the_same_agent() {
     records.push(says("g4", "a3", 9, 10, "bye"));
     records.push(agent("a3", "", 9, 11, "Triage"));
     let trace = one(&records);
-    let agents: BTreeSet<&str> = trace["events"].as_array().unwrap().iter().map(|e| e["agent"].as_str().unwrap()).collect();
+    let agents: BTreeSet<&str> =
+        trace["events"].as_array().unwrap().iter().map(|e| e["agent"].as_str().unwrap()).collect();
     assert_eq!(agents, BTreeSet::from(["Refund agent", "Triage", "lookup"]));
     assert_eq!(event(&trace, "c3")["to"], "Triage");
-    assert_eq!((&event(&trace, "g4")["type"], &event(&trace, "g4")["to"]), (&json!("return"), &json!("user")));
+    assert_eq!(
+        (&event(&trace, "g4")["type"], &event(&trace, "g4")["to"]),
+        (&json!("return"), &json!("user"))
+    );
 }
 
 #[test]
@@ -203,38 +232,59 @@ fn an_agent_in_a_function_is_spawned_by_it_each_time() {
 #[test]
 fn what_the_sdk_adds_is_structure() {
     let turn = json!({"sdk_span_type": "turn", "turn": 1, "agent_name": "Lead", "usage": {"input_tokens": 99, "output_tokens": 9}});
-    let store = store(&[("x.jsonl", &lines(&[
-        trace(),
-        span("k1", "", 0, 9, json!({"type": "custom", "name": "task", "data": {"sdk_span_type": "task", "name": "run"}})),
-        agent("a1", "k1", 1, 8, "Lead"),
-        span("k2", "a1", 1, 7, json!({"type": "custom", "name": "turn", "data": turn})),
-        span("r1", "k2", 1, 2, json!({"type": "response", "response_id": "resp_1", "usage": {
+    let store = store(&[(
+        "x.jsonl",
+        &lines(&[
+            trace(),
+            span(
+                "k1",
+                "",
+                0,
+                9,
+                json!({"type": "custom", "name": "task", "data": {"sdk_span_type": "task", "name": "run"}}),
+            ),
+            agent("a1", "k1", 1, 8, "Lead"),
+            span("k2", "a1", 1, 7, json!({"type": "custom", "name": "turn", "data": turn})),
+            span(
+                "r1",
+                "k2",
+                1,
+                2,
+                json!({"type": "response", "response_id": "resp_1", "usage": {
             "input_tokens": 100, "output_tokens": 7, "total_tokens": 107,
-            "input_tokens_details": {"cached_tokens": 60}, "output_tokens_details": {"reasoning_tokens": 4}}})),
-        span("m1", "a1", 0, 1, json!({"type": "mcp_tools", "server": "s", "result": ["x"]})),
-        span("s1", "a1", 2, 3, json!({"type": "guardrail", "name": "safe", "triggered": true})),
-        span("z1", "a1", 2, 3, json!({"type": "speech", "input": "x"})),
-    ]))]);
+            "input_tokens_details": {"cached_tokens": 60}, "output_tokens_details": {"reasoning_tokens": 4}}}),
+            ),
+            span("m1", "a1", 0, 1, json!({"type": "mcp_tools", "server": "s", "result": ["x"]})),
+            span("s1", "a1", 2, 3, json!({"type": "guardrail", "name": "safe", "triggered": true})),
+            span("z1", "a1", 2, 3, json!({"type": "speech", "input": "x"})),
+        ]),
+    )]);
     let trace = &documents(&store)[0];
     assert_eq!(events(trace), ["r1 message Lead - -", "s1 safety_event Lead - -", "a1:r return Lead user -"]);
     let response = event(trace, "r1");
     assert_eq!(
-        ["tokens_in", "tokens_out", "x_tokens_cached", "x_tokens_reasoning"].map(|key| response[key].as_i64()),
+        ["tokens_in", "tokens_out", "x_tokens_cached", "x_tokens_reasoning"]
+            .map(|key| response[key].as_i64()),
         [100, 7, 60, 4].map(Some)
     );
     assert_eq!(event(trace, "s1")["x_triggered"], true);
     assert_eq!(trace["costs"]["tokens"], 107.0);
     let told = told(&store);
     for kind in ["openai_agents.custom", "openai_agents.mcp_tools", "openai_agents.speech"] {
-        assert!(told.iter().any(|(k, n)| k == kind && *n == if kind.ends_with("custom") { 2 } else { 1 }), "{told:?}");
+        assert!(
+            told.iter().any(|(k, n)| k == kind && *n == if kind.ends_with("custom") { 2 } else { 1 }),
+            "{told:?}"
+        );
     }
 }
 
 #[test]
 fn what_failed_says_how() {
     let mut tool = function("f1", "a1", 2, 3, "lookup");
-    tool["error"] = json!({"message": "Error running tool", "data": {"tool_name": "lookup", "error": "ValueError: no"}});
-    let trace = one(&[trace(), asks("g1", "a1", 1, 2, &[("c1", "lookup")]), tool, agent("a1", "", 1, 5, "Lead")]);
+    tool["error"] =
+        json!({"message": "Error running tool", "data": {"tool_name": "lookup", "error": "ValueError: no"}});
+    let trace =
+        one(&[trace(), asks("g1", "a1", 1, 2, &[("c1", "lookup")]), tool, agent("a1", "", 1, 5, "Lead")]);
     let result = event(&trace, "f1:r");
     assert_eq!((&result["ok"], &result["x_error_type"]), (&json!(false), &json!("ValueError")));
 }
@@ -253,7 +303,8 @@ fn batches_repeats_and_broken_lines_are_counted() {
     again["span_data"]["tools"] = json!(["other"]);
     let lost = json!({"object": "trace.span", "id": "q", "span_data": {"type": "agent"}});
     let nameless = json!({"object": "trace.span", "trace_id": "trace_1", "span_data": {"type": "agent"}});
-    let text = lines(&[batch, says("g1", "a1", 1, 2, "x"), again, lost, nameless]) + "{\"object\": \"trace.sp";
+    let text =
+        lines(&[batch, says("g1", "a1", 1, 2, "x"), again, lost, nameless]) + "{\"object\": \"trace.sp";
     let store = store(&[("x.jsonl", &text)]);
     assert_eq!(store.records_quarantined(), 3);
     let told = told(&store);
@@ -275,7 +326,8 @@ fn times_may_be_missing_and_clocks_may_disagree() {
 #[test]
 fn a_long_line_and_odd_text_are_read() {
     let long = "x".repeat(5 << 20);
-    let text = lines(&[trace(), says("g1", "a1", 1, 2, &long), agent("a1", "", 1, 3, "Lead")]).replace("\"Lead\"", "\"Le\\ud800d\"");
+    let text = lines(&[trace(), says("g1", "a1", 1, 2, &long), agent("a1", "", 1, 3, "Lead")])
+        .replace("\"Lead\"", "\"Le\\ud800d\"");
     let store = store(&[("x.jsonl", &text)]);
     assert_eq!(documents(&store)[0]["events"][0]["agent"], "Le\u{fffd}d");
     assert!(store.table("findings").is_ok_and(|batches| batches.iter().any(|batch| batch.num_rows() > 0)));

@@ -87,7 +87,8 @@ impl Answer<'_> {
         let message = if inner.kind() == Some(Kind::Object) { inner } else { message };
         // Where a whole conversation came out, what others said is no answer.
         let others = ["user", "system", "developer", "tool", "human", "function"];
-        if message.get("role").str().or(message.get("type").str()).is_some_and(|role| others.contains(&role)) {
+        if message.get("role").str().or(message.get("type").str()).is_some_and(|role| others.contains(&role))
+        {
             return;
         }
         // The AI SDK lists calls alone.
@@ -134,7 +135,9 @@ impl Answer<'_> {
     pub(super) fn calls_in_texts(&mut self, limits: Limits) {
         let mut texts = std::mem::take(&mut self.texts);
         texts.retain(|text| {
-            let Some(tree) = text.starts_with("[{\"function\":").then(|| Tree::parse(text, limits).ok()).flatten() else {
+            let Some(tree) =
+                text.starts_with("[{\"function\":").then(|| Tree::parse(text, limits).ok()).flatten()
+            else {
                 return true;
             };
             tree.root().elements().for_each(|call| self.call(call));

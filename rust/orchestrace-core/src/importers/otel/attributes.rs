@@ -164,7 +164,11 @@ impl<'t> Facts<'t> {
     }
 
     /// What the container says went in and came out, where no attribute does: a text, or JSON of messages.
-    pub(in crate::importers) fn contents(&mut self, input: Option<Cow<'t, str>>, output: Option<Cow<'t, str>>) {
+    pub(in crate::importers) fn contents(
+        &mut self,
+        input: Option<Cow<'t, str>>,
+        output: Option<Cow<'t, str>>,
+    ) {
         self.arguments.offer(5, input);
         self.messages.offer(3, output.clone());
         self.result.offer(5, output);
@@ -676,9 +680,10 @@ impl<'t> Facts<'t> {
         }
         let (usage, total) = self.told.unwrap_or_else(|| (self.usage(), self.total.value));
         let told = total.filter(|total| {
-            usage.tokens_in.zip(usage.tokens_out).is_some_and(|(read, written)| {
-                read.checked_add(written).is_some_and(|sum| sum != *total)
-            })
+            usage
+                .tokens_in
+                .zip(usage.tokens_out)
+                .is_some_and(|(read, written)| read.checked_add(written).is_some_and(|sum| sum != *total))
         });
         if let Some(total) = told {
             extras = spans.recording.extra(extras, "x_reported_tokens", &total.to_string());

@@ -107,7 +107,8 @@ impl Matching {
             if name.is_none() || from == NONE {
                 return NONE;
             }
-            let known = by_name.get(all.read(name)).or_else(|| by_function.get(&function_style(all.read(name))));
+            let known =
+                by_name.get(all.read(name)).or_else(|| by_function.get(&function_style(all.read(name))));
             let candidates = known.map_or(&[][..], Vec::as_slice);
             let fresh = |p: &&u32| !owners.players[**p as usize].took_over && **p != from;
             let Some(&to) = candidates.iter().find(fresh).or_else(|| candidates.iter().find(|p| **p != from))
