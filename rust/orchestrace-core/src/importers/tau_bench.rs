@@ -3,7 +3,7 @@
 //! A record of tau-bench is a trajectory, an element of an array; tau2-bench puts its simulations into one document
 //! or one file each. Both are logs of a chat: a turn is the index of a message. The user is played by a model, hence
 //! an agent of its own, whom the other answers. The older has no times and no tokens, the newer has both
-//! (docs/formats/tau_bench.md).
+//! (`docs/formats/tau_bench.md`).
 
 use super::items::{Items, TraceItems};
 use super::recording::{
