@@ -95,10 +95,11 @@ impl SpreadImporter for ClaudeCode {
             return Ok(());
         }
         let Some(kind) = head.kind.as_deref() else {
-            if head.agent_type && agent_of(record.path).is_some() {
-                match key {
-                    Some(key) => out.item(key, record.text, ""),
-                    None => out.ignored("claude_code.meta_file"),
+            if head.agent_type {
+                // Equal files are of different agents: the name is what tells them apart.
+                match (key, agent_of(record.path)) {
+                    (Some(key), Some(agent)) => out.item(key, record.text, agent),
+                    _ => out.ignored("claude_code.meta_file"),
                 }
                 return Ok(());
             }
@@ -134,8 +135,9 @@ impl SpreadImporter for ClaudeCode {
             "started" | "result" => head.key && head.agent.is_some(),
             _ => false,
         };
+        let run = if matches!(kind, "started" | "result") { run_of(record.path) } else { None };
         match key {
-            Some(key) if told => out.item(key, record.text, ""),
+            Some(key) if told => out.item(key, record.text, run.unwrap_or_default()),
             key => aside(&head, key, &kind_of(kind, subtype, inner), out),
         }
         Ok(())

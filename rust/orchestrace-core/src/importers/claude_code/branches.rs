@@ -42,12 +42,14 @@ fn weight(records: &Records, line: &Line) -> Weight {
 pub(super) fn abandoned(records: &Records) -> (Vec<bool>, bool) {
     let mut given_up = vec![false; records.lines.len()];
     let n = records.parents.len();
-    // Of lines that share an id, the last stands for it.
+    // Of lines that share an id, the newest stands for it.
     let mut line_of: Vec<u32> = vec![u32::MAX; n];
     for (at, line) in records.lines.iter().enumerate() {
         let inline = line.sidechain && line.agent == 0;
-        if line.uuid != 0 && !inline {
-            line_of[line.uuid as usize] = at as u32;
+        let place = &mut line_of[line.uuid as usize];
+        let older = |other: &Line| (other.time, other.digest) < (line.time, line.digest);
+        if line.uuid != 0 && !inline && records.lines.get(*place as usize).is_none_or(older) {
+            *place = at as u32;
         }
     }
     let (order, parents, cycle) = sorted(&records.parents);

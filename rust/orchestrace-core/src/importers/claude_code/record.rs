@@ -44,6 +44,8 @@ pub(super) struct Line {
     /// Run of the workflow that its file belongs to.
     pub run: Code,
     pub abandoned: bool,
+    /// Of what it says, to order what has no other order.
+    pub digest: u128,
     pub what: What,
 }
 
@@ -219,11 +221,12 @@ impl Records {
         value.str().map_or(0, |name| self.code(name))
     }
 
-    /// Remembers the record before this one.
+    /// Remembers the record before this one; of several the one with the least name, whichever came first.
     fn link(&mut self, root: Value<'_>) {
         let uuid = self.code_of(root.get("uuid"));
         let parent = self.code_of(root.first(&["parentUuid", "logicalParentUuid"]));
-        if uuid != 0 && self.parents[uuid as usize] == 0 {
+        let known = self.parents[uuid as usize];
+        if uuid != 0 && parent != 0 && (known == 0 || self.names.name(parent) < self.names.name(known)) {
             self.parents[uuid as usize] = parent;
         }
     }
@@ -256,7 +259,7 @@ impl Reader<'_> {
             "" => {
                 let meta = Meta {
                     item: i as u32,
-                    agent: agent_of(item.path).map_or(0, |agent| records.code(agent)),
+                    agent: records.code(item.context),
                     kind: records.code_of(root.get("agentType")),
                     about: records.code_of(root.get("description")),
                     call: records.code_of(root.get("toolUseId")),
@@ -268,7 +271,7 @@ impl Reader<'_> {
                 let entry = Journal {
                     item: i as u32,
                     agent: records.code_of(root.get("agentId")),
-                    run: run_of(item.path).map_or(0, |run| records.code(run)),
+                    run: records.code(item.context),
                     result: (kind == "result").then(|| hash(result.str().unwrap_or_else(|| result.raw()))),
                 };
                 records.journal.push(entry);
@@ -290,7 +293,8 @@ impl Reader<'_> {
             _ => {
                 let uuid = records.code_of(root.get("uuid"));
                 let content = if kind == "user" || kind == "assistant" { root.get("message") } else { root };
-                if uuid != 0 && !self.seen.insert((uuid, xxh3_128(content.raw().as_bytes()))) {
+                let digest = xxh3_128(content.raw().as_bytes());
+                if uuid != 0 && !self.seen.insert((uuid, digest)) {
                     items.duplicate(i);
                     return;
                 }
@@ -299,6 +303,7 @@ impl Reader<'_> {
                     items.ignored(i, "claude_code.empty");
                     return;
                 };
+                line.digest = digest;
                 line.sidechain = root.get("isSidechain").bool() == Some(true);
                 if line.sidechain {
                     line.agent = records.code_of(root.get("agentId"));
@@ -367,6 +372,7 @@ impl Reader<'_> {
             sidechain: false,
             run: 0,
             abandoned: false,
+            digest: 0,
             what,
         })
     }

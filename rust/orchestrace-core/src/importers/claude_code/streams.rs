@@ -240,23 +240,24 @@ fn split(records: &Records) -> Vec<Stream> {
 }
 
 /// The order of a stream is that of its file. Lines of several files are merged by time, none of them reordered;
-/// which file comes first where times are equal does not depend on which was read first.
+/// which come first where times are equal follows from what they say, not from which file was read first.
 fn order(stream: &mut Stream, records: &Records) {
     let file = |at: u32| records.lines[at as usize].file;
     let Some(first) = stream.lines.first().map(|at| file(*at)) else { return };
     if stream.lines.iter().all(|at| file(*at) == first) {
         return;
     }
-    let mut latest: HashMap<u32, i64> = HashMap::new();
-    let mut begins: HashMap<u32, (i64, &str)> = HashMap::new();
-    let mut keyed: Vec<(i64, u32)> = Vec::with_capacity(stream.lines.len());
+    // Latest time so far of each file, and what its first line of that time says.
+    let mut runs: HashMap<u32, (Option<i64>, u128)> = HashMap::new();
+    let mut keyed: Vec<((Option<i64>, u128), u32)> = Vec::with_capacity(stream.lines.len());
     for at in &stream.lines {
         let line = &records.lines[*at as usize];
-        let time = latest.entry(line.file).or_insert(i64::MIN);
-        *time = line.time.unwrap_or(i64::MIN).max(*time);
-        begins.entry(line.file).or_insert((*time, records.names.name(line.uuid)));
-        keyed.push((*time, *at));
+        let run = runs.entry(line.file).or_insert((None, line.digest));
+        if line.time > run.0 {
+            *run = (line.time, line.digest);
+        }
+        keyed.push((*run, *at));
     }
-    keyed.sort_by_key(|(time, at)| (*time, begins[&file(*at)], *at));
+    keyed.sort_by_key(|(run, _)| *run);
     stream.lines = keyed.into_iter().map(|(_, at)| at).collect();
 }

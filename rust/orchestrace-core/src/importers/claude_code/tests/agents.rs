@@ -217,11 +217,18 @@ fn the_file_beside_a_sub_agent_names_it() {
     let mut team = team();
     let beside = |agent: &str| format!("p/{SESSION}/subagents/agent-{agent}.meta.json");
     team.push((file_of("dd"), vec![by("dd", says(5, "w2", "", "m7", "ready"))]));
-    team.push((beside("dd"), vec![json!({"agentType": "warm", "description": "d"})]));
+    team.push((file_of("ff"), vec![by("ff", says(6, "x2", "", "m8", "ready"))]));
+    // The same text, of two agents.
+    team.push((beside("dd"), vec![json!({"agentType": "warm"})]));
     team.push((beside("ee"), vec![json!({"agentType": "cold"})]));
+    team.push((beside("ff"), vec![json!({"agentType": "warm"})]));
     let store = read_team(&team);
-    assert_eq!(event(&traces(&store)[0], "m7")["agent"], "warm");
-    fated(&store, &[("meta_file", 1), ("used", 16)]);
+    let trace = &traces(&store)[0];
+    assert_eq!(
+        (event(trace, "m7")["agent"].as_str(), event(trace, "m8")["agent"].as_str()),
+        (Some("warm"), Some("warm#2"))
+    );
+    fated(&store, &[("meta_file", 1), ("used", 18)]);
 }
 
 #[test]

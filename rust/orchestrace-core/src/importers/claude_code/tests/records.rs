@@ -63,6 +63,16 @@ fn records_that_come_twice() {
 }
 
 #[test]
+fn files_that_share_a_session_and_contradict_each_other() {
+    let mut other = short();
+    other[1] = says(2, "a1", "u1", "m1", "another answer");
+    other[3]["message"]["id"] = "m9".into();
+    let read =
+        |first: &[Json], second: &[Json]| traces(&store(&[("p/a.jsonl", first), ("p/b.jsonl", second)]));
+    assert_eq!(read(&short(), &other), read(&other, &short()));
+}
+
+#[test]
 fn one_id_for_two_records() {
     let mut lines = short();
     lines.push(asks(6, "u1", "a2", "again"));
