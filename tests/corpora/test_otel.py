@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of kagent and TRAIL: sums as the sources state them, against an independent walk of the spans.
+"""OpenTelemetry spans of kagent and TRAIL: sums as the sources state them, against a walk of the spans.
 
 The source's texts are data that people, models and web pages wrote; nothing of them is kept here.
 """
@@ -22,7 +22,11 @@ from golden.reference_validator import judge
 
 Span = dict[str, Any]
 
-KAGENT = {"helm.json": (96, 3_906), "helm_3.json": (125, 4_850), "tempo_export_with_batches.json": (86, 4_777)}
+KAGENT = {
+    "helm.json": (96, 3_906),
+    "helm_3.json": (125, 4_850),
+    "tempo_export_with_batches.json": (86, 4_777),
+}
 """Spans, and the tokens of the innermost records of each response."""
 
 TRAIL = {
@@ -152,7 +156,9 @@ def test_trail_sums(trail: Path, subset: str) -> None:
     }
     annotated = [
         (a["_trace_id"], e["location"])
-        for a in map(json.loads, gzip.decompress((trail / f"{subset}.annotations.jsonl.gz").read_bytes()).splitlines())
+        for a in map(
+            json.loads, gzip.decompress((trail / f"{subset}.annotations.jsonl.gz").read_bytes()).splitlines()
+        )
         for e in a["errors"]
     ]
     assert resolved == sum(pair in agentic for pair in annotated)
@@ -217,7 +223,7 @@ def test_any_prefix_is_read(kagent: Path) -> None:
     facts = ["tokens_in", "tokens_out", "model", "duration_s"]
 
     def generations(data: bytes) -> dict[str, list[Any]]:
-        corpus = ot.read_traces(io.BytesIO(data), format="otel", fields={"x_gen": "str"})
+        corpus = ot.read_traces(io.BytesIO(data), format="otel", fields={"x_gen": pl.String})
         frame = corpus.events.filter(pl.col("tokens_in").is_not_null()).select("x_gen", *facts).collect()
         return {row[0]: list(row[1:]) for row in frame.iter_rows()}
 
