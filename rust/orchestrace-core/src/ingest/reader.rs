@@ -128,7 +128,9 @@ impl TraceReader {
         }
         let parts =
             inputs.iter().map(|(_, position, _)| SourcePart { position: *position, ..SourcePart::default() });
-        let gathered = SourcePart { position: gathered, ..SourcePart::default() };
+        // Without inputs nothing is to be gathered.
+        let done = gathered.done || inputs.is_empty();
+        let gathered = SourcePart { position: ReadPosition { done, ..gathered }, ..SourcePart::default() };
         let parts = parts.chain([gathered]).collect();
         let mut sources = Vec::with_capacity(inputs.len());
         for (input, from, known) in inputs {

@@ -290,10 +290,10 @@ fn older_exports_hide_agents_and_tools_in_spans() {
     assert_eq!(
         events(&trace),
         [
+            "g1:d orchestrator_decision Planner - -",
             "g1:c0 tool_call Planner - search",
             "s2:r tool_result search - search",
-            "s3:d orchestrator_decision Planner - -",
-            "s3 spawn Planner writer -",
+            "s3:s spawn Planner writer -",
             "g2 return writer Planner -",
             "g3 aggregate Planner - -",
         ]
@@ -375,7 +375,7 @@ fn steps_of_an_emitter_are_one_piece_of_work() {
     assert_eq!(events(trace)[..2], ["o1 tool_call planner - wiki", "o1:r tool_result wiki - wiki"]);
     assert_eq!(event(trace, "o1:r")["content_ref"], format!("sha256:{}", sha("found")));
     let response = event(trace, "g1");
-    assert_eq!((&response["type"], &response["duration_s"]), (&json!("return"), &json!(2.0)));
+    assert_eq!((&response["type"], &response["duration_s"]), (&json!("return"), &json!(2)));
     assert_eq!(trace["costs"]["tokens"], 23.0);
     assert!(told(&store).contains(&("langfuse.span".into(), 2)));
 }
@@ -404,7 +404,7 @@ fn scores_are_metrics_labels_and_scores_of_events_but_no_rewards() {
     ]);
     let store = store(&[("x.json", &document.to_string())]);
     let trace = &documents(&store)[0];
-    assert_eq!(trace["metrics"], json!({"success": 1.0, "toxicity": 0.25}));
+    assert_eq!(trace["metrics"], json!({"success": 1, "toxicity": 0.25}));
     assert_eq!(trace["rewards"], json!({}));
     assert_eq!(event(trace, "g2")["score"], 0.5);
     assert_eq!(store.table("labels").unwrap().iter().map(|batch| batch.num_rows()).sum::<usize>(), 3);
@@ -467,7 +467,7 @@ fn agents_below_agents_at_any_depth() {
         says("g2", "a2", 11, 12, "middle"),
         says("g1", "a1", 16, 17, "high"),
     ])]);
-    has_edges(&trace, &["a2 spawn a3:d", "a3 spawn g3", "g3 aggregate g2", "g2 aggregate g1"]);
+    has_edges(&trace, &["a2:s spawn a3:s", "a3:s spawn g3", "g3 return g2", "g2 aggregate g1"]);
 }
 
 #[test]

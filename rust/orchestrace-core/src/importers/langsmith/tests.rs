@@ -215,7 +215,7 @@ fn a_graph_within_a_graph_is_spawned() {
         node("n3", &[ROOT], "agent", 10, 12),
         says("g2", &[ROOT, "n3"], 10, 11, "answer"),
     ]);
-    has_edges(&trace, &["n1 spawn g1", "g1 aggregate g2"]);
+    has_edges(&trace, &["n1:s spawn g1", "g1 aggregate g2"]);
     assert_eq!(event(&trace, "g1")["agent"], "researcher");
     assert_eq!(event(&trace, "g2")["type"], "aggregate");
 }
@@ -303,11 +303,7 @@ fn handoffs_between_agents_of_a_team() {
     ]);
     assert_eq!(
         events(&trace),
-        [
-            "g1 orchestrator_decision alice - -",
-            "c1 message alice bob transfer_to_bob",
-            "g2 return bob user -"
-        ]
+        ["g1:d orchestrator_decision alice - -", "c1 message alice bob -", "g2 return bob user -"]
     );
 }
 

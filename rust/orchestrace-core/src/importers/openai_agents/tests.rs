@@ -162,12 +162,12 @@ fn a_handoff_is_a_decision_and_a_message_to_who_stands_beside() {
         [
             "c1 tool_call Triage - lookup",
             "f1:r tool_result lookup - lookup",
-            "g2 orchestrator_decision Triage - -",
-            "c2 message Triage Refund agent transfer_to_refund_agent",
+            "g2:d orchestrator_decision Triage - -",
+            "c2 message Triage Refund agent -",
             "g3 return Refund agent user -",
         ]
     );
-    has_edges(&trace, &["c1 return f1:r", "f1:r causal g2", "c2 message g3"]);
+    has_edges(&trace, &["c1 return f1:r", "f1:r causal g2:d", "c2 message g3"]);
     assert_eq!(trace["costs"]["tokens"], 58.0);
     assert!(!partial(&trace));
 }
@@ -218,15 +218,15 @@ fn an_agent_in_a_function_is_spawned_by_it_each_time() {
     assert_eq!(
         events(&trace),
         [
-            "g1 orchestrator_decision Lead - -",
-            "c1 spawn Lead Researcher -",
-            "c2 spawn Lead Researcher#2 -",
+            "g1:d orchestrator_decision Lead - -",
+            "c1:s spawn Lead Researcher -",
+            "c2:s spawn Lead Researcher#2 -",
             "g2 return Researcher Lead -",
             "g3 return Researcher#2 Lead -",
             "g4 aggregate Lead - -",
         ]
     );
-    has_edges(&trace, &["c1 spawn g2", "c2 spawn g3", "g2 aggregate g4", "g3 aggregate g4"]);
+    has_edges(&trace, &["c1:s spawn g2", "c2:s spawn g3", "g2 aggregate g4", "g3 aggregate g4"]);
 }
 
 #[test]
