@@ -211,7 +211,7 @@ fn push(value: Value<'_>, item: u32, limits: Limits, spans: &mut Spans) {
         "agentlightning.object" => facts.kinds("", "agent_lightning.object"),
         "agentlightning.exception" => facts.kinds("", "agent_lightning.exception"),
         "agentlightning.annotation" | "agentlightning.reward" => {
-            facts.kinds("", "agent_lightning.annotation")
+            facts.kinds("", "agent_lightning.annotation");
         }
         _ => {}
     }

@@ -82,6 +82,7 @@ impl SpreadImporter for Inspect {
 
 /// What a record turned out to hold; texts are slices of it.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // which keys were there
 struct Found<'a> {
     is_array: bool,
     is_object: bool,

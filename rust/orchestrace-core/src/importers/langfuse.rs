@@ -270,10 +270,8 @@ fn class_of(value: Value<'_>) -> u8 {
     let has = |key: &str| !value.get(key).is_absent();
     if has("dataType") || has("data_type") || (has("value") && has("source")) {
         2
-    } else if has("startTime") || has("start_time") || has("parentObservationId") {
-        1
     } else {
-        0
+        u8::from(has("startTime") || has("start_time") || has("parentObservationId"))
     }
 }
 

@@ -180,6 +180,7 @@ fn judge(runs: &[Run<'_>], feedback: &[(u32, Value<'_>)], spans: &mut Spans) {
             run.get("parent_run_id").some_str().is_none() && run::ancestors_of(run).next().is_none()
         })
     };
+    #[allow(clippy::type_complexity)] // what one piece of feedback says
     let mut told: Vec<(&str, &str, Option<f64>, Option<&str>, &str)> = Vec::new();
     for (_, value) in feedback {
         let text = |key: &str| value.get(key).some_str();

@@ -162,6 +162,7 @@ pub enum Fate {
 
 /// The spans of one trace, and the recording that is made of them.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_field_names)] // the spans of `Spans`
 pub struct Spans {
     /// Where texts are kept, and what is written in the end.
     pub recording: Recording,

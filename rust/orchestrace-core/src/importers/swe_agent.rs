@@ -53,7 +53,7 @@ impl SpreadImporter for SweAgent {
         match Shape::of(tree.root()) {
             // A bare list of messages is a record a message: the file is what they have in common.
             Some(Shape::Message) => {
-                out.item(&format!("{}\n{}", task(record.stem), record.path), record.text, "")
+                out.item(&format!("{}\n{}", task(record.stem), record.path), record.text, "");
             }
             Some(_) => {
                 let key = format!("{}/{}", task(record.stem), short_hash(&[record.text]));
@@ -118,12 +118,11 @@ impl Shape {
         let of_agent = |m: Value<'_>| m.get("role").str().is_some() && m.get("agent").str().is_some();
         if is_step(first("trajectory")) || (has("trajectory") && has("environment") && has("history")) {
             Some(Self::Steps)
-        } else if of_agent(first("history")) && !has("mistake_agent") {
-            Some(Self::Messages)
-        } else if first("messages").get("role").str().is_some()
-            && (is_mini
-                || record.path(&["info", "mini_version"]).exists()
-                || record.path(&["info", "exit_status"]).exists())
+        } else if (of_agent(first("history")) && !has("mistake_agent"))
+            || (first("messages").get("role").str().is_some()
+                && (is_mini
+                    || record.path(&["info", "mini_version"]).exists()
+                    || record.path(&["info", "exit_status"]).exists()))
         {
             Some(Self::Messages)
         } else if record.get("role").str().is_some() && has("content") && !has("type") {
@@ -136,7 +135,7 @@ impl Shape {
 
 fn is_traj(path: &str) -> bool {
     let path = path.strip_suffix(".gz").or(path.strip_suffix(".zst")).unwrap_or(path);
-    path.strip_suffix(".json").unwrap_or(path).ends_with(".traj")
+    path.strip_suffix(".json").unwrap_or(path).strip_suffix(".traj").is_some()
 }
 
 /// The task that a file is named after.
@@ -181,8 +180,8 @@ impl<'r> Run<'r> {
             || record.get("trajectory_format").exists()
             || record.path(&["info", "mini_version"]).exists();
         out.trace.system = out.text(if mini { "mini_swe_agent" } else { "swe_agent" });
-        let history = record.get("history").elements().chain(record.get("messages").elements());
-        let named = history.filter_map(|message| message.get("agent").some_str()).next();
+        let mut history = record.get("history").elements().chain(record.get("messages").elements());
+        let named = history.find_map(|message| message.get("agent").some_str());
         let agent = AgentInfo { name: out.text(named.unwrap_or("agent")), ..AgentInfo::default() };
         let agent = out.agent(agent);
         let model = record.path(&["replay_config", "agent", "model", "name"]).some_str();
@@ -205,8 +204,8 @@ impl<'r> Run<'r> {
         self.out.incoming(self.agent, incoming);
     }
 
-    fn call(&mut self, response: Entry, id: &str, source: &str, tool: &str, arguments: Arguments<'_>) {
-        let content = match arguments {
+    fn call(&mut self, response: Entry, id: &str, source: &str, tool: &str, arguments: &Arguments<'_>) {
+        let content = match *arguments {
             Arguments::Value(value) => call_hash(tool, value),
             Arguments::Text(text) => call_hash_of_text(tool, text, LIMITS),
         };
@@ -260,7 +259,7 @@ impl<'r> Run<'r> {
                 continue;
             }
             let call = format!("{id}:c");
-            self.call(response, &call, &call, tool, Arguments::Text(action));
+            self.call(response, &call, &call, tool, &Arguments::Text(action));
             self.pending.pop_back();
             let result = CallResult {
                 call: self.out.text(&call),
@@ -368,13 +367,13 @@ impl<'r> Run<'r> {
         if let Some(action) = message.get("action").some_str() {
             let tool = action.split_whitespace().next().unwrap_or_default();
             let source = message.get("tool_calls").at(0).get("id").str().unwrap_or_default();
-            self.call(response, &next(), source, tool, Arguments::Text(action));
+            self.call(response, &next(), source, tool, &Arguments::Text(action));
             self.submitted = tool == "submit";
         } else if extra.get("actions").exists() {
             for action in extra.get("actions").elements() {
                 let source = action.get("tool_call_id").str().unwrap_or_default();
                 let command = action.get("command").str().or(action.str()).unwrap_or_default();
-                self.call(response, &next(), source, "bash", Arguments::Text(command));
+                self.call(response, &next(), source, "bash", &Arguments::Text(command));
             }
         } else if message.get("tool_calls").at(0).exists() {
             for call in message.get("tool_calls").elements() {
@@ -382,10 +381,10 @@ impl<'r> Run<'r> {
                 let name = call.path(&["function", "name"]).str().unwrap_or_default();
                 let arguments = call.path(&["function", "arguments"]);
                 let arguments = arguments.str().map_or(Arguments::Value(arguments), Arguments::Text);
-                self.call(response, &next(), source, name, arguments);
+                self.call(response, &next(), source, name, &arguments);
             }
         } else if let Some(command) = only_block(content.str().unwrap_or_default()) {
-            self.call(response, &next(), "", "bash", Arguments::Text(command));
+            self.call(response, &next(), "", "bash", &Arguments::Text(command));
             self.submitted = FINAL.iter().any(|word| command.contains(word));
         }
         if let Some(content) = content_hash(content) {

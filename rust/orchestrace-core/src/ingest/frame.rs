@@ -66,19 +66,15 @@ pub(crate) fn head_records(head: &[u8], framing: Framing) -> Vec<&[u8]> {
             let mut rest = &head[memchr(b'[', head).map_or(0, |i| i + 1)..];
             let mut records = Vec::new();
             while records.len() < 20 {
-                match Structure::element().value_end(rest) {
-                    Some(end) => {
-                        records.push(&rest[..end]);
-                        if rest[end] == b']' {
-                            break;
-                        }
-                        rest = &rest[end + 1..];
-                    }
-                    None => {
-                        records.push(rest);
-                        break;
-                    }
+                let Some(end) = Structure::element().value_end(rest) else {
+                    records.push(rest);
+                    break;
+                };
+                records.push(&rest[..end]);
+                if rest[end] == b']' {
+                    break;
                 }
+                rest = &rest[end + 1..];
             }
             records
         }

@@ -408,13 +408,12 @@ impl Builder<'_> {
             count(0),
             count(1),
             Arc::new(PrimitiveArray::<UInt32Type>::from(derived.n_agents.clone())),
-            match &raw.files {
-                Some(files) => self.names(files.clone(), Dict::File, map)?,
-                None => {
-                    let entry = raw.entry.as_ref().and_then(|e| self.names.dict(Dict::File).find(e));
-                    let file = entry.unwrap_or_else(|| self.file_codes[raw.source]);
-                    code_array(vec![file; n], self.names.array(Dict::File))?
-                }
+            if let Some(files) = &raw.files {
+                self.names(files.clone(), Dict::File, map)?
+            } else {
+                let entry = raw.entry.as_ref().and_then(|e| self.names.dict(Dict::File).find(e));
+                let file = entry.unwrap_or_else(|| self.file_codes[raw.source]);
+                code_array(vec![file; n], self.names.array(Dict::File))?
             },
             position(|p| p.line),
             position(|p| p.offset),

@@ -92,7 +92,9 @@ impl Store {
         raw.extend(side_tables(tables, &files, &options)?);
         if let Some(batch) = &tables.record_counts {
             // They say it all: rows of other tables are not counted beside them.
-            raw.iter_mut().for_each(|chunk| chunk.tallies = Some(Vec::new()));
+            for chunk in &mut raw {
+                chunk.tallies = Some(Vec::new());
+            }
             raw.extend(counted(&TableReader::new(&RECORD_COUNTS, batch, 5)?, &files, &options)?);
         }
         assemble(raw, &files, &options, run)

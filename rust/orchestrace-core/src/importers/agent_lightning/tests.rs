@@ -1,3 +1,6 @@
+// Inputs are made where they are used.
+#![allow(clippy::needless_pass_by_value, clippy::format_collect)]
+
 use serde_json::{Value as Json, json};
 
 use super::*;

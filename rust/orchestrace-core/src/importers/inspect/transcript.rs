@@ -268,7 +268,9 @@ impl<'t> Transcript<'t> {
                 }
                 at = self.spans[at].parent as usize;
             }
-            path.into_iter().for_each(|at| state[at] = 2);
+            for at in path {
+                state[at] = 2;
+            }
         }
     }
 
@@ -418,10 +420,10 @@ impl<'t> Transcript<'t> {
         self.agents.push(Who { span: only, name: root.name, parent: NONE, judges: false, asked: NONE });
         let mut agent_of = vec![NONE; self.spans.len()];
         (agent_of[ROOT as usize], agent_of[only as usize]) = (0, 0);
-        for at in 1..self.spans.len() {
+        for (at, agent) in agent_of.iter_mut().enumerate().skip(1) {
             let span = &self.spans[at];
             if span.acts && at as u32 != only {
-                agent_of[at] = self.agents.len() as u32;
+                *agent = self.agents.len() as u32;
                 let tool = self.steps.get(span.asked as usize).filter(|_| span.kind == Kind::Tool);
                 let named = tool.and_then(|step| step.value.get("agent").some_str());
                 self.agents.push(Who {

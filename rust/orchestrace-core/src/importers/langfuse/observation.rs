@@ -272,7 +272,7 @@ fn usage(value: Value<'_>) -> Option<(Usage, Option<i64>)> {
         let sum = |of: Option<i64>| Some(of.unwrap_or(0).saturating_add(n));
         match key {
             "input" | "prompt" | "prompt_tokens" | "input_tokens" | "promptTokens" => {
-                usage.tokens_in = Some(n)
+                usage.tokens_in = Some(n);
             }
             "output" | "completion" | "completion_tokens" | "output_tokens" | "completionTokens" => {
                 usage.tokens_out = Some(n);

@@ -1,3 +1,6 @@
+// Inputs are made where they are used.
+#![allow(clippy::needless_pass_by_value, clippy::format_collect)]
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};

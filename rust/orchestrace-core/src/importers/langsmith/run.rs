@@ -216,8 +216,8 @@ fn usage(run: &Run<'_>) -> (Usage, Option<i64>) {
         column("completion_tokens").or_else(|| count(told.first(&["output_tokens", "completion_tokens"])));
     let total = column("total_tokens").or_else(|| count(told.get("total_tokens")));
     let detail = |column: &str, keys: &[&str], names: &[&str]| {
-        let found = [run.get(column), told.first(keys)].into_iter().map(|value| value.first(names));
-        found.filter_map(count).next()
+        let mut found = [run.get(column), told.first(keys)].into_iter().map(|value| value.first(names));
+        found.find_map(count)
     };
     let (inputs, outputs) = (
         ["input_token_details", "prompt_tokens_details"],

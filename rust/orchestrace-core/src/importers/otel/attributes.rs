@@ -81,6 +81,7 @@ enum Noise {
 
 /// What the attributes of one span say.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // which attributes were there
 pub(in crate::importers) struct Facts<'t> {
     span_name: &'t str,
     operation: Option<Cow<'t, str>>,
@@ -211,7 +212,7 @@ impl<'t> Facts<'t> {
         self.noise != Noise::Other
     }
 
-    fn integer(&mut self, key: &'t str, attribute: Attribute<'t>) -> Option<i64> {
+    fn integer(&mut self, key: &'t str, attribute: &Attribute<'t>) -> Option<i64> {
         let Attribute::Plain(value) = attribute else { return None };
         let number = value.integer_like().filter(|n| *n >= 0);
         if number.is_none() && value.exists() {
@@ -220,7 +221,7 @@ impl<'t> Facts<'t> {
         number
     }
 
-    fn number(&mut self, key: &'t str, attribute: Attribute<'t>) -> Option<f64> {
+    fn number(&mut self, key: &'t str, attribute: &Attribute<'t>) -> Option<f64> {
         let Attribute::Plain(value) = attribute else { return None };
         let number = value.number_like();
         if number.is_none() && value.exists() {
@@ -259,51 +260,51 @@ impl<'t> Facts<'t> {
             "response.model" => self.model.offer(0, a.filled()),
             "request.model" => self.model.offer(1, a.filled()),
             "usage.input_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.tokens_in.offer(0, n);
             }
             "usage.output_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.tokens_out.offer(0, n);
             }
             "usage.prompt_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.tokens_in.offer(1, n);
             }
             "usage.completion_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.tokens_out.offer(1, n);
             }
             "usage.total_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.total.offer(0, n);
             }
             "usage.cache_read.input_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.cached.offer(0, n);
             }
             "usage.cache_read_input_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.cached.offer(1, n);
             }
             "usage.cache_creation.input_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.cache_write.offer(0, n);
             }
             "usage.cache_creation_input_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.cache_write.offer(1, n);
             }
             "usage.reasoning.output_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.reasoning.offer(0, n);
             }
             "usage.reasoning_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.reasoning.offer(1, n);
             }
             "usage.cost" => {
-                let n = self.number(key, a);
+                let n = self.number(key, &a);
                 self.cost.offer(0, n);
             }
             "output.messages" => self.messages.offer(0, a.filled()),
@@ -313,7 +314,7 @@ impl<'t> Facts<'t> {
             "tool.call.result" => self.result.offer(0, a.text()),
             "evaluation.name" => self.evaluation().0 = a.filled(),
             "evaluation.score.value" => {
-                let n = self.number(key, a);
+                let n = self.number(key, &a);
                 self.evaluation().1 = n;
             }
             _ if rest.starts_with("guardrail.") => self.put_guardrail(rest, &a),
@@ -350,39 +351,39 @@ impl<'t> Facts<'t> {
             "provider" | "system" => self.provider = true,
             "model_name" => self.model.offer(2, a.filled()),
             "usage.total_tokens" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.total.offer(1, n);
             }
             "token_count.prompt" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.tokens_in.offer(2, n);
             }
             "token_count.completion" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.tokens_out.offer(2, n);
             }
             "token_count.total" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.total.offer(2, n);
             }
             "token_count.prompt_details.cache_read" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.cached.offer(2, n);
             }
             "token_count.prompt_details.cache_write" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.cache_write.offer(2, n);
             }
             "token_count.completion_details.reasoning" => {
-                let n = self.integer(key, a);
+                let n = self.integer(key, &a);
                 self.reasoning.offer(2, n);
             }
             "cost.total" => {
-                let n = self.number(key, a);
+                let n = self.number(key, &a);
                 self.cost.offer(1, n);
             }
-            "cost.prompt" => self.cost_parts[0] = self.number(key, a),
-            "cost.completion" => self.cost_parts[1] = self.number(key, a),
+            "cost.prompt" => self.cost_parts[0] = self.number(key, &a),
+            "cost.completion" => self.cost_parts[1] = self.number(key, &a),
             _ => {}
         }
     }
@@ -429,17 +430,15 @@ impl<'t> Facts<'t> {
                 self.arguments.offer(3, text.clone());
                 self.input = text;
             }
-            "output.value" => self.result.offer(3, a.text()),
             "gcp.vertex.agent.llm_response" => self.messages.offer(2, a.filled()),
             "gcp.vertex.agent.tool_call_args" => self.arguments.offer(2, a.text()),
             "gcp.vertex.agent.tool_response" => self.result.offer(2, a.text()),
             "tool_arguments" => self.arguments.offer(3, a.text()),
-            "tool_response" => self.result.offer(3, a.text()),
-            "final_result" => self.result.offer(3, a.text()),
+            "output.value" | "tool_response" | "final_result" => self.result.offer(3, a.text()),
             "crew_key" => self.crew = true,
             "smolagents.max_steps" => self.smolagents = true,
             "error.type" => self.error_type.offer(0, a.filled()),
-            _ if key.starts_with("smolagents.managed_agents.") && key.ends_with(".name") => {
+            _ if key.starts_with("smolagents.managed_agents.") && key.strip_suffix(".name").is_some() => {
                 self.managers += 1;
                 self.managed = a.filled();
             }
@@ -475,7 +474,7 @@ impl<'t> Facts<'t> {
             }
             (Event::Evaluation, "gen_ai.evaluation.name") => self.evaluation().0 = a.filled(),
             (Event::Evaluation, "gen_ai.evaluation.score.value") => {
-                let n = self.number(key, a);
+                let n = self.number(key, &a);
                 self.evaluation().1 = n;
             }
             (Event::Details, _) => self.put_gen_ai(key, a),
@@ -627,12 +626,12 @@ impl<'t> Facts<'t> {
 
     /// The name of an agent that no attribute names.
     fn agent_name(&self) -> Cow<'_, str> {
+        const TOLD: &str = "You're a helpful agent named '";
         let entity = self.entity.as_deref().filter(|_| self.traceloop.is_some()).or(self.node.as_deref());
         if let Some(name) = entity {
             return Cow::Borrowed(name);
         }
         // A managed agent is told its name by its manager.
-        const TOLD: &str = "You're a helpful agent named '";
         if let Some(input) = self.input.as_deref().filter(|_| self.smolagents)
             && let Some(at) = input.find(TOLD).filter(|at| *at < 64)
             && let Some((name, _)) = input[at + TOLD.len()..].split_once('\'')

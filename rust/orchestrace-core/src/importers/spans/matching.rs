@@ -225,7 +225,7 @@ impl Matching {
             if let Some((leaf, call)) = found {
                 self.span_of[call as usize] = i;
                 self.response[i as usize] = leaf;
-                self.own(i, owners.of[leaf as usize], owners);
+                Self::own(i, owners.of[leaf as usize], owners);
                 continue;
             }
             // Code that a model wrote calls tools without saying so in its answer.
@@ -238,7 +238,7 @@ impl Matching {
             if let Some(leaf) = last {
                 self.response[i as usize] = leaf;
                 self.undeclared.push((leaf, i));
-                self.own(i, owners.of[leaf as usize], owners);
+                Self::own(i, owners.of[leaf as usize], owners);
             } else if owners.of[i as usize] == NONE {
                 let place = &forest.places[i as usize];
                 let owner = owners.by_place(all, place.chain, span.service);
@@ -248,7 +248,7 @@ impl Matching {
     }
 
     /// A tool without an agent above belongs to who asked for it.
-    fn own(&mut self, i: u32, owner: u32, owners: &mut Owners) {
+    fn own(i: u32, owner: u32, owners: &mut Owners) {
         if owners.of[i as usize] == NONE {
             owners.of[i as usize] = owner;
         }

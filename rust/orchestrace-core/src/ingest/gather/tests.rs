@@ -1,6 +1,8 @@
 //! The driver of spread formats with a format of a few lines: `{"k": key, "n": number}` is an item, `{"skip": kind}`
 //! is ignored, `{"many": [items]}` has several, `{"k": key, "bad": _}` is rejected, `{"k": key, "of": other}` says
 //! that two keys are gathered together, `{"k": key, "n": n, "by_itself": true}` goes to a second trace.
+// Inputs are made where they are used.
+#![allow(clippy::needless_pass_by_value, clippy::format_collect)]
 
 use proptest::prelude::*;
 

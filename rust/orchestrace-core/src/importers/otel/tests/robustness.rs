@@ -1,4 +1,6 @@
 //! What goes wrong: cut files, missing and repeated spans, clocks, cycles, size; and that order does not matter.
+// Inputs are made where they are used.
+#![allow(clippy::needless_pass_by_value, clippy::format_collect)]
 
 use proptest::prelude::*;
 
