@@ -82,9 +82,9 @@ def native(corpus: ot.Corpus) -> list[dict[str, Any]]:
     corpus.write_jsonl(out)
     back = ot.read_traces(io.BytesIO(out.getvalue()), format="native")
     assert back.quarantine.collect().height == 0
-    documents = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [judge(document) for document in documents] == [None] * len(documents)
-    return documents
+    lines = out.getvalue().splitlines()
+    assert [judge(line) for line in lines] == [None] * len(lines)
+    return [json.loads(line) for line in lines]
 
 
 @pytest.mark.parametrize("file", KAGENT)

@@ -47,6 +47,7 @@ impl PyTraceReader {
     /// `inputs` are paths, names for the tables, and where to begin in each; `gathered` is where the traces that
     /// are spread over records are taken up again; `formats` are those that are known; `options` those of `read`.
     #[new]
+    #[allow(clippy::too_many_arguments)] // keyword options of one call
     #[pyo3(signature = (inputs, *, gathered = 0, formats = None, digests = false, tables = None, columns = None, **options))]
     fn new(
         py: Python<'_>,

@@ -410,7 +410,10 @@ fn scores_are_metrics_labels_and_scores_of_events_but_no_rewards() {
     assert_eq!(trace["metrics"], json!({"success": 1, "toxicity": 0.25}));
     assert_eq!(trace["rewards"], json!({}));
     assert_eq!(event(trace, "g2")["score"], 0.5);
-    assert_eq!(store.table("labels").unwrap().iter().map(|batch| batch.num_rows()).sum::<usize>(), 3);
+    assert_eq!(
+        store.table("labels").unwrap().iter().map(arrow_array::RecordBatch::num_rows).sum::<usize>(),
+        3
+    );
 }
 
 #[test]

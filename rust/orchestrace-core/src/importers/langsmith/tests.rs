@@ -334,7 +334,10 @@ fn feedback_is_metric_label_or_nothing() {
     let store = store(&[("x.jsonl", &lines(&records))]);
     let trace = &documents(&store)[0];
     assert_eq!((&trace["metrics"], &trace["rewards"]), (&json!({"helpful": 0.5}), &json!({})));
-    assert_eq!(store.table("labels").unwrap().iter().map(|batch| batch.num_rows()).sum::<usize>(), 2);
+    assert_eq!(
+        store.table("labels").unwrap().iter().map(arrow_array::RecordBatch::num_rows).sum::<usize>(),
+        2
+    );
 }
 
 #[test]

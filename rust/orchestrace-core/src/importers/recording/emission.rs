@@ -1086,13 +1086,17 @@ impl<'r> Emission<'r, '_, '_> {
             ("messages", Some(f64::from(self.messages))),
             ("cost_usd", self.cost_usd),
         ];
-        for (name, value) in derived {
-            if let Some(value) = value.filter(|_| !given(name)) {
-                self.out.measure(MeasureKind::Cost, name, value);
+        // In the order of a document, so that what is written and read again is the same table.
+        for wanted in MeasureKind::ALL {
+            let derived = derived.iter().filter(|_| *wanted == MeasureKind::Cost);
+            for (name, value) in derived {
+                if let Some(value) = value.filter(|_| !given(name)) {
+                    self.out.measure(MeasureKind::Cost, name, value);
+                }
             }
-        }
-        for (kind, name, value) in &recording.measures {
-            self.out.measure(*kind, recording.read(*name), *value);
+            for (kind, name, value) in recording.measures.iter().filter(|(kind, ..)| kind == wanted) {
+                self.out.measure(*kind, recording.read(*name), *value);
+            }
         }
     }
 

@@ -99,9 +99,9 @@ fn agents_that_tools_ask_are_spawned_by_the_call() {
 fn agents_are_found_by_the_tool_around_them() {
     // Logs before `agent_span_id`.
     let mut events = team();
-    events.iter_mut().for_each(|e| {
-        e.as_object_mut().unwrap().remove("agent_span_id");
-    });
+    for event in &mut events {
+        event.as_object_mut().unwrap().remove("agent_span_id");
+    }
     assert_eq!(of(events), of(team()));
 }
 

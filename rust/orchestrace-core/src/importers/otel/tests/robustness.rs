@@ -361,7 +361,7 @@ fn spans() -> impl Strategy<Value = Vec<Json>> {
             };
             let (from, to) = (f64::from(from), f64::from(from + length));
             let name = ["x", "y", "transfer_to_x", "z"][word];
-            let call = format!("call_{}", word);
+            let call = format!("call_{word}");
             out.push(match work {
                 0 | 1 => agent(&id, &parent, name, from, to),
                 2 => says(&id, &parent, from, to, name),
