@@ -91,7 +91,9 @@ def assert_identity(corpus: ot.Corpus, *, durations: Any = "auto") -> int:
 @pytest.mark.parametrize("durations", ["auto", "gap"])
 @pytest.mark.parametrize("path", sorted(OURS), ids=lambda path: path.parent.name + "/" + path.name)
 def test_the_identity_returns_every_recorded_time_of_our_files(path: Path, durations: str) -> None:
-    assert assert_identity(ot.read_traces(path), durations=durations) > 0
+    corpus = ot.read_traces(path)
+    # A file of labels has no traces.
+    assert assert_identity(corpus, durations=durations) > 0 or not len(corpus)
 
 
 def test_the_identity_returns_every_recorded_time_of_generated_runs() -> None:

@@ -156,7 +156,11 @@ fn counted(raw: &[RawChunk], maps: &[Vec<Vec<u32>>], files: &[u32], importers: &
         }
         for (i, facts) in chunk.facts.iter().enumerate() {
             // Traces of several inputs count where their records do.
-            if chunk.files.is_some() && chunk.importer.is_none() && chunk.source >= files.len() {
+            if !files.is_empty()
+                && chunk.files.is_some()
+                && chunk.importer.is_none()
+                && chunk.source >= files.len()
+            {
                 break;
             }
             let stays = chunk.keep.as_ref().is_none_or(|keep| keep[i]);
