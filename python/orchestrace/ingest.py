@@ -449,9 +449,11 @@ class _Work:
         gathering = self._gathering(todo, fresh)
         members = [] if gathering is None else gathering.inputs
         # Of those that only come along the format is known, whatever this call says of its own inputs.
-        formats = [None if number in todo else manifest.inputs[number].importer for number in members]
+        formats: list[str | None] = [
+            None if number in todo else manifest.inputs[number].importer for number in members
+        ]
         todo = [number for number in todo if not manifest.inputs[number].gathered]
-        formats = [None] * len(todo) + formats
+        formats = [*([None] * len(todo)), *formats]
         todo += members
         self._load_index([*todo, GATHERED], fresh)
         inputs = [manifest.inputs[number] for number in todo]
