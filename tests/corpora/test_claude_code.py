@@ -239,6 +239,8 @@ def test_a_prefix_of_a_file_gives_the_same_events(folder: Path, tmp_path: Path) 
                         ":return"
                     ):
                         continue
+                    if event["type"] == "spawn" and event.get("x_partial"):
+                        continue  # the call that spawned lies beyond the cut
                     same = whole[name][event["id"]]
                     for key in event.keys() - later:
                         assert event[key] == same[key], (path, cut, event["id"], key)

@@ -567,7 +567,8 @@ impl Gathered {
         }
         if !writer.facts.is_empty() || !writer.labels.is_empty() {
             let mut chunk = writer.finish(source, 0, true, 0, 0)?;
-            chunk.files = Some(files);
+            // Its records are counted where they lie.
+            (chunk.files, chunk.tallies) = (Some(files), Some(Vec::new()));
             made.chunk = Some(chunk);
         }
         Ok(made)

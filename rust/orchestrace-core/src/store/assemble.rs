@@ -155,14 +155,6 @@ fn counted(raw: &[RawChunk], maps: &[Vec<Vec<u32>>], files: &[u32], importers: &
             add(file, code(&row.importer), RecordStatus::Quarantined, None, 1);
         }
         for (i, facts) in chunk.facts.iter().enumerate() {
-            // Traces of several inputs count where their records do.
-            if !files.is_empty()
-                && chunk.files.is_some()
-                && chunk.importer.is_none()
-                && chunk.source >= files.len()
-            {
-                break;
-            }
             let stays = chunk.keep.as_ref().is_none_or(|keep| keep[i]);
             let status = if stays { RecordStatus::Used } else { RecordStatus::Duplicate };
             let of = |codes: &Vec<u32>| map[Dict::File as usize].get(codes[i] as usize).copied();
