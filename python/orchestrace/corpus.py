@@ -143,19 +143,6 @@ class Corpus:
             "record_counts": record_counts,
         }
         check_numbers(threads=threads)
-        if record_counts is None:
-            # Nobody counted them: a record is a trace, or what was put aside.
-            kinds = {"used": traces, "quarantined": quarantine}
-            counts = {
-                kind: (table.collect() if isinstance(table, pl.LazyFrame) else pl.DataFrame(table)).height
-                for kind, table in kinds.items()
-                if table is not None
-            }
-            told = pl.DataFrame({"status": list(counts), "count": list(counts.values())})
-            told = told.select(
-                importer=pl.lit("arrow"), status="status", count=pl.col("count").cast(pl.UInt64)
-            )
-            given["record_counts"] = told.filter(pl.col("count") > 0)
         return cls(_core.Store.from_arrow(tables_of(given), threads=threads))
 
     @property

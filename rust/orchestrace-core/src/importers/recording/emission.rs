@@ -46,6 +46,8 @@ struct State {
     returned: Vec<u32>,
     /// Its `return`.
     answer: Option<u32>,
+    /// Whom its answer reached, by a clock that says so before it was spawned.
+    early: Option<u32>,
 }
 
 /// What the whole recording says about an entry or agent; known before the first event is written.
@@ -381,7 +383,14 @@ impl<'r> Emission<'r, '_, '_> {
                 What::Result(result) => self.result(e, agent, &result),
                 What::Incoming(incoming) => self.incoming(e, agent, &incoming),
                 What::Mark(mark) => self.mark(e, agent, &mark),
-                What::Delivery(child) => self.receive(agent, child.0),
+                What::Delivery(child) => {
+                    let at = child.0 as usize;
+                    if self.plan.unspawned[at] && !begun[at] {
+                        self.agents[at].early = Some(agent);
+                    } else {
+                        self.receive(agent, child.0);
+                    }
+                }
                 What::Compaction => {
                     // Neither from what was read, nor from what was about to be.
                     let state = &mut self.agents[agent as usize];
@@ -846,8 +855,10 @@ impl<'r> Emission<'r, '_, '_> {
                 if parent != NONE {
                     self.agents[at].answer = Some(seq);
                     self.agents[at].returned.clear();
-                    if !self.plan.told[at] {
-                        self.receive(parent, agent);
+                    let early = self.agents[at].early.take();
+                    let to = if self.plan.told[at] { early } else { Some(parent) };
+                    if let Some(to) = to {
+                        self.receive(to, agent);
                     }
                 }
             }

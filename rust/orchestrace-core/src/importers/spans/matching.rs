@@ -171,6 +171,11 @@ impl Matching {
             forest.places[top as usize].above
         };
         let begin = |i: u32| (start(&all.spans[i as usize]), forest.tour[i as usize].0);
+        // Nobody asks for what already goes on around it: another use had the same id.
+        let outside = |leaf: u32, i: u32| {
+            let ((from, to), (at, _)) = (forest.tour[i as usize], forest.tour[leaf as usize]);
+            at < from || at > to
+        };
         let rows = |place: &dyn Fn(u32) -> u32| {
             Responses::new(leaves.iter().map(|l| (place(*l), begin(*l), *l)).collect())
         };
@@ -204,7 +209,8 @@ impl Matching {
             let free = |call: &u32| span_of[*call as usize] == NONE;
             let mut found = by_id.get(all.read(id)).filter(|_| !id.is_none()).and_then(|calls| {
                 let own = |leaf: u32| group(leaf, owners) == group(i, owners);
-                let mut open = calls.iter().filter(|(_, call)| free(call)).take(BACK);
+                let open = |(leaf, call): &&(u32, u32)| free(call) && outside(*leaf, i);
+                let mut open = calls.iter().filter(open).take(BACK);
                 open.clone().find(|(leaf, _)| own(*leaf)).or_else(|| open.next()).copied()
             });
             if found.is_none() && !name.is_none() {
@@ -219,8 +225,9 @@ impl Matching {
                         calls.front().map(|call| (leaf, *call))
                     })
                 };
-                let near = in_scope.around(scope(i), begin(i)).find_map(&mut named);
-                found = near.or_else(|| in_group.around(group(i, owners), begin(i)).find_map(&mut named));
+                let mut near = in_scope.around(scope(i), begin(i)).filter(|leaf| outside(*leaf, i));
+                let mut own = in_group.around(group(i, owners), begin(i)).filter(|leaf| outside(*leaf, i));
+                found = near.find_map(&mut named).or_else(|| own.find_map(&mut named));
             }
             if let Some((leaf, call)) = found {
                 self.span_of[call as usize] = i;
@@ -233,7 +240,8 @@ impl Matching {
             let last = if around != NONE && kind == ToolKind::Asked {
                 Some(generations.leaf[around as usize])
             } else {
-                in_scope.last_before(scope(i), begin(i)).filter(|_| kind == ToolKind::Asked)
+                let last = in_scope.last_before(scope(i), begin(i));
+                last.filter(|leaf| kind == ToolKind::Asked && outside(*leaf, i))
             };
             if let Some(leaf) = last {
                 self.response[i as usize] = leaf;
