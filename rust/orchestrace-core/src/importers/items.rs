@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use memchr::memchr_iter;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::Record;
 use crate::error::Reject;
@@ -121,6 +122,8 @@ pub struct Items<'w> {
     mark: Mark,
     /// Line ends of the record, once somebody asked for them.
     line_ends: Option<Vec<usize>>,
+    /// Places in the record that the next item does without.
+    left_out: Vec<(usize, usize)>,
 }
 
 impl<'w> Items<'w> {
@@ -142,7 +145,7 @@ impl<'w> Items<'w> {
             partial: columns.partial.len(),
             together: columns.together.len(),
         };
-        Self { columns, limits, record, position, number, mark, line_ends: None }
+        Self { columns, limits, record, position, number, mark, line_ends: None, left_out: Vec::new() }
     }
 
     /// Limits that the text of records is parsed with.
@@ -165,7 +168,41 @@ impl<'w> Items<'w> {
             position,
             replaced: self.record.replaced,
         };
-        self.columns.piece.push(row, text, context);
+        let kept = self.kept(text);
+        self.columns.piece.push(row, kept.as_deref().unwrap_or(text), context);
+    }
+
+    /// Says that a value of the next item is read by nobody: what a model was given is most of many recordings. A
+    /// hash of it stands in its place, so that items are still told apart by it. A value is a slice of the record; short
+    /// ones stay.
+    pub fn leave_out(&mut self, value: &str) {
+        if value.len() > LEAST_LEFT_OUT {
+            let start = (value.as_ptr() as usize).wrapping_sub(self.record.text.as_ptr() as usize);
+            self.left_out.push((start, start + value.len()));
+        }
+    }
+
+    /// The text of an item without what is left out; nothing where it is the text itself.
+    fn kept(&mut self, text: &str) -> Option<String> {
+        use std::fmt::Write;
+        if self.left_out.is_empty() {
+            return None;
+        }
+        let start = (text.as_ptr() as usize).wrapping_sub(self.record.text.as_ptr() as usize);
+        self.left_out.sort_unstable();
+        let mut kept = String::with_capacity(text.len().min(8 * 1024));
+        let mut at = 0;
+        for (from, to) in self.left_out.drain(..) {
+            let (from, to) = (from.wrapping_sub(start), to.wrapping_sub(start));
+            // What is no slice of the item is not left out of it.
+            if let (Some(before), Some(value)) = (text.get(at..from), text.get(from..to)) {
+                kept.push_str(before);
+                let _ok = write!(kept, "\"{:032x}\"", xxh3_128(value.as_bytes()));
+                at = to;
+            }
+        }
+        kept.push_str(&text[at..]);
+        Some(kept)
     }
 
     /// Counts something of the format that means nothing to traces, by a short dotted word such as
@@ -235,6 +272,9 @@ impl<'w> Items<'w> {
         columns.together.truncate(mark.together);
     }
 }
+
+/// Bytes of a value that it is not worth to leave out.
+const LEAST_LEFT_OUT: usize = 128;
 
 /// Characters of a rejected item that an excerpt can show at most.
 const SHOWN: usize = 4096;
@@ -422,8 +462,9 @@ impl<'a> IntoIterator for &TraceItems<'a> {
 mod tests {
     use super::*;
     use crate::error::RejectCode;
+    use crate::ingest::json::tree::Tree;
 
-    const LIMITS: Limits = Limits { depth: 8, string: 100, lenient: true };
+    const LIMITS: Limits = Limits { depth: 8, string: 1000, lenient: true };
 
     fn record(text: &str) -> Record<'_> {
         Record { text, stem: "a", path: "x/a.jsonl", header: "", replaced: false }
@@ -444,6 +485,33 @@ mod tests {
         assert_eq!(places, [(8, 109), (6, 104), (5, 100)]);
         assert_eq!(columns.piece.contexts.len(), 1, "a context that follows itself is kept once");
         assert_eq!(columns.piece.rows.iter().map(|r| r.trace).collect::<Vec<_>>(), [0, 0, 1]);
+    }
+
+    #[test]
+    fn what_nobody_reads_is_kept_as_a_hash() {
+        let long = |c: char| format!("\"{}\"", String::from(c).repeat(200));
+        let text = format!("[{{\"a\":{},\"b\":\"x\"}},{{\"a\":{},\"b\":1}}]", long('y'), long('z'));
+        let record = record(&text);
+        let tree = Tree::parse(&text, LIMITS).unwrap();
+        let mut columns = ItemColumns::default();
+        let mut items = Items::new(&mut columns, LIMITS, &record, Position::default(), 0);
+        for element in tree.root().elements() {
+            items.leave_out(element.get("b").raw());
+            items.leave_out(element.get("a").raw());
+            items.item("k", element.raw(), "");
+        }
+        items.item("k", tree.root().raw(), "");
+        let piece = &columns.piece;
+        let texts: Vec<&str> = piece.rows.iter().map(|row| piece.text(row)).collect();
+        let hashed = |c: char| format!("\"{:032x}\"", xxh3_128(long(c).as_bytes()));
+        assert_eq!(texts[0], format!("{{\"a\":{},\"b\":\"x\"}}", hashed('y')));
+        assert_eq!(texts[1], format!("{{\"a\":{},\"b\":1}}", hashed('z')));
+        assert_eq!(texts[2], text, "of the items before alone");
+        assert_eq!(
+            piece.rows[1].position.offset,
+            tree.root().at(1).raw().as_ptr() as u64 - text.as_ptr() as u64
+        );
+        assert_eq!(piece.rows[1].position.length, tree.root().at(1).raw().len() as u64);
     }
 
     #[test]

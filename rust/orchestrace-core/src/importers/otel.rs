@@ -175,6 +175,15 @@ fn put(text: &str, ids: (Option<String>, Option<&str>), context: &str, out: &mut
     }
 }
 
+/// Leaves out of the next item what no dialect reads, in a list of keys and values.
+fn leave_out(attributes: Value<'_>, out: &mut Items<'_>) {
+    for pair in attributes.elements() {
+        if pair.get("key").str().is_some_and(attributes::is_unread) {
+            out.leave_out(pair.get("value").raw());
+        }
+    }
+}
+
 /// A label whose event is the one that a span begins with, or the span's id where it has none.
 fn label(spans: &mut Spans, span_id: &str, label: Label) {
     let entry = spans.entry_of(span_id);

@@ -423,13 +423,15 @@ pub struct Cursor<'a> {
     limits: Limits,
     /// Whether each container that is being skipped is an object; kept, so that skipping allocates once a record.
     skipping: Vec<bool>,
+    /// Whether half a surrogate pair was taken, which only foreign formats may have.
+    replaced: bool,
 }
 
 impl<'a> Cursor<'a> {
     /// At the start of a record.
     #[must_use]
     pub fn new(text: &'a str, limits: Limits) -> Self {
-        Self { text, bytes: text.as_bytes(), pos: 0, depth: 0, limits, skipping: Vec::new() }
+        Self { text, bytes: text.as_bytes(), pos: 0, depth: 0, limits, skipping: Vec::new(), replaced: false }
     }
 
     /// Byte position.
@@ -437,6 +439,12 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn pos(&self) -> usize {
         self.pos
+    }
+
+    /// Whether a string had a surrogate without its other half, which is U+FFFD in the text.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        self.replaced
     }
 
     /// Goes back to a position that [`Self::pos`] gave, at the depth of now.
@@ -805,7 +813,10 @@ impl<'a> Cursor<'a> {
                 }
                 Some(b'\\') => {
                     escaped = true;
-                    at = self.escape(at)?;
+                    at = match self.bytes.get(at + 1) {
+                        Some(b'"' | b'n' | b'\\') => at + 2,
+                        _ => self.escape(at)?,
+                    };
                 }
                 Some(&control) => {
                     return Err(Self::fault(
@@ -822,7 +833,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Checks the escape at `at`; the position after it. A surrogate needs its other half.
-    fn escape(&self, at: usize) -> Parsed<usize> {
+    fn escape(&mut self, at: usize) -> Parsed<usize> {
         match self.bytes.get(at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
             Some(b'u') => {
@@ -839,12 +850,18 @@ impl<'a> Cursor<'a> {
                         };
                         match (0xDC00..=0xDFFF).contains(&low) {
                             true => Ok(at + 12),
-                            false if self.limits.lenient => Ok(at + 6),
+                            false if self.limits.lenient => {
+                                self.replaced = true;
+                                Ok(at + 6)
+                            }
                             false => Err(Self::lone_surrogate(at, unit)),
                         }
                     }
                     0xDC00..=0xDFFF if !self.limits.lenient => Err(Self::lone_surrogate(at, unit)),
-                    _ => Ok(at + 6),
+                    unit => {
+                        self.replaced |= (0xDC00..=0xDFFF).contains(&unit);
+                        Ok(at + 6)
+                    }
                 }
             }
             None => Err(self.ends("the rest of an escape")),

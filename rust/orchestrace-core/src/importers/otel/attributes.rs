@@ -46,6 +46,18 @@ impl<'t> Attribute<'t> {
     }
 }
 
+/// Whether an attribute says nothing that is read: what went into a model, and what it could have used.
+pub(in crate::importers) fn is_unread(key: &str) -> bool {
+    let starts = |rest: &str, with: &[&str]| with.iter().any(|prefix| rest.starts_with(prefix));
+    match key.split_once('.') {
+        Some(("gen_ai", rest)) => {
+            starts(rest, &["prompt.", "input.messages", "system_instructions", "tool.definitions"])
+        }
+        Some(("llm", rest)) => starts(rest, &["input_messages.", "tools.", "invocation_parameters"]),
+        _ => false,
+    }
+}
+
 /// The best of several spellings of one thing.
 #[derive(Debug)]
 struct Best<T> {
@@ -244,7 +256,7 @@ impl<'t> Facts<'t> {
 
     fn put_gen_ai(&mut self, key: &'t str, a: Attribute<'t>) {
         let Some(rest) = key.strip_prefix("gen_ai.") else { return self.put_framework(key, a) };
-        if rest.starts_with("prompt.") || rest.starts_with("input.messages") {
+        if is_unread(key) {
             return;
         }
         if let Some(rest) = rest.strip_prefix("completion.") {
@@ -339,7 +351,7 @@ impl<'t> Facts<'t> {
 
     fn put_llm(&mut self, key: &'t str, a: Attribute<'t>) {
         let Some(rest) = key.strip_prefix("llm.") else { return self.put_framework(key, a) };
-        if rest.starts_with("input_messages.") || rest.starts_with("tools.") {
+        if is_unread(key) {
             return;
         }
         if let Some(rest) = rest.strip_prefix("output_messages.") {

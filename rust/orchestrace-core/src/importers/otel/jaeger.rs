@@ -1,7 +1,7 @@
 //! Jaeger query JSON: `data[].spans[]`, times in microseconds, tags that may be strings whatever their type says.
 
 use super::attributes::{Attribute, Facts};
-use super::{Reading, ids, put};
+use super::{Reading, ids, leave_out, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
 use crate::ingest::json::Kind;
@@ -26,6 +26,7 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
         let processes = trace.get("processes");
         for span in trace.get("spans").elements() {
             let process = span.get("processID").str().map_or("", |id| processes.get(id).raw());
+            leave_out(span.get("tags"), out);
             put(span.raw(), ids(span), process, out);
         }
     }

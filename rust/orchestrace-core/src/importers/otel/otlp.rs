@@ -1,7 +1,7 @@
 //! OTLP JSON: export requests of a collector, one a line or alone; also Tempo's, with `batches` and older names.
 
 use super::attributes::{Attribute, Facts};
-use super::{Reading, ids, put};
+use super::{Reading, ids, leave_out, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
 use crate::ingest::json::tree::Value;
@@ -48,6 +48,8 @@ fn of_resource(resource: Value<'_>, out: &mut Items<'_>) {
         context.push_str(&or_null(scope.first(&SCOPE)));
         context.push('}');
         for span in scope.get("spans").elements() {
+            leave_out(span.get("attributes"), out);
+            span.get("events").elements().for_each(|event| leave_out(event.get("attributes"), out));
             put(span.raw(), ids(span), &context, out);
         }
     }

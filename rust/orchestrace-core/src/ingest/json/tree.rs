@@ -3,9 +3,12 @@
 //! Formats that others define have many optional fields in any place, and what a field means depends on its
 //! neighbours: a pull parser over them would be a parser for each. Native traces, which are read by the gigabyte,
 //! never come here. The nodes of a record lie in one buffer in document order; each knows where its subtree ends, so
-//! that going past a value costs one step whatever it holds. Only strings with escapes are copied.
+//! that going past a value costs one step whatever it holds. Only strings with escapes are copied, and only those that
+//! somebody reads: most of what a model was given is nobody's.
 
-use super::{Cursor, Kind, Limits, Parsed};
+use std::cell::OnceCell;
+
+use super::{Cursor, Kind, Limits, Parsed, unescape};
 
 /// Index of a value that is not there.
 const ABSENT: u32 = u32::MAX;
@@ -19,9 +22,8 @@ struct Node {
     end: u32,
     /// The node after the subtree.
     next: u32,
-    /// Where the unescaped text lies; [`PLAIN`] where it is as written.
+    /// Number of the string among those with escapes; [`PLAIN`] where it is as written.
     text: u32,
-    text_end: u32,
 }
 
 /// One parsed record.
@@ -29,8 +31,8 @@ struct Node {
 pub struct Tree<'a> {
     source: &'a str,
     nodes: Vec<Node>,
-    /// Unescaped strings.
-    texts: String,
+    /// Strings with escapes, once they are read.
+    texts: Vec<OnceCell<Box<str>>>,
     /// Whether a surrogate without its other half was replaced.
     replaced: bool,
 }
@@ -60,11 +62,11 @@ impl<'a> Tree<'a> {
     }
 
     fn read(source: &'a str, limits: Limits) -> (Self, Parsed<()>) {
-        let mut tree = Self { source, nodes: Vec::new(), texts: String::new(), replaced: false };
+        let mut tree = Self { source, nodes: Vec::new(), texts: Vec::new(), replaced: false };
         let mut cursor = Cursor::new(source, limits);
-        let mut scratch = String::new();
         cursor.ws();
-        let judged = tree.value(&mut cursor, &mut scratch).and_then(|()| cursor.end());
+        let judged = tree.value(&mut cursor).and_then(|()| cursor.end());
+        tree.replaced = cursor.is_replaced();
         (tree, judged)
     }
 
@@ -88,37 +90,32 @@ impl<'a> Tree<'a> {
             end: end as u32,
             next: at as u32 + 1,
             text: PLAIN,
-            text_end: PLAIN,
         });
         at
     }
 
-    fn string(&mut self, cursor: &mut Cursor<'_>, scratch: &mut String, key: bool) -> Parsed<()> {
+    fn string(&mut self, cursor: &mut Cursor<'_>, key: bool) -> Parsed<()> {
         let start = cursor.pos();
         let string = if key { cursor.key()? } else { cursor.string()? };
         // A key is followed by its colon, which is no part of it.
         let at = self.leaf(Kind::String, start, start + string.len() + 2);
         if string.is_escaped() {
-            let text = self.texts.len();
-            let unescaped = string.text(scratch);
-            self.texts.push_str(unescaped);
-            self.replaced |= unescaped.contains('\u{FFFD}') && has_lone_surrogate(string.raw());
-            let node = &mut self.nodes[at];
-            (node.text, node.text_end) = (text as u32, self.texts.len() as u32);
+            self.nodes[at].text = self.texts.len() as u32;
+            self.texts.push(OnceCell::new());
         }
         Ok(())
     }
 
     /// The members of a container; a key whose value is broken off is none.
-    fn inside(&mut self, cursor: &mut Cursor<'_>, scratch: &mut String, object: bool) -> Parsed<()> {
+    fn inside(&mut self, cursor: &mut Cursor<'_>, object: bool) -> Parsed<()> {
         let mut more = if object { cursor.open_object()? } else { cursor.open_array()? };
         while more {
             let key = self.nodes.len();
             if object {
-                self.string(cursor, scratch, true)?;
+                self.string(cursor, true)?;
             }
             let value = self.nodes.len();
-            let judged = self.value(cursor, scratch);
+            let judged = self.value(cursor);
             if judged.is_err() && self.nodes.len() == value {
                 self.nodes.truncate(key);
             }
@@ -129,7 +126,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Depth is bounded by the limits, hence recursion too.
-    fn value(&mut self, cursor: &mut Cursor<'_>, scratch: &mut String) -> Parsed<()> {
+    fn value(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
         let start = cursor.pos();
         if cursor.non_finite().is_some() {
             self.leaf(Kind::Number, start, cursor.pos());
@@ -138,13 +135,13 @@ impl<'a> Tree<'a> {
         match cursor.kind()? {
             kind @ (Kind::Object | Kind::Array) => {
                 let at = self.leaf(kind, start, start);
-                let inside = self.inside(cursor, scratch, kind == Kind::Object);
+                let inside = self.inside(cursor, kind == Kind::Object);
                 let next = self.nodes.len() as u32;
                 let node = &mut self.nodes[at];
                 (node.end, node.next) = (cursor.pos() as u32, next);
                 return inside;
             }
-            Kind::String => return self.string(cursor, scratch, false),
+            Kind::String => return self.string(cursor, false),
             Kind::Number => drop(cursor.number()?),
             Kind::Bool => drop(cursor.bool()?),
             Kind::Null => cursor.null()?,
@@ -269,11 +266,16 @@ impl<'t> Value<'t> {
     #[must_use]
     pub fn str(self) -> Option<&'t str> {
         let node = self.node().filter(|node| node.kind == Kind::String)?;
+        let written = self.tree.source.get(node.start as usize + 1..node.end as usize - 1)?;
         if node.text == PLAIN {
-            self.tree.source.get(node.start as usize + 1..node.end as usize - 1)
-        } else {
-            self.tree.texts.get(node.text as usize..node.text_end as usize)
+            return Some(written);
         }
+        let text = self.tree.texts.get(node.text as usize)?.get_or_init(|| {
+            let mut text = String::with_capacity(written.len());
+            unescape(written, &mut text);
+            text.into_boxed_str()
+        });
+        Some(text)
     }
 
     /// The text of a string that is not empty.
@@ -330,25 +332,6 @@ impl<'t> Value<'t> {
     pub fn integer_like(self) -> Option<i64> {
         self.i64().or_else(|| integer(self.str()?.trim()))
     }
-}
-
-/// Whether a string as written has an escaped surrogate without its other half.
-fn has_lone_surrogate(raw: &str) -> bool {
-    let unit = |at: usize| {
-        let hex = raw.get(at..at + 6)?.strip_prefix("\\u")?;
-        u16::from_str_radix(hex, 16).ok()
-    };
-    let mut at = 0;
-    while let Some(found) = raw.get(at..).and_then(|rest| rest.find('\\')) {
-        at += found;
-        match unit(at) {
-            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
-            Some(0xD800..=0xDFFF) => return true,
-            Some(_) => at += 6,
-            None => at += 2,
-        }
-    }
-    false
 }
 
 fn finite(text: &str) -> Option<f64> {

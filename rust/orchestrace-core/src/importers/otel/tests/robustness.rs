@@ -414,7 +414,9 @@ proptest! {
         prop_assert_eq!(findings(&whole), findings(&parts));
         let read: u64 = told(&whole).iter().map(|row| row.1).sum();
         prop_assert_eq!(read, list.len() as u64);
-        prop_assert!(!findings(&whole).contains(&"graph.cycle".to_owned()), "{:?}", events(&documents(&whole)[0]));
+        // Where clocks say that something began before what it is part of, the edges may say so too.
+        let told = |code: &str| findings(&whole).contains(&code.to_owned());
+        prop_assert!(!told("graph.cycle") || told("clock.skew"), "{:?}", events(&documents(&whole)[0]));
     }
 
     #[test]
