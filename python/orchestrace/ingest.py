@@ -113,7 +113,8 @@ def ingest(
         Stop when more records than this, and also more than this share of the records, were rejected. One
         that is not given does not hinder the other.
     **options
-        ``format extras excerpt fields time_basis max_record max_depth max_string max_expansion
+        ``format extras excerpt fields time_basis trace_by reward_scores max_record max_depth max_string
+        max_expansion
         max_decompressed`` as in `read_traces`. ``max_record`` is at most half of the budget.
 
     Returns

@@ -3,7 +3,7 @@
 import glob
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from .schema import SCHEMAS, lifted_kind, unknown_name
 Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]
 TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
+TraceBy = Literal["trace", "conversation"]
 
 _SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".zip", ".tar", ".tgz"}
 _COMPRESSED = {".gz", ".zst"}
@@ -39,6 +40,8 @@ def read_traces(
     excerpt: int = 200,
     fields: Mapping[str, object] | None = None,
     time_basis: TimeBasis | None = None,
+    trace_by: TraceBy = "trace",
+    reward_scores: Sequence[str] = (),
     max_record: int | None = None,
     max_depth: int | None = None,
     max_string: int | None = None,
@@ -75,6 +78,12 @@ def read_traces(
         ``pl.String``, ``pl.Int64``, ``pl.Float64``, ``pl.Boolean``.
     time_basis
         What the numbers in ``t`` mean, where the recordings do not say it.
+    trace_by
+        ``"conversation"`` makes one trace of all that share a conversation or session id, where a format tells
+        it: ``otel``, ``langfuse``, ``langsmith``, ``openai_agents``. Its id is then the ``trace_id``.
+    reward_scores
+        Names of scores of the whole trace, which are metrics otherwise, that are rewards: whether more
+        "toxicity" is good, only you know. Formats of others only; native traces have rewards of their own.
     max_record
         Bytes of one record (512 MiB, at most 2 GB), else ``record.too_large``; what is longer is never held.
     max_string
@@ -126,6 +135,8 @@ def read_traces(
             "excerpt": excerpt,
             "fields": fields,
             "time_basis": time_basis,
+            "trace_by": trace_by,
+            "reward_scores": reward_scores,
             "max_record": max_record,
             "max_depth": max_depth,
             "max_string": max_string,
@@ -150,6 +161,8 @@ class ReadOptions(TypedDict, total=False):
     excerpt: int
     fields: Mapping[str, object] | None
     time_basis: TimeBasis | None
+    trace_by: TraceBy
+    reward_scores: Sequence[str]
     max_record: int | None
     max_depth: int | None
     max_string: int | None
@@ -163,7 +176,19 @@ def checked_options(given: ReadOptions) -> dict[str, Any]:
         raise ParameterError(unknown_name("option", unknown[0], sorted(ReadOptions.__annotations__)))
     numbers = {name: given.get(name) for name in given if name.startswith("max_") or name == "excerpt"}
     check_numbers(**numbers)
-    return {**given, "fields": _kinds(given.get("fields") or {})}
+    return {
+        **given,
+        "fields": _kinds(given.get("fields") or {}),
+        "reward_scores": _names("reward_scores", given.get("reward_scores", ())),
+    }
+
+
+def _names(option: str, given: object) -> list[str]:
+    """A list of names; one name alone is a frequent slip, of which every letter would be one."""
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise ParameterError(f"{option} is {given!r}, expected a list of names")
+    return names
 
 
 class ErrorBudget:

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use orchestrace_core::ingest::{self, Input, LiftKind, ReadOptions};
+use orchestrace_core::ingest::{self, Input, LiftKind, ReadOptions, TRACE_BY, TraceBy};
 use orchestrace_core::schema::TimeBasis;
 use orchestrace_core::store::{Store, Tables, write_jsonl};
 use pyo3::prelude::*;
@@ -52,6 +52,13 @@ pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) ->
                     bad_parameter(py, orchestrace_core::error::unknown_name("time basis", &word, known))
                 })?);
             }
+            "trace_by" => {
+                let word = value.extract::<String>()?;
+                options.trace_by = TraceBy::parse(&word).ok_or_else(|| {
+                    bad_parameter(py, orchestrace_core::error::unknown_name("trace_by", &word, TRACE_BY))
+                })?;
+            }
+            "reward_scores" => options.reward_scores = value.extract()?,
             other => return Err(bad_parameter(py, format!("unknown option '{other}'"))),
         }
     }

@@ -137,7 +137,10 @@ impl SpreadImporter for ClaudeCode {
         };
         let run = if matches!(kind, "started" | "result") { run_of(record.path) } else { None };
         match key {
-            Some(key) if told => out.item(key, record.text, run.unwrap_or_default()),
+            Some(key) if told => {
+                head.unread.iter().for_each(|value| out.leave_out(value));
+                out.item(key, record.text, run.unwrap_or_default());
+            }
             key => aside(&head, key, &kind_of(kind, subtype, inner), out),
         }
         Ok(())

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::Record;
 use crate::error::Reject;
+use crate::ingest::TraceBy;
 use crate::ingest::intern::Interner;
 use crate::ingest::json::Limits;
 use crate::ingest::quarantine::Position;
@@ -124,6 +125,7 @@ pub struct Items<'w> {
     line_ends: Option<Vec<usize>>,
     /// Places in the record that the next item does without.
     left_out: Vec<(usize, usize)>,
+    by: TraceBy,
 }
 
 impl<'w> Items<'w> {
@@ -145,7 +147,22 @@ impl<'w> Items<'w> {
             partial: columns.partial.len(),
             together: columns.together.len(),
         };
-        Self { columns, limits, record, position, number, mark, line_ends: None, left_out: Vec::new() }
+        Self {
+            columns,
+            limits,
+            record,
+            position,
+            number,
+            mark,
+            line_ends: None,
+            left_out: Vec::new(),
+            by: TraceBy::Trace,
+        }
+    }
+
+    /// What becomes one trace.
+    pub(crate) fn by(self, by: TraceBy) -> Self {
+        Self { by, ..self }
     }
 
     /// Limits that the text of records is parsed with.
@@ -234,6 +251,20 @@ impl<'w> Items<'w> {
         }
     }
 
+    /// Whether it is asked which conversation a trace is part of.
+    #[must_use]
+    pub fn by_conversation(&self) -> bool {
+        self.by == TraceBy::Conversation
+    }
+
+    /// Says which conversation a trace is part of: where the caller wants a trace for each conversation, they are
+    /// gathered together under its id.
+    pub fn conversation(&mut self, key: &str, id: &str) {
+        if self.by_conversation() && !id.is_empty() {
+            self.together(key, &format!("{CONVERSATION}{id}"));
+        }
+    }
+
     /// Where a slice of the record lies in the input; the record itself where it is no slice of it.
     fn place(&mut self, text: &str) -> Position {
         let whole = self.record.text;
@@ -272,6 +303,9 @@ impl<'w> Items<'w> {
         columns.together.truncate(mark.together);
     }
 }
+
+/// What the key of a conversation begins with: less than any id, so that it is the key of the whole.
+const CONVERSATION: &str = " conversation ";
 
 /// Bytes of a value that it is not worth to leave out.
 const LEAST_LEFT_OUT: usize = 128;
@@ -336,10 +370,10 @@ impl<'a> TraceItems<'a> {
         }
     }
 
-    /// The key that the items were put under.
+    /// The key that the items were put under, or the id of their conversation.
     #[must_use]
     pub fn key(&self) -> &'a str {
-        self.key
+        self.key.strip_prefix(CONVERSATION).unwrap_or(self.key)
     }
 
     /// Number of items; at least one.

@@ -187,6 +187,7 @@ fn put_trace(trace: Value<'_>, out: &mut Items<'_>) {
         text.extend_from_slice(value.raw().as_bytes());
     }
     text.push(b'}');
+    out.conversation(id, trace.first(&["sessionId", "session_id"]).str().unwrap_or_default());
     out.item(id, &String::from_utf8_lossy(&text), "");
     inside(trace, Some(id), out);
 }

@@ -143,6 +143,9 @@ fn put(value: Value<'_>, trace: Option<&str>, parent: Option<&str>, out: &mut It
         }
         return;
     };
+    let metadata = value.path(&["extra", "metadata"]);
+    let thread = metadata.first(&["session_id", "conversation_id", "thread_id"]);
+    out.conversation(trace, thread.str().unwrap_or_default());
     let children = value.get("child_runs");
     let given = value.get("parent_run_id").some_str().is_some();
     if children.is_empty() && (given || parent.is_none()) {

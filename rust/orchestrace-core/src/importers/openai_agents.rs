@@ -105,7 +105,10 @@ fn put(value: Value<'_>, out: &mut Items<'_>) {
     let id = value.get("id").some_str();
     match value.get("object").str() {
         Some("trace") => match id {
-            Some(id) => out.item(id, value.raw(), ""),
+            Some(id) => {
+                out.conversation(id, value.get("group_id").str().unwrap_or_default());
+                out.item(id, value.raw(), "");
+            }
             None => out.reject(value.raw(), missing("/id")),
         },
         Some("trace.span") => match (value.get("trace_id").some_str(), id) {

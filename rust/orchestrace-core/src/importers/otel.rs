@@ -77,7 +77,11 @@ impl SpreadImporter for Otel {
             Some(Container::Otlp) => otlp::items(root, out),
             Some(Container::Jaeger) => jaeger::items(root, out),
             Some(Container::Nested) => nested::items(root, out),
-            Some(Container::Sdk) => put(root.raw(), sdk::ids(root), "", out),
+            Some(Container::Sdk) => {
+                let ids = sdk::ids(root);
+                conversation(ids.0.as_deref(), root.get("attributes"), out);
+                put(root.raw(), ids, "", out);
+            }
             Some(Container::Labels) => put(root.raw(), (trail::trace_id(root), Some("")), "", out),
             Some(Container::Counterfactual(kind)) => out.ignored(kind),
             None => {
@@ -172,6 +176,23 @@ fn put(text: &str, ids: (Option<String>, Option<&str>), context: &str, out: &mut
             let message = "a span without the id of its trace";
             out.reject(text, Reject::new(RejectCode::FieldMissing, "", message));
         }
+    }
+}
+
+/// Says which conversation a trace is part of, by the attributes of a span: a list of keys and values, or an object.
+fn conversation(trace: Option<&str>, attributes: Value<'_>, out: &mut Items<'_>) {
+    let Some(trace) = trace.filter(|_| out.by_conversation()) else { return };
+    let text = |value: Value<'_>| {
+        value.some_str().map_or(value.get("stringValue").some_str(), Some).map(str::to_owned)
+    };
+    let named = |name: &str| {
+        let pairs =
+            attributes.elements().filter_map(|pair| Some((pair.get("key").str()?, pair.get("value"))));
+        let mut values = pairs.chain(attributes.members()).filter(|(key, _)| *key == name);
+        values.find_map(|(_, value)| text(value))
+    };
+    if let Some(id) = named("gen_ai.conversation.id").or_else(|| named("session.id")) {
+        out.conversation(trace, &id);
     }
 }
 

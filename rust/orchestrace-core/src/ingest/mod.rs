@@ -71,6 +71,31 @@ pub enum LiftKind {
     Bool,
 }
 
+/// What becomes one trace where a format tells both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TraceBy {
+    /// What the source calls a trace: one request, one turn.
+    #[default]
+    Trace,
+    /// All traces of one conversation or session.
+    Conversation,
+}
+
+/// Names of [`TraceBy`].
+pub const TRACE_BY: &[&str] = &["trace", "conversation"];
+
+impl TraceBy {
+    /// By its name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "trace" => Some(Self::Trace),
+            "conversation" => Some(Self::Conversation),
+            _ => None,
+        }
+    }
+}
+
 /// What `max_record` can be at most: the text columns of a block, which may be one record and some more, have
 /// 31-bit offsets.
 pub const MAX_RECORD: u64 = 2_000_000_000;
@@ -98,6 +123,10 @@ pub struct ReadOptions {
     pub fields: Vec<(String, LiftKind)>,
     /// What `t` means in traces that do not say.
     pub time_basis: Option<TimeBasis>,
+    /// What becomes one trace of formats that tell conversations.
+    pub trace_by: TraceBy,
+    /// Names of scores that are rewards: whether a high one is good, only its owner knows.
+    pub reward_scores: Vec<String>,
     /// Whether records are hashed, so that repeated exports can be told.
     pub digests: bool,
     /// Tables and columns that are kept.
@@ -121,6 +150,8 @@ impl Default for ReadOptions {
             excerpt: 200,
             fields: Vec::new(),
             time_basis: None,
+            trace_by: TraceBy::Trace,
+            reward_scores: Vec::new(),
             digests: false,
             projection: Projection::ALL,
             gather_budget: 256 << 20,

@@ -109,7 +109,8 @@ impl RecordSink for Parts<'_> {
         position: Position,
     ) -> std::result::Result<(), Reject> {
         let columns = &mut self.items.columns;
-        let mut out = Items::new(columns, parser.options.limits, record, position, self.records);
+        let mut out = Items::new(columns, parser.options.limits, record, position, self.records)
+            .by(parser.options.trace_by);
         self.records += 1;
         let outcome = self.importer.items(record, &mut out);
         if outcome.is_err() {

@@ -23,7 +23,24 @@ pub(super) struct Head<'a> {
     pub prevented: bool,
     pub agent_type: bool,
     pub key: bool,
+    /// Long values that no rule reads: what a model thought, and what the program keeps of a result beside its text.
+    pub unread: Vec<&'a str>,
 }
+
+/// What is read of what the program keeps of a result.
+const KEPT: [&str; 8] = [
+    "agentId",
+    "agentType",
+    "durationMs",
+    "runId",
+    "status",
+    "totalDurationMs",
+    "totalTokens",
+    "totalToolUseCount",
+];
+
+/// How the program says that the user refused, in place of a result.
+const REFUSED: &str = "\"User rejected";
 
 impl<'a> Head<'a> {
     /// Reads a line to its end; what a broken one says before the break is kept.
@@ -53,8 +70,9 @@ impl<'a> Head<'a> {
                 }
                 "message" => {
                     self.message = Some(cursor.kind()?);
-                    cursor.skip()?;
+                    self.message(&mut cursor)?;
                 }
+                "toolUseResult" => self.result(&mut cursor)?,
                 "preventedContinuation" => {
                     let (start, end) = cursor.skip()?;
                     self.prevented = cursor.slice(start, end) == "true";
@@ -74,6 +92,55 @@ impl<'a> Head<'a> {
             more = cursor.more_object()?;
         }
         cursor.end()
+    }
+
+    fn message(&mut self, cursor: &mut Cursor<'a>) -> Parsed<()> {
+        if !cursor.at(b'{') {
+            return cursor.skip().map(drop);
+        }
+        let mut more = cursor.open_object()?;
+        while more {
+            if cursor.key()?.raw() == "content" && cursor.at(b'[') {
+                let mut another = cursor.open_array()?;
+                while another {
+                    self.unread_of(cursor, |key| matches!(key, "thinking" | "signature"))?;
+                    another = cursor.more_array()?;
+                }
+            } else {
+                cursor.skip()?;
+            }
+            more = cursor.more_object()?;
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, cursor: &mut Cursor<'a>) -> Parsed<()> {
+        if cursor.at(b'{') {
+            return self.unread_of(cursor, |key| !KEPT.contains(&key));
+        }
+        let (start, end) = cursor.skip()?;
+        let value = cursor.slice(start, end);
+        if !value.starts_with(REFUSED) {
+            self.unread.push(value);
+        }
+        Ok(())
+    }
+
+    /// Goes over a value; if it is an object, the members that nobody reads are noted.
+    fn unread_of(&mut self, cursor: &mut Cursor<'a>, nobody: impl Fn(&str) -> bool) -> Parsed<()> {
+        if !cursor.at(b'{') {
+            return cursor.skip().map(drop);
+        }
+        let mut more = cursor.open_object()?;
+        while more {
+            let unread = nobody(cursor.key()?.raw());
+            let (start, end) = cursor.skip()?;
+            if unread {
+                self.unread.push(cursor.slice(start, end));
+            }
+            more = cursor.more_object()?;
+        }
+        Ok(())
     }
 }
 

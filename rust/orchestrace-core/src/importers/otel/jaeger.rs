@@ -1,7 +1,7 @@
 //! Jaeger query JSON: `data[].spans[]`, times in microseconds, tags that may be strings whatever their type says.
 
 use super::attributes::{Attribute, Facts};
-use super::{Reading, ids, leave_out, put};
+use super::{Reading, conversation, ids, leave_out, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
 use crate::ingest::json::Kind;
@@ -19,7 +19,9 @@ pub(super) fn is(root: Value<'_>) -> bool {
 
 pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
     if root.get("operationName").exists() {
-        return put(root.raw(), ids(root), "", out);
+        let ids = ids(root);
+        conversation(ids.0.as_deref(), root.get("tags"), out);
+        return put(root.raw(), ids, "", out);
     }
     let single = root.get("spans").exists().then_some(root);
     for trace in root.get("data").elements().chain(single) {
@@ -27,7 +29,9 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
         for span in trace.get("spans").elements() {
             let process = span.get("processID").str().map_or("", |id| processes.get(id).raw());
             leave_out(span.get("tags"), out);
-            put(span.raw(), ids(span), process, out);
+            let ids = ids(span);
+            conversation(ids.0.as_deref(), span.get("tags"), out);
+            put(span.raw(), ids, process, out);
         }
     }
 }

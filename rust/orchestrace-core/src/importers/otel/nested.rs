@@ -2,7 +2,7 @@
 //! ISO 8601.
 
 use super::attributes::{Attribute, Facts};
-use super::{Reading, ids, put};
+use super::{Reading, conversation, ids, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
 use crate::ingest::json::tree::Value;
@@ -48,7 +48,9 @@ fn tree(span: Value<'_>, trace: Option<&str>, parent: Option<&str>, out: &mut It
     }
     text.push(b'}');
     let trace = span.get("trace_id").some_str().or(trace);
-    put(&String::from_utf8_lossy(&text), (trace.and_then(ids::trace_id), id), "", out);
+    let trace_id = trace.and_then(ids::trace_id);
+    conversation(trace_id.as_deref(), span.get("span_attributes"), out);
+    put(&String::from_utf8_lossy(&text), (trace_id, id), "", out);
     span.get("child_spans").elements().for_each(|child| tree(child, trace, id, out));
 }
 

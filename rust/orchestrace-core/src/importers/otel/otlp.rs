@@ -1,7 +1,7 @@
 //! OTLP JSON: export requests of a collector, one a line or alone; also Tempo's, with `batches` and older names.
 
 use super::attributes::{Attribute, Facts};
-use super::{Reading, ids, leave_out, put};
+use super::{Reading, conversation, ids, leave_out, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
 use crate::ingest::json::tree::Value;
@@ -33,7 +33,9 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
     } else if root.first(&SPANS).exists() {
         of_resource(root, out);
     } else {
-        put(root.raw(), ids(root), "", out);
+        let ids = ids(root);
+        conversation(ids.0.as_deref(), root.get("attributes"), out);
+        put(root.raw(), ids, "", out);
     }
 }
 
@@ -50,7 +52,9 @@ fn of_resource(resource: Value<'_>, out: &mut Items<'_>) {
         for span in scope.get("spans").elements() {
             leave_out(span.get("attributes"), out);
             span.get("events").elements().for_each(|event| leave_out(event.get("attributes"), out));
-            put(span.raw(), ids(span), &context, out);
+            let ids = ids(span);
+            conversation(ids.0.as_deref(), span.get("attributes"), out);
+            put(span.raw(), ids, &context, out);
         }
     }
 }

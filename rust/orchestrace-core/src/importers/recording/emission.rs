@@ -1097,6 +1097,14 @@ impl<'r> Emission<'r, '_, '_> {
             ("messages", Some(f64::from(self.messages))),
             ("cost_usd", self.cost_usd),
         ];
+        let rewards = &self.out.options.reward_scores;
+        let kind_of = |(kind, name, _): &(MeasureKind, Text, f64)| match kind {
+            MeasureKind::Metric if rewards.iter().any(|reward| reward == recording.read(*name)) => {
+                MeasureKind::Reward
+            }
+            kind => *kind,
+        };
+        let mut told = HashSet::new();
         // In the order of a document, so that what is written and read again is the same table.
         for wanted in MeasureKind::ALL {
             let derived = derived.iter().filter(|_| *wanted == MeasureKind::Cost);
@@ -1105,8 +1113,15 @@ impl<'r> Emission<'r, '_, '_> {
                     self.out.measure(MeasureKind::Cost, name, value);
                 }
             }
-            for (kind, name, value) in recording.measures.iter().filter(|(kind, ..)| kind == wanted) {
-                self.out.measure(*kind, recording.read(*name), *value);
+            for measure in recording.measures.iter().filter(|measure| kind_of(measure) == *wanted) {
+                let name = recording.read(measure.1);
+                if told.insert((*wanted as u8, name)) {
+                    self.out.measure(*wanted, name, measure.2);
+                } else {
+                    self.out.finding(FindingCode::FieldIgnored, None, || {
+                        format!("the {} '{name}' is given more than once; the first counts", wanted.as_str())
+                    });
+                }
             }
         }
     }

@@ -271,3 +271,28 @@ fn only_its_own_records_are_taken() {
         [json!({"type": "mystery"}), short().remove(0)].iter().map(|l| l.to_string().into_bytes()).collect();
     assert_eq!(detect(records.iter().map(Vec::as_slice), "x").info().name, "claude_code");
 }
+
+#[test]
+fn what_nobody_reads_may_be_of_any_length() {
+    let session = |long: &str| {
+        let thought = json!([{"type": "thinking", "thinking": long, "signature": long}, {"type": "text", "text": "so"}]);
+        let kept = json!({"stdout": long, "totalDurationMs": 1500, "status": "completed", "content": [long]});
+        let failed = keeps(gives(5, "u3", "a3", "c2", "no"), json!(format!("Error: {long}")));
+        let refused =
+            "The user doesn't want to proceed with this tool use. The tool use was rejected ".to_owned();
+        vec![
+            asks(0, "u1", "", "go"),
+            answers(1, "a1", "u1", "m1", 2, thought),
+            calls(2, "a2", "a1", "m1", "c1", "Bash", json!({"command": "ls"})),
+            keeps(gives(3, "u2", "a2", "c1", "x"), kept),
+            calls(4, "a3", "u2", "m2", "c2", "Bash", json!({"command": "rm"})),
+            failed,
+            calls(6, "a4", "u3", "m3", "c3", "Bash", json!({"command": "mv"})),
+            keeps(gives(7, "u4", "a4", "c3", &refused), json!(format!("User rejected {long}"))),
+            says(8, "a5", "u4", "m4", "done"),
+        ]
+    };
+    let short = solo(&session("…"));
+    assert_eq!(solo(&session(&"\"long\" \n".repeat(400))), short);
+    assert_eq!(event(&short, "c1:r")["duration_s"], 1.5);
+}

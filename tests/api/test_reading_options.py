@@ -1,0 +1,94 @@
+"""Options of reading that say what becomes a trace, and which scores are rewards."""
+
+import io
+import json
+
+import polars as pl
+import pytest
+
+import orchestrace as ot
+
+
+def span(trace, number, name, conversation=None, **attributes):
+    """A generation of the agent `name`, `number` seconds after the first."""
+    given = {"gen_ai.operation.name": "chat", "gen_ai.agent.name": name, "gen_ai.usage.output_tokens": 3}
+    given |= attributes | ({"gen_ai.conversation.id": conversation} if conversation else {})
+    typed = {str: "stringValue", int: "intValue", float: "doubleValue"}
+    return {
+        "traceId": f"{trace:032x}",
+        "spanId": f"{16 * trace + number:016x}",
+        "name": f"chat {name}",
+        "startTimeUnixNano": str((1_800_000_000 + number) * 10**9),
+        "endTimeUnixNano": str((1_800_000_001 + number) * 10**9),
+        "attributes": [{"key": k, "value": {typed[type(v)]: v}} for k, v in given.items()],
+    }
+
+
+def request(*spans):
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode() + b"\n"
+
+
+TURNS = (
+    request(span(1, 0, "clerk", "chat-7"), span(2, 10, "clerk"))
+    + request(span(3, 20, "clerk", "chat-7"))
+    + request(span(4, 30, "clerk", **{"session.id": "chat-8"}))
+)
+
+
+def test_a_trace_for_each_conversation():
+    apart = ot.read_traces(io.BytesIO(TURNS))
+    assert apart.traces.collect()["trace_id"].to_list() == [f"{n:032x}" for n in (1, 2, 3, 4)]
+    together = ot.read_traces(io.BytesIO(TURNS), trace_by="conversation")
+    traces = together.traces.sort("trace_id").collect()
+    assert traces.select("trace_id", "n_events").rows() == [(f"{2:032x}", 1), ("chat-7", 2), ("chat-8", 1)]
+    assert together.records == apart.records
+    (first,) = traces.filter(trace_id="chat-7")["trace"]
+    assert together.events.filter(trace=first).select("t").collect()["t"].to_list() == [1.0, 21.0]
+
+
+@pytest.mark.parametrize("key", ["sessionId", "session_id"])
+def test_sessions_of_langfuse(key):
+    def export(trace, session):
+        at = "2026-01-01T00:00:00Z"
+        whole = {"id": trace, "timestamp": at, "name": "run", "projectId": "p", key: session}
+        one = {"id": f"{trace}-1", "traceId": trace, "type": "GENERATION", "name": "answer", "startTime": at}
+        return json.dumps({"trace": whole, "observations": [one | {"endTime": at}]}).encode() + b"\n"
+
+    given = export("a", "s") + export("b", "s") + export("c", None)
+    found = ot.read_traces(io.BytesIO(given), trace_by="conversation")
+    assert sorted(found.traces.collect()["trace_id"]) == ["c", "s"]
+
+
+def test_scores_are_rewards_where_their_owner_says_so():
+    at = "2026-01-01T00:00:00Z"
+    scores = [
+        {"id": f"s{i}", "name": name, "value": value, "dataType": "NUMERIC", "source": "API", "traceId": "a"}
+        for i, (name, value) in enumerate([("success", 1.0), ("toxicity", 0.25)])
+    ]
+    one = {"id": "o", "traceId": "a", "type": "GENERATION", "name": "x", "startTime": at, "endTime": at}
+    whole = {"id": "a", "timestamp": at, "name": "run", "projectId": "p", "scores": scores}
+    given = json.dumps({"trace": whole, "observations": [one]}).encode()
+
+    def told(**options):
+        corpus = ot.read_traces(io.BytesIO(given), **options)
+        kept = corpus.measures.filter(pl.col("kind") != "cost").select("kind", "name", "value")
+        return corpus, kept.collect().rows()
+
+    _, metrics = told()
+    assert metrics == [("metric", "success", 1.0), ("metric", "toxicity", 0.25)]
+    corpus, rewards = told(reward_scores=["success", "absent"])
+    assert rewards == [("reward", "success", 1.0), ("metric", "toxicity", 0.25)]
+    assert ot.credit(corpus, method="uniform", unit="team", reward="success")["credit"].sum() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reward_scores": "success"}, "reward_scores is 'success', expected a list of names"),
+        ({"reward_scores": [1]}, "reward_scores is \\[1\\], expected a list of names"),
+        ({"trace_by": "turn"}, "unknown trace_by 'turn'"),
+    ],
+)
+def test_slips(options, message):
+    with pytest.raises(ot.ParameterError, match=message):
+        ot.read_traces(io.BytesIO(TURNS), **options)
