@@ -79,8 +79,8 @@ def read_traces(
     time_basis
         What the numbers in ``t`` mean, where the recordings do not say it.
     trace_by
-        ``"conversation"`` makes one trace of all that share a conversation or session id, where a format tells
-        it: ``otel``, ``langfuse``, ``langsmith``, ``openai_agents``. Its id is then the ``trace_id``.
+        ``"conversation"`` makes one trace of all that share a conversation or session id, where a format
+        tells it: ``otel``, ``langfuse``, ``langsmith``, ``openai_agents``. Its id is then the ``trace_id``.
     reward_scores
         Names of scores of the whole trace, which are metrics otherwise, that are rewards: whether more
         "toxicity" is good, only you know. Formats of others only; native traces have rewards of their own.
