@@ -140,8 +140,9 @@ class Corpus:
             "labels": labels,
             "findings": findings,
             "quarantine": quarantine,
-            "record_counts": record_counts,
         }
+        if record_counts is not None:
+            given["record_counts"] = record_counts
         check_numbers(threads=threads)
         return cls(_core.Store.from_arrow(tables_of(given), threads=threads))
 

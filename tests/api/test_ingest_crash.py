@@ -41,7 +41,8 @@ from orchestrace.cli import app
 
 KILLS = int(os.environ.get("ORCHESTRACE_KILLS", "25"))
 SMALL = {"room": 1 << 18, "slice_rows": 700}
-OPTIONS = {"partitions": 3}
+# How many batches there are depends on the threads.
+OPTIONS = {"partitions": 3, "threads": 2}
 KINDS = ("parsing", "writing", "renaming", "manifest", "merging", "any time")
 TESTS = Path(__file__).parents[1]
 
@@ -155,7 +156,7 @@ def gathered(folder: Path) -> Scenario:
     """A corpus of traces that are spread over files: one file came later, one has changed since."""
     source = folder / "spans"
     source.mkdir()
-    paths = on_disk.write_spans(source, traces=120, files=3)
+    paths = on_disk.write_spans(source, traces=300, files=3)
     late = paths[1].read_bytes()
     paths[1].unlink()
     (source / "whole.jsonl").write_bytes(generated("whole", 300, 8))

@@ -16,6 +16,7 @@ use crate::schema::{EdgeType, EventType, MeasureKind, TimeBasis, Topology};
 
 mod emission;
 mod order;
+mod plan;
 #[cfg(test)]
 mod tests;
 

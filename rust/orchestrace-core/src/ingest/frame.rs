@@ -1,6 +1,6 @@
 //! Where records begin and end: lines, elements of one array, or one document.
 
-use memchr::{memchr, memchr2, memchr3};
+use memchr::{memchr, memchr_iter, memchr2, memchr3};
 
 /// How an input holds its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,10 @@ pub(crate) fn head_records(head: &[u8], framing: Framing) -> Vec<&[u8]> {
     match framing {
         Framing::Document => vec![head],
         Framing::Line => {
-            head.split(|b| *b == b'\n').filter(|l| !l.iter().all(|b| is_space(*b))).take(20).collect()
+            let mut from = 0;
+            let ends = memchr_iter(b'\n', head).chain([head.len()]);
+            let lines = ends.map(|end| &head[std::mem::replace(&mut from, end + 1)..end]);
+            lines.filter(|line| !line.iter().all(|b| is_space(*b))).take(20).collect()
         }
         Framing::Array => {
             let mut rest = &head[memchr(b'[', head).map_or(0, |i| i + 1)..];

@@ -78,81 +78,77 @@ struct Discounts {
     fading: f64,
 }
 
+/// Sequences that are walked side by side: a step waits for the one before it, those of others do not wait for it.
+const ABREAST: usize = 4;
+
 fn along(
     rewards: &[f64],
     critics: Option<&[f64]>,
     offsets: &[i64],
     order: Option<&[i64]>,
     sequences: std::ops::Range<usize>,
-    discounts: Discounts,
+    Discounts { gamma, fading }: Discounts,
     mut out: &mut [f64],
 ) -> Result<()> {
-    let mut waiting: Option<Sequence<'_>> = None;
-    for i in sequences {
-        let (from, end) = (offsets[i] as usize, offsets[i + 1] as usize);
+    let mut walks: Vec<Walk<'_>> = Vec::with_capacity(ABREAST);
+    for number in sequences {
+        let (from, end) = (offsets[number] as usize, offsets[number + 1] as usize);
         let (own, rest) = std::mem::take(&mut out).split_at_mut(end - from);
         out = rest;
-        let mut sequence = Sequence {
-            number: i,
-            from,
-            rewards: &rewards[from..end],
-            critics: critics.map(|critics| &critics[from..end]),
-            out: own,
-            next_critic: 0.0,
-            next: 0.0,
-        };
+        let sequence =
+            Sequence { number, from, rewards: &rewards[from..end], critics: critics.map(|c| &c[from..end]) };
         let order = order.map_or(&[][..], |order| &order[from..end]);
         // without an early exit it takes wide registers
-        if order.iter().zip(offsets[i]..).fold(0, |other, (&row, own)| other | (row ^ own)) != 0 {
-            sequence.in_order(order, discounts)?;
+        if order.iter().zip(offsets[number]..).fold(0, |other, (&row, own)| other | (row ^ own)) != 0 {
+            sequence.in_order(order, gamma, fading, own)?;
             continue;
         }
-        if discounts.fading == 0.0 {
-            sequence.walk(discounts)?;
-            continue;
+        sequence.differences(gamma, own);
+        // what is no finite number stays one to the beginning, unless nothing is carried there
+        if fading == 0.0 && !own.iter().all(|x| x.is_finite()) {
+            return Err(no_finite(number));
         }
-        // a step waits for the one before it; those of two sequences do not wait for each other
-        waiting = match waiting.take() {
-            None => Some(sequence),
-            Some(other) => abreast(other, sequence, discounts)?,
-        };
+        walks.push(Walk { number, rest: own, next: 0.0 });
+        if walks.len() == ABREAST {
+            advance(&mut walks, fading)?;
+        }
     }
-    waiting.map_or(Ok(()), |mut last| last.walk(discounts))
+    while !walks.is_empty() {
+        advance(&mut walks, fading)?;
+    }
+    Ok(())
 }
 
-/// What is left of a sequence that is walked from its end.
+/// A sequence as it is given.
 struct Sequence<'a> {
     number: usize,
     from: usize,
     rewards: &'a [f64],
     critics: Option<&'a [f64]>,
-    out: &'a mut [f64],
-    next_critic: f64,
-    next: f64,
 }
 
-impl<'a> Sequence<'a> {
-    fn walk(&mut self, Discounts { gamma, fading }: Discounts) -> Result<()> {
-        let mut step = Step { next_critic: self.next_critic, next: self.next };
-        match self.critics {
-            Some(critics) => {
-                for ((&reward, &critic), out) in self.rewards.iter().zip(critics).zip(&mut *self.out).rev() {
-                    *out = step.take(reward, critic, gamma, fading);
-                }
+impl Sequence<'_> {
+    /// δ of every row, which depends on no other: in wide registers.
+    fn differences(&self, gamma: f64, out: &mut [f64]) {
+        let Some(critics) = self.critics else {
+            out.copy_from_slice(self.rewards);
+            return;
+        };
+        let after = critics.iter().skip(1).chain(&[0.0]);
+        if let (Some((last, rest)), Some((critic, before)), Some((reward, rewards))) =
+            (out.split_last_mut(), critics.split_last(), self.rewards.split_last())
+        {
+            for (((out, reward), critic), after) in rest.iter_mut().zip(rewards).zip(before).zip(after) {
+                *out = reward + gamma * after - critic;
             }
-            None => {
-                for (&reward, out) in self.rewards.iter().zip(&mut *self.out).rev() {
-                    *out = step.take(reward, 0.0, gamma, fading);
-                }
-            }
+            *last = reward - critic;
         }
-        self.check(step, fading)
     }
 
-    fn in_order(&mut self, order: &[i64], Discounts { gamma, fading }: Discounts) -> Result<()> {
+    fn in_order(&self, order: &[i64], gamma: f64, fading: f64, out: &mut [f64]) -> Result<()> {
         // what is still none at the end was left out
-        self.out.fill(f64::NAN);
-        let mut step = Step { next_critic: 0.0, next: 0.0 };
+        out.fill(f64::NAN);
+        let (mut after, mut next) = (0.0, 0.0);
         for &row in order.iter().rev() {
             let place = (row as usize).wrapping_sub(self.from);
             let Some(&reward) = self.rewards.get(place) else {
@@ -162,84 +158,72 @@ impl<'a> Sequence<'a> {
                 )));
             };
             let critic = self.critics.map_or(0.0, |critics| critics[place]);
-            self.out[place] = step.take(reward, critic, gamma, fading);
+            next = (reward + gamma * after - critic) + fading * next;
+            out[place] = next;
+            after = critic;
         }
-        self.check(step, fading)?;
-        if self.out.iter().any(|x| x.is_nan()) {
+        if !next.is_finite() || (fading == 0.0 && out.iter().any(|x| x.is_infinite())) {
+            return Err(no_finite(self.number));
+        }
+        if out.iter().any(|x| x.is_nan()) {
             return Err(Error::Parameter(format!("order names a row of sequence {} twice", self.number)));
         }
         Ok(())
     }
-
-    /// What is no finite number stays one to the beginning, unless nothing is carried there.
-    fn check(&self, step: Step, fading: f64) -> Result<()> {
-        if step.next.is_finite() && (fading > 0.0 || self.out.iter().all(|x| x.is_finite())) {
-            return Ok(());
-        }
-        Err(Error::Parameter(format!(
-            "sequence {} has a reward, a value or a sum of them that is no finite number",
-            self.number
-        )))
-    }
-
-    /// The last rows, and what stands before them.
-    fn split(self, at: usize) -> (Self, &'a [f64], Option<&'a [f64]>, &'a mut [f64]) {
-        let (before, rewards) = self.rewards.split_at(at);
-        let critics = self.critics.map(|critics| critics.split_at(at));
-        let (out_before, out) = self.out.split_at_mut(at);
-        let rest = Self { rewards: before, critics: critics.map(|c| c.0), out: out_before, ..self };
-        (rest, rewards, critics.map(|c| c.1), out)
-    }
 }
 
-/// Walks two sequences as far as the shorter one goes. What is left of the longer one.
-fn abreast<'a>(
-    a: Sequence<'a>,
-    b: Sequence<'a>,
-    Discounts { gamma, fading }: Discounts,
-) -> Result<Option<Sequence<'a>>> {
-    let steps = a.rewards.len().min(b.rewards.len());
-    let at = [a.rewards.len() - steps, b.rewards.len() - steps];
-    let step = |of: &Sequence<'_>| Step { next_critic: of.next_critic, next: of.next };
-    let (mut first, mut second) = (step(&a), step(&b));
-    let (mut a, a_rewards, a_critics, a_out) = a.split(at[0]);
-    let (mut b, b_rewards, b_critics, b_out) = b.split(at[1]);
-    if let (Some(a_critics), Some(b_critics)) = (a_critics, b_critics) {
-        let a_rows = a_rewards.iter().zip(a_critics).zip(a_out).rev();
-        let b_rows = b_rewards.iter().zip(b_critics).zip(b_out).rev();
-        for (((r, v), out), ((s, w), other)) in a_rows.zip(b_rows) {
-            *out = first.take(*r, *v, gamma, fading);
-            *other = second.take(*s, *w, gamma, fading);
-        }
-    } else {
-        let rows = a_rewards.iter().zip(a_out).rev().zip(b_rewards.iter().zip(b_out).rev());
-        for ((r, out), (s, other)) in rows {
-            *out = first.take(*r, 0.0, gamma, fading);
-            *other = second.take(*s, 0.0, gamma, fading);
-        }
-    }
-    a.check(first, fading)?;
-    b.check(second, fading)?;
-    (a.next_critic, a.next) = (first.next_critic, first.next);
-    (b.next_critic, b.next) = (second.next_critic, second.next);
-    Ok([a, b].into_iter().find(|sequence| !sequence.rewards.is_empty()))
+fn no_finite(number: usize) -> Error {
+    Error::Parameter(format!(
+        "sequence {number} has a reward, a value or a sum of them that is no finite number"
+    ))
 }
 
-/// Where a walk is.
-#[derive(Clone, Copy)]
-struct Step {
-    next_critic: f64,
+/// What is left of a sequence that is walked from its end: differences, which become advantages.
+struct Walk<'a> {
+    number: usize,
+    rest: &'a mut [f64],
     next: f64,
 }
 
-impl Step {
-    #[inline]
-    fn take(&mut self, reward: f64, critic: f64, gamma: f64, fading: f64) -> f64 {
-        self.next = (reward + gamma * self.next_critic - critic) + fading * self.next;
-        self.next_critic = critic;
-        self.next
+impl Walk<'_> {
+    /// Cuts the last rows off.
+    fn cut(&mut self, rows: usize) -> &mut [f64] {
+        let left = self.rest.len() - rows;
+        let (rest, last) = std::mem::take(&mut self.rest).split_at_mut(left);
+        self.rest = rest;
+        last
     }
 }
+
+/// Walks as far as the shortest goes, and takes out who has arrived.
+fn advance(walks: &mut Vec<Walk<'_>>, fading: f64) -> Result<()> {
+    let steps = walks.iter().map(|walk| walk.rest.len()).min().unwrap_or(0);
+    if let [a, b, c, d] = &mut walks[..] {
+        let mut next = [a.next, b.next, c.next, d.next];
+        let rows = a.cut(steps).iter_mut().zip(b.cut(steps)).zip(c.cut(steps)).zip(d.cut(steps));
+        for (((a, b), c), d) in rows.rev() {
+            next =
+                [*a + fading * next[0], *b + fading * next[1], *c + fading * next[2], *d + fading * next[3]];
+            [*a, *b, *c, *d] = next;
+        }
+        [a.next, b.next, c.next, d.next] = next;
+    } else {
+        for walk in &mut *walks {
+            let mut next = walk.next;
+            for row in walk.cut(steps).iter_mut().rev() {
+                next = *row + fading * next;
+                *row = next;
+            }
+            walk.next = next;
+        }
+    }
+    if let Some(walk) = walks.iter().find(|walk| walk.rest.is_empty() && !walk.next.is_finite()) {
+        return Err(no_finite(walk.number));
+    }
+    walks.retain(|walk| !walk.rest.is_empty());
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::{close, on};

@@ -6,20 +6,21 @@ use std::rc::Rc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::order::{Order, part_of};
+use super::order::Order;
+use super::plan::{NONE, Plan};
 use super::{
     Agent, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text,
     Usage, What,
 };
-use crate::error::FindingCode;
 use crate::ingest::LiftKind;
 use crate::ingest::json::tree::Tree;
 use crate::ingest::json::write_string;
 use crate::ingest::writer::{Event, TraceWriter, Value};
-use crate::schema::{EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
+use crate::schema::{EdgeType, EventField, EventType, TimeBasis, Topology};
+
+mod finish;
 
 const USER: &str = "user";
-const NONE: u32 = u32::MAX;
 
 /// Where an edge begins or ends when its event may not be written yet.
 #[derive(Debug, Clone, Copy)]
@@ -48,198 +49,6 @@ struct State {
     answer: Option<u32>,
     /// Whom its answer reached, by a clock that says so before it was spawned.
     early: Option<u32>,
-}
-
-/// What the whole recording says about an entry or agent; known before the first event is written.
-#[derive(Debug, Default)]
-struct Plan {
-    /// Parts of each response: ranges of `parts`.
-    parts: Vec<u32>,
-    part_of: Vec<(u32, u32)>,
-    /// Whether each response makes others work.
-    delegates: Vec<bool>,
-    /// The last text of each agent.
-    last_text: Vec<u32>,
-    /// Whether each agent has entries.
-    present: Vec<bool>,
-    /// Whether it has children.
-    leads: Vec<bool>,
-    parent: Vec<u32>,
-    /// The call that spawned it.
-    spawn: Vec<u32>,
-    /// Whether a result or delivery says when its answer reaches the parent.
-    told: Vec<bool>,
-    /// Answer of each result, and whether each call has one.
-    answers: Vec<u32>,
-    answered: Vec<bool>,
-    /// First event of each agent, by entry; to spawn those whose spawning is not recorded.
-    unspawned: Vec<bool>,
-}
-
-impl Plan {
-    fn of(recording: &Recording, order: &Order) -> Self {
-        let (n, agents) = (recording.entries.len(), recording.agents.len());
-        let mut plan = Self {
-            part_of: vec![(0, 0); n],
-            delegates: vec![false; n],
-            last_text: vec![NONE; agents],
-            present: vec![false; agents],
-            leads: vec![false; agents],
-            parent: recording.agents.iter().map(|a| a.parent.map_or(NONE, |p| p.0)).collect(),
-            spawn: vec![NONE; agents],
-            told: vec![false; agents],
-            answers: vec![NONE; n],
-            answered: vec![false; n],
-            unspawned: vec![false; agents],
-            ..Self::default()
-        };
-        plan.collect_parts(recording);
-        plan.pair_results(recording, order);
-        for (e, entry) in recording.entries.iter().enumerate() {
-            let agent = entry.agent.0 as usize;
-            plan.present[agent] = true;
-            let (child, parent) = match &entry.what {
-                What::Call { call: Call { does: Does::Spawns(child), .. }, .. } => (child, agent),
-                What::Mark(Mark { event_type: EventType::Spawn, to: Some(child), by, .. }) => match by {
-                    Some(Party::Agent(by)) => (child, by.0 as usize),
-                    Some(_) => continue,
-                    None => (child, agent),
-                },
-                _ => continue,
-            };
-            let child = child.0 as usize;
-            if plan.spawn[child] == NONE && child != parent {
-                plan.spawn[child] = e as u32;
-                plan.parent[child] = parent as u32;
-            }
-        }
-        plan.break_cycles();
-        for child in 0..agents {
-            if let Some(leads) = plan.leads.get_mut(plan.parent[child] as usize) {
-                *leads = true;
-                plan.unspawned[child] = plan.spawn[child] == NONE;
-            }
-        }
-        for &e in &order.entries {
-            let entry = &recording.entries[e as usize];
-            let agent = entry.agent.0 as usize;
-            match &entry.what {
-                What::Saying { saying, .. } if !saying.aside => plan.last_text[agent] = e,
-                What::Response(_) => {
-                    let (from, to) = plan.part_of[e as usize];
-                    let texts = plan.parts[from as usize..to as usize].iter();
-                    let text = texts.rev().find(|p| {
-                        matches!(&recording.entries[**p as usize].what, What::Saying { saying, .. } if !saying.aside)
-                    });
-                    if let Some(text) = text {
-                        plan.last_text[agent] = *text;
-                    }
-                }
-                What::Delivery(child) => plan.told[child.0 as usize] = true,
-                What::Result(result) if !result.launched => {
-                    let call = plan.answers[e as usize];
-                    let call = recording.entries.get(call as usize).map(|call| &call.what);
-                    if let Some(What::Call { call: Call { does: Does::Spawns(child), .. }, .. }) = call {
-                        plan.told[child.0 as usize] = true;
-                    }
-                }
-                _ => {}
-            }
-        }
-        plan
-    }
-
-    /// The calls and texts of each response, in order of description.
-    fn collect_parts(&mut self, recording: &Recording) {
-        let mut counts = vec![0_u32; recording.entries.len() + 1];
-        recording.entries.iter().filter_map(part_of).for_each(|r| counts[r as usize] += 1);
-        let mut start = 0;
-        for (range, count) in self.part_of.iter_mut().zip(&counts) {
-            *range = (start, start);
-            start += count;
-        }
-        self.parts = vec![0; start as usize];
-        for (e, entry) in recording.entries.iter().enumerate() {
-            if let Some(r) = part_of(entry) {
-                let range = &mut self.part_of[r as usize];
-                self.parts[range.1 as usize] = e as u32;
-                range.1 += 1;
-            }
-            if let What::Call { call: Call { does: Does::Spawns(_) | Does::HandsOff(_), .. }, of: Some(r) } =
-                &entry.what
-            {
-                self.delegates[r.0 as usize] = true;
-            }
-        }
-    }
-
-    /// Pairs results with calls by id: of the same agent, the latest call before it; else any call of that id.
-    fn pair_results(&mut self, recording: &Recording, order: &Order) {
-        let mut own: HashMap<(u32, &str), u32> = HashMap::new();
-        let mut any: HashMap<&str, u32> = HashMap::new();
-        for (e, entry) in recording.entries.iter().enumerate() {
-            if let What::Call { call, .. } = &entry.what
-                && !call.id.is_none()
-            {
-                any.entry(recording.read(call.id)).or_insert(e as u32);
-            }
-        }
-        for &e in &order.entries {
-            let entry = &recording.entries[e as usize];
-            let agent = entry.agent.0;
-            let mut put = |at: u32| {
-                if let What::Call { call, .. } = &recording.entries[at as usize].what {
-                    own.insert((agent, recording.read(call.id)), at);
-                }
-            };
-            match &entry.what {
-                What::Response(_) => {
-                    let (from, to) = self.part_of[e as usize];
-                    self.parts[from as usize..to as usize].iter().for_each(|part| put(*part));
-                }
-                What::Call { .. } => put(e),
-                What::Result(result) if !result.call.is_none() => {
-                    let id = recording.read(result.call);
-                    let call = own.get(&(agent, id)).or_else(|| any.get(id)).copied().unwrap_or(NONE);
-                    self.answers[e as usize] = call;
-                    if let Some(answered) = self.answered.get_mut(call as usize) {
-                        *answered = true;
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// An agent that would be its own ancestor is a root.
-    fn break_cycles(&mut self) {
-        let mut state = vec![0_u8; self.parent.len()];
-        for start in 0..self.parent.len() {
-            let mut path = Vec::new();
-            let mut at = start;
-            while state[at] == 0 {
-                state[at] = 1;
-                path.push(at);
-                match self.parent.get(self.parent[at] as usize) {
-                    Some(_) if state[self.parent[at] as usize] == 1 => self.parent[at] = NONE,
-                    Some(_) => at = self.parent[at] as usize,
-                    None => {}
-                }
-            }
-            for at in path {
-                state[at] = 2;
-            }
-        }
-    }
-
-    fn depth(&self, mut agent: usize) -> usize {
-        let mut depth = 0;
-        while let Some(&parent) = self.parent.get(agent).filter(|p| **p != NONE) {
-            agent = parent as usize;
-            depth += 1;
-        }
-        depth
-    }
 }
 
 #[allow(clippy::struct_excessive_bools)] // what happened so far
@@ -524,12 +333,7 @@ impl<'r> Emission<'r, '_, '_> {
     /// Ends an event: what it has of content, turn and `x_` fields.
     fn close(&mut self, e: u32, turn: u32, content: Option<&Hash>, extras: Text) {
         if let Some(hash) = content {
-            let mut text = String::with_capacity(71);
-            text.push_str("sha256:");
-            for byte in hash {
-                let _ok = write!(text, "{byte:02x}");
-            }
-            self.out.set(EventField::ContentRef, Value::Text(&text));
+            self.out.set(EventField::ContentRef, Value::Text(content_ref(hash, &mut [0; 71])));
         }
         if turn != NONE {
             self.out.set(EventField::Turn, Value::U32(turn));
@@ -1010,154 +814,15 @@ impl<'r> Emission<'r, '_, '_> {
         }
         self.close(e, NONE, mark.content.as_ref(), mark.extras);
     }
+}
 
-    fn resolve(&self, end: End) -> Option<u32> {
-        let seq = match end {
-            End::Event(seq) => seq,
-            End::Entry(entry) => self.first[entry as usize],
-            End::ReturnOf(child) => self.agents[child as usize].answer?,
-        };
-        (seq != NONE).then_some(seq)
+/// A hash as events show it, written into `text`.
+fn content_ref<'t>(hash: &Hash, text: &'t mut [u8; 71]) -> &'t str {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    text[..7].copy_from_slice(b"sha256:");
+    for (pair, byte) in text[7..].chunks_exact_mut(2).zip(hash) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
     }
-
-    fn finish(&mut self) {
-        let recording = self.recording;
-        let mut edges = std::mem::take(&mut self.edges);
-        edges.extend(recording.edges.iter().map(|(src, dst, t)| (End::Entry(src.0), End::Entry(dst.0), *t)));
-        let mut drawn = HashSet::new();
-        for (src, dst, edge_type) in edges {
-            if let (Some(src), Some(dst)) = (self.resolve(src), self.resolve(dst))
-                && src != dst
-            {
-                // What was told and then read is one edge: a message, a return.
-                let told = matches!(edge_type, EdgeType::Message | EdgeType::Return | EdgeType::Spawn);
-                if edge_type == EdgeType::Causal && drawn.contains(&(src, dst)) {
-                    continue;
-                }
-                if told {
-                    drawn.insert((src, dst));
-                }
-                self.out.edge(src, dst, edge_type);
-            }
-        }
-        self.costs();
-        for label in &recording.labels {
-            let entry = self.entry_of(label.entry);
-            let event = entry.and_then(|e| self.resolve(End::Entry(e))).map(|seq| self.out.event_id(seq));
-            let turn =
-                label.turn.or_else(|| entry.map(|e| self.turns[e as usize]).filter(|turn| *turn != NONE));
-            let text = |text: Text| (!text.is_none()).then(|| recording.read(text));
-            self.out.label(
-                recording.read(recording.trace.trace_id),
-                recording.read(label.annotator),
-                event.as_deref().or(text(label.entry)),
-                turn,
-                text(label.agent),
-                recording.read(label.label),
-                label.weight,
-            );
-        }
-        self.findings();
-    }
-
-    /// The entry that has an id.
-    fn entry_of(&self, id: Text) -> Option<u32> {
-        let recording = self.recording;
-        let wanted = recording.read(id);
-        let has = |what: &What| {
-            let id = match what {
-                What::Response(x) => x.id,
-                What::Call { call, .. } => call.id,
-                What::Saying { saying, .. } => saying.id,
-                What::Result(x) => x.id,
-                What::Incoming(x) => x.id,
-                What::Mark(x) => x.id,
-                What::Delivery(_) | What::Compaction => return false,
-            };
-            recording.read(id) == wanted
-        };
-        let found = recording.entries.iter().position(|entry| has(&entry.what));
-        found.filter(|_| !wanted.is_empty()).map(|e| e as u32)
-    }
-
-    fn costs(&mut self) {
-        let recording = self.recording;
-        let given = |name: &str| {
-            recording
-                .measures
-                .iter()
-                .any(|(kind, n, _)| *kind == MeasureKind::Cost && recording.read(*n) == name)
-        };
-        let span = self.order.end.saturating_sub(self.order.base) as f64 / 1e9;
-        let clock = self.order.timed && recording.trace.time_basis.is_none_or(|b| b == TimeBasis::Seconds);
-        let derived = [
-            ("tokens", self.tokens.map(|tokens| tokens as f64)),
-            ("wall_clock_s", recording.wall_clock_s.or(clock.then_some(span))),
-            ("tool_calls", Some(f64::from(self.calls))),
-            ("messages", Some(f64::from(self.messages))),
-            ("cost_usd", self.cost_usd),
-        ];
-        let rewards = &self.out.options.reward_scores;
-        let kind_of = |(kind, name, _): &(MeasureKind, Text, f64)| match kind {
-            MeasureKind::Metric if rewards.iter().any(|reward| reward == recording.read(*name)) => {
-                MeasureKind::Reward
-            }
-            kind => *kind,
-        };
-        let mut told = HashSet::new();
-        // In the order of a document, so that what is written and read again is the same table.
-        for wanted in MeasureKind::ALL {
-            let derived = derived.iter().filter(|_| *wanted == MeasureKind::Cost);
-            for (name, value) in derived {
-                if let Some(value) = value.filter(|_| !given(name)) {
-                    self.out.measure(MeasureKind::Cost, name, value);
-                }
-            }
-            for measure in recording.measures.iter().filter(|measure| kind_of(measure) == *wanted) {
-                let name = recording.read(measure.1);
-                if told.insert((*wanted as u8, name)) {
-                    self.out.measure(*wanted, name, measure.2);
-                } else {
-                    self.out.finding(FindingCode::FieldIgnored, None, || {
-                        format!("the {} '{name}' is given more than once; the first counts", wanted.as_str())
-                    });
-                }
-            }
-        }
-    }
-
-    fn findings(&mut self) {
-        for (code, at, message) in &self.recording.findings {
-            let seq = at.and_then(|at| self.resolve(End::Entry(at.0)));
-            self.out.finding(*code, seq, || message.clone());
-        }
-        if let Some(id) = self.repeated.take() {
-            self.out.finding(FindingCode::IdRepeated, None, || {
-                format!("the id '{id}' is that of more than one event")
-            });
-        }
-        if self.conservative {
-            self.out.finding(FindingCode::SafetyConservative, None, || {
-                "untrusted text is taken to flow into every later response of its context".into()
-            });
-        }
-        if self.skew > 0.0 {
-            let skew = self.skew;
-            self.out.finding(FindingCode::ClockSkew, None, || {
-                format!("an agent begins {skew} s before it is spawned")
-            });
-        }
-        let unfinished = !self.partial && !self.ended;
-        if self.partial || unfinished {
-            self.out.partial();
-            self.out.finding(FindingCode::TracePartial, None, || {
-                if unfinished {
-                    "the recording has no final answer"
-                } else {
-                    "the recording ends before the run did"
-                }
-                .into()
-            });
-        }
-    }
+    std::str::from_utf8(text).unwrap_or_default()
 }

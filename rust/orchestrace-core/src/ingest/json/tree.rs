@@ -62,7 +62,8 @@ impl<'a> Tree<'a> {
     }
 
     fn read(source: &'a str, limits: Limits) -> (Self, Parsed<()>) {
-        let mut tree = Self { source, nodes: Vec::new(), texts: Vec::new(), replaced: false };
+        let nodes = Vec::with_capacity(16 + source.len() / 64);
+        let mut tree = Self { source, nodes, texts: Vec::new(), replaced: false };
         let mut cursor = Cursor::new(source, limits);
         cursor.ws();
         let judged = tree.value(&mut cursor).and_then(|()| cursor.end());
@@ -199,8 +200,21 @@ impl<'t> Value<'t> {
     /// The member of an object; of repeated keys the last one, as most readers have it.
     #[must_use]
     pub fn get(self, key: &str) -> Self {
-        let found = self.members().filter(|(name, _)| *name == key).last();
-        found.map_or(self.other(ABSENT), |(_, value)| value)
+        let (mut at, end) = self.inside(Kind::Object);
+        let (nodes, source) = (&self.tree.nodes, self.tree.source.as_bytes());
+        let mut found = ABSENT;
+        while at < end {
+            let name = &nodes[at as usize];
+            let (from, to) = (name.start as usize + 1, name.end as usize - 1);
+            // Nearly all keys are told apart by their lengths.
+            let same = match name.text {
+                PLAIN => to - from == key.len() && &source[from..to] == key.as_bytes(),
+                _ => self.other(at).str() == Some(key),
+            };
+            found = if same { at + 1 } else { found };
+            at = nodes[at as usize + 1].next;
+        }
+        self.other(found)
     }
 
     /// The first of these members that exists.
