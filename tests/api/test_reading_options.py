@@ -40,10 +40,11 @@ def test_a_trace_for_each_conversation():
     assert apart.traces.collect()["trace_id"].to_list() == [f"{n:032x}" for n in (1, 2, 3, 4)]
     together = ot.read_traces(io.BytesIO(TURNS), trace_by="conversation")
     traces = together.traces.sort("trace_id").collect()
-    assert traces.select("trace_id", "n_events").rows() == [(f"{2:032x}", 1), ("chat-7", 2), ("chat-8", 1)]
+    assert traces.select("trace_id", "n_events").rows() == [(f"{2:032x}", 2), ("chat-7", 3), ("chat-8", 2)]
     assert together.records == apart.records
+    # Every turn, and the end of the whole, which no span is of.
     (first,) = traces.filter(trace_id="chat-7")["trace"]
-    assert together.events.filter(trace=first).select("t").collect()["t"].to_list() == [1.0, 21.0]
+    assert together.events.filter(trace=first).select("t").collect()["t"].to_list() == [1.0, 21.0, 21.0]
 
 
 @pytest.mark.parametrize("key", ["sessionId", "session_id"])
@@ -72,12 +73,12 @@ def test_scores_are_rewards_where_their_owner_says_so():
     def told(**options):
         corpus = ot.read_traces(io.BytesIO(given), **options)
         kept = corpus.measures.filter(pl.col("kind") != "cost").select("kind", "name", "value")
-        return corpus, kept.collect().rows()
+        return corpus, sorted(kept.collect().cast({"kind": pl.String, "name": pl.String}).rows())
 
     _, metrics = told()
     assert metrics == [("metric", "success", 1.0), ("metric", "toxicity", 0.25)]
     corpus, rewards = told(reward_scores=["success", "absent"])
-    assert rewards == [("reward", "success", 1.0), ("metric", "toxicity", 0.25)]
+    assert rewards == [("metric", "toxicity", 0.25), ("reward", "success", 1.0)]
     assert ot.credit(corpus, method="uniform", unit="team", reward="success")["credit"].sum() == 1.0
 
 
