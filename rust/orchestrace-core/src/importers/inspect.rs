@@ -14,10 +14,14 @@ use crate::ingest::writer::TraceWriter;
 
 mod content;
 mod describe;
+mod ends;
+mod messages;
 mod scores;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod transcript;
+mod usage;
 
 /// The importer.
 #[derive(Debug)]
