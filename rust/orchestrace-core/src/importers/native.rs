@@ -9,8 +9,10 @@
 
 use super::{Confidence, Importer, ImporterInfo, Record};
 use crate::error::{FindingCode, Reject, RejectCode};
+use crate::ingest::block::Scratch;
+use crate::ingest::event_columns::OptionalColumn;
 use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Pattern, Str, Words};
-use crate::ingest::writer::{OptionalColumn, Scratch, TraceWriter, Value};
+use crate::ingest::writer::{TraceWriter, Value};
 use crate::schema::{
     Dict, EDGE_TYPES, EVENT_FIELDS, EVENT_TYPES, EdgeType, EventField, EventType, MeasureKind, TOPOLOGIES,
     Topology,

@@ -10,9 +10,10 @@ use sha2::{Digest, Sha256};
 use super::native::{duplicate, empty_string, expect, missing};
 use super::{Confidence, Importer, ImporterInfo, Record};
 use crate::error::{FindingCode, Reject, RejectCode};
+use crate::ingest::block::Scratch;
 use crate::ingest::intern::Interner;
 use crate::ingest::json::{Cursor, Fault, Kind, Parsed, Str, write_string};
-use crate::ingest::writer::{Scratch, TraceWriter};
+use crate::ingest::writer::TraceWriter;
 use crate::schema::MeasureKind;
 
 mod events;

@@ -6,8 +6,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use arrow_array::cast::AsArray;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
+
+use super::chunk::RawChunk;
+use crate::error::{Error, Finding, FindingCode, Result, capped};
 
 /// A trace of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +103,37 @@ impl TraceIndex {
         Seen::New { number, reused }
     }
 
+    /// Numbers the traces of a chunk; how many of them stay.
+    pub(super) fn number(&mut self, chunk: &mut RawChunk, rows: &mut Vec<IndexRow>) -> Result<usize> {
+        let ids = std::sync::Arc::clone(&chunk.trace_id);
+        let mut numbers = Vec::with_capacity(chunk.digests.len());
+        let mut keep = Vec::with_capacity(chunk.digests.len());
+        for (local, (id, content)) in ids.as_string_view().iter().zip(&chunk.digests).enumerate() {
+            if self.next_number() == u32::MAX {
+                return Err(Error::TooLarge(format!("a corpus has at most {} traces", u32::MAX)));
+            }
+            let text = id.unwrap_or_default();
+            let (id, input) = (Self::id_hash(text), chunk.source as u32);
+            let (trace, duplicate) = match self.see(input, id, *content) {
+                Seen::Duplicate(of) => (of, true),
+                Seen::New { number, reused } => {
+                    if let Some(earlier) = reused {
+                        chunk.findings.push((local as u32, reused_id(text, earlier)));
+                    }
+                    (number, false)
+                }
+            };
+            // What is left out needs a number of its own until it is.
+            numbers.push(if duplicate { u32::MAX - local as u32 } else { trace });
+            keep.push(!duplicate);
+            rows.push(IndexRow { trace, input, id, content: *content, duplicate });
+        }
+        let kept = keep.iter().filter(|k| **k).count();
+        chunk.numbers = Some(numbers);
+        chunk.keep = (kept < keep.len()).then_some(keep);
+        Ok(kept)
+    }
+
     /// Number of the next new trace.
     #[must_use]
     pub fn next_number(&self) -> u32 {
@@ -110,6 +145,13 @@ impl TraceIndex {
     pub fn nbytes(&self) -> usize {
         self.contents.allocation_size() + self.ids.allocation_size() + self.former.len() * 64
     }
+}
+
+/// The finding on a trace whose id an earlier one has.
+pub(crate) fn reused_id(trace_id: &str, earlier: u32) -> Finding {
+    let message =
+        capped(format!("trace_id '{trace_id}' is already that of trace {earlier}; join on 'trace'"));
+    Finding { code: FindingCode::TraceIdReused, count: 1, seq: None, message }
 }
 
 #[cfg(test)]

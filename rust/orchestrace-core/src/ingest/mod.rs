@@ -3,11 +3,15 @@
 
 use std::path::PathBuf;
 
-use crate::schema::TimeBasis;
+use crate::error::{Error, Result, unknown_name};
+use crate::schema::{Kind, TimeBasis};
 
 mod archive;
+pub(crate) mod block;
+mod chunk;
 pub mod column;
 mod compressed;
+pub(crate) mod event_columns;
 mod extract;
 mod fingerprint;
 mod frame;
@@ -26,14 +30,15 @@ mod spill;
 pub(crate) mod tally;
 pub mod time;
 pub mod validate;
+mod work;
 pub mod writer;
 
 pub use extract::copy_records;
 pub use fingerprint::fingerprint;
+pub(crate) use index::reused_id;
 pub use index::{IndexRow, TraceIndex};
 pub use input::{ReadPosition, formats};
 pub use projection::Projection;
-pub(crate) use reader::reused_id;
 pub use reader::{Batch, SourcePart, TraceReader, read};
 
 use json::Limits;
@@ -92,6 +97,34 @@ impl TraceBy {
             "trace" => Some(Self::Trace),
             "conversation" => Some(Self::Conversation),
             _ => None,
+        }
+    }
+}
+
+impl LiftKind {
+    /// The column kind.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        match self {
+            LiftKind::Text => Kind::Text,
+            LiftKind::I64 => Kind::I64,
+            LiftKind::F64 => Kind::F64,
+            LiftKind::Bool => Kind::Bool,
+        }
+    }
+
+    /// The kind that a word names.
+    pub fn parse(word: &str) -> Result<Self> {
+        match word {
+            "text" => Ok(LiftKind::Text),
+            "i64" => Ok(LiftKind::I64),
+            "f64" => Ok(LiftKind::F64),
+            "bool" => Ok(LiftKind::Bool),
+            _ => Err(Error::Parameter(unknown_name(
+                "type of a lifted field",
+                word,
+                &["text", "i64", "f64", "bool"],
+            ))),
         }
     }
 }

@@ -6,6 +6,8 @@ use memchr::memchr_iter;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::ReadOptions;
+use super::block::BlockWriter;
+use super::chunk::RawChunk;
 use super::frame::bom;
 use super::gather::ItemBlock;
 use super::json::END_OF_RECORD;
@@ -13,7 +15,6 @@ use super::long_record::too_large;
 use super::quarantine::{Position, QuarantineRow, excerpt};
 use super::source::Block;
 use super::tally::Tally;
-use super::writer::{BlockWriter, RawChunk};
 use crate::error::{FindingCode, Reject, RejectCode, Result, capped, printable};
 use crate::importers::{Importer, Items, Record, SpreadImporter};
 use crate::schema::{EVENT_FIELDS, RecordStatus};
@@ -35,17 +36,15 @@ pub(super) struct BlockParser<'a> {
 /// Kind of an entry of an archive that is no recording.
 const NOT_JSON: &str = "archive.not_json";
 
+/// Whether a record is good.
+type Judged = std::result::Result<(), Reject>;
+
 /// What takes the records of a block.
 trait RecordSink {
     fn quarantine(&mut self) -> &mut Vec<QuarantineRow>;
 
     /// Takes one record.
-    fn record(
-        &mut self,
-        parser: &BlockParser<'_>,
-        record: &Record<'_>,
-        position: Position,
-    ) -> std::result::Result<(), Reject>;
+    fn record(&mut self, parser: &BlockParser<'_>, record: &Record<'_>, position: Position) -> Judged;
 
     /// Notes that the record that was taken is good.
     fn accepted(&mut self, bytes: &[u8]);
@@ -63,12 +62,7 @@ impl RecordSink for Traces<'_> {
         &mut self.writer.quarantine
     }
 
-    fn record(
-        &mut self,
-        parser: &BlockParser<'_>,
-        record: &Record<'_>,
-        position: Position,
-    ) -> std::result::Result<(), Reject> {
+    fn record(&mut self, parser: &BlockParser<'_>, record: &Record<'_>, position: Position) -> Judged {
         let mut out = self.writer.begin(parser.options, position);
         if record.replaced {
             out.finding(FindingCode::Utf8Replaced, None, || "invalid UTF-8 was replaced by U+FFFD".into());
@@ -102,12 +96,7 @@ impl RecordSink for Parts<'_> {
         &mut self.items.quarantine
     }
 
-    fn record(
-        &mut self,
-        parser: &BlockParser<'_>,
-        record: &Record<'_>,
-        position: Position,
-    ) -> std::result::Result<(), Reject> {
+    fn record(&mut self, parser: &BlockParser<'_>, record: &Record<'_>, position: Position) -> Judged {
         let columns = &mut self.items.columns;
         let mut out = Items::new(columns, parser.options.limits, record, position, self.records)
             .by(parser.options.trace_by);

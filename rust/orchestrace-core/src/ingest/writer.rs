@@ -1,81 +1,19 @@
-//! Where importers write: growing columns of one block, a trace at a time. A trace that fails leaves
+//! Where importers write: a trace at a time, into the growing columns of a block. A trace that fails leaves
 //! nothing behind.
 
 // Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).
 #![allow(clippy::inline_always)]
 
-use arrow_array::ArrayRef;
-
-use super::column::{CodeColumn, FlagColumn, ListColumn, NO_CODE, TextColumn, Values};
-use super::intern::{Interner, Recent};
+use super::ReadOptions;
+pub(crate) use super::block::BlockWriter;
+use super::block::{Facts, LabelRow, NO_TRACE};
+pub use super::chunk::RawChunk;
+use super::event_columns::OptionalColumn;
+use super::intern::Recent;
 use super::json::{Fault, Parsed, Str};
-use super::projection::{Keep, Projection};
-use super::quarantine::{Position, QuarantineRow};
-use super::tally::Tally;
-use super::validate::IdMap;
-use super::{LiftKind, ReadOptions};
-use crate::error::{Error, Finding, FindingCode, RejectCode, Result};
-use crate::schema::{Dict, EdgeType, EventField, EventType, Kind, MeasureKind, TimeBasis, Topology};
-
-/// Absent entries of a small vocabulary.
-pub(crate) const NO_WORD: u8 = u8::MAX;
-
-/// Storage of one optional event column.
-#[derive(Debug)]
-pub(crate) enum OptionalColumn {
-    F64(Values<f64>),
-    I64(Values<i64>),
-    U32(Values<u32>),
-    Flag(FlagColumn),
-    Text(TextColumn),
-    Code(CodeColumn, Dict),
-    List(ListColumn),
-}
-
-impl OptionalColumn {
-    fn new(kind: Kind) -> Self {
-        match kind {
-            Kind::F64 => Self::F64(Values::default()),
-            Kind::I64 | Kind::U64 | Kind::Time => Self::I64(Values::default()),
-            Kind::U32 => Self::U32(Values::default()),
-            Kind::Bool => Self::Flag(FlagColumn::default()),
-            Kind::Text | Kind::Word(_) => Self::Text(TextColumn::default()),
-            Kind::Name(dict) => Self::Code(CodeColumn::default(), dict),
-            Kind::F64List => Self::List(ListColumn::default()),
-        }
-    }
-
-    fn truncate(&mut self, rows: usize) {
-        match self {
-            Self::F64(c) => c.truncate(rows),
-            Self::I64(c) => c.truncate(rows),
-            Self::U32(c) => c.truncate(rows),
-            Self::Flag(c) => c.truncate(rows),
-            Self::Text(c) => c.truncate(rows),
-            Self::Code(c, _) => c.codes.truncate(rows),
-            Self::List(c) => c.truncate(rows),
-        }
-    }
-
-    fn is_used(&self) -> bool {
-        match self {
-            Self::F64(c) => c.is_used(),
-            Self::I64(c) => c.is_used(),
-            Self::U32(c) => c.is_used(),
-            Self::Flag(c) => c.is_used(),
-            Self::Text(c) => c.is_used(),
-            Self::Code(c, _) => c.codes.iter().any(|code| *code != NO_CODE),
-            Self::List(c) => c.is_used(),
-        }
-    }
-}
-
-/// A finished column: an array, or codes of the block's own dictionary that are yet to be remapped.
-#[derive(Debug)]
-pub(crate) enum Finished {
-    Array(ArrayRef),
-    Codes(Vec<u32>, Dict),
-}
+use super::quarantine::Position;
+use crate::error::{Finding, FindingCode, RejectCode};
+use crate::schema::{Dict, EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
 
 /// A typed value of an event field, for importers that do not parse straight into columns.
 #[derive(Debug, Clone, Copy)]
@@ -92,265 +30,6 @@ pub enum Value<'a> {
     Text(&'a str),
     /// Probabilities.
     List(&'a [f64]),
-}
-
-/// The event columns of one block.
-#[derive(Debug)]
-pub(crate) struct EventColumns {
-    pub id: TextColumn,
-    pub t: Vec<f64>,
-    pub types: Vec<u8>,
-    pub agent: Vec<u32>,
-    /// One for each optional field, from `role` on.
-    pub optional: Vec<OptionalColumn>,
-    pub lifted: Vec<OptionalColumn>,
-}
-
-const FIRST_OPTIONAL: usize = EventField::Role as usize;
-
-impl EventColumns {
-    fn new(options: &ReadOptions) -> Self {
-        let optional = EventField::ALL[FIRST_OPTIONAL..].iter();
-        Self {
-            id: TextColumn::default(),
-            t: Vec::new(),
-            types: Vec::new(),
-            agent: Vec::new(),
-            optional: optional.map(|f| OptionalColumn::new(f.column().kind)).collect(),
-            lifted: options.fields.iter().map(|(_, kind)| OptionalColumn::new(kind.kind())).collect(),
-        }
-    }
-
-    fn truncate(&mut self, rows: usize) {
-        self.id.truncate(rows);
-        self.t.truncate(rows);
-        self.types.truncate(rows);
-        self.agent.truncate(rows);
-        self.optional.iter_mut().chain(&mut self.lifted).for_each(|c| c.truncate(rows));
-    }
-
-    #[inline(always)]
-    pub(crate) fn optional(&mut self, field: EventField) -> &mut OptionalColumn {
-        &mut self.optional[field as usize - FIRST_OPTIONAL]
-    }
-}
-
-/// What a trace says of itself besides events, edges and measures.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Facts {
-    pub topology: Option<Topology>,
-    pub system: Option<u32>,
-    pub importer: Option<u32>,
-    pub time_basis: Option<TimeBasis>,
-    pub started_at: Option<i64>,
-    pub partial: bool,
-    /// The document has `metrics`, with nothing in them.
-    pub empty_metrics: bool,
-}
-
-/// One block's tables while they grow.
-#[derive(Debug)]
-pub(crate) struct BlockWriter {
-    pub dicts: [Interner; Dict::COUNT],
-    pub events: EventColumns,
-    pub trace_id: TextColumn,
-    pub task_id: TextColumn,
-    pub group_id: TextColumn,
-    pub facts: Vec<Facts>,
-    pub positions: Vec<Position>,
-    /// End of each trace's rows in `events`, `edges`, `measures`.
-    pub ends: Vec<[u32; 3]>,
-    pub src: Vec<u32>,
-    pub dst: Vec<u32>,
-    pub edge_types: Vec<u8>,
-    pub measure_kinds: Vec<u8>,
-    pub measure_names: Vec<u32>,
-    pub measure_values: Vec<f64>,
-    pub labels: Vec<LabelRow>,
-    pub findings: Vec<(u32, Finding)>,
-    pub quarantine: Vec<QuarantineRow>,
-    /// Hash of each trace's record, where they are asked for.
-    pub digests: Vec<u64>,
-    ids: IdMap,
-    pub keep: Keep,
-    /// Fields whose strings are judged but not stored.
-    pub skipped: u64,
-    recent: [Recent; Dict::OF_EVENTS],
-    /// Buffers that importers borrow, so that reading an event allocates nothing.
-    pub scratch: Scratch,
-}
-
-/// Reused buffers.
-#[derive(Debug)]
-pub(crate) struct Scratch {
-    pub text: String,
-    pub key: String,
-    pub extras: String,
-    pub list: Vec<f64>,
-    pub unknown: Interner,
-    pub names: Vec<u32>,
-    /// The field that followed each field last time, by the type of the event as far as it was known.
-    pub next: [u8; Scratch::CONTEXTS * 64],
-}
-
-impl Scratch {
-    /// Types of events, and one for "not known yet".
-    pub(crate) const CONTEXTS: usize = 16;
-}
-
-impl Default for Scratch {
-    fn default() -> Self {
-        Self {
-            text: String::new(),
-            key: String::new(),
-            extras: String::new(),
-            list: Vec::new(),
-            unknown: Interner::default(),
-            names: Vec::new(),
-            next: [0; Self::CONTEXTS * 64],
-        }
-    }
-}
-
-/// Fields that hold any string, of those that are not stored.
-fn skipped(projection: &Projection) -> u64 {
-    let keep = Keep::new(projection);
-    let texts = EventField::ALL[FIRST_OPTIONAL..]
-        .iter()
-        .filter(|field| !keep.field(**field) && matches!(field.column().kind, Kind::Text | Kind::Name(_)));
-    texts.fold(0, |fields, field| fields | 1 << *field as u64)
-}
-
-/// A label that was read alone.
-pub(crate) const NO_TRACE: u32 = u32::MAX;
-
-/// One row of `labels`, before it is a column.
-#[derive(Debug, Clone)]
-pub(crate) struct LabelRow {
-    /// Its trace within the block, or [`NO_TRACE`].
-    pub trace: u32,
-    pub trace_id: String,
-    pub annotator: u32,
-    pub event_id: Option<String>,
-    pub turn: Option<u32>,
-    pub agent: Option<String>,
-    pub label: u32,
-    pub weight: Option<f64>,
-}
-
-impl BlockWriter {
-    pub(crate) fn new(options: &ReadOptions) -> Self {
-        Self {
-            dicts: std::array::from_fn(|_| Interner::default()),
-            events: EventColumns::new(options),
-            trace_id: TextColumn::default(),
-            task_id: TextColumn::default(),
-            group_id: TextColumn::default(),
-            facts: Vec::new(),
-            positions: Vec::new(),
-            ends: Vec::new(),
-            src: Vec::new(),
-            dst: Vec::new(),
-            edge_types: Vec::new(),
-            measure_kinds: Vec::new(),
-            measure_names: Vec::new(),
-            measure_values: Vec::new(),
-            labels: Vec::new(),
-            findings: Vec::new(),
-            quarantine: Vec::new(),
-            digests: Vec::new(),
-            ids: IdMap::default(),
-            keep: Keep::new(&options.projection),
-            skipped: skipped(&options.projection),
-            recent: std::array::from_fn(|_| Recent::default()),
-            scratch: Scratch::default(),
-        }
-    }
-
-    /// Code of a name that an event has, as it stands in a record.
-    #[inline(always)]
-    pub(crate) fn code(&mut self, dict: Dict, name: &Str<'_>, scratch: &mut String) -> u32 {
-        let names = &mut self.dicts[dict as usize];
-        match self.recent.get_mut(dict as usize) {
-            Some(recent) => recent.code(names, name, scratch),
-            None => names.code(name.text(scratch)),
-        }
-    }
-
-    /// Stores a name of an event as it stands in a record.
-    #[inline(always)]
-    pub(crate) fn set_name(&mut self, field: EventField, row: usize, name: &Str<'_>, scratch: &mut String) {
-        if let OptionalColumn::Code(column, dict) = &mut self.events.optional[field as usize - FIRST_OPTIONAL]
-        {
-            let names = &mut self.dicts[*dict as usize];
-            let code = match self.recent.get_mut(*dict as usize) {
-                Some(recent) => recent.code(names, name, scratch),
-                None => names.code(name.text(scratch)),
-            };
-            column.set(row, code);
-        }
-    }
-
-    /// Stores a text or name of an event as it stands in a record.
-    pub(crate) fn set_text(&mut self, field: EventField, row: usize, text: &Str<'_>, scratch: &mut String) {
-        match self.events.optional(field) {
-            OptionalColumn::Text(column) => column.set_str(row, text, scratch),
-            _ => self.set_name(field, row, text, scratch),
-        }
-    }
-
-    fn last_ends(&self) -> [u32; 3] {
-        self.ends.last().copied().unwrap_or([0; 3])
-    }
-
-    /// Begins a trace.
-    pub(crate) fn begin<'w>(&'w mut self, options: &'w ReadOptions, position: Position) -> TraceWriter<'w> {
-        let mark = Mark {
-            labels: self.labels.len(),
-            findings: self.findings.len(),
-            names: std::array::from_fn(|i| self.dicts[i].len()),
-        };
-        let [first_event, first_edge, first_measure] = self.last_ends();
-        TraceWriter {
-            first_event: first_event as usize,
-            first_edge: first_edge as usize,
-            first_measure: first_measure as usize,
-            block: self,
-            options,
-            mark,
-            position,
-            facts: Facts::default(),
-            indexed: false,
-            group: None,
-            unknown_costs: Vec::new(),
-            carried: Carried::default(),
-        }
-    }
-
-    /// The event columns at their exact size, in the order of the schema; empties them.
-    pub(crate) fn finish_events(&mut self, rows: usize) -> Result<Vec<(usize, Finished)>> {
-        let events = &mut self.events;
-        let mut out = Vec::with_capacity(8);
-        for (i, column) in events.optional.iter_mut().chain(&mut events.lifted).enumerate() {
-            let kept = EventField::ALL.get(FIRST_OPTIONAL + i).is_none_or(|field| self.keep.field(*field));
-            if !kept || !column.is_used() {
-                // Rows before those of a rejected trace may have been padded.
-                column.truncate(0);
-                continue;
-            }
-            let finished = match column {
-                OptionalColumn::F64(c) => Finished::Array(c.finish(rows)),
-                OptionalColumn::I64(c) => Finished::Array(c.finish(rows)),
-                OptionalColumn::U32(c) => Finished::Array(c.finish(rows)),
-                OptionalColumn::Flag(c) => Finished::Array(c.finish(rows)),
-                OptionalColumn::Text(c) => Finished::Array(c.finish(rows)?),
-                OptionalColumn::List(c) => Finished::Array(c.finish(rows)?),
-                OptionalColumn::Code(c, dict) => Finished::Codes(c.take(rows), *dict),
-            };
-            out.push((FIRST_OPTIONAL + 2 + i, finished));
-        }
-        Ok(out)
-    }
 }
 
 #[derive(Debug)]
@@ -408,6 +87,32 @@ pub struct Event<'a> {
     pub event_type: EventType,
     /// The agent, tool or user that acts.
     pub agent: &'a str,
+}
+
+impl BlockWriter {
+    /// Begins a trace.
+    pub(crate) fn begin<'w>(&'w mut self, options: &'w ReadOptions, position: Position) -> TraceWriter<'w> {
+        let mark = Mark {
+            labels: self.labels.len(),
+            findings: self.findings.len(),
+            names: std::array::from_fn(|i| self.dicts[i].len()),
+        };
+        let [first_event, first_edge, first_measure] = self.last_ends();
+        TraceWriter {
+            first_event: first_event as usize,
+            first_edge: first_edge as usize,
+            first_measure: first_measure as usize,
+            block: self,
+            options,
+            mark,
+            position,
+            facts: Facts::default(),
+            indexed: false,
+            group: None,
+            unknown_costs: Vec::new(),
+            carried: Carried::default(),
+        }
+    }
 }
 
 impl TraceWriter<'_> {
@@ -774,175 +479,5 @@ impl TraceWriter<'_> {
             _ => return false,
         }
         true
-    }
-}
-
-impl LiftKind {
-    /// The column kind.
-    #[must_use]
-    pub fn kind(self) -> Kind {
-        match self {
-            LiftKind::Text => Kind::Text,
-            LiftKind::I64 => Kind::I64,
-            LiftKind::F64 => Kind::F64,
-            LiftKind::Bool => Kind::Bool,
-        }
-    }
-
-    /// The kind that a word names.
-    pub fn parse(word: &str) -> Result<Self> {
-        match word {
-            "text" => Ok(LiftKind::Text),
-            "i64" => Ok(LiftKind::I64),
-            "f64" => Ok(LiftKind::F64),
-            "bool" => Ok(LiftKind::Bool),
-            _ => Err(Error::Parameter(crate::error::unknown_name(
-                "type of a lifted field",
-                word,
-                &["text", "i64", "f64", "bool"],
-            ))),
-        }
-    }
-}
-
-/// One block's tables, before the dictionaries of all blocks are merged.
-#[derive(Debug)]
-pub struct RawChunk {
-    /// Input, and place in it.
-    pub(crate) source: usize,
-    pub(crate) index: u64,
-    /// Whether lines are counted from the start of the input rather than of the block.
-    pub(crate) absolute_lines: bool,
-    pub(crate) lines: u64,
-    pub(crate) records: u64,
-    /// The format that was read; absent where a chunk is not of one input.
-    pub(crate) importer: Option<&'static str>,
-    /// Of an archive, the name of the entry.
-    pub(crate) entry: Option<String>,
-    /// What became of the records of its input, where that is not plain from the rows.
-    pub(crate) tallies: Option<Vec<Tally>>,
-    pub(crate) dicts: Vec<Interner>,
-    pub(crate) id: ArrayRef,
-    pub(crate) t: Vec<f64>,
-    pub(crate) types: Vec<u8>,
-    pub(crate) agent: Vec<u32>,
-    /// Optional columns that are in use, by their place in the table.
-    pub(crate) optional: Vec<(usize, Finished)>,
-    pub(crate) trace_id: ArrayRef,
-    pub(crate) task_id: ArrayRef,
-    pub(crate) group_id: ArrayRef,
-    pub(crate) facts: Vec<Facts>,
-    /// Numbers that the traces have already; else they are given in order.
-    pub(crate) numbers: Option<Vec<u32>>,
-    /// Whether each trace stays; all do where it is absent.
-    pub(crate) keep: Option<Vec<bool>>,
-    pub(crate) digests: Vec<u64>,
-    /// Files by the block's own dictionary, where a block is of several; null as `NO_CODE`.
-    pub(crate) files: Option<Vec<u32>>,
-    pub(crate) positions: Vec<Position>,
-    pub(crate) ends: Vec<[u32; 3]>,
-    pub(crate) src: Vec<u32>,
-    pub(crate) dst: Vec<u32>,
-    pub(crate) edge_types: Vec<u8>,
-    pub(crate) measure_kinds: Vec<u8>,
-    pub(crate) measure_names: Vec<u32>,
-    pub(crate) measure_values: Vec<f64>,
-    pub(crate) labels: Vec<LabelRow>,
-    pub(crate) findings: Vec<(u32, Finding)>,
-    pub(crate) quarantine: Vec<QuarantineRow>,
-}
-
-impl RawChunk {
-    /// Bytes held, text of quarantine and findings estimated.
-    pub(crate) fn nbytes(&self) -> usize {
-        let array = |a: &ArrayRef| a.get_buffer_memory_size();
-        let optional = self.optional.iter().map(|(_, column)| match column {
-            Finished::Array(a) => array(a),
-            Finished::Codes(codes, _) => 4 * codes.capacity(),
-        });
-        self.dicts.iter().map(Interner::nbytes).sum::<usize>()
-            + [&self.id, &self.trace_id, &self.task_id, &self.group_id].into_iter().map(array).sum::<usize>()
-            + optional.sum::<usize>()
-            + 8 * self.t.capacity()
-            + self.types.capacity()
-            + 4 * self.agent.capacity()
-            + 9 * self.src.capacity()
-            + 13 * self.measure_values.capacity()
-            + 128 * self.facts.len()
-            + 512 * (self.quarantine.len() + self.findings.len() + self.labels.len())
-    }
-}
-
-/// The values at their exact size; the scratch keeps its memory.
-fn exact<T: Copy>(values: &mut Vec<T>) -> Vec<T> {
-    let out = values.as_slice().to_vec();
-    values.clear();
-    out
-}
-
-impl BlockWriter {
-    /// Takes everything written so far; the writer is empty and ready for the next block.
-    pub(crate) fn finish(
-        &mut self,
-        source: usize,
-        index: u64,
-        absolute_lines: bool,
-        lines: u64,
-        records: u64,
-    ) -> Result<RawChunk> {
-        let rows = self.events.t.len();
-        let traces = self.facts.len();
-        let optional = self.finish_events(rows)?;
-        let keep = self.keep;
-        if !keep.field(EventField::Id) {
-            self.events.id.truncate(0);
-        }
-        if !keep.field(EventField::T) {
-            self.events.t.clear();
-        }
-        if !keep.field(EventField::Agent) {
-            self.events.agent.clear();
-        }
-        if !keep.measures {
-            self.measure_kinds.clear();
-            self.measure_names.clear();
-            self.measure_values.clear();
-        }
-        self.recent.iter_mut().for_each(Recent::forget);
-        Ok(RawChunk {
-            source,
-            index,
-            absolute_lines,
-            lines,
-            records,
-            importer: None,
-            entry: None,
-            tallies: None,
-            dicts: self.dicts.iter_mut().map(std::mem::take).collect(),
-            id: self.events.id.finish(if keep.field(EventField::Id) { rows } else { 0 })?,
-            t: exact(&mut self.events.t),
-            types: exact(&mut self.events.types),
-            agent: exact(&mut self.events.agent),
-            optional,
-            trace_id: self.trace_id.finish(traces)?,
-            task_id: self.task_id.finish(traces)?,
-            group_id: self.group_id.finish(if keep.facts { traces } else { 0 })?,
-            facts: std::mem::take(&mut self.facts),
-            numbers: None,
-            keep: None,
-            digests: std::mem::take(&mut self.digests),
-            files: None,
-            positions: std::mem::take(&mut self.positions),
-            ends: std::mem::take(&mut self.ends),
-            src: exact(&mut self.src),
-            dst: exact(&mut self.dst),
-            edge_types: exact(&mut self.edge_types),
-            measure_kinds: exact(&mut self.measure_kinds),
-            measure_names: exact(&mut self.measure_names),
-            measure_values: exact(&mut self.measure_values),
-            labels: std::mem::take(&mut self.labels),
-            findings: std::mem::take(&mut self.findings),
-            quarantine: std::mem::take(&mut self.quarantine),
-        })
     }
 }

@@ -11,15 +11,16 @@ use arrow_array::{
 };
 use rayon::prelude::*;
 
-use super::arrays::{code_array, filter_chunk, mapped_array, text_array, word_array};
+use super::arrays::{NO_WORD, code_array, filter_chunk, mapped_array, text_array, word_array};
 use super::derive::{Derived, derive};
 use super::{Chunk, Names, REQUIRED_EVENT_COLUMNS, RawChunk, Store, events_schema};
 use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result, capped, printable};
+use crate::ingest::block::{LabelRow, NO_TRACE};
 use crate::ingest::column::NO_CODE;
+use crate::ingest::event_columns::Finished;
 use crate::ingest::intern::Interner;
 use crate::ingest::quarantine::QuarantineRow;
 use crate::ingest::tally::Tally;
-use crate::ingest::writer::{Finished, LabelRow, NO_TRACE, NO_WORD};
 use crate::ingest::{Projection, ReadOptions, reused_id};
 use crate::run::Run;
 use crate::schema::{

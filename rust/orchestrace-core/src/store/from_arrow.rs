@@ -13,11 +13,12 @@ use rayon::prelude::*;
 use super::arrays::text_at;
 use super::{RawChunk, Store, assemble};
 use crate::error::{Error, Finding, FindingCode, Reject, RejectCode, Result};
+use crate::ingest::block::{BlockWriter, Scratch};
 use crate::ingest::column::NO_CODE;
 use crate::ingest::json::{Cursor, Limits, Parsed};
 use crate::ingest::quarantine::{Position, QuarantineRow};
 use crate::ingest::tally::Tally;
-use crate::ingest::writer::{BlockWriter, Event, Scratch, TraceWriter, Value};
+use crate::ingest::writer::{Event, TraceWriter, Value};
 use crate::ingest::{LiftKind, ReadOptions};
 use crate::run::Run;
 use crate::schema::{
