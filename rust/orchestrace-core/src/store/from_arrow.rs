@@ -1,30 +1,34 @@
 //! A store from tables that come from elsewhere: another engine, or a corpus whose columns were changed.
 //! Everything that reading promises is checked again.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt32Type, UInt64Type};
+use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt32Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use rayon::prelude::*;
 
 use super::arrays::text_at;
 use super::{RawChunk, Store, assemble};
-use crate::error::{Error, Finding, FindingCode, Reject, RejectCode, Result};
+use crate::error::{Error, Finding, FindingCode, Result};
 use crate::ingest::block::{BlockWriter, Scratch};
 use crate::ingest::column::NO_CODE;
 use crate::ingest::json::{Cursor, Limits, Parsed};
-use crate::ingest::quarantine::{Position, QuarantineRow};
-use crate::ingest::tally::Tally;
+use crate::ingest::quarantine::Position;
 use crate::ingest::writer::{Event, TraceWriter, Value};
 use crate::ingest::{LiftKind, ReadOptions};
 use crate::run::Run;
 use crate::schema::{
-    Dict, EDGES, EVENTS, EdgeType, EventField, EventType, FINDINGS, Kind, LABELS, MEASURES, MeasureKind,
-    QUARANTINE, RECORD_COUNTS, RecordStatus, TRACES, Table, TimeBasis, Topology,
+    Dict, EDGES, EVENTS, EdgeType, EventField, EventType, FINDINGS, Kind, MEASURES, MeasureKind,
+    RECORD_COUNTS, TRACES, Table, TimeBasis, Topology,
 };
+
+mod side_tables;
+mod table_reader;
+
+use side_tables::{counted, files_of, side_tables};
+use table_reader::{TableReader, is_text};
 
 /// Tables of a corpus, each in one batch, with the columns of the schema in any order. Of `traces` only
 /// `trace trace_id task_id` are needed, of `events` the columns up to `agent`; columns of `events` that the
@@ -70,10 +74,10 @@ impl Store {
             )));
         }
         let spans = Spans {
-            events: spans(&events, numbers)?,
-            edges: spans(&edges, numbers)?,
-            measures: measures.as_ref().map(|m| spans(m, numbers)).transpose()?,
-            findings: findings.as_ref().map(|f| spans(f, numbers)).transpose()?,
+            events: events.spans(numbers)?,
+            edges: edges.spans(numbers)?,
+            measures: measures.as_ref().map(|m| m.spans(numbers)).transpose()?,
+            findings: findings.as_ref().map(|f| f.spans(numbers)).transpose()?,
         };
         let lifted =
             options.fields.iter().filter_map(|(name, _)| tables.events.column_by_name(name)).collect();
@@ -100,118 +104,6 @@ impl Store {
         }
         assemble(raw, &files, &options, run)
     }
-}
-
-/// A batch with the columns of a table found and their types checked.
-struct TableReader<'a> {
-    table: &'static Table,
-    columns: Vec<Option<&'a ArrayRef>>,
-    rows: usize,
-}
-
-fn is_text(kind: &DataType) -> bool {
-    match kind {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::Dictionary(_, values) => is_text(values),
-        _ => false,
-    }
-}
-
-impl<'a> TableReader<'a> {
-    fn new(table: &'static Table, batch: &'a RecordBatch, required: usize) -> Result<Self> {
-        let mut columns = Vec::with_capacity(table.columns.len());
-        for (i, column) in table.columns.iter().enumerate() {
-            let found = batch.column_by_name(column.name);
-            let required = i < required && !column.nullable;
-            if let Some(array) = found {
-                let fits = match column.kind {
-                    Kind::Text | Kind::Name(_) | Kind::Word(_) => is_text(array.data_type()),
-                    kind => *array.data_type() == kind.arrow() || *array.data_type() == DataType::Null,
-                };
-                if !fits && array.null_count() < array.len() {
-                    return Err(Error::Schema(format!(
-                        "column {}.{} is {}, expected {}",
-                        table.name,
-                        column.name,
-                        array.data_type(),
-                        column.kind.arrow()
-                    )));
-                }
-            } else if required {
-                return Err(Error::Schema(format!("table {} has no column '{}'", table.name, column.name)));
-            }
-            if let (true, Some(array)) = (required, found)
-                && array.logical_null_count() > 0
-            {
-                return Err(Error::Schema(format!("column {}.{} has nulls", table.name, column.name)));
-            }
-            // A column of nulls only says nothing, whatever its type.
-            columns.push(found.filter(|a| a.null_count() < a.len() && *a.data_type() != DataType::Null));
-        }
-        Ok(Self { table, columns, rows: batch.num_rows() })
-    }
-
-    fn column(&self, name: &str) -> Option<&'a ArrayRef> {
-        self.columns[self.table.index(name)?]
-    }
-
-    fn u32s(&self, name: &str) -> Result<&'a [u32]> {
-        match self.column(name) {
-            Some(column) => Ok(column.as_primitive::<UInt32Type>().values()),
-            None if self.rows == 0 => Ok(&[]),
-            None => Err(Error::Schema(format!("column {}.{name} has nulls", self.table.name))),
-        }
-    }
-
-    fn text(&self, name: &str, row: usize) -> Option<&'a str> {
-        text_at(self.column(name)?, row)
-    }
-
-    fn u32(&self, name: &str, row: usize) -> Option<u32> {
-        let column = self.column(name)?.as_primitive::<UInt32Type>();
-        column.is_valid(row).then(|| column.value(row))
-    }
-
-    fn u64(&self, name: &str, row: usize) -> Option<u64> {
-        let column = self.column(name)?.as_primitive::<UInt64Type>();
-        column.is_valid(row).then(|| column.value(row))
-    }
-
-    fn f64(&self, name: &str, row: usize) -> Option<f64> {
-        let column = self.column(name)?.as_primitive::<Float64Type>();
-        column.is_valid(row).then(|| column.value(row))
-    }
-
-    fn word<T>(&self, name: &str, row: usize, parse: fn(&str) -> Option<T>) -> Result<Option<T>> {
-        let Some(text) = self.text(name, row) else { return Ok(None) };
-        parse(text).map(Some).ok_or_else(|| {
-            Error::Schema(format!(
-                "column {}.{name} has the unknown word '{text}' in row {row}",
-                self.table.name
-            ))
-        })
-    }
-}
-
-/// Rows of each trace in a table that is ordered by trace.
-fn spans(table: &TableReader<'_>, numbers: &[u32]) -> Result<Vec<usize>> {
-    let rows = table.u32s("trace")?;
-    let mut ends = Vec::with_capacity(numbers.len() + 1);
-    ends.push(0);
-    let mut at = 0;
-    for number in numbers {
-        while rows.get(at) == Some(number) {
-            at += 1;
-        }
-        ends.push(at);
-    }
-    if at < rows.len() {
-        return Err(Error::Schema(format!(
-            "row {at} of table {} is of trace {}, expected rows ordered by trace and only traces that exist",
-            table.table.name, rows[at]
-        )));
-    }
-    Ok(ends)
 }
 
 struct Spans {
@@ -588,100 +480,4 @@ fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {
             Ok((field.name().clone(), kind))
         })
         .collect()
-}
-
-/// Labels and quarantine, in a chunk of their own after all others.
-fn side_tables(tables: &Tables, files: &[String], options: &ReadOptions) -> Result<Vec<RawChunk>> {
-    let mut chunks = Vec::new();
-    if let Some(batch) = &tables.labels {
-        let labels = TableReader::new(&LABELS, batch, 2)?;
-        let mut writer = BlockWriter::new(options);
-        let mut out = writer.begin(options, Position::default());
-        for row in 0..labels.rows {
-            out.label(
-                labels.text("trace_id", row).unwrap_or_default(),
-                labels.text("annotator", row).unwrap_or_default(),
-                labels.text("event_id", row),
-                labels.u32("turn", row),
-                labels.text("agent", row),
-                labels.text("label", row).unwrap_or_default(),
-                labels.f64("weight", row),
-            );
-        }
-        chunks.push(writer.finish(0, u64::MAX, true, 0, 0)?);
-    }
-    if let Some(batch) = &tables.quarantine {
-        let rows = TableReader::new(&QUARANTINE, batch, 5)?;
-        let sources: HashMap<&str, usize> = files.iter().enumerate().map(|(i, f)| (f.as_str(), i)).collect();
-        let mut writers: Vec<BlockWriter> = files.iter().map(|_| BlockWriter::new(options)).collect();
-        for row in 0..rows.rows {
-            let source = rows.text("file", row).and_then(|f| sources.get(f).copied()).unwrap_or(0);
-            writers[source].quarantine.push(quarantine_row(&rows, row)?);
-        }
-        for (source, mut writer) in writers.into_iter().enumerate() {
-            let records = writer.quarantine.len() as u64;
-            chunks.push(writer.finish(source, u64::MAX - 1, true, 0, records)?);
-        }
-    }
-    Ok(chunks)
-}
-
-fn quarantine_row(rows: &TableReader<'_>, row: usize) -> Result<QuarantineRow> {
-    let code = rows.word("code", row, |w| RejectCode::ALL.iter().copied().find(|c| c.as_str() == w))?;
-    Ok(QuarantineRow {
-        position: Position {
-            line: rows.u64("line", row).unwrap_or(0),
-            offset: rows.u64("offset", row).unwrap_or(0),
-            length: rows.u64("length", row).unwrap_or(0),
-        },
-        reject: Reject::new(
-            code.unwrap_or(RejectCode::JsonSyntax),
-            rows.text("path", row).unwrap_or_default(),
-            rows.text("message", row).unwrap_or_default(),
-        ),
-        importer: Cow::Owned(rows.text("importer", row).unwrap_or_default().to_owned()),
-        excerpt: rows.text("excerpt", row).unwrap_or_default().to_owned(),
-    })
-}
-
-/// What became of records, a chunk for each file; those of no file in one behind all.
-fn counted(rows: &TableReader<'_>, files: &[String], options: &ReadOptions) -> Result<Vec<RawChunk>> {
-    let sources: HashMap<&str, usize> = files.iter().enumerate().map(|(i, f)| (f.as_str(), i)).collect();
-    let mut tallies: Vec<Vec<Tally>> = vec![Vec::new(); files.len() + 1];
-    for row in 0..rows.rows {
-        let source = rows.text("file", row).and_then(|f| sources.get(f).copied()).unwrap_or(files.len());
-        let status = rows.word("status", row, RecordStatus::parse)?;
-        tallies[source].push(Tally {
-            importer: Cow::Owned(rows.text("importer", row).unwrap_or_default().to_owned()),
-            status: status.unwrap_or(RecordStatus::Used),
-            kind: rows.text("kind", row).map(Into::into),
-            count: rows.u64("count", row).unwrap_or(0),
-        });
-    }
-    let mut writer = BlockWriter::new(options);
-    let tallies = tallies.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
-    let chunks = tallies.map(|(source, rows)| {
-        let mut chunk = writer.finish(source, u64::MAX, true, 0, 0)?;
-        chunk.tallies = Some(rows);
-        Ok(chunk)
-    });
-    chunks.collect()
-}
-
-/// Files of rejects and counts in order of appearance; one name at least, for chunks that are of no file.
-fn files_of(tables: &Tables) -> Vec<String> {
-    let mut seen = HashSet::new();
-    let mut files: Vec<String> = Vec::new();
-    let side = tables.record_counts.iter().chain(&tables.quarantine);
-    for column in side.filter_map(|table| table.column_by_name("file")) {
-        for file in (0..column.len()).filter_map(|row| text_at(column, row)) {
-            if seen.insert(file) {
-                files.push(file.to_owned());
-            }
-        }
-    }
-    if files.is_empty() {
-        files.push(String::new());
-    }
-    files
 }

@@ -1,0 +1,117 @@
+//! What stands beside the traces: labels, rejected records and counts of records.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use arrow_array::Array;
+
+use super::Tables;
+use super::table_reader::TableReader;
+use crate::error::{Reject, RejectCode, Result};
+use crate::ingest::ReadOptions;
+use crate::ingest::block::BlockWriter;
+use crate::ingest::quarantine::{Position, QuarantineRow};
+use crate::ingest::tally::Tally;
+use crate::schema::{LABELS, QUARANTINE, RecordStatus};
+use crate::store::RawChunk;
+use crate::store::arrays::text_at;
+
+/// Labels and quarantine, in a chunk of their own after all others.
+pub(super) fn side_tables(tables: &Tables, files: &[String], options: &ReadOptions) -> Result<Vec<RawChunk>> {
+    let mut chunks = Vec::new();
+    if let Some(batch) = &tables.labels {
+        let labels = TableReader::new(&LABELS, batch, 2)?;
+        let mut writer = BlockWriter::new(options);
+        let mut out = writer.begin(options, Position::default());
+        for row in 0..labels.rows {
+            out.label(
+                labels.text("trace_id", row).unwrap_or_default(),
+                labels.text("annotator", row).unwrap_or_default(),
+                labels.text("event_id", row),
+                labels.u32("turn", row),
+                labels.text("agent", row),
+                labels.text("label", row).unwrap_or_default(),
+                labels.f64("weight", row),
+            );
+        }
+        chunks.push(writer.finish(0, u64::MAX, true, 0, 0)?);
+    }
+    if let Some(batch) = &tables.quarantine {
+        let rows = TableReader::new(&QUARANTINE, batch, 5)?;
+        let sources: HashMap<&str, usize> = files.iter().enumerate().map(|(i, f)| (f.as_str(), i)).collect();
+        let mut writers: Vec<BlockWriter> = files.iter().map(|_| BlockWriter::new(options)).collect();
+        for row in 0..rows.rows {
+            let source = rows.text("file", row).and_then(|f| sources.get(f).copied()).unwrap_or(0);
+            writers[source].quarantine.push(quarantine_row(&rows, row)?);
+        }
+        for (source, mut writer) in writers.into_iter().enumerate() {
+            let records = writer.quarantine.len() as u64;
+            chunks.push(writer.finish(source, u64::MAX - 1, true, 0, records)?);
+        }
+    }
+    Ok(chunks)
+}
+
+fn quarantine_row(rows: &TableReader<'_>, row: usize) -> Result<QuarantineRow> {
+    let code = rows.word("code", row, |w| RejectCode::ALL.iter().copied().find(|c| c.as_str() == w))?;
+    Ok(QuarantineRow {
+        position: Position {
+            line: rows.u64("line", row).unwrap_or(0),
+            offset: rows.u64("offset", row).unwrap_or(0),
+            length: rows.u64("length", row).unwrap_or(0),
+        },
+        reject: Reject::new(
+            code.unwrap_or(RejectCode::JsonSyntax),
+            rows.text("path", row).unwrap_or_default(),
+            rows.text("message", row).unwrap_or_default(),
+        ),
+        importer: Cow::Owned(rows.text("importer", row).unwrap_or_default().to_owned()),
+        excerpt: rows.text("excerpt", row).unwrap_or_default().to_owned(),
+    })
+}
+
+/// What became of records, a chunk for each file; those of no file in one behind all.
+pub(super) fn counted(
+    rows: &TableReader<'_>,
+    files: &[String],
+    options: &ReadOptions,
+) -> Result<Vec<RawChunk>> {
+    let sources: HashMap<&str, usize> = files.iter().enumerate().map(|(i, f)| (f.as_str(), i)).collect();
+    let mut tallies: Vec<Vec<Tally>> = vec![Vec::new(); files.len() + 1];
+    for row in 0..rows.rows {
+        let source = rows.text("file", row).and_then(|f| sources.get(f).copied()).unwrap_or(files.len());
+        let status = rows.word("status", row, RecordStatus::parse)?;
+        tallies[source].push(Tally {
+            importer: Cow::Owned(rows.text("importer", row).unwrap_or_default().to_owned()),
+            status: status.unwrap_or(RecordStatus::Used),
+            kind: rows.text("kind", row).map(Into::into),
+            count: rows.u64("count", row).unwrap_or(0),
+        });
+    }
+    let mut writer = BlockWriter::new(options);
+    let tallies = tallies.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+    let chunks = tallies.map(|(source, rows)| {
+        let mut chunk = writer.finish(source, u64::MAX, true, 0, 0)?;
+        chunk.tallies = Some(rows);
+        Ok(chunk)
+    });
+    chunks.collect()
+}
+
+/// Files of rejects and counts in order of appearance; one name at least, for chunks that are of no file.
+pub(super) fn files_of(tables: &Tables) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let mut files: Vec<String> = Vec::new();
+    let side = tables.record_counts.iter().chain(&tables.quarantine);
+    for column in side.filter_map(|table| table.column_by_name("file")) {
+        for file in (0..column.len()).filter_map(|row| text_at(column, row)) {
+            if seen.insert(file) {
+                files.push(file.to_owned());
+            }
+        }
+    }
+    if files.is_empty() {
+        files.push(String::new());
+    }
+    files
+}
