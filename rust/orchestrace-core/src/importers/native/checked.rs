@@ -1,0 +1,103 @@
+//! Values of the kind that is asked for, and what is told where there is another one.
+
+use crate::error::{FindingCode, RejectCode};
+use crate::ingest::block::Scratch;
+use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Str};
+use crate::ingest::writer::TraceWriter;
+
+/// Rejects what does not begin like a value of this kind.
+#[inline(always)]
+pub(in crate::importers) fn expect(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
+    let as_hoped = match expected {
+        Kind::Object => cursor.at(b'{'),
+        Kind::Array => cursor.at(b'['),
+        Kind::String => cursor.at(b'"'),
+        Kind::Number => cursor.at_digit(),
+        Kind::Bool | Kind::Null => false,
+    };
+    if as_hoped { Ok(()) } else { look_closer(cursor, expected) }
+}
+
+fn look_closer(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
+    let found = cursor.kind()?;
+    if found == expected { Ok(()) } else { Err(wrong_type(found, expected)) }
+}
+
+#[cold]
+fn wrong_type(found: Kind, expected: Kind) -> Box<Fault> {
+    let hint = if found == Kind::Null { "; an absent value is an absent key" } else { "" };
+    Fault::value(
+        RejectCode::FieldType,
+        format!("found {}, expected {}{hint}", found.as_str(), expected.as_str()),
+    )
+}
+
+#[inline(never)]
+pub(super) fn string<'a>(cursor: &mut Cursor<'a>) -> Parsed<Str<'a>> {
+    expect(cursor, Kind::String)?;
+    cursor.string()
+}
+
+pub(super) fn number<'a>(cursor: &mut Cursor<'a>) -> Parsed<Number<'a>> {
+    expect(cursor, Kind::Number)?;
+    cursor.number()
+}
+
+pub(super) fn nonempty(cursor: &mut Cursor<'_>, scratch: &mut Scratch) -> Parsed<String> {
+    let text = string(cursor)?;
+    let text = text.text(&mut scratch.text);
+    if text.is_empty() { Err(empty_string()) } else { Ok(text.to_owned()) }
+}
+
+#[cold]
+pub(in crate::importers) fn empty_string() -> Box<Fault> {
+    Fault::value(RejectCode::FieldEmpty, "found an empty string, expected at least one character")
+}
+
+#[cold]
+pub(in crate::importers) fn missing(name: &str) -> Box<Fault> {
+    Fault::value(RejectCode::FieldMissing, format!("the required key '{name}' is absent"))
+}
+
+#[cold]
+pub(in crate::importers) fn duplicate(name: &str) -> Box<Fault> {
+    Fault::value(RejectCode::JsonDuplicateKey, format!("the key '{}' occurs twice", name.escape_debug()))
+        .under(name)
+}
+
+#[cold]
+pub(super) fn forbidden(name: &str, known: &[&str], what: &str) -> Box<Fault> {
+    let hint = crate::error::nearest(name, known.iter().copied())
+        .map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
+    Fault::value(
+        RejectCode::FieldForbidden,
+        format!("{what} has no key '{}'{hint} (allowed: {})", name.escape_debug(), known.join(", ")),
+    )
+    .under(name)
+}
+
+#[cold]
+pub(super) fn not_a_word(word: &str, known: &[&str]) -> Box<Fault> {
+    let shown: String = word.chars().take(60).collect();
+    let hint = crate::error::nearest(&shown, known.iter().copied())
+        .map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
+    Fault::value(
+        RejectCode::FieldEnum,
+        format!("found '{}', expected one of {}{hint}", shown.escape_debug(), known.join(", ")),
+    )
+}
+
+/// Tells of a number that its column cannot hold as it is written.
+pub(super) fn note_rounding(
+    out: &mut TraceWriter<'_>,
+    number: &Number<'_>,
+    value: f64,
+    seq: Option<u32>,
+    name: &str,
+) {
+    if number.is_rounded(value) {
+        out.finding(FindingCode::NumberRounded, seq, || {
+            format!("'{name}' is an integer that a 64-bit float cannot hold; stored as {value}")
+        });
+    }
+}
