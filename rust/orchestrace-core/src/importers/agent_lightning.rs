@@ -6,10 +6,11 @@
 //! it belongs to the last answer before it.
 
 use super::otel::attributes::{Attribute, Facts, Sort};
+use super::parsed::tell_replaced;
 use super::recording::Text;
 use super::spans::{Fate, Span, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
-use crate::error::{FindingCode, Reject, RejectCode};
+use crate::error::{Reject, RejectCode};
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Fault, Limits};
 use crate::ingest::writer::TraceWriter;
@@ -92,8 +93,7 @@ impl SpreadImporter for AgentLightning {
             let Ok(tree) = Tree::parse(item.text, limits) else { continue };
             let value = tree.root();
             if tree.is_replaced() {
-                let told = "a lone surrogate was replaced by U+FFFD";
-                spans.recording.finding(FindingCode::Utf8Replaced, None, told);
+                tell_replaced(&mut spans.recording);
             }
             rollout.replace_range(.., value.get("rollout_id").str().unwrap_or_default());
             if !is_span(value) {

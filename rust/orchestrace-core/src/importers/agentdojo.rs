@@ -4,13 +4,15 @@
 //! drawn where the injected text was found again in what the agent read, and where a value of it was found again in
 //! what the agent then did (docs/formats/agentdojo.md). Nothing in a text is followed.
 
+use super::hex::hex;
 use super::items::{Items, TraceItems};
 use super::recording::{
     Agent, AgentInfo, Call, CallResult, Entry, Incoming, Mark, Party, Recording, Response, Saying, Text,
     Usage, call_hash, hash,
 };
-use super::{Confidence, ImporterInfo, Record, SpreadImporter};
-use crate::error::{FindingCode, Reject, RejectCode};
+use super::shape::{expect_member, expect_object};
+use super::{ImporterInfo, Record, SpreadImporter};
+use crate::error::{FindingCode, Reject};
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Fault, Kind};
 use crate::ingest::writer::TraceWriter;
@@ -39,28 +41,16 @@ impl SpreadImporter for AgentDojo {
         &INFO
     }
 
-    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
-        match INFO.evidence.iter().filter(|key| !record.get(key).is_absent()).count() {
-            3 => Confidence::Yes,
-            2 => Confidence::Maybe,
-            _ => Confidence::No,
-        }
-    }
-
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
         let run = tree.root();
-        if run.kind() != Some(Kind::Object) {
-            let found = run.kind().map_or("nothing", Kind::as_str);
-            let message = format!("found {found}, expected an object");
-            return Err(Reject::new(RejectCode::RecordNotObject, "", message));
-        }
+        expect_object(run, "")?;
         for key in ["suite_name", "user_task_id"] {
-            expect(run, key, Kind::String)?;
+            expect_member(run, key, Kind::String)?;
         }
-        expect(run, "messages", Kind::Array)?;
+        expect_member(run, "messages", Kind::Array)?;
         // Two runs of one name are two traces; a copy of a run is one.
-        let key = format!("{}\n{}", Ids::of(run).trace(), hex(&hash(record.text)));
+        let key = format!("{}\n{}", Ids::of(run).trace(), hex(&hash(record.text)[..16]));
         out.item(&key, record.text, "");
         Ok(())
     }
@@ -75,25 +65,6 @@ impl SpreadImporter for AgentDojo {
             recording.write(out);
         }
     }
-}
-
-fn expect(run: Value<'_>, key: &str, kind: Kind) -> Result<(), Reject> {
-    match run.get(key).kind() {
-        None => Err(Reject::new(
-            RejectCode::FieldMissing,
-            format!("/{key}"),
-            format!("found nothing, expected {}", kind.as_str()),
-        )),
-        Some(found) if found != kind => {
-            let message = format!("found {}, expected {}", found.as_str(), kind.as_str());
-            Err(Reject::new(RejectCode::FieldType, format!("/{key}"), message))
-        }
-        Some(_) => Ok(()),
-    }
-}
-
-fn hex(hash: &[u8; 32]) -> String {
-    hash.iter().take(16).fold(String::new(), |out, byte| out + &format!("{byte:02x}"))
 }
 
 /// What a run is called, by its own fields.

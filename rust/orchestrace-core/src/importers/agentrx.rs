@@ -6,7 +6,7 @@
 //! label, of `agentrx.root_cause`, so that a method can be held against either.
 
 use super::items::{Items, TraceItems};
-use super::{Confidence, ImporterInfo, Record, SpreadImporter};
+use super::{ImporterInfo, Record, SpreadImporter};
 use crate::error::{Reject, RejectCode};
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Fault, Kind};
@@ -32,14 +32,6 @@ const ROOT_CAUSE: &str = "agentrx.root_cause";
 impl SpreadImporter for AgentRx {
     fn info(&self) -> &'static ImporterInfo {
         &INFO
-    }
-
-    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
-        match INFO.evidence.iter().filter(|key| !record.get(key).is_absent()).count() {
-            3 => Confidence::Yes,
-            2 => Confidence::Maybe,
-            _ => Confidence::No,
-        }
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {

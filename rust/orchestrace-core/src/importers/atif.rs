@@ -7,11 +7,12 @@
 use std::borrow::Cow;
 
 use super::items::{Items, TraceItems};
+use super::object_text::ObjectText;
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Record, SpreadImporter};
 use crate::error::{Reject, RejectCode};
+use crate::ingest::json::Fault;
 use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, write_string};
 use crate::ingest::writer::TraceWriter;
 
 mod describe;
@@ -117,31 +118,22 @@ impl Document<'_, '_> {
 
     /// What its steps are told to belong to: its head, without what is long. Two copies of a file have the same.
     fn context(&self) -> String {
-        let mut text = b"{".to_vec();
-        let mut put = |key: &str, value: &str, string: bool| {
-            if text.len() > 1 {
-                text.push(b',');
-            }
-            write_string(key, &mut text);
-            text.push(b':');
-            if string { write_string(value, &mut text) } else { text.extend_from_slice(value.as_bytes()) }
-        };
+        let mut head = ObjectText::new();
         for key in ["session_id", "trajectory_id", "final_metrics", "continued_trajectory_ref"] {
             let value = self.value.get(key);
             if value.exists() {
-                put(key, value.raw(), false);
+                head.raw(key, value.raw());
             }
         }
         for key in ["name", "model_name"] {
             if let Some(text) = self.value.get("agent").get(key).some_str() {
-                put(key, text, true);
+                head.text(key, text);
             }
         }
         let file = self.file.rsplit('/').next().unwrap_or(self.file);
-        put("file", file, true);
-        put("within", &self.within, true);
-        text.push(b'}');
-        String::from_utf8_lossy(&text).into_owned()
+        head.text("file", file);
+        head.text("within", &self.within);
+        head.finish()
     }
 }
 

@@ -5,11 +5,13 @@
 //! has it only in its journal. A bare object with `events` is read as a sample of its own. What a sample did lies in
 //! its flat list of `events`; [`transcript`] finds out who did what in it, [`describe`] tells it, [`scores`] judges it.
 
+use super::hex::hex;
+use super::object_text::ObjectText;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::importers::recording::{Recording, hash};
 use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed, write_string};
+use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
 use crate::ingest::writer::TraceWriter;
 
 mod content;
@@ -86,10 +88,8 @@ impl SpreadImporter for Inspect {
 
 /// What a record turned out to hold; texts are slices of it.
 #[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools)] // which keys were there
 struct Found<'a> {
-    is_array: bool,
-    is_object: bool,
+    kind: Option<Kind>,
     eval: Option<&'a str>,
     samples: Option<Vec<(&'a str, Self)>>,
     id: Option<&'a str>,
@@ -111,9 +111,8 @@ impl<'a> Found<'a> {
 
     fn value(&mut self, cursor: &mut Cursor<'a>) -> Parsed<()> {
         let kind = cursor.kind()?;
-        self.is_array = kind == Kind::Array;
-        self.is_object = kind == Kind::Object;
-        if !self.is_object {
+        self.kind = Some(kind);
+        if kind != Kind::Object {
             cursor.skip()?;
             return Ok(());
         }
@@ -144,14 +143,14 @@ impl<'a> Found<'a> {
 
     fn put(&self, record: &Record<'a>, out: &mut Items<'_>) -> Result<(), Reject> {
         let entry = record.path.rsplit_once(".eval/").map_or("", |(_, entry)| entry);
-        if !self.is_array && !self.is_object {
+        if !matches!(self.kind, Some(Kind::Array | Kind::Object)) {
             return Err(not_object());
         }
         if entry.starts_with("reductions") {
             out.ignored("inspect.reductions");
             return Ok(());
         }
-        if self.is_array {
+        if self.kind == Some(Kind::Array) {
             out.ignored("inspect.summaries");
             return Ok(());
         }
@@ -212,30 +211,21 @@ impl Eval {
     fn read(text: Option<&str>, limits: Limits) -> Self {
         let Some(tree) = text.and_then(|text| Tree::parse(text, limits).ok()) else { return Self::default() };
         let fact = |key: &str| tree.root().get(key).some_str();
-        let mut context = vec![b'{'];
+        let mut context = ObjectText::new();
         for key in FACTS {
             if let Some(value) = fact(key) {
-                if context.len() > 1 {
-                    context.push(b',');
-                }
-                write_string(key, &mut context);
-                context.push(b':');
-                write_string(value, &mut context);
+                context.text(key, value);
             }
         }
-        context.push(b'}');
         // One run can evaluate several tasks and models, each in a log of its own: only the two together are one log.
         let run = fact("run_id").or(fact("eval_id"));
         let ids: Vec<&str> = run.into_iter().chain(fact("task_id")).collect();
-        Self {
-            prefix: Some(ids.join("/")).filter(|ids| !ids.is_empty()),
-            context: String::from_utf8_lossy(&context).into_owned(),
-        }
+        Self { prefix: Some(ids.join("/")).filter(|ids| !ids.is_empty()), context: context.finish() }
     }
 
     /// Puts one sample.
     fn sample(&self, text: &str, sample: &Found<'_>, out: &mut Items<'_>) {
-        if !sample.is_object {
+        if sample.kind != Some(Kind::Object) {
             return out.reject(text, not_object());
         }
         if !sample.has_messages && !sample.has_events {
@@ -260,9 +250,5 @@ impl Eval {
 
 /// An id for what has none: the same wherever the text lies.
 fn short_hash(text: &str) -> String {
-    use std::fmt::Write;
-    hash(text).iter().take(8).fold(String::new(), |mut out, byte| {
-        let _ok = write!(out, "{byte:02x}");
-        out
-    })
+    hex(&hash(text)[..8])
 }

@@ -8,12 +8,14 @@
 
 use std::collections::HashMap;
 
+use super::object_text::ObjectText;
+use super::parsed::ParsedItems;
 use super::recording::{AgentInfo, Label, Recording, Saying, Text, hash};
 use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
-use crate::error::{FindingCode, Reject, RejectCode};
+use crate::error::{Reject, RejectCode};
 use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Kind, write_string};
+use crate::ingest::json::{Fault, Kind};
 use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::TraceWriter;
 use crate::schema::MeasureKind;
@@ -112,18 +114,14 @@ impl SpreadImporter for Langfuse {
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        let trees: Vec<Option<Tree<'_>>> =
-            items.iter().map(|item| Tree::parse(item.text, items.limits()).ok()).collect();
-        let parts = Parts::of(items, &trees);
+        let parsed = ParsedItems::of(items);
+        let parts = Parts::of(items, &parsed);
         let mut spans = Spans::default();
-        if trees.iter().flatten().any(Tree::is_replaced) {
-            let told = "a lone surrogate was replaced by U+FFFD";
-            spans.recording.finding(FindingCode::Utf8Replaced, None, told);
-        }
+        parsed.tell_replaced(&mut spans.recording);
         let recording = &mut spans.recording;
         recording.trace.trace_id = recording.text(items.key());
         recording.trace.system = recording.text("langfuse");
-        let value = |i: u32| trees[i as usize].as_ref().map(Tree::root);
+        let value = |i: u32| parsed.get(i as usize);
         let trace = parts.trace.and_then(value);
         let observations: Vec<(u32, Value<'_>)> =
             parts.observations.iter().filter_map(|i| Some((*i, value(*i)?))).collect();
@@ -174,21 +172,15 @@ fn put_trace(trace: Value<'_>, out: &mut Items<'_>) {
     };
     // Pages of traces only name what belongs to them; that it exists is kept.
     let names = |value: Value<'_>| value.at(0).kind() == Some(Kind::String);
-    let mut text = b"{".to_vec();
+    let mut text = ObjectText::new();
     for (key, value) in trace.members() {
         if matches!(key, "observations" | "scores") && !names(value) {
             continue;
         }
-        if text.len() > 1 {
-            text.push(b',');
-        }
-        write_string(key, &mut text);
-        text.push(b':');
-        text.extend_from_slice(value.raw().as_bytes());
+        text.raw(key, value.raw());
     }
-    text.push(b'}');
     out.conversation(id, trace.first(&["sessionId", "session_id"]).str().unwrap_or_default());
-    out.item(id, &String::from_utf8_lossy(&text), "");
+    out.item(id, &text.finish(), "");
     inside(trace, Some(id), out);
 }
 
@@ -228,10 +220,9 @@ struct Parts {
 impl Parts {
     /// Sorts them; of several versions of one thing the one that ended counts, then the one that was written last,
     /// then the longest.
-    fn of(items: &TraceItems<'_>, trees: &[Option<Tree<'_>>]) -> Self {
+    fn of(items: &TraceItems<'_>, parsed: &ParsedItems<'_>) -> Self {
         let mut best: HashMap<(u8, &str), usize> = HashMap::new();
-        for (i, tree) in trees.iter().enumerate() {
-            let Some(value) = tree.as_ref().map(Tree::root) else { continue };
+        for (i, value) in parsed.values().map(|(i, value)| (i as usize, value)) {
             let class = class_of(value);
             let id = if class == 0 { "" } else { value.get("id").str().unwrap_or_default() };
             let text = items.as_slice()[i].text;
@@ -244,7 +235,7 @@ impl Parts {
                 best.insert((class, id), i);
                 continue;
             };
-            let other = trees[known].as_ref().map(Tree::root).map(|v| rank(v, items.as_slice()[known].text));
+            let other = parsed.get(known).map(|value| rank(value, items.as_slice()[known].text));
             if other < Some(rank(value, text)) {
                 items.duplicate(known);
                 best.insert((class, id), i);

@@ -8,12 +8,14 @@
 
 use std::collections::HashMap;
 
+use super::object_text::ObjectText;
+use super::parsed::ParsedItems;
 use super::recording::{Label, Text};
 use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
-use crate::error::{FindingCode, Reject, RejectCode};
+use crate::error::{Reject, RejectCode};
 use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Kind, write_string};
+use crate::ingest::json::{Fault, Kind};
 use crate::ingest::writer::TraceWriter;
 use crate::schema::MeasureKind;
 
@@ -91,18 +93,13 @@ impl SpreadImporter for LangSmith {
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
         let limits = items.limits();
-        let trees: Vec<Option<Tree<'_>>> =
-            items.iter().map(|item| Tree::parse(item.text, limits).ok()).collect();
+        let parsed = ParsedItems::of(items);
         let mut spans = Spans::default();
-        if trees.iter().flatten().any(Tree::is_replaced) {
-            let told = "a lone surrogate was replaced by U+FFFD";
-            spans.recording.finding(FindingCode::Utf8Replaced, None, told);
-        }
+        parsed.tell_replaced(&mut spans.recording);
         let recording = &mut spans.recording;
         recording.trace.trace_id = recording.text(items.key());
         recording.trace.system = recording.text("langsmith");
-        let values = (0..).zip(&trees).filter_map(|(i, tree)| Some((i, tree.as_ref()?.root())));
-        let (feedback, parts): (Vec<_>, Vec<_>) = values.partition(|(_, value)| is_feedback(*value));
+        let (feedback, parts): (Vec<_>, Vec<_>) = parsed.values().partition(|(_, value)| is_feedback(*value));
         let runs = run::gather(&parts, &mut |item| items.duplicate(item as usize));
         let graph = Graph::of(&runs);
         spans.recording.trace.partial |= graph.incomplete;
@@ -152,25 +149,27 @@ fn put(value: Value<'_>, trace: Option<&str>, parent: Option<&str>, out: &mut It
         out.item(trace, value.raw(), "");
         return;
     }
-    let mut text = b"{".to_vec();
+    let mut text = ObjectText::new();
     for (key, member) in value.members().filter(|(key, _)| *key != "child_runs") {
-        write_string(key, &mut text);
-        text.push(b':');
-        text.extend_from_slice(member.raw().as_bytes());
-        text.push(b',');
+        text.raw(key, member.raw());
     }
-    match parent.filter(|_| !given) {
-        Some(parent) => {
-            text.extend_from_slice(b"\"parent_run_id\":");
-            write_string(parent, &mut text);
-        }
-        None => _ = text.pop(),
+    if let Some(parent) = parent.filter(|_| !given) {
+        text.text("parent_run_id", parent);
     }
-    text.push(b'}');
-    out.item(trace, &String::from_utf8_lossy(&text), "");
+    out.item(trace, &text.finish(), "");
     children.elements().filter(|child| child.kind() == Some(Kind::Object)).for_each(|child| {
         put(child, Some(trace), Some(id), out);
     });
+}
+
+/// What one piece of feedback says; in the order in which they count.
+#[derive(Debug, PartialEq, PartialOrd)]
+struct Feedback<'t> {
+    run: &'t str,
+    key: &'t str,
+    who: &'t str,
+    value: Option<&'t str>,
+    score: Option<f64>,
 }
 
 /// Feedback on the whole is a metric, on a run within it a label; where a run only has statistics of it, their
@@ -183,34 +182,30 @@ fn judge(runs: &[Run<'_>], feedback: &[(u32, Value<'_>)], spans: &mut Spans) {
             run.get("parent_run_id").some_str().is_none() && run::ancestors_of(run).next().is_none()
         })
     };
-    #[allow(clippy::type_complexity)] // what one piece of feedback says
-    let mut told: Vec<(&str, &str, Option<f64>, Option<&str>, &str)> = Vec::new();
+    let mut told: Vec<Feedback<'_>> = Vec::new();
     for (_, value) in feedback {
         let text = |key: &str| value.get(key).some_str();
         let score = value.get("score");
         let score = score.number_like().or_else(|| score.bool().map(f64::from));
         let who = value.path(&["feedback_source", "type"]).some_str().unwrap_or("langsmith");
-        told.push((
-            text("run_id").unwrap_or_default(),
-            text("key").unwrap_or_default(),
-            score,
-            text("value"),
+        told.push(Feedback {
+            run: text("run_id").unwrap_or_default(),
+            key: text("key").unwrap_or_default(),
             who,
-        ));
+            value: text("value"),
+            score,
+        });
     }
     for run in runs {
         for (key, stats) in run.get("feedback_stats").members() {
-            if !told.iter().any(|(id, known, ..)| *id == run.id() && *known == key) {
-                told.push((run.id(), key, stats.get("avg").number_like(), None, "langsmith"));
+            if !told.iter().any(|known| known.run == run.id() && known.key == key) {
+                let score = stats.get("avg").number_like();
+                told.push(Feedback { run: run.id(), key, who: "langsmith", value: None, score });
             }
         }
     }
-    told.sort_by(|a, b| {
-        (a.0, a.1, a.4, a.3)
-            .cmp(&(b.0, b.1, b.4, b.3))
-            .then(a.2.partial_cmp(&b.2).unwrap_or(std::cmp::Ordering::Equal))
-    });
-    for (id, key, score, value, who) in told {
+    told.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    for Feedback { run: id, key, who, value, score } in told {
         if let Some(score) = score.filter(|score| root(id) && score.is_finite() && !metrics.contains_key(key))
         {
             metrics.insert(key.to_owned(), score);

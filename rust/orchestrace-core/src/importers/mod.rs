@@ -11,14 +11,18 @@ mod atif;
 mod claude_code;
 mod codex;
 mod detect;
+mod hex;
 mod inspect;
 pub(crate) mod items;
 mod langfuse;
 mod langsmith;
 mod native;
+mod object_text;
 mod openai_agents;
 mod otel;
+mod parsed;
 pub mod recording;
+mod shape;
 pub mod spans;
 mod swe_agent;
 mod tau_bench;
@@ -157,8 +161,10 @@ pub trait SpreadImporter: Sync {
     fn info(&self) -> &'static ImporterInfo;
 
     /// Whether a record at the start of an input is of this format; the end of a long record may be missing. The
-    /// path is a hint only.
-    fn sniff(&self, record: Value<'_>, path: &str) -> Confidence;
+    /// path is a hint only. Unless a format knows better, its evidence tells: all keys, or all but one, are there.
+    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
+        shape::sure_by_keys(record, self.info().evidence)
+    }
 
     /// Cuts one record into items. What is wrong with an item is found here; an error rejects the whole record, and
     /// what was put for it is taken back. A record for which nothing is put counts as ignored, with the kind

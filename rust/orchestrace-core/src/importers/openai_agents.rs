@@ -8,10 +8,11 @@
 use std::collections::HashMap;
 
 use super::otel::attributes::{Facts, Sort};
+use super::parsed::ParsedItems;
 use super::recording::{Text, Usage, call_hash_of_text, hash};
 use super::spans::{AgentWork, Fate, Span, Spans, ToolKind, ToolUse, Who, Work};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
-use crate::error::{FindingCode, Reject, RejectCode};
+use crate::error::{Reject, RejectCode};
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Fault, Limits};
 use crate::ingest::time::parse_timestamp;
@@ -67,23 +68,16 @@ impl SpreadImporter for OpenAiAgents {
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
         let limits = items.limits();
-        let trees: Vec<Option<Tree<'_>>> =
-            items.iter().map(|item| Tree::parse(item.text, limits).ok()).collect();
-        let values: Vec<(u32, Value<'_>)> =
-            (0..).zip(&trees).filter_map(|(i, tree)| Some((i, tree.as_ref()?.root()))).collect();
+        let parsed = ParsedItems::of(items);
         let mut spans = Spans::default();
-        if trees.iter().flatten().any(Tree::is_replaced) {
-            let told = "a lone surrogate was replaced by U+FFFD";
-            spans.recording.finding(FindingCode::Utf8Replaced, None, told);
-        }
-        let workflow = values.iter().find(|(_, value)| is_trace(*value));
+        parsed.tell_replaced(&mut spans.recording);
+        let workflow = parsed.values().find(|(_, value)| is_trace(*value));
         let workflow = workflow.and_then(|(_, value)| value.get("workflow_name").some_str());
         let recording = &mut spans.recording;
         recording.trace.trace_id = recording.text(items.key());
         recording.trace.system = recording.text("openai-agents");
         let service = recording.text(workflow.unwrap_or("workflow"));
-        let parts: Vec<(u32, Value<'_>)> =
-            values.iter().copied().filter(|(_, value)| !is_trace(*value)).collect();
+        let parts: Vec<(u32, Value<'_>)> = parsed.values().filter(|(_, value)| !is_trace(*value)).collect();
         let nested = Nested::of(&parts);
         for (item, value) in &parts {
             push(*value, Reading { item: *item, service, limits, nested: &nested }, &mut spans);

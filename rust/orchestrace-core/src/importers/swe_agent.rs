@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use sha2::{Digest, Sha256};
 
+use super::hex::hex;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::importers::recording::{
@@ -145,13 +146,9 @@ fn task(stem: &str) -> &str {
 
 /// Runs of one task lie in files of one name: what tells them apart is what is in them.
 fn short_hash(texts: &[&str]) -> String {
-    use std::fmt::Write;
     let all: Vec<u8> = texts.iter().flat_map(|text| hash(text)).collect();
     let all = if texts.len() == 1 { all } else { Sha256::digest(&all).to_vec() };
-    all.iter().take(8).fold(String::new(), |mut out, byte| {
-        let _ok = write!(out, "{byte:02x}");
-        out
-    })
+    hex(&all[..8])
 }
 
 /// Tells one run.

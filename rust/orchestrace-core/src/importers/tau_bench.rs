@@ -5,11 +5,13 @@
 //! an agent of its own, whom the other answers. The older has no times and no tokens, the newer has both
 //! (`docs/formats/tau_bench.md`).
 
+use super::hex::hex;
 use super::items::{Items, TraceItems};
 use super::recording::{
     Agent, AgentInfo, Call, CallResult, Party, Recording, Response, Saying, Text, call_hash,
     call_hash_of_text, hash,
 };
+use super::shape::{expect_object, sure_by_keys};
 use super::{Confidence, ImporterInfo, Record, SpreadImporter};
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::ingest::json::tree::{Tree, Value};
@@ -49,26 +51,20 @@ impl SpreadImporter for TauBench {
     }
 
     fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
-        let has = |keys: &[&str]| keys.iter().filter(|key| !record.get(key).is_absent()).count();
         let info = record.get("info");
         // The simulations of a document come last, beyond what is looked at if its tasks are many.
         let begins = !info.get("agent_info").is_absent() && !info.get("user_info").is_absent();
-        match [INFO.evidence, RESULTS, SIMULATION].map(has).into_iter().max() {
-            Some(3) => Confidence::Yes,
-            Some(2) if begins => Confidence::Yes,
-            Some(2) => Confidence::Maybe,
-            _ => Confidence::No,
+        let sure = [INFO.evidence, RESULTS, SIMULATION].map(|keys| sure_by_keys(record, keys));
+        match sure.into_iter().max() {
+            Some(Confidence::Maybe) if begins => Confidence::Yes,
+            sure => sure.unwrap_or(Confidence::No),
         }
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
         let root = tree.root();
-        if root.kind() != Some(Kind::Object) {
-            let message =
-                format!("found {}, expected an object", root.kind().map_or("nothing", Kind::as_str));
-            return Err(Reject::new(RejectCode::RecordNotObject, "", message));
-        }
+        expect_object(root, "")?;
         if root.get("simulations").is_absent() {
             let key = check(root, "").map(|()| key(root, record))?;
             out.item(&key, record.text, "");
@@ -110,10 +106,7 @@ impl SpreadImporter for TauBench {
 
 /// What is wrong with a run.
 fn check(run: Value<'_>, path: &str) -> Result<(), Reject> {
-    if run.kind() != Some(Kind::Object) {
-        let message = format!("found {}, expected an object", run.kind().map_or("nothing", Kind::as_str));
-        return Err(Reject::new(RejectCode::RecordNotObject, path, message));
-    }
+    expect_object(run, path)?;
     let log = run.first(&["traj", "messages"]);
     let written = run.first(&["traj", "messages", "ticks"]);
     if written.is_absent() || (log.exists() && log.kind() != Some(Kind::Array)) {
@@ -136,9 +129,7 @@ fn id(value: Value<'_>) -> Option<&str> {
 fn key(run: Value<'_>, record: &Record<'_>) -> String {
     let task = id(run.get("task_id")).unwrap_or_default();
     let trial = id(run.get("trial")).unwrap_or("0");
-    let content =
-        hash(run.raw()).iter().take(16).fold(String::new(), |out, byte| out + &format!("{byte:02x}"));
-    [record.stem, task, trial, &content].join("\n")
+    [record.stem, task, trial, &hex(&hash(run.raw())[..16])].join("\n")
 }
 
 /// What a run is called, out of its key.

@@ -53,8 +53,17 @@ struct Current {
     texts: u32,
 }
 
+/// What happened so far in a turn.
+#[derive(Debug, Clone, Copy, Default)]
+struct Turn {
+    /// Whether it goes on.
+    open: bool,
+    /// Whether the model has done something in it, and said something.
+    begun: bool,
+    said: bool,
+}
+
 /// One thread while it is told.
-#[allow(clippy::struct_excessive_bools)] // what happened so far in the turn
 struct Stream<'a, 'i> {
     thread: &'a Thread,
     group: &'a Group,
@@ -74,10 +83,7 @@ struct Stream<'a, 'i> {
     sum: (i64, i64),
     /// When calls were asked, and their tools.
     asked: HashMap<String, (Option<i64>, Text)>,
-    in_turn: bool,
-    /// Whether the model has done something in this turn, and said something.
-    begun: bool,
-    said: bool,
+    turn: Turn,
     /// Whether this turn's usage was told by request.
     paid_by_request: bool,
     prompted: bool,
@@ -121,9 +127,7 @@ impl<'a, 'i> Stream<'a, 'i> {
             total,
             sum: (0, 0),
             asked: HashMap::new(),
-            in_turn: false,
-            begun: false,
-            said: false,
+            turn: Turn::default(),
             paid_by_request: false,
             prompted: false,
             last_response: None,
@@ -181,7 +185,7 @@ impl<'a, 'i> Stream<'a, 'i> {
                 self.input = line.time.or(self.input);
             }
             What::TurnStart => {
-                (self.in_turn, self.begun, self.said) = (true, false, false);
+                self.turn = Turn { open: true, ..Turn::default() };
                 self.current = None;
                 self.put_in(line);
             }
@@ -268,7 +272,7 @@ impl<'a, 'i> Stream<'a, 'i> {
             Current { entry, paid: false, over: false, texts: 0 }
         });
         self.current = Some(current);
-        self.begun = true;
+        self.turn.begun = true;
         let began = self.input;
         if let Some(response) = self.recording.response_mut(current.entry) {
             response.time = line.time.max(response.time);
@@ -284,7 +288,7 @@ impl<'a, 'i> Stream<'a, 'i> {
         let extras = self.extras();
         self.recording.say(current.entry, Saying { id, content: Some(content), extras, ..Saying::default() });
         self.current = Some(Current { texts: current.texts + 1, ..current });
-        self.said = true;
+        self.turn.said = true;
     }
 
     fn output(&mut self, line: &Line) {
@@ -380,7 +384,7 @@ impl<'a, 'i> Stream<'a, 'i> {
             return self.repeats(line);
         }
         let id = self.id_of(line);
-        let intervenes = self.in_turn && self.begun;
+        let intervenes = self.turn.open && self.turn.begun;
         let extras = self.extras();
         self.recording.incoming(
             self.agent,

@@ -1,7 +1,7 @@
 //! What requests cost, and where turns end.
 
 use super::super::line::{Line, Sums};
-use super::{Current, Stream};
+use super::{Current, Stream, Turn};
 use crate::error::FindingCode;
 use crate::importers::recording::{Hash, Party, Text, Usage};
 use crate::schema::EventType;
@@ -64,13 +64,13 @@ impl Stream<'_, '_> {
     }
 
     pub(super) fn turn_end(&mut self, line: &Line, text: Option<Hash>, _failed: bool, usage: Option<Sums>) {
-        if let Some(text) = text.filter(|_| !self.said) {
+        if let Some(text) = text.filter(|_| !self.turn.said) {
             self.says(line, text);
         }
         if let Some(usage) = usage.filter(|_| !std::mem::take(&mut self.paid_by_request)) {
             self.spend(line, usage);
         }
-        (self.in_turn, self.begun, self.said) = (false, false, false);
+        self.turn = Turn::default();
         self.current = None;
     }
 
@@ -87,7 +87,7 @@ impl Stream<'_, '_> {
                 response.extras = extras;
             }
         }
-        (self.in_turn, self.begun) = (false, false);
+        self.turn = Turn { said: self.turn.said, ..Turn::default() };
         self.current = None;
     }
 }

@@ -1,0 +1,39 @@
+//! The items of a trace as JSON. Each was parsed when its record was cut, so that one which cannot be read is not
+//! expected; it is left out.
+
+use super::TraceItems;
+use super::recording::Recording;
+use crate::error::FindingCode;
+use crate::ingest::json::tree::{Tree, Value};
+
+/// All items of a trace, in their order.
+#[derive(Debug)]
+pub(super) struct ParsedItems<'a>(Vec<Option<Tree<'a>>>);
+
+impl<'a> ParsedItems<'a> {
+    pub(super) fn of(items: &TraceItems<'a>) -> Self {
+        Self(items.iter().map(|item| Tree::parse(item.text, items.limits()).ok()).collect())
+    }
+
+    /// One of them.
+    pub(super) fn get(&self, item: usize) -> Option<Value<'_>> {
+        self.0.get(item)?.as_ref().map(Tree::root)
+    }
+
+    /// Each with its number.
+    pub(super) fn values(&self) -> impl Iterator<Item = (u32, Value<'_>)> {
+        (0..).zip(&self.0).filter_map(|(item, tree)| Some((item, tree.as_ref()?.root())))
+    }
+
+    /// Tells if text of any of them was replaced.
+    pub(super) fn tell_replaced(&self, out: &mut Recording) {
+        if self.0.iter().flatten().any(Tree::is_replaced) {
+            tell_replaced(out);
+        }
+    }
+}
+
+/// Tells that text was replaced.
+pub(super) fn tell_replaced(out: &mut Recording) {
+    out.finding(FindingCode::Utf8Replaced, None, "a lone surrogate was replaced by U+FFFD");
+}
