@@ -1,44 +1,36 @@
-#![allow(clippy::needless_pass_by_value)] // `json!` makes values
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use serde_json::{Value as Json, json};
 
 use super::AgentRx;
-use crate::importers::testing::{counts, documents, read_texts};
+use crate::importers::testing::{column, counts, documents, read_texts};
 use crate::store::Store;
 
 fn labelled(id: Json, failures: Json, cause: Json) -> Json {
-    json!({"trajectory_id": id, "failures": failures, "failure_summary": "it went wrong",
-           "root_cause": {"failure_id": cause, "reason_for_root_cause": "because"}})
+    let mut run =
+        json!({"failure_summary": "it went wrong", "root_cause": {"reason_for_root_cause": "because"}});
+    run["trajectory_id"] = id;
+    run["failures"] = failures;
+    run["root_cause"]["failure_id"] = cause;
+    run
 }
 
 fn failure(id: Json, step: Json, agent: &str) -> Json {
-    json!({"failure_id": id, "step_number": step, "step_reason": "r", "failure_category": "System Failure",
-           "category_reason": "c", "failed_agent": agent})
+    let mut failure = json!({"step_reason": "r", "failure_category": "System Failure",
+           "category_reason": "c", "failed_agent": agent});
+    failure["failure_id"] = id;
+    failure["step_number"] = step;
+    failure
 }
 
 /// `trace_id annotator turn agent`.
 fn labels(store: &Store) -> Vec<String> {
     let batch = store.combined("labels").unwrap();
-    let column = |name: &str| batch.column_by_name(name).unwrap();
-    let text = |name: &str, row: usize| {
-        let array = column(name);
-        match array.as_any_dictionary_opt() {
-            Some(dictionary) => {
-                let at = dictionary.normalized_keys()[row];
-                dictionary.values().as_string::<i32>().value(at).to_owned()
-            }
-            None => array.as_string_view().value(row).to_owned(),
-        }
-    };
-    let turns = column("turn").as_primitive::<UInt32Type>();
-    (0..batch.num_rows())
-        .map(|row| {
-            let [trace, annotator, agent] = ["trace_id", "annotator", "agent"].map(|name| text(name, row));
-            format!("{trace} {annotator} {} {agent}", turns.value(row))
-        })
-        .collect()
+    let turns = batch.column_by_name("turn").unwrap().as_primitive::<UInt32Type>().values();
+    let [traces, annotators, agents] =
+        ["trace_id", "annotator", "agent"].map(|name| column(store, "labels", name));
+    let row = |i: usize| format!("{} {} {} {}", traces[i], annotators[i], turns[i], agents[i]);
+    (0..traces.len()).map(row).collect()
 }
 
 #[test]

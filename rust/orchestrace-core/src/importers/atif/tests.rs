@@ -1,13 +1,8 @@
-#![allow(clippy::needless_pass_by_value, clippy::format_collect)] // JSON literals, small texts
-
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::importers::testing::{counts, documents, read_bytes, read_texts};
-use crate::importers::{Format, detect};
-use crate::ingest::ReadOptions;
+use crate::importers::detect;
+use crate::importers::testing::{edges_of, event, events, fates, is_partial, read_texts, set, traces, with};
 use crate::store::Store;
 
 fn document(session: &str, steps: &[Json]) -> Json {
@@ -18,11 +13,6 @@ fn document(session: &str, steps: &[Json]) -> Json {
 fn step(id: u32, source: &str, message: &str) -> Json {
     let time = format!("2026-01-01T00:00:{id:02}Z");
     json!({"step_id": id, "timestamp": time, "source": source, "message": message})
-}
-
-fn with(mut step: Json, more: Json) -> Json {
-    step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    step
 }
 
 fn calls(ids: &[&str]) -> Json {
@@ -38,47 +28,10 @@ fn read_documents(files: &[(&str, &Json)]) -> Store {
     read_texts(&Atif, &inputs)
 }
 
-/// The traces, which the native importer accepts too.
-fn traces(store: &Store) -> Vec<Json> {
-    let documents = documents(store);
-    let text: String = documents.iter().map(|document| format!("{document}\n")).collect();
-    let native = Format::Whole(&crate::importers::Native);
-    let back = read_bytes(native, &[("back", text.as_bytes())], &ReadOptions::default(), 1);
-    assert_eq!((back.n_traces(), back.records_quarantined()), (documents.len(), 0));
-    documents
-}
-
 fn one(files: &[(&str, &Json)]) -> Json {
     let mut traces = traces(&read_documents(files));
     assert_eq!(traces.len(), 1);
     traces.remove(0)
-}
-
-fn events(trace: &Json) -> Vec<String> {
-    let text = |event: &Json, key: &str| event[key].as_str().unwrap_or("-").to_owned();
-    let list = trace["events"].as_array().unwrap().iter();
-    list.map(|event| ["id", "type", "agent", "to"].map(|key| text(event, key)).join(" ")).collect()
-}
-
-fn event<'a>(trace: &'a Json, id: &str) -> &'a Json {
-    trace["events"].as_array().unwrap().iter().find(|event| event["id"] == id).expect(id)
-}
-
-fn edges(trace: &Json, kind: &str) -> BTreeSet<String> {
-    let list = trace["edges"].as_array().unwrap().iter().filter(|edge| edge["type"] == kind);
-    list.map(|edge| format!("{} {}", edge["src"].as_str().unwrap(), edge["dst"].as_str().unwrap())).collect()
-}
-
-fn fates(store: &Store) -> BTreeMap<String, u64> {
-    let mut out = BTreeMap::new();
-    for (_, status, kind, n) in counts(store) {
-        *out.entry(if kind.is_empty() { status } else { kind }).or_default() += n;
-    }
-    out
-}
-
-fn is_partial(trace: &Json) -> bool {
-    trace["events"][0]["x_trace"]["partial"] == json!(true)
 }
 
 fn run() -> Json {
@@ -114,7 +67,7 @@ fn a_step_is_a_response_with_its_results() {
             "s1:5 return ann user",
         ]
     );
-    assert_eq!(edges(&trace, "return"), ["a a:r", "b b:r"].map(str::to_owned).into());
+    assert_eq!(edges_of(&trace, "return"), set(&["a a:r", "b b:r"]));
     let call = event(&trace, "a");
     assert_eq!(
         (&call["t"], &call["tokens_in"], &call["x_tokens_cached"]),
@@ -175,7 +128,7 @@ fn sub_agents_lie_inside_or_beside() {
             "lead:8 aggregate ann -",
         ]
     );
-    assert_eq!(edges(&trace, "aggregate"), ["child-1:4 lead:8", "s2:6 lead:8"].map(str::to_owned).into());
+    assert_eq!(edges_of(&trace, "aggregate"), set(&["child-1:4 lead:8", "s2:6 lead:8"]));
     assert_eq!(trace["topology"], "centralized");
     assert!(!is_partial(&trace));
     assert_eq!(one(&[("r/sub.json", &other), ("r/lead.json", &lead)]), trace);

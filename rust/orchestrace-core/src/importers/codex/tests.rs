@@ -1,11 +1,11 @@
-#![allow(clippy::needless_pass_by_value, clippy::format_collect)] // JSON literals, small texts
-
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::importers::testing::{counts, documents, read_bytes, read_texts};
+use crate::importers::testing::{
+    content_ref, edges_of, event, fates, is_partial, lines, read_bytes, read_texts, set, traces, with,
+};
 use crate::importers::{Format, detect};
 use crate::ingest::ReadOptions;
 use crate::store::Store;
@@ -29,9 +29,8 @@ impl File {
     fn of(id: &str, meta: Json) -> Self {
         let path = format!("sessions/rollout-2026-01-01T00-00-00-{id}.jsonl");
         let mut file = Self { path, lines: Vec::new(), second: 0 };
-        let mut payload = json!({"id": id, "timestamp": "2026-01-01T00:00:00Z", "source": "cli"});
-        payload.as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
-        file.put("session_meta", payload);
+        let payload = json!({"id": id, "timestamp": "2026-01-01T00:00:00Z", "source": "cli"});
+        file.put("session_meta", with(payload, meta));
         file
     }
 
@@ -45,7 +44,9 @@ impl File {
     }
 
     fn put(&mut self, kind: &str, payload: Json) -> &mut Self {
-        self.lines.push(json!({"timestamp": time(self.second), "type": kind, "payload": payload}));
+        let mut line = json!({"timestamp": time(self.second), "type": kind});
+        line["payload"] = payload;
+        self.lines.push(line);
         self.second += 1;
         self
     }
@@ -81,7 +82,7 @@ impl File {
         self.item("message", json!({"role": "assistant", "content": content}))
     }
 
-    fn calls(&mut self, id: &str, tool: &str, arguments: Json) -> &mut Self {
+    fn calls(&mut self, id: &str, tool: &str, arguments: &Json) -> &mut Self {
         self.item("function_call", json!({"call_id": id, "name": tool, "arguments": arguments.to_string()}))
     }
 
@@ -100,7 +101,7 @@ impl File {
     }
 
     fn text(&self) -> String {
-        self.lines.iter().map(|line| format!("{line}\n")).collect()
+        lines(&self.lines)
     }
 }
 
@@ -115,22 +116,13 @@ fn read_files(files: &[&File]) -> Store {
     read_texts(&Codex, &inputs)
 }
 
-/// The traces, which the native importer accepts too.
-fn traces(store: &Store) -> Vec<Json> {
-    let documents = documents(store);
-    let text: String = documents.iter().map(|document| format!("{document}\n")).collect();
-    let native = Format::Whole(&crate::importers::Native);
-    let back = read_bytes(native, &[("back", text.as_bytes())], &ReadOptions::default(), 1);
-    assert_eq!((back.n_traces(), back.records_quarantined()), (documents.len(), 0));
-    documents
-}
-
 fn one(files: &[&File]) -> Json {
     let mut traces = traces(&read_files(files));
     assert_eq!(traces.len(), 1);
     traces.remove(0)
 }
 
+/// `id type agent to`, with short ids.
 fn events(trace: &Json) -> Vec<String> {
     let text = |event: &Json, key: &str| event[key].as_str().unwrap_or("-").to_owned();
     let list = trace["events"].as_array().unwrap();
@@ -142,33 +134,10 @@ fn events(trace: &Json) -> Vec<String> {
         .collect()
 }
 
-fn event<'a>(trace: &'a Json, id: &str) -> &'a Json {
-    trace["events"].as_array().unwrap().iter().find(|event| event["id"] == id).expect(id)
-}
-
+/// The edges of one type, with short ids.
 fn edges(trace: &Json, kind: &str) -> BTreeSet<String> {
-    let list = trace["edges"].as_array().unwrap().iter().filter(|edge| edge["type"] == kind);
-    let text = |edge: &Json, key: &str| {
-        edge[key].as_str().unwrap().replace(ROOT, "A").replace(KID, "B").replace(DEEP, "C")
-    };
-    list.map(|edge| format!("{} {}", text(edge, "src"), text(edge, "dst"))).collect()
-}
-
-fn set(list: &[&str]) -> BTreeSet<String> {
-    list.iter().map(|text| (*text).to_owned()).collect()
-}
-
-/// Records by what became of them, kinds with their numbers.
-fn fates(store: &Store) -> BTreeMap<String, u64> {
-    let mut out = BTreeMap::new();
-    for (_, status, kind, n) in counts(store) {
-        *out.entry(if kind.is_empty() { status } else { kind }).or_default() += n;
-    }
-    out
-}
-
-fn is_partial(trace: &Json) -> bool {
-    trace["events"][0]["x_trace"]["partial"] == json!(true)
+    let short = |edge: &String| edge.replace(ROOT, "A").replace(KID, "B").replace(DEEP, "C");
+    edges_of(trace, kind).iter().map(short).collect()
 }
 
 /// One turn: two parallel calls whose results come the other way round, and an answer.
@@ -184,8 +153,8 @@ fn session() -> File {
         .event("token_count", json!({"info": null}))
         .item("reasoning", json!({"summary": []}))
         .says("looking")
-        .calls("c1", "shell", json!({"cmd": "ls"}))
-        .calls("c2", "shell", json!({"cmd": "pwd"}))
+        .calls("c1", "shell", &json!({"cmd": "ls"}))
+        .calls("c2", "shell", &json!({"cmd": "pwd"}))
         .usage((100, 10), (100, 10))
         .output("c2", "Wall time: 0.25 seconds\nProcess exited with code 0\nOutput:\n/")
         .output("c1", "Exit code: 1\nWall time: 3 seconds\nOutput:\nExit code: 0")
@@ -249,26 +218,26 @@ fn team() -> [File; 3] {
     let mut root = File::of(ROOT, json!({}));
     root.start("t1")
         .user("do it")
-        .calls("s1", "spawn_agent", json!({"message": "look", "agent_type": "explorer"}))
+        .calls("s1", "spawn_agent", &json!({"message": "look", "agent_type": "explorer"}))
         .usage((100, 10), (100, 10))
         .output("s1", &json!({"agent_id": KID, "nickname": "Ada"}).to_string());
     let mut kid = File::child(KID, ROOT, "Ada", root.second);
     kid.start("k1")
         .user("look")
-        .calls("s2", "spawn_agent", json!({"message": "dig"}))
+        .calls("s2", "spawn_agent", &json!({"message": "dig"}))
         .usage((20, 2), (20, 2));
     kid.output("s2", &json!({"agent_id": DEEP, "nickname": "Bob"}).to_string());
     let mut deep = File::child(DEEP, KID, "Bob", kid.second);
     deep.start("d1").user("dig").says("dug").usage((5, 1), (5, 1)).end("d1", "dug");
     kid.second = deep.second;
-    kid.calls("w2", "wait_agent", json!({"targets": [DEEP]})).usage((40, 4), (20, 2));
+    kid.calls("w2", "wait_agent", &json!({"targets": [DEEP]})).usage((40, 4), (20, 2));
     let done =
         |id: &str, text: &str| json!({"status": {id: {"completed": text}}, "timed_out": false}).to_string();
     kid.output("w2", &done(DEEP, "dug")).says("found").usage((60, 6), (20, 2)).end("k1", "found");
     root.second = kid.second;
-    root.calls("w1", "wait", json!({"ids": [KID]})).usage((200, 20), (100, 10));
+    root.calls("w1", "wait", &json!({"ids": [KID]})).usage((200, 20), (100, 10));
     root.output("w1", &done(KID, "found"));
-    root.calls("e1", "close_agent", json!({"id": KID})).usage((300, 30), (100, 10)).output("e1", "{}");
+    root.calls("e1", "close_agent", &json!({"id": KID})).usage((300, 30), (100, 10)).output("e1", "{}");
     root.says("all done").usage((400, 40), (100, 10)).end("t1", "all done");
     [root, kid, deep]
 }
@@ -295,7 +264,7 @@ fn files_that_end_early_keep_what_they_have() {
 #[test]
 fn calls_without_results_and_results_without_calls_are_kept() {
     let mut file = File::of(ROOT, json!({}));
-    file.start("t1").user("x").output("c0", "?").calls("c1", "shell", json!({})).usage((1, 1), (1, 1));
+    file.start("t1").user("x").output("c0", "?").calls("c1", "shell", &json!({})).usage((1, 1), (1, 1));
     let trace = one(&[&file]);
     assert_eq!(events(&trace)[1..], ["c0:r tool_result tool -", "c1 tool_call codex -"]);
     assert_eq!(event(&trace, "c1")["x_partial"], json!(true));
@@ -303,7 +272,7 @@ fn calls_without_results_and_results_without_calls_are_kept() {
     assert!(is_partial(&trace));
     // A result may be written before its call.
     let mut file = File::of(ROOT, json!({}));
-    file.start("t1").user("x").output("c1", "?").calls("c1", "shell", json!({})).says("y").end("t1", "y");
+    file.start("t1").user("x").output("c1", "?").calls("c1", "shell", &json!({})).says("y").end("t1", "y");
     let trace = one(&[&file]);
     assert_eq!(event(&trace, "c1:r")["tool"], json!("shell"));
 }
@@ -313,7 +282,7 @@ fn retries_of_a_tool_are_calls_of_their_own_and_repeated_ids_are_told() {
     let mut file = File::of(ROOT, json!({}));
     file.start("t1").user("x");
     for _ in 0..2 {
-        file.calls("c1", "shell", json!({"cmd": "ls"})).output("c1", "ok");
+        file.calls("c1", "shell", &json!({"cmd": "ls"})).output("c1", "ok");
     }
     file.says("y").end("t1", "y");
     let store = read_files(&[&file]);
@@ -325,7 +294,7 @@ fn retries_of_a_tool_are_calls_of_their_own_and_repeated_ids_are_told() {
 #[test]
 fn what_ends_tell_is_put_on_results_or_stands_alone() {
     let mut file = File::of(ROOT, json!({}));
-    file.start("t1").user("x").calls("c1", "shell", json!({})).usage((1, 1), (1, 1));
+    file.start("t1").user("x").calls("c1", "shell", &json!({})).usage((1, 1), (1, 1));
     file.event(
         "exec_command_end",
         json!({"call_id": "c1", "exit_code": 2, "duration": {"secs": 1, "nanos": 500_000_000}}),
@@ -357,7 +326,7 @@ fn what_ends_tell_is_put_on_results_or_stands_alone() {
 #[test]
 fn humans_break_in_and_guardians_object() {
     let mut file = File::of(ROOT, json!({}));
-    file.start("t1").user("x").calls("c1", "shell", json!({})).usage((1, 1), (1, 1));
+    file.start("t1").user("x").calls("c1", "shell", &json!({})).usage((1, 1), (1, 1));
     file.event("guardian_assessment", json!({"id": "g", "status": "in_progress"}));
     file.event(
         "guardian_assessment",
@@ -391,7 +360,7 @@ fn rolled_back_turns_are_marked_and_compaction_ends_flows() {
     let mut file = File::of(ROOT, json!({}));
     file.start("t1")
         .user("a")
-        .calls("c1", "shell", json!({}))
+        .calls("c1", "shell", &json!({}))
         .output("c1", "x")
         .says("b")
         .usage((1, 1), (1, 1))
@@ -449,7 +418,7 @@ fn finding(store: &Store, code: &str) -> bool {
 
 #[test]
 fn oldest_files_have_no_envelopes() {
-    let lines = [
+    let records = [
         json!({"id": ROOT, "timestamp": "2025-05-01T10:00:00.000Z", "instructions": null, "git": {}}),
         json!({"record_type": "state"}),
         json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}),
@@ -458,9 +427,8 @@ fn oldest_files_have_no_envelopes() {
         json!({"type": "function_call_output", "call_id": "c1", "output": "{\"output\":\"a\",\"metadata\":{\"exit_code\":0}}"}),
         json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}),
     ];
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let records = text.lines().map(str::as_bytes);
-    assert_eq!(detect(records, "x.jsonl").info().name, "codex");
+    let text = lines(&records);
+    assert_eq!(detect(text.lines().map(str::as_bytes), "x.jsonl").info().name, "codex");
     let store = read_texts(&Codex, &[("old.jsonl", &text)]);
     let trace = &traces(&store)[0];
     assert_eq!(trace["trace_id"], ROOT);
@@ -483,14 +451,12 @@ fn long_lines_odd_characters_and_broken_text_are_imported() {
     let long = "x".repeat(5_000_000);
     file.start("t2")
         .user("again")
-        .calls("c3", "shell", json!({}))
+        .calls("c3", "shell", &json!({}))
         .output("c3", &long)
         .says("nul \u{0} here")
         .end("t2", "");
     let trace = one(&[&file]);
-    let hash = crate::importers::recording::hash(&long);
-    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(event(&trace, "c3:r")["content_ref"], json!(format!("sha256:{hex}")));
+    assert_eq!(event(&trace, "c3:r")["content_ref"], content_ref(&long));
     let text = file.text().replace("again", "ag\\ud800ain");
     let mut bytes = text.into_bytes();
     let at = bytes.windows(5).position(|w| w == b"do it").unwrap();

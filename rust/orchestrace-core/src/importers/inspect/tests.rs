@@ -1,13 +1,10 @@
-// Inputs are made where they are used.
-#![allow(clippy::needless_pass_by_value, clippy::format_collect)]
-
-use std::collections::BTreeSet;
-
 use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::importers::Format;
-use crate::importers::testing::{counts, documents, read_bytes, read_texts};
+use crate::importers::testing::{
+    column, content_ref, counts, documents, edges, event, events, is_partial, only, read_bytes, read_texts,
+};
 use crate::ingest::ReadOptions;
 use crate::store::Store;
 
@@ -73,13 +70,17 @@ fn end(id: &str, second: u32) -> Json {
 }
 
 fn sample(id: &Json, epoch: u32, events: Vec<Json>) -> Json {
-    json!({"id": id, "epoch": epoch, "input": "question", "target": "t", "messages": [], "events": events,
-        "output": {"choices": [{"message": {"content": "the end"}}]}})
+    let mut sample = json!({"id": id, "epoch": epoch, "input": "question", "target": "t", "messages": [],
+        "output": {"choices": [{"message": {"content": "the end"}}]}});
+    sample["events"] = events.into();
+    sample
 }
 
 fn log(samples: Vec<Json>) -> Json {
     let eval = json!({"run_id": "R", "task_id": "T", "task": "quiz", "model": "x/m"});
-    json!({"version": 2, "status": "success", "eval": eval, "plan": {}, "samples": samples})
+    let mut log = json!({"version": 2, "status": "success", "eval": eval, "plan": {}});
+    log["samples"] = samples.into();
+    log
 }
 
 fn read(log: &Json) -> Store {
@@ -88,9 +89,7 @@ fn read(log: &Json) -> Store {
 
 /// The one trace of one sample.
 fn trace(sample: Json) -> Json {
-    let mut traces = documents(&read(&log(vec![sample])));
-    assert_eq!(traces.len(), 1);
-    traces.remove(0)
+    only(&read(&log(vec![sample])))
 }
 
 /// The trace of one sample with these events.
@@ -102,45 +101,8 @@ fn list(trace: &Json) -> Vec<Json> {
     trace["events"].as_array().unwrap().clone()
 }
 
-fn events(trace: &Json) -> Vec<String> {
-    let text = |event: &Json, key: &str| event[key].as_str().unwrap_or("-").to_owned();
-    list(trace).iter().map(|e| ["id", "type", "agent", "to"].map(|key| text(e, key)).join(" ")).collect()
-}
-
-fn edges(trace: &Json) -> BTreeSet<String> {
-    let edges = trace["edges"].as_array().unwrap();
-    let text = |edge: &Json, key: &str| edge[key].as_str().unwrap().to_owned();
-    edges.iter().map(|e| format!("{} {} {}", text(e, "src"), text(e, "type"), text(e, "dst"))).collect()
-}
-
-fn event(trace: &Json, id: &str) -> Json {
-    let found = list(trace).into_iter().find(|e| e["id"] == id);
-    found.unwrap_or_else(|| panic!("no event '{id}' among {:?}", events(trace)))
-}
-
-fn rows(store: &Store, table: &str, column: &str) -> Vec<String> {
-    use arrow_array::Array;
-    use arrow_array::cast::AsArray;
-    let batch = store.combined(table).unwrap();
-    let text = |array: &dyn Array, row: usize| match array.as_string_opt::<i32>() {
-        Some(texts) => texts.value(row).to_owned(),
-        None => array.as_string_view().value(row).to_owned(),
-    };
-    let array = batch.column_by_name(column).unwrap();
-    (0..batch.num_rows())
-        .map(|row| match array.as_any_dictionary_opt() {
-            Some(dictionary) => text(dictionary.values(), dictionary.normalized_keys()[row]),
-            None => text(array, row),
-        })
-        .collect()
-}
-
 fn tally(store: &Store) -> Vec<(String, String, u64)> {
     counts(store).into_iter().map(|(_, status, kind, n)| (status, kind, n)).collect()
-}
-
-fn partial(trace: &Json) -> bool {
-    trace["events"][0]["x_trace"]["partial"] == true
 }
 
 #[test]
@@ -195,7 +157,7 @@ fn a_response_is_told_with_its_time_usage_and_results() {
     assert_eq!(trace["costs"]["tokens"], 24);
     assert_eq!(trace["costs"]["wall_clock_s"].as_f64(), Some(10.0));
     assert_eq!(trace["events"][0]["x_trace"]["started_at"], "2026-03-01T08:00:00.500Z");
-    assert!(!partial(&trace));
+    assert!(!is_partial(&trace));
 }
 
 #[test]
@@ -219,7 +181,8 @@ fn usage_of_any_provider() {
     for (usage, (read, written)) in cases {
         let mut event = model("", 0, 1, "x", &[]);
         event["output"]["usage"] = usage.clone();
-        let found = super::tests::event(&of(vec![event]), "e0");
+        let trace = of(vec![event]);
+        let found = super::tests::event(&trace, "e0");
         assert_eq!(
             (found["tokens_in"].as_i64(), found["tokens_out"].as_i64()),
             (Some(read), Some(written)),
@@ -246,10 +209,10 @@ fn what_a_cache_answers_costs_nothing() {
 fn totals_that_differ_are_told() {
     let mut sample = sample(&json!(1), 1, vec![model("", 0, 1, "x", &[])]);
     sample["model_usage"] = json!({"x/m": {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}});
-    assert!(rows(&read(&log(vec![sample.clone()])), "findings", "code").is_empty());
+    assert!(column(&read(&log(vec![sample.clone()])), "findings", "code").is_empty());
     sample["model_usage"]["y"] = json!({"input_tokens": 1, "output_tokens": 1, "total_tokens": 2});
     let store = read(&log(vec![sample]));
-    assert_eq!(rows(&store, "findings", "code"), ["usage.repeated"]);
+    assert_eq!(column(&store, "findings", "code"), ["usage.repeated"]);
     assert_eq!(event(&documents(&store)[0], "e0")["x_reported_tokens"], 14);
 }
 
@@ -290,8 +253,7 @@ fn texts_of_parts_and_other_results() {
     counted["result"] = json!(42);
     let trace = of(vec![parts, counted, model("", 3, 4, "ab", &[])]);
     assert_eq!(event(&trace, "e0")["content_ref"], event(&trace, "e2")["content_ref"]);
-    let of_number = format!("sha256:{}", hash("42").iter().fold(String::new(), |s, b| format!("{s}{b:02x}")));
-    assert_eq!(event(&trace, "c:r")["content_ref"], of_number);
+    assert_eq!(event(&trace, "c:r")["content_ref"], content_ref("42"));
 }
 
 #[test]
@@ -304,8 +266,8 @@ fn scores_are_rewards_metrics_and_labels() {
         (
             trace["rewards"].clone(),
             trace["metrics"].clone(),
-            rows(&store, "findings", "code"),
-            rows(&store, "labels", "label"),
+            column(&store, "findings", "code"),
+            column(&store, "labels", "label"),
         )
     };
     for (letter, team) in [("C", 1.0), ("P", 0.5), ("I", 0.0), ("N", 0.0), ("0.25", 0.25)] {
@@ -335,7 +297,7 @@ fn numbers_that_are_none_are_no_scores() {
     let text = log(vec![sample]).to_string().replace("\"HERE\"", "NaN");
     let store = read_texts(&Inspect, &[("a.json", &text)]);
     assert_eq!(documents(&store)[0]["rewards"], json!({}));
-    assert_eq!(rows(&store, "findings", "code"), ["field.ignored"]);
+    assert_eq!(column(&store, "findings", "code"), ["field.ignored"]);
 }
 
 #[test]
@@ -377,10 +339,12 @@ fn failures_end_a_sample() {
     assert_eq!(event(&failed, "c")["x_partial"], true, "the call was never answered");
     // Older logs only have it beside the events.
     sample["events"].as_array_mut().unwrap().pop();
-    let last = event(&trace(sample), "end");
+    let trace = trace(sample);
+    let last = event(&trace, "end");
     assert_eq!((last["ok"].as_bool(), last["x_error_type"].as_str()), (Some(false), Some("error")));
     let limit = at(4, json!({"event": "sample_limit", "type": "token", "message": "too many", "limit": 5}));
-    let last = event(&of(vec![model("", 0, 1, "x", &["c:f"]), limit]), "e1");
+    let trace = of(vec![model("", 0, 1, "x", &["c:f"]), limit]);
+    let last = event(&trace, "e1");
     assert_eq!(last["x_error_type"], "limit:token");
 }
 
@@ -528,7 +492,7 @@ fn unknown_events_are_counted() {
         at(3, json!({"event": "telepathy"})),
     ];
     let store = read(&log(vec![sample(&json!(1), 1, events)]));
-    assert_eq!(rows(&store, "findings", "message"), ["2 events of the unknown kind 'telepathy'"]);
+    assert_eq!(column(&store, "findings", "message"), ["2 events of the unknown kind 'telepathy'"]);
 }
 
 #[test]
@@ -537,7 +501,7 @@ fn bad_samples_leave_the_others_alone() {
     let mut bad = good();
     bad.as_object_mut().unwrap().remove("epoch");
     let store = read(&log(vec![bad, json!(5), good(), json!({"id": 3, "epoch": 1, "scores": {}})]));
-    assert_eq!(rows(&store, "quarantine", "code"), ["field.missing", "record.not_object"]);
+    assert_eq!(column(&store, "quarantine", "code"), ["field.missing", "record.not_object"]);
     assert_eq!(
         tally(&store),
         [
@@ -570,14 +534,14 @@ fn odd_bytes_are_replaced_and_long_lines_read() {
         log(vec![sample(&json!(1), 1, vec![model("", 0, 1, &long, &[]), model("", 2, 3, "SURROGATE", &[])])]);
     let text = text.to_string().replace("SURROGATE", "\\ud800");
     let store = read_texts(&Inspect, &[("a.json", &text)]);
-    assert_eq!(rows(&store, "findings", "code"), ["utf8.replaced"]);
+    assert_eq!(column(&store, "findings", "code"), ["utf8.replaced"]);
     let mut bytes = text.replace("quiz", "qu?z").into_bytes();
     let odd = bytes.windows(4).position(|w| w == b"qu?z").unwrap() + 2;
     bytes[odd] = 0xff;
     let store = read_bytes(Format::Spread(&Inspect), &[("a.json", &bytes)], &ReadOptions::default(), 1);
     assert_eq!((store.n_traces(), store.records_quarantined()), (1, 0));
     assert_eq!(documents(&store)[0]["task_id"], "qu\u{FFFD}z/1");
-    assert!(rows(&store, "findings", "code").contains(&"utf8.replaced".to_owned()));
+    assert!(column(&store, "findings", "code").contains(&"utf8.replaced".to_owned()));
 }
 
 #[test]

@@ -1,84 +1,18 @@
-// Inputs are made where they are used.
-#![allow(clippy::needless_pass_by_value, clippy::format_collect)]
-
-use std::collections::BTreeSet;
-
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::importers::testing::{counts, documents, read_texts};
-use crate::ingest::{Input, ReadOptions, read};
+use crate::importers::testing::{
+    content_ref, documents, event, events_and_tools, fates, has_edges, holds_up, is_partial, lines, only,
+    read_checked, sniffed, with,
+};
 use crate::store::Store;
 
-/// What is read, once the native importer has accepted it too.
 fn store(inputs: &[(&str, &str)]) -> Store {
-    let store = read_texts(&Langfuse, inputs);
-    let text: Vec<String> = documents(&store).iter().map(Json::to_string).collect();
-    let reader = Box::new(std::io::Cursor::new(text.join("\n")));
-    let input = Input::Stream { name: "native".into(), reader };
-    let options = ReadOptions { format: "native".into(), ..ReadOptions::default() };
-    let back = read(vec![input], &options, &crate::run::Run::new(Some(1)).unwrap()).unwrap();
-    assert_eq!((back.n_traces(), back.records_quarantined()), (text.len(), 0));
-    store
-}
-
-fn lines(records: &[Json]) -> String {
-    records.iter().map(|record| format!("{record}\n")).collect()
+    read_checked(&Langfuse, inputs)
 }
 
 fn one(records: &[Json]) -> Json {
-    let found = documents(&store(&[("x.jsonl", &lines(records))]));
-    assert_eq!(found.len(), 1);
-    found.into_iter().next().unwrap()
-}
-
-fn events(trace: &Json) -> Vec<String> {
-    let text = |event: &Json, key: &str| event[key].as_str().unwrap_or("-").to_owned();
-    let list = trace["events"].as_array().unwrap();
-    list.iter().map(|e| ["id", "type", "agent", "to", "tool"].map(|key| text(e, key)).join(" ")).collect()
-}
-
-fn event<'e>(trace: &'e Json, id: &str) -> &'e Json {
-    let mut list = trace["events"].as_array().unwrap().iter();
-    list.find(|e| e["id"] == id).unwrap_or_else(|| panic!("no event {id} in {:?}", events(trace)))
-}
-
-fn has_edges(trace: &Json, wanted: &[&str]) {
-    let text = |edge: &Json, key: &str| edge[key].as_str().unwrap().to_owned();
-    let list = trace["edges"].as_array().unwrap().iter();
-    let found: BTreeSet<String> =
-        list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
-    for edge in wanted {
-        assert!(found.contains(*edge), "no {edge} in {found:?}");
-    }
-}
-
-fn partial(trace: &Json) -> bool {
-    trace["events"][0]["x_trace"]["partial"] == true
-}
-
-/// Numbers of records by status and kind, over all inputs.
-fn told(store: &Store) -> Vec<(String, u64)> {
-    let mut sums = std::collections::BTreeMap::new();
-    for (_, status, kind, n) in counts(store) {
-        *sums.entry(if kind.is_empty() { status } else { kind }).or_insert(0) += n;
-    }
-    sums.into_iter().filter(|(_, n)| *n > 0).collect()
-}
-
-/// Any prefix of the text can be read, and shuffled lines give the same traces.
-fn holds_up(text: &str) {
-    for end in (0..text.len()).step_by(7).filter(|end| text.is_char_boundary(*end)) {
-        store(&[("x.jsonl", &text[..end])]);
-    }
-    let whole = documents(&store(&[("x.jsonl", text)]));
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.reverse();
-    let middle = lines.len() / 2;
-    let (one, other) = lines.split_at(middle);
-    let halves = [("b.jsonl", one.join("\n")), ("a.jsonl", other.join("\n"))];
-    let shuffled = documents(&store(&[(halves[0].0, &halves[0].1), (halves[1].0, &halves[1].1)]));
-    assert_eq!(whole, shuffled);
+    only(&store(&[("x.jsonl", &lines(records))]))
 }
 
 fn trace() -> Json {
@@ -88,14 +22,11 @@ fn trace() -> Json {
 
 fn observation(id: &str, parent: &str, kind: &str, name: &str, from: u32, to: u32, more: Json) -> Json {
     let time = |s: u32| format!("2026-03-01T10:00:{s:02}.250Z");
-    let mut value = json!({"id": id, "traceId": "t1", "projectId": "p", "type": kind, "name": name, "startTime": time(from),
+    let value = json!({"id": id, "traceId": "t1", "projectId": "p", "type": kind, "name": name, "startTime": time(from),
         "endTime": time(to), "level": "DEFAULT", "statusMessage": null, "metadata": {}, "usageDetails": {}, "costDetails": {},
         "totalCost": 0, "inputUsage": 0, "outputUsage": 0, "totalUsage": 0, "input": null, "output": null,
         "parentObservationId": if parent.is_empty() { Json::Null } else { parent.into() }});
-    for (key, member) in more.as_object().unwrap() {
-        value[key] = member.clone();
-    }
-    value
+    with(value, more)
 }
 
 fn agent(id: &str, parent: &str, name: &str, from: u32, to: u32) -> Json {
@@ -165,7 +96,7 @@ fn export(observations: &[Json]) -> Json {
 fn columns_say_what_happened() {
     let trace = one(&[export(&shopping())]);
     assert_eq!(
-        events(&trace),
+        events_and_tools(&trace),
         [
             "c1 tool_call buyer - stock",
             "c2 tool_call buyer - price",
@@ -179,7 +110,7 @@ fn columns_say_what_happened() {
         (trace["costs"]["tokens"].as_f64(), trace["costs"]["cost_usd"].as_f64()),
         (Some(35.0), Some(0.5))
     );
-    assert!(!partial(&trace));
+    assert!(!is_partial(&trace));
     assert!(event(&trace, "c1")["cost_usd"].is_null(), "a price of 0 in a column is no price");
 }
 
@@ -198,10 +129,9 @@ fn inside_and_beside_are_counted_once() {
     inside["scores"] = json!([]);
     let both = store(&[("x.json", &json!({"trace": inside, "observations": shopping()}).to_string())]);
     assert_eq!(documents(&both), documents(&store(&[("x.json", &export(&shopping()).to_string())])));
-    let told = told(&both);
-    assert!(told.contains(&("duplicate".into(), 5)), "{told:?}");
+    let fates = fates(&both);
     // The trace and its observations; nothing is lost.
-    assert!(told.contains(&("used".into(), 6)), "{told:?}");
+    assert_eq!((fates["duplicate"], fates["used"]), (5, 6), "{fates:?}");
 }
 
 #[test]
@@ -225,8 +155,8 @@ fn a_trace_without_observations_is_one_event_and_partial() {
     alone["observations"] = json!(["a1", "g1"]);
     alone["scores"] = json!(["s1"]);
     let trace = one(&[json!({"data": [alone], "meta": {"page": 1, "limit": 50}})]);
-    assert_eq!(events(&trace), ["t1 message shop - -"]);
-    assert!(partial(&trace));
+    assert_eq!(events_and_tools(&trace), ["t1 message shop - -"]);
+    assert!(is_partial(&trace));
 }
 
 #[test]
@@ -236,7 +166,7 @@ fn the_deepest_generation_counts() {
     let mut inner = says("g2", "g1", 1, 2, "");
     inner["output"] = json!("None");
     let trace = one(&[export(&[agent("a1", "", "buyer", 0, 4), outer, inner])]);
-    assert_eq!(events(&trace), ["g2 return buyer user -"]);
+    assert_eq!(events_and_tools(&trace), ["g2 return buyer user -"]);
     assert_eq!(trace["costs"]["tokens"], 12.0);
 }
 
@@ -291,7 +221,7 @@ fn older_exports_hide_agents_and_tools_in_spans() {
         says("g3", "s1", 7, 8, "all"),
     ])]);
     assert_eq!(
-        events(&trace),
+        events_and_tools(&trace),
         [
             "g1:d orchestrator_decision Planner - -",
             "g1:c0 tool_call Planner - search",
@@ -326,7 +256,7 @@ fn nodes_of_a_graph_are_who_works_in_them() {
         says("g2", "s5", 5, 6, "done"),
     ])]);
     assert_eq!(
-        events(&trace),
+        events_and_tools(&trace),
         ["c1 tool_call agent - search", "s4:r tool_result search - search", "g2 return agent user -"]
     );
 }
@@ -375,16 +305,12 @@ fn steps_of_an_emitter_are_one_piece_of_work() {
         .to_string(),
     )]);
     let trace = &documents(&store)[0];
-    assert_eq!(events(trace)[..2], ["o1 tool_call planner - wiki", "o1:r tool_result wiki - wiki"]);
-    assert_eq!(event(trace, "o1:r")["content_ref"], format!("sha256:{}", sha("found")));
+    assert_eq!(events_and_tools(trace)[..2], ["o1 tool_call planner - wiki", "o1:r tool_result wiki - wiki"]);
+    assert_eq!(event(trace, "o1:r")["content_ref"], content_ref("found"));
     let response = event(trace, "g1");
     assert_eq!((&response["type"], &response["duration_s"]), (&json!("return"), &json!(2)));
     assert_eq!(trace["costs"]["tokens"], 23.0);
-    assert!(told(&store).contains(&("langfuse.span".into(), 2)));
-}
-
-fn sha(text: &str) -> String {
-    hash(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    assert_eq!(fates(&store)["langfuse.span"], 2);
 }
 
 #[test]
@@ -452,7 +378,7 @@ fn guardrails_retrievers_and_the_rest() {
     )]);
     let trace = &documents(&store)[0];
     assert_eq!(
-        events(trace),
+        events_and_tools(trace),
         [
             "r1 tool_call buyer - docs",
             "r1:r tool_result docs - docs",
@@ -460,7 +386,7 @@ fn guardrails_retrievers_and_the_rest() {
             "g1 return buyer user -"
         ]
     );
-    assert!(told(&store).contains(&("langfuse.span".into(), 3)), "{:?}", told(&store));
+    assert_eq!(fates(&store)["langfuse.span"], 3);
 }
 
 #[test]
@@ -480,12 +406,12 @@ fn agents_below_agents_at_any_depth() {
 fn missing_parents_open_ends_and_skew() {
     let mut records = shopping();
     records.remove(2);
-    assert!(partial(&one(&[export(&records)])));
+    assert!(is_partial(&one(&[export(&records)])));
     let mut records = shopping();
     records[2]["endTime"] = Json::Null;
     let trace = one(&[export(&records)]);
     assert_eq!(event(&trace, "g2")["type"], "message");
-    assert!(partial(&trace));
+    assert!(is_partial(&trace));
     let mut records = shopping();
     for at in [1, 4] {
         records[at]["startTime"] = json!("2026-03-01T09:00:00Z");
@@ -517,7 +443,7 @@ fn what_lacks_an_id_is_quarantined_and_a_cut_file_keeps_the_rest() {
     text.push_str("{\"id\": \"g9\", \"traceId\": \"t1\", \"type\": \"GENER");
     let store = store(&[("x.jsonl", &text)]);
     assert_eq!(store.records_quarantined(), 3);
-    assert!(partial(&documents(&store)[0]));
+    assert!(is_partial(&documents(&store)[0]));
     assert_eq!(store_of("").n_traces() + store_of("\n\n").n_traces(), 0);
 }
 
@@ -542,7 +468,7 @@ fn long_lines_and_odd_values_are_read() {
 fn any_prefix_and_any_order_will_do() {
     let mut records = vec![trace()];
     records.extend(shopping());
-    holds_up(&lines(&records));
+    holds_up(store, &lines(&records));
 }
 
 #[test]
@@ -561,8 +487,6 @@ fn only_its_own_records_are_taken() {
         (json!({"data": [{"traceID": "t", "spans": []}]}).to_string(), false),
         (json!({"trace": {"resourceSpans": []}}).to_string(), false),
     ] {
-        let limits = crate::ingest::json::Limits { depth: 64, string: 1 << 20, lenient: true };
-        let tree = Tree::head(&text, limits);
-        assert_eq!(Langfuse.sniff(tree.root(), "") == Confidence::Yes, yes, "{text}");
+        assert_eq!(sniffed(&Langfuse, &text) == Confidence::Yes, yes, "{text}");
     }
 }

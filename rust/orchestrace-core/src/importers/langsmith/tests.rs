@@ -1,84 +1,20 @@
-// Inputs are made where they are used.
-#![allow(clippy::needless_pass_by_value, clippy::format_collect)]
-
 use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::importers::testing::{counts, documents, read_texts};
-use crate::ingest::{Input, ReadOptions, read};
+use crate::importers::testing::{
+    documents, event, events_and_tools, fates, has_edges, holds_up, is_partial, lines, only, read_checked,
+    sniffed, with,
+};
 use crate::store::Store;
 
-/// What is read, once the native importer has accepted it too.
 fn store(inputs: &[(&str, &str)]) -> Store {
-    let store = read_texts(&LangSmith, inputs);
-    let text: Vec<String> = documents(&store).iter().map(Json::to_string).collect();
-    let reader = Box::new(std::io::Cursor::new(text.join("\n")));
-    let input = Input::Stream { name: "native".into(), reader };
-    let options = ReadOptions { format: "native".into(), ..ReadOptions::default() };
-    let back = read(vec![input], &options, &crate::run::Run::new(Some(1)).unwrap()).unwrap();
-    assert_eq!((back.n_traces(), back.records_quarantined()), (text.len(), 0));
-    store
-}
-
-fn lines(records: &[Json]) -> String {
-    records.iter().map(|record| format!("{record}\n")).collect()
+    read_checked(&LangSmith, inputs)
 }
 
 fn one(records: &[Json]) -> Json {
-    let found = documents(&store(&[("x.jsonl", &lines(records))]));
-    assert_eq!(found.len(), 1);
-    found.into_iter().next().unwrap()
-}
-
-fn events(trace: &Json) -> Vec<String> {
-    let text = |event: &Json, key: &str| event[key].as_str().unwrap_or("-").to_owned();
-    let list = trace["events"].as_array().unwrap();
-    list.iter().map(|e| ["id", "type", "agent", "to", "tool"].map(|key| text(e, key)).join(" ")).collect()
-}
-
-fn event<'e>(trace: &'e Json, id: &str) -> &'e Json {
-    let mut list = trace["events"].as_array().unwrap().iter();
-    list.find(|e| e["id"] == id).unwrap_or_else(|| panic!("no event {id} in {:?}", events(trace)))
-}
-
-fn has_edges(trace: &Json, wanted: &[&str]) {
-    let text = |edge: &Json, key: &str| edge[key].as_str().unwrap().to_owned();
-    let list = trace["edges"].as_array().unwrap().iter();
-    let found: BTreeSet<String> =
-        list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
-    for edge in wanted {
-        assert!(found.contains(*edge), "no {edge} in {found:?}");
-    }
-}
-
-fn partial(trace: &Json) -> bool {
-    trace["events"][0]["x_trace"]["partial"] == true
-}
-
-/// Numbers of records by status and kind, over all inputs.
-fn told(store: &Store) -> Vec<(String, u64)> {
-    let mut sums = std::collections::BTreeMap::new();
-    for (_, status, kind, n) in counts(store) {
-        *sums.entry(if kind.is_empty() { status } else { kind }).or_insert(0) += n;
-    }
-    sums.into_iter().filter(|(_, n)| *n > 0).collect()
-}
-
-/// Any prefix of the text can be read, and shuffled lines give the same traces.
-fn holds_up(text: &str) {
-    for end in (0..text.len()).step_by(7).filter(|end| text.is_char_boundary(*end)) {
-        store(&[("x.jsonl", &text[..end])]);
-    }
-    let whole = documents(&store(&[("x.jsonl", text)]));
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.reverse();
-    let middle = lines.len() / 2;
-    let (one, other) = lines.split_at(middle);
-    let halves = [("b.jsonl", one.join("\n")), ("a.jsonl", other.join("\n"))];
-    let shuffled = documents(&store(&[(halves[0].0, &halves[0].1), (halves[1].0, &halves[1].1)]));
-    assert_eq!(whole, shuffled);
+    only(&store(&[("x.jsonl", &lines(records))]))
 }
 
 const ROOT: &str = "r0";
@@ -87,14 +23,11 @@ const ROOT: &str = "r0";
 fn run(id: &str, above: &[&str], kind: &str, name: &str, from: u32, to: u32, more: Json) -> Json {
     let order: Vec<String> =
         above.iter().chain([&id]).map(|id| format!("20260301T1000{from:02}000000Z{id}")).collect();
-    let mut value = json!({"id": id, "trace_id": ROOT, "parent_run_id": above.last(), "dotted_order": order.join("."), "name": name,
+    let value = json!({"id": id, "trace_id": ROOT, "parent_run_id": above.last(), "dotted_order": order.join("."), "name": name,
         "run_type": kind, "start_time": format!("2026-03-01T10:00:{from:02}.000000"), "end_time": format!("2026-03-01T10:00:{to:02}.500000"),
         "inputs": {}, "outputs": {}, "error": null, "status": "success", "extra": {"metadata": {}}, "tags": [],
         "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "total_cost": null});
-    for (key, member) in more.as_object().unwrap() {
-        value[key] = member.clone();
-    }
-    value
+    with(value, more)
 }
 
 fn tokens(read: u32, written: u32) -> Json {
@@ -166,7 +99,7 @@ fn a_graph_of_one_agent_is_that_agent() {
     let store = store(&[("x.jsonl", &lines(&graph()))]);
     let trace = &documents(&store)[0];
     assert_eq!(
-        events(trace),
+        events_and_tools(trace),
         [
             "c1 tool_call LangGraph - stock",
             "c2 tool_call LangGraph - price",
@@ -177,12 +110,9 @@ fn a_graph_of_one_agent_is_that_agent() {
     );
     has_edges(trace, &["c1 return o1:r", "c2 return o2:r", "o1:r causal g2"]);
     assert_eq!((trace["costs"]["tokens"].as_f64(), &event(trace, "g2")["model"]), (Some(35.0), &json!("m")));
-    assert!(!partial(trace));
-    let told = told(&store);
-    assert!(
-        told.contains(&("langsmith.chain".into(), 4)) && told.contains(&("langsmith.prompt".into(), 1)),
-        "{told:?}"
-    );
+    assert!(!is_partial(trace));
+    let fates = fates(&store);
+    assert_eq!((fates["langsmith.chain"], fates["langsmith.prompt"]), (4, 1), "{fates:?}");
 }
 
 #[test]
@@ -234,8 +164,8 @@ fn the_order_gives_parents_that_runs_do_not() {
     let mut records = graph();
     records.remove(2);
     let trace = one(&records);
-    assert!(partial(&trace));
-    assert_eq!(events(&trace), events(&one(&graph())));
+    assert!(is_partial(&trace));
+    assert_eq!(events_and_tools(&trace), events_and_tools(&one(&graph())));
 }
 
 #[test]
@@ -280,8 +210,7 @@ fn trees_pages_and_updates_give_the_same_trace() {
     assert_eq!(one(&halves), whole);
     let store = store(&[("x.jsonl", &lines(&[halves.clone(), graph()].concat()))]);
     assert_eq!(documents(&store), [whole]);
-    let sum: u64 = told(&store).iter().map(|(_, n)| n).sum();
-    assert_eq!(sum, 30 + told(&store).iter().filter(|(kind, _)| kind == "read").map(|(_, n)| n).sum::<u64>());
+    assert_eq!(fates(&store).values().sum::<u64>(), 30);
 }
 
 #[test]
@@ -290,7 +219,7 @@ fn pending_runs_are_open() {
     records[0]["end_time"] = Json::Null;
     records[0]["status"] = json!("pending");
     let trace = one(&records);
-    assert!(partial(&trace));
+    assert!(is_partial(&trace));
     assert_eq!(event(&trace, "g2")["type"], "message");
 }
 
@@ -305,7 +234,7 @@ fn handoffs_between_agents_of_a_team() {
         says("g2", &[ROOT, "a2"], 6, 7, "done"),
     ]);
     assert_eq!(
-        events(&trace),
+        events_and_tools(&trace),
         ["g1:d orchestrator_decision alice - -", "c1 message alice bob -", "g2 return bob user -"]
     );
 }
@@ -368,7 +297,7 @@ fn what_lacks_an_id_is_quarantined_and_a_cut_file_keeps_the_rest() {
         + "{\"id\": \"g9\", \"run_ty";
     let store = store(&[("x.jsonl", &text)]);
     assert_eq!(store.records_quarantined(), 3);
-    assert!(partial(&documents(&store)[0]));
+    assert!(is_partial(&documents(&store)[0]));
 }
 
 #[test]
@@ -382,7 +311,7 @@ fn a_long_line_and_a_cycle_are_read() {
 
 #[test]
 fn any_prefix_and_any_order_will_do() {
-    holds_up(&lines(&graph()));
+    holds_up(store, &lines(&graph()));
 }
 
 #[test]
@@ -394,8 +323,6 @@ fn only_its_own_records_are_taken() {
         (json!({"trace_id": "t", "span_id": "s", "attributes": {}}).to_string(), false),
         (json!({"runs": [1, 2]}).to_string(), false),
     ] {
-        let limits = crate::ingest::json::Limits { depth: 64, string: 1 << 20, lenient: true };
-        let tree = Tree::head(&text, limits);
-        assert_eq!(LangSmith.sniff(tree.root(), "") == Confidence::Yes, yes, "{text}");
+        assert_eq!(sniffed(&LangSmith, &text) == Confidence::Yes, yes, "{text}");
     }
 }

@@ -1,84 +1,20 @@
-// Inputs are made where they are used.
-#![allow(clippy::needless_pass_by_value, clippy::format_collect)]
-
 use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::importers::testing::{counts, documents, read_texts};
-use crate::ingest::{Input, ReadOptions, read};
+use crate::importers::testing::{
+    documents, event, events_and_tools, fates, has_edges, holds_up, is_partial, lines, only, read_checked,
+    sniffed,
+};
 use crate::store::Store;
 
-/// What is read, once the native importer has accepted it too.
 fn store(inputs: &[(&str, &str)]) -> Store {
-    let store = read_texts(&OpenAiAgents, inputs);
-    let text: Vec<String> = documents(&store).iter().map(Json::to_string).collect();
-    let reader = Box::new(std::io::Cursor::new(text.join("\n")));
-    let input = Input::Stream { name: "native".into(), reader };
-    let options = ReadOptions { format: "native".into(), ..ReadOptions::default() };
-    let back = read(vec![input], &options, &crate::run::Run::new(Some(1)).unwrap()).unwrap();
-    assert_eq!((back.n_traces(), back.records_quarantined()), (text.len(), 0));
-    store
-}
-
-fn lines(records: &[Json]) -> String {
-    records.iter().map(|record| format!("{record}\n")).collect()
+    read_checked(&OpenAiAgents, inputs)
 }
 
 fn one(records: &[Json]) -> Json {
-    let found = documents(&store(&[("x.jsonl", &lines(records))]));
-    assert_eq!(found.len(), 1);
-    found.into_iter().next().unwrap()
-}
-
-fn events(trace: &Json) -> Vec<String> {
-    let text = |event: &Json, key: &str| event[key].as_str().unwrap_or("-").to_owned();
-    let list = trace["events"].as_array().unwrap();
-    list.iter().map(|e| ["id", "type", "agent", "to", "tool"].map(|key| text(e, key)).join(" ")).collect()
-}
-
-fn event<'e>(trace: &'e Json, id: &str) -> &'e Json {
-    let mut list = trace["events"].as_array().unwrap().iter();
-    list.find(|e| e["id"] == id).unwrap_or_else(|| panic!("no event {id} in {:?}", events(trace)))
-}
-
-fn has_edges(trace: &Json, wanted: &[&str]) {
-    let text = |edge: &Json, key: &str| edge[key].as_str().unwrap().to_owned();
-    let list = trace["edges"].as_array().unwrap().iter();
-    let found: BTreeSet<String> =
-        list.map(|e| ["src", "type", "dst"].map(|key| text(e, key)).join(" ")).collect();
-    for edge in wanted {
-        assert!(found.contains(*edge), "no {edge} in {found:?}");
-    }
-}
-
-fn partial(trace: &Json) -> bool {
-    trace["events"][0]["x_trace"]["partial"] == true
-}
-
-/// Numbers of records by status and kind, over all inputs.
-fn told(store: &Store) -> Vec<(String, u64)> {
-    let mut sums = std::collections::BTreeMap::new();
-    for (_, status, kind, n) in counts(store) {
-        *sums.entry(if kind.is_empty() { status } else { kind }).or_insert(0) += n;
-    }
-    sums.into_iter().filter(|(_, n)| *n > 0).collect()
-}
-
-/// Any prefix of the text can be read, and shuffled lines give the same traces.
-fn holds_up(text: &str) {
-    for end in (0..text.len()).step_by(7).filter(|end| text.is_char_boundary(*end)) {
-        store(&[("x.jsonl", &text[..end])]);
-    }
-    let whole = documents(&store(&[("x.jsonl", text)]));
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.reverse();
-    let middle = lines.len() / 2;
-    let (one, other) = lines.split_at(middle);
-    let halves = [("b.jsonl", one.join("\n")), ("a.jsonl", other.join("\n"))];
-    let shuffled = documents(&store(&[(halves[0].0, &halves[0].1), (halves[1].0, &halves[1].1)]));
-    assert_eq!(whole, shuffled);
+    only(&store(&[("x.jsonl", &lines(records))]))
 }
 
 fn trace() -> Json {
@@ -88,8 +24,10 @@ fn trace() -> Json {
 fn span(id: &str, parent: &str, from: u32, to: u32, data: Json) -> Json {
     let time = |s: u32| format!("2026-03-01T10:00:{s:02}.500000+00:00");
     let parent = if parent.is_empty() { Json::Null } else { parent.into() };
-    json!({"object": "trace.span", "id": id, "trace_id": "trace_1", "parent_id": parent, "started_at": time(from),
-        "ended_at": time(to), "span_data": data, "error": null})
+    let mut value = json!({"object": "trace.span", "id": id, "trace_id": "trace_1", "parent_id": parent, "started_at": time(from),
+        "ended_at": time(to), "error": null});
+    value["span_data"] = data;
+    value
 }
 
 fn agent(id: &str, parent: &str, from: u32, to: u32, name: &str) -> Json {
@@ -139,7 +77,7 @@ fn function(id: &str, parent: &str, from: u32, to: u32, name: &str) -> Json {
     )
 }
 
-fn handoff(id: &str, parent: &str, at: u32, from: &str, to: Json) -> Json {
+fn handoff(id: &str, parent: &str, at: u32, from: &str, to: Option<&str>) -> Json {
     span(id, parent, at, at, json!({"type": "handoff", "from_agent": from, "to_agent": to}))
 }
 
@@ -150,7 +88,7 @@ fn handed_over() -> Vec<Json> {
         asks("g1", "a1", 1, 2, &[("c1", "lookup")]),
         function("f1", "a1", 2, 3, "lookup"),
         asks("g2", "a1", 3, 4, &[("c2", "transfer_to_refund_agent")]),
-        handoff("h1", "a1", 4, "Triage", "Refund agent".into()),
+        handoff("h1", "a1", 4, "Triage", Some("Refund agent")),
         agent("a1", "", 1, 5, "Triage"),
         says("g3", "a2", 6, 7, "done"),
         agent("a2", "", 5, 8, "Refund agent"),
@@ -161,7 +99,7 @@ fn handed_over() -> Vec<Json> {
 fn a_handoff_is_a_decision_and_a_message_to_who_stands_beside() {
     let trace = one(&handed_over());
     assert_eq!(
-        events(&trace),
+        events_and_tools(&trace),
         [
             "c1 tool_call Triage - lookup",
             "f1:r tool_result lookup - lookup",
@@ -172,14 +110,14 @@ fn a_handoff_is_a_decision_and_a_message_to_who_stands_beside() {
     );
     has_edges(&trace, &["c1 return f1:r", "f1:r causal g2:d", "c2 message g3"]);
     assert_eq!(trace["costs"]["tokens"], 58.0);
-    assert!(!partial(&trace));
+    assert!(!is_partial(&trace));
 }
 
 #[test]
 fn a_conversation_that_comes_back_is_with_the_same_agent() {
     let mut records = handed_over();
     records[6] = asks("g3", "a2", 6, 7, &[("c3", "transfer_to_triage")]);
-    records.push(handoff("h2", "a2", 7, "Refund agent", "Triage".into()));
+    records.push(handoff("h2", "a2", 7, "Refund agent", Some("Triage")));
     records.push(says("g4", "a3", 9, 10, "bye"));
     records.push(agent("a3", "", 9, 11, "Triage"));
     let trace = one(&records);
@@ -196,7 +134,7 @@ fn a_conversation_that_comes_back_is_with_the_same_agent() {
 #[test]
 fn a_handoff_that_failed_moves_nobody() {
     let mut records = handed_over();
-    records[4] = handoff("h1", "a1", 4, "Triage", Json::Null);
+    records[4] = handoff("h1", "a1", 4, "Triage", None);
     records.truncate(6);
     let trace = one(&records);
     assert!(trace["events"].as_array().unwrap().iter().all(|e| e["agent"] != "Refund agent"));
@@ -219,7 +157,7 @@ fn an_agent_in_a_function_is_spawned_by_it_each_time() {
         agent("a1", "", 1, 9, "Lead"),
     ]);
     assert_eq!(
-        events(&trace),
+        events_and_tools(&trace),
         [
             "g1:d orchestrator_decision Lead - -",
             "c1:s spawn Lead Researcher -",
@@ -263,7 +201,10 @@ fn what_the_sdk_adds_is_structure() {
         ]),
     )]);
     let trace = &documents(&store)[0];
-    assert_eq!(events(trace), ["r1 message Lead - -", "s1 safety_event Lead - -", "a1:r return Lead user -"]);
+    assert_eq!(
+        events_and_tools(trace),
+        ["r1 message Lead - -", "s1 safety_event Lead - -", "a1:r return Lead user -"]
+    );
     let response = event(trace, "r1");
     assert_eq!(
         ["tokens_in", "tokens_out", "x_tokens_cached", "x_tokens_reasoning"]
@@ -272,13 +213,9 @@ fn what_the_sdk_adds_is_structure() {
     );
     assert_eq!(event(trace, "s1")["x_triggered"], true);
     assert_eq!(trace["costs"]["tokens"], 107.0);
-    let told = told(&store);
-    for kind in ["openai_agents.custom", "openai_agents.mcp_tools", "openai_agents.speech"] {
-        assert!(
-            told.iter().any(|(k, n)| k == kind && *n == if kind.ends_with("custom") { 2 } else { 1 }),
-            "{told:?}"
-        );
-    }
+    let fates = fates(&store);
+    let told = ["custom", "mcp_tools", "speech"].map(|kind| fates[&format!("openai_agents.{kind}")]);
+    assert_eq!(told, [2, 1, 1]);
 }
 
 #[test]
@@ -296,7 +233,7 @@ fn what_failed_says_how() {
 fn a_missing_parent_makes_the_trace_partial() {
     let mut records = handed_over();
     records.remove(5);
-    assert!(partial(&one(&records)));
+    assert!(is_partial(&one(&records)));
 }
 
 #[test]
@@ -310,9 +247,8 @@ fn batches_repeats_and_broken_lines_are_counted() {
         lines(&[batch, says("g1", "a1", 1, 2, "x"), again, lost, nameless]) + "{\"object\": \"trace.sp";
     let store = store(&[("x.jsonl", &text)]);
     assert_eq!(store.records_quarantined(), 3);
-    let told = told(&store);
-    assert!(told.contains(&("duplicate".into(), 1)), "{told:?}");
-    assert!(partial(&documents(&store)[0]));
+    assert_eq!(fates(&store)["duplicate"], 1);
+    assert!(is_partial(&documents(&store)[0]));
 }
 
 #[test]
@@ -338,7 +274,7 @@ fn a_long_line_and_odd_text_are_read() {
 
 #[test]
 fn any_prefix_and_any_order_will_do() {
-    holds_up(&lines(&handed_over()));
+    holds_up(store, &lines(&handed_over()));
 }
 
 #[test]
@@ -349,7 +285,6 @@ fn only_its_own_records_are_taken() {
         (json!({"object": "chat.completion", "id": "x"}).to_string(), false),
         (json!({"object": "trace", "spans": []}).to_string(), false),
     ] {
-        let tree = Tree::head(&text, Limits { depth: 64, string: 1 << 20, lenient: true });
-        assert_eq!(OpenAiAgents.sniff(tree.root(), "") == Confidence::Yes, yes, "{text}");
+        assert_eq!(sniffed(&OpenAiAgents, &text) == Confidence::Yes, yes, "{text}");
     }
 }

@@ -1,9 +1,9 @@
-use std::collections::BTreeSet;
-
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::importers::testing::{counts, documents, read_texts};
+use crate::importers::testing::{
+    column, counts, documents, edges, event, events, is_partial, only, read_texts,
+};
 use crate::store::Store;
 
 fn read(inputs: &[(&str, &Json)]) -> Store {
@@ -13,44 +13,11 @@ fn read(inputs: &[(&str, &Json)]) -> Store {
 }
 
 fn trace(record: &Json) -> Json {
-    let mut traces = documents(&read(&[("runs/fix__bug-1.traj", record)]));
-    assert_eq!(traces.len(), 1);
-    traces.remove(0)
+    only(&read(&[("runs/fix__bug-1.traj", record)]))
 }
 
 fn list(trace: &Json) -> &Vec<Json> {
     trace["events"].as_array().unwrap()
-}
-
-fn events(trace: &Json) -> Vec<String> {
-    let text = |event: &Json, key: &str| event[key].as_str().unwrap_or("-").to_owned();
-    list(trace).iter().map(|e| ["id", "type", "agent", "to"].map(|key| text(e, key)).join(" ")).collect()
-}
-
-fn event<'j>(trace: &'j Json, id: &str) -> &'j Json {
-    list(trace).iter().find(|e| e["id"] == id).unwrap_or_else(|| panic!("no '{id}' in {:?}", events(trace)))
-}
-
-fn edges(trace: &Json) -> BTreeSet<String> {
-    let text = |edge: &Json, key: &str| edge[key].as_str().unwrap().to_owned();
-    let list = trace["edges"].as_array().unwrap();
-    list.iter().map(|e| format!("{} {} {}", text(e, "src"), text(e, "type"), text(e, "dst"))).collect()
-}
-
-fn partial(trace: &Json) -> bool {
-    trace["events"][0]["x_trace"]["partial"] == true
-}
-
-fn labels(store: &Store) -> Vec<String> {
-    use arrow_array::cast::AsArray;
-    let batch = store.combined("labels").unwrap();
-    let column = batch.column_by_name("label").unwrap();
-    let texts = column.as_any_dictionary();
-    let text = |key: usize| match texts.values().as_string_opt::<i32>() {
-        Some(values) => values.value(key).to_owned(),
-        None => texts.values().as_string_view().value(key).to_owned(),
-    };
-    texts.normalized_keys().into_iter().map(text).collect()
 }
 
 /// A run of two steps; the history begins with a demonstration.
@@ -103,9 +70,9 @@ fn steps_are_answers_commands_and_what_they_print() {
     assert_eq!((costs["tokens"].as_i64(), costs["cost_usd"].as_f64()), (Some(100), Some(0.5)));
     assert_eq!((costs["tool_calls"].as_i64(), costs["messages"].as_i64()), (Some(2), Some(3)));
     assert_eq!((trace["metrics"]["api_calls"].as_i64(), &trace["rewards"]), (Some(2), &json!({})));
-    assert_eq!(labels(&store), ["submitted"]);
+    assert_eq!(column(&store, "labels", "label"), ["submitted"]);
     assert_eq!(trace["events"][0]["x_trace"]["time_basis"], "ordinal");
-    assert!(!partial(&trace));
+    assert!(!is_partial(&trace));
 }
 
 #[test]
@@ -150,7 +117,7 @@ fn exit_statuses_are_no_rewards() {
     let mut open = run();
     open["info"].as_object_mut().unwrap().remove("exit_status");
     let open = trace(&open);
-    assert!(partial(&open) && !events(&open).iter().any(|e| e.contains(" return ")));
+    assert!(is_partial(&open) && !events(&open).iter().any(|e| e.contains(" return ")));
 }
 
 #[test]
@@ -189,7 +156,7 @@ fn demonstrations_have_messages_alone() {
             "end return main user",
         ]
     );
-    assert!(!partial(&trace));
+    assert!(!is_partial(&trace));
 }
 
 /// A run of mini-swe-agent with times, usage and two calls at once.
@@ -247,7 +214,7 @@ fn messages_of_mini_runs() {
             .unwrap()
             .starts_with("2026-02-02T02:40:00.123456")
     );
-    assert!(!partial(&trace));
+    assert!(!is_partial(&trace));
 }
 
 #[test]
@@ -281,7 +248,7 @@ fn bare_messages_of_the_first_mini_runs() {
     // Without the word that ends it the run goes on.
     let mut open = bare;
     open.as_array_mut().unwrap().truncate(4);
-    assert!(partial(&documents(&read(&[("x.traj.json", &open)]))[0]));
+    assert!(is_partial(&documents(&read(&[("x.traj.json", &open)]))[0]));
 }
 
 #[test]

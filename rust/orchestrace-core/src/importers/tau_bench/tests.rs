@@ -1,11 +1,9 @@
-#![allow(clippy::needless_pass_by_value)] // `json!` makes values
-
 use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
 
 use super::TauBench;
-use crate::importers::testing::{counts, documents, read_texts};
+use crate::importers::testing::{counts, documents, edges_of, fields, is_partial, only, read_texts, set};
 use crate::store::Store;
 
 fn calls(id: &str, name: &str, arguments: &str, content: Option<&str>) -> Json {
@@ -22,11 +20,14 @@ fn says(role: &str, text: &str) -> Json {
 }
 
 fn run(task: Json, trial: u32, reward: f64, traj: Json) -> Json {
-    json!({"task_id": task, "reward": reward, "trial": trial, "traj": traj, "info": {
+    let mut run = json!({"reward": reward, "trial": trial, "info": {
         "task": {"user_id": "u", "instruction": "i", "actions":
             [{"name": "find", "kwargs": {"id": "A", "n": 1}}, {"name": "book", "kwargs": {"id": "B"}}]},
         "source": "user", "user_cost": 0.25,
-        "reward_info": {"reward": reward, "info": {"r_actions": true, "gt_data_hash": "h"}, "actions": []}}})
+        "reward_info": {"reward": reward, "info": {"r_actions": true, "gt_data_hash": "h"}, "actions": []}}});
+    run["task_id"] = task;
+    run["traj"] = traj;
+    run
 }
 
 fn talk() -> Json {
@@ -49,33 +50,12 @@ fn store(texts: &[(&str, &str)]) -> Store {
 }
 
 fn trace(run: &Json) -> Json {
-    let mut documents = documents(&store(&[("x/model-airline.json.gz", &json!([run]).to_string())]));
-    assert_eq!(documents.len(), 1);
-    documents.remove(0)
+    only(&store(&[("x/model-airline.json.gz", &json!([run]).to_string())]))
 }
 
+/// `id type agent to turn`.
 fn events(trace: &Json) -> Vec<String> {
-    let text = |event: &Json, key: &str| event[key].as_str().unwrap_or("-").to_owned();
-    let list = trace["events"].as_array().unwrap();
-    list.iter()
-        .map(|e| {
-            let turn = e["turn"].as_u64().map_or("-".to_owned(), |turn| turn.to_string());
-            ["id", "type", "agent", "to"].map(|key| text(e, key)).join(" ") + " " + &turn
-        })
-        .collect()
-}
-
-fn edges(trace: &Json, kind: &str) -> BTreeSet<String> {
-    let list = trace["edges"].as_array().unwrap().iter().filter(|edge| edge["type"] == kind);
-    list.map(|e| format!("{} {}", e["src"].as_str().unwrap(), e["dst"].as_str().unwrap())).collect()
-}
-
-fn set(list: &[&str]) -> BTreeSet<String> {
-    list.iter().map(|e| (*e).to_owned()).collect()
-}
-
-fn is_partial(trace: &Json) -> bool {
-    trace["events"][0]["x_trace"]["partial"] == true
+    fields(trace, &["id", "type", "agent", "to", "turn"])
 }
 
 #[test]
@@ -100,9 +80,13 @@ fn a_trajectory_becomes_a_trace_whose_turns_are_its_messages() {
             "9 message user_simulator assistant 9",
         ]
     );
-    assert_eq!(edges(&trace, "return"), set(&["c c:r", "c~2 c:r~2"]), "ids that come again are the latest");
     assert_eq!(
-        edges(&trace, "message"),
+        edges_of(&trace, "return"),
+        set(&["c c:r", "c~2 c:r~2"]),
+        "ids that come again are the latest"
+    );
+    assert_eq!(
+        edges_of(&trace, "message"),
         set(&["1 2", "2 3", "3 c", "6 9", "8 9"]),
         "each leads to what its addressee says next"
     );
@@ -280,7 +264,7 @@ fn in_simulations_the_caller_is_who_requested() {
             "7 message user_simulator assistant 7",
         ]
     );
-    assert_eq!(edges(trace, "return"), set(&["a a:r", "b b:r"]));
+    assert_eq!(edges_of(trace, "return"), set(&["a a:r", "b b:r"]));
     let call = &trace["events"][2];
     assert_eq!(
         (&call["model"], &call["tokens_in"], &call["cost_usd"]),
@@ -346,5 +330,5 @@ fn results_that_came_together_are_paired_one_by_one() {
         {"id": "a2", "role": "tool", "content": "up", "requestor": "assistant", "error": false,
          "timestamp": first["timestamp"]}, first]});
     let found = documents(&store(&[("results.json", &all.to_string())]));
-    assert_eq!(edges(&found[0], "return"), set(&["a a:r", "a2 a2:r", "b b:r"]));
+    assert_eq!(edges_of(&found[0], "return"), set(&["a a:r", "a2 a2:r", "b b:r"]));
 }

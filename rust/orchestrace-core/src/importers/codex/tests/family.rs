@@ -71,7 +71,7 @@ fn what_a_child_repeats_of_its_parent_is_left_out() {
     root.start("t2").user("help").calls(
         "s1",
         "spawn_agent",
-        json!({"message": "and now", "fork_context": true}),
+        &json!({"message": "and now", "fork_context": true}),
     );
     root.usage((300, 40), (50, 10)).output("s1", &json!({"agent_id": KID}).to_string());
     root.says("ok").usage((310, 41), (10, 1)).end("t2", "ok");
@@ -154,7 +154,7 @@ fn parents_in_a_circle_are_one_trace() {
 #[test]
 fn second_generation_agents_talk_by_paths() {
     let mut root = File::of(ROOT, json!({}));
-    root.start("t1").user("go").calls("s1", "spawn_agent", json!({"task_name": "dig", "message": "dig"}));
+    root.start("t1").user("go").calls("s1", "spawn_agent", &json!({"task_name": "dig", "message": "dig"}));
     root.event(
         "sub_agent_activity",
         json!({"event_id": "s1", "agent_thread_id": KID, "agent_path": "/root/dig", "kind": "started"}),
@@ -165,7 +165,7 @@ fn second_generation_agents_talk_by_paths() {
     kid.lines[0]["timestamp"] = time(root.second).into();
     kid.second = root.second + 1;
     kid.start("k1").item("agent_message", json!({"author": "/root", "recipient": "/root/dig", "content": [{"type": "input_text", "text": "dig"}]}));
-    kid.calls("m1", "send_message", json!({"target": "/root", "message": "deep"}))
+    kid.calls("m1", "send_message", &json!({"target": "/root", "message": "deep"}))
         .usage((5, 1), (5, 1))
         .output("m1", "");
     kid.says("dug").usage((10, 2), (5, 1)).end("k1", "dug");

@@ -1,8 +1,11 @@
 //! Prefixes of files, threads and blocks.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::importers::testing::documents;
 
 /// Everything that later lines cannot change: not of what stands at the end of an open stream or waits for its
 /// result, and not what is known only from the whole (roles, what was taken back, totals). Turns and times are

@@ -92,7 +92,7 @@ fn agents_that_tools_ask_are_spawned_by_the_call() {
         (Some(84), Some(0))
     );
     assert_eq!(event(&trace, "c1:r")["trusted"], true);
-    assert!(!partial(&trace));
+    assert!(!is_partial(&trace));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn compaction_bounds_what_flows() {
 #[test]
 fn spans_that_are_missing_cyclic_repeated_or_open() {
     let lost = read(&log(vec![sample(&json!(1), 1, vec![model("gone", 0, 1, "x", &[])])]));
-    assert_eq!(rows(&lost, "findings", "code"), ["field.ignored", "trace.partial"]);
+    assert_eq!(column(&lost, "findings", "code"), ["field.ignored", "trace.partial"]);
     let cyclic = read(&log(vec![sample(
         &json!(1),
         1,
@@ -267,15 +267,15 @@ fn spans_that_are_missing_cyclic_repeated_or_open() {
             end("a", 4),
         ],
     )]));
-    assert_eq!(rows(&cyclic, "findings", "code"), ["field.ignored"]);
+    assert_eq!(column(&cyclic, "findings", "code"), ["field.ignored"]);
     let told = events(&documents(&cyclic)[0]);
     assert!(told.iter().any(|e| e.contains("spawn a b") || e.contains("spawn b a")), "{told:?}");
     let once = vec![begin("a", "", "agent", "a", 0), model("a", 1, 2, "x", &[]), end("a", 3)];
     let mut twice = once.clone();
     twice.insert(1, once[0].clone());
     let again = read(&log(vec![sample(&json!(1), 1, twice)]));
-    assert_eq!(rows(&again, "findings", "code"), ["id.repeated"]);
-    assert_eq!(rows(&again, "agents", "agent"), ["user", "a"]);
+    assert_eq!(column(&again, "findings", "code"), ["id.repeated"]);
+    assert_eq!(column(&again, "agents", "agent"), ["user", "a"]);
     // An agent whose span never ended has given no answer.
     let open = of(vec![
         model("", 0, 1, "p", &[]),
@@ -283,7 +283,7 @@ fn spans_that_are_missing_cyclic_repeated_or_open() {
         model("a", 3, 4, "half", &[]),
         model("", 5, 6, "done", &[]),
     ]);
-    assert!(partial(&open));
+    assert!(is_partial(&open));
     assert!(events(&open).contains(&"e2 message a -".to_owned()), "{:?}", events(&open));
 }
 
@@ -300,7 +300,7 @@ fn clocks_can_be_an_hour_apart() {
         }
     }
     let store = read(&log(vec![sample(&json!(1), 1, events)]));
-    assert!(rows(&store, "findings", "code").contains(&"clock.skew".to_owned()));
+    assert!(column(&store, "findings", "code").contains(&"clock.skew".to_owned()));
     let skewed = documents(&store).remove(0);
     assert_eq!(edges(&skewed).len(), edges(&of(team())).len(), "what led to what does not depend on clocks");
 }
