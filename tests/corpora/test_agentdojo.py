@@ -19,8 +19,7 @@ import pyarrow as pa
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import rows
-from golden.reference_validator import judge
+from golden.ingesting import assert_valid_natives, by_trace, edges_by_trace, rows
 
 Run = dict[str, Any]
 FOLLOWED = {("tool", True): 10, ("memory", True): 165, ("memory", False): 76}
@@ -54,27 +53,18 @@ def corpus(folder: Path) -> ot.Corpus:
 
 @pytest.fixture(scope="module")
 def events(corpus: ot.Corpus) -> dict[str, list[dict[str, Any]]]:
-    names = dict(corpus.traces.select("trace", "trace_id").collect().rows())
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows(corpus.events):
-        found[names[row["trace"]]].append(row)
-    return found
+    return by_trace(corpus, corpus.events)
 
 
 @pytest.fixture(scope="module")
 def edges(corpus: ot.Corpus) -> dict[str, list[tuple[int, int, str]]]:
-    names = dict(corpus.traces.select("trace", "trace_id").collect().rows())
-    found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for trace, src, dst, kind in corpus.edges.collect().rows():
-        found[names[trace]].append((src, dst, kind))
-    return found
+    return edges_by_trace(corpus)
 
 
 def measures(corpus: ot.Corpus) -> dict[str, dict[tuple[str, str], float]]:
-    names = dict(corpus.traces.select("trace", "trace_id").collect().rows())
     found: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
-    for row in rows(corpus.measures):
-        found[names[row["trace"]]][row["kind"], row["name"]] = row["value"]
+    for trace_id, own in by_trace(corpus, corpus.measures).items():
+        found[trace_id] = {(row["kind"], row["name"]): row["value"] for row in own}
     return found
 
 
@@ -334,14 +324,9 @@ def test_any_prefix_is_read_or_quarantined(folder: Path, corpora: Path, tmp_path
             assert (len(found), found.records["quarantined"]) == (0, 1)
 
 
-def test_the_native_export_is_valid(corpus: ot.Corpus, tmp_path: Path) -> None:
-    out = io.BytesIO()
-    assert corpus.write_jsonl(out) == 582
-    assert [judge(line) for line in out.getvalue().splitlines()] == [[]] * 582
-    path = tmp_path / "native.jsonl"
-    path.write_bytes(out.getvalue())
-    again = ot.read_traces(path, format="native")
-    assert again.records["quarantined"] == 0
+def test_the_native_export_is_valid(corpus: ot.Corpus) -> None:
+    again = assert_valid_natives(corpus)
+    assert len(again) == 582
     assert rows(again.edges) == rows(corpus.edges)
     key = ["trace", "kind", "name"]
     assert rows(again.measures.sort(key)) == rows(corpus.measures.sort(key))

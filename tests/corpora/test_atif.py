@@ -10,7 +10,7 @@ def test_a_redacted_trajectory_keeps_its_order_and_its_tokens(corpora: Path, tmp
     path = corpora / "agent-cli-fixtures" / "atif" / "nemo_relay_atif_v1.7_real_redacted.json"
     source = json.loads(path.read_text())
     corpus = ot.read_traces(path)
-    counts = corpus._table("record_counts").collect()
+    counts = corpus.record_counts.collect()
     assert counts["count"].sum() == len(source["steps"]) == source["final_metrics"]["total_steps"]
     corpus.write_jsonl(tmp_path / "x.jsonl")
     assert ot.read_traces(tmp_path / "x.jsonl").quarantine.collect().height == 0

@@ -15,8 +15,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import rows
-from golden.reference_validator import judge
+from golden.ingesting import assert_valid_natives, rows
 
 Line = dict[str, Any]
 
@@ -119,15 +118,7 @@ def test_every_line_is_accounted_for(folder: Path, read: dict[str, ot.Corpus], p
 
 @pytest.mark.parametrize("part", ["real", "spotter", "synthetic"])
 def test_traces_are_valid_native_ones(read: dict[str, ot.Corpus], part: str) -> None:
-    target = io.BytesIO()
-    read[part].write_jsonl(target)
-    for line in target.getvalue().splitlines():
-        assert not judge(line)
-    again = ot.read_traces(io.BytesIO(target.getvalue()), format="native")
-    assert again.quarantine.collect().is_empty()
-    out = io.BytesIO()
-    again.write_jsonl(out)
-    assert out.getvalue() == target.getvalue()
+    assert_valid_natives(read[part])
 
 
 @pytest.mark.parametrize("part", ["real", "spotter", "synthetic"])

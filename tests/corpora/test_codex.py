@@ -46,7 +46,7 @@ def documents(corpus: ot.Corpus, path: Path) -> list[dict[str, Any]]:
 
 
 def fates(corpus: ot.Corpus) -> Counter[str]:
-    rows = corpus._table("record_counts").collect().iter_rows(named=True)
+    rows = corpus.record_counts.collect().iter_rows(named=True)
     out: Counter[str] = Counter()
     for row in rows:
         out[row["kind"] or row["status"]] += row["count"]

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.reference_validator import judge
+from golden.ingesting import assert_valid_natives
 
 Log = dict[str, Any]
 Document = dict[str, Any]
@@ -185,15 +185,7 @@ def test_lists_of_events_have_the_agents_that_inspect_finds(folder: Path) -> Non
 
 
 def test_traces_are_valid_native_ones(corpus: ot.Corpus) -> None:
-    target = io.BytesIO()
-    corpus.write_jsonl(target)
-    for line in target.getvalue().splitlines():
-        assert not judge(line)
-    again = ot.read_traces(io.BytesIO(target.getvalue()), format="native")
-    assert again.quarantine.collect().is_empty()
-    out = io.BytesIO()
-    again.write_jsonl(out)
-    assert out.getvalue() == target.getvalue()
+    assert_valid_natives(corpus)
 
 
 def test_neither_order_nor_threads_nor_packing_change_a_trace(

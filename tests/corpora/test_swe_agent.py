@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import orchestrace as ot
-from golden.reference_validator import judge
+from golden.ingesting import assert_valid_natives
 
 Document = dict[str, Any]
 
@@ -111,15 +111,7 @@ def test_demonstrations_within_a_run_are_no_part_of_it(runs: dict[Path, Document
 
 
 def test_traces_are_valid_native_ones(corpus: ot.Corpus) -> None:
-    target = io.BytesIO()
-    corpus.write_jsonl(target)
-    for line in target.getvalue().splitlines():
-        assert not judge(line)
-    again = ot.read_traces(io.BytesIO(target.getvalue()), format="native")
-    assert again.quarantine.collect().is_empty()
-    out = io.BytesIO()
-    again.write_jsonl(out)
-    assert out.getvalue() == target.getvalue()
+    assert_valid_natives(corpus)
 
 
 def test_neither_order_nor_threads_change_a_trace(runs: dict[Path, Document], corpus: ot.Corpus) -> None:

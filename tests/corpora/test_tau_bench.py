@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import io
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import rows
-from golden.reference_validator import judge
+from golden.ingesting import assert_valid_natives, by_trace, rows
 
 Run = dict[str, Any]
 FILES = {
@@ -42,11 +41,7 @@ def corpus(corpora: Path, name: str) -> ot.Corpus:
 
 @pytest.fixture(scope="module")
 def events(corpus: ot.Corpus) -> dict[str, list[dict[str, Any]]]:
-    names = dict(corpus.traces.select("trace", "trace_id").collect().rows())
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows(corpus.events):
-        found[names[row["trace"]]].append(row)
-    return found
+    return by_trace(corpus, corpus.events)
 
 
 def digest(text: str) -> str:
@@ -126,12 +121,9 @@ def test_every_result_answers_the_latest_call_of_its_id(corpus: ot.Corpus) -> No
 
 
 def test_metrics(corpus: ot.Corpus, runs: dict[str, Run]) -> None:
-    names = dict(corpus.traces.select("trace", "trace_id").collect().rows())
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in rows(corpus.measures.filter(pl.col("kind") == "metric")):
-        found[names[row["trace"]]][row["name"]] = row["value"]
+    found = by_trace(corpus, corpus.measures.filter(pl.col("kind") == "metric"))
     for trace_id, run in runs.items():
-        own = found[trace_id]
+        own = {row["name"]: row["value"] for row in found[trace_id]}
         info = run["info"]
         verdict = (info["reward_info"] or {}).get("info") or {}
         assert own.get("user_cost") == info["user_cost"]
@@ -186,14 +178,8 @@ def test_any_prefix_gives_the_runs_that_it_has_whole(
         assert part < 3 or len(found) > 0
 
 
-def test_the_native_export_is_valid(corpus: ot.Corpus, tmp_path: Path) -> None:
-    out = io.BytesIO()
-    corpus.write_jsonl(out)
-    assert {tuple(judge(line)) for line in out.getvalue().splitlines()} == {()}
-    path = tmp_path / "native.jsonl"
-    path.write_bytes(out.getvalue())
-    again = ot.read_traces(path, format="native")
-    assert again.records["quarantined"] == 0
+def test_the_native_export_is_valid(corpus: ot.Corpus) -> None:
+    again = assert_valid_natives(corpus)
     assert rows(again.edges) == rows(corpus.edges)
     key = ["trace", "kind", "name"]
     assert rows(again.measures.sort(key)) == rows(corpus.measures.sort(key))

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import ingest, reconcile, rows
+from golden.ingesting import by_trace, edges_by_trace, ingest, reconcile, rows
 from golden.reference_validator import judge
 
 SUBSETS = {"algorithm_generated": (64, 561), "hand_crafted": (29, 1526)}
@@ -52,20 +52,12 @@ def whole(folder: Path) -> ot.Corpus:
 @pytest.fixture(scope="module")
 def events(whole: ot.Corpus) -> dict[str, list[dict[str, Any]]]:
     """Events by trace_id, in document order."""
-    names = dict(rows_of(whole.traces.select("trace", "trace_id")))
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows(whole.events):
-        found[names[row["trace"]]].append(row)
-    return found
+    return by_trace(whole, whole.events)
 
 
 @pytest.fixture(scope="module")
 def edges(whole: ot.Corpus) -> dict[str, list[tuple[int, int, str]]]:
-    names = dict(rows_of(whole.traces.select("trace", "trace_id")))
-    found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for trace, src, dst, kind in rows_of(whole.edges):
-        found[names[trace]].append((src, dst, kind))
-    return found
+    return edges_by_trace(whole)
 
 
 def rows_of(frame: pl.LazyFrame) -> list[tuple[Any, ...]]:

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 import orchestrace as ot
 from golden import reference_tables as expected
+from golden.reference_validator import judge
 
 
 def ingest(path: Path, data: bytes, **options: Any) -> ot.Corpus:
@@ -27,6 +29,23 @@ def rows(frame: pl.LazyFrame) -> list[dict[str, Any]]:
 def trace_ids(corpus: ot.Corpus) -> list[str]:
     """External ids in row order."""
     return corpus.traces.select("trace_id").collect()["trace_id"].to_list()
+
+
+def by_trace(corpus: ot.Corpus, table: pl.LazyFrame) -> dict[str, list[dict[str, Any]]]:
+    """Rows of a table by the external id of their trace, in their order; empty lists for other ids."""
+    names = dict(corpus.traces.select("trace", "trace_id").collect().rows())
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows(table):
+        found[names[row["trace"]]].append(row)
+    return found
+
+
+def edges_by_trace(corpus: ot.Corpus) -> dict[str, list[tuple[int, int, str]]]:
+    """Edges as (src, dst, type), by the external id of their trace; empty lists for other ids."""
+    found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for trace_id, edges in by_trace(corpus, corpus.edges).items():
+        found[trace_id] = [(edge["src"], edge["dst"], edge["type"]) for edge in edges]
+    return found
 
 
 def reconcile(corpus: ot.Corpus) -> None:
@@ -56,6 +75,19 @@ def assert_identity(corpus: ot.Corpus, lines: list[bytes]) -> None:
     for before, after in zip(lines, out, strict=True):
         read, came = (expected.rounded(expected.parse(line)) for line in (before, after))
         assert expected.same(read, came), (before, after)
+
+
+def assert_valid_natives(corpus: ot.Corpus) -> ot.Corpus:
+    """What is written is valid by the reference, is read again, and is then written as the same bytes.
+
+    Returns what was read again.
+    """
+    lines = written(corpus)
+    assert [judge(line) for line in lines] == [[]] * len(corpus)
+    again = ot.read_traces(io.BytesIO(b"\n".join(lines)), format="native")
+    assert again.quarantine.collect().is_empty()
+    assert written(again) == lines
+    return again
 
 
 def assert_tables(corpus: ot.Corpus, documents: list[dict[str, Any]]) -> None:
