@@ -186,7 +186,7 @@ def ingest(
             "status": [status[number] for number in numbers],
             "size": [one.size for one in rows],
             "records": [one.records for one in rows],
-            "used": [one.accepted for one in rows],
+            "used": [one.used for one in rows],
             "ignored": [one.ignored for one in rows],
             "duplicate": [one.duplicates for one in rows],
             "quarantined": [one.quarantined for one in rows],
@@ -515,7 +515,7 @@ class _Work:
                 one.since = manifest.next_shard
             if number not in fresh:
                 one.records += records
-                one.accepted += used
+                one.used += used
                 one.ignored += ignored
                 one.quarantined += quarantined
                 one.duplicates += duplicates

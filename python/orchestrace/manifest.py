@@ -51,7 +51,7 @@ class Input:
     blocks: int = 0
     done: bool = False
     records: int = 0
-    accepted: int = 0
+    used: int = 0
     """Records in traces that are held."""
     ignored: int = 0
     quarantined: int = 0
@@ -146,7 +146,7 @@ class Manifest:
         """Counts over all inputs: what was read is the sum of the others."""
         return {
             "read": sum(one.records for one in self.inputs),
-            "used": sum(one.accepted for one in self.inputs),
+            "used": sum(one.used for one in self.inputs),
             "ignored": sum(one.ignored for one in self.inputs),
             "duplicate": sum(one.duplicates for one in self.inputs),
             "quarantined": sum(one.quarantined for one in self.inputs),
@@ -270,6 +270,13 @@ def _faults(made: Manifest) -> Iterator[str]:
     for name, kind in made.fields.items():
         if kind not in LIFTED:
             yield f"fields.{_shown(name)} is {kind!r}, expected one of {', '.join(LIFTED)}"
+    for number, one in enumerate(made.inputs):
+        told = one.used + one.ignored + one.duplicates + one.quarantined
+        if one.records != told:
+            yield (
+                f"inputs[{number}] has {one.records} records and says of {told} what became of them: "
+                "ingest the recordings anew"
+            )
     for name in made.files():
         if not _FILE.fullmatch(name):
             yield f"it names a file that is none of a corpus: {name!r}"

@@ -33,7 +33,7 @@ def _write(corpus: Corpus, folder: Path, request: Request) -> None:
     ):  # the pieces of a corpus on disk have none
         _add(folder, manifest, _core.Store.from_arrow(EMPTY | {"quarantine": rejects}), counts)
     one = Input(EXPORTED, "", 0, 0, done=True)
-    one.records, one.accepted, one.ignored, one.duplicates, one.quarantined = corpus.records.values()
+    one.records, one.used, one.ignored, one.duplicates, one.quarantined = corpus.records.values()
     manifest.inputs.append(one)
     with told(folder):
         merge(folder, manifest)
