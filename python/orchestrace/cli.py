@@ -12,8 +12,8 @@ import typer
 from . import (
     __version__,
     aggregate_by,
+    cli_values,
     compare,
-    concurrency,
     credit,
     drop,
     explain,
@@ -26,19 +26,15 @@ from . import (
     read_traces,
     replay,
     report,
-    set_value,
-    speed_up,
-    truncate,
 )
+from .cli_values import credit_options, run_of
 from .corpus import Corpus
-from .credit import Parameter
 from .display import plain, plain_json
 from .errors import OrchestraceError, ParameterError
 from .export import default_name, export_size, exports, only_traces
-from .interventions import SELECTORS
 from .partitioned import PartitionedCorpus
 from .samples import samples_path
-from .schema import SCHEMAS, unknown_name
+from .schema import SCHEMAS
 from .terminal import show, show_replays
 
 FAILED, USAGE, QUARANTINED = 1, 2, 3
@@ -226,21 +222,12 @@ def credit_(
 ) -> None:
     """Divide the reward among units."""
     corpus = _open(paths, format, threads)
-    weights = _weights(reward or ["team"])
-    options: dict[str, Any] = {
-        "method": method,
-        "unit": unit,
-        "reward": weights,
-        "seed": seed,
-        "threads": threads,
-    }
-    params: dict[str, Any] = dict(map(_parameter, param or []))
-    _check_free(params, options)
+    options = credit_options(unit, reward, seed, param) | {"method": method, "threads": threads}
     if sink is not None:
-        rows = credit(corpus, **options, **params, progress=True, sink=sink, resume=resume)
+        rows = credit(corpus, **options, progress=True, sink=sink, resume=resume)
         typer.echo(f"wrote {plain(sink)}: {rows.select(pl.len()).collect().item():,} rows")
     else:
-        _give(credit(corpus, **options, **params, progress=True), f"credit by {method}", as_json, output)
+        _give(credit(corpus, **options, progress=True), f"credit by {method}", as_json, output)
     _check(corpus, strict)
 
 
@@ -262,8 +249,8 @@ def compare_(
 ) -> None:
     """Run several credit methods over recordings and put their cost and agreement into one table."""
     corpus = _open(paths, format, threads)
-    options: dict[str, Any] = {"unit": unit, "reward": _weights(reward or ["team"]), "seed": seed}
-    runs = list(map(_run, method)) if method else None
+    options = credit_options(unit, reward, seed, None)
+    runs = list(map(run_of, method)) if method else None
     table = compare(corpus, runs, **options, threads=threads, progress=True)
     _give(table, "methods compared", as_json, output)
     _check(corpus, strict)
@@ -289,10 +276,8 @@ def explain_(
 ) -> None:
     """Show what made the credit of one unit: events, edges, turns or rollouts, and the rule."""
     corpus = _open(paths, format, threads)
-    params: dict[str, Any] = dict(map(_parameter, param or []))
-    options: dict[str, Any] = {"unit": unit, "reward": _weights(reward or ["team"]), "seed": seed}
-    _check_free(params, options)
-    credits = credit(corpus, method=method, **options, **params, threads=threads, progress=True)
+    options = credit_options(unit, reward, seed, param)
+    credits = credit(corpus, method=method, **options, threads=threads, progress=True)
     number = int(trace) if trace is not None and trace.isdecimal() else trace
     _give(explain(corpus, credits, unit_id, number), f"credit of {unit_id} by {method}", as_json, output)
 
@@ -348,22 +333,20 @@ def export_(
     names = list(trace or []) or None
     if names and (effects or method):  # no other trace is asked about
         corpus = only_traces(corpus, names)
-    options: dict[str, Any] = {"trace_id": names, "threads": threads, "per": per}
+    options: dict[str, Any] = {"format": to, "trace_id": names, "threads": threads, "per": per}
     options["window"] = None if window is None else window.split(",")
-    if method or to in ("verl", "trl"):
-        level = unit if to in ("verl", "trl") else "event"
-        chosen: dict[str, Any] = {"unit": level, "reward": _weights(reward or ["team"]), "seed": seed}
-        params: dict[str, Any] = dict(map(_parameter, param or []))
-        _check_free(params, chosen)
-        options["credits"] = credit(corpus, method=method or "grpo", **chosen, **params, threads=threads)
+    trains = to in ("verl", "trl")
+    if method or trains:
+        asked = credit_options(unit if trains else "event", reward, seed, param)
+        options["credits"] = credit(corpus, method=method or "grpo", **asked, threads=threads)
     if effects:
         options["effects"] = replay(corpus, drop(each="event"), threads=threads)
     if size:
-        typer.echo(str(export_size(corpus, to, **options)))  # type: ignore[arg-type]  # judged there
-        return
-    file = file or default_name(to)
-    written = export(corpus, to, file, **options, max_bytes=max_bytes, progress=True)  # type: ignore[arg-type]
-    typer.echo(plain(f"{file}: {written:,} bytes"))
+        typer.echo(str(export_size(corpus, **options)))
+    else:
+        file = file or default_name(to)
+        written = export(corpus, path=file, **options, max_bytes=max_bytes, progress=True)
+        typer.echo(plain(f"{file}: {written:,} bytes"))
 
 
 @app.command(name="replay")
@@ -423,14 +406,14 @@ def replay_(
     strict: Strict = False,
 ) -> None:
     """Replay recordings with something changed: effects on the outcome or the schedule, with their tiers."""
-    asked: list[Any] = [_dropped(item, mode, lost) for item in dropped or []]
+    asked: list[Any] = [cli_values.dropped(item, mode, lost) for item in dropped or []]
     asked += [drop(each=level, mode=mode, lost=lost) for level in each or []]  # type: ignore[arg-type]
-    asked += map(_valued, values or [])
-    asked += map(_truncated, truncated or [])
+    asked += map(cli_values.valued, values or [])
+    asked += map(cli_values.truncated, truncated or [])
     asked += [aggregate_by(rule) for rule in aggregate or []]  # type: ignore[arg-type]  # judged there
-    asked += map(_faster, faster or [])
+    asked += map(cli_values.faster, faster or [])
     if slots is not None:
-        asked.append(_slots(slots, pool))
+        asked.append(cli_values.slots(slots, pool))
     if not asked:
         raise ParameterError(
             "replay what? Name --drop, --each, --set, --truncate, --aggregate, --speed-up or --slots"
@@ -520,106 +503,6 @@ def _check(corpus: Corpus, strict: bool) -> None:
         )
         if strict:
             raise typer.Exit(QUARANTINED)
-
-
-def _weights(given: list[str]) -> str | dict[str, float]:
-    if len(given) == 1 and "=" not in given[0]:
-        return given[0]
-    weights = {}
-    for item in given:
-        channel, found, weight = item.rpartition("=")
-        try:
-            weights[channel if found else item] = float(weight) if found else 1.0
-        except ValueError:
-            raise ParameterError(
-                f"reward '{item}': '{weight}' is no number, expected CHANNEL=WEIGHT"
-            ) from None
-    return weights
-
-
-def _named(item: str, option: str) -> tuple[str, str]:
-    by, found, name = item.partition("=")
-    if not (found and by and name):
-        raise ParameterError(f"{option} '{item}', expected something like agent=NAME")
-    return by, name
-
-
-def _dropped(item: str, mode: str, lost: str) -> Any:
-    by, name = _named(item, "--drop")
-    options: dict[str, Any] = {"mode": mode, "lost": lost}
-    if by == "edge":
-        options[by] = tuple(name.split("->"))
-    elif by in SELECTORS:
-        options[by] = name
-    else:
-        raise ParameterError(unknown_name("selection in --drop", by, list(SELECTORS)))
-    return drop(**options)
-
-
-def _valued(item: str) -> Any:
-    known = [one for one in SELECTORS if one not in ("edge", "message", "spawn")]
-    options, to = _numbered(item, "--set", "0.5", known)
-    return set_value(to=to, **options)
-
-
-def _faster(item: str) -> Any:
-    options, factor = _numbered(item, "--speed-up", "2", ["tool", "agent", "role", "type", "event"])
-    return speed_up(int(factor) if factor.is_integer() else factor, **options)
-
-
-def _numbered(item: str, option: str, example: str, known: list[str]) -> tuple[dict[str, Any], float]:
-    """SELECTION=NAME:NUMBER; names may hold colons."""
-    selection, found, text = item.rpartition(":")
-    if not found:
-        raise ParameterError(f"{option} '{item}', expected something like agent=NAME:{example}")
-    by, name = _named(selection, option)
-    if by not in known:
-        raise ParameterError(unknown_name(f"selection in {option}", by, known))
-    return {by: name}, _float(text, f"{option} '{item}'")
-
-
-def _truncated(item: str) -> Any:
-    if item.startswith("event="):
-        return truncate(event=item.removeprefix("event="))
-    return truncate(at=_float(item, "--truncate"))
-
-
-def _slots(text: str, pool: str) -> Any:
-    numbers: list[int | None] = []
-    for word in text.split(","):
-        if word != "none" and not word.isdecimal():
-            raise ParameterError(f"--slots '{text}', expected whole numbers and none, like 1,2,4,none")
-        numbers.append(None if word == "none" else int(word))
-    return concurrency(numbers, pool=pool)  # type: ignore[arg-type]  # judged there
-
-
-def _float(text: str, place: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ParameterError(f"{place}: '{text}' is no number") from None
-
-
-def _parameter(item: str) -> tuple[str, Parameter]:
-    name, found, text = item.partition("=")
-    if not found or not name:
-        raise ParameterError(f"parameter '{item}', expected NAME=VALUE")
-    try:
-        value: Parameter = json.loads(text)
-    except (ValueError, RecursionError):
-        value = text
-    return name, text if isinstance(value, dict) else value
-
-
-def _check_free(params: dict[str, Any], options: dict[str, Any]) -> None:
-    taken = sorted(params.keys() & {*options, "corpus", "method", "threads", "progress", "sink", "resume"})
-    if taken:
-        raise ParameterError(f"'{taken[0]}' is an option of its own, not a parameter of the method")
-
-
-def _run(item: str) -> tuple[str, dict[str, Parameter]]:
-    name, _, params = item.partition(":")
-    return name, dict(map(_parameter, params.split(",") if params else []))
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ from . import _core
 from .assemble import frame_of
 from .corpus import Corpus, check_measures, check_numbers, target_of
 from .errors import InputError, ParameterError, SchemaError
-from .ingest import memory_bytes
 from .manifest import NAME, SIDE, Manifest, Part, load
+from .memory import memory_bytes
 from .progress import Progress, reporting
 from .publication import path_of, published_file
 from .schema import SCHEMAS, dtype_of

@@ -5,7 +5,6 @@ is reached.
 """
 
 import collections
-import importlib
 import json
 import os
 import signal
@@ -21,9 +20,7 @@ import polars as pl
 
 import orchestrace as ot
 from golden import on_disk
-from orchestrace import _core, manifest, shards
-
-ingesting = importlib.import_module("orchestrace.ingest")
+from orchestrace import _core, ingest_work, manifest, shards
 
 
 class Moments:
@@ -85,8 +82,8 @@ def hook(moments: Moments, act: Callable[[], object]) -> None:
             moments.reach("parsing: after")
             return made
 
-    ingesting._core = types.SimpleNamespace(**{**vars(_core), "TraceReader": Reader})
-    moments.around(ingesting._core, "fingerprint", "hashing")
+    ingest_work._core = types.SimpleNamespace(**{**vars(_core), "TraceReader": Reader})
+    moments.around(ingest_work._core, "fingerprint", "hashing")
 
     def parquet(frame: pl.DataFrame, path: Path, **kwargs: Any) -> None:
         moments.reach("writing: before")
@@ -116,14 +113,14 @@ def hook(moments: Moments, act: Callable[[], object]) -> None:
     moments.around(shards, "_merge_partition", "partition")
     moments.around(shards, "_merge_side", "side table")
 
-    merge = ingesting.merge
+    merge = ingest_work.merge
 
     def merging(*args: Any) -> None:
         moments.merging = True
         merge(*args)
         moments.merging = False
 
-    ingesting.merge = merging
+    ingest_work.merge = merging
 
 
 def main(spec: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace import manifest, partitioned, shards
+from orchestrace import ingest_work, manifest, partitioned, shards
 from orchestrace.schema import SCHEMAS
 
 ingesting = importlib.import_module("orchestrace.ingest")  # the package has a function of that name
@@ -32,8 +32,9 @@ def make_small(patch: Any, room: int = ROOM, block: int = 16 << 10, slice_rows: 
     """
     options = ingesting.checked_options
     patch(ingesting, "memory_bytes", lambda memory: room)
-    patch(ingesting, "_OVERHEAD", 0)
-    patch(ingesting, "_LEAST_BATCH", 1)
+    patch(ingest_work, "OVERHEAD", 0)
+    patch(ingest_work, "LEAST_BATCH", 1)
+    patch(ingesting, "LEAST_BATCH", 1)
     patch(ingesting, "checked_options", lambda given: {**options(given), "block_size": block})
     patch(shards, "ROW_GROUP", slice_rows)
     patch(shards, "EVENT_BYTES", -(-room // slice_rows))

@@ -7,8 +7,8 @@ import polars as pl
 
 from .. import _core
 from ..corpus import Corpus
-from ..ingest import _MOST_PARTITIONS, _PARTITION_SHARE, memory_bytes
 from ..manifest import EXPORTED, Input, Manifest
+from ..memory import memory_bytes, partitions_of
 from ..partitioned import PartitionedCorpus
 from ..shards import EVENT_BYTES, INDEX, merge, staging, told, write_shard
 from .format import EMPTY, Export, Request
@@ -18,8 +18,7 @@ def _write(corpus: Corpus, folder: Path, request: Request) -> None:
     room = memory_bytes(request.memory)
     key, fields = _division(corpus)
     sizes = corpus._sizes()
-    partitions = round(sizes["events"] * EVENT_BYTES / (room * _PARTITION_SHARE))
-    manifest = Manifest(max(1, min(_MOST_PARTITIONS, partitions)), key, room, fields)
+    manifest = Manifest(partitions_of(sizes["events"] * EVENT_BYTES, room), key, room, fields)
     # Pieces do not know what was read for them; it is told once.
     counts, done = corpus.record_counts.collect(engine="streaming"), 0
     for piece in corpus.slices():

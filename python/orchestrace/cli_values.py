@@ -1,0 +1,121 @@
+"""Options of the command as the library takes them: what a word of the command line stands for."""
+
+import json
+from typing import Any
+
+from . import concurrency, drop, set_value, speed_up, truncate
+from .credit import Parameter
+from .errors import ParameterError
+from .interventions import SELECTORS
+from .schema import unknown_name
+
+
+def weights(given: list[str]) -> str | dict[str, float]:
+    """CHANNEL, or CHANNEL=WEIGHT of several."""
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    weights = {}
+    for item in given:
+        channel, found, weight = item.rpartition("=")
+        try:
+            weights[channel if found else item] = float(weight) if found else 1.0
+        except ValueError:
+            raise ParameterError(
+                f"reward '{item}': '{weight}' is no number, expected CHANNEL=WEIGHT"
+            ) from None
+    return weights
+
+
+def credit_options(unit: str, reward: list[str] | None, seed: int, param: list[str] | None) -> dict[str, Any]:
+    """What `credit` is asked for, the parameters of its method included."""
+    options: dict[str, Any] = {"unit": unit, "reward": weights(reward or ["team"]), "seed": seed}
+    params = dict(map(_parameter, param or []))
+    taken = sorted(params.keys() & {*options, "corpus", "method", "threads", "progress", "sink", "resume"})
+    if taken:
+        raise ParameterError(f"'{taken[0]}' is an option of its own, not a parameter of the method")
+    return options | params
+
+
+def _named(item: str, option: str) -> tuple[str, str]:
+    by, found, name = item.partition("=")
+    if not (found and by and name):
+        raise ParameterError(f"{option} '{item}', expected something like agent=NAME")
+    return by, name
+
+
+def dropped(item: str, mode: str, lost: str) -> Any:
+    """SELECTION=NAME, an edge as ID->ID."""
+    by, name = _named(item, "--drop")
+    options: dict[str, Any] = {"mode": mode, "lost": lost}
+    if by == "edge":
+        options[by] = tuple(name.split("->"))
+    elif by in SELECTORS:
+        options[by] = name
+    else:
+        raise ParameterError(unknown_name("selection in --drop", by, list(SELECTORS)))
+    return drop(**options)
+
+
+def valued(item: str) -> Any:
+    """SELECTION=NAME:VALUE."""
+    known = [one for one in SELECTORS if one not in ("edge", "message", "spawn")]
+    options, to = _numbered(item, "--set", "0.5", known)
+    return set_value(to=to, **options)
+
+
+def faster(item: str) -> Any:
+    """SELECTION=NAME:FACTOR."""
+    options, factor = _numbered(item, "--speed-up", "2", ["tool", "agent", "role", "type", "event"])
+    return speed_up(int(factor) if factor.is_integer() else factor, **options)
+
+
+def _numbered(item: str, option: str, example: str, known: list[str]) -> tuple[dict[str, Any], float]:
+    """SELECTION=NAME:NUMBER; names may hold colons."""
+    selection, found, text = item.rpartition(":")
+    if not found:
+        raise ParameterError(f"{option} '{item}', expected something like agent=NAME:{example}")
+    by, name = _named(selection, option)
+    if by not in known:
+        raise ParameterError(unknown_name(f"selection in {option}", by, known))
+    return {by: name}, _float(text, f"{option} '{item}'")
+
+
+def truncated(item: str) -> Any:
+    """A time, or event=ID."""
+    if item.startswith("event="):
+        return truncate(event=item.removeprefix("event="))
+    return truncate(at=_float(item, "--truncate"))
+
+
+def slots(text: str, pool: str) -> Any:
+    """Numbers with commas between, and none."""
+    numbers: list[int | None] = []
+    for word in text.split(","):
+        if word != "none" and not word.isdecimal():
+            raise ParameterError(f"--slots '{text}', expected whole numbers and none, like 1,2,4,none")
+        numbers.append(None if word == "none" else int(word))
+    return concurrency(numbers, pool=pool)  # type: ignore[arg-type]  # judged there
+
+
+def _float(text: str, place: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(f"{place}: '{text}' is no number") from None
+
+
+def _parameter(item: str) -> tuple[str, Parameter]:
+    name, found, text = item.partition("=")
+    if not found or not name:
+        raise ParameterError(f"parameter '{item}', expected NAME=VALUE")
+    try:
+        value: Parameter = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    return name, text if isinstance(value, dict) else value
+
+
+def run_of(item: str) -> tuple[str, dict[str, Parameter]]:
+    """NAME, or NAME:PARAM=VALUE,... of a method."""
+    name, _, params = item.partition(":")
+    return name, dict(map(_parameter, params.split(",") if params else []))
