@@ -67,8 +67,9 @@ class Input:
 
     def restarted(self, since: int, size: int, mtime_ns: int) -> "Input":
         """The same input with other content, not read yet."""
-        kept = {"importer": self.importer, "gathered": self.gathered}
-        return Input(self.name, self.path, size, mtime_ns, since=since, **kept)  # type: ignore[arg-type]
+        made = Input(self.name, self.path, size, mtime_ns, since=since)
+        made.importer, made.gathered = self.importer, self.gathered
+        return made
 
 
 @dataclass

@@ -147,8 +147,8 @@ def test_a_corpus_without_traces(tmp_path: Path) -> None:
     none = ot.read_traces(io.BytesIO(b""))
     credits = ot.credit(ot.generate(traces=1, seed=0), method="grpo", unit="turn")
     for format in ("jsonl", "parquet", "perfetto", "ocel", "verl"):
-        given: dict[str, Any] = {"credits": credits} if format == "verl" else {}
-        ot.export(none, format, tmp_path / format, **given)  # type: ignore[arg-type]
+        given: dict[str, Any] = {"format": format} | ({"credits": credits} if format == "verl" else {})
+        ot.export(none, path=tmp_path / format, **given)
     assert len(ot.read_corpus(tmp_path / "parquet")) == 0
     assert json.loads((tmp_path / "ocel").read_text())["events"] == []
     assert json.loads((tmp_path / "perfetto").read_text())["traceEvents"] == []
@@ -241,9 +241,9 @@ def test_a_full_disk_is_one_line(corpus: ot.Corpus) -> None:
         pytest.skip("the system has no /dev/full")
     credits = ot.credit(corpus, method="grpo", unit="turn")
     for format in ("jsonl", "ocel", "perfetto", "verl"):
-        given: dict[str, Any] = {"credits": credits} if format == "verl" else {}
+        given: dict[str, Any] = {"format": format} | ({"credits": credits} if format == "verl" else {})
         with pytest.raises(ot.InputError, match=r"^/dev/full: No space left on device$"):
-            ot.export(corpus, format, "/dev/full", **given)  # type: ignore[arg-type]
+            ot.export(corpus, path="/dev/full", **given)
 
 
 def test_a_pipe_is_written_as_it_is(corpus: ot.Corpus, tmp_path: Path) -> None:

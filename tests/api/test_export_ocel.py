@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ SCHEMA = {
 }
 """The constraints of the JSON schema of OCEL 2.0, as its specification (arXiv 2403.01975) states them."""
 
-PARSERS = {
+PARSERS: dict[str, Callable[[Any], Any]] = {
     "string": str,
     "integer": int,
     "float": float,
@@ -86,7 +87,7 @@ def parsed(log: dict[str, Any], part: str) -> dict[str, dict[str, Any]]:
         for attribute in one.get("attributes", []):
             kind = kinds[one["type"]][attribute["name"]]  # what is used is declared
             assert attribute["name"] not in values
-            values[attribute["name"]] = PARSERS[kind](attribute["value"])  # type: ignore[operator]
+            values[attribute["name"]] = PARSERS[kind](attribute["value"])
         related = [(one["qualifier"], one["objectId"]) for one in one.get("relationships", [])]
         assert len({name for _, name in related}) == len(related)  # an object is named once
         assert one["id"] not in made

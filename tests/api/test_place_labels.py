@@ -94,4 +94,4 @@ def test_mistakes_are_named(corpus: ot.Corpus) -> None:
     with pytest.raises(ot.ParameterError, match="labels has no column 'trace_id'"):
         ot.place_labels(corpus, pl.DataFrame({"task": ["q-1"]}))
     with pytest.raises(ot.ParameterError, match="expected a Polars frame"):
-        ot.place_labels(corpus, [("q-1",)])  # type: ignore[arg-type]
+        ot.place_labels(corpus, [("q-1",)])  # type: ignore[arg-type]  # the mistake

@@ -65,9 +65,9 @@ def expected(corpus: ot.Corpus, credits: pl.DataFrame, by_token: bool) -> list[d
                     parts = length if unit == "turn" else n
                     pieces += [None if credit is None else credit / parts if share else credit] * n
                 advantage = None if None in pieces or not pieces else pieces
-            reward = math.fsum(trace.number("reward", seq) or 0.0 for seq in turn.events)
-            if index == len(trace.turns) - 1:
-                reward = None if outcome.get(number) is None else reward + outcome[number]  # type: ignore[assignment]
+            paid = math.fsum(trace.number("reward", seq) or 0.0 for seq in turn.events)
+            at_last = outcome.get(number) if index == len(trace.turns) - 1 else 0.0
+            reward = None if at_last is None else paid + at_last
             p = [q for seq in turn.events if (q := trace.number("p_behavior", seq)) is not None]
             foreign = ("tool_result", "human_intervention")
             exact = [(n, trace.number("p_behavior", seq)) for seq, n in wrote.items() if n]
@@ -211,7 +211,7 @@ def test_verl_takes_it_without_a_renaming(corpus: ot.Corpus) -> None:
     """What `DataProto.from_dict` and its check ask for, in NumPy: verl itself needs torch, ray and more."""
     credits = ot.credit(corpus, method="grpo", unit="turn")
     table = ot.trainer_table(corpus, credits, per="token").drop_nulls("advantages")
-    width = int(table["response_length"].max())  # type: ignore[arg-type]
+    width = max(table["response_length"].to_list())
 
     def padded(name: str) -> np.ndarray:
         made = np.zeros((table.height, width))
@@ -255,8 +255,9 @@ def test_a_corpus_on_disk_gives_the_same_rows(corpus: ot.Corpus, tmp_path: Path,
     corpus.write_jsonl(tmp_path / "runs.jsonl")
     ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=4)
     disk = ot.read_corpus(tmp_path / "corpus")
-    for method, unit in (("grpo", "turn"), ("flow", "token")):
-        credits = ot.credit(corpus, method=method, unit=unit)  # type: ignore[arg-type]
+    asked: list[dict[str, Any]] = [{"method": "grpo", "unit": "turn"}, {"method": "flow", "unit": "token"}]
+    for options in asked:
+        credits = ot.credit(corpus, **options)
         memory = ot.trainer_table(corpus, credits, per=per)
         order = ["trace", "turn_index"]
         assert_frame_equal(ot.trainer_table(disk, credits.lazy(), per=per).sort(order), memory)
@@ -307,9 +308,9 @@ def test_credits_that_are_no_table_of_turns(corpus: ot.Corpus) -> None:
         ([1, 2], "credits is of type list"),
     ):
         with pytest.raises(ot.ParameterError, match=said):
-            ot.trainer_table(corpus, given)  # type: ignore[arg-type]
+            ot.trainer_table(corpus, given)  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ot.ParameterError, match="corpus is of type DataFrame"):
-        ot.trainer_table(turns, turns)  # type: ignore[arg-type]
+        ot.trainer_table(turns, turns)  # type: ignore[arg-type]  # the mistake
 
 
 def test_rewards_that_are_sums_are_told(corpus: ot.Corpus) -> None:

@@ -1,6 +1,6 @@
 """Credits as tables that trainers take: one row per turn, numbers or lists along the tokens."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
 import polars as pl
@@ -410,7 +410,7 @@ def _joined(events: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     )
 
 
-def _writer(layout: Literal["verl", "trl"]):  # type: ignore[no-untyped-def]
+def _writer(layout: Literal["verl", "trl"]) -> Callable[[Corpus, Sink, Request], None]:
     def write(corpus: Corpus, sink: Sink, request: Request) -> None:
         if request.credits is None:
             raise ParameterError(f"the export '{layout}' needs credits: rows of credit(..., unit='turn')")
