@@ -1,7 +1,8 @@
 """Published recordings as native traces, for tests and benches: what happened, with hashes in place of texts.
 
-What is converted here are fixtures: of a format only what credit reads is taken, and one agent speaks to one
-user. Times are ordinal, and an unknown outcome is no reward. Other corpora are read by their importers.
+What is converted here are fixtures, beside the importers of the same formats: of a format only what credit
+reads is taken, and one agent speaks to one user, who is no agent whoever plays it. Times are ordinal, and an
+unknown outcome is no reward. Other corpora are read by their importers.
 """
 
 import gzip
