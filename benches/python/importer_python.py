@@ -181,12 +181,11 @@ class Trace:
         if opening:
             for src in agent.read:
                 self.edge(src, seq, "causal")
-            if agent.untrusted:
-                for src in agent.untrusted:
-                    self.edge(src, seq, "safety_flow")
-                agent.tainted = seq
-            elif agent.tainted is not None:
+            for src in agent.untrusted:
+                self.edge(src, seq, "safety_flow")
+            if agent.tainted is not None:
                 self.edge(agent.tainted, seq, "safety_flow")
+            if agent.untrusted or agent.tainted is not None:
                 agent.tainted = seq
             agent.read.clear()
             agent.untrusted.clear()

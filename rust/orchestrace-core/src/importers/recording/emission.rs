@@ -392,17 +392,16 @@ impl<'r> Emission<'r, '_, '_> {
     /// What leads to a response: results and messages that its agent has read.
     fn reads(&mut self, agent: u32, seq: u32) {
         let at = agent as usize;
-        let mut taint = self.agents[at].tainted;
+        let earlier = self.agents[at].tainted;
         for (src, edge_type) in std::mem::take(&mut self.agents[at].read) {
             if edge_type == EdgeType::SafetyFlow {
-                taint = None;
                 self.agents[at].tainted = Some(seq);
                 self.conservative = true;
             }
             self.edges.push((End::Event(src), End::Event(seq), edge_type));
         }
-        // Once read it stays in the context: each response passes it on to the next.
-        if let Some(earlier) = taint {
+        // Once read it stays in the context: each response passes it on to the next, whatever else that one reads.
+        if let Some(earlier) = earlier {
             self.edges.push((End::Event(earlier), End::Event(seq), EdgeType::SafetyFlow));
             self.agents[at].tainted = Some(seq);
         }

@@ -252,6 +252,25 @@ fn untrusted_text_flows_from_response_to_response_until_compaction() {
 }
 
 #[test]
+fn what_was_read_flows_on_through_responses_that_read_more() {
+    let mut s = Sketch::new();
+    let agent = s.agent("solo", None);
+    for n in 1..4 {
+        let r = s.answers(agent, &format!("r{n}"), 2 * n);
+        s.calls(r, &format!("c{n}"), Does::UsesTool);
+        s.result(agent, &format!("c{n}"), 2 * n + 1, n == 3);
+    }
+    let r = s.answers(agent, "r4", 8);
+    s.says(r);
+    let flows: Vec<String> = edges(&native(&s.0)).into_iter().filter(|e| e.contains("safety_flow")).collect();
+    // The first two results are untrusted. What came with the first is still there when the second is read.
+    assert_eq!(
+        flows,
+        ["c1:r safety_flow c2", "c2 safety_flow c3", "c2:r safety_flow c3", "c3 safety_flow r4"]
+    );
+}
+
+#[test]
 fn a_response_without_content_still_has_its_tokens() {
     let mut s = Sketch::new();
     let agent = s.agent("solo", None);
