@@ -11,8 +11,8 @@ use super::recording::Text;
 use super::spans::{Fate, Span, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{Reject, RejectCode};
+use crate::ingest::json::Limits;
 use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Limits};
 use crate::ingest::writer::TraceWriter;
 use crate::schema::MeasureKind;
 
@@ -61,25 +61,25 @@ impl SpreadImporter for AgentLightning {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
-        let root = tree.root();
-        if is_rollout(root) && !is_attempt(root) {
-            out.ignored("agent_lightning.rollout");
-            return Ok(());
-        }
-        let id = |key| root.get(key).some_str();
-        let (Some(rollout), Some(attempt)) = (id("rollout_id"), id("attempt_id")) else {
-            let message = "found nothing, expected the ids of a rollout and of an attempt at it";
-            return Err(Reject::new(RejectCode::FieldMissing, "/attempt_id", message));
-        };
-        let key = format!("{rollout}/{attempt}");
-        if is_span(root) && id("span_id").is_none() {
-            let message = "found nothing, expected an id";
-            out.reject_in(&key, root.raw(), Reject::new(RejectCode::FieldMissing, "/span_id", message));
-        } else {
-            out.item(&key, root.raw(), "");
-        }
-        Ok(())
+        out.cut(record.text, |root, out| {
+            if is_rollout(root) && !is_attempt(root) {
+                out.ignored("agent_lightning.rollout");
+                return Ok(());
+            }
+            let id = |key| root.get(key).some_str();
+            let (Some(rollout), Some(attempt)) = (id("rollout_id"), id("attempt_id")) else {
+                let message = "found nothing, expected the ids of a rollout and of an attempt at it";
+                return Err(Reject::new(RejectCode::FieldMissing, "/attempt_id", message));
+            };
+            let key = format!("{rollout}/{attempt}");
+            if is_span(root) && id("span_id").is_none() {
+                let message = "found nothing, expected an id";
+                out.reject_in(&key, root.raw(), Reject::new(RejectCode::FieldMissing, "/span_id", message));
+            } else {
+                out.item(&key, root.raw(), "");
+            }
+            Ok(())
+        })
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {

@@ -11,8 +11,7 @@ use super::object_text::ObjectText;
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Record, SpreadImporter};
 use crate::error::{Reject, RejectCode};
-use crate::ingest::json::Fault;
-use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::tree::Value;
 use crate::ingest::writer::TraceWriter;
 
 mod describe;
@@ -46,9 +45,9 @@ impl SpreadImporter for Atif {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
-        let document = Document { value: tree.root(), file: record.path, within: String::new() };
-        document.put(out)
+        out.cut(record.text, |value, out| {
+            Document { value, file: record.path, within: String::new() }.put(out)
+        })
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
@@ -70,12 +69,13 @@ impl Document<'_, '_> {
     fn put(&self, out: &mut Items<'_>) -> Result<(), Reject> {
         let value = self.value;
         let steps = value.get("steps");
+        let names = self.names();
+        let key = names[0].clone();
         if steps.elements().next().is_none() && steps.raw() != "[]" {
+            out.lacks(&key);
             let message = "found no list of steps, expected a trajectory";
             return Err(Reject::new(RejectCode::FieldMissing, "/steps", message));
         }
-        let names = self.names();
-        let key = names[0].clone();
         for name in &names[1..] {
             out.together(&key, name);
         }

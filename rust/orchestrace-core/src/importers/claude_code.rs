@@ -90,9 +90,10 @@ impl SpreadImporter for ClaudeCode {
         let read = head.read(record.text, out.limits());
         let key = session(&head, record.path);
         if let Err(fault) = read {
-            let Some(key) = key else { return Err(fault.into_reject()) };
-            out.reject_in(key, record.text, fault.into_reject());
-            return Ok(());
+            if let Some(key) = key {
+                out.lacks(key);
+            }
+            return Err(fault.into_reject());
         }
         let Some(kind) = head.kind.as_deref() else {
             if head.agent_type {

@@ -56,8 +56,8 @@ impl SpreadImporter for Codex {
         let tree = match Tree::parse(record.text, out.limits()) {
             Ok(tree) => tree,
             Err(fault) => {
-                out.reject_in(&key, record.text, fault.into_reject());
-                return Ok(());
+                out.lacks(&key);
+                return Err(fault.into_reject());
             }
         };
         let root = tree.root();

@@ -2,6 +2,7 @@
 //! back, gathered by trace.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 use memchr::memchr_iter;
 use xxhash_rust::xxh3::xxh3_128;
@@ -11,6 +12,7 @@ use crate::error::Reject;
 use crate::ingest::TraceBy;
 use crate::ingest::intern::Interner;
 use crate::ingest::json::Limits;
+use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::quarantine::Position;
 
 /// Items of one block while they grow: text in one buffer, everything else by place in it.
@@ -171,6 +173,22 @@ impl<'w> Items<'w> {
         self.limits
     }
 
+    /// Cuts a record that is JSON by `cut`. One that is broken is cut up to where it breaks, which tells the traces that
+    /// lack it, and rejected.
+    pub fn cut(
+        &mut self,
+        text: &str,
+        cut: impl Fn(Value<'_>, &mut Self) -> Result<(), Reject>,
+    ) -> Result<(), Reject> {
+        let broken = match Tree::parse(text, self.limits) {
+            Ok(tree) => return cut(tree.root(), self),
+            Err(fault) => fault,
+        };
+        // Whatever it says about the rest: the record is rejected for where it breaks.
+        let _said = cut(Tree::head(text, self.limits).root(), self);
+        Err(broken.into_reject())
+    }
+
     /// Puts an item of the trace `key`. `text` is a slice of the record; `context` is what many items share, the
     /// same text for those that follow each other, or empty.
     pub fn item(&mut self, key: &str, text: &str, context: &str) {
@@ -238,6 +256,11 @@ impl<'w> Items<'w> {
     /// Rejects an item of the trace `key`, which goes on without it as partial.
     pub fn reject_in(&mut self, key: &str, text: &str, reject: Reject) {
         self.reject(text, reject);
+        self.lacks(key);
+    }
+
+    /// Says that the trace `key` lacks what a broken record had of it, and goes on as partial.
+    pub fn lacks(&mut self, key: &str) {
         let key = self.columns.keys.code(key);
         self.columns.partial.push(key);
     }
@@ -289,9 +312,12 @@ impl<'w> Items<'w> {
             && self.columns.ignored.len() == mark.ignored
     }
 
-    /// Leaves nothing of the record.
+    /// Leaves nothing of the record, but that the traces that it was put for lack it.
     pub(crate) fn rollback(self) {
         let (columns, mark) = (self.columns, self.mark);
+        let put = columns.piece.rows[mark.rows..].iter().map(|row| row.trace);
+        let codes: BTreeSet<u32> = put.chain(columns.partial[mark.partial..].iter().copied()).collect();
+        let lacking: Vec<String> = codes.into_iter().map(|code| columns.keys.name(code).to_owned()).collect();
         columns.piece.text.truncate(mark.text);
         columns.piece.contexts.truncate(mark.contexts);
         columns.piece.rows.truncate(mark.rows);
@@ -301,6 +327,10 @@ impl<'w> Items<'w> {
         columns.rejected.truncate(mark.rejected);
         columns.partial.truncate(mark.partial);
         columns.together.truncate(mark.together);
+        for key in lacking {
+            let code = columns.keys.code(&key);
+            columns.partial.push(code);
+        }
     }
 }
 
@@ -496,7 +526,6 @@ impl<'a> IntoIterator for &TraceItems<'a> {
 mod tests {
     use super::*;
     use crate::error::RejectCode;
-    use crate::ingest::json::tree::Tree;
 
     const LIMITS: Limits = Limits { depth: 8, string: 1000, lenient: true };
 
@@ -549,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_fails_leaves_nothing() {
+    fn a_record_that_fails_leaves_its_traces_without_it() {
         let record = record("{}");
         let mut columns = ItemColumns::default();
         let mut items = Items::new(&mut columns, LIMITS, &record, Position::default(), 0);
@@ -558,13 +587,18 @@ mod tests {
         let kept = items.columns.piece.text.clone();
         let mut items = Items::new(&mut columns, LIMITS, &record, Position::default(), 1);
         items.item("l", record.text, "c");
+        items.item("k", record.text, "c");
+        items.item("l", record.text, "c");
         items.ignored("x.a");
         items.ignored("x.b");
+        items.together("l", "o");
         items.reject_in("m", record.text, Reject::new(RejectCode::FieldType, "", "no"));
         items.rollback();
-        assert_eq!((columns.piece.text, columns.keys.len(), columns.piece.rows.len()), (kept, 1, 1));
+        assert_eq!((columns.piece.text, columns.piece.rows.len()), (kept, 1));
         assert_eq!((columns.ignored, columns.kinds.len()), (vec![0], 1));
-        assert!(columns.rejected.is_empty() && columns.partial.is_empty());
+        assert!(columns.rejected.is_empty() && columns.together.is_empty());
+        let lacking: Vec<&str> = columns.partial.iter().map(|code| columns.keys.name(*code)).collect();
+        assert_eq!((lacking, columns.keys.len()), (vec!["k", "l", "m"], 3));
     }
 
     #[test]

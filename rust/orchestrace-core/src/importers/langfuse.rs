@@ -14,8 +14,8 @@ use super::recording::{AgentInfo, Label, Recording, Saying, Text, hash};
 use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{Reject, RejectCode};
+use crate::ingest::json::Kind;
 use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Kind};
 use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::TraceWriter;
 use crate::schema::MeasureKind;
@@ -106,10 +106,15 @@ impl SpreadImporter for Langfuse {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
-        put(tree.root(), None, out).then_some(()).ok_or_else(|| {
+        out.cut(record.text, |root, out| {
+            if put(root, None, out) {
+                return Ok(());
+            }
+            if let Some(trace) = trace_of(root) {
+                out.lacks(trace);
+            }
             let message = "found no trace, observation or score of Langfuse";
-            Reject::new(RejectCode::FieldMissing, "", message)
+            Err(Reject::new(RejectCode::FieldMissing, "", message))
         })
     }
 

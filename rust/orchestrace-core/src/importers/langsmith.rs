@@ -14,8 +14,8 @@ use super::recording::{Label, Text};
 use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{Reject, RejectCode};
+use crate::ingest::json::Kind;
 use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Kind};
 use crate::ingest::writer::TraceWriter;
 use crate::schema::MeasureKind;
 
@@ -78,17 +78,20 @@ impl SpreadImporter for LangSmith {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
-        let root = tree.root();
-        if is_run(root) || is_update(root) || is_feedback(root) {
-            put(root, None, None, out);
-        } else if pages(root).next().is_some() {
-            pages(root).for_each(|value| put(value, None, None, out));
-        } else {
-            let message = "found neither a run nor feedback";
-            return Err(Reject::new(RejectCode::FieldMissing, "/run_type", message));
-        }
-        Ok(())
+        out.cut(record.text, |root, out| {
+            if is_run(root) || is_update(root) || is_feedback(root) {
+                put(root, None, None, out);
+            } else if pages(root).next().is_some() {
+                pages(root).for_each(|value| put(value, None, None, out));
+            } else {
+                if let Some(trace) = trace_of(root) {
+                    out.lacks(trace);
+                }
+                let message = "found neither a run nor feedback";
+                return Err(Reject::new(RejectCode::FieldMissing, "/run_type", message));
+            }
+            Ok(())
+        })
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {

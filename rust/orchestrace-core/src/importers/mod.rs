@@ -166,9 +166,9 @@ pub trait SpreadImporter: Sync {
         shape::sure_by_keys(record, self.info().evidence)
     }
 
-    /// Cuts one record into items. What is wrong with an item is found here; an error rejects the whole record, and
-    /// what was put for it is taken back. A record for which nothing is put counts as ignored, with the kind
-    /// `<importer>.empty`.
+    /// Cuts one record into items. What is wrong with an item is found here; an error rejects the whole record, what
+    /// was put for it is taken back, and the traces that it was put for go on as partial. A record for which nothing
+    /// is put counts as ignored, with the kind `<importer>.empty`.
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> std::result::Result<(), Reject>;
 
     /// Makes one trace of all items of its key: ids, events, edges, measures, labels, findings. One that writes no

@@ -13,8 +13,8 @@ use super::recording::{Text, Usage, call_hash_of_text, hash};
 use super::spans::{AgentWork, Fate, Span, Spans, ToolKind, ToolUse, Who, Work};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{Reject, RejectCode};
+use crate::ingest::json::Limits;
 use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Limits};
 use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::TraceWriter;
 
@@ -56,14 +56,14 @@ impl SpreadImporter for OpenAiAgents {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
-        let root = tree.root();
-        if root.get("object").is_absent() && root.get("data").at(0).exists() {
-            root.get("data").elements().for_each(|value| put(value, out));
-        } else {
-            put(root, out);
-        }
-        Ok(())
+        out.cut(record.text, |root, out| {
+            if root.get("object").is_absent() && root.get("data").at(0).exists() {
+                root.get("data").elements().for_each(|value| put(value, out));
+            } else {
+                put(root, out);
+            }
+            Ok(())
+        })
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
@@ -119,6 +119,9 @@ fn put(value: Value<'_>, out: &mut Items<'_>) {
             (None, _) => out.reject(value.raw(), missing("/trace_id")),
         },
         _ => {
+            if let Some(trace) = value.get("trace_id").some_str() {
+                out.lacks(trace);
+            }
             let message = "expected 'trace' or 'trace.span'";
             out.reject(value.raw(), Reject::new(RejectCode::FieldMissing, "/object", message));
         }

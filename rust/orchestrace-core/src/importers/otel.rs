@@ -9,8 +9,8 @@ use super::recording::{Label, Text};
 use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{FindingCode, Reject, RejectCode};
+use crate::ingest::json::Limits;
 use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Limits};
 use crate::ingest::writer::TraceWriter;
 
 mod answers;
@@ -71,25 +71,7 @@ impl SpreadImporter for Otel {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
-        let root = tree.root();
-        match container(root) {
-            Some(Container::Otlp) => otlp::items(root, out),
-            Some(Container::Jaeger) => jaeger::items(root, out),
-            Some(Container::Nested) => nested::items(root, out),
-            Some(Container::Sdk) => {
-                let ids = sdk::ids(root);
-                conversation(ids.0.as_deref(), root.get("attributes"), out);
-                put(root.raw(), ids, "", out);
-            }
-            Some(Container::Labels) => put(root.raw(), (trail::trace_id(root), Some("")), "", out),
-            Some(Container::Counterfactual(kind)) => out.ignored(kind),
-            None => {
-                let message = "found none of resourceSpans, batches, data, spans, context, errors";
-                return Err(Reject::new(RejectCode::FieldMissing, "", message));
-            }
-        }
-        Ok(())
+        out.cut(record.text, cut)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
@@ -136,6 +118,27 @@ impl SpreadImporter for Otel {
             spans.recording.write_labels(out);
         }
     }
+}
+
+/// Cuts a record into spans and labels.
+fn cut(root: Value<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
+    match container(root) {
+        Some(Container::Otlp) => otlp::items(root, out),
+        Some(Container::Jaeger) => jaeger::items(root, out),
+        Some(Container::Nested) => nested::items(root, out),
+        Some(Container::Sdk) => {
+            let ids = sdk::ids(root);
+            conversation(ids.0.as_deref(), root.get("attributes"), out);
+            put(root.raw(), ids, "", out);
+        }
+        Some(Container::Labels) => put(root.raw(), (trail::trace_id(root), Some("")), "", out),
+        Some(Container::Counterfactual(kind)) => out.ignored(kind),
+        None => {
+            let message = "found none of resourceSpans, batches, data, spans, context, errors";
+            return Err(Reject::new(RejectCode::FieldMissing, "", message));
+        }
+    }
+    Ok(())
 }
 
 /// What many spans share.

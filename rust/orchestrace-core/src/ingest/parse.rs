@@ -13,7 +13,7 @@ use super::gather::ItemBlock;
 use super::json::END_OF_RECORD;
 use super::long_record::too_large;
 use super::quarantine::{Position, QuarantineRow, excerpt};
-use super::source::Block;
+use super::source::{Block, HELD};
 use super::tally::Tally;
 use crate::error::{FindingCode, Reject, RejectCode, Result, capped, printable};
 use crate::importers::{Importer, Items, Record, SpreadImporter};
@@ -48,6 +48,9 @@ trait RecordSink {
 
     /// Notes that the record that was taken is good.
     fn accepted(&mut self, bytes: &[u8]);
+
+    /// Notes a record of which only the first bytes are there.
+    fn missed(&mut self, parser: &BlockParser<'_>, head: &[u8], position: Position);
 }
 
 /// Whole traces to the columns of a block.
@@ -82,6 +85,9 @@ impl RecordSink for Traces<'_> {
             self.writer.digests.push(xxh3_64(bytes));
         }
     }
+
+    /// It would have been a trace of its own.
+    fn missed(&mut self, _parser: &BlockParser<'_>, _head: &[u8], _position: Position) {}
 }
 
 /// Parts of traces to the items of a block.
@@ -116,6 +122,16 @@ impl RecordSink for Parts<'_> {
     }
 
     fn accepted(&mut self, _bytes: &[u8]) {}
+
+    /// The traces that it names go on without it.
+    fn missed(&mut self, parser: &BlockParser<'_>, head: &[u8], position: Position) {
+        let head = String::from_utf8_lossy(&head[..head.len().min(HELD)]);
+        let record = parser.of(&head, true);
+        let mut out =
+            Items::new(&mut self.items.columns, parser.options.limits, &record, position, self.records);
+        let _judged = self.importer.items(&record, &mut out);
+        out.rollback();
+    }
 }
 
 impl BlockParser<'_> {
@@ -224,8 +240,13 @@ impl BlockParser<'_> {
                 if block.elements.is_some() || block.document { broken.lines_before } else { lines };
             let position = Position { line: base + in_lines, offset: broken.offset, length: broken.length };
             sink.quarantine().push(self.row(position, broken.reject.clone(), &broken.head));
+            sink.missed(self, &broken.head, position);
         }
         (records + empty, lines + block.extra_lines)
+    }
+
+    fn of<'r>(&'r self, text: &'r str, replaced: bool) -> Record<'r> {
+        Record { text, stem: self.stem, path: self.path, header: self.header, replaced }
     }
 
     fn row(&self, position: Position, reject: Reject, record: &[u8]) -> QuarantineRow {
@@ -243,6 +264,7 @@ impl BlockParser<'_> {
         if position.length > self.options.max_record {
             let reject = too_large(position.length, self.options.max_record);
             sink.quarantine().push(self.row(position, reject, bytes));
+            sink.missed(self, bytes, position);
             return;
         }
         let (text, replaced) = match text.map_or_else(|| simdutf8::compat::from_utf8(bytes), Ok) {
@@ -259,7 +281,7 @@ impl BlockParser<'_> {
                 return;
             }
         };
-        let record = Record { text: &text, stem: self.stem, path: self.path, header: self.header, replaced };
+        let record = self.of(&text, replaced);
         if let Err(mut reject) = sink.record(self, &record, position) {
             // The record is the last of its input, has no line end, and ends before its JSON does.
             if last && reject.code == RejectCode::JsonSyntax && reject.message.starts_with(END_OF_RECORD) {

@@ -52,6 +52,9 @@ pub(crate) struct Broken {
     pub head: Vec<u8>,
 }
 
+/// Bytes that are held of a record that breaks off or is too long, at least: enough to tell which trace lacks it.
+pub(crate) const HELD: usize = 4096;
+
 /// Reads the records that begin in `start..end` of a plain line file. The last one may go on beyond the range; if
 /// it is too long to be held, it comes as a block of its own.
 pub(crate) fn read_range(
@@ -86,7 +89,7 @@ pub(crate) fn read_range(
             let line_end = memchr(b'\n', piece);
             let piece = &piece[..line_end.map_or(want, |i| i + 1)];
             if long.is_none() && (bytes.len() - last + piece.len()) as u64 > max_record {
-                let mut record = LongRecord::new(max_record, excerpt);
+                let mut record = LongRecord::new(max_record, excerpt.max(HELD));
                 record.feed(&bytes[last..], from + last as u64);
                 bytes.truncate(last);
                 long = Some(record);
@@ -143,6 +146,7 @@ pub(crate) struct BlockStream {
     compression: Compression,
     max_record: u64,
     block_size: usize,
+    /// Bytes that are held of a record that is not given.
     excerpt: usize,
     /// Bytes read ahead: the head first, later what is left of a cut record.
     ahead: Vec<u8>,
@@ -230,7 +234,7 @@ impl BlockStream {
             compression,
             max_record: options.max_record,
             block_size: options.block_size.max(1),
-            excerpt: options.excerpt,
+            excerpt: options.excerpt.max(HELD),
             ahead: Vec::new(),
             framing: Framing::Line,
             offset: 0,

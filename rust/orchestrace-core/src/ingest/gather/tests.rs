@@ -9,7 +9,6 @@ use proptest::prelude::*;
 use crate::error::{Reject, RejectCode};
 use crate::importers::testing::{counts, documents, read_bytes, read_texts};
 use crate::importers::{Confidence, Format, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
-use crate::ingest::json::Fault;
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::writer::{Event, TraceWriter};
 use crate::ingest::{Input, ReadOptions, ReadPosition, TraceIndex, TraceReader};
@@ -32,28 +31,29 @@ impl SpreadImporter for Tiny {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
-        let root = tree.root();
-        if let Some(kind) = root.get("skip").str() {
-            out.ignored(kind);
-        }
-        let context = root.get("context").raw();
-        let many = root.get("many").elements();
-        for item in many.chain(root.get("k").exists().then_some(root)) {
-            let Some(key) = item.get("k").str() else {
-                out.reject(item.raw(), Reject::new(RejectCode::FieldMissing, "/k", "found no key"));
-                continue;
-            };
-            if item.get("bad").exists() {
-                out.reject_in(key, item.raw(), Reject::new(RejectCode::FieldType, "/bad", "found 'bad'"));
-            } else if let Some(other) = item.get("of").str() {
-                out.together(key, other);
-                out.ignored("tiny.of");
-            } else {
-                out.item(key, item.raw(), context);
+        out.cut(record.text, |root, out| {
+            if let Some(kind) = root.get("skip").str() {
+                out.ignored(kind);
             }
-        }
-        Ok(())
+            let context = root.get("context").raw();
+            let many = root.get("many").elements();
+            for item in many.chain(root.get("k").exists().then_some(root)) {
+                let Some(key) = item.get("k").str() else {
+                    out.reject(item.raw(), Reject::new(RejectCode::FieldMissing, "/k", "found no key"));
+                    continue;
+                };
+                if item.get("bad").exists() {
+                    let reject = Reject::new(RejectCode::FieldType, "/bad", "found 'bad'");
+                    out.reject_in(key, item.raw(), reject);
+                } else if let Some(other) = item.get("of").str() {
+                    out.together(key, other);
+                    out.ignored("tiny.of");
+                } else {
+                    out.item(key, item.raw(), context);
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Events in order of their number; a repeated number is a duplicate, a negative one means nothing.
@@ -287,6 +287,36 @@ fn spilling_leaves_no_file_behind() {
     let reader = TraceReader::resumed(vec![stream("a", &text)], ReadPosition::default(), gone);
     let error = reader.unwrap().all(&run).unwrap_err().to_string();
     assert!(error.contains(&*folder.to_string_lossy()) && error.contains("temporary file"), "{error}");
+}
+
+#[test]
+fn what_breaks_off_is_missed_by_the_traces_that_it_names() {
+    let [a, b] = ["A", "B"].map(|key| format!("{{\"k\":\"{key}\",\"n\":1}}"));
+    let cut = |key: &str| format!("{{\"k\":\"{key}\",\"n\":");
+    let long = format!("{{\"k\":\"A\",\"n\":2,\"x\":\"{}\"}}", "x".repeat(9_000));
+    for (text, lacking) in [
+        (format!("{a}\n{b}\n{}", cut("A")), Some("A")),
+        (format!("{a}\n{}x\n{b}\n", cut("B")), Some("B")),
+        (format!("{a}\n{b}\n{{\"k\":\"A"), None),
+        (format!("[{a},{b},{}", cut("B")), Some("B")),
+        (format!("{a}\n{b}\n{long}\n"), Some("A")),
+        (format!("[{a},{b},{long}]"), Some("A")),
+        (format!("{{\"many\":[{a}]}}\n{b}\n{{\"many\":[{b}"), Some("B")),
+    ] {
+        for block_size in [1, 700, 1 << 20] {
+            let options = ReadOptions { block_size, max_record: 5_000, excerpt: 0, ..ReadOptions::default() };
+            let store = read_bytes(Format::Spread(&Tiny), &[("x", text.as_bytes())], &options, 2);
+            assert_eq!(store.records_quarantined(), 1, "{text:.40}");
+            let partial: Vec<(String, bool)> = documents(&store)
+                .iter()
+                .map(|t| {
+                    (t["trace_id"].as_str().unwrap().to_owned(), t["events"][0]["x_trace"]["partial"] == true)
+                })
+                .collect();
+            let expected = ["A", "B"].map(|key| (key.to_owned(), lacking == Some(key)));
+            assert_eq!(partial, expected, "{text:.40} in blocks of {block_size}");
+        }
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn a_line_that_is_cut_leaves_the_rest() {
     assert!(is_partial(trace));
     fated(&store, &[("quarantined", 1), ("used", 3)]);
     let start = whole.trim_end().rfind('\n').unwrap() as u64 + 1;
-    assert_eq!(rejects(&store), [("json.syntax".to_owned(), 4, start)]);
+    assert_eq!(rejects(&store), [("input.truncated".to_owned(), 4, start)]);
 }
 
 #[test]

@@ -52,6 +52,26 @@ fn a_cut_line_costs_itself_alone() {
 }
 
 #[test]
+fn a_cut_line_that_says_its_trace_is_missed_by_it() {
+    // As exporters write spans, with the ids first.
+    let first = |line: &str| {
+        let id = format!("\"traceId\":\"{TRACE}\"");
+        line.replace(&format!(",{id}"), "").replacen("\"spans\":[{", &format!("\"spans\":[{{{id},"), 1)
+    };
+    let whole: String = lines(&team()).lines().map(|line| first(line) + "\n").collect();
+    let before: usize = whole.lines().take(11).map(|line| line.len() + 1).sum();
+    for cut in [whole.len() - 2, before + 210] {
+        let store = store(&[("x.jsonl", &whole[..cut])]);
+        assert_eq!(told(&store), pairs(&[("quarantined", 1), ("used", 11)]));
+        let trace = &documents(&store)[0];
+        assert_eq!(events(trace), events(&one(&team()[..11])));
+        assert!(partial(trace));
+    }
+    // Beyond the reach of any id it may be of any trace.
+    assert!(!partial(&documents(&store(&[("x.jsonl", &whole[..before + 9])]))[0]));
+}
+
+#[test]
 fn spans_without_ids_are_quarantined() {
     let mut spans = team();
     spans[11]["spanId"] = json!("");
