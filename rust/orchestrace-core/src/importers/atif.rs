@@ -46,7 +46,10 @@ impl SpreadImporter for Atif {
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         out.cut(record.text, |value, out| {
-            Document { value, file: record.path, within: String::new() }.put(out)
+            // What refers to a file means the document that it is, or begins with.
+            let place = out.offset();
+            let within = if place < 4 { String::new() } else { format!(":{place}") };
+            Document { value, file: record.path, within }.put(out)
         })
     }
 

@@ -173,6 +173,11 @@ impl<'w> Items<'w> {
         self.limits
     }
 
+    /// Where the record begins in its input, in bytes.
+    pub(crate) fn offset(&self) -> u64 {
+        self.position.offset
+    }
+
     /// Cuts a record that is JSON by `cut`. One that is broken is cut up to where it breaks, which tells the traces that
     /// lack it, and rejected.
     pub fn cut(

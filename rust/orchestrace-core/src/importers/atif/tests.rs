@@ -5,6 +5,8 @@ use crate::importers::detect;
 use crate::importers::testing::{edges_of, event, events, fates, is_partial, read_texts, set, traces, with};
 use crate::store::Store;
 
+mod edge_cases;
+
 fn document(session: &str, steps: &[Json]) -> Json {
     let agent = json!({"name": "ann", "version": "1", "model_name": "gpt-x"});
     json!({"schema_version": "ATIF-v1.7", "session_id": session, "agent": agent, "steps": steps})
