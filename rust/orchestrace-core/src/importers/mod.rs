@@ -23,6 +23,8 @@ mod otel;
 mod parsed;
 pub mod recording;
 mod shape;
+#[cfg(test)]
+mod span_edge_cases;
 pub mod spans;
 mod swe_agent;
 mod tau_bench;

@@ -8,6 +8,8 @@ use crate::importers::testing::{counts, documents, edges_of, events, only, read_
 use crate::ingest::ReadOptions;
 use crate::store::Store;
 
+mod edge_cases;
+
 /// A run whose parts can be changed.
 fn run(messages: Json) -> Json {
     let mut run = json!({

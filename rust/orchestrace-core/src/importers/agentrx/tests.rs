@@ -76,3 +76,11 @@ fn a_copy_is_one_annotation() {
     let store = read_texts(&AgentRx, &[("a.json", &one), ("b.json", &one), ("c.json", "\n")]);
     assert_eq!(labels(&store).len(), 2);
 }
+
+#[test]
+fn a_line_of_five_megabytes() {
+    let mut long = labelled(json!("q"), json!([failure(json!(1), json!(2), "A")]), json!(1));
+    long["failure_summary"] = "x".repeat(5 << 20).into();
+    let store = read_texts(&AgentRx, &[("a.jsonl", &format!("{long}\n"))]);
+    assert_eq!(labels(&store), ["q agentrx 1 A", "q agentrx.root_cause 1 A"]);
+}

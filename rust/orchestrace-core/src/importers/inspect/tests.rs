@@ -8,6 +8,7 @@ use crate::importers::testing::{
 use crate::ingest::ReadOptions;
 use crate::store::Store;
 
+mod edge_cases;
 mod structure;
 
 /// An event at a second.

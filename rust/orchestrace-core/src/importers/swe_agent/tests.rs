@@ -6,6 +6,8 @@ use crate::importers::testing::{
 };
 use crate::store::Store;
 
+mod edge_cases;
+
 fn read(inputs: &[(&str, &Json)]) -> Store {
     let texts: Vec<(&str, String)> = inputs.iter().map(|(path, text)| (*path, text.to_string())).collect();
     let texts: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, text.as_str())).collect();

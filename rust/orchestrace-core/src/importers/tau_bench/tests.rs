@@ -6,6 +6,8 @@ use super::TauBench;
 use crate::importers::testing::{counts, documents, edges_of, fields, is_partial, only, read_texts, set};
 use crate::store::Store;
 
+mod edge_cases;
+
 fn calls(id: &str, name: &str, arguments: &str, content: Option<&str>) -> Json {
     json!({"role": "assistant", "content": content, "tool_calls":
         [{"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}]})

@@ -9,6 +9,8 @@ use super::*;
 use crate::ingest::{Input, ReadOptions, read};
 use crate::store::Store;
 
+mod edge_cases;
+
 fn ingest(text: &str) -> Store {
     let reader = Box::new(io::Cursor::new(text.to_owned()));
     let options = ReadOptions { format: "who_and_when".into(), ..ReadOptions::default() };

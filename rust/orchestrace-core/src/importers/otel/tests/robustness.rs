@@ -72,6 +72,24 @@ fn a_cut_line_that_says_its_trace_is_missed_by_it() {
 }
 
 #[test]
+fn a_request_tried_again_is_two_responses() {
+    let mut refused = says("1", "a", 0.0, 1.0, "");
+    refused["attributes"].as_array_mut().unwrap().retain(|a| a["key"] != "gen_ai.output.messages");
+    refused["attributes"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"key": "error.type", "value": {"stringValue": "RateLimit"}}));
+    refused["status"] = json!({"code": 2});
+    let spans = [agent("a", "", "clerk", 0.0, 9.0), refused, says("2", "a", 2.0, 3.0, "done")];
+    let trace = one(&spans);
+    assert_eq!(events(&trace), ["1 message clerk -", "2 return clerk user"]);
+    let first = event(&trace, "1");
+    assert_eq!((&first["ok"], &first["x_error_type"]), (&json!(false), &json!("RateLimit")));
+    // Both cost what they say that they cost.
+    assert_eq!((&first["tokens_in"], &trace["costs"]["tokens"]), (&json!(10), &json!(22)));
+}
+
+#[test]
 fn spans_without_ids_are_quarantined() {
     let mut spans = team();
     spans[11]["spanId"] = json!("");
