@@ -1,11 +1,10 @@
-"""Codex: the totals of the source, every line accounted for, and prefixes of real files.
+"""Codex: the totals of the source, every line accounted for.
 
 The source's texts are data that models and tools wrote; nothing of them is kept here.
 """
 
 import gzip
 import json
-import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -112,32 +111,3 @@ def test_shuffled_files_are_the_same_traces(whole: ot.Corpus, folder: Path, tmp_
         return sorted(documents(corpus, tmp_path / "x.jsonl"), key=lambda trace: str(trace["trace_id"]))
 
     assert traces(ot.read_traces(files(folder)[::-1])) == traces(whole)
-
-
-LATE = {"role", "x_trace", "x_abandoned", "x_aborted", "x_partial"}
-
-
-def test_prefixes_tell_what_the_whole_tells(folder: Path, tmp_path: Path) -> None:
-    """But for the last response of the open stream, and what is known only from the whole."""
-    seeded = random.Random(7)
-    for path in files(folder):
-        data = "\n".join(lines_of(path)).encode() + b"\n"
-        (tmp_path / "whole").mkdir(exist_ok=True)
-        name = path.name.split(".")[0] + ".jsonl"
-        (tmp_path / "whole" / name).write_bytes(data)
-        full = documents(ot.read_traces(tmp_path / "whole" / name), tmp_path / "x.jsonl")[0]
-        known = {event["id"]: settled(event) for event in full["events"]}
-        (tmp_path / "cut").mkdir(exist_ok=True)
-        for _ in range(12):
-            (tmp_path / "cut" / name).write_bytes(data[: seeded.randrange(len(data))])
-            traces = documents(ot.read_traces(tmp_path / "cut" / name, format="codex"), tmp_path / "x.jsonl")
-            for trace in traces:
-                turns = [event.get("turn", -1) for event in trace["events"]]
-                last = max(turns, default=-1)
-                for event in trace["events"]:
-                    if event.get("turn") != last and not event.get("x_partial"):
-                        assert known[event["id"]] == settled(event)
-
-
-def settled(event: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in event.items() if key not in LATE}
