@@ -106,6 +106,21 @@ def test_the_pages_of_credit_name_every_method() -> None:
         assert f"`{method}`" in text("docs/credit.md") and f"`{method}`" in families, method
 
 
+def test_the_edge_cases_of_formats_have_their_tests() -> None:
+    """Each test that the table names is there, and each format has its row."""
+    rows = table("docs/formats/README.md", "Format", "Tests, by case", "Cannot occur")
+    assert set(re.findall(r"\w+", " ".join(row[0].split(", each")[0] for row in rows))) == set(
+        ot.importers()["name"]
+    )
+    sources = [*ROOT.glob("rust/orchestrace-core/src/**/*.rs"), *ROOT.glob("tests/**/*.py")]
+    defined = {
+        name for path in sources for name in re.findall(r"\b(?:fn|def) (\w+)", path.read_text("utf-8"))
+    }
+    for row in rows:
+        named = re.findall(r"`?(\w{8,})`?", row[1])
+        assert named and set(named) <= defined, set(named) - defined
+
+
 def test_the_two_commands_of_the_readme() -> None:
     assert [block.strip() for block in blocks("README.md", "sh")] == [
         "pip install . && orchestrace demo",
