@@ -15,7 +15,7 @@ use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{Reject, RejectCode};
 use crate::ingest::json::Kind;
-use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::tree::Value;
 use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::TraceWriter;
 use crate::schema::MeasureKind;

@@ -14,7 +14,7 @@ use super::spans::{AgentWork, Fate, Span, Spans, ToolKind, ToolUse, Who, Work};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{Reject, RejectCode};
 use crate::ingest::json::Limits;
-use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::tree::Value;
 use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::TraceWriter;
 

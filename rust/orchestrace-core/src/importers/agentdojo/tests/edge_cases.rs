@@ -25,8 +25,8 @@ fn a_tool_tried_again_is_two_calls_whatever_their_ids() {
             "5 return agent user",
         ]
     );
-    assert_eq!(edges(&trace, "return"), set(&["a a:r", "a~2 a:r~2"]));
-    assert_eq!(edges(&trace, "causal"), set(&["a:r a~2", "a:r~2 5"]));
+    assert_eq!(edges_of(&trace, "return"), set(&["a a:r", "a~2 a:r~2"]));
+    assert_eq!(edges_of(&trace, "causal"), set(&["a:r a~2", "a:r~2 5"]));
     let list = trace["events"].as_array().unwrap();
     assert_eq!((&list[2]["ok"], &list[4]["ok"]), (&json!(false), &json!(true)));
     assert_eq!(list[1]["content_ref"], list[3]["content_ref"]);

@@ -56,7 +56,7 @@ fn a_tool_tried_again_is_two_calls_whatever_their_ids() {
             "s:4 return ann user",
         ]
     );
-    assert_eq!(edges(trace, "return"), ["a a:r", "a~2 a:r~2"].map(str::to_owned).into());
+    assert_eq!(edges_of(trace, "return"), ["a a:r", "a~2 a:r~2"].map(str::to_owned).into());
     assert!(codes(&store, "findings").contains(&"id.repeated".to_owned()));
     assert_eq!((&event(trace, "a:r")["ok"], &event(trace, "a:r~2")["ok"]), (&json!(false), &json!(true)));
     // A model that was asked three times is one response, with the tokens that the step tells.
@@ -89,8 +89,8 @@ fn a_clock_that_is_an_hour_behind() {
         ]
     );
     assert_eq!((t(trace, "s2:6"), t(trace, "lead:1"), t(trace, "lead:8")), (0.0, 3595.0, 3602.0));
-    assert!(edges(trace, "spawn").contains("b:s s2:6") && edges(trace, "return").contains("s2:6 b:r"));
-    assert_eq!(edges(trace, "aggregate"), ["child-1:4 lead:8", "s2:6 lead:8"].map(str::to_owned).into());
+    assert!(edges_of(trace, "spawn").contains("b:s s2:6") && edges_of(trace, "return").contains("s2:6 b:r"));
+    assert_eq!(edges_of(trace, "aggregate"), ["child-1:4 lead:8", "s2:6 lead:8"].map(str::to_owned).into());
     let found = codes(&store, "findings");
     assert!(
         found.contains(&"clock.skew".to_owned()) && !found.contains(&"graph.cycle".to_owned()),

@@ -22,7 +22,7 @@ fn a_list_of_messages_that_is_cut_keeps_those_before() {
     assert_eq!(quarantine(&store), ["input.truncated"]);
     let trace = documents(&store).remove(0);
     assert_eq!(events(&trace), ["m1 message user agent", "m2:c0 tool_call agent -", "m2 message agent -"]);
-    assert_eq!((event(&trace, "m2:c0")["x_partial"].as_bool(), partial(&trace)), (Some(true), true));
+    assert_eq!((event(&trace, "m2:c0")["x_partial"].as_bool(), is_partial(&trace)), (Some(true), true));
 }
 
 #[test]

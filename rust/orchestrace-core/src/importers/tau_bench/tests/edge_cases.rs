@@ -53,7 +53,7 @@ fn a_clock_that_jumps_an_hour_back() {
         ("7", 3.0),
     ];
     assert_eq!(found, of(&expected));
-    assert_eq!(edges(&trace, "return"), set(&["a a:r", "b b:r"]));
+    assert_eq!(edges_of(&trace, "return"), set(&["a a:r", "b b:r"]));
 }
 
 #[test]
