@@ -185,8 +185,8 @@ def checked_options(given: ReadOptions) -> dict[str, Any]:
 
 def _names(option: str, given: object) -> list[str]:
     """A list of names; one name alone is a frequent slip, of which every letter would be one."""
-    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [None]
-    if not all(isinstance(name, str) for name in names):
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+    if names is None or not all(isinstance(name, str) for name in names):
         raise ParameterError(f"{option} is {given!r}, expected a list of names")
     return names
 
