@@ -1,9 +1,14 @@
 //! Bytes as hexadecimal digits.
 
-/// Two digits in lower case for each byte.
+/// The two digits of a byte, in lower case.
+pub(crate) fn digits(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+}
+
+/// Two digits for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    bytes.iter().flat_map(|byte| digits(*byte)).map(char::from).collect()
 }
 
 #[cfg(test)]

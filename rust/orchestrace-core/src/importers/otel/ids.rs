@@ -1,7 +1,8 @@
 //! Ids of traces and spans, however they are spelt.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+
+use crate::importers::hex::hex;
 
 /// The id of a trace as 32 hexadecimal digits in lower case.
 pub(super) fn trace_id(text: &str) -> Option<String> {
@@ -31,18 +32,9 @@ fn normal(text: &str, bytes: usize) -> Option<Cow<'_, str>> {
     }
     if let Some(decoded) = base64(text, bytes) {
         let zero = decoded.iter().all(|b| *b == 0);
-        return (!zero).then(|| Cow::Owned(digits_of(&decoded)));
+        return (!zero).then(|| Cow::Owned(hex(&decoded)));
     }
     (!text.is_empty()).then_some(Cow::Borrowed(text))
-}
-
-/// Bytes as hexadecimal digits.
-fn digits_of(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ok = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Base64 of exactly so many bytes, padded or not, in either alphabet.
