@@ -130,6 +130,9 @@ def test_prefixes_of_claude_code(corpora: Path, tmp_path: Path, part: str) -> No
         whole = read(tmp_path, name, data, "claude_code")
         for cut in cuts(data, 4, path.name):
             compared += agree(read(tmp_path, name, data[:cut], "claude_code"), whole)
+        packed = path.read_bytes()
+        for cut in cuts(packed, 1 if packed != data else 0, path.name):
+            compared += agree(read(tmp_path, path.name, packed[:cut], "claude_code"), whole)
     assert compared > {"real": 500, "spotter": 1_000, "synthetic": 20}[part], compared
 
 
@@ -141,6 +144,12 @@ def test_prefixes_of_codex(corpora: Path, tmp_path: Path) -> None:
         whole = read(tmp_path, name, data, "codex")
         for cut in cuts(data, 12, path.name):
             compared += agree(read(tmp_path, name, data[:cut], "codex"), whole)
+        packed = path.read_bytes()
+        for cut in cuts(packed, 3 if packed != data else 0, path.name):
+            part = read(tmp_path, path.name, packed[:cut], "codex")
+            compared += agree(part, whole)
+            # The name of the file tells whose line it is that breaks off.
+            assert all(trace["events"][0]["x_trace"]["partial"] for trace in part.values()), cut
     assert compared > 1_000, compared
 
 
