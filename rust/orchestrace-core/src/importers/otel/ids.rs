@@ -19,9 +19,9 @@ pub(super) fn span_id(text: &str) -> Option<Cow<'_, str>> {
 fn normal(text: &str, bytes: usize) -> Option<Cow<'_, str>> {
     let text = text.trim();
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    let hex =
+    let is_hex =
         !digits.is_empty() && digits.len() <= 2 * bytes && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    if hex {
+    if is_hex {
         if digits.bytes().all(|b| b == b'0') {
             return None;
         }
