@@ -10,22 +10,42 @@ use wide::u8x16;
 /// and above are text.
 #[inline(always)]
 pub(super) fn stops(word: u128) -> u32 {
-    let bytes = u8x16::from(word.to_le_bytes());
+    stopping(u8x16::from(word.to_le_bytes())).to_bitmask()
+}
+
+#[inline(always)]
+fn stopping(bytes: u8x16) -> u8x16 {
     let quote = bytes.simd_eq(u8x16::splat(b'"'));
     let slash = bytes.simd_eq(u8x16::splat(b'\\'));
     let control = bytes.min(u8x16::splat(0x1F)).simd_eq(bytes);
-    (quote | slash | control).to_bitmask()
+    quote | slash | control
+}
+
+/// Whether one of 64 bytes ends a plain run.
+#[inline(always)]
+fn stops_in(chunk: &[u8; 64]) -> bool {
+    let (words, _) = chunk.as_chunks::<16>();
+    words.iter().map(|word| stopping(u8x16::from(*word))).fold(u8x16::splat(0), |all, one| all | one).any()
 }
 
 /// First position from `at` whose byte ends a plain run.
 #[inline]
 pub(super) fn plain_run(bytes: &[u8], mut at: usize) -> usize {
+    // Where the run has gone on for a while it is a long text: four words for one question.
+    let far = at + 64;
     while let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<16>()) {
         let stops = stops(u128::from_le_bytes(*chunk));
         if stops != 0 {
             return at + stops.trailing_zeros() as usize;
         }
         at += 16;
+        if at >= far {
+            while let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<64>())
+                && !stops_in(chunk)
+            {
+                at += 64;
+            }
+        }
     }
     while let Some(&byte) = bytes.get(at) {
         if byte == b'"' || byte == b'\\' || byte < 0x20 {
