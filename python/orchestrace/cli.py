@@ -69,6 +69,9 @@ Recordings = Annotated[
     list[str], typer.Argument(metavar="PATH...", help="Files, globs, folders, or one corpus made by ingest.")
 ]
 Format = Annotated[str, typer.Option("--format", help="Importer, or auto.")]
+House = Annotated[
+    Path | None, typer.Option("--mapping", help="TOML or JSON file that tells the fields of a house format.")
+]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Default: all cores.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the table to this Parquet file.")]
@@ -109,9 +112,17 @@ def demo(
 
 
 @app.command()
-def validate(paths: Paths, format: Format = "native", threads: Threads = None, as_json: Json = False) -> None:
+def validate(
+    paths: Paths,
+    format: Format = "native",
+    mapping: House = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
     """Judge recordings by the published schema and the survey's rules; exit with 1 if any is invalid."""
-    corpus = read_traces(paths, format=format, threads=threads, extras=False, progress=True)
+    if mapping is not None and format == "native":
+        format = "mapping"
+    corpus = read_traces(paths, format=format, mapping=mapping, threads=threads, extras=False, progress=True)
     rejects, records = corpus.quarantine.collect(), corpus.records
     if as_json:
         typer.echo(plain_json(rejects.write_json()))
@@ -143,6 +154,7 @@ def ingest_(
         float | None, typer.Option("--max-error-ratio", help="... if they are also more than this share.")
     ] = None,
     format: Format = "auto",
+    mapping: House = None,
     threads: Threads = None,
     as_json: Json = False,
     strict: Strict = False,
@@ -159,6 +171,7 @@ def ingest_(
         max_errors=max_errors,
         max_error_ratio=max_error_ratio,
         format=format,
+        mapping=mapping,
         threads=threads,
         progress=True,
     )
@@ -175,10 +188,11 @@ def quarantined(
     paths: Recordings,
     output: Annotated[Path, typer.Option("--output", "-o", help="File for the records, one per line.")],
     format: Format = "auto",
+    mapping: House = None,
     threads: Threads = None,
 ) -> None:
     """Write the rejected records as they stand, so that they can be mended and read again."""
-    count = _open(paths, format, threads).write_quarantined(output)
+    count = _open(paths, format, mapping, threads).write_quarantined(output)
     typer.echo(f"wrote {plain(output)}: {count:,} records")
 
 
@@ -186,12 +200,13 @@ def quarantined(
 def report_(
     paths: Recordings,
     format: Format = "auto",
+    mapping: House = None,
     threads: Threads = None,
     as_json: Json = False,
     strict: Strict = False,
 ) -> None:
     """Summarise recordings: sizes, origins, measures, findings, and what was quarantined and why."""
-    corpus = _open(paths, format, threads)
+    corpus = _open(paths, format, mapping, threads)
     tables = report(corpus)
     if as_json:
         pairs = (f"{json.dumps(name)}: {frame.write_json()}" for name, frame in tables.items())
@@ -211,6 +226,7 @@ def credit_(
     param: Params = None,
     seed: Seed = 0,
     format: Format = "auto",
+    mapping: House = None,
     threads: Threads = None,
     as_json: Json = False,
     output: Output = None,
@@ -221,7 +237,7 @@ def credit_(
     strict: Strict = False,
 ) -> None:
     """Divide the reward among units."""
-    corpus = _open(paths, format, threads)
+    corpus = _open(paths, format, mapping, threads)
     options = credit_options(unit, reward, seed, param) | {"method": method, "threads": threads}
     if sink is not None:
         rows = credit(corpus, **options, progress=True, sink=sink, resume=resume)
@@ -242,13 +258,14 @@ def compare_(
     reward: Rewards = None,
     seed: Seed = 0,
     format: Format = "auto",
+    mapping: House = None,
     threads: Threads = None,
     as_json: Json = False,
     output: Output = None,
     strict: Strict = False,
 ) -> None:
     """Run several credit methods over recordings and put their cost and agreement into one table."""
-    corpus = _open(paths, format, threads)
+    corpus = _open(paths, format, mapping, threads)
     options = credit_options(unit, reward, seed, None)
     runs = list(map(run_of, method)) if method else None
     table = compare(corpus, runs, **options, threads=threads, progress=True)
@@ -270,12 +287,13 @@ def explain_(
     param: Params = None,
     seed: Seed = 0,
     format: Format = "auto",
+    mapping: House = None,
     threads: Threads = None,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
     """Show what made the credit of one unit: events, edges, turns or rollouts, and the rule."""
-    corpus = _open(paths, format, threads)
+    corpus = _open(paths, format, mapping, threads)
     options = credit_options(unit, reward, seed, param)
     credits = credit(corpus, method=method, **options, threads=threads, progress=True)
     number = int(trace) if trace is not None and trace.isdecimal() else trace
@@ -323,13 +341,14 @@ def export_(
         int | None, typer.Option("--max-bytes", min=0, help="Limit; 64 MiB for what viewers load.")
     ] = None,
     format: Format = "auto",
+    mapping: House = None,
     threads: Threads = None,
     _listed: Annotated[
         bool, typer.Option("--list", is_eager=True, callback=_list_exports, help="List what can be written.")
     ] = False,
 ) -> None:
     """Write recordings for other tools: native JSONL, Parquet, Perfetto, Mermaid, DOT, OCEL, trainers."""
-    corpus = _open(paths, format, threads)
+    corpus = _open(paths, format, mapping, threads)
     names = list(trace or []) or None
     if names and (effects or method):  # no other trace is asked about
         corpus = only_traces(corpus, names)
@@ -400,6 +419,7 @@ def replay_(
         bool, typer.Option("--program-order", help="Join consecutive events of an owner.")
     ] = False,
     format: Format = "auto",
+    mapping: House = None,
     threads: Threads = None,
     as_json: Json = False,
     output: Output = None,
@@ -420,7 +440,7 @@ def replay_(
         )
     if at_once:
         asked = [reduce(and_, asked)]
-    corpus = _open(paths, format, threads)
+    corpus = _open(paths, format, mapping, threads)
     table = replay(
         corpus,
         *asked,
@@ -476,10 +496,10 @@ def importers_(as_json: Json = False, output: Output = None) -> None:
     _give(importers(), "importers", as_json, output)
 
 
-def _open(paths: list[str], format: str, threads: int | None) -> Corpus:
+def _open(paths: list[str], format: str, mapping: Path | None, threads: int | None) -> Corpus:
     if len(paths) == 1 and (Path(paths[0]) / "manifest.json").is_file():
         return read_corpus(paths[0])
-    return read_traces(paths, format=format, threads=threads, progress=True)
+    return read_traces(paths, format=format, mapping=mapping, threads=threads, progress=True)
 
 
 def _give(frame: pl.DataFrame, title: str, as_json: bool, output: Path | None) -> None:

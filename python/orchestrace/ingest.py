@@ -92,9 +92,9 @@ def ingest(
         Stop when more records than this, and also more than this share of the records, were rejected. One
         that is not given does not hinder the other.
     **options
-        ``format extras excerpt fields time_basis trace_by reward_scores max_record max_depth max_string
-        max_expansion
-        max_decompressed`` as in `read_traces`. ``max_record`` is at most half of the budget.
+        ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth max_string
+        max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most half of the budget. A corpus has one
+        mapping: it keeps what the file says, and another one is an error.
 
     Returns
     -------
@@ -233,16 +233,15 @@ def _partitions(files: list[str], room: int) -> int:
     return partitions_of(size, room)
 
 
-def _begin(
-    folder: Path, partitions: int, key: list[str], room: int, options: Mapping[str, object]
-) -> Manifest:
+def _begin(folder: Path, partitions: int, key: list[str], room: int, options: dict[str, Any]) -> Manifest:
     there = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     if there:
         raise ParameterError(
             f"folder '{folder}' is not empty and is no corpus: it has '{there[0]}' and no {NAME}"
         )
     fields = options.get("fields") or {}
-    manifest = Manifest(partitions=partitions, key=key, memory=room, fields=dict(fields))  # type: ignore[call-overload]
+    manifest = Manifest(partitions=partitions, key=key, memory=room, fields=dict(fields))
+    _settle_mapping(folder, manifest, options)
     # Names of columns are judged before anything is written.
     _core.Partition(_core.read([]), key, partitions)
     with told(folder):
@@ -256,14 +255,14 @@ def _check_settled(
     resume: bool,
     key: list[str] | None,
     partitions: int | None,
-    options: Mapping[str, object],
+    options: dict[str, Any],
 ) -> None:
     if not resume:
         raise ParameterError(f"folder '{folder}' is a corpus already, and resume=False")
     if any(one.name == EXPORTED for one in manifest.inputs):
         # without an index nobody can tell which recordings are there already
         raise ParameterError(f"the corpus in '{folder}' was written by export: ingest into another folder")
-    fields = dict(options.get("fields") or {})  # type: ignore[call-overload]
+    fields = dict(options.get("fields") or {})
     for what, given, settled in (
         ("group", key, manifest.key),
         ("partitions", partitions, manifest.partitions),
@@ -273,4 +272,21 @@ def _check_settled(
             raise ParameterError(
                 f"{what} is {given!r}, but the corpus in '{folder}' was begun with {settled!r}"
             )
-    options["fields"] = manifest.fields  # type: ignore[index]
+    options["fields"] = manifest.fields
+    _settle_mapping(folder, manifest, options)
+
+
+def _settle_mapping(folder: Path, manifest: Manifest, options: dict[str, Any]) -> None:
+    """One mapping for all of a corpus: what it tells is read again when other inputs come, whatever the call
+    that brings them says."""
+    given: tuple[str, str] | None = options.get("mapping")
+    if given is None:
+        if manifest.mapping is not None:
+            options["mapping"] = (manifest.mapping, f"the mapping in {folder / NAME}")
+    elif manifest.mapping is None:
+        manifest.mapping = given[0]
+    elif manifest.mapping != given[0]:
+        raise ParameterError(
+            f"{given[1]} is not the mapping that the corpus in '{folder}' was begun with: its traces were "
+            "told by that one; put it back, or ingest into another folder"
+        )

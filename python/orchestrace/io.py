@@ -15,6 +15,7 @@ from . import _core
 from .corpus import Corpus, check_numbers
 from .display import plain
 from .errors import InputError, ParameterError, QuarantineError
+from .house import House, read_mapping
 from .manifest import is_corpus
 from .progress import Progress, reporting
 from .schema import SCHEMAS, lifted_kind, unknown_name
@@ -32,6 +33,7 @@ def read_traces(
     source: Source | Iterable[Source],
     *,
     format: str = "auto",
+    mapping: House | None = None,
     on_error: OnError = "quarantine",
     max_errors: int | None = None,
     max_error_ratio: float | None = None,
@@ -61,6 +63,9 @@ def read_traces(
         read whatever it is called. Entries of an archive are read like files of their own.
     format
         Name of an importer (see `importers`), or ``"auto"`` to detect it from the content.
+    mapping
+        A TOML or JSON file, or a dict of its keys, that tells the fields of a house format. All of the source
+        is read by it; what such a file says is in docs/formats/mapping.md.
     on_error
         ``"quarantine"`` puts records that fail into `Corpus.quarantine` and goes on; ``"raise"`` reads
         everything and then raises `QuarantineError` if any failed.
@@ -103,7 +108,7 @@ def read_traces(
     InputError
         Nothing matches, or a file cannot be read.
     ParameterError
-        An option has a value that does not exist.
+        An option has a value that does not exist, or a mapping is none: file, key, what is expected.
     QuarantineError
         Records failed and ``on_error="raise"``, or more than the bounds allow.
 
@@ -131,6 +136,7 @@ def read_traces(
     options = checked_options(
         {
             "format": format,
+            "mapping": mapping,
             "extras": extras,
             "excerpt": excerpt,
             "fields": fields,
@@ -157,6 +163,7 @@ class ReadOptions(TypedDict, total=False):
     """Options of reading that `read_traces` documents."""
 
     format: str
+    mapping: House | None
     extras: bool
     excerpt: int
     fields: Mapping[str, object] | None
@@ -176,11 +183,16 @@ def checked_options(given: ReadOptions) -> dict[str, Any]:
         raise ParameterError(unknown_name("option", unknown[0], sorted(ReadOptions.__annotations__)))
     numbers = {name: given.get(name) for name in given if name.startswith("max_") or name == "excerpt"}
     check_numbers(**numbers)
-    return {
+    options: dict[str, Any] = {
         **given,
         "fields": _kinds(given.get("fields") or {}),
         "reward_scores": _names("reward_scores", given.get("reward_scores", ())),
     }
+    if (mapping := given.get("mapping")) is not None:
+        if (named := given.get("format", "auto")) not in ("auto", "mapping"):
+            raise ParameterError(f"mapping tells a format of its own, and format is {named!r}: leave one out")
+        options |= {"format": "mapping", "mapping": read_mapping(mapping)}
+    return options
 
 
 def _names(option: str, given: object) -> list[str]:

@@ -123,6 +123,8 @@ class Manifest:
     record_counts: list[Part] = field(default_factory=list)
     labels: list[Part] = field(default_factory=list)
     gathering: Gathering | None = None
+    mapping: str | None = None
+    """What tells the fields of its house format, as JSON."""
 
     def files(self) -> Iterator[str]:
         """Paths of all files below the folder, the manifest itself excepted."""

@@ -1,5 +1,5 @@
 //! Every importer against tables that were looked through by hand: `data/importers/<name>/input.*` is read and must
-//! give exactly the rows of `<table>.json` beside it. `ORCHESTRACE_GOLDEN=write` writes them anew, for a review of
+//! give exactly the rows of `<table>.json` beside it; with `mapping.json`, by that mapping. `ORCHESTRACE_GOLDEN=write` writes them anew, for a review of
 //! the difference.
 
 use std::fs;
@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
-use orchestrace_core::importers::IMPORTERS;
+use orchestrace_core::importers::{IMPORTERS, Mapping};
 use orchestrace_core::ingest::{Input, ReadOptions, read};
 use orchestrace_core::run::Run;
 use orchestrace_core::schema::TABLES;
@@ -94,7 +94,12 @@ fn inputs_give_the_expected_tables() {
             let name = path.strip_prefix(&folder).unwrap().to_string_lossy().replace('\\', "/");
             Input::Named { name, path }
         });
-        let store = read(named.collect(), &ReadOptions::default(), &Run::new(Some(1)).unwrap()).unwrap();
+        let mut options = ReadOptions::default();
+        if let Ok(mapping) = fs::read_to_string(folder.join("mapping.json")) {
+            options.mapping = Some(Mapping::named(&mapping, "mapping.json").unwrap());
+            options.format = name.into();
+        }
+        let store = read(named.collect(), &options, &Run::new(Some(1)).unwrap()).unwrap();
         // Labels that others made of a data set are a format without traces.
         let labels = store.combined("labels").unwrap().num_rows();
         assert!(

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use orchestrace_core::importers::Mapping;
 use orchestrace_core::ingest::{self, Input, LiftKind, ReadOptions, TRACE_BY, TraceBy};
 use orchestrace_core::schema::TimeBasis;
 use orchestrace_core::store::{Store, Tables, write_jsonl};
@@ -27,6 +28,10 @@ pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) ->
     for (name, value) in given {
         match name.extract::<String>()?.as_str() {
             "format" => options.format = value.extract()?,
+            "mapping" => {
+                let (text, file) = value.extract::<(String, String)>()?;
+                options.mapping = Some(Mapping::named(&text, &file).map_err(|e| to_python(py, &e))?);
+            }
             "block_size" => options.block_size = value.extract::<usize>()?.clamp(1, 64 << 20),
             "max_record" => options.max_record = value.extract()?,
             "max_depth" => options.limits.depth = value.extract()?,

@@ -121,7 +121,10 @@ fn unknown_message(keys: &[&str]) -> String {
     let nearest = nearest.map_or_else(
         || {
             let names: Vec<&str> = IMPORTERS.iter().map(|format| format.info().name).collect();
-            format!("nothing in it is of any format that is known ({})", names.join(", "))
+            let names = names.join(", ");
+            format!(
+                "nothing in it is of any format that is known ({names}); a house format needs a mapping file"
+            )
         },
         |info| {
             let quoted = |has: bool| {

@@ -173,8 +173,9 @@ impl<'w> Items<'w> {
         self.limits
     }
 
-    /// Where the record begins in its input, in bytes.
-    pub(crate) fn offset(&self) -> u64 {
+    /// First byte of the record, in its decompressed input.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
         self.position.offset
     }
 

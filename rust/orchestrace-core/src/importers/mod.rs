@@ -16,6 +16,7 @@ mod inspect;
 pub(crate) mod items;
 mod langfuse;
 mod langsmith;
+pub mod mapping;
 mod native;
 mod object_text;
 mod openai_agents;
@@ -44,6 +45,7 @@ pub use inspect::Inspect;
 pub use items::{Items, TraceItem, TraceItems};
 pub use langfuse::Langfuse;
 pub use langsmith::LangSmith;
+pub use mapping::Mapping;
 pub use native::Native;
 pub use openai_agents::OpenAiAgents;
 pub use otel::Otel;
@@ -68,6 +70,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&AgentRx),
     Format::Spread(&TauBench),
     Format::Spread(&SweAgent),
+    Format::Spread(&mapping::Unmapped),
 ];
 
 /// A format, by how its traces lie in records.

@@ -305,6 +305,8 @@ pub struct TraceInfo {
     pub time_basis: Option<TimeBasis>,
     /// When it began, where that is before its first entry; nanoseconds since the epoch.
     pub started_at: Option<i64>,
+    /// Whether times count from the beginning of the run, whose date nobody knows.
+    pub undated: bool,
     /// Whether the run went on beyond the recording.
     pub partial: bool,
     /// Whether the importer draws `safety_flow` edges itself, from texts that it found again (R6, exact mode).

@@ -295,7 +295,7 @@ pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<V
 pub(super) fn forced(options: &ReadOptions) -> Result<Option<Format>> {
     match options.format.as_str() {
         "auto" => Ok(None),
-        name => importers::find(name).map(Some),
+        name => options.importer(name).map(Some),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use crate::error::{Error, Result, unknown_name};
+use crate::importers::{self, Format, Mapping, mapping};
 use crate::schema::{Kind, TimeBasis};
 
 mod archive;
@@ -138,6 +139,8 @@ pub const MAX_RECORD: u64 = 2_000_000_000;
 pub struct ReadOptions {
     /// Name of an importer, or `auto`.
     pub format: String,
+    /// What the format `mapping` stands for.
+    pub mapping: Option<&'static Mapping>,
     /// Bytes that a worker takes at a time; no result depends on it.
     pub block_size: usize,
     /// Longest record; a longer one is rejected without being held in memory. At most [`MAX_RECORD`].
@@ -174,6 +177,7 @@ impl Default for ReadOptions {
     fn default() -> Self {
         Self {
             format: "auto".into(),
+            mapping: None,
             block_size: 4 << 20,
             max_record: 512 << 20,
             limits: Limits { depth: 128, string: 64 << 20, lenient: false },
@@ -189,6 +193,21 @@ impl Default for ReadOptions {
             projection: Projection::ALL,
             gather_budget: 256 << 20,
             spill_folder: None,
+        }
+    }
+}
+
+impl ReadOptions {
+    /// The importer of a name; of house formats that of the mapping.
+    pub fn importer(&self, name: &str) -> Result<Format> {
+        match self.mapping {
+            Some(of) if name == mapping::NAME => Ok(Format::Spread(of)),
+            None if name == mapping::NAME => Err(Error::Parameter(
+                "format 'mapping' needs the file that tells the fields of the house format: mapping='FILE' \
+                 (--mapping FILE)"
+                    .into(),
+            )),
+            _ => importers::find(name),
         }
     }
 }

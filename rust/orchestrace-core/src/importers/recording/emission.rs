@@ -168,7 +168,7 @@ impl<'r> Emission<'r, '_, '_> {
         let dated = match trace.time_basis {
             Some(TimeBasis::Ordinal) => false,
             Some(TimeBasis::Partial) => trace.started_at.is_some(),
-            _ => true,
+            _ => !trace.undated,
         };
         if self.order.timed && dated {
             out.facts.started_at = Some(self.order.base);

@@ -1,0 +1,333 @@
+//! House formats, told by a mapping file: JSON pointers to fields and tables of words, no code
+//! (docs/formats/mapping.md).
+//!
+//! An item is a step: a record, or an element of the lists of steps in it. Its key is the id of its trace. What steps
+//! of a record have in common travels beside them as a list, so that no record is held twice.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::recording::Recording;
+use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::error::{FindingCode, Reject, RejectCode, Result};
+use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::{Fault, Kind};
+use crate::ingest::writer::TraceWriter;
+
+mod judge;
+mod source;
+mod spec;
+mod telling;
+#[cfg(test)]
+mod tests;
+
+use source::{Found, Pointer, Scope, Slot, Slots, digits, spell};
+use spec::{Field, Key, Spec, StepKind};
+
+/// Name of the format, whatever the mapping.
+pub const NAME: &str = "mapping";
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: NAME,
+    summary: "House formats, told by a mapping file: JSON pointers to fields",
+    evidence: &[],
+    suffixes: &[".json", ".jsonl"],
+    lenient: true,
+};
+
+/// A house format: the importer that a mapping file makes.
+#[derive(Debug)]
+pub struct Mapping {
+    text: Box<str>,
+    spec: Spec,
+}
+
+/// All mappings that were asked for so far. Importers live as long as the process, as those do that are compiled in;
+/// each text is kept once.
+static KNOWN: Mutex<Vec<&'static Mapping>> = Mutex::new(Vec::new());
+
+impl Mapping {
+    /// The importer of a mapping, which is given as JSON; `file` is what messages about it begin with.
+    ///
+    /// ```
+    /// use orchestrace_core::importers::Mapping;
+    ///
+    /// let text = r#"{"trace": {"id": "/run"}, "step": {"kind": "=response", "content": "/text"}}"#;
+    /// assert!(Mapping::named(text, "house.toml").is_ok());
+    /// let error = Mapping::named(r#"{"trace": {"id": "run"}, "step": {"kind": "/k"}}"#, "house.toml");
+    /// assert_eq!(
+    ///     error.unwrap_err().to_string(),
+    ///     "house.toml: trace.id: found 'run', expected a JSON pointer, which begins with '/'"
+    /// );
+    /// ```
+    pub fn named(text: &str, file: &str) -> Result<&'static Self> {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = known.iter().find(|mapping| *mapping.text == *text) {
+            return Ok(same);
+        }
+        let made: &'static Self =
+            Box::leak(Box::new(Self { text: text.into(), spec: Spec::parse(text, file)? }));
+        known.push(made);
+        Ok(made)
+    }
+}
+
+impl SpreadImporter for Mapping {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, _record: Value<'_>, _path: &str) -> Confidence {
+        Confidence::No
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> std::result::Result<(), Reject> {
+        items(&self.spec, NAME, record, out)
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        trace(&self.spec, items, out);
+    }
+}
+
+/// What stands for all house formats in the list of importers: without its mapping none can be read.
+#[derive(Debug)]
+pub struct Unmapped;
+
+impl SpreadImporter for Unmapped {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, _record: Value<'_>, _path: &str) -> Confidence {
+        Confidence::No
+    }
+
+    fn items(&self, _record: &Record<'_>, _out: &mut Items<'_>) -> std::result::Result<(), Reject> {
+        let message = "found no mapping, expected the file that tells the fields of a house format";
+        Err(Reject::new(RejectCode::FormatUnknown, "", message))
+    }
+
+    fn trace(&self, _items: &TraceItems<'_>, _out: &mut TraceWriter<'_>) {}
+}
+
+/// What a step is: one of our kinds, or a word that means nothing here.
+enum Sort<'t> {
+    Kind(StepKind),
+    Ignored(std::borrow::Cow<'t, str>),
+}
+
+fn missing(field: &Field, found: &Found<'_>, expected: &str) -> Reject {
+    let code = if found.exists() { RejectCode::FieldType } else { RejectCode::FieldMissing };
+    Reject::new(code, field.place.as_str(), format!("found {}, expected {expected}", found.shown()))
+}
+
+fn sort<'t>(spec: &Spec, scope: Scope<'_, 't>) -> std::result::Result<Sort<'t>, Reject> {
+    let Some(field) = spec.step.get(Key::Kind) else { return Ok(Sort::Kind(StepKind::Trace)) };
+    let theirs = field.expr.find(scope);
+    let Some(word) = theirs.word() else { return Err(missing(field, &theirs, "the kind of a step")) };
+    Ok(match field.find(scope).word().and_then(|ours| StepKind::parse(&ours)) {
+        Some(StepKind::Ignore) | None => Sort::Ignored(word),
+        Some(kind) => Sort::Kind(kind),
+    })
+}
+
+/// Where a step stands among those of its trace.
+type Rank = (f64, i64);
+
+fn rank(found: &Found<'_>) -> Option<Rank> {
+    let whole = found.i64().or_else(|| found.time(None));
+    whole.map(|n| (n as f64, n)).or_else(|| found.f64().map(|n| (n, 0)))
+}
+
+fn items(
+    spec: &Spec,
+    name: &str,
+    record: &Record<'_>,
+    out: &mut Items<'_>,
+) -> std::result::Result<(), Reject> {
+    let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
+    let root = tree.root();
+    let listed = spec.steps.as_ref().is_some_and(|steps| steps.0.is_empty());
+    if root.kind() != Some(Kind::Object) && !(listed && root.kind() == Some(Kind::Array)) {
+        let message = format!("found {}, expected an object", Found::Json(root).shown());
+        return Err(Reject::new(RejectCode::RecordNotObject, "", message));
+    }
+    let offset = out.offset();
+    let place = if spec.slots.contains(&Slot::Place) {
+        format!("{}:{offset}", digits(record.text))
+    } else {
+        String::new()
+    };
+    let mut cut = Cut { spec, name, record, root, place: &place, offset, beside: Vec::new() };
+    let Some(steps) = &spec.steps else {
+        let key = cut.key(root)?;
+        cut.beside(root);
+        cut.step(&key, root, root, out);
+        return Ok(());
+    };
+    let (last, parents) = match steps.0.split_last() {
+        Some((last, parents)) => (Some(last), parents.to_vec()),
+        None => (None, Vec::new()),
+    };
+    let ups = Pointer(parents).all(root);
+    let alone = ups.len() == 1;
+    let mut any = false;
+    for up in ups {
+        let list = last.map_or(up, |last| Pointer(vec![last.clone()]).of(up));
+        let key = match cut.key(up) {
+            Ok(key) if list.kind() == Some(Kind::Array) => key,
+            judged => {
+                let (key, reject) = match judged {
+                    Ok(key) => (Some(key), no_list(spec, list)),
+                    Err(reject) => (None, reject),
+                };
+                match key {
+                    _ if alone => return Err(reject),
+                    Some(key) => out.reject_in(&key, up.raw(), reject),
+                    None => out.reject(up.raw(), reject),
+                }
+                any = true;
+                continue;
+            }
+        };
+        cut.beside(up);
+        for step in list.elements() {
+            cut.step(&key, up, step, out);
+            any = true;
+        }
+    }
+    if !any {
+        out.ignored(&format!("{name}.no_steps"));
+    }
+    Ok(())
+}
+
+fn no_list(spec: &Spec, list: Value<'_>) -> Reject {
+    let code = if list.exists() { RejectCode::FieldType } else { RejectCode::FieldMissing };
+    let path = spec.steps.iter().flat_map(|steps| &steps.0).fold(String::new(), |path, key| path + "/" + key);
+    Reject::new(code, path, format!("found {}, expected a list of steps", Found::Json(list).shown()))
+}
+
+/// A record while it is cut into steps.
+struct Cut<'a, 't> {
+    spec: &'a Spec,
+    name: &'a str,
+    record: &'a Record<'a>,
+    root: Value<'t>,
+    place: &'a str,
+    offset: u64,
+    /// What travels beside the steps.
+    beside: Vec<u8>,
+}
+
+impl<'a, 't> Cut<'a, 't> {
+    fn scope(&self, up: Value<'t>, step: Value<'t>) -> Scope<'a, 't> {
+        let slots = Slots::Record {
+            record: self.root,
+            up,
+            stem: self.record.stem,
+            path: self.record.path,
+            place: self.place,
+            offset: self.offset,
+        };
+        Scope { here: step, step, slots, known: &self.spec.slots }
+    }
+
+    fn key(&self, up: Value<'t>) -> std::result::Result<String, Reject> {
+        let Some(field) = self.spec.trace.get(Key::Id) else { return Ok(String::new()) };
+        let found = field.find(self.scope(up, self.root));
+        match found.word() {
+            Some(key) => Ok(key.into_owned()),
+            None => Err(missing(field, &found, "the id of a trace")),
+        }
+    }
+
+    fn beside(&mut self, up: Value<'t>) {
+        self.beside.clear();
+        if !self.spec.travels() {
+            return;
+        }
+        let scope = self.scope(up, self.root);
+        for (at, slot) in self.spec.slots.iter().enumerate() {
+            self.beside.push(if at == 0 { b'[' } else { b',' });
+            let found = if self.spec.is_beside(slot) { scope.slot(at) } else { Found::Nothing };
+            spell(&found, &mut self.beside);
+        }
+        self.beside.push(b']');
+    }
+
+    fn step(&self, key: &str, up: Value<'t>, step: Value<'t>, out: &mut Items<'_>) {
+        let scope = self.scope(up, step);
+        match self.judged(scope) {
+            Ok(Sort::Ignored(word)) => {
+                const SHOWN: usize = 40;
+                let word: String = word.chars().take(SHOWN).collect();
+                out.ignored(&format!("{}.{word}", self.name));
+            }
+            Ok(Sort::Kind(_)) => {
+                out.item(key, step.raw(), std::str::from_utf8(&self.beside).unwrap_or_default());
+            }
+            Err(reject) => out.reject_in(key, step.raw(), reject),
+        }
+    }
+
+    fn judged(&self, scope: Scope<'a, 't>) -> std::result::Result<Sort<'t>, Reject> {
+        let sort = sort(self.spec, scope)?;
+        let fields = &self.spec.step;
+        if let Some(field) = fields.get(Key::Order) {
+            let found = field.find(scope);
+            if rank(&found).is_none() {
+                return Err(missing(field, &found, "a number or a time to sort by"));
+            }
+        }
+        if let Sort::Kind(kind) = &sort
+            && kind.needs_other()
+        {
+            let found = fields.find(Key::To, scope);
+            if found.word().is_none() {
+                let message = format!("found {}, expected the agent that it concerns", found.shown());
+                let path = fields.get(Key::To).map_or("", |field| field.place.as_str());
+                return Err(Reject::new(RejectCode::FieldMissing, path, message));
+            }
+        }
+        Ok(sort)
+    }
+}
+
+fn trace(spec: &Spec, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+    let limits = items.limits();
+    // Each was parsed when the record was cut.
+    let steps: Vec<Tree<'_>> = items.iter().filter_map(|item| Tree::parse(item.text, limits).ok()).collect();
+    let mut recording = Recording::default();
+    if steps.iter().any(Tree::is_replaced) {
+        let message = "a surrogate without its other half was replaced by U+FFFD";
+        recording.finding(FindingCode::Utf8Replaced, None, message);
+    }
+    // Steps of a record share what travels beside them.
+    let mut beside: Vec<Tree<'_>> = Vec::new();
+    let mut which = Vec::with_capacity(items.len());
+    let mut last = "";
+    for item in items {
+        if beside.is_empty() || !std::ptr::eq(last, item.context) {
+            last = item.context;
+            beside.extend(Tree::parse(if last.is_empty() { "[]" } else { last }, limits).ok());
+        }
+        which.push(beside.len().saturating_sub(1));
+    }
+    let scope = |at: usize| {
+        let (step, list) = (steps[at].root(), beside[which[at]].root());
+        let slots = if spec.steps.is_some() { Slots::Beside(list) } else { Slots::Own(list) };
+        Scope { here: step, step, slots, known: &spec.slots }
+    };
+    let mut order: Vec<usize> = (0..steps.len()).collect();
+    if let Some(field) = spec.step.get(Key::Order) {
+        let ranks: Vec<Rank> =
+            order.iter().map(|at| rank(&field.find(scope(*at))).unwrap_or_default()).collect();
+        order.sort_by(|a, b| ranks[*a].0.total_cmp(&ranks[*b].0).then(ranks[*a].1.cmp(&ranks[*b].1)));
+    }
+    let mut telling = telling::Telling::new(spec, &mut recording);
+    let scopes: Vec<(usize, Scope<'_, '_>)> = order.iter().map(|at| (which[*at], scope(*at))).collect();
+    telling.tell(&scopes);
+    telling.end(items.key(), items.is_partial());
+    recording.write(out);
+}
