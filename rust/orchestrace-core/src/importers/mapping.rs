@@ -4,7 +4,7 @@
 //! An item is a step: a record, or an element of the lists of steps in it. Its key is the id of its trace. What steps
 //! of a record have in common travels beside them as a list, so that no record is held twice.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
@@ -81,7 +81,7 @@ impl SpreadImporter for Mapping {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> std::result::Result<(), Reject> {
-        items(&self.spec, NAME, record, out)
+        items(&self.spec, NAME, None, record, out)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
@@ -108,6 +108,60 @@ impl SpreadImporter for Unmapped {
     }
 
     fn trace(&self, _items: &TraceItems<'_>, _out: &mut TraceWriter<'_>) {}
+}
+
+/// A format of others that a mapping of ours tells.
+#[derive(Debug)]
+pub struct BuiltIn {
+    info: &'static ImporterInfo,
+    mapping: &'static str,
+    is: fn(Value<'_>, &str) -> Confidence,
+    /// Key of records that have no trace in them, and what these are counted as.
+    aside: Option<(&'static str, &'static str)>,
+    spec: OnceLock<Spec>,
+}
+
+impl BuiltIn {
+    /// A format: how it is told from others, and its mapping.
+    #[must_use]
+    pub const fn new(
+        info: &'static ImporterInfo,
+        mapping: &'static str,
+        is: fn(Value<'_>, &str) -> Confidence,
+    ) -> Self {
+        Self { info, mapping, is, aside: None, spec: OnceLock::new() }
+    }
+
+    /// Counts records that have a key as a kind of their own.
+    #[must_use]
+    pub const fn aside(mut self, key: &'static str, kind: &'static str) -> Self {
+        self.aside = Some((key, kind));
+        self
+    }
+
+    fn spec(&self) -> &Spec {
+        self.spec.get_or_init(|| {
+            Spec::parse(self.mapping, self.info.name).expect("a mapping of ours is one, as a test sees to")
+        })
+    }
+}
+
+impl SpreadImporter for BuiltIn {
+    fn info(&self) -> &'static ImporterInfo {
+        self.info
+    }
+
+    fn sniff(&self, record: Value<'_>, path: &str) -> Confidence {
+        (self.is)(record, path)
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> std::result::Result<(), Reject> {
+        items(self.spec(), self.info.name, self.aside, record, out)
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        trace(self.spec(), items, out);
+    }
 }
 
 /// What a step is: one of our kinds, or a word that means nothing here.
@@ -142,11 +196,16 @@ fn rank(found: &Found<'_>) -> Option<Rank> {
 fn items(
     spec: &Spec,
     name: &str,
+    aside: Option<(&str, &str)>,
     record: &Record<'_>,
     out: &mut Items<'_>,
 ) -> std::result::Result<(), Reject> {
     let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
     let root = tree.root();
+    if let Some((_, kind)) = aside.filter(|(key, _)| root.get(key).exists()) {
+        out.ignored(&format!("{name}.{kind}"));
+        return Ok(());
+    }
     let listed = spec.steps.as_ref().is_some_and(|steps| steps.0.is_empty());
     if root.kind() != Some(Kind::Object) && !(listed && root.kind() == Some(Kind::Array)) {
         let message = format!("found {}, expected an object", Found::Json(root).shown());

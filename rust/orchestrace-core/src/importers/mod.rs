@@ -23,6 +23,7 @@ mod openai_agents;
 mod otel;
 mod parsed;
 pub mod recording;
+mod rllm;
 mod shape;
 #[cfg(test)]
 mod span_edge_cases;
@@ -31,6 +32,8 @@ mod swe_agent;
 mod tau_bench;
 #[cfg(test)]
 pub(crate) mod testing;
+mod trl;
+mod verl;
 mod who_and_when;
 
 pub use agent_lightning::AgentLightning;
@@ -49,8 +52,11 @@ pub use mapping::Mapping;
 pub use native::Native;
 pub use openai_agents::OpenAiAgents;
 pub use otel::Otel;
+pub use rllm::RLLM;
 pub use swe_agent::SweAgent;
 pub use tau_bench::TauBench;
+pub use trl::TRL;
+pub use verl::VERL;
 pub use who_and_when::WhoAndWhen;
 
 /// All formats in the order in which they are looked for; the first is assumed without evidence.
@@ -70,6 +76,9 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&AgentRx),
     Format::Spread(&TauBench),
     Format::Spread(&SweAgent),
+    Format::Spread(&VERL),
+    Format::Spread(&RLLM),
+    Format::Spread(&TRL),
     Format::Spread(&mapping::Unmapped),
 ];
 

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::Mapping;
 use crate::importers::testing::{counts, documents, read_bytes};
-use crate::importers::{Format, Mapping as House};
+use crate::importers::{Format, Mapping as House, detect_sure};
 use crate::ingest::ReadOptions;
 use crate::store::{Store, text_at};
 
@@ -568,6 +568,34 @@ fn mistakes_are_told_in_one_line() {
     }
     let found = Mapping::named("{", "house.json").unwrap_err().to_string();
     assert!(found.starts_with("house.json: "), "{found}");
+}
+
+#[test]
+fn dumps_of_trainers_are_told_by_their_content() {
+    let name = |record: &Json| {
+        let record = record.to_string();
+        detect_sure(std::iter::once(record.as_bytes()), "x.jsonl").map(|format| format.info().name)
+    };
+    let rollout = json!({"input": "a", "output": "b", "gts": null, "score": 1, "step": 3});
+    let row = json!({"step": 3, "prompt": "a", "completion": "b", "advantage": null});
+    let episode = json!({"id": "t:0", "task": null, "is_correct": false, "trajectories": []});
+    let batch = json!({"training_step": 3, "episode_files": []});
+    let told = [&rollout, &row, &episode, &batch].map(name);
+    assert_eq!(told, [Some("verl"), Some("trl"), Some("rllm"), Some("rllm")]);
+    for (record, key) in [(&rollout, "score"), (&row, "advantage"), (&episode, "is_correct")] {
+        let mut record = record.clone();
+        record.as_object_mut().unwrap().remove(key);
+        assert_eq!(name(&record), None, "{key}");
+    }
+    // An episode of many trajectories is one trace; what has no list of steps is counted, not lost.
+    let store = read_bytes(
+        Format::Spread(&crate::importers::RLLM),
+        &[("a.json", episode.to_string().as_bytes()), ("b.json", batch.to_string().as_bytes())],
+        &ReadOptions::default(),
+        1,
+    );
+    let kinds: Vec<String> = counts(&store).into_iter().map(|row| row.2).collect();
+    assert_eq!(kinds, ["rllm.no_steps", "rllm.batch_summary"]);
 }
 
 #[test]
