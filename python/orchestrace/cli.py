@@ -153,6 +153,12 @@ def ingest_(
     max_error_ratio: Annotated[
         float | None, typer.Option("--max-error-ratio", help="... if they are also more than this share.")
     ] = None,
+    trace_by: Annotated[
+        TraceBy | None, typer.Option("--trace-by", help="trace or conversation: what becomes one trace.")
+    ] = None,
+    reward_score: Annotated[
+        list[str] | None, typer.Option("--reward-score", help="Score that is a reward; repeatable.")
+    ] = None,
     format: Format = "auto",
     mapping: House = None,
     threads: Threads = None,
@@ -170,6 +176,8 @@ def ingest_(
         resume=resume,
         max_errors=max_errors,
         max_error_ratio=max_error_ratio,
+        trace_by=trace_by,
+        reward_scores=reward_score or (),
         format=format,
         mapping=mapping,
         threads=threads,

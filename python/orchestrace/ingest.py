@@ -2,11 +2,11 @@
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 import polars as pl
 
@@ -92,8 +92,8 @@ def ingest(
         Stop when more records than this, and also more than this share of the records, were rejected. One
         that is not given does not hinder the other.
     **options
-        ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth max_string
-        max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most half of the budget. A corpus has one
+        ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth
+        max_string max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most half of the budget. A corpus has one
         mapping: it keeps what the file says, and another one is an error.
 
     Returns
@@ -240,7 +240,15 @@ def _begin(folder: Path, partitions: int, key: list[str], room: int, options: di
             f"folder '{folder}' is not empty and is no corpus: it has '{there[0]}' and no {NAME}"
         )
     fields = options.get("fields") or {}
-    manifest = Manifest(partitions=partitions, key=key, memory=room, fields=dict(fields))
+    trace_by, scores = options.get("trace_by") or "trace", options["reward_scores"]
+    manifest = Manifest(
+        partitions=partitions,
+        key=key,
+        memory=room,
+        fields=dict(fields),
+        trace_by=trace_by,
+        reward_scores=scores,
+    )
     _settle_mapping(folder, manifest, options)
     # Names of columns are judged before anything is written.
     _core.Partition(_core.read([]), key, partitions)
@@ -267,12 +275,19 @@ def _check_settled(
         ("group", key, manifest.key),
         ("partitions", partitions, manifest.partitions),
         ("fields", fields or None, manifest.fields),
+        ("trace_by", options.get("trace_by"), manifest.trace_by),
+        ("reward_scores", options["reward_scores"] or None, manifest.reward_scores),
     ):
         if given is not None and given != settled:
             raise ParameterError(
                 f"{what} is {given!r}, but the corpus in '{folder}' was begun with {settled!r}"
             )
-    options["fields"] = manifest.fields
+    # What is not given is as before.
+    options |= {
+        "fields": manifest.fields,
+        "trace_by": manifest.trace_by,
+        "reward_scores": manifest.reward_scores,
+    }
     _settle_mapping(folder, manifest, options)
 
 

@@ -18,7 +18,7 @@ from .errors import InputError, ParameterError, QuarantineError
 from .house import House, read_mapping
 from .manifest import is_corpus
 from .progress import Progress, reporting
-from .schema import SCHEMAS, lifted_kind, unknown_name
+from .schema import SCHEMAS, TRACE_BY, lifted_kind, unknown_name
 
 Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]
@@ -168,7 +168,7 @@ class ReadOptions(TypedDict, total=False):
     excerpt: int
     fields: Mapping[str, object] | None
     time_basis: TimeBasis | None
-    trace_by: TraceBy
+    trace_by: TraceBy | None
     reward_scores: Sequence[str]
     max_record: int | None
     max_depth: int | None
@@ -183,6 +183,8 @@ def checked_options(given: ReadOptions) -> dict[str, Any]:
         raise ParameterError(unknown_name("option", unknown[0], sorted(ReadOptions.__annotations__)))
     numbers = {name: given.get(name) for name in given if name.startswith("max_") or name == "excerpt"}
     check_numbers(**numbers)
+    if (trace_by := given.get("trace_by")) is not None and trace_by not in TRACE_BY:
+        raise ParameterError(unknown_name("trace_by", str(trace_by), list(TRACE_BY)))
     options: dict[str, Any] = {
         **given,
         "fields": _kinds(given.get("fields") or {}),

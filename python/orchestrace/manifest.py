@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from . import _core
 from .errors import InputError, SchemaError
-from .schema import LIFTED
+from .schema import LIFTED, TRACE_BY
 
 NAME: Final = "manifest.json"
 EXPORTED: Final = "<export>"
@@ -125,6 +125,10 @@ class Manifest:
     gathering: Gathering | None = None
     mapping: str | None = None
     """What tells the fields of its house format, as JSON."""
+    trace_by: str = "trace"
+    """What became one trace."""
+    reward_scores: list[str] = field(default_factory=list)
+    """Scores that became rewards."""
 
     def files(self) -> Iterator[str]:
         """Paths of all files below the folder, the manifest itself excepted."""
@@ -273,6 +277,8 @@ def _faults(made: Manifest) -> Iterator[str]:
     for name, kind in made.fields.items():
         if kind not in LIFTED:
             yield f"fields.{_shown(name)} is {kind!r}, expected one of {', '.join(LIFTED)}"
+    if made.trace_by not in TRACE_BY:
+        yield f"trace_by is {made.trace_by!r}, expected one of {', '.join(TRACE_BY)}"
     for number, one in enumerate(made.inputs):
         told = one.used + one.ignored + one.duplicates + one.quarantined
         if one.records != told:

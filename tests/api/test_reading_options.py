@@ -93,3 +93,19 @@ def test_scores_are_rewards_where_their_owner_says_so():
 def test_slips(options, message):
     with pytest.raises(ot.ParameterError, match=message):
         ot.read_traces(io.BytesIO(TURNS), **options)
+
+
+def test_a_corpus_on_disk_keeps_what_it_was_begun_with(tmp_path):
+    source = tmp_path / "spans.jsonl"
+    source.write_bytes(TURNS)
+    ot.ingest(source, tmp_path / "corpus", trace_by="conversation", reward_scores=["success"])
+    (tmp_path / "more.jsonl").write_bytes(request(span(5, 40, "clerk", "chat-7")))
+    ot.ingest([source, tmp_path / "more.jsonl"], tmp_path / "corpus")
+    corpus = ot.read_corpus(tmp_path / "corpus")
+    assert sorted(corpus.traces.collect()["trace_id"]) == [f"{2:032x}", "chat-7", "chat-8"]
+    for options, message in (
+        ({"trace_by": "trace"}, "trace_by is 'trace', but .* begun with 'conversation'"),
+        ({"reward_scores": ["other"]}, "reward_scores is \\['other'\\], but .* begun with \\['success'\\]"),
+    ):
+        with pytest.raises(ot.ParameterError, match=message):
+            ot.ingest(source, tmp_path / "corpus", **options)
