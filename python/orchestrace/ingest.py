@@ -93,8 +93,9 @@ def ingest(
         that is not given does not hinder the other.
     **options
         ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth
-        max_string max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most half of the budget. A corpus has one
-        mapping: it keeps what the file says, and another one is an error.
+        max_string max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most half of
+        the budget. ``fields``, ``trace_by``, ``reward_scores`` and the mapping, of which the corpus keeps what
+        the file says, are settled by the first call.
 
     Returns
     -------
