@@ -94,8 +94,8 @@ def ingest(
     **options
         ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth
         max_string max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most half of
-        the budget. ``fields``, ``trace_by``, ``reward_scores`` and the mapping, of which the corpus keeps what
-        the file says, are settled by the first call.
+        the budget. ``fields``, ``trace_by``, ``reward_scores`` and the mapping, of which the corpus keeps
+        what the file says, are settled by the first call.
 
     Returns
     -------
