@@ -9,8 +9,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{FindingCode, Reject, RejectCode, Result};
+use crate::ingest::json::Kind;
 use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Kind};
 use crate::ingest::writer::TraceWriter;
 
 mod judge;
@@ -200,12 +200,22 @@ fn items(
     record: &Record<'_>,
     out: &mut Items<'_>,
 ) -> std::result::Result<(), Reject> {
-    let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
-    let root = tree.root();
-    if let Some((_, kind)) = aside.filter(|(key, _)| root.get(key).exists()) {
-        out.ignored(&format!("{name}.{kind}"));
-        return Ok(());
-    }
+    out.cut(record.text, |root, out| match aside.filter(|(key, _)| root.get(key).exists()) {
+        Some((_, kind)) => {
+            out.ignored(&format!("{name}.{kind}"));
+            Ok(())
+        }
+        None => cut(spec, name, record, root, out),
+    })
+}
+
+fn cut(
+    spec: &Spec,
+    name: &str,
+    record: &Record<'_>,
+    root: Value<'_>,
+    out: &mut Items<'_>,
+) -> std::result::Result<(), Reject> {
     let listed = spec.steps.as_ref().is_some_and(|steps| steps.0.is_empty());
     if root.kind() != Some(Kind::Object) && !(listed && root.kind() == Some(Kind::Array)) {
         let message = format!("found {}, expected an object", Found::Json(root).shown());

@@ -2,8 +2,8 @@
 //! constants, joins and hashes of these.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
+use crate::importers::hex::hex;
 use crate::importers::recording::hash;
 use crate::ingest::json::tree::{Value, canonical};
 use crate::ingest::json::{Kind, write_string};
@@ -345,10 +345,7 @@ impl Expr {
 
 /// The first 16 digits of a text's SHA-256.
 pub(super) fn digits(text: &str) -> String {
-    hash(text)[..8].iter().fold(String::new(), |mut out, byte| {
-        let _ok = write!(out, "{byte:02x}");
-        out
-    })
+    hex(&hash(text)[..8])
 }
 
 /// Appends a found value as JSON; of texts that are none of the recording, as a string.

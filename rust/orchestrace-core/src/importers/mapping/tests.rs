@@ -624,3 +624,54 @@ fn results_without_ids_answer_the_oldest_call_of_their_tool() {
     let returns: Vec<&str> = edges.iter().filter_map(|edge| edge.strip_prefix("return ")).collect();
     assert_eq!(returns, ["1 r2", "2 r1", "3 r3", "4 r4"]);
 }
+
+#[test]
+fn agents_of_agents_retries_repeated_ids_and_a_late_clock() {
+    let mapping = json!({
+        "trace": {"id": "/r"},
+        "step": {"kind": {"at": "/k", "words": {"s": "spawn", "c": "call", "r": "result", "d": "return"}},
+                 "id": "/id", "agent": "/a", "parent": "/boss", "to": "/to", "call": "/c", "tool": "/t",
+                 "content": "/id", "ok": "/ok", "time": {"at": "/at", "unit": "s"}},
+    });
+    let log = [
+        json!({"r": 1, "k": "s", "id": "1", "a": "lead", "to": "aide", "c": "h1", "at": 10_000}),
+        json!({"r": 1, "k": "s", "id": "2", "a": "aide", "to": "clerk", "c": "h2", "at": 10_010}),
+        // An hour behind; tried again under the same id.
+        json!({"r": 1, "k": "c", "id": "3", "a": "clerk", "t": "ls", "c": "x", "at": 6_420}),
+        json!({"r": 1, "k": "r", "id": "4", "c": "x", "ok": false, "at": 6_421}),
+        json!({"r": 1, "k": "c", "id": "5", "a": "clerk", "t": "ls", "c": "x", "at": 6_422}),
+        json!({"r": 1, "k": "r", "id": "4", "c": "x", "ok": true, "at": 6_423}),
+        json!({"r": 1, "k": "d", "id": "6", "a": "clerk", "at": 6_424}),
+        json!({"r": 1, "k": "d", "id": "7", "a": "aide", "at": 10_040}),
+        json!({"r": 1, "k": "d", "id": "8", "a": "lead", "at": 10_050}),
+        json!({"r": 1, "k": "d", "id": "9", "a": "guest", "boss": "host", "at": 10_060}),
+    ];
+    let store = read(&mapping, &[("log.jsonl", &lines(&log))]);
+    let run = &documents(&store)[0];
+    let mut told = events(run);
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "orchestrator_decision aide 2:d",
+            "orchestrator_decision lead 1:d",
+            "return aide 7",
+            "return clerk 6",
+            "return guest 9",
+            "return lead 8",
+            "spawn aide h2:s",
+            "spawn host guest:s",
+            "spawn lead h1:s",
+            "tool_call clerk x",
+            "tool_call clerk x~2",
+            "tool_result ls 4",
+            "tool_result ls 4~2",
+        ]
+    );
+    let edges = edges(run);
+    for edge in ["return x 4", "return x~2 4~2", "spawn h2:s x", "spawn h1:s 2:d", "spawn guest:s 9"] {
+        assert!(edges.contains(&edge.to_owned()), "{edge} in {edges:?}");
+    }
+    let codes: Vec<String> = findings(&store).into_iter().map(|(code, ..)| code).collect();
+    assert!(codes.contains(&"clock.skew".into()) && codes.contains(&"id.repeated".into()), "{codes:?}");
+}
