@@ -64,7 +64,9 @@ def read(folder: Path, name: str, data: bytes, format: str) -> dict[str, Documen
     """A file of that name: some formats tell by it what it is of."""
     path = folder / name
     path.write_bytes(data)
-    return documents(ot.read_traces(path, format=format))
+    mapping = GOLDENS / format / "mapping.json"
+    options: dict[str, Any] = {"mapping": mapping} if mapping.is_file() else {"format": format}
+    return documents(ot.read_traces(path, **options))
 
 
 def cuts(data: bytes, n: int, seed: str) -> list[int]:

@@ -22,6 +22,8 @@ struct Stream {
     agent: Agent,
     /// The response that calls and a text can still belong to, and whether it has a text.
     response: Option<(Entry, bool)>,
+    /// When that was, if nobody recorded it: a call shows that there was one.
+    implied: Option<i64>,
     /// Its calls in order, those that were answered by their ids among them; and those of each tool.
     asked: VecDeque<u32>,
     of_tool: HashMap<String, VecDeque<u32>>,
@@ -264,6 +266,7 @@ impl<'a> Telling<'a> {
         self.streams.push(Stream {
             agent,
             response: None,
+            implied: None,
             asked: VecDeque::new(),
             of_tool: HashMap::new(),
             open: false,

@@ -653,12 +653,12 @@ fn agents_of_agents_retries_repeated_ids_and_a_late_clock() {
     assert_eq!(
         told,
         [
+            "aggregate lead 8",
             "orchestrator_decision aide 2:d",
             "orchestrator_decision lead 1:d",
             "return aide 7",
             "return clerk 6",
             "return guest 9",
-            "return lead 8",
             "spawn aide h2:s",
             "spawn host guest:s",
             "spawn lead h1:s",

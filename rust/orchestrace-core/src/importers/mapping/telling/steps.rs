@@ -83,7 +83,11 @@ impl Telling<'_> {
         let told = usage != Usage::default() || self.spec.step.find(Key::Model, scope).exists();
         match before.filter(|_| !told) {
             Some(before) => (before, false),
-            None => (self.respond(at, id, when, usage, scope), true),
+            None => {
+                let response = self.respond(at, id, when, usage, scope);
+                self.streams[at].implied = when.end.filter(|_| !told);
+                (response, true)
+            }
         }
     }
 
@@ -110,7 +114,7 @@ impl Telling<'_> {
     fn begin(&mut self, at: usize, id: &str, response: Response) -> Entry {
         let entry = self.recording.response(self.streams[at].agent, response);
         self.responses.insert((at, id.to_owned()), entry);
-        self.streams[at].response = Some((entry, false));
+        (self.streams[at].response, self.streams[at].implied) = (Some((entry, false)), None);
         entry
     }
 
@@ -379,6 +383,9 @@ impl Telling<'_> {
         let mut saying = Saying { content, to, ..Saying::default() };
         let before = self.streams[at].response.filter(|(_, said)| !said).map(|(response, _)| response);
         let before = before.filter(|before| self.belongs_to(at, scope).is_none_or(|named| named == *before));
+        // Of an answer that nobody recorded is only what came at its time.
+        let other = self.streams[at].implied.zip(when.end).is_some_and(|(asked, said)| asked != said);
+        let before = before.filter(|_| !other);
         let (response, new) = self.answer(at, id, when, before, scope);
         if let Some(Party::Agent(other)) = to {
             self.hears(other);
