@@ -1,6 +1,7 @@
 """Mapping files of house formats: TOML or JSON to what the core judges and reads."""
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -25,19 +26,24 @@ def read_mapping(given: House) -> tuple[str, str]:
     """
     value: object
     if isinstance(given, Mapping):
-        name, value = "mapping", dict(given)
+        name, value = "mapping", given
     elif isinstance(given, str | os.PathLike):
         name, value = _loaded(Path(os.fspath(given)))
     else:
         raise ParameterError(
             f"mapping is of type {type(given).__name__}, expected the path of a TOML or JSON file, or a dict"
         )
-    for key, kind in _foreign(value, ""):
-        raise ParameterError(f"{name}: {key} is of type {kind}, expected a text, a number, a flag or a table")
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True)
-    except ValueError:
-        raise ParameterError(f"{name}: found a number that is not finite, expected none") from None
+        for key, kind in _foreign(value, ""):
+            raise ParameterError(f"{name}: {key} is {kind}, expected a text, a number, a flag or a table")
+        text = json.dumps(_spelt(value), ensure_ascii=False, allow_nan=False, sort_keys=True)
+        text.encode()
+    except RecursionError:
+        raise ParameterError(
+            f"{name}: found tables within tables without end, expected a few levels"
+        ) from None
+    except UnicodeEncodeError:
+        raise ParameterError(f"{name}: found half a surrogate pair, expected texts of Unicode") from None
     _core.read([], format="mapping", mapping=(text, name))
     return text, name
 
@@ -50,6 +56,8 @@ def _loaded(path: Path) -> tuple[str, object]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ParameterError(f"{name}: found bytes that are not UTF-8, expected a text") from None
+    except ValueError as error:  # a zero byte in the name
+        raise InputError(f"{name}: {plain(str(error))}") from error
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from error
     try:
@@ -64,10 +72,19 @@ def _foreign(value: object, at: str) -> Iterable[tuple[str, str]]:
         for key, member in value.items():
             place = f"{at}.{plain(str(key))}".lstrip(".")
             if not isinstance(key, str):
-                yield place, f"{type(key).__name__} as a key"
+                yield place, f"of type {type(key).__name__} as a key"
             yield from _foreign(member, place)
     elif isinstance(value, list | tuple):
         for member in value:
             yield from _foreign(member, at)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield at, f"{value}, which is not finite"
     elif value is not None and not isinstance(value, str | int | float | bool):
-        yield at, type(value).__name__
+        yield at, f"of type {type(value).__name__}"
+
+
+def _spelt(value: object) -> object:
+    """The same of dicts and lists alone, which the JSON of Python takes."""
+    if isinstance(value, Mapping):
+        return {key: _spelt(member) for key, member in value.items()}
+    return [_spelt(member) for member in value] if isinstance(value, list | tuple) else value

@@ -40,6 +40,7 @@ class IngestWork:
         self._budget = budget
         self._callback = callback
         self._index = _core.TraceIndex()
+        self._along: set[int] = set()  # inputs that this call does not name
         self._seen, self._rejected = 0, 0  # records of this call
 
     def run(self, files: list[str]) -> dict[int, str]:
@@ -77,9 +78,16 @@ class IngestWork:
                 manifest.save(self._folder)
         return status
 
+    def _is_settled(self, number: int) -> bool:
+        """Whether an input is of the format that it was of, whatever this call says: it only comes along, or
+        the mapping of the corpus told it, which the call need not name again."""
+        importer = self._manifest.inputs[number].importer
+        detected = self._options.get("format", "auto") == "auto"
+        return importer is not None and (number in self._along or (importer == "mapping" and detected))
+
     def _formats(self, todo: list[int]) -> None:
         """Note which formats inputs are of."""
-        inputs = [self._manifest.inputs[number] for number in todo]
+        inputs = [self._manifest.inputs[number] for number in todo if not self._is_settled(number)]
         named = [(one.path, one.name) for one in inputs]
         found = _core.formats(named, threads=self._threads, **self._options)
         for one, (importer, gathered) in zip(inputs, found, strict=True):
@@ -123,6 +131,8 @@ class IngestWork:
             # Reading it anew was cut short: it lacks traces that it had, whether this call names it or not.
             if one.since and not one.done:
                 named.setdefault(one.path, one.path)
+        given = {os.path.abspath(name) for name in files}
+        self._along = {number for number, one in enumerate(manifest.inputs) if one.path not in given}
         for path, name in named.items():
             if path in known and not os.path.isfile(path):
                 status[known[path]] = "missing"
@@ -158,12 +168,10 @@ class IngestWork:
         gathering = self._gathering(todo, fresh)
         members = [] if gathering is None else gathering.inputs
         # Of those that only come along the format is known, whatever this call says of its own inputs.
-        formats: list[str | None] = [
-            None if number in todo else manifest.inputs[number].importer for number in members
-        ]
+        named = {number for number in todo if not self._is_settled(number)}
         todo = [number for number in todo if not manifest.inputs[number].gathered]
-        formats = [*([None] * len(todo)), *formats]
         todo += members
+        formats = [None if number in named else manifest.inputs[number].importer for number in todo]
         self._load_index([*todo, GATHERED], fresh)
         inputs = [manifest.inputs[number] for number in todo]
         for place, number in enumerate(todo):

@@ -202,7 +202,7 @@ def _names(option: str, given: object) -> list[str]:
     names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
     if names is None or not all(isinstance(name, str) for name in names):
         raise ParameterError(f"{option} is {given!r}, expected a list of names")
-    return names
+    return sorted(set(names))
 
 
 class ErrorBudget:

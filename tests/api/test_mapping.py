@@ -1,8 +1,10 @@
 """House formats: what a mapping file is, how its mistakes are told, and that every reader takes one."""
 
 import doctest
+import io
 import json
 import re
+import types
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,14 @@ def test_a_corpus_keeps_its_mapping(here: Path) -> None:
         file.write(json.dumps({"run": "c", "k": "say", "id": "1", "text": "maybe"}) + "\n")
     ot.ingest("log.jsonl", "corpus", mapping="house.toml")
     assert ot.read_corpus("corpus").traces.filter(pl.col("importer") == "mapping").collect().height == 3
+    # What the mapping told once is its own, whether the call names the mapping again or not.
+    rejected = ot.read_corpus("corpus").records["quarantined"]
+    with open("log.jsonl", "a") as file:
+        file.write(json.dumps({"run": "d", "k": "say", "id": "1", "text": "perhaps"}) + "\n")
+    ot.ingest("log.jsonl", "corpus")
+    stored = ot.read_corpus("corpus")
+    assert stored.traces.filter(pl.col("importer") == "mapping").collect().height == 4
+    assert stored.records["quarantined"] == rejected
 
 
 @pytest.mark.parametrize(
@@ -145,7 +155,10 @@ def test_a_corpus_keeps_its_mapping(here: Path) -> None:
             {"trace": {"id": {1}}},
             "mapping: trace.id is of type set, expected a text, a number, a flag or a table",
         ),
-        ({"trace": {"id": float("nan")}}, "mapping: found a number that is not finite, expected none"),
+        (
+            {"trace": {"id": float("nan")}},
+            "mapping: trace.id is nan, which is not finite, expected a text, a number, a flag or a table",
+        ),
         ({}, "mapping: trace.id: found nothing, expected where it lies"),
         (7, "mapping is of type int, expected the path of a TOML or JSON file, or a dict"),
         ("house.yaml", "mapping 'house.yaml' ends in '.yaml', expected .toml or .json"),
@@ -174,3 +187,81 @@ def test_what_cannot_be_meant(here: Path) -> None:
         ot.read_traces("log.jsonl", format="mapping")
     with pytest.raises(ot.ParameterError, match="unknown key 'stpe'"):
         ot.scan_traces("log.jsonl", mapping={"stpe": {}})
+
+
+def told(log: list[dict[str, Any]], mapping: dict[str, Any], **options: Any) -> ot.Corpus:
+    lines = "\n".join(json.dumps(record) for record in log)
+    return ot.read_traces(io.BytesIO(lines.encode()), mapping=mapping, **options)
+
+
+def test_a_record_as_deep_as_may_be_stands_beside_its_steps() -> None:
+    mapping = {
+        "steps": "/m",
+        "trace": {"id": "/run", "metrics": {"*": ""}},
+        "step": {"kind": "=response", "content": ""},
+    }
+    corpus = told([{"run": 1, "m": ["x"]}, {"run": 2, "m": ["y"], "n": 3}], mapping, max_depth=2)
+    metrics = corpus.measures.filter(kind="metric").select("trace", "name", "value").collect().rows()
+    assert metrics == [(0, "run", 1.0), (1, "run", 2.0), (1, "n", 3.0)]
+
+
+def test_a_reward_beside_others_that_are_null_is_not_that_of_the_team() -> None:
+    mapping = {
+        "trace": {"id": "/run", "rewards": {"*": "/r"}},
+        "step": {"kind": "=response", "content": "/t"},
+    }
+    rewards = [{"right": 1, "tidy": 1}, {"right": None, "tidy": 0.2}, {"right": 0.5}]
+    corpus = told([{"run": i, "t": "x", "r": r} for i, r in enumerate(rewards)], mapping)
+    found = corpus.measures.filter(kind="reward").select("trace", "name", "value").collect().rows()
+    assert found == [(0, "right", 1), (0, "tidy", 1), (1, "tidy", 0.2), (2, "team", 0.5), (2, "right", 0.5)]
+
+
+def test_who_breaks_in_and_who_only_starts_a_run() -> None:
+    words = {"start": "trace", "ask": "input", "stop": "intervention", "say": "response"}
+    step = {
+        "kind": {"at": "/ev", "words": words},
+        "agent": "/who",
+        "to": "/to",
+        "content": "/ev",
+        "error": "/errors",
+        "cost": "/usd",
+        "order": "/n",
+    }
+    log = [
+        {"n": 0, "ev": "start", "who": "runner"},
+        {"n": 1, "ev": "ask", "who": "user"},
+        {"n": 2, "ev": "say", "who": "ann", "to": "ann", "errors": [], "usd": True},
+        {"n": 3, "ev": "stop", "who": "user", "to": "bob"},
+        {"n": 4, "ev": "say", "who": "bob", "errors": ["late"]},
+        {"ev": "beat"},
+    ]
+    corpus = told([{"run": "a", **record} for record in log], {"trace": {"id": "/run"}, "step": step})
+    rows = corpus.events.select("type", "agent", "to", "ok", "cost_usd").collect()
+    assert rows.cast({"type": pl.String, "agent": pl.String, "to": pl.String}).rows() == [
+        ("message", "user", "ann", None, None),
+        ("return", "ann", "user", True, None),
+        ("human_intervention", "user", "bob", None, None),
+        ("return", "bob", "user", False, None),
+    ]
+    assert corpus.records == {"read": 6, "used": 5, "ignored": 1, "duplicate": 0, "quarantined": 0}
+    assert (
+        corpus.findings.filter(code="field.ignored").select("message").collect().item().startswith("cost at")
+    )
+
+
+def test_dicts_that_are_no_mapping() -> None:
+    endless: dict[str, Any] = {"trace": {"id": "/run"}}
+    endless["step"] = endless
+    for given, message in (
+        (endless, "without end"),
+        ({"name": "\ud800", **MAPPING}, "half a surrogate pair"),
+        ({"trace": None, "step": MAPPING["step"]}, "trace.id: found nothing"),
+        ({**MAPPING, "trace": {"id": "/r", "metrics": {"*": {"at": "", "except": "x"}}}}, "a list of names"),
+    ):
+        with pytest.raises(ot.ParameterError, match=message) as caught:
+            ot.read_traces(io.BytesIO(b""), mapping=given)
+        assert "\n" not in str(caught.value)
+    frozen = types.MappingProxyType({**MAPPING, "trace": types.MappingProxyType(MAPPING["trace"])})
+    assert ot.read_traces(io.BytesIO(b""), mapping=frozen).records["read"] == 0
+    with pytest.raises(ot.InputError):
+        ot.read_traces(io.BytesIO(b""), mapping="a\0.toml")

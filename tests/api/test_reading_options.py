@@ -58,6 +58,28 @@ def test_sessions_of_langfuse(key):
     given = export("a", "s") + export("b", "s") + export("c", None)
     found = ot.read_traces(io.BytesIO(given), trace_by="conversation")
     assert sorted(found.traces.collect()["trace_id"]) == ["c", "s"]
+    assert found.records == ot.read_traces(io.BytesIO(given)).records
+    assert found.records["duplicate"] == 0
+    # Traces of which no observation is there are an event each.
+    alone = b"".join(
+        json.dumps(
+            {
+                "id": trace,
+                "timestamp": at,
+                "name": "run",
+                "projectId": "p",
+                "tags": [],
+                "output": trace,
+                key: "s",
+            }
+        ).encode()
+        + b"\n"
+        for trace, at in (("b", "2026-01-01T00:00:09Z"), ("a", "2026-01-01T00:00:00Z"))
+    )
+    (trace,) = (
+        ot.read_traces(io.BytesIO(alone), trace_by="conversation").events.collect().partition_by("trace")
+    )
+    assert trace.select("id", "t").rows() == [("a", 0.0), ("b", 9.0)]
 
 
 def test_scores_are_rewards_where_their_owner_says_so():

@@ -127,7 +127,9 @@ impl SpreadImporter for Langfuse {
         recording.trace.trace_id = recording.text(items.key());
         recording.trace.system = recording.text("langfuse");
         let value = |i: u32| parsed.get(i as usize);
-        let trace = parts.trace.and_then(value);
+        let mut traces: Vec<Value<'_>> = parts.traces.iter().filter_map(|i| value(*i)).collect();
+        traces.sort_by_key(|trace| trace.get("timestamp").str().and_then(parse_timestamp));
+        let trace = traces.first().copied();
         let observations: Vec<(u32, Value<'_>)> =
             parts.observations.iter().filter_map(|i| Some((*i, value(*i)?))).collect();
         let scores: Vec<Value<'_>> = parts.scores.iter().filter_map(|i| value(*i)).collect();
@@ -137,13 +139,20 @@ impl SpreadImporter for Langfuse {
             Fate::Ignored(_) if told.contains(&item) => {}
             Fate::Ignored(kind) => items.ignored(item as usize, kind),
         });
-        if let Some(trace) = trace {
-            if observations.is_empty() {
-                alone(trace, &mut spans.recording);
+        for trace in &traces {
+            let id = trace.get("id").str();
+            let own = |value: Value<'_>| trace_of(value).map_or(traces.len() == 1, |of| Some(of) == id);
+            if !observations.iter().any(|(_, observation)| own(*observation)) {
+                alone(*trace, &mut spans.recording);
             }
             let listed = trace.get("observations").elements().filter_map(Value::str);
             let known = |id: &str| observations.iter().any(|(_, o)| o.get("id").str() == Some(id));
             spans.recording.trace.partial |= listed.into_iter().any(|id| !known(id));
+        }
+        let latency = trace.filter(|_| traces.len() == 1 && observations.is_empty());
+        let latency = latency.and_then(|trace| trace.get("latency").number_like());
+        if let Some(latency) = latency.filter(|latency| *latency >= 0.0) {
+            spans.recording.wall_clock_s(latency);
         }
         judge(&scores, &mut spans);
         if !spans.recording.write(out) {
@@ -217,7 +226,8 @@ fn each(value: Value<'_>, above: Option<&str>, out: &mut Items<'_>) {
 /// The items of a trace by what they are, each once, in the order of their ids.
 #[derive(Debug, Default)]
 struct Parts {
-    trace: Option<u32>,
+    /// One, unless a session is one trace.
+    traces: Vec<u32>,
     observations: Vec<u32>,
     scores: Vec<u32>,
 }
@@ -229,7 +239,7 @@ impl Parts {
         let mut best: HashMap<(u8, &str), usize> = HashMap::new();
         for (i, value) in parsed.values().map(|(i, value)| (i as usize, value)) {
             let class = class_of(value);
-            let id = if class == 0 { "" } else { value.get("id").str().unwrap_or_default() };
+            let id = value.get("id").str().unwrap_or_default();
             let text = items.as_slice()[i].text;
             let rank = |value: Value<'_>, text: &str| {
                 let ended = value.first(&["endTime", "end_time"]).exists();
@@ -253,7 +263,7 @@ impl Parts {
         let mut parts = Self::default();
         for ((class, _), i) in sorted {
             match class {
-                0 => parts.trace = Some(i as u32),
+                0 => parts.traces.push(i as u32),
                 1 => parts.observations.push(i as u32),
                 _ => parts.scores.push(i as u32),
             }
@@ -282,9 +292,6 @@ fn alone(trace: Value<'_>, recording: &mut Recording) {
     let time = trace.get("timestamp").str().and_then(parse_timestamp);
     recording.lone_saying(agent, Saying { id, content: output, time, ..Saying::default() });
     recording.trace.partial = true;
-    if let Some(latency) = trace.get("latency").number_like().filter(|latency| *latency >= 0.0) {
-        recording.wall_clock_s(latency);
-    }
 }
 
 /// Number of a score: booleans are 0 and 1.

@@ -9,8 +9,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{FindingCode, Reject, RejectCode, Result};
-use crate::ingest::json::Kind;
 use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::{Kind, Limits};
 use crate::ingest::writer::TraceWriter;
 
 mod judge;
@@ -343,6 +343,9 @@ impl<'a, 't> Cut<'a, 't> {
     fn judged(&self, scope: Scope<'a, 't>) -> std::result::Result<Sort<'t>, Reject> {
         let sort = sort(self.spec, scope)?;
         let fields = &self.spec.step;
+        if matches!(sort, Sort::Ignored(_)) {
+            return Ok(sort);
+        }
         if let Some(field) = fields.get(Key::Order) {
             let found = field.find(scope);
             if rank(&found).is_none() {
@@ -379,7 +382,10 @@ fn trace(spec: &Spec, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
     for item in items {
         if beside.is_empty() || !std::ptr::eq(last, item.context) {
             last = item.context;
-            beside.extend(Tree::parse(if last.is_empty() { "[]" } else { last }, limits).ok());
+            // One level deeper than the record that it was taken from.
+            let wider = Limits { depth: limits.depth + 1, ..limits };
+            let tree = Tree::parse(last, wider).or_else(|_| Tree::parse("[]", wider));
+            beside.extend(tree.ok());
         }
         which.push(beside.len().saturating_sub(1));
     }

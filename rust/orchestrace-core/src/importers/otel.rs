@@ -186,7 +186,9 @@ fn put(text: &str, ids: (Option<String>, Option<&str>), context: &str, out: &mut
 fn conversation(trace: Option<&str>, attributes: Value<'_>, out: &mut Items<'_>) {
     let Some(trace) = trace.filter(|_| out.by_conversation()) else { return };
     let text = |value: Value<'_>| {
-        value.some_str().map_or(value.get("stringValue").some_str(), Some).map(str::to_owned)
+        let typed = value.first(&["stringValue", "intValue"]);
+        let value = if typed.exists() { typed } else { value };
+        value.some_str().map(str::to_owned).or_else(|| value.i64().map(|id| id.to_string()))
     };
     let named = |name: &str| {
         let pairs =

@@ -286,13 +286,19 @@ impl BlockStream {
     fn fill(&mut self, run: &Run, buffer: &mut Vec<u8>, size: usize) -> io::Result<Filled> {
         while buffer.len() < size {
             run.check().map_err(io::Error::other)?;
-            let want = (size - buffer.len()).min(1 << 20);
-            // Room that is not cleared before: of a folder of small files that was a fifth of the reading.
-            buffer.reserve(want);
-            match (&mut self.reader).take(want as u64).read_to_end(buffer) {
-                Ok(n) if n < want => return Ok(Filled::End),
-                Ok(_) => {}
+            let old = buffer.len();
+            // Room is cleared before it is filled: of small files not more than they need.
+            let step = old.clamp(64 << 10, 1 << 20);
+            buffer.resize(size.min(old + step), 0);
+            match self.reader.read(&mut buffer[old..]) {
+                Ok(0) => {
+                    buffer.truncate(old);
+                    return Ok(Filled::End);
+                }
+                Ok(n) => buffer.truncate(old + n),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => buffer.truncate(old),
                 Err(e) => {
+                    buffer.truncate(old);
                     return match FailedReader::reject(&e) {
                         Some(reject) => Ok(Filled::Failed(reject)),
                         None if self.compression == Compression::None

@@ -124,7 +124,7 @@ impl Reading<'_> {
         let steps = self.steps(root.get("steps"))?;
         let (trace, step) = (root.get("trace"), root.get("step"));
         for (section, value, key) in [("trace", trace, "id"), ("step", step, "kind")] {
-            if value.kind().is_none() || (value.kind() == Some(Kind::Object) && value.get(key).is_absent()) {
+            if !value.exists() || (value.kind() == Some(Kind::Object) && value.get(key).is_absent()) {
                 return self.error(&format!("{section}.{key}"), "found nothing, expected where it lies");
             }
         }
@@ -251,7 +251,11 @@ impl Reading<'_> {
             known = vec!["at", "except"];
         }
         self.table(key, value, &known)?;
-        for name in value.get("except").elements() {
+        let except = value.get("except");
+        if except.exists() && except.kind() != Some(Kind::Array) {
+            return self.expected(&format!("{key}.except"), except, "a list of names");
+        }
+        for name in except.elements() {
             field.except.push(self.text(&format!("{key}.except"), name)?.to_owned());
         }
         let at = value.get("at");

@@ -210,12 +210,20 @@ impl<'t> Found<'t> {
 
     pub(super) fn f64(&self) -> Option<f64> {
         match self {
-            Self::Json(value) => value.number_like().or_else(|| value.bool().map(f64::from)),
+            Self::Json(value) => value.number_like(),
             Self::Text(text) => text.trim().parse().ok().filter(|number: &f64| number.is_finite()),
             Self::Number(number) => Some(*number),
-            Self::Flag(flag) => Some(f64::from(*flag)),
-            Self::Nothing => None,
+            Self::Flag(_) | Self::Nothing => None,
         }
+    }
+
+    /// A number, or a flag as 0 or 1: what something is judged by.
+    pub(super) fn measure(&self) -> Option<f64> {
+        self.f64().or_else(|| match self {
+            Self::Json(value) => value.bool().map(f64::from),
+            Self::Flag(flag) => Some(f64::from(*flag)),
+            _ => None,
+        })
     }
 
     pub(super) fn i64(&self) -> Option<i64> {

@@ -10,6 +10,7 @@ use super::{Sort, sort};
 use crate::error::FindingCode;
 use crate::importers::recording::{Agent, AgentInfo, Entry, Label, Party, Recording, Text, Usage};
 use crate::ingest::json::Kind;
+use crate::ingest::json::tree::Value;
 use crate::schema::MeasureKind;
 
 mod steps;
@@ -60,6 +61,8 @@ pub(super) struct Telling<'a> {
     labels: HashSet<Vec<Option<String>>>,
     measures: Vec<(MeasureKind, String, f64)>,
     of_name: HashMap<(u8, String), usize>,
+    reward_names: HashSet<String>,
+    odd_measures: HashSet<String>,
     /// Whether the source says that the run is recorded to its end, or that it is not.
     complete: bool,
     cut_short: bool,
@@ -85,6 +88,8 @@ impl<'a> Telling<'a> {
             labels: HashSet::new(),
             measures: Vec::new(),
             of_name: HashMap::new(),
+            reward_names: HashSet::new(),
+            odd_measures: HashSet::new(),
             complete: false,
             cut_short: false,
             odd: HashSet::new(),
@@ -95,8 +100,9 @@ impl<'a> Telling<'a> {
     pub(super) fn tell(&mut self, steps: &[(usize, Scope<'_, '_>)]) {
         for (_, scope) in steps {
             let Some(actor) = self.spec.step.find(Key::Agent, *scope).word() else { continue };
-            let tool = matches!(sort(self.spec, *scope), Ok(Sort::Kind(StepKind::Result)));
-            if !tool && !self.is_user(&actor) {
+            let sort = sort(self.spec, *scope);
+            let nobody = matches!(sort, Ok(Sort::Kind(StepKind::Result | StepKind::Trace)));
+            if !nobody && !self.is_user(&actor) {
                 if self.first.is_empty() {
                     self.first = actor.clone().into_owned();
                 }
@@ -135,8 +141,9 @@ impl<'a> Telling<'a> {
             info.open = (stream.open || (leads && self.cut_short)) && !self.complete;
         }
         let mut rewards = self.measures.iter().filter(|(kind, ..)| *kind == MeasureKind::Reward);
-        // The only reward is that of the team.
-        let only = rewards.next().filter(|_| rewards.next().is_none()).map(|(.., value)| *value);
+        // The only reward is that of the team; one beside others that are null is not the only one.
+        let alone = self.reward_names.len() < 2;
+        let only = rewards.next().filter(|_| alone && rewards.next().is_none()).map(|(.., value)| *value);
         if let Some(value) = only.filter(|_| !self.measures.iter().any(|(_, name, _)| name == "team")) {
             recording.measure(MeasureKind::Reward, "team", value);
         }
@@ -179,7 +186,14 @@ impl<'a> Telling<'a> {
     }
 
     fn number(&mut self, fields: &Fields, key: Key, scope: Scope<'_, '_>) -> Option<f64> {
-        self.value(fields, key, scope, "a number", |found, _| found.f64())
+        let judged = matches!(key, Key::Score | Key::Reward);
+        self.value(
+            fields,
+            key,
+            scope,
+            "a number",
+            |found, _| if judged { found.measure() } else { found.f64() },
+        )
     }
 
     fn whole(&mut self, key: Key, scope: Scope<'_, '_>) -> Option<i64> {
@@ -220,7 +234,9 @@ impl<'a> Telling<'a> {
         }
         let error = fields.find(Key::Error, scope);
         // Where an error is recorded but is none, all went well.
-        let none = error.content().is_none() || error.bool() == Some(false);
+        let list = |value: &Value<'_>| matches!(value.kind(), Some(Kind::Array | Kind::Object));
+        let empty = matches!(&error, Found::Json(value) if list(value) && value.is_empty());
+        let none = empty || error.content().is_none() || error.bool() == Some(false);
         error.is_there().then_some(none)
     }
 
@@ -368,20 +384,38 @@ impl<'a> Telling<'a> {
         }
     }
 
+    /// Notes a reward that the record has a place for, whether it has a value or not.
+    fn names(&mut self, kind: MeasureKind, name: &str) {
+        if kind == MeasureKind::Reward && !self.reward_names.contains(name) {
+            self.reward_names.insert(name.to_owned());
+        }
+    }
+
     fn measures(&mut self, kind: MeasureKind, measures: &Measures, scope: Scope<'_, '_>) {
         for (name, field) in &measures.named {
             let found = field.find(scope);
-            match found.f64() {
+            self.names(kind, name);
+            match found.measure() {
                 Some(value) => self.measure(kind, name, value),
-                None if found.exists() => self.odd(Key::Reward, field, &found, "a number of a measure"),
+                None if found.exists() && self.odd_measures.insert(name.clone()) => {
+                    let (kind, at, shown) = (kind.as_str(), &field.shown, found.shown());
+                    let message = format!("{kind} '{name}' at {at}: found {shown}, expected a number");
+                    self.recording.finding(FindingCode::FieldIgnored, None, message);
+                }
                 None => {}
             }
         }
         let Some((field, except)) = &measures.rest else { return };
         let Found::Json(object) = field.find(scope) else { return };
         for (name, member) in object.members() {
+            if name.is_empty() || except.iter().any(|e| e == name) {
+                continue;
+            }
             let value = member.f64().or_else(|| member.bool().map(f64::from));
-            if let Some(value) = value.filter(|_| !name.is_empty() && !except.iter().any(|e| e == name)) {
+            if value.is_some() || member.is_null() {
+                self.names(kind, name);
+            }
+            if let Some(value) = value {
                 self.measure(kind, name, value);
             }
         }

@@ -20,6 +20,7 @@ pub(super) fn is(root: Value<'_>) -> bool {
 pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
     if root.get("operationName").exists() {
         let ids = ids(root);
+        leave_out(root.get("tags"), out);
         conversation(ids.0.as_deref(), root.get("tags"), out);
         return put(root.raw(), ids, "", out);
     }

@@ -34,6 +34,7 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
         of_resource(root, out);
     } else {
         let ids = ids(root);
+        leave_out_of(root, out);
         conversation(ids.0.as_deref(), root.get("attributes"), out);
         put(root.raw(), ids, "", out);
     }
@@ -50,13 +51,17 @@ fn of_resource(resource: Value<'_>, out: &mut Items<'_>) {
         context.push_str(&or_null(scope.first(&SCOPE)));
         context.push('}');
         for span in scope.get("spans").elements() {
-            leave_out(span.get("attributes"), out);
-            span.get("events").elements().for_each(|event| leave_out(event.get("attributes"), out));
+            leave_out_of(span, out);
             let ids = ids(span);
             conversation(ids.0.as_deref(), span.get("attributes"), out);
             put(span.raw(), ids, &context, out);
         }
     }
+}
+
+fn leave_out_of(span: Value<'_>, out: &mut Items<'_>) {
+    leave_out(span.get("attributes"), out);
+    span.get("events").elements().for_each(|event| leave_out(event.get("attributes"), out));
 }
 
 fn ids(span: Value<'_>) -> (Option<String>, Option<&str>) {

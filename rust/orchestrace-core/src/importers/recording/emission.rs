@@ -48,8 +48,8 @@ struct State {
     returned: Vec<u32>,
     /// Its `return`.
     answer: Option<u32>,
-    /// Whom its answer reached, by a clock that says so before it was spawned.
-    early: Option<u32>,
+    /// Whom its answer reached, by clocks that say so before it was spawned.
+    early: Vec<u32>,
 }
 
 #[allow(clippy::struct_excessive_bools)] // what happened so far
@@ -196,7 +196,7 @@ impl<'r> Emission<'r, '_, '_> {
                 What::Delivery(child) => {
                     let at = child.0 as usize;
                     if self.plan.unspawned[at] && !begun[at] {
-                        self.agents[at].early = Some(agent);
+                        self.agents[at].early.push(agent);
                     } else {
                         self.receive(agent, child.0);
                     }
@@ -659,10 +659,11 @@ impl<'r> Emission<'r, '_, '_> {
                 if parent != NONE {
                     self.agents[at].answer = Some(seq);
                     self.agents[at].returned.clear();
-                    let early = self.agents[at].early.take();
-                    let to = if self.plan.told[at] { early } else { Some(parent) };
-                    if let Some(to) = to {
+                    for to in std::mem::take(&mut self.agents[at].early) {
                         self.receive(to, agent);
+                    }
+                    if !self.plan.told[at] {
+                        self.receive(parent, agent);
                     }
                 }
             }

@@ -22,12 +22,18 @@ impl Telling<'_> {
         let when = self.when(fields, scope);
         let user = fields.find(Key::Agent, scope).word().is_some_and(|name| self.is_user(&name));
         match kind {
-            StepKind::Response | StepKind::Return | StepKind::Message | StepKind::Input if user => {
+            StepKind::Response
+            | StepKind::Return
+            | StepKind::Message
+            | StepKind::Input
+            | StepKind::Intervention
+                if user =>
+            {
                 let to = fields.find(Key::To, scope).word().filter(|to| !self.is_user(to));
                 let to = to.map_or_else(|| self.first.clone(), Cow::into_owned);
                 let at = self.stream(&to);
                 self.last = Some(at);
-                self.heard(at, &id, when.end, scope, Party::User, false);
+                self.heard(at, &id, when.end, scope, Party::User, kind == StepKind::Intervention);
             }
             StepKind::Response => self.response(&id, when, scope),
             StepKind::Call | StepKind::Spawn | StepKind::Handoff | StepKind::Despawn => {
@@ -81,14 +87,12 @@ impl Telling<'_> {
     ) -> (Entry, bool) {
         let usage = self.usage(scope);
         let told = usage != Usage::default() || self.spec.step.find(Key::Model, scope).exists();
-        match before.filter(|_| !told) {
-            Some(before) => (before, false),
-            None => {
-                let response = self.respond(at, id, when, usage, scope);
-                self.streams[at].implied = when.end.filter(|_| !told);
-                (response, true)
-            }
+        if let Some(before) = before.filter(|_| !told) {
+            return (before, false);
         }
+        let response = self.respond(at, id, when, usage, scope);
+        self.streams[at].implied = when.end.filter(|_| !told);
+        (response, true)
     }
 
     fn respond(&mut self, at: usize, id: &str, when: When, usage: Usage, scope: Scope<'_, '_>) -> Entry {
@@ -155,8 +159,12 @@ impl Telling<'_> {
         let text = spec.step.find(Key::Content, scope).content();
         if let Some(text) = &text {
             let to = spec.step.find(Key::To, scope).word();
-            let to = to.map(|to| self.party(&to, true));
+            let to =
+                to.map(|to| self.party(&to, true)).filter(|to| *to != Party::Agent(self.streams[at].agent));
             self.recording.say(entry, Saying { content: Some(hash(text)), to, ..Saying::default() });
+            if let Some(Party::Agent(other)) = to {
+                self.hears(other);
+            }
             self.streams[at].response = Some((entry, true));
         }
         let mut results = 0;
