@@ -32,10 +32,9 @@ from .corpus import Corpus
 from .display import plain, plain_json
 from .errors import OrchestraceError, ParameterError
 from .export import default_name, export_size, exports, only_traces
-from .io import TraceBy
 from .partitioned import PartitionedCorpus
 from .samples import samples_path
-from .schema import SCHEMAS
+from .schema import SCHEMAS, TraceBy
 from .terminal import show, show_replays
 
 FAILED, USAGE, QUARANTINED = 1, 2, 3

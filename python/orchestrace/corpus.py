@@ -141,6 +141,7 @@ class Corpus:
             "findings": findings,
             "quarantine": quarantine,
         }
+        # Counts that are not given are made of the other tables; an empty table says that nothing was read.
         if record_counts is not None:
             given["record_counts"] = record_counts
         check_numbers(threads=threads)

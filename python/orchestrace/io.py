@@ -18,12 +18,11 @@ from .errors import InputError, ParameterError, QuarantineError
 from .house import House, read_mapping
 from .manifest import is_corpus
 from .progress import Progress, reporting
-from .schema import SCHEMAS, TRACE_BY, lifted_kind, unknown_name
+from .schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
 
 Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]
 TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
-TraceBy = Literal["trace", "conversation"]
 
 _SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".zip", ".tar", ".tgz"}
 _COMPRESSED = {".gz", ".zst"}
@@ -183,8 +182,8 @@ def checked_options(given: ReadOptions) -> dict[str, Any]:
         raise ParameterError(unknown_name("option", unknown[0], sorted(ReadOptions.__annotations__)))
     numbers = {name: given.get(name) for name in given if name.startswith("max_") or name == "excerpt"}
     check_numbers(**numbers)
-    if (trace_by := given.get("trace_by")) is not None and trace_by not in TRACE_BY:
-        raise ParameterError(unknown_name("trace_by", str(trace_by), list(TRACE_BY)))
+    if (trace_by := given.get("trace_by")) is not None and trace_by not in get_args(TraceBy):
+        raise ParameterError(unknown_name("trace_by", str(trace_by), list(get_args(TraceBy))))
     options: dict[str, Any] = {
         **given,
         "fields": _kinds(given.get("fields") or {}),

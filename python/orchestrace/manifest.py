@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from . import _core
 from .errors import InputError, SchemaError
-from .schema import LIFTED, TRACE_BY
+from .schema import LIFTED, TraceBy
 
 NAME: Final = "manifest.json"
 EXPORTED: Final = "<export>"
@@ -277,8 +277,8 @@ def _faults(made: Manifest) -> Iterator[str]:
     for name, kind in made.fields.items():
         if kind not in LIFTED:
             yield f"fields.{_shown(name)} is {kind!r}, expected one of {', '.join(LIFTED)}"
-    if made.trace_by not in TRACE_BY:
-        yield f"trace_by is {made.trace_by!r}, expected one of {', '.join(TRACE_BY)}"
+    if made.trace_by not in get_args(TraceBy):
+        yield f"trace_by is {made.trace_by!r}, expected one of {', '.join(get_args(TraceBy))}"
     for number, one in enumerate(made.inputs):
         told = one.used + one.ignored + one.duplicates + one.quarantined
         if one.records != told:

@@ -20,7 +20,7 @@ _DTYPES: Final[dict[str, pl.DataType]] = {
     "time": pl.Datetime("ns", "UTC"),
     "f64_list": pl.List(pl.Float64()),
 }
-TRACE_BY: Final = ("trace", "conversation")
+TraceBy = Literal["trace", "conversation"]
 """What becomes one trace, where a format tells both."""
 
 LIFTED: Final = ("text", "i64", "f64", "bool")

@@ -3,10 +3,8 @@
 The source's texts are data that people and models wrote; nothing of them is kept here.
 """
 
-import gzip
 import io
 import json
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -15,21 +13,12 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import assert_valid_natives, rows
+from golden.ingesting import assert_valid_natives, content, rows
 
 Line = dict[str, Any]
 
 SUMS = {"real": (496, 461, 126_105, 267_274), "spotter": (490, 395, 88_418, 89_956)}
 """Blocks of calls and of results, responses, their tokens out, and the same if every line is added."""
-
-
-def content(path: Path) -> bytes:
-    data = path.read_bytes()
-    if path.suffix == ".gz":
-        return gzip.decompress(data)
-    if path.suffix == ".zst":
-        return subprocess.run(["zstd", "-dcq", path], capture_output=True, check=True).stdout
-    return data
 
 
 def files(folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import subprocess
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,13 @@ def zst(data: bytes) -> bytes:
 def gz(data: bytes) -> bytes:
     """One gzip member, without a time stamp."""
     return gzip.compress(data, compresslevel=6, mtime=0)
+
+
+def content(path: Path) -> bytes:
+    """Bytes of a recording, whatever it is compressed by."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(data)
+    if path.suffix == ".zst":
+        return subprocess.run(["zstd", "-dcq", path], capture_output=True, check=True).stdout
+    return data

@@ -6,11 +6,9 @@ changes nothing. Published recordings are read where they are at hand; formats k
 the goldens.
 """
 
-import gzip
 import io
 import json
 import random
-import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from golden.ingesting import content
 
 Document = dict[str, Any]
 
@@ -39,15 +38,6 @@ OWN = (
     "x_error_type",
 )
 """What a span says of itself, whatever is known of those around it."""
-
-
-def content(path: Path) -> bytes:
-    data = path.read_bytes()
-    if path.suffix == ".gz":
-        return gzip.decompress(data)
-    if path.suffix == ".zst":
-        return subprocess.run(["zstd", "-dcq", path], capture_output=True, check=True).stdout
-    return data
 
 
 def documents(corpus: ot.Corpus) -> dict[str, Document]:

@@ -64,18 +64,29 @@ pub(crate) struct ItemRow {
 
 pub(crate) const NO_CONTEXT: u32 = u32::MAX;
 
+/// What an item shares with others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Shared<'a> {
+    /// This text, which the item before it may have too.
+    Text(&'a str),
+    /// What the item before it has: a text that is long is not compared for every item.
+    AsBefore,
+}
+
 impl Piece {
     /// Appends an item; its place in the text and its context are set.
-    pub(crate) fn push(&mut self, row: ItemRow, text: &str, context: &str) {
-        let context = if context.is_empty() {
-            NO_CONTEXT
-        } else {
-            if self.contexts.last().is_none_or(|(from, to)| self.text[*from..*to] != *context) {
-                let start = self.text.len();
-                self.text.push_str(context);
-                self.contexts.push((start, self.text.len()));
+    pub(crate) fn push(&mut self, row: ItemRow, text: &str, shared: Shared<'_>) {
+        let context = match shared {
+            Shared::Text("") => NO_CONTEXT,
+            Shared::AsBefore => self.rows.last().map_or(NO_CONTEXT, |before| before.context),
+            Shared::Text(context) => {
+                if self.contexts.last().is_none_or(|(from, to)| self.text[*from..*to] != *context) {
+                    let start = self.text.len();
+                    self.text.push_str(context);
+                    self.contexts.push((start, self.text.len()));
+                }
+                self.contexts.len() as u32 - 1
             }
-            self.contexts.len() as u32 - 1
         };
         let start = self.text.len();
         self.text.push_str(text);
@@ -198,6 +209,15 @@ impl<'w> Items<'w> {
     /// Puts an item of the trace `key`. `text` is a slice of the record; `context` is what many items share, the
     /// same text for those that follow each other, or empty.
     pub fn item(&mut self, key: &str, text: &str, context: &str) {
+        self.put(key, text, Shared::Text(context));
+    }
+
+    /// Puts an item that shares what the item before it shares, of the same record.
+    pub fn item_beside(&mut self, key: &str, text: &str) {
+        self.put(key, text, Shared::AsBefore);
+    }
+
+    fn put(&mut self, key: &str, text: &str, shared: Shared<'_>) {
         let position = self.place(text);
         let row = ItemRow {
             trace: self.columns.keys.code(key),
@@ -210,7 +230,7 @@ impl<'w> Items<'w> {
             replaced: self.record.replaced,
         };
         let kept = self.kept(text);
-        self.columns.piece.push(row, kept.as_deref().unwrap_or(text), context);
+        self.columns.piece.push(row, kept.as_deref().unwrap_or(text), shared);
     }
 
     /// Says that a value of the next item is read by nobody: what a model was given is most of many recordings. A
@@ -546,14 +566,17 @@ mod tests {
         let at = Position { line: 5, offset: 100, length: 13 };
         let mut items = Items::new(&mut columns, LIMITS, &record, at, 0);
         items.item("k", &record.text[9..12], "ctx");
+        items.item_beside("k", &record.text[4..6]);
         items.item("k", &record.text[4..6], "ctx");
         items.item("l", "elsewhere", "");
         assert!(!items.is_empty());
         let places: Vec<_> =
             columns.piece.rows.iter().map(|r| (r.position.line, r.position.offset)).collect();
-        assert_eq!(places, [(8, 109), (6, 104), (5, 100)]);
+        assert_eq!(places, [(8, 109), (6, 104), (6, 104), (5, 100)]);
         assert_eq!(columns.piece.contexts.len(), 1, "a context that follows itself is kept once");
-        assert_eq!(columns.piece.rows.iter().map(|r| r.trace).collect::<Vec<_>>(), [0, 0, 1]);
+        assert_eq!(columns.piece.rows.iter().map(|r| r.trace).collect::<Vec<_>>(), [0, 0, 0, 1]);
+        let beside: Vec<&str> = columns.piece.rows.iter().map(|row| columns.piece.context(row)).collect();
+        assert_eq!(beside, ["ctx", "ctx", "ctx", ""]);
     }
 
     #[test]

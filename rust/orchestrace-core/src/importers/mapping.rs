@@ -227,7 +227,7 @@ fn cut(
     } else {
         String::new()
     };
-    let mut cut = Cut { spec, name, record, root, place: &place, offset, beside: Vec::new() };
+    let mut cut = Cut { spec, name, record, root, place: &place, offset, beside: Vec::new(), put: false };
     let Some(steps) = &spec.steps else {
         let key = cut.key(root)?;
         cut.beside(root);
@@ -287,6 +287,8 @@ struct Cut<'a, 't> {
     offset: u64,
     /// What travels beside the steps.
     beside: Vec<u8>,
+    /// Whether a step was put with it.
+    put: bool,
 }
 
 impl<'a, 't> Cut<'a, 't> {
@@ -313,6 +315,7 @@ impl<'a, 't> Cut<'a, 't> {
 
     fn beside(&mut self, up: Value<'t>) {
         self.beside.clear();
+        self.put = false;
         if !self.spec.travels() {
             return;
         }
@@ -325,7 +328,7 @@ impl<'a, 't> Cut<'a, 't> {
         self.beside.push(b']');
     }
 
-    fn step(&self, key: &str, up: Value<'t>, step: Value<'t>, out: &mut Items<'_>) {
+    fn step(&mut self, key: &str, up: Value<'t>, step: Value<'t>, out: &mut Items<'_>) {
         let scope = self.scope(up, step);
         match self.judged(scope) {
             Ok(Sort::Ignored(word)) => {
@@ -333,8 +336,10 @@ impl<'a, 't> Cut<'a, 't> {
                 let word: String = word.chars().take(SHOWN).collect();
                 out.ignored(&format!("{}.{word}", self.name));
             }
+            Ok(Sort::Kind(_)) if self.put => out.item_beside(key, step.raw()),
             Ok(Sort::Kind(_)) => {
                 out.item(key, step.raw(), std::str::from_utf8(&self.beside).unwrap_or_default());
+                self.put = true;
             }
             Err(reject) => out.reject_in(key, step.raw(), reject),
         }

@@ -6,28 +6,27 @@
 //! comes out depends on the budget, on threads or on where blocks are cut.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::BuildHasher;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use foldhash::quality::RandomState;
-use hashbrown::HashTable;
 use rayon::prelude::*;
-use xxhash_rust::xxh3::Xxh3;
 
 use super::ReadOptions;
 use super::intern::Interner;
-use super::parse::quarantine_row;
 use super::quarantine::QuarantineRow;
 use super::spill::{Place, Spill};
 use super::tally::Tallies;
 use super::writer::{BlockWriter, RawChunk};
-use crate::error::{Error, FindingCode, Result};
-use crate::importers::items::{Fate, ItemColumns, ItemRow, NO_CONTEXT, Piece};
-use crate::importers::{SpreadImporter, TraceItem, TraceItems};
+use crate::error::{Error, Result};
+use crate::importers::SpreadImporter;
+use crate::importers::items::{ItemColumns, ItemRow, NO_CONTEXT, Piece, Shared};
 use crate::run::Run;
 use crate::schema::{Dict, RecordStatus};
+
+mod spread;
+
+use spread::{Scratch, Spread};
 
 /// Items of one block of one input.
 #[derive(Debug)]
@@ -229,6 +228,8 @@ impl Collecting {
         let mut pending: Vec<Piece> = starts.iter().map(|_| Piece::default()).collect();
         let mut places: Vec<Vec<Place>> = starts.iter().map(|_| Vec::new()).collect();
         let mut held = 0;
+        // The context that each bucket's last item has in the piece that is dealt out.
+        let mut beside: Vec<Option<u32>> = vec![None; starts.len()];
         let flush = |pending: &mut Vec<Piece>, places: &mut Vec<Vec<Place>>, sorted: &mut Spill| {
             for (piece, places) in pending.iter_mut().zip(places) {
                 if !piece.rows.is_empty() {
@@ -245,13 +246,21 @@ impl Collecting {
                 None => std::mem::take(&mut collected.block.columns.piece),
             };
             map.apply(&mut piece);
+            beside.fill(None);
             for row in &piece.rows {
                 let bucket = starts.partition_point(|first| *first <= row.trace) - 1;
                 let (text, context) = (piece.text(row), piece.context(row));
-                pending[bucket].push(*row, text, context);
-                held += text.len() + context.len() + size_of::<ItemRow>();
+                held += text.len() + size_of::<ItemRow>();
+                let shared = if beside[bucket].replace(row.context) == Some(row.context) {
+                    Shared::AsBefore
+                } else {
+                    held += context.len();
+                    Shared::Text(context)
+                };
+                pending[bucket].push(*row, text, shared);
                 if held > budget.bytes / 2 {
                     flush(&mut pending, &mut places, &mut sorted)?;
+                    beside.fill(None);
                     held = 0;
                 }
             }
@@ -572,150 +581,6 @@ impl Gathered {
             made.chunk = Some(chunk);
         }
         Ok(made)
-    }
-}
-
-/// Buffers of a worker.
-#[derive(Default)]
-struct Scratch {
-    seen: HashTable<u32>,
-    hasher: RandomState,
-}
-
-/// One trace to be made.
-struct Spread<'a> {
-    gathered: &'a Gathered,
-    ordered: &'a Ordered,
-    rows: &'a [(u32, u32)],
-    number: u32,
-}
-
-impl<'a> Spread<'a> {
-    fn row(&self, (piece, row): (u32, u32)) -> (&'a Piece, &'a ItemRow) {
-        let piece = &self.ordered.bucket.pieces[piece as usize];
-        (piece, &piece.rows[row as usize])
-    }
-
-    /// Writes what the items make, nearly always one trace, and names the file of each.
-    fn make(
-        &self,
-        options: &ReadOptions,
-        writer: &mut BlockWriter,
-        scratch: &mut Scratch,
-        made: &mut Made,
-        files: &mut Vec<&'a str>,
-    ) {
-        let planned = self.gathered.planned[self.number as usize];
-        let importer = self.gathered.importers[planned.importer as usize];
-        let name = importer.info().name;
-        let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
-        let mut trace =
-            TraceItems::new(self.gathered.key(planned.key), &items, planned.partial, options.limits);
-        let input = |row: &ItemRow| self.gathered.sources[row.source as usize].1;
-        let again = u64::from(self.number) < self.gathered.skip;
-        let mut nothing = true;
-        loop {
-            let mut out = writer.begin(options, rows[0].position);
-            if planned.partial {
-                out.partial();
-            }
-            if rows.iter().any(|row| row.replaced) {
-                out.finding(FindingCode::Utf8Replaced, None, || {
-                    "invalid UTF-8 was replaced by U+FFFD".into()
-                });
-            }
-            importer.trace(&trace, &mut out);
-            let home = rows[trace.home()];
-            if out.n_events() > 0 {
-                if let Err(fault) = out.index_ids() {
-                    out.rollback();
-                    let reject = fault.under("events").into_reject();
-                    for (item, row) in items.iter().zip(&rows) {
-                        let text = item.text.as_bytes();
-                        let row_of = quarantine_row(options, name, row.position, reject.clone(), text);
-                        made.quarantine.push((row.source, row_of));
-                        made.tallies.add(input(row), name, RecordStatus::Quarantined, 1);
-                    }
-                    return;
-                }
-                nothing = false;
-                if again {
-                    out.rollback();
-                } else {
-                    let committed = out.commit(name);
-                    debug_assert!(committed.is_ok(), "what it refuses was looked at before");
-                    if options.digests {
-                        writer.digests.push(digest(&items, trace.part()));
-                    }
-                    files.push(&*self.gathered.sources[home.source as usize].0);
-                }
-            } else if out.has_labels() {
-                nothing = false;
-                if again { out.rollback() } else { out.labels_alone() }
-            } else {
-                out.rollback();
-            }
-            if !trace.next_part() {
-                break;
-            }
-        }
-        let kind = format!("{name}.no_events");
-        trace.settle(|i, fate| match fate {
-            Fate::Used if nothing => made.tallies.ignored(input(rows[i]), name, &kind, 1),
-            fate => tally(&mut made.tallies, input(rows[i]), name, fate),
-        });
-    }
-
-    /// The items without those that repeat one of another record word for word, which are counted.
-    fn distinct(
-        &self,
-        scratch: &mut Scratch,
-        name: &'static str,
-        tallies: &mut Tallies,
-    ) -> (Vec<TraceItem<'a>>, Vec<&'a ItemRow>) {
-        let Scratch { seen, hasher } = scratch;
-        seen.clear();
-        let mut items: Vec<TraceItem<'a>> = Vec::with_capacity(self.rows.len());
-        let mut rows: Vec<&'a ItemRow> = Vec::with_capacity(self.rows.len());
-        for place in self.rows {
-            let (piece, row) = self.row(*place);
-            let (text, context) = (piece.text(row), piece.context(row));
-            let (path, input) = &self.gathered.sources[row.source as usize];
-            let hash = hasher.hash_one((text, context));
-            let same = |i: &u32| items[*i as usize].text == text && items[*i as usize].context == context;
-            let known = seen.find(hash, same).copied();
-            if known.is_some_and(|i| rows[i as usize].record != row.record) {
-                tallies.add(*input, name, RecordStatus::Duplicate, 1);
-                continue;
-            }
-            let number = items.len() as u32;
-            items.push(TraceItem { text, context, path, line: row.position.line });
-            rows.push(row);
-            if known.is_none() {
-                let hash_of =
-                    |i: &u32| hasher.hash_one((items[*i as usize].text, items[*i as usize].context));
-                seen.insert_unique(hash, number, hash_of);
-            }
-        }
-        (items, rows)
-    }
-}
-
-/// A hash of all that a trace is made of, and of which it is among those that are made of it.
-fn digest(items: &[TraceItem<'_>], part: usize) -> u64 {
-    let mut hash = Xxh3::with_seed(part as u64);
-    for text in items.iter().flat_map(|item| [item.text, item.context]) {
-        hash.update(&(text.len() as u64).to_le_bytes());
-        hash.update(text.as_bytes());
-    }
-    hash.digest()
-}
-
-fn tally(tallies: &mut Tallies, input: usize, importer: &'static str, fate: Fate<'_>) {
-    match fate {
-        Fate::Used => tallies.add(input, importer, RecordStatus::Used, 1),
-        Fate::Duplicate => tallies.add(input, importer, RecordStatus::Duplicate, 1),
-        Fate::Ignored(kind) => tallies.ignored(input, importer, kind, 1),
     }
 }
 

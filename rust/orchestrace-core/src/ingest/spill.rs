@@ -147,6 +147,7 @@ fn refused(folder: &Path, source: io::Error) -> Error {
 mod tests {
     use super::*;
     use crate::importers::items::NO_CONTEXT;
+    use crate::importers::items::Shared;
 
     #[test]
     fn pieces_come_back() {
@@ -161,9 +162,9 @@ mod tests {
             position: Position { line: 3, offset: 1 << 50, length: 9 },
             replaced: true,
         };
-        piece.push(row, "é first", "shared");
-        piece.push(ItemRow { trace: 8, replaced: false, ..row }, "", "");
-        piece.push(row, "third", "shared");
+        piece.push(row, "é first", Shared::Text("shared"));
+        piece.push(ItemRow { trace: 8, replaced: false, ..row }, "", Shared::Text(""));
+        piece.push(row, "third", Shared::Text("shared"));
         let mut spill = Spill::new(None).unwrap();
         let empty = spill.write(&Piece::default()).unwrap();
         let place = spill.write(&piece).unwrap();

@@ -45,7 +45,7 @@ pub fn generalised(
         )));
     }
     run.check()?;
-    let mut out = run.pool().install(|| differences(rewards, critics, gamma));
+    let mut out = vec![0.0; n];
     let (discounts, pieces) = (Discounts { gamma, fading }, pieces(offsets, &mut out));
     run.pool().install(|| {
         pieces.into_par_iter().try_for_each(|(places, out)| {
@@ -54,21 +54,6 @@ pub fn generalised(
         })
     })?;
     Ok(out)
-}
-
-/// δ of every row as if its sequence went on in the next one. All threads write at once, into memory that was not
-/// cleared before: this is as fast as memory, and would have gone through it once more.
-fn differences(rewards: &[f64], critics: Option<&[f64]>, gamma: f64) -> Vec<f64> {
-    let Some(critics) = critics else {
-        return rewards.par_iter().with_min_len(ROWS_AT_A_TIME).copied().collect();
-    };
-    let mut out = Vec::with_capacity(rewards.len());
-    if let (Some((reward, rewards)), Some((critic, before))) = (rewards.split_last(), critics.split_last()) {
-        let rows = rewards.par_iter().zip(before).zip(&critics[1..]).with_min_len(ROWS_AT_A_TIME);
-        rows.map(|((reward, critic), after)| reward + gamma * after - critic).collect_into_vec(&mut out);
-        out.push(reward - critic);
-    }
-    out
 }
 
 /// Sequences in pieces of about [`ROWS_AT_A_TIME`] rows: their numbers, and room for what they give.
@@ -118,9 +103,7 @@ fn along(
             sequence.in_order(order, gamma, fading, own)?;
             continue;
         }
-        if let (Some(last), Some(reward)) = (own.last_mut(), sequence.rewards.last()) {
-            *last = reward - sequence.critics.and_then(<[f64]>::last).unwrap_or(&0.0);
-        }
+        sequence.differences(gamma, own);
         // what is no finite number stays one to the beginning, unless nothing is carried there
         if fading == 0.0 && !own.iter().all(|x| x.is_finite()) {
             return Err(no_finite(number));
@@ -145,6 +128,20 @@ struct Sequence<'a> {
 }
 
 impl Sequence<'_> {
+    /// δ of every row, which depends on no other: in wide registers.
+    fn differences(&self, gamma: f64, out: &mut [f64]) {
+        let Some(critics) = self.critics else { return out.copy_from_slice(self.rewards) };
+        let after = critics.get(1..).unwrap_or_default();
+        if let (Some((last, rest)), Some((reward, rewards)), Some((critic, before))) =
+            (out.split_last_mut(), self.rewards.split_last(), critics.split_last())
+        {
+            for (((out, reward), critic), after) in rest.iter_mut().zip(rewards).zip(before).zip(after) {
+                *out = reward + gamma * after - critic;
+            }
+            *last = reward - critic;
+        }
+    }
+
     fn in_order(&self, order: &[i64], gamma: f64, fading: f64, out: &mut [f64]) -> Result<()> {
         // what is still none at the end was left out
         out.fill(f64::NAN);

@@ -1,0 +1,185 @@
+//! One trace of those that were gathered: its items told apart, handed to the importer, and counted.
+
+use std::hash::BuildHasher;
+
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{Gathered, Made, Ordered};
+use crate::error::FindingCode;
+use crate::importers::items::{Fate, ItemRow, Piece};
+use crate::importers::{TraceItem, TraceItems};
+use crate::ingest::ReadOptions;
+use crate::ingest::block::BlockWriter;
+use crate::ingest::parse::quarantine_row;
+use crate::ingest::tally::Tallies;
+use crate::schema::RecordStatus;
+
+/// Buffers of a worker.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// Hashes and numbers of items.
+    seen: HashTable<(u64, u32)>,
+    hasher: RandomState,
+}
+
+/// One trace to be made.
+pub(super) struct Spread<'a> {
+    pub gathered: &'a Gathered,
+    pub ordered: &'a Ordered,
+    pub rows: &'a [(u32, u32)],
+    pub number: u32,
+}
+
+impl<'a> Spread<'a> {
+    fn row(&self, (piece, row): (u32, u32)) -> (&'a Piece, &'a ItemRow) {
+        let piece = &self.ordered.bucket.pieces[piece as usize];
+        (piece, &piece.rows[row as usize])
+    }
+
+    /// Writes what the items make, nearly always one trace, and names the file of each.
+    pub(super) fn make(
+        &self,
+        options: &ReadOptions,
+        writer: &mut BlockWriter,
+        scratch: &mut Scratch,
+        made: &mut Made,
+        files: &mut Vec<&'a str>,
+    ) {
+        let planned = self.gathered.planned[self.number as usize];
+        let importer = self.gathered.importers[planned.importer as usize];
+        let name = importer.info().name;
+        let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
+        let mut trace =
+            TraceItems::new(self.gathered.key(planned.key), &items, planned.partial, options.limits);
+        let input = |row: &ItemRow| self.gathered.sources[row.source as usize].1;
+        let again = u64::from(self.number) < self.gathered.skip;
+        let mut nothing = true;
+        loop {
+            let mut out = writer.begin(options, rows[0].position);
+            if planned.partial {
+                out.partial();
+            }
+            if rows.iter().any(|row| row.replaced) {
+                out.finding(FindingCode::Utf8Replaced, None, || {
+                    "invalid UTF-8 was replaced by U+FFFD".into()
+                });
+            }
+            importer.trace(&trace, &mut out);
+            let home = rows[trace.home()];
+            if out.n_events() > 0 {
+                if let Err(fault) = out.index_ids() {
+                    out.rollback();
+                    let reject = fault.under("events").into_reject();
+                    for (item, row) in items.iter().zip(&rows) {
+                        let text = item.text.as_bytes();
+                        let row_of = quarantine_row(options, name, row.position, reject.clone(), text);
+                        made.quarantine.push((row.source, row_of));
+                        made.tallies.add(input(row), name, RecordStatus::Quarantined, 1);
+                    }
+                    return;
+                }
+                nothing = false;
+                if again {
+                    out.rollback();
+                } else {
+                    let committed = out.commit(name);
+                    debug_assert!(committed.is_ok(), "what it refuses was looked at before");
+                    if options.digests {
+                        writer.digests.push(digest(&items, trace.part()));
+                    }
+                    files.push(&*self.gathered.sources[home.source as usize].0);
+                }
+            } else if out.has_labels() {
+                nothing = false;
+                if again { out.rollback() } else { out.labels_alone() }
+            } else {
+                out.rollback();
+            }
+            if !trace.next_part() {
+                break;
+            }
+        }
+        let kind = format!("{name}.no_events");
+        trace.settle(|i, fate| match fate {
+            Fate::Used if nothing => made.tallies.ignored(input(rows[i]), name, &kind, 1),
+            fate => tally(&mut made.tallies, input(rows[i]), name, fate),
+        });
+    }
+
+    /// The items without those that repeat one of another record word for word, which are counted.
+    fn distinct(
+        &self,
+        scratch: &mut Scratch,
+        name: &'static str,
+        tallies: &mut Tallies,
+    ) -> (Vec<TraceItem<'a>>, Vec<&'a ItemRow>) {
+        let Scratch { seen, hasher } = scratch;
+        seen.clear();
+        // What many items share is hashed once.
+        let mut beside = ("", hasher.hash_one(""));
+        let mut items: Vec<TraceItem<'a>> = Vec::with_capacity(self.rows.len());
+        let mut rows: Vec<&'a ItemRow> = Vec::with_capacity(self.rows.len());
+        for place in self.rows {
+            let (piece, row) = self.row(*place);
+            let (text, context) = (piece.text(row), piece.context(row));
+            let (path, input) = &self.gathered.sources[row.source as usize];
+            if !std::ptr::eq(beside.0, context) {
+                beside = (context, hasher.hash_one(context));
+            }
+            let hash = hasher.hash_one((text, beside.1));
+            let same = |(_, i): &(u64, u32)| {
+                let item = &items[*i as usize];
+                item.text == text && is_shared(item.context, context)
+            };
+            let known = seen.find(hash, same).map(|(_, i)| *i);
+            if known.is_some_and(|i| rows[i as usize].record != row.record) {
+                tallies.add(*input, name, RecordStatus::Duplicate, 1);
+                continue;
+            }
+            let number = items.len() as u32;
+            items.push(TraceItem { text, context, path, line: row.position.line });
+            rows.push(row);
+            if known.is_none() {
+                seen.insert_unique(hash, (hash, number), |(hash, _)| *hash);
+            }
+        }
+        (items, rows)
+    }
+}
+
+/// A hash of all that a trace is made of, and of which it is among those that are made of it.
+fn digest(items: &[TraceItem<'_>], part: usize) -> u64 {
+    let mut hash = Xxh3::with_seed(part as u64);
+    let mut before = "";
+    let mut put = |text: &str| {
+        hash.update(&(text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    };
+    for item in items {
+        put(item.text);
+        // Wherever pieces were cut: of what follows itself it is told that it does.
+        if is_shared(before, item.context) {
+            put("=");
+        } else {
+            put("!");
+            put(item.context);
+            before = item.context;
+        }
+    }
+    hash.digest()
+}
+
+/// Whether two items share the same text; mostly it is one text, which is not read for that.
+fn is_shared(one: &str, other: &str) -> bool {
+    std::ptr::eq(one, other) || one == other
+}
+
+fn tally(tallies: &mut Tallies, input: usize, importer: &'static str, fate: Fate<'_>) {
+    match fate {
+        Fate::Used => tallies.add(input, importer, RecordStatus::Used, 1),
+        Fate::Duplicate => tallies.add(input, importer, RecordStatus::Duplicate, 1),
+        Fate::Ignored(kind) => tallies.ignored(input, importer, kind, 1),
+    }
+}
