@@ -112,7 +112,7 @@ impl FindingCode {
 }
 
 codes!(
-    /// Why a credit is null, or exactly zero.
+    /// Why a credit or metric is null, or a credit exactly zero.
     Reason, REASONS, [
         GraphCycle = "graph.cycle" => "The method needs an order and the edges close a cycle.",
         FieldAbsent = "field.absent" => "The trace lacks a field that the method reads.",
@@ -131,6 +131,7 @@ codes!(
         TimeSteps = "time.steps" => "The times of the recording are steps, not seconds; so is the result.",
         OverlapAbsent = "overlap.absent" => "What was known before made the choice all but certain.",
         RangeUnknown = "range.unknown" => "Bounds need the least and the greatest possible reward.",
+        RatioEmpty = "ratio.empty" => "The trace has none of what the metric is a share or mean of.",
         SiblingsAbsent = "siblings.absent" => "No run did anything else there; a replay may answer.",
     ]
 );

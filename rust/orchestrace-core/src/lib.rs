@@ -17,6 +17,7 @@ pub mod generate;
 pub mod graph;
 pub mod importers;
 pub mod ingest;
+pub mod metrics;
 pub mod replay;
 pub mod rng;
 pub mod run;

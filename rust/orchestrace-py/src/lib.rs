@@ -14,6 +14,7 @@ mod error;
 mod files;
 mod games;
 mod generate;
+mod metrics;
 mod planted;
 mod reader;
 mod registry;
@@ -42,6 +43,8 @@ mod _core {
     use super::games::solve_game;
     #[pymodule_export]
     use super::generate::generate;
+    #[pymodule_export]
+    use super::metrics::{member_metrics, metric_definitions, trace_metrics};
     #[pymodule_export]
     use super::planted::generate_planted;
     #[pymodule_export]

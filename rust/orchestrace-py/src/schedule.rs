@@ -61,13 +61,13 @@ pub(crate) fn schedule(
 }
 
 /// One of a few words.
-fn word<T: Copy>(py: Python<'_>, what: &str, given: &str, known: &[(&str, T)]) -> PyResult<T> {
+pub(crate) fn word<T: Copy>(py: Python<'_>, what: &str, given: &str, known: &[(&str, T)]) -> PyResult<T> {
     let found = known.iter().find(|(name, _)| *name == given).map(|(_, value)| *value);
     let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
     found.ok_or_else(|| to_python(py, &Error::Parameter(unknown_name(what, given, &names))))
 }
 
-fn durations_of(py: Python<'_>, given: &str) -> PyResult<Durations> {
+pub(crate) fn durations_of(py: Python<'_>, given: &str) -> PyResult<Durations> {
     let known = [("auto", Durations::Auto), ("explicit", Durations::Explicit), ("gap", Durations::Gap)];
     word(py, "word for durations", given, &known)
 }

@@ -165,6 +165,22 @@ pub struct TraceView<'a> {
     pub score: Nullable<'a, f64>,
     /// Whether what an event did succeeded.
     pub ok: Flags<'a>,
+    /// Price.
+    pub cost_usd: Nullable<'a, f64>,
+    /// Whether the content comes from where it may be trusted.
+    pub trusted: Flags<'a>,
+    /// Whether the content is wrong.
+    pub corrupted: Flags<'a>,
+    /// Whether the event makes clean what passes it.
+    pub sanitizer: Flags<'a>,
+    /// Whether the event may do harm.
+    pub privileged: Flags<'a>,
+    /// Sandbox that the event ran in.
+    pub sandbox_id: Texts<'a>,
+    /// Harness that the agent acted through.
+    pub harness_hash: Texts<'a>,
+    /// Part of the task that the event works on.
+    pub subtask_id: Texts<'a>,
     /// Topology of the run.
     pub topology: Option<Topology>,
     /// What the numbers of `t` mean.
@@ -246,6 +262,14 @@ pub(crate) struct EventArrays<'a> {
     args_hash: Option<&'a StringViewArray>,
     score: Option<&'a Float64Array>,
     ok: Option<&'a BooleanArray>,
+    cost_usd: Option<&'a Float64Array>,
+    trusted: Option<&'a BooleanArray>,
+    corrupted: Option<&'a BooleanArray>,
+    sanitizer: Option<&'a BooleanArray>,
+    privileged: Option<&'a BooleanArray>,
+    sandbox_id: Option<&'a StringViewArray>,
+    harness_hash: Option<&'a StringViewArray>,
+    subtask_id: Option<&'a StringViewArray>,
 }
 
 fn codes<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a UInt32Array> {
@@ -272,6 +296,7 @@ impl<'a> EventArrays<'a> {
     pub(crate) fn new(batch: &'a RecordBatch) -> Self {
         let primitive = |name: &str| batch.column_by_name(name);
         let texts = |name: &str| batch.column_by_name(name).and_then(|c| c.as_string_view_opt());
+        let flags = |name: &str| batch.column_by_name(name).and_then(|c| c.as_boolean_opt());
         Self {
             id: batch.column(2).as_string_view(),
             t: batch.column(3).as_primitive::<Float64Type>().values(),
@@ -295,7 +320,15 @@ impl<'a> EventArrays<'a> {
             content_ref: texts("content_ref"),
             args_hash: texts("args_hash"),
             score: primitive("score").and_then(|c| c.as_primitive_opt::<Float64Type>()),
-            ok: primitive("ok").and_then(|c| c.as_boolean_opt()),
+            ok: flags("ok"),
+            cost_usd: primitive("cost_usd").and_then(|c| c.as_primitive_opt::<Float64Type>()),
+            trusted: flags("trusted"),
+            corrupted: flags("corrupted"),
+            sanitizer: flags("sanitizer"),
+            privileged: flags("privileged"),
+            sandbox_id: texts("sandbox_id"),
+            harness_hash: texts("harness_hash"),
+            subtask_id: texts("subtask_id"),
         }
     }
 
@@ -324,6 +357,14 @@ impl<'a> EventArrays<'a> {
         view.args_hash = Texts::new(self.args_hash, from);
         view.score = nullable(self.score, from, to);
         view.ok = Flags::new(self.ok, from);
+        view.cost_usd = nullable(self.cost_usd, from, to);
+        view.trusted = Flags::new(self.trusted, from);
+        view.corrupted = Flags::new(self.corrupted, from);
+        view.sanitizer = Flags::new(self.sanitizer, from);
+        view.privileged = Flags::new(self.privileged, from);
+        view.sandbox_id = Texts::new(self.sandbox_id, from);
+        view.harness_hash = Texts::new(self.harness_hash, from);
+        view.subtask_id = Texts::new(self.subtask_id, from);
     }
 }
 

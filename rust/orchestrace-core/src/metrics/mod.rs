@@ -1,0 +1,35 @@
+//! Metrics of orchestration: what a recording says of itself, a row for each trace (methods reference, section 8).
+//!
+//! - [`subject`]: what all metrics of a trace share, computed once: graph, owners, turns, times, stages
+//! - [`group`]: the trait that a file of metrics implements, and what a metric is called and counted in
+//! - [`table`]: all metrics of a store, as columns
+//! - one file for each group: [`scale`], [`span`], [`stages`], [`protocol`], [`utilisation`], [`delegation`]
+//! - [`members`]: the same kind of numbers for the agents or roles of a trace
+//!
+//! A metric that a recording cannot tell is null, with a [`Reason`](crate::error::Reason); 0 is a finding.
+
+pub mod delegation;
+pub mod group;
+pub mod members;
+pub mod protocol;
+pub mod scale;
+pub mod span;
+pub mod stages;
+pub mod subject;
+pub mod table;
+pub mod utilisation;
+
+pub use group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+pub use members::{MEMBER_METRICS, MemberKind};
+pub use subject::Subject;
+pub use table::{members, metrics, select};
+
+/// All groups, in the order of their columns.
+pub static METRICS: &[&dyn Group] = &[
+    &scale::Scale,
+    &span::Span,
+    &stages::Stages,
+    &protocol::Protocol,
+    &utilisation::Utilisation,
+    &delegation::Delegation,
+];

@@ -1,0 +1,177 @@
+//! What all metrics of a trace share, computed once.
+
+use crate::error::Reason;
+use crate::graph::owner::Name;
+use crate::graph::program::ProgramOrder;
+use crate::graph::{CsrGraph, NOBODY, Order, Outcome, Owners, Topological, Turns, outcome};
+use crate::metrics::Options;
+use crate::metrics::stages::StageTable;
+use crate::replay::schedule::durations::{Release, Timing};
+use crate::replay::schedule::span::{Earliest, Slack};
+use crate::replay::schedule::work::{Subject as Scheduled, Work};
+use crate::schema::EventType;
+use crate::store::view::TraceView;
+
+/// A trace as metrics see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// Its columns.
+    pub view: &'a TraceView<'a>,
+    /// Its graph, all eight edge types (D3), successors known.
+    pub graph: &'a CsrGraph,
+    /// A topological order of it, unless it has a cycle.
+    pub order: Option<Order<'a>>,
+    /// Its owners, roles and root.
+    pub owners: &'a Owners,
+    /// Its turns.
+    pub turns: &'a Turns,
+    /// The event that the team is paid for.
+    pub outcome: Outcome,
+    /// Of each event whether a path leads from it to the outcome; empty without a real outcome or with a cycle.
+    pub live: &'a [bool],
+    /// Durations; the reason where a trace has none.
+    pub timing: Result<&'a Timing, Reason>,
+    /// Earliest finishes and the span; as good as `timing`, and only with an order.
+    pub earliest: &'a Earliest,
+    /// The critical path, likewise.
+    pub slack: &'a Slack,
+    /// Stages of the root agent (D9).
+    pub stages: &'a StageTable,
+}
+
+impl Subject<'_> {
+    /// Position of the owner of an event among the names, or [`NOBODY`].
+    #[must_use]
+    #[inline]
+    pub fn owner(&self, v: usize) -> u32 {
+        self.owners.indices()[v]
+    }
+
+    /// Agents: names that own an event.
+    pub fn agents(&self) -> impl Iterator<Item = &Name> {
+        self.owners.names().iter().filter(|name| name.is_agent())
+    }
+
+    /// Position of the root agent among the names, or [`NOBODY`].
+    #[must_use]
+    pub fn root(&self) -> u32 {
+        self.owners.root().and_then(|code| self.owners.name_index(code)).unwrap_or(NOBODY)
+    }
+
+    /// Tokens of an event (D18): `tokens`, else those read and written, either of which may be absent.
+    #[must_use]
+    #[inline]
+    pub fn tokens(&self, v: usize) -> Option<i64> {
+        tokens(self.view, v)
+    }
+
+    /// Whether the corpus records tokens at all.
+    #[must_use]
+    pub fn has_tokens(&self) -> bool {
+        let view = self.view;
+        !(view.tokens.is_absent() && view.tokens_in.is_absent() && view.tokens_out.is_absent())
+    }
+
+    /// The graph's order and the durations, or the reason why there is no schedule.
+    pub fn scheduled(&self) -> Result<(Order<'_>, &Timing), Reason> {
+        let order = self.order.ok_or(Reason::GraphCycle)?;
+        Ok((order, self.timing?))
+    }
+
+    /// The flags of [`Self::live`], or the reason why there are none.
+    pub fn lives(&self) -> Result<&[bool], Reason> {
+        if self.order.is_none() {
+            Err(Reason::GraphCycle)
+        } else if self.live.is_empty() {
+            Err(Reason::OutcomeAbsent)
+        } else {
+            Ok(self.live)
+        }
+    }
+
+    /// Whether an event is of one of these types.
+    #[must_use]
+    #[inline]
+    pub fn is(&self, v: usize, kinds: &[EventType]) -> bool {
+        kinds.iter().any(|&kind| self.view.types[v] == kind as u8)
+    }
+}
+
+fn tokens(view: &TraceView<'_>, v: usize) -> Option<i64> {
+    view.tokens.get(v).or_else(|| match (view.tokens_in.get(v), view.tokens_out.get(v)) {
+        (None, None) => None,
+        (read, written) => Some(read.unwrap_or(0).saturating_add(written.unwrap_or(0))),
+    })
+}
+
+/// A worker's buffers for the trace at hand.
+#[derive(Debug, Default)]
+pub struct Preparation {
+    owners: Owners,
+    turns: Turns,
+    program: ProgramOrder,
+    graph: CsrGraph,
+    topological: Topological,
+    live: Vec<bool>,
+    stack: Vec<u32>,
+    timing: Timing,
+    work: Work,
+    earliest: Earliest,
+    slack: Slack,
+    stages: StageTable,
+}
+
+impl Preparation {
+    /// Replaces everything by what `view` says.
+    pub fn prepare<'a>(&'a mut self, view: &'a TraceView<'a>, options: &Options) -> Subject<'a> {
+        self.owners.compute(view);
+        self.turns.compute(view, &self.owners);
+        let program = if options.program_order { self.program.compute(view, &self.owners) } else { &[][..] };
+        self.graph.build(view, program, None);
+        self.graph.build_successors();
+        let outcome = outcome::outcome(view, self.owners.root());
+        let timing = self.timing.compute(view, &self.graph, options.durations, Release::None);
+        let order = self.topological.any(&mut self.graph);
+        self.live.clear();
+        if let Some(order) = order {
+            if let Outcome::Event(y) = outcome {
+                ancestors(&self.graph, y, &mut self.live, &mut self.stack);
+            }
+            if timing.is_ok() {
+                let scheduled = Scheduled { view, owners: &self.owners, graph: &self.graph, order };
+                self.work.compute(scheduled, &self.timing, &[]);
+                self.earliest.compute(&self.graph, order, &self.timing, &self.work);
+                self.slack.compute(view.t, &self.graph, order, &self.work.duration, &self.earliest);
+            }
+        }
+        self.stages.compute(view, &self.owners);
+        Subject {
+            view,
+            graph: &self.graph,
+            order,
+            owners: &self.owners,
+            turns: &self.turns,
+            outcome,
+            live: &self.live,
+            timing: timing.map(|()| &self.timing),
+            earliest: &self.earliest,
+            slack: &self.slack,
+            stages: &self.stages,
+        }
+    }
+}
+
+/// Marks `y` and everything that a path leads from to it.
+fn ancestors(graph: &CsrGraph, y: u32, marked: &mut Vec<bool>, stack: &mut Vec<u32>) {
+    marked.resize(graph.len(), false);
+    marked[y as usize] = true;
+    stack.clear();
+    stack.push(y);
+    while let Some(v) = stack.pop() {
+        for &u in graph.predecessors_of(v as usize) {
+            if !std::mem::replace(&mut marked[u as usize], true) {
+                stack.push(u);
+            }
+        }
+    }
+}

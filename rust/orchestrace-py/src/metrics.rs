@@ -1,0 +1,80 @@
+//! Metrics of recordings: what is asked in Python to what the core takes.
+
+use orchestrace_core::metrics::{self, MEMBER_METRICS, METRICS, MemberKind, Options, members, select};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::call::run_detached;
+use crate::corpus::PyStore;
+use crate::error::to_python;
+use crate::files::Exchange;
+use crate::schedule::{durations_of, word};
+use crate::stream::Stream;
+
+/// The metrics of the named groups, or of all linear ones, a row for each trace.
+#[pyfunction]
+#[pyo3(signature = (store, groups = None, *, durations = "auto", program_order = false, threads = None,
+    progress = None))]
+pub(crate) fn trace_metrics(
+    py: Python<'_>,
+    store: &PyStore,
+    groups: Option<Vec<String>>,
+    durations: &str,
+    program_order: bool,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let store = &store.0;
+    let groups = select(groups.as_deref()).map_err(|error| to_python(py, &error))?;
+    let options = Options { durations: durations_of(py, durations)?, program_order };
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        metrics::metrics(store, &groups, &options, run)
+    })?;
+    Ok(Stream::new(batches, schema))
+}
+
+/// The metrics of the agents or roles of every trace, a row for each.
+#[pyfunction]
+#[pyo3(signature = (store, member, *, durations = "auto", program_order = false, threads = None,
+    progress = None))]
+pub(crate) fn member_metrics(
+    py: Python<'_>,
+    store: &PyStore,
+    member: &str,
+    durations: &str,
+    program_order: bool,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let store = &store.0;
+    let known = [("agent", MemberKind::Agent), ("role", MemberKind::Role)];
+    let kind = word(py, "kind of member", member, &known)?;
+    let options = Options { durations: durations_of(py, durations)?, program_order };
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        members(store, kind, &options, run)
+    })?;
+    Ok(Stream::new(batches, schema))
+}
+
+/// What is measured: group, name, what it counts, cost, summary, reference. Those of members have the group `members`.
+#[pyfunction]
+pub(crate) fn metric_definitions(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let of_traces = METRICS.iter().flat_map(|group| {
+        let info = group.info();
+        info.metrics.iter().map(|metric| (info.name, info.cost.as_str(), info.reference, metric))
+    });
+    let of_members = MEMBER_METRICS.iter().map(|metric| ("members", "linear", "8.1-8.7, D4, D19", metric));
+    of_traces
+        .chain(of_members)
+        .map(|(group, cost, reference, metric)| {
+            let row = PyDict::new(py);
+            row.set_item("metric", metric.name)?;
+            row.set_item("group", group)?;
+            row.set_item("counts", metric.count.as_str())?;
+            row.set_item("cost", cost)?;
+            row.set_item("summary", metric.summary)?;
+            row.set_item("reference", reference)?;
+            Ok(row)
+        })
+        .collect()
+}
