@@ -13,10 +13,12 @@ from . import _core, advantages
 from .agreement import agreement
 from .annotation import place_labels
 from .attribution import localisation
+from .checklist import report_checklist
 from .comparison import compare
 from .contexts import contexts
 from .corpus import Corpus
 from .credit import credit, importers, methods
+from .critical_path import concurrency_profile, critical_path
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
 from .explain import explain
 from .export import ExportSize, export, export_size, exports
@@ -29,6 +31,8 @@ from .interventions import aggregate_by, drop, set_value, truncate
 from .io import read_traces
 from .ledger import free_ride, ledger
 from .matching import matched_effect
+from .metric_comparison import against_single_agent, compare_metrics
+from .metrics import metric_definitions, metrics
 from .model_sensitivity import model_sensitivity, outcome_models
 from .observed import aggregation_effects, delegation_effects, message_effects
 from .outcome_fit import FittedOutcome, fit_outcome
@@ -64,15 +68,19 @@ __all__ = [
     "Truth",
     "__version__",
     "advantages",
+    "against_single_agent",
     "aggregate_by",
     "aggregation_effects",
     "agreement",
     "cap_stragglers",
     "compare",
+    "compare_metrics",
     "concurrency",
+    "concurrency_profile",
     "contexts",
     "credit",
     "credit_method",
+    "critical_path",
     "delegation_effects",
     "drop",
     "explain",
@@ -94,6 +102,8 @@ __all__ = [
     "merge",
     "message_effects",
     "methods",
+    "metric_definitions",
+    "metrics",
     "model_sensitivity",
     "outcome_models",
     "place_labels",
@@ -103,6 +113,7 @@ __all__ = [
     "remove",
     "replay",
     "report",
+    "report_checklist",
     "scaling_curve",
     "scan_events",
     "scan_traces",

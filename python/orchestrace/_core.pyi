@@ -324,6 +324,26 @@ def schedule(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> Stream: ...
+def trace_metrics(
+    store: Store,
+    groups: Sequence[str] | None = None,
+    *,
+    durations: str = "auto",
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
+def member_metrics(
+    store: Store,
+    member: str,
+    *,
+    durations: str = "auto",
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
+def lifetimes(store: Store, *, threads: int | None = None, progress: _Progress = None) -> Stream: ...
+def metric_definitions() -> list[dict[str, str]]: ...
 def tables() -> list[tuple[str, list[tuple[str, str, bool, list[str] | None]]]]: ...
 def codes() -> list[tuple[Literal["reject", "finding", "reason"], str, str, str]]: ...
 def methods() -> list[dict[str, object]]: ...

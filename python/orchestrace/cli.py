@@ -22,6 +22,7 @@ from . import (
     importers,
     ingest,
     methods,
+    metrics,
     read_corpus,
     read_traces,
     replay,
@@ -486,6 +487,31 @@ def generate_(
     )
     summary = ", ".join(f"{count:,} {what}" for what, count in counts.items())
     typer.echo(json.dumps(counts) if as_json else f"wrote {plain(out)}: {summary}")
+
+
+@app.command(name="metrics")
+def metrics_(
+    paths: Recordings,
+    by: Annotated[
+        str, typer.Option("--by", help="trace, agent, role; or means by importer, topology, system, task.")
+    ] = "importer",
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="A group of metrics; repeatable; default: all linear.")
+    ] = None,
+    seed: Seed = 0,
+    format: Format = "auto",
+    mapping: House = None,
+    threads: Threads = None,
+    as_json: Json = False,
+    output: Output = None,
+    strict: Strict = False,
+) -> None:
+    """Measure how runs were organised: efficiency, collaboration, overhead, safety."""
+    corpus = _open(paths, format, mapping, threads)
+    key: Any = None if by == "trace" else by
+    table = metrics(corpus, by=key, groups=group or None, seed=seed, threads=threads, progress=True)
+    _give(table, f"metrics by {by}", as_json, output)
+    _check(corpus, strict)
 
 
 @app.command(name="methods")

@@ -297,12 +297,13 @@ def _replayed(
         {"scenario": pl.UInt32, "intervention": pl.String, "params": pl.String},
     )
     if not frames:  # a corpus on disk without a trace
-        frames = [pl.DataFrame(_core.replay_schedules(_empty_store(), asked, **options))]
+        frames = [pl.DataFrame(_core.replay_schedules(empty_store(), asked, **options))]
     found = pl.concat(frames).sort("scenario", maintain_order=True)
     return found.join(names, on="scenario", how="left", maintain_order="left")
 
 
-def _empty_store() -> _core.Store:
+def empty_store() -> _core.Store:
+    """A store without a trace."""
     traces, events = (pl.DataFrame(schema=SCHEMAS[name]) for name in ("traces", "events"))
     return Corpus.from_arrow(traces=traces, events=events)._store
 

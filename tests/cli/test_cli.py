@@ -113,6 +113,7 @@ def test_credit_as_json_and_parquet(good, tmp_path):
         (["report", "/no/such/*.json"], 1, "no file matches '/no/such/*.json'"),
         (["report", "GOOD", "--format", "natif"], 2, "native"),
         (["generate", "OUT", "--preset", "mixt"], 2, "mixed"),
+        (["metrics", "GOOD", "--by", "agents"], 2, "agent"),
     ],
 )
 def test_errors_of_the_user_are_one_line(args, code, message, good, tmp_path):
@@ -361,3 +362,13 @@ def test_replay_tells_mistakes_in_one_line(fork, options, message):
     (line,) = result.stderr.strip().splitlines()
     assert line.startswith("error: ") and message in line, line
     assert result.stdout == ""
+
+
+def test_metrics_by_whatever_is_asked(good, tmp_path):
+    rows = json.loads(run("metrics", good, "--by", "trace", "--json").stdout)
+    assert len(rows) == 1 and rows[0]["n_events"] == 2
+    means = json.loads(run("metrics", good, "--group", "span", "--json").stdout)
+    assert {row["metric"] for row in means} >= {"span", "parallelism"}
+    out = tmp_path / "agents.parquet"
+    run("metrics", good, "--by", "agent", "-o", str(out))
+    assert pl.read_parquet(out)["n_events"].sum() == 2

@@ -56,6 +56,22 @@ pub(crate) fn member_metrics(
     Ok(Stream::new(batches, schema))
 }
 
+/// From when to when the agents and spawned names of every trace are there.
+#[pyfunction]
+#[pyo3(signature = (store, *, threads = None, progress = None))]
+pub(crate) fn lifetimes(
+    py: Python<'_>,
+    store: &PyStore,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let store = &store.0;
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        metrics::lifetimes(store, run)
+    })?;
+    Ok(Stream::new(batches, schema))
+}
+
 /// What is measured: group, name, what it counts, cost, summary, reference. Those of members have the group `members`.
 #[pyfunction]
 pub(crate) fn metric_definitions(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {

@@ -22,7 +22,7 @@ pub mod utilisation;
 pub use group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 pub use members::{MEMBER_METRICS, MemberKind};
 pub use subject::Subject;
-pub use table::{members, metrics, select};
+pub use table::{lifetimes, members, metrics, select};
 
 /// All groups, in the order of their columns.
 pub static METRICS: &[&dyn Group] = &[

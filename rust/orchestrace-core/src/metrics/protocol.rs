@@ -162,7 +162,9 @@ impl Keys {
     fn add(&mut self, key: u128, owner: u32) {
         self.total += 1;
         let (first, several) = self.first.entry(key).or_insert((owner, false));
-        if *first != owner && owner != NOBODY && !std::mem::replace(several, true) {
+        if *first == NOBODY {
+            *first = owner;
+        } else if *first != owner && owner != NOBODY && !std::mem::replace(several, true) {
             self.shared += 1;
         }
     }

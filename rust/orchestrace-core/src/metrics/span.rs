@@ -48,7 +48,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "average_concurrency",
             count: Count::Ratio,
-            summary: "work over last time less first; null where durations are seconds and times are steps",
+            summary: "work over the time from the first beginning to the last end; null where durations are seconds and times are steps",
         },
         Metric {
             name: "peak_concurrency",
@@ -94,10 +94,9 @@ impl Measure for Worker {
                 out.ratio(2, work, span);
                 out.ratio(3, subject.slack.slack.iter().sum(), view.len() as f64);
                 self.path(subject, &timing.duration, out);
-                let (first, last) = ends(view.t);
                 let seconds = matches!(view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial));
                 if seconds == !timing.steps {
-                    out.ratio(8, work, last - first);
+                    out.ratio(8, work, timing.makespan);
                 } else {
                     out.absent(8, Reason::TimeSteps);
                 }
@@ -190,6 +189,20 @@ impl Lifetimes {
             self.slots.set(name.code, self.codes.len() as u32);
             self.add(name.code);
         }
+        // who is spawned is known before who leaves: a document need not be in the order of its times
+        for v in (0..view.len()).filter(|&v| subject.is(v, &[EventType::Spawn])) {
+            let Some(to) = view.to.get(v).filter(|&to| Some(to) != user) else { continue };
+            let at = self.slots.get(to).unwrap_or_else(|| {
+                let at = self.codes.len() as u32;
+                self.slots.set(to, at);
+                self.add(to);
+                at
+            });
+            let first = &mut self.spawned[at as usize];
+            if *first == u32::MAX || canonical_cmp(view.t, v as u32, *first).is_lt() {
+                *first = v as u32;
+            }
+        }
         for v in 0..view.len() {
             let (kind, t) = (view.event_type(v), view.t[v]);
             if let Some(at) = self.slots.get(subject.owners.codes()[v]) {
@@ -199,20 +212,8 @@ impl Lifetimes {
                     self.leave(at, t);
                 }
             }
-            let Some(to) = view.to.get(v).filter(|&to| Some(to) != user) else { continue };
-            if kind == EventType::Spawn {
-                let at = self.slots.get(to).unwrap_or_else(|| {
-                    let at = self.codes.len() as u32;
-                    self.slots.set(to, at);
-                    self.add(to);
-                    at
-                });
-                let first = &mut self.spawned[at as usize];
-                if *first == u32::MAX || canonical_cmp(view.t, v as u32, *first).is_lt() {
-                    *first = v as u32;
-                }
-            } else if kind == EventType::Despawn {
-                if let Some(at) = self.slots.get(to) {
+            if kind == EventType::Despawn {
+                if let Some(at) = view.to.get(v).and_then(|to| self.slots.get(to)) {
                     self.leave(at, t);
                 }
             }

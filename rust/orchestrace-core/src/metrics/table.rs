@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use super::METRICS;
 use super::group::{Cost, Count, Group, Measure, Metric, Options, Row, TOLD};
 use super::members::{MEMBER_METRICS, MemberKind, Members};
+use super::span::Lifetimes;
 use super::subject::{Preparation, Subject};
 use crate::error::{Error, Result, unknown_name};
 use crate::graph::NOBODY;
@@ -127,6 +128,7 @@ struct Worker {
     preparation: Preparation,
     groups: Vec<Box<dyn Measure>>,
     members: Members,
+    lives: Lifetimes,
 }
 
 /// The metrics of these groups, a row for each trace: `trace trace_id task_id`, the metrics, `time_unit durations`, the reasons.
@@ -161,7 +163,7 @@ pub fn metrics(
     run_over(store, groups, options, run, Arc::new(Schema::new(head)), &tell, &finish)
 }
 
-/// The members of every trace, a row for each: `trace trace_id member`, their metrics, `time_unit durations`, the reasons.
+/// The members of every trace, a row for each: `trace trace_id`, the member, its metrics, `time_unit durations`, the reasons.
 pub fn members(
     store: &Store,
     kind: MemberKind,
@@ -169,16 +171,10 @@ pub fn members(
     run: &Run,
 ) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
     let all: Vec<&Metric> = MEMBER_METRICS.iter().collect();
-    let (name, dict) = match kind {
+    let name = match kind {
         MemberKind::Agent => ("agent", Dict::Agent),
         MemberKind::Role => ("role", Dict::Role),
     };
-    let mut head = vec![
-        Column { name: "trace", kind: Kind::U32, nullable: false }.field(),
-        Column { name: "trace_id", kind: Kind::Text, nullable: false }.field(),
-        Column { name, kind: Kind::Name(dict), nullable: true }.field(),
-    ];
-    head.extend(fields(&all));
     let tell = |worker: &mut Worker, at: u32, subject: &Subject<'_>, rows: &mut Rows| {
         worker.members.compute(kind, subject);
         for member in (0..worker.members.codes.len()).filter(|&member| worker.members.is_there(member)) {
@@ -187,17 +183,62 @@ pub fn members(
             worker.members.tell(member, subject, &mut row);
         }
     };
+    of_members(store, name, &all, options, run, &tell)
+}
+
+/// Rows of `trace trace_id`, a name of a dictionary, and metrics.
+fn of_members(
+    store: &Store,
+    (name, dict): (&'static str, Dict),
+    all: &[&Metric],
+    options: &Options,
+    run: &Run,
+    tell: Tell<'_>,
+) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
+    let mut head = vec![
+        Column { name: "trace", kind: Kind::U32, nullable: false }.field(),
+        Column { name: "trace_id", kind: Kind::Text, nullable: false }.field(),
+        Column { name, kind: Kind::Name(dict), nullable: true }.field(),
+    ];
+    head.extend(fields(all));
     let names = store.names().array(dict);
     let finish = |rows: Rows, chunk: &Chunk| {
         let place = UInt32Array::from(rows.trace.clone());
-        let mut columns =
-            (0..2).map(|at| Ok(take(chunk.traces.column(at), &place, None)?)).collect::<Result<Vec<_>>>()?;
+        let of_trace = |at| Ok(take(chunk.traces.column(at), &place, None)?);
+        let mut columns = (0..2).map(of_trace).collect::<Result<Vec<_>>>()?;
         let keys: UInt32Array = rows.member.iter().map(|&code| (code != NOBODY).then_some(code)).collect();
         columns.push(Arc::new(DictionaryArray::try_new(keys, Arc::clone(names))?));
-        rows.columns(&all, &mut columns)?;
+        rows.columns(all, &mut columns)?;
         Ok(columns)
     };
-    run_over(store, &[], options, run, Arc::new(Schema::new(head)), &tell, &finish)
+    run_over(store, &[], options, run, Arc::new(Schema::new(head)), tell, &finish)
+}
+
+static PRESENCE: [Metric; 2] = [
+    Metric {
+        name: "present_from",
+        count: Count::Time,
+        summary: "first spawn that names it, else its first event",
+    },
+    Metric {
+        name: "present_to",
+        count: Count::Time,
+        summary: "its last return or despawn, else the end, or its last event",
+    },
+];
+
+/// From when to when the agents and spawned names of every trace are there (D19): `trace trace_id agent present_from
+/// present_to`, in the unit of `t`.
+pub fn lifetimes(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
+    let all: Vec<&Metric> = PRESENCE.iter().collect();
+    let tell = |worker: &mut Worker, at: u32, subject: &Subject<'_>, rows: &mut Rows| {
+        worker.lives.compute(subject);
+        for (&code, &(from, to)) in worker.lives.codes.iter().zip(&worker.lives.list) {
+            let (at, end) = rows.open(at, code, subject, all.len());
+            rows.values[at..end].copy_from_slice(&[from, to]);
+        }
+    };
+    of_members(store, ("agent", Dict::Agent), &all, &Options::default(), run, &tell)
 }
 
 type Tell<'a> = &'a (dyn Fn(&mut Worker, u32, &Subject<'_>, &mut Rows) + Sync);
@@ -218,6 +259,7 @@ fn run_over(
         preparation: Preparation::default(),
         groups: groups.iter().map(|group| group.worker(options)).collect(),
         members: Members::default(),
+        lives: Lifetimes::default(),
     };
     let of_chunk = |chunk: &Chunk| -> Result<RecordBatch> {
         let view = ChunkView::new(store, chunk);

@@ -1,0 +1,158 @@
+"""A first tour: read recordings, see what is broken, measure, credit, replay.
+
+marimo edit examples/notebooks/first_tour.py                # as a notebook
+python examples/notebooks/first_tour.py -- --path my_runs/  # as a script, on your own recordings
+"""
+
+import marimo
+
+app = marimo.App(width="medium")
+
+
+@app.cell
+def _():
+    import altair as alt
+    import marimo as mo
+    import polars as pl
+
+    import orchestrace as ot
+
+    return alt, mo, ot, pl
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    # A first tour
+
+    Everything below runs on generated recordings. Give `--path` a file or folder of your own and it runs on
+    them: the format is found by content.
+    """)
+    return
+
+
+@app.cell
+def _(mo, ot):
+    path = mo.cli_args().get("path")
+    corpus = ot.read_traces(str(path)) if path else ot.generate(traces=64, seed=0)
+    corpus
+    return (corpus,)
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## What was read, and what is broken
+
+    Nothing is dropped in silence: records read are used, ignored by kind, duplicate or quarantined, each with a
+    place and a code. `corpus.quarantine` has the rows.
+    """)
+    return
+
+
+@app.cell
+def _(corpus, mo, ot):
+    summary = ot.report(corpus)
+    mo.vstack([summary["formats"], summary["findings"], summary["quarantine"]])
+    return
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## How the runs were organised
+
+    A row per trace. A metric that a recording cannot tell is null, and the column `reason` says why.
+    """)
+    return
+
+
+@app.cell
+def _(corpus, ot):
+    metrics = ot.metrics(corpus)
+    metrics.select("trace_id", "n_agents", "n_events", "work", "span", "parallelism", "utilisation", "reason")
+    return (metrics,)
+
+
+@app.cell
+def _(alt, metrics):
+    alt.Chart(metrics.select("n_events", "parallelism", "n_agents").drop_nulls()).mark_circle(
+        opacity=0.6
+    ).encode(
+        x=alt.X("n_events", title="events").scale(type="log"),
+        y=alt.Y("parallelism", title="work / span"),
+        color=alt.Color("n_agents", title="agents").scale(type="log", scheme="viridis"),
+    ).properties(width=520, height=280)
+    return
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## Whose time the runs waited for
+    """)
+    return
+
+
+@app.cell
+def _(corpus, ot, pl):
+    waited = (
+        ot.critical_path(corpus, by="type")
+        .group_by("type")
+        .agg(pl.col("critical", "off_path").sum())
+        .sort("critical", descending=True)
+    )
+    waited
+    return
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## Which agent earned the outcome
+
+    `flow` hands the reward back along the graph and keeps its sum; `ot.methods()` lists the others. Ask any
+    number where it comes from.
+    """)
+    return
+
+
+@app.cell
+def _(corpus, ot):
+    channel = "team" if "team" in corpus.reward_channels() else next(iter(corpus.reward_channels()), None)
+    credits = ot.credit(corpus, method="flow", unit="agent", reward=channel) if channel else None
+    credits
+    return (credits,)
+
+
+@app.cell
+def _(corpus, credits, mo, ot, pl):
+    best = None if credits is None else credits.drop_nulls("unit_id").filter(pl.col("credit").is_not_null())
+    if best is None or not best.height:
+        why = mo.md("No trace has a reward: give each one with `corpus.with_measures`.")
+    else:
+        top = best.sort("credit", descending=True).row(0, named=True)
+        why = ot.explain(corpus, credits, top["unit_id"], top["trace"])
+    why
+    return
+
+
+@app.cell
+def _(mo):
+    mo.md("""
+    ## What if there were fewer slots
+
+    Only timing changes: the tier is `schedule`. Every greedy queue lies between the two bounds.
+    """)
+    return
+
+
+@app.cell
+def _(corpus, ot, pl):
+    curve = ot.scaling_curve(corpus, [1, 2, 4, 8, None])
+    curve.group_by("k", maintain_order=True).agg(pl.col("makespan", "lower", "upper").sum())
+    return
+
+
+if __name__ == "__main__":
+    app.run()

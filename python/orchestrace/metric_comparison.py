@@ -1,0 +1,240 @@
+"""Two corpora or checkpoints side by side, task by task, and a team beside a single agent."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from .corpus import Corpus, check_numbers
+from .errors import ParameterError
+from .metrics import metrics, numeric, times
+from .resampling import check_confidence, cluster_interval
+from .schema import CREDITS, unknown_name
+
+Measured = Corpus | pl.DataFrame
+
+_COMPARISON: Final = {
+    "metric": pl.String(),
+    "mean_a": pl.Float64(),
+    "mean_b": pl.Float64(),
+    "difference": pl.Float64(),
+    "low": pl.Float64(),
+    "high": pl.Float64(),
+    "ratio": pl.Float64(),
+    "share_above": pl.Float64(),
+    "n_tasks": pl.UInt32(),
+    "n_traces_a": pl.UInt32(),
+    "n_traces_b": pl.UInt32(),
+    "time_unit": pl.String(),
+    "reason": CREDITS["reason"],
+}
+
+
+def compare_metrics(
+    a: Measured,
+    b: Measured,
+    *,
+    names: Sequence[str] | None = None,
+    n_boot: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Compare the metrics of two corpora, or of two checkpoints, task by task.
+
+    Parameters
+    ----------
+    a, b
+        Corpora, or tables of `metrics` (a row per trace), such as the rows of two values of ``train_step``.
+    names
+        Metrics to compare; None is all that both have.
+    n_boot, confidence, seed
+        Resamples of tasks, coverage of the intervals (0..1), and the seed.
+
+    Returns
+    -------
+    DataFrame
+        A row per metric: ``metric``; ``mean_a mean_b``, means over tasks of a task's mean over its traces;
+        ``difference``, the mean of b less a over tasks, with its percentile interval ``low high`` by
+        bootstrap over tasks (null with fewer than two); ``ratio``, mean_b / mean_a; ``share_above``, the
+        share of tasks in which b is higher, ties counted half; ``n_tasks`` that both have with the metric,
+        ``n_traces_a n_traces_b`` of these (UInt32); ``time_unit`` of metrics that are times. ``reason`` is
+        ``support.absent`` where no task has the metric on both sides.
+
+    Raises
+    ------
+    ParameterError
+        Something that is neither a corpus nor a table of metrics, an unknown metric, or an option out of
+        range.
+
+    Notes
+    -----
+    Only tasks (``task_id``) of both sides are compared, each with equal weight; times only where both sides
+    are in one unit. O(traces + n_boot tasks) for each metric.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> before, after = ot.generate(traces=16, seed=0), ot.generate(traces=16, seed=1)
+    >>> table = ot.compare_metrics(before, after, names=["parallelism"], n_boot=100)
+    >>> table["n_tasks"].item()
+    2
+    """
+    check_numbers(n_boot=n_boot, seed=seed)
+    confidence = check_confidence(confidence)
+    sides = [_measured(side, which) for side, which in ((a, "a"), (b, "b"))]
+    common = [name for name in numeric(sides[0]) if name in numeric(sides[1])]
+    asked = common if names is None else list(names)
+    for name in asked:
+        if name not in common:
+            raise ParameterError(unknown_name("metric", str(name), common))
+    in_time = times()
+    rows = [_compared(sides, name, name in in_time, n_boot, seed, confidence) for name in asked]
+    return pl.DataFrame(rows, schema=_COMPARISON)
+
+
+def _measured(given: object, which: str) -> pl.DataFrame:
+    table = metrics(given) if isinstance(given, Corpus) else given
+    if not isinstance(table, pl.DataFrame):
+        raise ParameterError(
+            f"{which} is of type {type(given).__name__}, expected a Corpus or a table of metrics"
+        )
+    for name in ("trace", "task_id", "time_unit"):
+        if name not in table.columns:
+            raise ParameterError(f"{which} has no column '{name}': give a table of metrics, a row per trace")
+    return table
+
+
+def _compared(
+    sides: list[pl.DataFrame], name: str, is_time: bool, n_boot: int, seed: int, confidence: float
+) -> dict[str, object]:
+    import numpy as np
+
+    unit = None
+    if is_time:
+        units = [side.filter(pl.col(name).is_not_null())["time_unit"].drop_nulls() for side in sides]
+        shared = sorted(set(units[0].cast(pl.String)) & set(units[1].cast(pl.String)))
+        # the unit of most traces of both; seconds and steps are not compared
+        counts = {one: sum(int((of.cast(pl.String) == one).sum()) for of in units) for one in shared}
+        unit = max(shared, key=counts.__getitem__, default=None)
+        sides = [side.filter(pl.col("time_unit").cast(pl.String) == (unit or "")) for side in sides]
+    value = pl.col(name).cast(pl.Float64)
+    by_task = [
+        side.filter(value.is_not_null())
+        .group_by("task_id", maintain_order=True)
+        .agg(value.mean().alias(which), pl.len().alias(f"n_{which}"))
+        for side, which in zip(sides, ("a", "b"), strict=True)
+    ]
+    both = by_task[0].join(by_task[1], on="task_id").sort("task_id")
+    row: dict[str, object] = {"metric": name, "n_tasks": both.height, "time_unit": unit}
+    if not both.height:
+        return {**row, "n_traces_a": 0, "n_traces_b": 0, "reason": "support.absent"}
+    differences = (both["b"] - both["a"]).to_numpy()
+    mean, low, high = cluster_interval(differences, np.arange(both.height), n_boot, seed, confidence)
+    mean_a, mean_b = (float(both[side].to_numpy().mean()) for side in ("a", "b"))
+    above = (differences > 0).mean() + (differences == 0).mean() / 2
+    return {
+        **row,
+        "mean_a": mean_a,
+        "mean_b": mean_b,
+        "difference": mean,
+        "low": low,
+        "high": high,
+        "ratio": mean_b / mean_a if mean_a else None,
+        "share_above": float(above),
+        "n_traces_a": both["n_a"].sum(),
+        "n_traces_b": both["n_b"].sum(),
+    }
+
+
+_RELATIVE: Final = {
+    "task_id": pl.String(),
+    "turns_team": pl.Float64(),
+    "turns_single": pl.Float64(),
+    "relative_overhead": pl.Float64(),
+    "coordination_efficiency": pl.Float64(),
+    "relative_error_amplification": pl.Float64(),
+    "error_absorption": pl.Float64(),
+    "reason": CREDITS["reason"],
+}
+
+
+def against_single_agent(team: Measured, single: Measured, *, errors: str | None = None) -> pl.DataFrame:
+    """Set the turns, success and errors of a team against those of one agent on the same tasks.
+
+    Parameters
+    ----------
+    team, single
+        Corpora, or tables of `metrics`: runs of the team, and of a single agent.
+    errors
+        The column of both tables that holds a run's rate of factual errors (0..1); None leaves what needs it
+        null (``field.absent``). It is not 1 - success.
+
+    Returns
+    -------
+    DataFrame
+        A row per task of both, and first one with ``task_id`` null for all of them together (means over
+        tasks): ``turns_team turns_single`` (Float64, mean turns); ``relative_overhead`` (per cent):
+        100 (T_team - T_single)/T_single; ``coordination_efficiency``: S/(T_team/T_single) of the team's
+        success S; ``relative_error_amplification``: E_team/E_single; ``error_absorption``:
+        (E_single - E_team)/E_single; ``reason`` of the first that is null.
+
+    Raises
+    ------
+    ParameterError
+        Something that is neither a corpus nor a table of metrics, or a table without the column `errors`.
+
+    Notes
+    -----
+    Source: arXiv 2512.08296, whose error amplification is a ratio of two systems; the metric
+    ``error_amplification`` counts within one trace what went wrong downstream (arXiv 2605.02801, Table 13).
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import orchestrace as ot
+    >>> def runs(turns, success):
+    ...     rows = {"trace": [0], "task_id": ["t"], "n_turns": [turns], "task_success": [success]}
+    ...     return pl.DataFrame(rows).with_columns(time_unit=pl.lit("steps"))
+    >>> row = ot.against_single_agent(runs(27.7, 0.463), runs(7.2, 0.5)).row(0, named=True)
+    >>> round(row["relative_overhead"], 1), round(row["coordination_efficiency"], 3)
+    (284.7, 0.12)
+    """
+    sides = []
+    for given, which in ((team, "team"), (single, "single")):
+        table = _measured(given, which)
+        if errors is not None and errors not in table.columns:
+            raise ParameterError(unknown_name(f"column of {which}", errors, table.columns))
+        error = pl.lit(None, pl.Float64) if errors is None else pl.col(errors).cast(pl.Float64)
+        for name in ("n_turns", "task_success"):
+            if name not in table.columns:
+                raise ParameterError(
+                    f"{which} has no column '{name}': give a table of metrics with the group 'scale'"
+                )
+        sides.append(
+            table.select(
+                "task_id", turns=pl.col("n_turns").cast(pl.Float64), success="task_success", error=error
+            )
+            .group_by("task_id")
+            .agg(pl.all().mean())
+        )
+    both = sides[0].join(sides[1], on="task_id", suffix="_single").sort("task_id")
+    together = both.select(pl.lit(None, pl.String).alias("task_id"), pl.exclude("task_id").mean())
+    rows = pl.concat([together, both]) if both.height else both
+    ratio = pl.col("turns") / pl.col("turns_single")
+    amplified = pl.when(pl.col("error_single") > 0).then(pl.col("error") / pl.col("error_single"))
+    told = rows.select(
+        "task_id",
+        pl.col("turns").alias("turns_team"),
+        "turns_single",
+        pl.when(pl.col("turns_single") > 0).then(100 * (ratio - 1)).alias("relative_overhead"),
+        pl.when(ratio > 0).then(pl.col("success") / ratio).alias("coordination_efficiency"),
+        amplified.alias("relative_error_amplification"),
+        (1 - amplified).alias("error_absorption"),
+    )
+    of = [name for name in _RELATIVE if name.startswith(("relative", "coordination", "error"))]
+    missing = pl.any_horizontal(pl.col(*of).is_null())
+    return told.with_columns(
+        reason=pl.when(missing).then(pl.lit("field.absent")).cast(CREDITS["reason"])
+    ).cast(
+        _RELATIVE  # type: ignore[arg-type]
+    )
