@@ -14,6 +14,7 @@ from .influence import clusters_of, interval
 from .reward import Reward
 from .schema import unknown_name
 from .shrinkage import shrunk
+from .taxonomy import concerns
 
 MESSAGES: Final[dict[str, Any]] = {
     "trace": pl.UInt32,
@@ -80,6 +81,7 @@ AGGREGATIONS: Final[dict[str, dict[str, Any]]] = {
 _BUCKET: Final = ["group_id", "context", "role"]
 
 
+@concerns("O3")
 def message_effects(
     corpus: Corpus, *, reward: Reward = "team", context: Source = "auto", confidence: float = 0.95
 ) -> pl.DataFrame:
@@ -211,6 +213,7 @@ def _reach(df: pl.Series, confidence: float) -> Any:
     return np.where(degrees > 0, stdtrit(np.maximum(degrees, 1.0), (1.0 + confidence) / 2.0), np.nan)
 
 
+@concerns("O2")
 def delegation_effects(
     corpus: Corpus,
     *,
@@ -333,6 +336,7 @@ def _root(rows: pl.DataFrame) -> pl.Expr:
     return pl.col("agent").sort_by(rank, maintain_order=True).first().over("trace")
 
 
+@concerns("O4")
 def aggregation_effects(
     corpus: Corpus,
     *,

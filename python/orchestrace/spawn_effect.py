@@ -27,6 +27,7 @@ from .matching import effective
 from .regression import Design, logistic, pooled, ridge, sigmoid
 from .reward import Reward
 from .schema import unknown_name
+from .taxonomy import concerns
 
 Propensity = Literal["auto", "recorded", "fitted"]
 
@@ -54,6 +55,7 @@ SPAWNED: Final[dict[str, Any]] = {
 """Columns of what `spawn_effect` returns."""
 
 
+@concerns("O1")
 def spawn_effect(
     corpus: Corpus,
     *,
