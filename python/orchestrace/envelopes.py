@@ -1,6 +1,5 @@
 """Published sizes of systems as data, and how far recorded runs are from them."""
 
-import math
 import os
 from collections.abc import Sequence
 from functools import cache
@@ -182,8 +181,7 @@ def gap(
         _nearest(logs[:, over], np.log10(_sizes(known))[:, over], known, min_axes),
     ]
     if other is not None:
-        # of the quotient, not a difference of logarithms: a tenth is -1 to the bit
-        ratio = _frame(np.log10(_sizes(values) / _sizes(other)))
+        ratio = _frame(_decades(_sizes(values), _sizes(other)))
         columns.append(ratio.rename(lambda name: f"log10_ratio_{name}"))
     return pl.concat([one for one in columns if one.width], how="horizontal")
 
@@ -192,6 +190,15 @@ def _sizes(frame: pl.DataFrame) -> Floats:
     """Values as the axes count them, of shape (rows, axes); NaN where one is null or 0."""
     shifted = frame.select(pl.col(axis.name) + axis.offset for axis in AXES).to_numpy().astype(float)
     return np.where(shifted > 0, shifted, np.nan).reshape(frame.height, len(AXES))
+
+
+def _decades(upper: Floats, lower: Floats) -> Floats:
+    """log10(upper / lower), of the quotient as long as that is a normal float: a tenth is -1 to the bit."""
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        quotient = upper / lower
+        exact = (quotient >= np.finfo(float).tiny) & np.isfinite(quotient)
+        decades: Floats = np.where(exact, np.log10(quotient), np.log10(upper) - np.log10(lower))
+    return decades
 
 
 def _frame(sizes: Floats) -> pl.DataFrame:
@@ -372,4 +379,5 @@ def _summary(
 def _ratio(axis: Axis, upper: float | None, lower: float | None) -> float | None:
     if upper is None or lower is None or upper + axis.offset <= 0 or lower + axis.offset <= 0:
         return None
-    return math.log10((upper + axis.offset) / (lower + axis.offset))
+    sizes = np.array([[upper + axis.offset], [lower + axis.offset]])
+    return float(_decades(sizes[0], sizes[1])[0])

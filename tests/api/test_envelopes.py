@@ -249,6 +249,15 @@ def test_zero_has_no_place_on_a_logarithmic_axis() -> None:
     assert table["reason"].to_list() == ["support.absent"]
 
 
+def test_sizes_at_the_ends_of_floats_have_finite_ratios() -> None:
+    runs = pl.DataFrame({"tokens": [5e-324, 1.7e308], "trace": [0, 1]})
+    published = pl.DataFrame({"system": ["a"], "tokens_max": [1e308]})
+    ratio = ot.gap(runs, published=published, against="a")["log10_ratio_tokens"]
+    assert ratio.to_list() == pytest.approx([math.log10(5e-324) - 308, math.log10(1.7)])
+    summary = ot.gap(runs.head(1), published=published, against="a", per="axis").filter(axis="tokens")
+    assert summary["log10_gap"][0] == pytest.approx(-ratio[0]) == -summary["log10_ratio_max"][0]
+
+
 def test_steps_come_before_events() -> None:
     runs = pl.DataFrame({"n_events": [1000], "n_steps": [10]})
     assert ot.gap(runs)["log10_n_steps"].to_list() == [1.0]
