@@ -25,8 +25,8 @@ def _(mo):
     mo.md("""
     # Which credit method to believe
 
-    On generated runs every event's contribution is planted, so that a method can be marked. On your own there is
-    no truth: what is left is how far methods agree, and what each leaves without an answer.
+    On generated runs every event's contribution is planted, so that a method can be marked. On your own there
+    is no truth: what is left is how far methods agree, and what each leaves without an answer.
     """)
     return
 
@@ -80,7 +80,8 @@ def _(alt, marked):
 def _(mo):
     mo.md("""
     A method without a number here is not wrong: an advantage that is the same for every agent of a run has no
-    order within it. Generated runs say what a method does when its assumptions hold, not that yours meet them.
+    order within it. Generated runs say what a method does when its assumptions hold, not that yours meet
+    them.
 
     ## On recordings without a truth
     """)

@@ -44,8 +44,8 @@ def _(mo):
     mo.md("""
     ## What was read, and what is broken
 
-    Nothing is dropped in silence: records read are used, ignored by kind, duplicate or quarantined, each with a
-    place and a code. `corpus.quarantine` has the rows.
+    Nothing is dropped in silence: records read are used, ignored by kind, duplicate or quarantined, each with
+    a place and a code. `corpus.quarantine` has the rows.
     """)
     return
 

@@ -19,6 +19,7 @@ from .contexts import contexts
 from .corpus import Corpus
 from .credit import credit, importers, methods
 from .critical_path import concurrency_profile, critical_path
+from .envelopes import envelopes, gap
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
 from .explain import explain
 from .export import ExportSize, export, export_size, exports
@@ -48,6 +49,7 @@ from .schedule import scaling_curve, schedule
 from .schedule_interventions import cap_stragglers, concurrency, merge, remove, serialise, speed_up, split
 from .siblings import sibling_diagnostics
 from .spawn_effect import spawn_effect
+from .survey import survey
 from .tokens import token_credits
 
 __version__ = _core.VERSION
@@ -83,6 +85,7 @@ __all__ = [
     "critical_path",
     "delegation_effects",
     "drop",
+    "envelopes",
     "explain",
     "export",
     "export_size",
@@ -92,6 +95,7 @@ __all__ = [
     "fit_scaling",
     "free_ride",
     "game_values",
+    "gap",
     "generate",
     "generate_planted",
     "importers",
@@ -124,6 +128,7 @@ __all__ = [
     "spawn_effect",
     "speed_up",
     "split",
+    "survey",
     "token_credits",
     "trainer_table",
     "truncate",

@@ -27,6 +27,7 @@ from . import (
     read_traces,
     replay,
     report,
+    survey,
 )
 from .cli_values import credit_options, run_of
 from .corpus import Corpus
@@ -34,6 +35,7 @@ from .display import plain, plain_json
 from .errors import OrchestraceError, ParameterError
 from .export import default_name, export_size, exports, only_traces
 from .partitioned import PartitionedCorpus
+from .publication import published_folder
 from .samples import samples_path
 from .schema import SCHEMAS, TraceBy
 from .terminal import show, show_replays
@@ -218,8 +220,7 @@ def report_(
     corpus = _open(paths, format, mapping, threads)
     tables = report(corpus)
     if as_json:
-        pairs = (f"{json.dumps(name)}: {frame.write_json()}" for name, frame in tables.items())
-        typer.echo(plain_json("{" + ", ".join(pairs) + "}"))
+        _tell(tables)
     else:
         for name, frame in tables.items():
             show(frame, name)
@@ -530,6 +531,29 @@ def importers_(as_json: Json = False, output: Output = None) -> None:
     _give(importers(), "importers", as_json, output)
 
 
+@app.command(name="survey")
+def survey_(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder with papers.csv and excluded.csv.")],
+    as_json: Json = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a Parquet file of each table to this folder.")
+    ] = None,
+) -> None:
+    """Recompute the survey's statistics; show what of its taxonomy can be computed here."""
+    tables = survey(path)
+    if output is not None:
+        with published_folder(output) as folder:
+            for name, frame in tables.items():
+                frame.write_parquet(folder / f"{name}.parquet")
+        typer.echo(f"wrote {len(tables)} Parquet files to {plain(output)}", err=as_json)
+    if as_json:
+        _tell(tables)
+    elif output is None:
+        for name, frame in tables.items():
+            words = frame.with_columns(pl.col(pl.List(pl.String)).list.join(" "))
+            show(words, f"{name}: {frame.height:,} rows", rows=20 if name == "cells" else None)
+
+
 def _open(paths: list[str], format: str, mapping: Path | None, threads: int | None) -> Corpus:
     if len(paths) == 1 and (Path(paths[0]) / "manifest.json").is_file():
         return read_corpus(paths[0])
@@ -546,6 +570,12 @@ def _give(frame: pl.DataFrame, title: str, as_json: bool, output: Path | None) -
         typer.echo(plain_json(frame.write_json()))
     elif output is None:
         show(frame, f"{title}: {frame.height:,} rows", rows=50)
+
+
+def _tell(tables: dict[str, pl.DataFrame]) -> None:
+    """Several tables as one JSON object."""
+    pairs = (f"{json.dumps(name)}: {frame.write_json()}" for name, frame in tables.items())
+    typer.echo(plain_json("{" + ", ".join(pairs) + "}"))
 
 
 def _check(corpus: Corpus, strict: bool) -> None:

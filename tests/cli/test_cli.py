@@ -372,3 +372,26 @@ def test_metrics_by_whatever_is_asked(good, tmp_path):
     out = tmp_path / "agents.parquet"
     run("metrics", good, "--by", "agent", "-o", str(out))
     assert pl.read_parquet(out)["n_events"].sum() == 2
+
+
+def test_survey_shows_and_writes_its_tables(tmp_path):
+    fields = "category,is_rl,reward_type,credit_granularity,orchestration_form,scenario,is_core,verified"
+    pool = tmp_path / "papers.csv"
+    pool.write_text(f"key,{fields}\na,rl_method,yes,shared,agent,swarm,math,core,yes\n")
+    (tmp_path / "excluded.csv").write_text("record_id,stage,source,query_family\nE1,screen,arXiv,safety\n")
+    shown = run("survey", str(tmp_path)).stdout
+    assert "headline: 3 rows" in shown and "audited" in shown and "spawn_effect" in shown
+    assert "rows not shown: 300" in shown  # of the 320 cells
+    tables = json.loads(run("survey", str(tmp_path), "--json").stdout)
+    assert tables["headline"][2] == {"what": "audited", "records": 2}
+    assert len(tables["cells"]) == 320
+    out = tmp_path / "tables"
+    assert (
+        run("survey", str(tmp_path), "-o", str(out)).stdout == f"wrote {len(tables)} Parquet files to {out}\n"
+    )
+    assert {path.stem for path in out.iterdir()} == set(tables)
+    assert pl.read_parquet(out / "headline.parquet")["records"].to_list() == [1, 1, 2]
+    assert "is not empty" in run("survey", str(tmp_path), "-o", str(out), code=2).stderr
+    pool.write_text(f"key,{fields.replace('verified', 'checked')}\n")
+    broken = run("survey", str(tmp_path), code=1).stderr
+    assert broken.startswith(f"error: {pool} has no column 'verified'") and broken.count("\n") == 1
