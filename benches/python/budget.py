@@ -35,6 +35,8 @@ def _verbs(corpus: ot.Corpus, sink: Path) -> dict[str, Callable[[], object]]:
     return {
         "report": lambda: ot.report(corpus),
         "credit, flow, by agent": lambda: ot.credit(corpus, method="flow", unit="agent"),
+        "metrics": lambda: ot.metrics(corpus),
+        "metrics, by agent": lambda: ot.metrics(corpus, by="agent"),
         "credit, grpo, by agent": lambda: ot.credit(corpus, method="grpo", unit="agent"),
         "credit, flow, by event, to files": lambda: ot.credit(corpus, method="flow", unit="event", sink=sink),
         "filter": lambda: len(corpus.filter(pl.col("n_events") > 50)),
