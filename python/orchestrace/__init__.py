@@ -19,6 +19,7 @@ from .contexts import contexts
 from .corpus import Corpus
 from .credit import credit, importers, methods
 from .critical_path import concurrency_profile, critical_path
+from .diffusion import DiffusionLaw, credit_snr, diffusion_law, rollouts_needed
 from .envelopes import envelopes, gap
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
 from .explain import explain
@@ -30,6 +31,7 @@ from .generate import generate
 from .ingest import IngestReport, ingest
 from .interventions import aggregate_by, drop, set_value, truncate
 from .io import read_traces
+from .laws import fit_law, predict_law
 from .ledger import free_ride, ledger
 from .matching import matched_effect
 from .metric_comparison import against_single_agent, compare_metrics
@@ -56,6 +58,7 @@ __version__ = _core.VERSION
 
 __all__ = [
     "Corpus",
+    "DiffusionLaw",
     "EventValues",
     "ExportSize",
     "FittedOutcome",
@@ -82,8 +85,10 @@ __all__ = [
     "contexts",
     "credit",
     "credit_method",
+    "credit_snr",
     "critical_path",
     "delegation_effects",
+    "diffusion_law",
     "drop",
     "envelopes",
     "explain",
@@ -91,6 +96,7 @@ __all__ = [
     "export_size",
     "exports",
     "faithfulness",
+    "fit_law",
     "fit_outcome",
     "fit_scaling",
     "free_ride",
@@ -112,12 +118,14 @@ __all__ = [
     "outcome_models",
     "place_labels",
     "plot_scaling",
+    "predict_law",
     "read_corpus",
     "read_traces",
     "remove",
     "replay",
     "report",
     "report_checklist",
+    "rollouts_needed",
     "scaling_curve",
     "scan_events",
     "scan_traces",
