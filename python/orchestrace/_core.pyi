@@ -33,7 +33,10 @@ __all__ = [
     "generate",
     "generate_planted",
     "importers",
+    "lifetimes",
+    "member_metrics",
     "methods",
+    "metric_definitions",
     "nearest",
     "presets",
     "read",
@@ -45,6 +48,7 @@ __all__ = [
     "schedule",
     "solve_game",
     "tables",
+    "trace_metrics",
 ]
 
 SCHEMA_VERSION: str
