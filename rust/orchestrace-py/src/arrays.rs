@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt32Type};
-use arrow_array::{Array, Float64Array, RecordBatch};
+use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use orchestrace_core::credit::arrays::{self, Relative, Rows, Sequences};
 use orchestrace_core::credit::segments::Scale;
@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use crate::call::run_detached;
 use crate::error::to_python;
 use crate::files::Exchange;
+use crate::recycled;
 use crate::stream::{Stream, import};
 
 /// `rewards` has the columns `reward` and `group`, a row for each rollout; `rows`, where rows are those of agents,
@@ -78,7 +79,8 @@ pub(crate) fn generalised(
         offsets: places(&offsets).map_err(fail)?,
         order: order.as_ref().map(places).transpose().map_err(fail)?,
     };
-    let run = |run: &_| arrays::generalised(rewards, critics, &sequences, gamma, fading, run);
+    let out = recycled::room_for(rewards.len());
+    let run = |run: &_| arrays::generalised(rewards, critics, &sequences, gamma, fading, out, run);
     let found = run_detached(py, threads, None, &Exchange::default(), run)?;
     table(py, found)
 }
@@ -119,7 +121,7 @@ fn odd_type(table: &RecordBatch, column: usize) -> Error {
 
 fn table(py: Python<'_>, found: Vec<f64>) -> PyResult<Stream> {
     let schema = Arc::new(Schema::new(vec![Field::new("advantage", DataType::Float64, false)]));
-    let column = Arc::new(Float64Array::from(found));
+    let column = Arc::new(recycled::column(found));
     let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column]);
     let batch = batch.map_err(|error| to_python(py, &Error::from(error)))?;
     Ok(Stream::new(vec![batch], schema))

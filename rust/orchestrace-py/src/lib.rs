@@ -17,6 +17,7 @@ mod generate;
 mod metrics;
 mod planted;
 mod reader;
+mod recycled;
 mod registry;
 mod replay;
 mod schedule;

@@ -21,13 +21,15 @@ pub struct Sequences<'a> {
     pub order: Option<&'a [i64]>,
 }
 
-/// Generalised advantages along every sequence, `fading` being γλ; without `critics`, and with λ = 1, returns.
+/// Generalised advantages along every sequence, `fading` being γλ; without `critics`, and with λ = 1, returns. They are
+/// written into `out`, whatever is in it: memory that was used before costs no first touch of its pages.
 pub fn generalised(
     rewards: &[f64],
     critics: Option<&[f64]>,
     sequences: &Sequences<'_>,
     gamma: f64,
     fading: f64,
+    mut out: Vec<f64>,
     run: &Run,
 ) -> Result<Vec<f64>> {
     let n = rewards.len();
@@ -45,7 +47,7 @@ pub fn generalised(
         )));
     }
     run.check()?;
-    let mut out = vec![0.0; n];
+    out.resize(n, 0.0);
     let (discounts, pieces) = (Discounts { gamma, fading }, pieces(offsets, &mut out));
     run.pool().install(|| {
         pieces.into_par_iter().try_for_each(|(places, out)| {
@@ -231,7 +233,10 @@ mod tests {
     fn mistakes_are_one_line() {
         let along = |rewards: &[f64], offsets: &[i64], order: Option<&[i64]>| {
             let sequences = Sequences { offsets, order };
-            on(1, |run| generalised(rewards, None, &sequences, 1.0, 1.0, run).map_err(|e| e.to_string()))
+            on(1, |run| {
+                generalised(rewards, None, &sequences, 1.0, 1.0, vec![f64::NAN; 9], run)
+                    .map_err(|e| e.to_string())
+            })
         };
         assert!(along(&[1.0], &[0, 2], None).unwrap_err().contains("offsets"));
         assert!(along(&[1.0], &[0, 1, 0, 1], None).unwrap_err().contains("offsets"));
@@ -277,7 +282,7 @@ mod tests {
             let sequences = Sequences { offsets: &offsets, order: turned.then_some(&order[..]) };
             let critics = with_critic.then_some(&critics[..]);
             let of = |threads| {
-                on(threads, |run| generalised(&rewards, critics, &sequences, gamma, gamma * lambda, run).unwrap())
+                on(threads, |run| generalised(&rewards, critics, &sequences, gamma, gamma * lambda, vec![f64::NAN; 9], run).unwrap())
             };
             close(&of(1), &want);
             prop_assert_eq!(of(1), of(7));
