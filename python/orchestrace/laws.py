@@ -145,7 +145,8 @@ def fit_law(
     A power law under relative errors is solved in closed form, the broken one exactly, by all places at which
     the two lines may meet (of those at points at most 64); the others by Levenberg and Marquardt from the
     best of a grid, linear parameters projected out, and each resample from the estimate. Time is O(n_boot
-    (rows + distinct x)), some seconds for three models and 1000 resamples of a thousand rows.
+    (rows + distinct x)): seconds for three models and 1000 resamples over tens of distinct x, ten times that
+    where each of a thousand rows has its own.
 
     Sources: limits and exponents, Hestness et al. 2017 (arXiv 1712.00409); choice by what was not seen,
     Alabdulmohsin, Neyshabur & Zhai 2022 (arXiv 2209.06640); breaks, Caballero et al. 2022 (arXiv 2210.14891),

@@ -242,3 +242,23 @@ def test_units_of_x_and_y_move_parameters_as_they_must(model, truth, errors, fac
     if "rate" in moved:
         moved["amplitude"] *= factor ** plain["rate"]
     assert wide == pytest.approx(moved, rel=2e-3)
+
+
+@each_scale
+def test_the_held_out_error_is_that_of_laws_fitted_without_the_run(errors) -> None:
+    """Two runs are two folds: each is predicted by the other."""
+    table = observed("power", POWER, errors, 0.2, 7, traces=2)
+    law = ot.fit_law(table, x="x", y="y", models=["power"], errors=errors, n_boot=1)
+    off = []
+    for run in ("run 0", "run 1"):
+        other, own = (
+            table.filter((pl.col("trace_id") == run) == mine).select("x", "y").to_numpy().T
+            for mine in (False, True)
+        )
+        if errors == "relative":
+            slope, level = np.polyfit(np.log(other[0]), np.log(other[1]), 1)
+            off.append(np.log(own[1]) - level - slope * np.log(own[0]))
+        else:
+            fitted, _ = optimize.curve_fit(lambda x, a, b: a * x**b, *other, p0=[2.0, 0.7])
+            off.append(own[1] - fitted[0] * own[0] ** fitted[1])
+    assert law["heldout_error"].to_list() == pytest.approx([np.sqrt(np.mean(np.square(off)))] * 2, rel=1e-5)
