@@ -9,7 +9,7 @@ True
 
 import warnings
 
-from . import _core, advantages
+from . import _core, advantages, study
 from .agreement import agreement
 from .annotation import place_labels
 from .attribution import localisation
@@ -137,6 +137,7 @@ __all__ = [
     "speed_up",
     "split",
     "survey",
+    "study",
     "token_credits",
     "trainer_table",
     "truncate",

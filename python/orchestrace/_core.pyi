@@ -290,6 +290,7 @@ def generate_planted(
     seed: int,
     agents: int,
     events: int,
+    length: int | None,
     length_spread: float,
     depth: int,
     branching: int,

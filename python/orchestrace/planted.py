@@ -157,6 +157,7 @@ def generate_planted(
     seed: int = 0,
     agents: int = 5,
     events: int = 20,
+    length: int | None = None,
     length_spread: float = 0.0,
     depth: int = 2,
     branching: int = 3,
@@ -187,6 +188,7 @@ def generate_planted(
     seed: int = 0,
     agents: int = 5,
     events: int = 20,
+    length: int | None = None,
     length_spread: float = 0.0,
     depth: int = 2,
     branching: int = 3,
@@ -216,6 +218,7 @@ def generate_planted(
     seed: int = 0,
     agents: int = 5,
     events: int = 20,
+    length: int | None = None,
     length_spread: float = 0.0,
     depth: int = 2,
     branching: int = 3,
@@ -249,6 +252,9 @@ def generate_planted(
     agents, events
         Team size, the root included, and events per agent of the team: each trace has exactly
         ``agents * events``. A run too short to spawn the whole team has a smaller one.
+    length
+        Events of each trace in all, 1 to 200,000, instead of ``agents * events``: lengths that no team
+        divides. None leaves it to `events`.
     length_spread
         How far the number of events may be from that, as a share of it, 0 to 1: uniform, one length for all
         rollouts of a task, so that the beginnings that they share are the same.
@@ -368,7 +374,9 @@ def generate_planted(
         "spawn_overlap": spawn_overlap,
         "spawn_confounding": spawn_confounding,
     }
-    check_numbers(**whole, threads=threads)
+    check_numbers(**whole, length=length, threads=threads)
+    if length is not None and length >= 2**31:
+        raise ParameterError(f"length is {length}, expected far less")
     for name, value in whole.items():
         if value is None:
             raise ParameterError(f"{name} is None, expected a whole number")
@@ -390,6 +398,7 @@ def generate_planted(
             target,
             **whole,
             **real,
+            length=length,
             topology=topology,
             outcome=outcome,
             effects=effects,

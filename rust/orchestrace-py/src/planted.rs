@@ -15,7 +15,7 @@ use crate::stream::Stream;
 
 /// Writes a planted corpus; the counts of what was written and the tables of the truth.
 #[pyfunction]
-#[pyo3(signature = (target, *, traces, seed, agents, events, length_spread, depth, branching, topology, outcome,
+#[pyo3(signature = (target, *, traces, seed, agents, events, length, length_spread, depth, branching, topology, outcome,
     effects, interaction, density, actions, group_size, branches, noise, decisive, value_noise, dense, stop_cost,
     spawn, threads = None, progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
@@ -26,6 +26,7 @@ pub(crate) fn generate_planted<'py>(
     seed: u64,
     agents: u32,
     events: u32,
+    length: Option<u32>,
     length_spread: f64,
     depth: u32,
     branching: u32,
@@ -62,6 +63,7 @@ pub(crate) fn generate_planted<'py>(
         seed,
         agents,
         events,
+        length,
         spread: length_spread,
         depth,
         branching,

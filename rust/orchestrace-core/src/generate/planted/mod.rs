@@ -82,6 +82,8 @@ pub struct Spec {
     pub agents: u32,
     /// Events per agent of the team; every trace has `agents * events` in all, if `spread` is 0.
     pub events: u32,
+    /// Events of every trace in all, instead of `agents * events`: lengths that no team divides.
+    pub length: Option<u32>,
     /// How far the length of a task's rollouts is from that, up or down, at most: a share of it.
     pub spread: f64,
     /// How deep spawns nest below the root, at most.
@@ -125,6 +127,7 @@ impl Default for Spec {
             seed: 0,
             agents: 5,
             events: 20,
+            length: None,
             spread: 0.0,
             depth: 2,
             branching: 3,
@@ -150,7 +153,7 @@ impl Spec {
     /// Events of each trace, if all are alike.
     #[must_use]
     pub fn length(&self) -> u64 {
-        u64::from(self.agents) * u64::from(self.events)
+        self.length.map_or(u64::from(self.agents) * u64::from(self.events), u64::from)
     }
 
     /// Events of each rollout of a task: uniform in `length() * (1 ± spread)`. Rollouts of one task have one length,
@@ -175,7 +178,7 @@ impl Spec {
         whole("traces", self.traces, 1, u64::from(u32::MAX))?;
         whole("agents", u64::from(self.agents), 1, 1000)?;
         whole("events", u64::from(self.events), 1, LONGEST)?;
-        whole("agents * events", self.length(), 1, LONGEST)?;
+        whole(self.says_length(), self.length(), 1, LONGEST)?;
         whole("depth", u64::from(self.depth), 1, 100)?;
         whole("branching", u64::from(self.branching), 1, 1000)?;
         whole("actions", self.actions as u64, 2, MOST_ACTIONS as u64)?;
@@ -192,7 +195,8 @@ impl Spec {
         let longest = self.length() as f64 * (1.0 + self.spread);
         if longest > LONGEST as f64 {
             return Err(Error::Parameter(format!(
-                "agents * events * (1 + length_spread) is {longest}, expected at most {LONGEST}"
+                "{} * (1 + length_spread) is {longest}, expected at most {LONGEST}",
+                self.says_length()
             )));
         }
         if let Some(spawning) = self.spawning {
@@ -222,6 +226,11 @@ impl Spec {
 }
 
 impl Spec {
+    /// The options that make the length, for errors.
+    fn says_length(&self) -> &'static str {
+        if self.length.is_some() { "length" } else { "agents * events" }
+    }
+
     fn model(&self, length: u64) -> Model {
         Model::new(self.outcome, length as usize, self.density, self.decisive)
     }

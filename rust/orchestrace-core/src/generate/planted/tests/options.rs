@@ -85,6 +85,18 @@ fn lengths_vary_between_tasks_only() {
     assert_eq!(places, 400);
 }
 
+#[test]
+fn a_length_of_its_own_is_exact_whatever_the_team() {
+    let spec = Spec { traces: 24, agents: 7, length: Some(100), ..Spec::default() };
+    let (docs, _) = made(&spec);
+    assert!(docs.iter().all(|doc| events_of(doc) == 100));
+    // Only the length counts: the same runs as with a team that divides it.
+    let divided = Spec { agents: 5, events: 20, ..spec.clone() };
+    assert_eq!(made(&Spec { length: None, ..divided.clone() }), made(&divided));
+    let spread = made(&Spec { spread: 0.5, ..spec }).0.iter().map(events_of).collect::<Vec<_>>();
+    assert!(spread.iter().any(|&n| n != 100) && spread.iter().all(|n| (50..=150).contains(n)));
+}
+
 fn spawned(doc: &Value) -> bool {
     events(doc).iter().any(|event| event["type"] == "spawn")
 }
@@ -176,6 +188,11 @@ fn options_that_cannot_be_planted_are_refused() {
     for (spec, word) in [
         (Spec { spread: 1.5, ..Spec::default() }, "length_spread is 1.5, expected 0 to 1"),
         (Spec { agents: 1000, events: 150, spread: 0.5, ..Spec::default() }, "(1 + length_spread) is 225000"),
+        (Spec { length: Some(0), ..Spec::default() }, "length is 0, expected 1 to 200000"),
+        (
+            Spec { length: Some(150_000), spread: 0.5, ..Spec::default() },
+            "length * (1 + length_spread) is 225000",
+        ),
         (Spec { spawning: plan(1.0, 0.6), ..Spec::default() }, "spawn_overlap is 0.6, expected 0 to 0.5"),
         (Spec { spawning: plan(f64::NAN, 0.2), ..Spec::default() }, "the size of spawn_effect is NaN"),
         (Spec { spawning: plan(1.0, 0.2), agents: 1, ..Spec::default() }, "at least 2 agents"),

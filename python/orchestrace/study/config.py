@@ -1,0 +1,352 @@
+"""What a study measures: a TOML file, judged before anything runs."""
+
+import hashlib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from ..corpus import check_numbers
+from ..credit import methods as registered
+from ..errors import InputError, ParameterError
+from ..planted import generate_planted
+from ..schedule_interventions import Queue
+from ..schema import unknown_name
+
+UNITS: Final = ("event", "agent")
+"""Levels at which contributions are planted."""
+
+PRESET_OPTIONS: Final = (
+    "topology",
+    "outcome",
+    "effects",
+    "interaction",
+    "density",
+    "noise",
+    "decisive",
+    "value_noise",
+    "depth",
+    "branching",
+    "branches",
+    "actions",
+    "length_spread",
+    "dense",
+)
+"""Options of `generate_planted` that a preset sets; team and length are the ladder's, seeds are drawn."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A rung of the ladder.
+
+    Attributes
+    ----------
+    events, agents
+        Of each trace.
+    traces, group_size
+        How many there are, and how many of them are rollouts of one task.
+    """
+
+    events: int
+    agents: int
+    traces: int = 64
+    group_size: int = 8
+
+    @property
+    def label(self) -> str:
+        return f"{self.events}x{self.agents}"
+
+
+@dataclass(frozen=True)
+class MethodRun:
+    """A credit method with parameters, and the units at which it is asked (none: those of the study)."""
+
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+    units: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        settings = ", ".join(f"{key}={value}" for key, value in sorted(self.params.items()))
+        return f"{self.name} ({settings})" if settings else self.name
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """All that determines the numbers of a study, and the budget that decides what is too slow.
+
+    Attributes
+    ----------
+    sizes
+        The rungs.
+    presets
+        By name, options of `generate_planted`: topology, gates, interaction, noise, ...
+    methods
+        What is measured.
+    units
+        ``event`` and ``agent``, or one of them.
+    slots, queues
+        Of the schedules: numbers k of slots, orders of the queue.
+    seed, replicates
+        Corpora of every preset and size, each with a seed of its own that `seed` determines.
+    budget_s
+        Seconds that one credit call may take.
+    n_boot, confidence
+        Resamples of tasks for the intervals, and their coverage.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> config = ot.study.parse_config({
+    ...     "sizes": [{"events": 10, "agents": 2, "traces": 16}],
+    ...     "presets": {"additive": {"outcome": "linear"}},
+    ...     "methods": ["flow", {"name": "shapley", "params": {"samples": 16}}],
+    ... })
+    >>> [method.label for method in config.methods], config.units
+    (['flow', 'shapley (samples=16)'], ('event', 'agent'))
+    """
+
+    sizes: tuple[Size, ...]
+    presets: dict[str, dict[str, Any]]
+    methods: tuple[MethodRun, ...]
+    units: tuple[str, ...] = UNITS
+    slots: tuple[int, ...] = ()
+    queues: tuple[str, ...] = ("recorded",)
+    seed: int = 0
+    replicates: int = 1
+    budget_s: float = 60.0
+    n_boot: int = 1000
+    confidence: float = 0.95
+
+    def text(self) -> str:
+        """All of it as one line of JSON, the same for the same study."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    def digest(self) -> str:
+        """BLAKE2b-128 of `text`."""
+        return hashlib.blake2b(self.text().encode(), digest_size=16).hexdigest()
+
+
+def read_config(path: str | os.PathLike[str]) -> StudyConfig:
+    """Read the configuration of a study.
+
+    Parameters
+    ----------
+    path
+        A TOML file; ``examples/study.toml`` is one with all keys, docs/study.md says what they mean.
+
+    Returns
+    -------
+    StudyConfig
+        Judged: names are known, numbers in range, and every preset can be generated.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    ParameterError
+        It is no TOML, or a key or value is wrong; the message names it.
+
+    Notes
+    -----
+    Linear in the file; a run of the smallest size is generated for each preset.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import orchestrace as ot
+    >>> text = 'methods = ["flow"]\\n[[sizes]]\\nevents = 10\\nagents = 2\\n'
+    >>> text += '[presets.additive]\\nnoise = 0.5\\n'
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "study.toml").write_text(text)
+    ...     ot.study.read_config(pathlib.Path(folder, "study.toml")).presets
+    {'additive': {'noise': 0.5}}
+    """
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)}: {error.strerror}") from None
+    try:
+        return parse_config(tomllib.loads(raw.decode()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ParameterError(f"{os.fspath(path)} is no TOML: {error}") from None
+    except ParameterError as error:
+        raise ParameterError(f"{os.fspath(path)}: {error}") from None
+
+
+def parse_config(given: Mapping[str, Any]) -> StudyConfig:
+    """Make a configuration of the mapping that a TOML file holds.
+
+    Parameters
+    ----------
+    given
+        Keys and values as in the file.
+
+    Returns
+    -------
+    StudyConfig
+        Judged as by `read_config`.
+
+    Raises
+    ------
+    ParameterError
+        A key or value is wrong.
+
+    Notes
+    -----
+    As `read_config`.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> ot.study.parse_config({"sizes": []})
+    Traceback (most recent call last):
+        ...
+    orchestrace...ParameterError: the study has no sizes: give at least one [[sizes]] with events and agents
+    """
+    if not isinstance(given, Mapping):
+        raise ParameterError(f"the configuration is of type {type(given).__name__}, expected a mapping")
+    _known("key", given, [one.name for one in fields(StudyConfig)])
+    scalars = {
+        name: given[name]
+        for name in ("seed", "replicates", "budget_s", "n_boot", "confidence")
+        if name in given
+    }
+    made = StudyConfig(
+        sizes=_sizes(given.get("sizes")),
+        presets=_presets(given.get("presets")),
+        methods=_methods(given.get("methods")),
+        units=_words("units", given.get("units", list(UNITS)), UNITS),
+        slots=_slots(given.get("slots", [])),
+        queues=_words("queues", given.get("queues", ["recorded"]), get_args(Queue)),
+        **scalars,
+    )
+    _check_scalars(made)
+    _check_presets(made)
+    return made
+
+
+def _known(what: str, given: Mapping[str, Any], names: list[str]) -> None:
+    for name in given:
+        if name not in names:
+            raise ParameterError(unknown_name(what, str(name), names))
+
+
+def _tables(what: str, given: object, instead: str) -> list[Any]:
+    if not given:
+        raise ParameterError(f"the study has no {what}: give at least one {instead}")
+    if not isinstance(given, list | tuple):
+        raise ParameterError(f"{what} is {given!r}, expected a list: {instead}")
+    return list(given)
+
+
+def _sizes(given: object) -> tuple[Size, ...]:
+    made = []
+    for one in _tables("sizes", given, "[[sizes]] with events and agents"):
+        if not isinstance(one, Mapping) or not {"events", "agents"} <= one.keys():
+            raise ParameterError(f"size {one!r}, expected a table with events and agents")
+        _known("key of sizes", one, [f.name for f in fields(Size)])
+        for name, value in one.items():
+            if value is None or isinstance(value, bool):
+                raise ParameterError(f"{name} of a size is {value!r}, expected a whole number")
+            check_numbers(**{name: value})
+            if value < 1:
+                raise ParameterError(f"{name} of a size is {value}, expected at least 1")
+        made.append(Size(**one))
+    made.sort(key=lambda size: (size.events, size.agents))
+    if twice := _twice([size.label for size in made]):
+        raise ParameterError(f"size {twice} is given twice")
+    return tuple(made)
+
+
+def _presets(given: object) -> dict[str, dict[str, Any]]:
+    if not isinstance(given, Mapping) or not given:
+        raise ParameterError("the study has no presets: give at least one [presets.NAME]")
+    for name, options in given.items():
+        if not isinstance(options, Mapping):
+            raise ParameterError(f"preset '{name}' is {options!r}, expected a table")
+        _known(f"option of preset '{name}'", options, list(PRESET_OPTIONS))
+    return {str(name): dict(options) for name, options in given.items()}
+
+
+def _methods(given: object) -> tuple[MethodRun, ...]:
+    table = registered()
+    params = {str(row["name"]): [one["name"] for one in row["params"]] for row in table.iter_rows(named=True)}
+    reported = dict(table.select("name", "units").iter_rows())
+    made = []
+    for one in _tables("methods", given, 'name: methods = ["flow", ...]'):
+        run: object = {"name": one} if isinstance(one, str) else one
+        if not isinstance(run, Mapping) or not isinstance(run.get("name"), str):
+            raise ParameterError(f"method {one!r}, expected a name or a table with name and params")
+        _known("key of a method", run, [f.name for f in fields(MethodRun)])
+        name = run["name"]
+        if name not in params:
+            raise ParameterError(unknown_name("method", name, list(params)))
+        _known(f"parameter of method '{name}'", run.get("params", {}), params[name])
+        units = _words(f"units of method '{name}'", run.get("units", []), UNITS)
+        for unit in units:
+            if unit not in reported[name]:
+                raise ParameterError(f"method '{name}' does not report at unit '{unit}'")
+        made.append(MethodRun(name, dict(run.get("params", {})), units))
+    if twice := _twice([run.label for run in made]):
+        raise ParameterError(f"method '{twice}' is given twice with the same parameters")
+    return tuple(made)
+
+
+def _words(what: str, given: object, known: tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(given, list | tuple):
+        raise ParameterError(f"{what} is {given!r}, expected a list of names")
+    for word in given:
+        if word not in known:
+            raise ParameterError(unknown_name(what, str(word), list(known)))
+    if twice := _twice(list(given)):
+        raise ParameterError(f"{what} names '{twice}' twice")
+    return tuple(given)
+
+
+def _slots(given: object) -> tuple[int, ...]:
+    if not isinstance(given, list | tuple):
+        raise ParameterError(f"slots is {given!r}, expected a list of whole numbers")
+    for k in given:
+        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < 2**31:
+            raise ParameterError(f"slots has {k!r}, expected whole numbers of at least 1")
+    return tuple(sorted(set(given)))
+
+
+def _twice(names: list[str]) -> str | None:
+    return next((name for name in names if names.count(name) > 1), None)
+
+
+def _check_scalars(made: StudyConfig) -> None:
+    for name in ("seed", "replicates", "n_boot"):
+        value = getattr(made, name)
+        if value is None or isinstance(value, bool):
+            raise ParameterError(f"{name} is {value!r}, expected a whole number")
+        check_numbers(**{name: value})
+    if made.replicates < 1 or made.n_boot < 1:
+        raise ParameterError("replicates and n_boot are at least 1")
+    if not made.units:
+        raise ParameterError("units is empty: give 'event', 'agent' or both")
+    budget = made.budget_s
+    number = isinstance(budget, int | float) and not isinstance(budget, bool)
+    if not number or not math.isfinite(budget) or budget <= 0:
+        raise ParameterError(f"budget_s is {budget!r}, expected seconds above 0")
+    if not isinstance(made.confidence, float) or not 0.0 < made.confidence < 1.0:
+        raise ParameterError(f"confidence is {made.confidence!r}, expected a number between 0 and 1")
+
+
+def _check_presets(made: StudyConfig) -> None:
+    """Generate one run of the smallest size each, so that a wrong option is no surprise in the third hour."""
+    for size in made.sizes:
+        if size.traces < size.group_size:
+            raise ParameterError(f"size {size.label} has {size.traces} traces, fewer than one group")
+    smallest = made.sizes[0]
+    for name, options in made.presets.items():
+        try:
+            generate_planted(traces=1, length=smallest.events, agents=smallest.agents, **options)
+        except (ParameterError, TypeError) as error:
+            raise ParameterError(f"preset '{name}': {error}") from None

@@ -1,0 +1,83 @@
+"""What a call costs: seconds, the peak of memory, and what it would cost at a size that was not measured."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+FEWEST_POINTS: Final = 2
+_LONG_ENOUGH: Final = 0.25
+_MOST_REPEATS: Final = 5
+_LAST_POINTS: Final = 3
+
+
+def measured(call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
+    """Run a call: its result, and ``seconds repeats peak_bytes grown_bytes``.
+
+    A short call is repeated, and the shortest time counts: what is added to it by the rest of the machine is
+    never negative. The peak is the most that the process held during the first run, its corpus included. What
+    it grew by is a lower bound of what the call itself takes, which may be memory that was freed before.
+    """
+    before = _reset_peak()
+    start = time.perf_counter()
+    result = call()
+    times = [time.perf_counter() - start]
+    peak = _peak()
+    while sum(times) < _LONG_ENOUGH and len(times) < _MOST_REPEATS:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    known = before is not None and peak is not None
+    return result, {
+        "seconds": min(times),
+        "repeats": len(times),
+        "peak_bytes": peak if known else None,
+        "grown_bytes": max(peak - before, 0) if known else None,  # type: ignore[operator]  # both are known
+    }
+
+
+def _reset_peak() -> int | None:
+    """Make the kernel forget the peak; what is held now, None where there is no such counter."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        return _status("VmRSS")
+    except OSError:
+        return None
+
+
+def _peak() -> int | None:
+    try:
+        return _status("VmHWM")
+    except OSError:
+        return None
+
+
+def _status(field: str) -> int | None:
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def extrapolated(points: Sequence[tuple[float, float]], size: float) -> tuple[float, float] | None:
+    """Seconds at a size, and the exponent, by a power law through the last points ``(size, seconds)``.
+
+    Least squares on logarithms over the three largest sizes: small ones tell what a call costs, not what an
+    event does. An exponent below 0 is noise and taken for 0. None with fewer than two sizes.
+    """
+    known = sorted((x, y) for x, y in points if x > 0 and y > 0)[-_LAST_POINTS:]
+    if len({x for x, _ in known}) < FEWEST_POINTS:
+        return None
+    xs, ys = [math.log(x) for x, _ in known], [math.log(y) for _, y in known]
+    mean_x, mean_y = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
+    over = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
+    slope = max(over / math.fsum((x - mean_x) ** 2 for x in xs), 0.0)
+    return math.exp(mean_y + slope * (math.log(size) - mean_x)), slope
+
+
+def doubled(seconds: float, size: float, players: float, then: float, now: float) -> float:
+    """Seconds of a method that asks every coalition, with `now` players instead of `players`, and `then`
+    events instead of `size`: twice as long for each player, and linear in events."""
+    return seconds * then / size * math.pow(2.0, min(now - players, 900.0))

@@ -1,0 +1,96 @@
+"""The folder of a study: a manifest, one file per cell, the tables at the end.
+
+A cell is written aside and renamed, so that it is there completely or not at all, whenever a run is killed.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from .. import _core
+from ..errors import InputError, ParameterError
+from ..manifest import replace
+from .cells import Cell, cells
+from .config import StudyConfig, parse_config
+
+MANIFEST: Final = "study.json"
+CELLS: Final = "cells"
+
+
+class StudyFolder:
+    """What is there of a study."""
+
+    def __init__(self, path: str | os.PathLike[str], config: StudyConfig) -> None:
+        self.path = Path(os.fspath(path))
+        self.config = config
+
+    @classmethod
+    def begun(cls, path: str | os.PathLike[str], config: StudyConfig) -> "StudyFolder":
+        """Begin in an empty folder, or go on in one of the same configuration."""
+        made = cls(path, config)
+        place = made.path
+        if place.exists() and not place.is_dir():
+            raise ParameterError(f"'{place}' is a file, expected a folder for the study")
+        if (place / MANIFEST).exists():
+            there = _manifest(place)
+            for name, now in (("digest", config.digest()), ("version", _core.VERSION)):
+                if there.get(name) != now:
+                    what = "another configuration" if name == "digest" else f"version {there.get(name)}"
+                    raise ParameterError(
+                        f"folder '{place}' has a study of {what}: choose another folder, or remove it"
+                    )
+        elif place.exists() and any(place.iterdir()):
+            raise ParameterError(f"folder '{place}' is not empty and has no study: choose another")
+        (place / CELLS).mkdir(parents=True, exist_ok=True)
+        if not (place / MANIFEST).exists():
+            facts = {
+                "digest": config.digest(),
+                "version": _core.VERSION,
+                "schema": _core.SCHEMA_VERSION,
+                "config": json.loads(config.text()),
+            }
+            replace(place / MANIFEST, lambda file: file.write_text(json.dumps(facts, indent=1) + "\n"))
+        return made
+
+    @classmethod
+    def opened(cls, path: str | os.PathLike[str]) -> "StudyFolder":
+        """A study that is there, complete or not."""
+        place = Path(os.fspath(path))
+        if not (place / MANIFEST).is_file():
+            raise InputError(f"folder '{place}' has no study: it lacks {MANIFEST}")
+        return cls(place, parse_config(_manifest(place)["config"]))
+
+    def found(self, cell: Cell) -> dict[str, Any] | None:
+        """What a cell measured, None if it is still to be done."""
+        try:
+            text = (self.path / CELLS / cell.file).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict) or value.get("cell") != cell.name:
+            raise InputError(f"{self.path / CELLS / cell.file} is not what a study wrote: remove it")
+        return value
+
+    def all_found(self) -> list[tuple[Cell, dict[str, Any]]]:
+        """Every cell that is there, in the order of the study."""
+        pairs = ((cell, self.found(cell)) for cell in cells(self.config))
+        return [(cell, found) for cell, found in pairs if found is not None]
+
+    def write(self, cell: Cell, found: dict[str, Any]) -> None:
+        """Publish what a cell measured."""
+        text = json.dumps({"cell": cell.name, **found}, sort_keys=True) + "\n"
+        replace(self.path / CELLS / cell.file, lambda file: file.write_text(text, encoding="utf-8"))
+
+
+def _manifest(place: Path) -> dict[str, Any]:
+    try:
+        value = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{place / MANIFEST} cannot be read: {error}") from None
+    if not isinstance(value, dict) or not isinstance(value.get("config"), dict):
+        raise InputError(f"{place / MANIFEST} is not the manifest of a study")
+    return value

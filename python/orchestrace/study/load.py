@@ -1,0 +1,177 @@
+"""The tables of a study: what was measured, what it cost, schedules, tasks."""
+
+import os
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from ..errors import ParameterError
+from ..schema import unknown_name
+from .cells import SCHEDULE, Cell
+from .folder import StudyFolder
+
+Table = Literal["study", "cells", "costs", "schedules", "tasks"]
+TABLES: Final = ("cells", "costs", "schedules", "tasks")
+
+_KEY: Final[dict[str, Any]] = {
+    "kind": pl.String,
+    "preset": pl.String,
+    "events": pl.UInt32,
+    "agents": pl.UInt32,
+    "replicate": pl.UInt32,
+    "method": pl.String,
+    "unit": pl.String,
+}
+_SHAPE: Final[dict[str, Any]] = {"n_traces": pl.UInt32, "n_events": pl.UInt64, "mean_agents": pl.Float64}
+_ENDS: Final = ("", "_low", "_high")
+_NUMBERS: Final[dict[str, Any]] = {
+    "status": pl.String,
+    "reason": pl.String,
+    **_SHAPE,
+    "n_rows": pl.UInt64,
+    "null_share": pl.Float64,
+    "null_reason": pl.String,
+    **{f"{name}{end}": pl.Float64 for name in ("rho", "sign", "pooled", "rollouts") for end in _ENDS},
+    "rho_n_traces": pl.UInt32,
+    "rho_n_tasks": pl.UInt32,
+    "rho_sd_rollouts": pl.Float64,
+    "snr": pl.Float64,
+    "sampling_share": pl.Float64,
+}
+_COSTS: Final[dict[str, Any]] = {
+    "seconds": pl.Float64,
+    "events_per_s": pl.Float64,
+    "repeats": pl.UInt32,
+    "peak_bytes": pl.UInt64,
+    "grown_bytes": pl.UInt64,
+    "cost_s_extrapolated": pl.Float64,
+    "exponent": pl.Float64,
+    "law": pl.String,
+    "points": pl.UInt32,
+    "stopped_s": pl.Float64,
+}
+_CURVE: Final = ("makespan", "speedup", "over_lower", "of_upper", "utilisation")
+_SCHEDULES: Final[dict[str, Any]] = {
+    "k": pl.UInt32,
+    "n_traces": pl.UInt32,
+    **{f"{name}{end}": pl.Float64 for name in _CURVE for end in _ENDS},
+    "best": pl.Float64,
+    "worst": pl.Float64,
+    "parallelism": pl.Float64,
+    "in_bounds": pl.Float64,
+    "time_unit": pl.String,
+}
+_TASKS: Final[dict[str, Any]] = {"task": pl.Int64, "rho": pl.Float64, "sign": pl.Float64}
+
+
+def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame:
+    """Read what is there of a study, complete or not.
+
+    Parameters
+    ----------
+    folder
+        What `run` wrote.
+    table
+        ``study``: cells of credit with their costs beside. ``cells``: their numbers alone, which are the same
+        on every run. ``costs``: seconds and memory alone, of schedules too. ``schedules``: a row per
+        corpus, queue and k. ``tasks``: a row per cell and task.
+
+    Returns
+    -------
+    DataFrame
+        Every row begins with the cell: ``kind preset events agents replicate method unit``.
+
+        Numbers: ``status`` (``ok``; ``too_slow`` for the budget; ``refused`` by the method, ``failed``) and
+        its ``reason``; ``n_traces n_events mean_agents`` (of the team that came about) ``n_rows null_share
+        null_reason``; ``rho``: Spearman's rank correlation of credit with planted contribution among the
+        units of a trace, mean over traces; ``sign``: share of right signs among the 5 % of a trace's units
+        with the largest contribution; ``pooled``: Pearson's correlation over the units of all rollouts of a
+        task; ``rollouts``: how many show an effect at that correlation (5 %, power 80 %); each with ``_low``
+        and ``_high``, intervals over tasks. ``rho_n_traces rho_n_tasks``: with a rho, which is not
+        defined where credit does not vary. ``rho_sd_rollouts``: standard deviation of rho between rollouts
+        of a task. ``snr``: median of |mean|/sd of credit over rollouts, by agent or type of event.
+        ``sampling_share``: of the variance of credit, what the draws of a method make.
+
+        Costs: ``seconds`` (of the shortest of ``repeats`` calls), ``events_per_s`` (1/s), ``peak_bytes``
+        (of the process, its corpus included) and ``grown_bytes`` (beyond what it held before, a lower bound
+        of the call's own; both null where the system does not tell); and where a cell was not measured
+        ``cost_s_extrapolated`` from ``points`` smaller sizes, by the ``law`` ``power`` with its
+        ``exponent`` in events, or ``coalitions``, of which each agent more makes twice as many; after a
+        call that was stopped also ``stopped_s``, when.
+
+        Schedules: ``makespan speedup utilisation`` with intervals; ``over_lower`` (makespan by its lower
+        bound, at least 1) and ``of_upper`` (by its upper, at most 1); ``best worst``: speed-ups that the
+        bounds allow; ``parallelism`` T1/T∞; ``in_bounds``: share of traces within both; ``time_unit``.
+
+    Raises
+    ------
+    InputError
+        The folder has no study.
+    ParameterError
+        No such table.
+
+    Notes
+    -----
+    Linear in cells and tasks.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> config = {
+    ...     "sizes": [{"events": 10, "agents": 2, "traces": 16}],
+    ...     "presets": {"additive": {"outcome": "linear"}},
+    ...     "methods": ["flow"], "units": ["agent"], "slots": [1, 2],
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = ot.study.run(config, folder, workers=0)
+    ...     ot.study.load(folder, "schedules").select("k", "in_bounds").rows()
+    [(1, 1.0), (2, 1.0)]
+    """
+    if table not in ("study", *TABLES):
+        raise ParameterError(unknown_name("table", str(table), ["study", *TABLES]))
+    made = tables(StudyFolder.opened(folder))
+    if table != "study":
+        return made[table]
+    return made["cells"].join(made["costs"], on=list(_KEY), how="left", maintain_order="left")
+
+
+def write_tables(place: StudyFolder) -> None:
+    """Write the tables as Parquet, beside the cells."""
+    from ..manifest import replace
+
+    for name, frame in tables(place).items():
+        replace(place.path / f"{name}.parquet", frame.write_parquet)
+
+
+def tables(place: StudyFolder) -> dict[str, pl.DataFrame]:
+    """All tables of what is there."""
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+    for cell, found in place.all_found():
+        key = _key(cell)
+        cost = found["cost"]
+        if seconds := cost.get("seconds"):
+            cost = cost | {"events_per_s": found["numbers"]["n_events"] / seconds}
+        rows["costs"].append(key | {name: cost.get(name) for name in _COSTS})
+        if cell.kind == SCHEDULE:
+            rows["schedules"] += [key | row for row in found.get("rows", [])]
+            continue
+        told = {"status": found["status"], "reason": found["reason"], **found["numbers"]}
+        rows["cells"].append(key | {name: told.get(name) for name in _NUMBERS})
+        tasks = found.get("tasks") or {name: [] for name in _TASKS}
+        pairs = zip(*(tasks[name] for name in _TASKS), strict=True)
+        rows["tasks"] += [key | dict(zip(_TASKS, values, strict=True)) for values in pairs]
+    schemas = {"cells": _NUMBERS, "costs": _COSTS, "schedules": _SCHEDULES, "tasks": _TASKS}
+    return {name: pl.DataFrame(rows[name], schema=_KEY | schemas[name]) for name in TABLES}
+
+
+def _key(cell: Cell) -> dict[str, Any]:
+    return {
+        "kind": cell.kind,
+        "preset": cell.preset,
+        "events": cell.size.events,
+        "agents": cell.size.agents,
+        "replicate": cell.replicate,
+        "method": cell.run.label,
+        "unit": cell.unit,
+    }

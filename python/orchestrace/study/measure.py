@@ -1,0 +1,136 @@
+"""What one cell measures, on a corpus that it makes or shares with the cell before it."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import polars as pl
+
+from ..corpus import Corpus
+from ..credit import credit
+from ..errors import ParameterError
+from ..planted import Truth, generate_planted
+from ..resampling import cluster_interval
+from ..schedule import scaling_curve
+from .cells import SCHEDULE, Cell, seed_of
+from .config import StudyConfig
+from .costs import measured
+from .truth_rank import judged
+
+OK: Final = "ok"
+TOO_SLOW: Final = "too_slow"
+REFUSED: Final = "refused"
+FAILED: Final = "failed"
+
+Stage = Callable[[str], object]
+
+
+class Bench:
+    """Measures cells; keeps the corpus of the last one, since neighbours share it."""
+
+    def __init__(self, config: StudyConfig, threads: int | None = None) -> None:
+        self._config = config
+        self._threads = threads
+        self._name = ""
+        self._held: tuple[Corpus, Truth] | None = None
+
+    def measure(self, cell: Cell, stage: Stage = lambda _: None) -> dict[str, Any]:
+        """``status reason numbers cost``, of schedules also ``rows``, of credit ``tasks``.
+
+        `stage` hears ``call`` when what counts against the budget begins, and ``judge`` when it is over.
+        """
+        corpus, truth = self._corpus(cell)
+        sizes = corpus._sizes()
+        shape = {
+            "n_traces": sizes["traces"],
+            "n_events": sizes["events"],
+            "mean_agents": truth.agents.height / sizes["traces"],
+        }
+        try:
+            found = (self._schedule if cell.kind == SCHEDULE else self._credit)(cell, corpus, truth, stage)
+        except ParameterError as error:
+            text = (str(error).splitlines() or [""])[0]
+            return {"status": REFUSED, "reason": text, "numbers": shape, "cost": {}}
+        found["numbers"] = shape | found["numbers"]
+        return {"status": OK, "reason": None, **found}
+
+    def _corpus(self, cell: Cell) -> tuple[Corpus, Truth]:
+        if self._held is None or self._name != cell.corpus:
+            self._held = None  # before the next one takes its room
+            size = cell.size
+            self._held = generate_planted(
+                traces=size.traces,
+                group_size=size.group_size,
+                length=size.events,
+                agents=size.agents,
+                seed=seed_of(self._config.seed, "corpus", cell.corpus),
+                threads=self._threads,
+                **self._config.presets[cell.preset],
+            )
+            self._name = cell.corpus
+        return self._held
+
+    def _credit(self, cell: Cell, corpus: Corpus, truth: Truth, stage: Stage) -> dict[str, Any]:
+        config = self._config
+        call: dict[str, Any] = {"method": cell.run.name, "unit": cell.unit, "threads": self._threads}
+        call |= {"seed": seed_of(config.seed, "credit", cell.name), **cell.run.params}
+        stage("call")
+        credits, cost = measured(lambda: credit(corpus, **call))
+        stage("judge")
+        numbers, tasks = judged(
+            corpus,
+            truth,
+            credits,
+            cell.unit,
+            config.n_boot,
+            seed_of(config.seed, "boot", cell.corpus),
+            config.confidence,
+        )
+        return {"numbers": numbers, "cost": cost, "tasks": tasks.to_dict(as_series=False)}
+
+    def _schedule(self, cell: Cell, corpus: Corpus, _: Truth, stage: Stage) -> dict[str, Any]:
+        config = self._config
+        stage("call")
+        curve, cost = measured(
+            lambda: scaling_curve(
+                corpus,
+                slots=config.slots,
+                queue=cell.run.name,  # type: ignore[arg-type]  # judged with the configuration
+                threads=self._threads,
+            )
+        )
+        stage("judge")
+        seed = seed_of(config.seed, "boot", cell.corpus)
+        return {"numbers": {}, "cost": cost, "rows": _by_slots(corpus, curve, config, seed)}
+
+
+def _by_slots(corpus: Corpus, curve: pl.DataFrame, config: StudyConfig, seed: int) -> list[dict[str, Any]]:
+    """A row for each k: means over traces with intervals over tasks, and whether the bounds held."""
+    import numpy as np
+
+    tasks = corpus.traces.select("trace", task=pl.col("task_id").cast(pl.String)).collect()
+    tasks = tasks.with_columns(pl.col("task").rank("dense").cast(pl.Int64))
+    known = curve.drop_nulls("makespan").join(tasks, on="trace", maintain_order="left")
+    slack = 1e-9 * pl.col("upper")
+    known = known.with_columns(
+        over_lower=pl.when(pl.col("lower") > 0).then(pl.col("makespan") / pl.col("lower")),
+        of_upper=pl.when(pl.col("upper") > 0).then(pl.col("makespan") / pl.col("upper")),
+        best=pl.when(pl.col("lower") > 0).then(pl.col("work") / pl.col("lower")),
+        worst=pl.when(pl.col("upper") > 0).then(pl.col("work") / pl.col("upper")),
+        parallelism=pl.when(pl.col("span") > 0).then(pl.col("work") / pl.col("span")),
+        held=(pl.col("lower") - slack <= pl.col("makespan"))
+        & (pl.col("makespan") <= pl.col("upper") + slack),
+    )
+    rows: list[dict[str, Any]] = []
+    for (k,), own in known.group_by("k", maintain_order=True):
+        held = own["held"].to_numpy().mean()
+        row: dict[str, Any] = {"k": k, "n_traces": own.height, "in_bounds": float(held)}
+        for name in ("makespan", "speedup", "over_lower", "of_upper", "utilisation"):
+            values = own[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+            mean, low, high = cluster_interval(
+                values, np.asarray(own["task"]), config.n_boot, seed, config.confidence
+            )
+            row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+        for name in ("best", "worst", "parallelism"):
+            row[name] = own[name].mean()
+        rows.append({**row, "time_unit": own["unit"][0]})
+    return rows

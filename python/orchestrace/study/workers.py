@@ -1,0 +1,155 @@
+"""Who measures cells: this process, or worker processes that are ended when a call is over its budget."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from .cells import Cell
+from .config import StudyConfig
+from .measure import FAILED, TOO_SLOW, Bench
+
+PATIENCE = 2.0
+"""How many budgets a call may take that was not expected to be over one."""
+
+
+class Here:
+    """Cells one after the other in this process; nothing can be ended."""
+
+    def __init__(self, config: StudyConfig, threads: int | None) -> None:
+        self._bench = Bench(config, threads)
+
+    def measure(self, todo: list[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
+        for cell in todo:
+            yield cell, self._bench.measure(cell)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Workers:
+    """Processes that measure cells at the same time. Results come as they are ready."""
+
+    def __init__(self, config: StudyConfig, count: int, threads: int | None) -> None:
+        self._config = config
+        self._threads = threads
+        self._answers: queue.Queue[tuple[_Worker, dict[str, Any] | None]] = queue.Queue()
+        self._workers: list[_Worker | None] = [None] * count
+
+    def measure(self, todo: list[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
+        waiting = list(todo)
+        busy: dict[_Worker, Cell] = {}
+        while waiting or busy:
+            for place, worker in enumerate(self._workers):
+                if waiting and (worker is None or worker not in busy):
+                    started = worker or self._started(place)
+                    cell = waiting.pop(_nearest(waiting, started.corpus, [w.corpus for w in busy]))
+                    busy[started] = cell
+                    started.ask(cell)
+            yield from self._next(busy)
+
+    def _next(self, busy: dict["_Worker", Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
+        """What the next answer finishes, or whose time is over."""
+        ends = [worker.since + PATIENCE * self._config.budget_s for worker in busy if worker.since]
+        try:
+            wait = max(min(ends) - time.monotonic(), 0.0) if ends else None
+            worker, answer = self._answers.get(timeout=wait)
+        except queue.Empty:
+            for worker in list(busy):
+                late = worker.since and time.monotonic() - worker.since >= PATIENCE * self._config.budget_s
+                if late:
+                    spent = time.monotonic() - worker.since
+                    yield busy.pop(worker), {**_nothing(TOO_SLOW, "budget"), "cost": {"stopped_s": spent}}
+                    self._end(worker)
+            return
+        if worker not in busy:  # what an ended one had still to say
+            if answer is None:
+                self._end(worker)
+            return
+        if answer is None:
+            code = worker.process.wait()
+            text = f"the process ended with signal {-code}" if code < 0 else f"the process ended with {code}"
+            if code == -9:
+                text += ", perhaps for want of memory"
+            yield busy.pop(worker), _nothing(FAILED, text)
+            self._end(worker)
+        elif answer["stage"] == "done":
+            yield busy.pop(worker), answer["found"]
+        else:
+            worker.since = time.monotonic() if answer["stage"] == "call" else 0.0
+
+    def _started(self, place: int) -> "_Worker":
+        worker = _Worker(self._config, self._threads, self._answers)
+        self._workers[place] = worker
+        return worker
+
+    def _end(self, worker: "_Worker") -> None:
+        worker.end()
+        self._workers = [None if one is worker else one for one in self._workers]
+
+    def close(self) -> None:
+        for worker in self._workers:
+            if worker is not None:
+                worker.end()
+
+
+class _Worker:
+    def __init__(self, config: StudyConfig, threads: int | None, answers: queue.Queue[Any]) -> None:
+        self.corpus = ""
+        self.since = 0.0  # when the call began that counts against the budget; 0 between calls
+        # A session of its own: Ctrl-C reaches the one who decides what to do about it.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.work"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self._tell({"config": config.text(), "threads": threads})
+        threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
+
+    def ask(self, cell: Cell) -> None:
+        self.corpus = cell.corpus
+        self._tell({"cell": cell.name})
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        with suppress(OSError):  # one that is gone is told by the end of its answers
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def _listen(self, answers: queue.Queue[Any]) -> None:
+        assert self.process.stdout is not None
+        with suppress(OSError, ValueError):  # closed while it is read
+            for line in self.process.stdout:
+                try:
+                    answers.put((self, json.loads(line)))
+                except ValueError:
+                    break
+        answers.put((self, None))
+
+
+def _nothing(status: str, reason: str) -> dict[str, Any]:
+    return {"status": status, "reason": reason, "numbers": {}, "cost": {}}
+
+
+def _nearest(waiting: list[Cell], own: str, others: list[str]) -> int:
+    """The cell to take next: one of the corpus that is held, else the first of one that nobody else holds."""
+    for place, cell in enumerate(waiting):
+        if cell.corpus == own:
+            return place
+    return next((place for place, cell in enumerate(waiting) if cell.corpus not in others), 0)
