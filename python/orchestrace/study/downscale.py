@@ -1,0 +1,281 @@
+"""Long recordings made short: prefixes that keep every cause, on which estimators run again."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from .. import rankings
+from ..agreement import agreement, check_corpus, one_run, tasks_of
+from ..comparison import Method
+from ..corpus import Corpus, check_numbers
+from ..credit import Reward, credit, methods
+from ..errors import ParameterError
+from ..partitioned import PartitionedCorpus
+from ..progress import Progress, reporting
+from ..resampling import check_confidence, cluster_interval
+from ..schema import Unit, unknown_name
+
+TOP: Final = 0.05
+_SCHEMA: Final[dict[str, Any]] = {
+    "share": pl.Float64,
+    "mean_events": pl.Float64,
+    "mean_lost": pl.Float64,
+    "method": pl.String,
+    "unit": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "n_traces": pl.UInt32,
+    "n_tasks": pl.UInt32,
+    "null_share": pl.Float64,
+    "error": pl.String,
+}
+
+
+def prefixes(corpus: Corpus, share: float, *, min_events: int = 1) -> Corpus:
+    """Cut every trace to its beginning, as if the recording had stopped there.
+
+    Parameters
+    ----------
+    corpus
+        The recordings, in memory.
+    share
+        Of the events of each trace, in order of time, rounded up; above 0, at most 1.
+    min_events
+        Traces that have fewer are left out.
+
+    Returns
+    -------
+    Corpus
+        The same traces with their rewards. An event is kept if it is among the first and all its predecessors
+        are kept; edges between kept events stay. Labels, costs and metrics are of the whole, and left out.
+
+    Raises
+    ------
+    ParameterError
+        A share that is none, or a corpus on disk.
+
+    Notes
+    -----
+    Time goes by (t, seq), so an edge that leads back in time loses its end and what follows from it: a pass
+    over the edges for each step of that, O(events + edges) if there is none.
+
+    Source: down-scaling of recorded traces, methods 9.4.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> half = ot.study.prefixes(corpus, 0.5)
+    >>> len(half), half.events.collect().height < corpus.events.collect().height
+    (3, True)
+    """
+    check_corpus(corpus)
+    check_numbers(min_events=min_events)
+    if isinstance(corpus, PartitionedCorpus):
+        raise ParameterError("prefixes need a corpus in memory: read_traces, or one of corpus.pieces()")
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 < share <= 1.0:
+        raise ParameterError(f"share is {share!r}, expected a number above 0 and at most 1")
+    traces = corpus.traces.filter(pl.col("n_events") >= min_events).collect()
+    wanted = traces.select("trace", most=(pl.col("n_events") * share - 1e-9).ceil())
+    events = corpus.events.collect().join(wanted, on="trace", maintain_order="left")
+    place = pl.struct("t", "seq").rank("ordinal").over("trace")
+    kept = events.filter(place <= pl.col("most")).drop("most")
+    edges = corpus.edges.collect()
+    kept = _closed(kept, edges)
+    numbers = kept.select("trace", "seq", new=pl.int_range(pl.len()).over("trace").cast(pl.UInt32))
+    for end in ("src", "dst"):
+        renamed = numbers.rename({"seq": end, "new": f"new_{end}"})
+        edges = edges.join(renamed, on=["trace", end], how="inner", maintain_order="left")
+    edges = edges.select("trace", "type", src="new_src", dst="new_dst")
+    rewards = corpus.measures.filter(pl.col("kind") == "reward").collect()
+    return Corpus.from_arrow(
+        traces=traces.drop("n_events", "n_edges", "n_agents"),
+        events=kept.with_columns(seq=numbers["new"]),
+        edges=edges,
+        measures=rewards.join(wanted, on="trace", how="semi", maintain_order="left"),
+    )
+
+
+def _closed(kept: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+    """Without the events of which a predecessor is not there, until none is left."""
+    while True:
+        here = kept.select("trace", dst="seq")
+        into = edges.join(here, on=["trace", "dst"], how="semi")
+        torn = into.join(kept.select("trace", src="seq"), on=["trace", "src"], how="anti")
+        if torn.is_empty():
+            return kept
+        lost = torn.select("trace", seq="dst").unique()
+        kept = kept.join(lost, on=["trace", "seq"], how="anti", maintain_order="left")
+
+
+def downscale(
+    corpus: Corpus,
+    methods: Sequence[Method],
+    *,
+    shares: Sequence[float] = (0.125, 0.25, 0.5, 0.75),
+    unit: Unit = "agent",
+    reward: Reward = "team",
+    min_events: int = 16,
+    n_boot: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """Run estimators again on the beginnings of long recordings: what they say as runs grow longer.
+
+    Parameters
+    ----------
+    corpus
+        The recordings, in memory.
+    methods
+        Names, or pairs of a name and its parameters, as in `compare`.
+    shares
+        Of the events of each trace, above 0 and below 1; the whole is always added.
+    unit, reward, seed, threads
+        As in `credit`.
+    min_events
+        Shorter traces are left out: one set of traces for all shares.
+    n_boot, confidence
+        Resamples of tasks for the intervals, and their coverage.
+    progress
+        As in `read_traces`; counts calls.
+
+    Returns
+    -------
+    DataFrame
+        A row per share, method and metric: ``share``, ``mean_events`` (kept, per trace), ``mean_lost`` (per
+        trace, among the first events but without a cause that is), ``method unit metric value low high``,
+        ``n_traces n_tasks`` (with a value), ``null_share`` of the units without credit, ``error`` (why the
+        method could not run). Metrics: ``spearman``, ``top_k_overlap`` and ``sign_agreement`` with the credit
+        that the whole recording gives the same units, as in `agreement` with ``k=0.05``; ``top_share``: of
+        the absolute credit of a trace, what the 5 % of its units have that have most.
+
+    Raises
+    ------
+    ParameterError
+        No method of a name, a share out of range, or no trace is long enough.
+
+    Notes
+    -----
+    The reward is that of the whole run at every length: an estimator is asked what it had said of a run that
+    ended so when less of it was recorded. Nobody knows the truth of a recording; agreement with the whole is
+    stability, not accuracy. `fit_law` turns the trend into a law, where that is built.
+
+    Time is that of the methods, once for each share. Source: methods 9.4.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=20, seed=0)
+    >>> trend = ot.study.downscale(corpus, ["flow"], shares=[0.5])
+    >>> trend.filter(metric="spearman", share=1.0)["value"].to_list()
+    [1.0]
+    """
+    check_numbers(n_boot=n_boot, seed=seed, threads=threads)
+    check_confidence(confidence)
+    steps = sorted({float(one) for one in _shares(shares)} | {1.0})
+    runs = _runs(methods)
+    options: dict[str, Any] = {"unit": unit, "reward": reward, "seed": seed, "threads": threads}
+    drawn = {"n_boot": n_boot, "seed": seed, "confidence": confidence}
+    cut = {share: prefixes(corpus, share, min_events=min_events) for share in steps}
+    if not len(cut[1.0]):
+        raise ParameterError(f"no trace has {min_events} events: give a smaller min_events")
+    rows: list[dict[str, Any]] = []
+    with reporting(progress, "downscaling") as callback:
+        done = 0
+        for name, params in runs:
+            whole = None
+            for share in reversed(steps):
+                rows_now, whole = _step(cut, share, name, params, options, drawn, whole)
+                rows += rows_now
+                done += 1
+                if callback is not None:
+                    callback(done, len(runs) * len(steps))
+    return pl.DataFrame(rows, schema=_SCHEMA).sort("method", "metric", "share", maintain_order=True)
+
+
+def _step(
+    cut: dict[float, Corpus],
+    share: float,
+    name: str,
+    params: dict[str, Any],
+    options: dict[str, Any],
+    drawn: dict[str, Any],
+    whole: pl.DataFrame | None,
+) -> tuple[list[dict[str, Any]], pl.DataFrame | None]:
+    """Rows of one method on one share, and its credit on the whole, which comes first."""
+    corpus = cut[share]
+    sizes, n = corpus._sizes(), len(corpus)
+    wished = cut[1.0].traces.select((pl.col("n_events") * share - 1e-9).ceil().sum()).collect().item()
+    key = {
+        "share": share,
+        "mean_events": sizes["events"] / n,
+        "mean_lost": (wished - sizes["events"]) / n,
+        "method": _label(name, params),
+        "unit": options["unit"],
+    }
+    try:
+        found = credit(corpus, method=name, **options, **params)
+    except ParameterError as error:
+        return [{**key, "metric": None, "error": str(error).splitlines()[0]}], whole
+    whole = found if share == 1.0 else whole
+    told = found.filter(pl.col("unit_id").is_not_null())
+    empty = told.filter(pl.col("credit").fill_nan(None).is_null()).height
+    key["null_share"] = empty / told.height if told.height else None
+    rows = [key | _top_share(corpus, found, drawn)]
+    if whole is not None:
+        table = agreement(cut[1.0], found, whole, k=TOP, **drawn)
+        rows += [key | row for row in table.iter_rows(named=True) if row["metric"] != "kendall"]
+    return [{name: row.get(name) for name in _SCHEMA} for row in rows], whole
+
+
+def _top_share(corpus: Corpus, found: pl.DataFrame, drawn: dict[str, Any]) -> dict[str, Any]:
+    """How much of the absolute credit of a trace few of its units have."""
+    import numpy as np
+
+    rows = one_run(found, "credits")[0].drop_nulls().sort("trace", "unit_id")
+    rows = rows.join(tasks_of(corpus, rows.select("trace").unique()), on="trace", maintain_order="left")
+    trace = rows["trace"].to_numpy()
+    starts = rankings.segment_starts(trace)
+    size = np.abs(rows["credit"].to_numpy())
+    counts = np.ceil(TOP * np.diff(np.append(starts, size.size)) - 1e-9).astype(np.int64)
+    with np.errstate(invalid="ignore"):
+        value = rankings.sums(size * rankings.top(size, starts, counts), starts) / rankings.sums(size, starts)
+    tasks = rows["task"].to_numpy()[starts]
+    mean, low, high = cluster_interval(value, tasks, **drawn)
+    known = np.isfinite(value)
+    return {
+        "metric": "top_share",
+        "value": mean,
+        "low": low,
+        "high": high,
+        "n_traces": int(known.sum()),
+        "n_tasks": len(set(tasks[known].tolist())),
+    }
+
+
+def _shares(given: Sequence[float]) -> Sequence[float]:
+    for one in given:
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0.0 < one <= 1.0:
+            raise ParameterError(f"share is {one!r}, expected a number above 0 and at most 1")
+    return given
+
+
+def _runs(given: Sequence[Method]) -> list[tuple[str, dict[str, Any]]]:
+    if isinstance(given, str) or not given:
+        raise ParameterError(f"methods is {given!r}, expected a list of names")
+    known = methods()["name"].to_list()
+    runs = [(one, {}) if isinstance(one, str) else (one[0], dict(one[1])) for one in given]
+    for name, _ in runs:
+        if name not in known:
+            raise ParameterError(unknown_name("method", str(name), known))
+    return runs
+
+
+def _label(name: str, params: dict[str, Any]) -> str:
+    settings = ", ".join(f"{key}={value}" for key, value in sorted(params.items()))
+    return f"{name} ({settings})" if settings else name
