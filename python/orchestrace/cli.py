@@ -29,6 +29,7 @@ from . import (
     report,
     survey,
 )
+from .cli_study import study_app
 from .cli_values import credit_options, run_of
 from .corpus import Corpus
 from .display import plain, plain_json
@@ -587,6 +588,9 @@ def _check(corpus: Corpus, strict: bool) -> None:
         )
         if strict:
             raise typer.Exit(QUARANTINED)
+
+
+app.add_typer(study_app, name="study")
 
 
 def main() -> None:

@@ -1,0 +1,55 @@
+"""The commands `orchestrace study ...`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import typer
+
+from . import study
+from .display import plain, plain_json
+from .terminal import show
+
+study_app = typer.Typer(
+    help="Measure credit methods on a ladder of sizes whose truth is known.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@study_app.command(name="run")
+def run_(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file, as examples/study.toml.")],
+    folder: Annotated[Path, typer.Option("--output", "-o", help="Folder; one that is begun is gone on with.")],
+    workers: Annotated[
+        int, typer.Option("--workers", min=0, max=256, help="Processes; 0: this one, which stops no call.")
+    ] = 1,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, max=1024, help="Of each call; default: all cores.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> None:
+    """Measure every cell; what is there already is kept, so that the command resumes."""
+    try:
+        table = study.run(config, folder, workers=workers, threads=threads, progress=True)
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; what is measured is in {plain(folder)}: run the command again to go on", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(plain_json(table.write_json()))
+        return
+    counts = table.group_by("events", "agents", "status", maintain_order=True).agg(
+        cells=pl.len(), seconds=pl.col("seconds").sum()
+    )
+    show(counts, f"cells of {folder}", rows=50)
+
+
+@study_app.command(name="report")
+def report_(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `study run` wrote.")],
+) -> None:
+    """Write the report: report.html, report.md and the figures."""
+    for path in study.report(folder):
+        typer.echo(f"wrote {plain(path)}")

@@ -1,0 +1,418 @@
+"""The ladder: its numbers against other ways to them, its budget, its folder, what a kill leaves."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import orchestrace as ot
+from orchestrace.study import workers as study_workers
+from orchestrace.study.cells import cells
+from orchestrace.study.costs import doubled, extrapolated, measured
+from orchestrace.study.folder import StudyFolder
+from orchestrace.study.measure import Bench
+from orchestrace.study.truth_rank import _pooled, _sd_within, rollouts_needed
+
+SMALL = {
+    "sizes": [
+        {"events": 12, "agents": 3, "traces": 32},
+        {"events": 40, "agents": 6, "traces": 32},
+    ],
+    "presets": {
+        "additive": {"outcome": "linear", "density": 1.0},
+        "gates": {"outcome": "mixed", "topology": "hierarchical"},
+    },
+    "methods": ["flow", "grpo", "gae", {"name": "shapley", "params": {"samples": 16}, "units": ["agent"]}],
+    "slots": [1, 2, 4],
+    "queues": ["recorded", "critical_path"],
+    "seed": 3,
+    "n_boot": 200,
+}
+
+
+def test_rollouts_needed_are_the_published_ones():
+    assert [rollouts_needed(n**-0.5) for n in (10, 100, 1000, 4000)] == [79, 785, 7849, 31396]
+    assert rollouts_needed(-0.5) == rollouts_needed(0.5) == 32
+    assert rollouts_needed(0.0) is None and rollouts_needed(None) is None
+
+
+def test_credit_that_is_one_number_for_all_diffuses_with_the_root_of_the_units():
+    rng = np.random.default_rng(0)
+    for n in (4, 25, 100):
+        effects = rng.normal(size=(4000, n))
+        credit = np.repeat(effects.sum(axis=1), n)
+        task = np.repeat(np.arange(40), 100 * n)
+        rho, low, high = _pooled(credit, effects.ravel(), task, 200, 0, 0.95)
+        assert low <= n**-0.5 <= high and abs(rho * n**0.5 - 1) < 0.1
+
+
+def test_pooled_correlation_is_that_of_what_is_centred_in_its_task():
+    rng = np.random.default_rng(1)
+    task = np.repeat([0, 1, 2], [5, 9, 4])
+    x, y = rng.normal(size=18) + 10 * task, rng.normal(size=18) - 7 * task
+    centred = [v - np.array([v[task == t].mean() for t in task]) for v in (x, y)]
+    rho, low, high = _pooled(x, y, task, 500, 0, 0.9)
+    assert rho == pytest.approx(np.corrcoef(*centred)[0, 1], abs=1e-12)
+    assert low < rho < high
+    assert _pooled(np.ones(4), np.arange(4.0), np.zeros(4, int), 10, 0, 0.9) == (None, None, None)
+    assert _pooled(np.zeros(0), np.zeros(0), np.zeros(0, int), 10, 0, 0.9) == (None, None, None)
+
+
+def test_spread_between_rollouts_by_hand():
+    # Variances 0.02 (2 rollouts) and 0.01 (3): pooled over 1 + 2 degrees of freedom.
+    rho = np.array([0.1, 0.3, 0.0, 0.1, 0.2, np.nan, 0.7])
+    task = np.array([0, 0, 1, 1, 1, 1, 2])
+    assert _sd_within(rho, task) == pytest.approx(((0.02 + 2 * 0.01) / 3) ** 0.5)
+    assert _sd_within(rho[5:], task[5:]) is None
+
+
+def test_numbers_of_a_cell_are_those_of_compare(tmp_path):
+    config = ot.study.parse_config(SMALL | {"slots": []})
+    for cell in cells(config):
+        bench = Bench(config)
+        found = bench.measure(cell)
+        corpus, truth = bench._corpus(cell)
+        named = truth.contributions if cell.unit == "event" else truth.agents
+        if cell.run.params:
+            continue  # draws go by the seed of the cell
+        table = ot.compare(
+            corpus, [(cell.run.name, cell.run.params)], unit=cell.unit, truth=named, n_boot=10
+        ).row(0, named=True)
+        assert found["status"] == "ok"
+        assert found["numbers"]["rho"] == pytest.approx(table["truth_spearman"], abs=1e-12)
+        assert found["numbers"]["rho_n_traces"] == table["truth_n_traces"]
+        if found["numbers"]["rho_n_traces"] == len(corpus):
+            assert found["numbers"]["sign"] == pytest.approx(table["truth_sign_accuracy"], abs=1e-12)
+        assert found["numbers"]["n_events"] == cell.size.events * cell.size.traces
+
+
+def test_a_study_gives_the_same_numbers_twice(tmp_path):
+    ot.study.run(SMALL, tmp_path / "a", workers=0, threads=1)
+    ot.study.run(SMALL, tmp_path / "b", workers=2, threads=2)
+    for table in ("cells", "schedules", "tasks"):
+        first, second = (ot.study.load(tmp_path / name, table) for name in "ab")
+        assert first.height and first["preset"].n_unique() == 2
+        assert_frame_equal(first, second, check_exact=True)
+        assert_frame_equal(pl.read_parquet(tmp_path / "a" / f"{table}.parquet"), first, check_exact=True)
+    costs = ot.study.load(tmp_path / "a", "costs")
+    assert costs["seconds"].min() > 0 and costs.height == len(cells(ot.study.parse_config(SMALL)))
+    both = ot.study.load(tmp_path / "a")
+    assert both["seconds"].null_count() == 0 and both["rho"].null_count() < both.height
+
+
+def test_schedules_stay_within_their_bounds(tmp_path):
+    ot.study.run(SMALL, tmp_path, workers=0)
+    table = ot.study.load(tmp_path, "schedules")
+    assert table.height == 2 * 2 * 2 * 3
+    assert table["in_bounds"].unique().to_list() == [1.0]
+    assert table.filter(k=1)["speedup"].unique().to_list() == pytest.approx([1.0])
+    own = table.filter(preset="additive", events=40, method="recorded")
+    assert own["makespan"].is_sorted(descending=True)
+    corpus, _ = Bench(ot.study.parse_config(SMALL))._corpus(
+        next(c for c in cells(ot.study.parse_config(SMALL)) if c.preset == "additive" and c.size.events == 40)
+    )
+    curve = ot.scaling_curve(corpus, slots=[1, 2, 4])
+    means = curve.group_by("k").agg(pl.col("makespan").mean()).sort("k")["makespan"]
+    assert own["makespan"].to_list() == pytest.approx(means.to_list())
+
+
+def test_other_presets_methods_and_sizes_change_no_number(tmp_path):
+    alone = SMALL | {"presets": {"gates": SMALL["presets"]["gates"]}, "methods": ["gae"], "slots": []}
+    alone |= {"sizes": SMALL["sizes"][1:]}
+    few = ot.study.run(alone, tmp_path / "few", workers=0)
+    ot.study.run(SMALL, tmp_path / "all", workers=0)
+    every = ot.study.load(tmp_path / "all", "cells")
+    same = every.filter(preset="gates", method="gae", events=40)
+    assert_frame_equal(same, few.select(same.columns), check_exact=True)
+    other = ot.study.run(alone | {"seed": 4}, tmp_path / "other", workers=0)
+    assert other["rho"][0] != few["rho"][0]
+
+
+def test_laws_of_cost_by_hand():
+    assert extrapolated([(10, 1.0), (100, 10.0)], 1000) == pytest.approx((100.0, 1.0))
+    assert extrapolated([(10, 2.0), (100, 200.0)], 1000) == pytest.approx((20000.0, 2.0))
+    assert extrapolated([(10, 5.0), (100, 1.0)], 1000)[1] == 0.0  # noise, not a method that gets cheaper
+    assert extrapolated([(10, 1.0)], 100) is None and extrapolated([(10, 1.0), (10, 2.0)], 100) is None
+    # Three points: least squares on logarithms; a fourth and smaller one is not looked at.
+    points = [(1, 9e9), (10, 1.0), (100, 20.0), (1000, 100.0)]
+    slope, intercept = np.polyfit(*np.log([p for p in points[1:]]).T, 1)
+    assert extrapolated(points, 5000) == pytest.approx((np.exp(intercept) * 5000**slope, slope))
+    assert doubled(0.5, 100, 8, 1000, 10) == pytest.approx(0.5 * 10 * 4)
+    assert np.isfinite(doubled(0.5, 100, 8, 1000, 100_000))
+
+
+def test_the_peak_of_memory_is_seen():
+    _, small = measured(lambda: None)
+    _, large = measured(lambda: np.ones(40_000_000).sum())
+    if small["peak_bytes"] is None:
+        pytest.skip("the system does not tell its peak of memory")
+    assert large["peak_bytes"] - small["peak_bytes"] > 200e6
+    assert small["repeats"] == 5 and large["grown_bytes"] > 200e6
+
+
+def test_what_is_foreseen_to_be_too_slow_shows_its_cost(tmp_path):
+    sizes = [{"events": n, "agents": 4, "traces": 16} for n in (20, 40, 80, 160)]
+    config = {"sizes": sizes, "presets": {"one": {}}, "methods": ["flow"], "units": ["agent"]}
+    table = ot.study.run(config | {"budget_s": 1e-9}, tmp_path, workers=0)
+    assert table["status"].to_list() == ["ok", "ok", "too_slow", "too_slow"]
+    assert table["reason"].to_list() == [None, None, "budget", "budget"]
+    law = extrapolated(list(zip((20, 40), (table["seconds"][:2] / 16).to_list(), strict=True)), 160)
+    assert table["cost_s_extrapolated"][3] == pytest.approx(law[0] * 16)
+    assert table["exponent"][3] == pytest.approx(law[1]) and table["points"].to_list() == [None, None, 2, 2]
+    assert table["law"].to_list() == [None, None, "power", "power"]
+    assert table["rho"][2:].null_count() == 2  # no number stands for one that was not measured
+
+
+def test_a_call_over_the_budget_is_stopped_and_the_rest_goes_on(tmp_path):
+    slow = {"name": "shapley", "params": {"samples": 500_000}}
+    config = {
+        "sizes": [{"events": 3000, "agents": 60, "traces": 16}, {"events": 4000, "agents": 60, "traces": 16}],
+        "presets": {"one": {"branching": 20}},
+        "methods": [slow, "uniform"],
+        "units": ["agent"],
+        "budget_s": 0.5,
+    }
+    began = time.monotonic()
+    table = ot.study.run(config, tmp_path)
+    assert table["status"].to_list() == ["too_slow", "ok", "too_slow", "ok"]
+    assert 1.0 <= table["stopped_s"][0] < 10 and table["cost_s_extrapolated"][0] == table["stopped_s"][0]
+    # What did not end at a small size is not tried at a larger one.
+    assert table["stopped_s"][2] is None and time.monotonic() - began < 60
+
+
+def test_what_a_method_refuses_has_its_words_and_the_cost_of_all_coalitions(tmp_path):
+    sizes = [{"events": 30, "agents": 5, "traces": 16}, {"events": 90, "agents": 30, "traces": 16}]
+    config = {
+        "sizes": sizes,
+        "presets": {"one": {"branching": 30}},
+        "methods": ["shapley"],
+        "units": ["agent"],
+    }
+    table = ot.study.run(config, tmp_path, workers=0)
+    assert table["status"].to_list() == ["ok", "refused"]
+    assert "exact up to" in table["reason"][1]
+    assert table["law"][1] == "coalitions"
+    assert table["cost_s_extrapolated"][1] == pytest.approx(table["seconds"][0] * 3 * 2.0**25)
+
+
+def test_a_worker_that_dies_is_told_and_its_cell_tried_again(tmp_path, monkeypatch):
+    real = subprocess.Popen
+    dying = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    config = SMALL | {
+        "presets": {"one": {}},
+        "methods": ["uniform"],
+        "slots": [],
+        "sizes": SMALL["sizes"][:1],
+    }
+    monkeypatch.setattr(study_workers.subprocess, "Popen", lambda _, **options: real(dying, **options))
+    table = ot.study.run(config, tmp_path)
+    assert table["status"].to_list() == ["failed", "failed"]
+    assert "signal 9" in table["reason"][0]
+    monkeypatch.undo()
+    assert ot.study.run(config, tmp_path)["status"].to_list() == ["ok", "ok"]
+
+
+def _started(folder: Path, config: Path) -> subprocess.Popen[bytes]:
+    code = "import sys, orchestrace as ot; ot.study.run(sys.argv[1], sys.argv[2])"
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(config), str(folder)],
+        env=os.environ | {"PYTHONPATH": path},
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_killed_study_goes_on_where_it_was(tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text(_toml(SMALL))
+    ot.study.run(SMALL, tmp_path / "whole", workers=0)
+    total = len(list((tmp_path / "whole" / "cells").iterdir()))
+    folder = tmp_path / "killed"
+    seen: dict[str, bytes] = {}
+    for stop in (3, 9, 17):
+        process = _started(folder, file)
+        deadline = time.monotonic() + 60
+        while len(_cells_of(folder)) < stop and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        there = _cells_of(folder)
+        assert stop <= len(there) < total
+        # What was there has not been measured again: the times in it are the old ones.
+        assert all(there[name] == text for name, text in seen.items())
+        assert not (folder / "cells.parquet").exists()
+        seen = there
+    partial = ot.study.load(folder, "costs")
+    assert partial.height == len(seen)
+    ot.study.run(file, folder)
+    last = _cells_of(folder)
+    assert len(last) == total and all(last[name] == text for name, text in seen.items())
+    for table in ("cells", "schedules", "tasks"):
+        whole = ot.study.load(tmp_path / "whole", table)
+        assert_frame_equal(ot.study.load(folder, table), whole, check_exact=True)
+
+
+def _cells_of(folder: Path) -> dict[str, bytes]:
+    place = folder / "cells"
+    return {p.name: p.read_bytes() for p in place.glob("[!.]*.json")} if place.is_dir() else {}
+
+
+def _inline(table: dict) -> str:
+    pairs = (f"{k} = {_inline(v) if isinstance(v, dict) else json.dumps(v)}" for k, v in table.items())
+    return f"{{ {', '.join(pairs)} }}"
+
+
+def _toml(config: dict) -> str:
+    """TOML of a configuration: JSON's scalars and lists of them are TOML's too."""
+    lines = [
+        f"{key} = {json.dumps(value)}"
+        for key, value in config.items()
+        if key not in ("sizes", "presets", "methods")
+    ]
+    methods = [json.dumps(one) if isinstance(one, str) else _inline(one) for one in config["methods"]]
+    lines.append(f"methods = [{', '.join(methods)}]")
+    for size in config["sizes"]:
+        lines += ["[[sizes]]", *(f"{key} = {value}" for key, value in size.items())]
+    for name, options in config["presets"].items():
+        lines += [f"[presets.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in options.items())]
+    return "\n".join(lines) + "\n"
+
+
+def test_a_file_says_what_a_mapping_says(tmp_path):
+    (tmp_path / "study.toml").write_text(_toml(SMALL))
+    assert ot.study.read_config(tmp_path / "study.toml") == ot.study.parse_config(SMALL)
+
+
+def test_another_configuration_in_the_same_folder_is_refused(tmp_path):
+    config = SMALL | {"sizes": SMALL["sizes"][:1], "methods": ["uniform"], "slots": []}
+    ot.study.run(config, tmp_path, workers=0)
+    with pytest.raises(
+        ot.ParameterError, match="has a study of another configuration: choose another folder"
+    ):
+        ot.study.run(config | {"seed": 9}, tmp_path, workers=0)
+    manifest = json.loads((tmp_path / "study.json").read_text())
+    (tmp_path / "study.json").write_text(json.dumps(manifest | {"version": "0.0.0"}))
+    with pytest.raises(ot.ParameterError, match=r"has a study of version 0\.0\.0"):
+        ot.study.run(config, tmp_path, workers=0)
+
+
+def test_folders_that_are_something_else(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ot.ParameterError, match="is not empty and has no study"):
+        ot.study.run(SMALL, tmp_path, workers=0)
+    with pytest.raises(ot.ParameterError, match="is a file, expected a folder"):
+        ot.study.run(SMALL, tmp_path / "mine.txt", workers=0)
+    with pytest.raises(ot.InputError, match="has no study"):
+        ot.study.load(tmp_path)
+    (tmp_path / "study.json").write_text("{")
+    with pytest.raises(ot.InputError, match="cannot be read"):
+        ot.study.load(tmp_path)
+
+
+def test_a_cell_that_somebody_else_wrote_is_not_taken_for_ours(tmp_path):
+    config = SMALL | {"sizes": SMALL["sizes"][:1], "methods": ["uniform"], "slots": []}
+    ot.study.run(config, tmp_path, workers=0)
+    some = next((tmp_path / "cells").glob("*.json"))
+    some.write_text("{}")
+    with pytest.raises(ot.InputError, match="is not what a study wrote: remove it"):
+        ot.study.run(config, tmp_path, workers=0)
+    some.unlink()
+    assert ot.study.run(config, tmp_path, workers=0).height == 4
+
+
+def test_names_of_cells_are_unique_and_short():
+    config = ot.study.parse_config(
+        SMALL | {"methods": [{"name": "gae", "params": {"gamma": g / 100}} for g in range(1, 90)]}
+    )
+    names = [cell.file for cell in cells(config)]
+    assert len(set(names)) == len(names) and max(map(len, names)) < 130
+
+
+def test_cells_come_from_the_smallest_size_on_those_of_a_corpus_in_a_row():
+    order = cells(ot.study.parse_config(SMALL))
+    sizes = [cell.size.events for cell in order]
+    assert sizes == sorted(sizes)
+    corpora = [name for name, _ in itertools.groupby(cell.corpus for cell in order)]
+    assert len(corpora) == len(set(corpora)) == 4
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"sizes": []}, "the study has no sizes"),
+        ({"sizes": [{"events": 3}]}, "expected a table with events and agents"),
+        ({"sizes": [{"events": 0, "agents": 1}]}, "events of a size is 0, expected at least 1"),
+        ({"sizes": [{"events": 9, "agents": True}]}, "agents of a size is True"),
+        ({"sizes": [{"events": 9, "agents": 2, "trace": 3}]}, "did you mean 'traces'"),
+        ({"sizes": [{"events": 9, "agents": 2, "traces": 4}]}, "4 traces, fewer than one group"),
+        ({"sizes": 2 * [{"events": 9, "agents": 2}]}, "size 9x2 is given twice"),
+        ({"presets": {}}, "the study has no presets"),
+        ({"presets": {"a": {"outcom": "linear"}}}, "did you mean 'outcome'"),
+        ({"presets": {"a": {"outcome": "linaer"}}}, "preset 'a'.*did you mean 'linear'"),
+        ({"presets": {"a": {"noise": "loud"}}}, "preset 'a': noise is 'loud'"),
+        ({"presets": {"a": 3}}, "preset 'a' is 3, expected a table"),
+        ({"methods": []}, "the study has no methods"),
+        ({"methods": ["flw"]}, "did you mean 'flow'"),
+        ({"methods": [{"name": "flow", "params": {"kernle": 1}}]}, "did you mean 'kernel'"),
+        ({"methods": ["flow", "flow"]}, "method 'flow' is given twice"),
+        ({"methods": [{"name": "myerson", "units": ["event"]}]}, "does not report at unit 'event'"),
+        ({"methods": [3]}, "expected a name or a table"),
+        ({"units": ["turn"]}, "unknown units 'turn'"),
+        ({"units": []}, "units is empty"),
+        ({"slots": [0]}, "slots has 0"),
+        ({"queues": ["fifo"]}, "unknown queues 'fifo'"),
+        ({"seed": -1}, "seed is -1"),
+        ({"replicates": 0}, "replicates and n_boot are at least 1"),
+        ({"budget_s": 0}, "budget_s is 0, expected seconds above 0"),
+        ({"budget_s": float("nan")}, "budget_s is nan"),
+        ({"confidence": 1.0}, "confidence is 1.0"),
+        ({"budget": 3}, "did you mean 'budget_s'"),
+    ],
+)
+def test_mistakes_of_a_configuration_have_one_clear_line(changed, words):
+    with pytest.raises(ot.ParameterError, match=words) as caught:
+        ot.study.parse_config(SMALL | changed)
+    assert "\n" not in str(caught.value)
+
+
+def test_mistakes_of_a_file_name_it(tmp_path):
+    file = tmp_path / "study.toml"
+    with pytest.raises(ot.InputError, match=r"study\.toml"):
+        ot.study.read_config(file)
+    file.write_text("methods = [")
+    with pytest.raises(ot.ParameterError, match=r"study\.toml is no TOML"):
+        ot.study.read_config(file)
+    file.write_text("sizes = []\n")
+    with pytest.raises(ot.ParameterError, match=r"study\.toml: the study has no sizes"):
+        ot.study.read_config(file)
+    with pytest.raises(ot.ParameterError, match="unknown table 'cell'; did you mean 'cells'"):
+        ot.study.load(tmp_path, "cell")
+
+
+def test_the_example_has_what_the_study_promises():
+    config = ot.study.read_config(Path(__file__).parents[2] / "examples" / "study.toml")
+    sizes = {(size.events, size.agents) for size in config.sizes}
+    assert {events for events, _ in sizes} == {10, 100, 1000, 4000, 100_000} and (4000, 300) in sizes
+    assert len(config.presets) >= 5 and len({run.name for run in config.methods}) >= 8
+    corpus, truth = ot.generate_planted(traces=4, length=4000, agents=300, **config.presets["additive"])
+    assert corpus._sizes()["events"] == 16_000
+    assert truth.agents.group_by("trace").len()["len"].to_list() == [300] * 4
+
+
+def test_a_study_that_is_begun_can_be_looked_at(tmp_path):
+    config = ot.study.parse_config(SMALL)
+    place = StudyFolder.begun(tmp_path, config)
+    cell = cells(config)[0]
+    place.write(cell, Bench(config).measure(cell))
+    assert ot.study.load(tmp_path, "schedules").height == 3
+    assert ot.study.load(tmp_path).height == 0
