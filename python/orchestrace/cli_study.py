@@ -22,7 +22,9 @@ study_app = typer.Typer(
 @study_app.command(name="run")
 def run_(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file, as examples/study.toml.")],
-    folder: Annotated[Path, typer.Option("--output", "-o", help="Folder; one that is begun is gone on with.")],
+    folder: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder; one that is begun is gone on with.")
+    ],
     workers: Annotated[
         int, typer.Option("--workers", min=0, max=256, help="Processes; 0: this one, which stops no call.")
     ] = 1,
@@ -35,7 +37,9 @@ def run_(
     try:
         table = study.run(config, folder, workers=workers, threads=threads, progress=True)
     except KeyboardInterrupt:
-        typer.echo(f"stopped; what is measured is in {plain(folder)}: run the command again to go on", err=True)
+        typer.echo(
+            f"stopped; what is measured is in {plain(folder)}: run the command again to go on", err=True
+        )
         raise typer.Exit(130) from None
     if as_json:
         typer.echo(plain_json(table.write_json()))

@@ -3,6 +3,7 @@
 from .config import MethodRun, Size, StudyConfig, parse_config, read_config
 from .downscale import downscale, prefixes
 from .load import load
+from .report import report
 from .run import run
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "parse_config",
     "prefixes",
     "read_config",
+    "report",
     "run",
 ]

@@ -123,12 +123,13 @@ class StudyConfig:
     confidence: float = 0.95
 
     def text(self) -> str:
-        """All of it as one line of JSON, the same for the same study."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        """All of it as one line of JSON."""
+        return json.dumps(asdict(self), separators=(",", ":"))
 
     def digest(self) -> str:
-        """BLAKE2b-128 of `text`."""
-        return hashlib.blake2b(self.text().encode(), digest_size=16).hexdigest()
+        """BLAKE2b-128 of all of it, whatever the order of its keys, which changes no number."""
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def read_config(path: str | os.PathLike[str]) -> StudyConfig:

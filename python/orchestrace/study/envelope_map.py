@@ -1,0 +1,149 @@
+"""Where published systems, recorded corpora and the rungs of the ladder lie: steps against agents."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from ..corpus import Corpus
+from ..errors import ParameterError
+from .config import Size
+from .sheet import COLOURS, INK, Sheet
+
+NEEDED: Final = ("system", "kind", "agents_max", "steps_max")
+KINDS: Final = ["academic", "industrial", "recorded corpus", "rung of the ladder"]
+_HEIGHT: Final = 330
+_RANGE: Final = [COLOURS[0], COLOURS[1], COLOURS[2], "#8a9099"]
+
+
+def checked(envelopes: pl.DataFrame) -> pl.DataFrame:
+    """Envelopes with the columns that a map needs; only what is of one run."""
+    for name in NEEDED:
+        if name not in envelopes.columns:
+            raise ParameterError(f"envelopes lack the column '{name}'")
+    if "scope" in envelopes.columns:
+        envelopes = envelopes.filter(pl.col("scope") == "trace")
+    return envelopes.with_columns(pl.col("agents_max", "steps_max").cast(pl.Float64))
+
+
+def placed(envelopes: pl.DataFrame) -> pl.DataFrame:
+    """Systems with at least one of both numbers, numbered as the map numbers them: ``number system kind
+    agents steps source note``. What is blank stays null."""
+    known = checked(envelopes).filter(pl.col("agents_max").is_not_null() | pl.col("steps_max").is_not_null())
+    both = pl.col("agents_max").is_not_null() & pl.col("steps_max").is_not_null()
+    known = known.with_columns(both=both).sort(
+        ["both", "steps_max", "agents_max", "system"], descending=[True, True, True, False], nulls_last=True
+    )
+    known = known.with_row_index("number", offset=1)
+    blank = pl.lit(None, pl.String)
+    return known.select(
+        "number",
+        "system",
+        "kind",
+        agents="agents_max",
+        steps="steps_max",
+        source="source" if "source" in known.columns else blank,
+        note="note" if "note" in known.columns else blank,
+    )
+
+
+def recorded(corpora: Mapping[str, Corpus]) -> pl.DataFrame:
+    """Quantiles of the runs of corpora: ``letter name n`` and the 5 %, 50 % and 95 % points of steps and
+    agents."""
+    rows: list[dict[str, Any]] = []
+    for name, corpus in corpora.items():
+        own = corpus.traces.select(steps="n_events", agents="n_agents").collect()
+        own = own.filter(pl.col("steps") > 0, pl.col("agents") > 0)
+        if own.is_empty():
+            continue
+        row: dict[str, Any] = {"letter": _letter(len(rows)), "name": name, "n": own.height}
+        for column in ("steps", "agents"):
+            for word, q in (("low", 0.05), ("mid", 0.5), ("high", 0.95)):
+                row[f"{column}_{word}"] = own[column].quantile(q, "nearest")
+        rows.append(row)
+    ends = {f"{c}_{w}": pl.Float64 for c in ("steps", "agents") for w in ("low", "mid", "high")}
+    return pl.DataFrame(rows, schema={"letter": pl.String, "name": pl.String, "n": pl.UInt32, **ends})
+
+
+def _letter(place: int) -> str:
+    """A, B, ... Z, A2, B2, ..."""
+    return chr(ord("A") + place % 26) + (str(place // 26 + 1) if place >= 26 else "")
+
+
+def envelope_map(
+    envelopes: pl.DataFrame | None, corpora: pl.DataFrame, sizes: tuple[Size, ...]
+) -> dict[str, Any]:
+    """The map. A system of which only one number is published is a tick on that axis."""
+    sheet = Sheet()
+    alt = sheet.alt
+    systems = pl.DataFrame(schema={"number": pl.UInt32, "kind": pl.String, "agents": float, "steps": float})
+    if envelopes is not None:
+        systems = placed(envelopes).select("number", "kind", "agents", "steps")
+    x, y = _axes(sheet, "steps", "agents")
+    colour = alt.Color("kind:N", title=None, sort=KINDS).scale(domain=KINDS, range=_RANGE)
+    colour = colour.legend(orient="bottom", symbolType="circle", symbolSize=70)
+    both = systems.drop_nulls(["agents", "steps"])
+    layers = []
+    steps = [{"steps": size.events, "agents": size.agents, "kind": KINDS[3]} for size in sizes]
+    rungs = sheet.chart(pl.DataFrame(steps))
+    layers.append(rungs.mark_line(color=_RANGE[3], strokeDash=[3, 3], strokeWidth=1).encode(x=x, y=y))
+    layers.append(
+        rungs.mark_point(shape="cross", filled=True, size=55, opacity=1).encode(x=x, y=y, color=colour)
+    )
+    layers += _ticks(sheet, systems, colour)
+    if corpora.height:
+        layers += _corpora(sheet, corpora, colour)
+    places = both.group_by("steps", "agents", "kind", maintain_order=True).agg(
+        label=pl.col("number").cast(pl.String).str.join(", ")
+    )
+    dots = sheet.chart(places)
+    layers.append(dots.mark_point(filled=True, size=80, opacity=1).encode(x=x, y=y, color=colour))
+    layers.append(
+        dots.mark_text(dy=-9, fontSize=9.5, color=INK, align="center").encode(x=x, y=y, text="label:N")
+    )
+    return sheet.finished(alt.layer(*layers).properties(width=640, height=_HEIGHT))
+
+
+def _axes(sheet: Sheet, across: str, up: str) -> tuple[Any, Any]:
+    """Both axes, in the same way for every layer."""
+    alt = sheet.alt
+    x = alt.X(f"{across}:Q", title="steps in a run").scale(type="log", domain=[0.8, 300_000], nice=False)
+    y = alt.Y(f"{up}:Q", title="agents").scale(type="log", domain=[0.7, 700], nice=False)
+    return x.axis(format="~s", values=[10.0**n for n in range(6)]), y.axis(
+        format="~g", values=[1, 3, 10, 30, 100, 300]
+    )
+
+
+def _ticks(sheet: Sheet, systems: pl.DataFrame, colour: Any) -> list[Any]:
+    """Systems of which one number is published, at the edge of the map."""
+    alt = sheet.alt
+    x, y = _axes(sheet, "steps", "agents")
+    layers = []
+    for there, absent in (("steps", "agents"), ("agents", "steps")):
+        own = systems.filter(pl.col(absent).is_null()).select("kind", there).unique().sort(there, "kind")
+        if own.is_empty():
+            continue
+        values = sheet.chart(own)
+        if there == "steps":
+            tick = values.mark_tick(thickness=2.2, size=12, opacity=0.9)
+            layers.append(tick.encode(x=x, y=alt.value(_HEIGHT - 6), color=colour))
+        else:
+            tick = values.mark_tick(thickness=2.2, size=12, opacity=0.9, orient="horizontal")
+            layers.append(tick.encode(x=alt.value(6), y=y, color=colour))
+    return layers
+
+
+def _corpora(sheet: Sheet, corpora: pl.DataFrame, colour: Any) -> list[Any]:
+    values = sheet.chart(corpora.with_columns(kind=pl.lit(KINDS[2])))
+    x, y = _axes(sheet, "steps_mid", "agents_mid")
+    from_x, from_y = _axes(sheet, "steps_low", "agents_low")
+    lines = values.mark_rule(strokeWidth=1.3, opacity=0.55)
+    across = lines.encode(x=from_x, x2="steps_high:Q", y=y, color=colour)
+    upright = lines.encode(x=x, y=from_y, y2="agents_high:Q", color=colour)
+    dots = values.mark_point(filled=True, size=70, shape="diamond", opacity=1).encode(x=x, y=y, color=colour)
+    joined = corpora.group_by("steps_mid", "agents_mid", maintain_order=True).agg(
+        label=pl.col("letter").str.join(", ")
+    )
+    names = sheet.chart(joined)
+    names = names.mark_text(dy=13, fontSize=10, fontWeight="bold", color=INK).encode(x=x, y=y, text="label:N")
+    return [across, upright, dots, names]

@@ -1,0 +1,254 @@
+"""The sections of a report: what is drawn and said of a study, in order."""
+
+import os
+from typing import Any, Final
+
+import polars as pl
+
+from ..display import plain
+from . import figures
+from .config import Size, StudyConfig
+from .envelope_map import envelope_map, placed
+from .page import Cell, Figure, Grid, Section
+from .sheet import COLOURS
+from .summary import FINDS, NONE, NOTHING, SLOW, Verdict, gap_sentences, method_table
+
+_PNG_SCALE: Final = 2.5
+_ONE_NUMBER: Final = ("broadcast", "grpo", "rloo")
+
+
+class Drawn:
+    """Figures as they are made, with their files."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[str, bytes]] = {}
+
+    def add(self, name: str, spec: dict[str, Any] | None, caption: str) -> list[Figure]:
+        """The figure, or nothing where there is nothing to draw."""
+        import vl_convert
+
+        if spec is None:
+            return []
+        svg = vl_convert.vegalite_to_svg(spec)
+        self.files[name] = svg, vl_convert.svg_to_png(svg, scale=_PNG_SCALE)
+        return [Figure(name, svg, f"Figure {len(self.files)}. {caption}")]
+
+
+def sections_of(
+    config: StudyConfig,
+    made: dict[str, pl.DataFrame],
+    envelopes: pl.DataFrame,
+    corpora: pl.DataFrame,
+    downscaled: pl.DataFrame | None,
+    drawn: Drawn,
+) -> list[Section]:
+    """All sections; figures are drawn on the way."""
+    table = made["cells"].join(
+        made["costs"],
+        on=["kind", "preset", "events", "agents", "replicate", "method", "unit"],
+        how="left",
+        maintain_order="left",
+    )
+    gap = " ".join(gap_sentences(table, made["schedules"], config.sizes, envelopes))
+    found = [
+        Section("The gap in numbers", [gap]),
+        _map(config.sizes, envelopes, corpora, drawn),
+        _ladder(table, config, drawn),
+        _methods(table, config.sizes),
+        _costs(table, config.sizes, drawn),
+    ]
+    if made["schedules"].height:
+        found.append(_schedules(made["schedules"], drawn))
+    if downscaled is not None:
+        found.append(_trend(downscaled, drawn))
+    found.append(_how(config))
+    return found
+
+
+def _map(sizes: tuple[Size, ...], envelopes: pl.DataFrame, corpora: pl.DataFrame, drawn: Drawn) -> Section:
+    systems = placed(envelopes)
+    both = systems.drop_nulls(["agents", "steps"]).height
+    words = (
+        f"Steps and agents of a run, both on logarithmic axes. Published: {both} systems with both numbers,"
+        f" by their number in the table below, and {systems.height - both} with one of them, as a tick on its"
+        " axis; reported maxima, which have no intervals."
+    )
+    if corpora.height:
+        words += (
+            f" Recorded: the median run of each of {corpora.height} corpora ({int(corpora['n'].sum()):,}"
+            " runs), by its letter, with lines from their 5 % to their 95 % point."
+        )
+    words += f" Synthetic: the {len(sizes)} rungs of the ladder."
+    section = Section("Where published and recorded runs lie")
+    section.parts += drawn.add("envelope-map", envelope_map(envelopes, corpora, sizes), words)
+    if corpora.height:
+        rows = [
+            [
+                Cell(row["letter"]),
+                Cell(plain(row["name"])),
+                Cell(f"{row['n']:,}"),
+                Cell(_range(row, "steps")),
+                Cell(_range(row, "agents")),
+            ]
+            for row in corpora.iter_rows(named=True)
+        ]
+        head = ["", "recorded corpus", "runs", "steps (5 % to 95 %)", "agents (5 % to 95 %)"]
+        section.parts.append(Grid(head, rows))
+    rows = [
+        [
+            Cell(str(row["number"])),
+            Cell(plain(row["system"])),
+            Cell(row["kind"]),
+            Cell("" if row["agents"] is None else f"{row['agents']:,.4g}"),
+            Cell("" if row["steps"] is None else f"{row['steps']:,.4g}"),
+            Cell(plain(row["source"] or "")),
+        ]
+        for row in systems.iter_rows(named=True)
+    ]
+    head = ["", "published system", "kind", "agents", "steps", "source"]
+    section.parts.append(Grid(head, rows, "Largest published numbers of one run; blank is not published."))
+    return section
+
+
+def _range(row: dict[str, Any], name: str) -> str:
+    low, middle, high = (row[f"{name}_{end}"] for end in ("low", "mid", "high"))
+    return f"{middle:,.0f} ({low:,.0f} to {high:,.0f})"
+
+
+def _synthetic(config: StudyConfig) -> str:
+    runs = ", ".join(f"{size.traces * config.replicates:,} of {size.events:,} steps" for size in config.sizes)
+    return (
+        f"Synthetic runs with planted contributions, in each world {runs}; bars are {config.confidence:.0%}"
+        " intervals by bootstrap over tasks."
+    )
+
+
+def _ladder(table: pl.DataFrame, config: StudyConfig, drawn: Drawn) -> Section:
+    section = Section("What credit finds as runs grow")
+    section.parts.append(
+        "In every world the contribution of each event is planted, so that it is known what a method should"
+        " say. Methods that rank the units of a run are compared by rank correlation; those that give a whole"
+        " run one number rank nothing in it, and are compared by how many rollouts show an effect."
+    )
+    presets, words = list(config.presets), _synthetic(config)
+    for unit in config.units:
+        named = figures.featured(table, unit)
+        colours = f"The {len(named)} methods with the largest mean have a colour, the others are grey."
+        section.parts += drawn.add(
+            f"rank-{unit}",
+            figures.ladder(table, unit, "rho", "rank correlation", named, presets),
+            f"Spearman's correlation of credit with contribution among the {unit}s of a run, a panel for each"
+            f" world. {colours} {words}",
+        )
+        section.parts += drawn.add(
+            f"sign-{unit}",
+            figures.ladder(table, unit, "sign", "right signs", named, presets),
+            f"Share of right signs among the 5 % of the {unit}s of a run that matter most. {words}",
+        )
+        flat = [name for name in _ONE_NUMBER if name in set(table["method"])]
+        chosen = list(dict.fromkeys([*flat, *named]))[: len(COLOURS)]
+        section.parts += drawn.add(
+            f"rollouts-{unit}",
+            figures.ladder(table, unit, "rollouts", "rollouts needed", chosen, presets, log=True),
+            f"Rollouts that show the effect of one {unit} (two-sided 5 %, power 80 %), from the correlation"
+            " over the units of all rollouts of a task; only where its interval is above 0. With equal units"
+            f" and no noise, one number for all needs them in proportion to the units of a run. {words}",
+        )
+    return section
+
+
+def _methods(table: pl.DataFrame, sizes: tuple[Size, ...]) -> Section:
+    head = ["method", "unit", *(f"{size.events:,} steps, {size.agents:,} agents" for size in sizes)]
+    rows = [
+        [Cell(f"`{method}`"), Cell(unit), *map(_told, verdicts)]
+        for method, unit, verdicts in method_table(table, sizes)
+    ]
+    caption = (
+        f"Median over {table['preset'].n_unique()} worlds of the rank correlation (*: of a method that ranks"
+        " nothing inside a run, over the rollouts of a task), how many worlds have its interval above 0, and"
+        " seconds for one run. Green: most of them. Grey: fewer, nothing to rely on. Orange: beyond the"
+        " budget or refused, with the cost (~) that smaller sizes tell, of exact games that the number of"
+        " coalitions tells. Synthetic runs, intervals over tasks."
+    )
+    return Section("Who is usable at which scale, at what cost", [Grid(head, rows, caption)])
+
+
+def _told(one: Verdict) -> Cell:
+    cost = "" if one.seconds is None else seconds_told(one.seconds)
+    if one.kind == SLOW or (one.kind == NONE and cost and not one.measured):
+        return Cell(f"~{cost}" if cost else "too slow", SLOW)
+    if one.kind == NONE or one.rho is None:
+        return Cell(cost and f"no value {cost}", NONE)
+    star = "*" if one.pooled else ""
+    kind = one.kind if one.kind == FINDS else NOTHING
+    return Cell(f"{one.rho:.2f}{star} ({one.found}/{one.presets}) {cost}", kind)
+
+
+def seconds_told(value: float) -> str:
+    """A duration in few characters: 12.3 ms, 4.5 s, 2e+88 s."""
+    if value >= 1e5:
+        return f"{value:.0e} s"
+    for scale, word in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if value >= scale or word == "µs":
+            number = value / scale
+            return f"{number:,.0f} {word}" if number >= 100 else f"{number:.2g} {word}"
+    raise AssertionError("microseconds take everything")
+
+
+def _costs(table: pl.DataFrame, sizes: tuple[Size, ...], drawn: Drawn) -> Section:
+    section = Section("What it costs")
+    for unit in table["unit"].unique().sort():
+        section.parts += drawn.add(
+            f"cost-{unit}",
+            figures.costs(table, sizes, figures.featured(table, unit), unit),
+            f"Seconds for one run at unit {unit}, median over worlds; this report was written on a machine of"
+            f" {os.cpu_count()} cores. Hollow: beyond the budget, extrapolated by a power law through the"
+            " last three measured sizes. The slowest methods and those that find most have a colour."
+            " Synthetic runs, the shortest of up to five calls, no intervals.",
+        )
+    known = table.drop_nulls("peak_bytes").group_by("events").agg(pl.col("peak_bytes").max()).sort("events")
+    if known.height:
+        told = ", ".join(f"{most / 1e6:,.0f} MB at {events:,} steps" for events, most in known.iter_rows())
+        section.parts.append(f"The most that a process held, its corpus and the truth included: {told}.")
+    return section
+
+
+def _schedules(table: pl.DataFrame, drawn: Drawn) -> Section:
+    each = table.group_by("preset", "events", "agents", "replicate").agg(pl.col("n_traces").max())
+    held = float(table["in_bounds"].to_numpy().min())
+    caption = (
+        "Speed-up of list schedules over the number of slots, between what the bounds of Graham and Brent"
+        f" allow at best and at worst (grey); means over {table['preset'].n_unique()} worlds. Synthetic"
+        f" durations, {int(each['n_traces'].sum()):,} runs; at every point both bounds hold in at least"
+        f" {held:.1%} of them. Intervals of each world are in `schedules.parquet`."
+    )
+    return Section("Schedules", [*drawn.add("schedules", figures.schedules(table), caption)])
+
+
+def _trend(table: pl.DataFrame, drawn: Drawn) -> Section:
+    most = table["n_traces"].drop_nulls()
+    caption = (
+        f"Recorded runs, up to {int(most.to_numpy().max()) if most.len() else 0:,}, cut to their beginnings"
+        " with every cause kept. Left: rank correlation of the credit that a beginning gives its units with"
+        " what the whole gives them. Right: share of absolute credit on the 5 % of units that have most. Bars"
+        " are intervals by bootstrap over tasks. Nobody knows the truth of a recording: this is stability,"
+        " not accuracy."
+    )
+    section = Section("Beginnings of recorded runs")
+    section.parts += drawn.add("downscaled", figures.trend(table), caption)
+    if not section.parts:
+        section.parts.append("No method has a value on the recorded runs that were given.")
+    return section
+
+
+def _how(config: StudyConfig) -> Section:
+    words = (
+        "Every cell is a method at a unit on a corpus that a seed determines. `cells.parquet` has the"
+        " numbers, the same on every run, `costs.parquet` times and memory, which are not. A number that was"
+        " not measured is null with its reason, never 0. `docs/study.md` defines the measures."
+    )
+    rows = [
+        [Cell(f"`{name}`"), Cell(", ".join(f"{key} = {one}" for key, one in options.items()) or "defaults")]
+        for name, options in config.presets.items()
+    ]
+    return Section("How it was measured", [words, Grid(["world", "options of `generate_planted`"], rows)])

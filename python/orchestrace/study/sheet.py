@@ -1,0 +1,98 @@
+"""What all charts share: the look, the axis of steps, and rows that are kept out of Altair's hands."""
+
+import math
+from typing import Any, Final
+
+import polars as pl
+
+from ..errors import ParameterError
+
+COLOURS: Final = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#5b4fa2"]
+"""Okabe and Ito's, which people with any kind of colour vision tell apart."""
+GREY: Final = "#c4c8ce"
+INK: Final = "#1f2328"
+_FONT: Final = "Helvetica Neue, Helvetica, Arial, sans-serif"
+_LOOK: Final = {
+    "background": "white",
+    "font": _FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "gridColor": "#e7e9ec",
+        "domainColor": "#8a9099",
+        "tickColor": "#8a9099",
+        "labelFontSize": 10,
+        "titleFontSize": 11,
+        "titleFontWeight": "normal",
+    },
+    "legend": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 10.5,
+        "symbolStrokeWidth": 2.5,
+        "labelLimit": 260,
+    },
+}
+"""One look for all: dark ink on white, hairline grids, no frames."""
+
+
+class Sheet:
+    """One chart on its way to a specification.
+
+    Altair copies and checks everything it is given again for every layer and panel. So its charts name their
+    rows only, and these are put in at the end.
+    """
+
+    def __init__(self) -> None:
+        self.alt = drawing()
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+
+    def chart(self, frame: pl.DataFrame) -> Any:
+        """A chart over the rows of a frame."""
+        name = f"rows{len(self._rows)}"
+        self._rows[name] = frame.to_dicts()
+        return self.alt.Chart(self.alt.NamedData(name=name))
+
+    def steps(self, field: str, values: pl.Series, title: str = "steps in a run") -> Any:
+        """A logarithmic axis over values with a tick for each power of ten."""
+        known = values.to_numpy()
+        low, high = float(known.min()) / 1.25, float(known.max()) * 1.25
+        ticks = [10.0**n for n in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
+        axis: dict[str, Any] = {"format": "~s", "grid": False}
+        if len(ticks) > 1:
+            axis["values"] = ticks
+        x = self.alt.X(f"{field}:Q", title=title)
+        return x.scale(type="log", domain=[low, high], nice=False).axis(**axis)
+
+    def head(self, text: str) -> Any:
+        """The title of a panel."""
+        return self.alt.TitleParams(text, fontSize=11.5, anchor="start", color=INK, font=_FONT)
+
+    def finished(self, chart: Any) -> dict[str, Any]:
+        """The specification of one chart, with its rows and the look that all charts have."""
+        return self._whole(_plain(chart))
+
+    def grid(self, panels: list[Any], columns: int, spacing: dict[str, int]) -> dict[str, Any]:
+        """The specification of panels that share their colours."""
+        # Joined as plain data: Altair would copy every panel for each that it adds.
+        joined = {"concat": [_plain(one) for one in panels], "columns": columns, "spacing": spacing}
+        return self._whole({**joined, "resolve": {"scale": {"color": "shared"}}})
+
+    def _whole(self, spec: dict[str, Any]) -> dict[str, Any]:
+        return {"$schema": self.alt.SCHEMA_URL, "config": _LOOK, "datasets": self._rows, **spec}
+
+
+def _plain(chart: Any) -> dict[str, Any]:
+    made = chart.to_dict(validate=False)
+    return {name: value for name, value in made.items() if name not in ("$schema", "config")}
+
+
+def drawing() -> Any:
+    """Altair, or what to install."""
+    try:
+        import altair as alt
+        import vl_convert  # noqa: F401  # what makes SVG and PNG of a chart
+    except ImportError:
+        raise ParameterError("a report needs Altair and vl-convert: pip install orchestrace[plot]") from None
+    return alt
