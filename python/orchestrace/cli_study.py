@@ -8,6 +8,7 @@ import typer
 
 from . import study
 from .display import plain, plain_json
+from .io import read_traces
 from .terminal import show
 
 study_app = typer.Typer(
@@ -53,7 +54,12 @@ def run_(
 @study_app.command(name="report")
 def report_(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `study run` wrote.")],
+    corpus: Annotated[
+        list[Path] | None,
+        typer.Option("--corpus", help="Recordings to place on the map; repeatable."),
+    ] = None,
 ) -> None:
     """Write the report: report.html, report.md and the figures."""
-    for path in study.report(folder):
+    corpora = {path.stem: read_traces(path, progress=True) for path in corpus or []}
+    for path in study.report(folder, corpora=corpora):
         typer.echo(f"wrote {plain(path)}")

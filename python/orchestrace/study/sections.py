@@ -128,7 +128,11 @@ def _ladder(table: pl.DataFrame, config: StudyConfig, drawn: Drawn) -> Section:
     section.parts.append(
         "In every world the contribution of each event is planted, so that it is known what a method should"
         " say. Methods that rank the units of a run are compared by rank correlation; those that give a whole"
-        " run one number rank nothing in it, and are compared by how many rollouts show an effect."
+        " run one number rank nothing in it, and are compared by how many rollouts show an effect. Two things"
+        " to read it with: the field `value`, which `gae` and its kin read, is the exact expected outcome"
+        " here unless a world has value_noise, a critic that nobody has; and under gates no outcome is"
+        " negative, so that any share of it ranks who did more above who did less: there `uniform` is the"
+        " baseline, not 0."
     )
     presets, words = list(config.presets), _synthetic(config)
     for unit in config.units:
@@ -181,7 +185,8 @@ def _told(one: Verdict) -> Cell:
         return Cell(cost and f"no value {cost}", NONE)
     star = "*" if one.pooled else ""
     kind = one.kind if one.kind == FINDS else NOTHING
-    return Cell(f"{one.rho:.2f}{star} ({one.found}/{one.presets}) {cost}", kind)
+    value = f"{one.rho:.2f}".replace("-0.00", "0.00")
+    return Cell(f"{value}{star} ({one.found}/{one.presets}) {cost}", kind)
 
 
 def seconds_told(value: float) -> str:

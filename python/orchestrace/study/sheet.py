@@ -60,8 +60,7 @@ class Sheet:
         low, high = float(known.min()) / 1.25, float(known.max()) * 1.25
         ticks = [10.0**n for n in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
         axis: dict[str, Any] = {"format": "~s", "grid": False}
-        if len(ticks) > 1:
-            axis["values"] = ticks
+        axis |= {"values": ticks} if len(ticks) > 1 else {"tickCount": 4}
         x = self.alt.X(f"{field}:Q", title=title)
         return x.scale(type="log", domain=[low, high], nice=False).axis(**axis)
 
