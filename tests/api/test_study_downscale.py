@@ -47,7 +47,7 @@ def kept(corpus):
 
 
 def test_a_beginning_by_hand():
-    # e3 comes first and waits for e4, which comes last: it has not its cause, nor has e2, which follows from it.
+    # e3 is first and waits for e4, which is last: it lacks its cause, and so does e2, which follows from it.
     corpus = corpus_of([1, 2, 3, 0, 9], [(0, 1), (4, 3), (3, 2)])
     assert kept(ot.study.prefixes(corpus, 0.8)) == [(0, "e0"), (0, "e1")]
     assert kept(ot.study.prefixes(corpus, 1.0)) == [(0, f"e{i}") for i in range(5)]
