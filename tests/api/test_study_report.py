@@ -3,10 +3,15 @@
 import html.parser
 import math
 import re
+import shutil
 import struct
+import subprocess
 import xml.etree.ElementTree as ET
+import zlib
 from collections import Counter
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -116,6 +121,60 @@ def test_the_page_fetches_nothing_and_is_whole(reported):
         "http://www.w3.org/2000/svg",
         "http://www.w3.org/1999/xlink",
     }
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def _browsed(page: Path, profile: Path, *options: str) -> bytes:
+    """What a browser without a network makes of a page."""
+    assert BROWSER
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    command += [
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+        f"--user-data-dir={profile}",
+        *options,
+        page.as_uri(),
+    ]
+    return subprocess.run(command, check=True, capture_output=True, timeout=120).stdout
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+def test_a_browser_shows_the_page(reported, tmp_path):
+    folder, _ = reported
+    shot = tmp_path / "shot.png"
+    _browsed(folder / "report.html", tmp_path / "a", "--window-size=1200,4000", f"--screenshot={shot}")
+    size, inked = _rows_with_ink(shot.read_bytes())
+    assert size == (1200, 4000)
+    # Text and figures down to the end of the window: neither blank nor cut after the first figure.
+    assert inked.mean() > 0.4 and inked[:1000].mean() > 0.4 and inked[3000:].mean() > 0.2
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+@pytest.mark.parametrize("width", [600, 1200])
+def test_nothing_of_the_page_is_beside_the_window(reported, tmp_path, width):
+    folder, _ = reported
+    tell = "<script>document.title = [innerWidth, document.documentElement.scrollWidth].join()</script>"
+    page = tmp_path / "told.html"
+    page.write_text((folder / "report.html").read_text("utf-8").replace("</body>", tell + "</body>"), "utf-8")
+    seen = _browsed(page, tmp_path / "b", f"--window-size={width},900", "--dump-dom").decode()
+    assert f"<title>{width},{width}</title>" in seen, re.findall("<title>.*?</title>", seen)
+
+
+def _rows_with_ink(png: bytes) -> tuple[tuple[int, int], np.ndarray]:
+    """Size of a picture, and which of its rows have more than one colour."""
+    at, packed = 8, b""
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        if png[at + 4 : at + 8] == b"IDAT":
+            packed += png[at + 8 : at + 8 + length]
+        at += length + 12
+    width, height, _, colour = struct.unpack(">IIBB", png[16:26])
+    rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, -1)[:, 1:]
+    channels = {2: 3, 6: 4}[colour]
+    # A row of one colour is, by whatever filter, the same in every pixel but the first.
+    pixels = rows.reshape(height, width, channels)[:, 1:]
+    return (width, height), (pixels != pixels[:, :1]).any(axis=(1, 2))
 
 
 def test_names_of_people_are_text_and_no_markup(reported):

@@ -53,8 +53,8 @@ h1 { font-size: 2rem; line-height: 1.2; letter-spacing: -0.01em; margin: 0 0 .4r
 h2 { font-size: 1.25rem; margin: 3rem 0 .8rem; padding-top: .8rem; border-top: 1px solid #d0d7de; }
 p { max-width: 44rem; margin: .6rem 0; }
 .meta { color: #57606a; font-size: .85rem; max-width: 52rem; }
-nav { font-size: .85rem; margin: 1.2rem 0 0; }
-nav a { color: #0b5cad; text-decoration: none; margin-right: 1.1rem; white-space: nowrap; }
+nav { font-size: .85rem; margin: 1.2rem 0 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; }
+nav a { color: #0b5cad; text-decoration: none; white-space: nowrap; }
 figure { margin: 1.4rem 0 2rem; }
 figure svg { max-width: 100%; height: auto; display: block; }
 figcaption, caption { color: #57606a; font-size: .82rem; line-height: 1.45; max-width: 52rem;

@@ -58,9 +58,10 @@ class Sheet:
         """A logarithmic axis over values with a tick for each power of ten."""
         known = values.to_numpy()
         low, high = float(known.min()) / 1.25, float(known.max()) * 1.25
-        ticks = [10.0**n for n in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
-        axis: dict[str, Any] = {"format": "~s", "grid": False}
-        axis |= {"values": ticks} if len(ticks) > 1 else {"tickCount": 4}
+        tens = [10.0**n for n in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+        steps = (1, 2, 5) if high / low < 100 else (1,)
+        ticks = [step * ten for ten in tens for step in steps if low <= step * ten <= high]
+        axis = {"format": "~s", "grid": False, "values": ticks}
         x = self.alt.X(f"{field}:Q", title=title)
         return x.scale(type="log", domain=[low, high], nice=False).axis(**axis)
 
