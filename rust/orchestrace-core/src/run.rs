@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::ThreadPool;
 
@@ -26,6 +26,12 @@ type Pools = HashMap<(u32, usize), Arc<ThreadPool>>;
 /// More threads than any machine needs; the system may die of a number beyond it.
 const MAX_THREADS: usize = 1024;
 
+/// The machine's cores, asked for once: the answer is put together from several files.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS))
+}
+
 impl Run {
     /// A run on `threads` threads, at most 1,024; `None` means the machine's cores.
     pub fn new(threads: Option<usize>) -> Result<Self> {
@@ -35,7 +41,7 @@ impl Run {
                 return Err(Error::Parameter(format!("threads is {n}, expected at most {MAX_THREADS}")));
             }
             Some(n) => n,
-            None => std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS),
+            None => cores(),
         };
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (std::process::id(), threads);
@@ -59,6 +65,33 @@ impl Run {
     #[must_use]
     pub fn pool(&self) -> &ThreadPool {
         &self.pool
+    }
+
+    /// Does `f` with every piece of `work`. The calling thread takes its part: what lasts a millisecond would otherwise
+    /// wait as long for threads to wake. Pieces are begun in order, and of several errors it is that of the first.
+    pub fn share<T: Send>(&self, work: Vec<T>, f: impl Fn(T) -> Result<()> + Sync) -> Result<()> {
+        let others = self.pool.current_num_threads().min(work.len()).saturating_sub(1);
+        let queue = Mutex::new(work.into_iter().enumerate());
+        let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+        let take = || {
+            loop {
+                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some((at, piece)) = next else { return };
+                if let Err(error) = f(piece) {
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    if failed.as_ref().is_none_or(|(before, _)| at < *before) {
+                        *failed = Some((at, error));
+                    }
+                    return;
+                }
+            }
+        };
+        self.pool.in_place_scope(|scope| {
+            (0..others).for_each(|_| scope.spawn(|_| take()));
+            take();
+        });
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failed.map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// Asks the workers to stop; they look every block.
@@ -97,5 +130,28 @@ impl Run {
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_shared_and_the_first_error_told() {
+        for threads in [1, 2, 7] {
+            let run = Run::new(Some(threads)).unwrap();
+            let mut out = vec![0_usize; 1000];
+            let pieces: Vec<(usize, &mut [usize])> = out.chunks_mut(7).enumerate().collect();
+            run.share(pieces, |(at, piece)| {
+                piece.fill(at);
+                Ok(())
+            })
+            .unwrap();
+            assert!(out.iter().enumerate().all(|(i, &at)| at == i / 7));
+            run.share(Vec::<u8>::new(), |_| Err(Error::Cancelled)).unwrap();
+            let error = run.share(vec![0], |n| Err(Error::Parameter(format!("piece {n}")))).unwrap_err();
+            assert_eq!(error.to_string(), "piece 0");
+        }
     }
 }

@@ -11,9 +11,8 @@ use orchestrace_core::credit::segments::Scale;
 use orchestrace_core::error::{Error, Result};
 use pyo3::prelude::*;
 
-use crate::call::run_detached;
+use crate::call::run_on_rows;
 use crate::error::to_python;
-use crate::files::Exchange;
 use crate::recycled;
 use crate::stream::{Stream, import};
 
@@ -43,6 +42,7 @@ pub(crate) fn relative(
     let numbers = floats(&rewards, 0).map_err(fail)?;
     let groups = codes(&rewards, 1).map_err(fail)?;
     let rows = rows.map(|rows| import(py, "rows", rows)).transpose()?;
+    let n_rows = rows.as_ref().map_or(numbers.len(), RecordBatch::num_rows);
     let rows = match &rows {
         None => Rows::Plain(numbers, groups),
         Some(rows) => Rows::OfAgents {
@@ -53,7 +53,7 @@ pub(crate) fn relative(
         },
     };
     let run = |run: &_| arrays::relative(&rows, rule, run);
-    let found = run_detached(py, threads, None, &Exchange::default(), run)?;
+    let found = run_on_rows(py, threads, n_rows, run)?;
     table(py, found)
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn generalised(
     };
     let out = recycled::room_for(rewards.len());
     let run = |run: &_| arrays::generalised(rewards, critics, &sequences, gamma, fading, out, run);
-    let found = run_detached(py, threads, None, &Exchange::default(), run)?;
+    let found = run_on_rows(py, threads, rewards.len(), run)?;
     table(py, found)
 }
 

@@ -10,6 +10,24 @@ use pyo3::prelude::*;
 use crate::error::{raised, to_python};
 use crate::files::Exchange;
 
+/// Work of so many rows is done before anybody who pressed a key looks up.
+const SHORT: usize = 1 << 22;
+
+/// Runs `f` on `rows` rows without the interpreter lock: on this very thread where it is a matter of milliseconds, of
+/// which a thread of its own would take a part.
+pub(crate) fn run_on_rows<T: Send>(
+    py: Python<'_>,
+    threads: Option<usize>,
+    rows: usize,
+    f: impl FnOnce(&Run) -> Result<T> + Send,
+) -> PyResult<T> {
+    if rows > SHORT {
+        return run_detached(py, threads, None, &Exchange::default(), f);
+    }
+    let run = Run::new(threads).map_err(|e| to_python(py, &e))?;
+    py.detach(|| f(&run)).map_err(|e| to_python(py, &e))
+}
+
 /// How often signals and progress are looked at.
 const TICK: Duration = Duration::from_millis(100);
 

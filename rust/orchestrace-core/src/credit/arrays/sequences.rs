@@ -6,8 +6,6 @@
 //!
 //! A sequence is one worker's, so that threads do not show. O(n). Definition: ARCHITECTURE.md, D14.
 
-use rayon::prelude::*;
-
 use super::{ROWS_AT_A_TIME, same_length};
 use crate::error::{Error, Result};
 use crate::run::Run;
@@ -49,11 +47,9 @@ pub fn generalised(
     run.check()?;
     out.resize(n, 0.0);
     let (discounts, pieces) = (Discounts { gamma, fading }, pieces(offsets, &mut out));
-    run.pool().install(|| {
-        pieces.into_par_iter().try_for_each(|(places, out)| {
-            run.check()?;
-            along(rewards, critics, offsets, sequences.order, places, discounts, out)
-        })
+    run.share(pieces, |(places, out)| {
+        run.check()?;
+        along(rewards, critics, offsets, sequences.order, places, discounts, out)
     })?;
     Ok(out)
 }
