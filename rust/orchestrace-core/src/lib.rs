@@ -21,5 +21,6 @@ pub mod metrics;
 pub mod replay;
 pub mod rng;
 pub mod run;
+pub mod safety;
 pub mod schema;
 pub mod store;

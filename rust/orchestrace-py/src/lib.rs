@@ -20,6 +20,7 @@ mod reader;
 mod recycled;
 mod registry;
 mod replay;
+mod safety;
 mod schedule;
 mod stream;
 mod structural;
@@ -56,6 +57,8 @@ mod _core {
     use super::registry::{codes, importers, methods, nearest, presets, tables};
     #[pymodule_export]
     use super::replay::{PyGates, faithfulness};
+    #[pymodule_export]
+    use super::safety::{sanitizer_cut, taint, tainted_events};
     #[pymodule_export]
     use super::schedule::{replay_schedules, schedule};
     #[pymodule_export]

@@ -41,6 +41,45 @@ impl<T: Copy + Default> Cells<T> {
     }
 }
 
+/// Rows of flags and texts beyond the last event of any trace by hand.
+const ROWS: usize = 128;
+
+/// A nullable column of flags.
+#[derive(Debug, Clone, Default)]
+struct FlagCells(Option<BooleanArray>);
+
+impl FlagCells {
+    /// Of the event `v` of `n` so far.
+    fn set(&mut self, v: usize, n: usize, flag: bool) {
+        let mut flags: Vec<Option<bool>> = self.0.take().map_or_else(Vec::new, |a| a.iter().collect());
+        flags.resize(flags.len().max(n).max(ROWS), None);
+        flags[v] = Some(flag);
+        self.0 = Some(BooleanArray::from(flags));
+    }
+
+    fn column(&self) -> Flags<'_> {
+        Flags::new(self.0.as_ref(), 0)
+    }
+}
+
+/// A nullable column of texts.
+#[derive(Debug, Clone, Default)]
+struct TextCells(Option<StringViewArray>);
+
+impl TextCells {
+    fn set(&mut self, n: usize, text: &str) {
+        let told = self.0.take();
+        let mut texts: Vec<Option<&str>> = told.as_ref().map_or_else(Vec::new, |a| a.iter().collect());
+        texts.resize(texts.len().max(ROWS), None);
+        texts[n - 1] = Some(text);
+        self.0 = Some(texts.into_iter().collect());
+    }
+
+    fn column(&self) -> Texts<'_> {
+        Texts::new(self.0.as_ref(), 0)
+    }
+}
+
 /// A trace under construction: each `event` is followed by its fields.
 #[derive(Debug, Clone)]
 pub(crate) struct TestTrace {
@@ -57,7 +96,17 @@ pub(crate) struct TestTrace {
     turn: Cells<u32>,
     tokens_out: Cells<i64>,
     score: Cells<f64>,
-    ok: Option<BooleanArray>,
+    duration_s: Cells<f64>,
+    ok: FlagCells,
+    trusted: FlagCells,
+    corrupted: FlagCells,
+    sanitizer: FlagCells,
+    privileged: FlagCells,
+    sandbox_id: TextCells,
+    harness_hash: TextCells,
+    subtask_id: TextCells,
+    content_hash: TextCells,
+    pub(crate) conservative_flows: bool,
     pub(crate) topology: Option<Topology>,
 }
 
@@ -77,7 +126,17 @@ impl Default for TestTrace {
             turn: Cells::new(),
             tokens_out: Cells::new(),
             score: Cells::new(),
-            ok: None,
+            duration_s: Cells::new(),
+            ok: FlagCells::default(),
+            trusted: FlagCells::default(),
+            corrupted: FlagCells::default(),
+            sanitizer: FlagCells::default(),
+            privileged: FlagCells::default(),
+            sandbox_id: TextCells::default(),
+            harness_hash: TextCells::default(),
+            subtask_id: TextCells::default(),
+            content_hash: TextCells::default(),
+            conservative_flows: false,
             topology: None,
         }
     }
@@ -119,6 +178,10 @@ impl TestTrace {
         ROLES.iter().position(|&n| n == role).unwrap() as u32
     }
 
+    pub(crate) fn tool_code(tool: &str) -> u32 {
+        TOOLS.iter().position(|&n| n == tool).unwrap() as u32
+    }
+
     pub(crate) fn event(&mut self, kind: EventType, agent: &str) -> &mut Self {
         self.event_of(kind, Self::name(agent))
     }
@@ -150,7 +213,7 @@ impl TestTrace {
     }
 
     pub(crate) fn tool(&mut self, tool: &str) -> &mut Self {
-        self.tool.set(self.t.len(), TOOLS.iter().position(|&n| n == tool).unwrap() as u32);
+        self.tool.set(self.t.len(), Self::tool_code(tool));
         self
     }
 
@@ -169,11 +232,68 @@ impl TestTrace {
         self
     }
 
+    pub(crate) fn duration(&mut self, seconds: f64) -> &mut Self {
+        self.duration_s.set(self.t.len(), seconds);
+        self
+    }
+
     pub(crate) fn ok(&mut self, ok: bool) -> &mut Self {
-        let mut flags: Vec<Option<bool>> = self.ok.take().map_or_else(Vec::new, |a| a.iter().collect());
-        flags.resize(flags.len().max(128), None);
-        flags[self.t.len() - 1] = Some(ok);
-        self.ok = Some(BooleanArray::from(flags));
+        self.ok.set(self.t.len() - 1, self.t.len(), ok);
+        self
+    }
+
+    pub(crate) fn trusted(&mut self, trusted: bool) -> &mut Self {
+        self.trusted.set(self.t.len() - 1, self.t.len(), trusted);
+        self
+    }
+
+    /// Says of an earlier event whether its content may be trusted.
+    pub(crate) fn flag_trusted(&mut self, v: usize, trusted: bool) {
+        self.trusted.set(v, self.t.len(), trusted);
+    }
+
+    /// Says of an earlier event whether its content is wrong.
+    pub(crate) fn flag_corrupted(&mut self, v: usize, corrupted: bool) {
+        self.corrupted.set(v, self.t.len(), corrupted);
+    }
+
+    /// Makes an earlier event clean what passes it.
+    pub(crate) fn flag_sanitizer(&mut self, v: usize) {
+        self.sanitizer.set(v, self.t.len(), true);
+    }
+
+    pub(crate) fn corrupted(&mut self, corrupted: bool) -> &mut Self {
+        self.corrupted.set(self.t.len() - 1, self.t.len(), corrupted);
+        self
+    }
+
+    pub(crate) fn sanitizer(&mut self) -> &mut Self {
+        self.sanitizer.set(self.t.len() - 1, self.t.len(), true);
+        self
+    }
+
+    pub(crate) fn privileged(&mut self) -> &mut Self {
+        self.privileged.set(self.t.len() - 1, self.t.len(), true);
+        self
+    }
+
+    pub(crate) fn sandbox(&mut self, id: &str) -> &mut Self {
+        self.sandbox_id.set(self.t.len(), id);
+        self
+    }
+
+    pub(crate) fn harness(&mut self, hash: &str) -> &mut Self {
+        self.harness_hash.set(self.t.len(), hash);
+        self
+    }
+
+    pub(crate) fn subtask(&mut self, id: &str) -> &mut Self {
+        self.subtask_id.set(self.t.len(), id);
+        self
+    }
+
+    pub(crate) fn content(&mut self, hash: &str) -> &mut Self {
+        self.content_hash.set(self.t.len(), hash);
         self
     }
 
@@ -197,7 +317,17 @@ impl TestTrace {
             turn: self.turn.column(),
             tokens_out: self.tokens_out.column(),
             score: self.score.column(),
-            ok: Flags::new(self.ok.as_ref(), 0),
+            duration_s: self.duration_s.column(),
+            ok: self.ok.column(),
+            trusted: self.trusted.column(),
+            corrupted: self.corrupted.column(),
+            sanitizer: self.sanitizer.column(),
+            privileged: self.privileged.column(),
+            sandbox_id: self.sandbox_id.column(),
+            harness_hash: self.harness_hash.column(),
+            subtask_id: self.subtask_id.column(),
+            content_hash: self.content_hash.column(),
+            conservative_flows: self.conservative_flows,
             topology: self.topology,
             src: &self.src,
             dst: &self.dst,

@@ -10,6 +10,7 @@ use arrow_buffer::NullBuffer;
 
 use super::arrays::u32_values;
 use super::{Chunk, Store};
+use crate::error::FindingCode;
 use crate::schema::{Dict, TimeBasis, Topology};
 
 /// A slice of a nullable column of plain values. A column that no event of the corpus has is empty
@@ -185,6 +186,8 @@ pub struct TraceView<'a> {
     pub topology: Option<Topology>,
     /// What the numbers of `t` mean.
     pub time_basis: Option<TimeBasis>,
+    /// Whether its safety flows are drawn along contexts (finding `safety.conservative`), an upper bound.
+    pub conservative_flows: bool,
     /// Edges: source, as `seq`.
     pub src: &'a [u32],
     /// Edges: destination, as `seq`.
@@ -234,6 +237,8 @@ pub struct ChunkView<'a> {
     events: EventArrays<'a>,
     edges: EdgeArrays<'a>,
     measures: Option<(&'a [u8], &'a [u32], &'a [f64])>,
+    /// Numbers of the traces with the finding `safety.conservative`, ascending.
+    conservative: Vec<u32>,
 }
 
 /// The columns of a batch of `events`.
@@ -290,6 +295,18 @@ fn nullable<T: ArrowPrimitiveType>(
     to: usize,
 ) -> Nullable<'_, T::Native> {
     column.map_or_else(Nullable::default, |c| Nullable::new(&c.values()[from..to], c.nulls(), from))
+}
+
+/// Numbers of the traces whose safety flows are an upper bound.
+fn conservative(findings: &RecordBatch) -> Vec<u32> {
+    let codes = words(findings, "code").iter();
+    let told = codes.zip(u32_values(findings, 0));
+    let mut found: Vec<u32> = told
+        .filter(|(code, _)| **code == FindingCode::SafetyConservative as u8)
+        .map(|(_, &trace)| trace)
+        .collect();
+    found.sort_unstable();
+    found
 }
 
 impl<'a> EventArrays<'a> {
@@ -412,6 +429,7 @@ impl<'a> ChunkView<'a> {
                     &measures.column(3).as_primitive::<Float64Type>().values()[..],
                 )
             }),
+            conservative: conservative(&chunk.findings),
         }
     }
 
@@ -457,6 +475,7 @@ impl<'a> ChunkView<'a> {
             user: self.user,
             topology: self.topology.and_then(|words| Topology::from_code(words.key(i)? as u8)),
             time_basis: self.time_basis.and_then(|words| TimeBasis::from_code(words.key(i)? as u8)),
+            conservative_flows: self.conservative.binary_search(&self.numbers[i]).is_ok(),
             ..TraceView::default()
         };
         self.events.fill(&mut view, from[0] as usize, to[0] as usize);

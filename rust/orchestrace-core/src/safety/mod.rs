@@ -1,0 +1,23 @@
+//! Where untrusted content went, and where it could have been stopped (D17; methods reference, 8.9).
+//!
+//! - [`taint`]: the closure of what begins untrusted, its paths, the chance that it carries
+//! - [`touch`]: what it touched first: decisions, spawns, privileged calls, agents
+//! - [`cut`]: the fewest events whose cleaning keeps the outcome clean
+//! - [`by_trace`], [`by_event`]: all traces of a store, as columns; [`table`]: what these share
+//!
+//! What is assumed is what the edges say: a result goes wherever its event leads. That is an upper bound, since nothing
+//! tells whether the untrusted part went along.
+
+pub mod by_event;
+pub mod by_trace;
+pub mod cut;
+pub mod table;
+pub mod taint;
+pub mod touch;
+
+pub use by_event::{sanitizer_cuts, tainted_events};
+pub use by_trace::taints;
+pub use cut::SanitizerCut;
+pub use table::Options;
+pub use taint::{Carry, Risk, Rules, Scene, Taint, Tally};
+pub use touch::{Touch, Touches};

@@ -1,0 +1,108 @@
+//! What taint touched first: what the orchestrator decided, whom it spawned, which privileged call it made, and who was
+//! the first to take it up.
+//!
+//! "First" is by canonical order (D1), times are measured from the first seed (D17). O(|V|).
+
+use super::taint::{Scene, Taint};
+use crate::graph::NOBODY;
+use crate::schema::EventType;
+
+/// An event and when it came after the first seed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Touch {
+    /// The event.
+    pub event: u32,
+    /// Its time less that of the first seed, in the unit of `t`.
+    pub after: f64,
+}
+
+/// The first events of a trace that taint touched.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Touches {
+    /// The first seed.
+    pub seed: Option<u32>,
+    /// The first tainted event of an agent at which taint did not begin: who owns it took it up first.
+    pub agent: Option<Touch>,
+    /// The first tainted orchestrator decision.
+    pub decision: Option<Touch>,
+    /// The first tainted spawn.
+    pub spawn: Option<Touch>,
+    /// The first tainted tool call that is privileged.
+    pub call: Option<Touch>,
+}
+
+impl Touches {
+    /// Of the last closure.
+    #[must_use]
+    pub fn of(taint: &Taint, scene: &Scene<'_>) -> Self {
+        let mut found = Self::default();
+        if taint.tally().tainted == 0 {
+            return found;
+        }
+        let (view, rows) = (scene.view, scene.owners.order().rows());
+        // by way of edges back in time something may be tainted before the first seed
+        found.seed = rows.iter().copied().find(|&v| taint.is_seed(v as usize));
+        let begun = found.seed.map_or(0.0, |seed| view.t[seed as usize]);
+        for &v in rows.iter().filter(|&&v| taint.is_tainted(v as usize)) {
+            let i = v as usize;
+            let touch = Touch { event: v, after: view.t[i] - begun };
+            if !taint.is_seed(i) && scene.owners.codes()[i] != NOBODY {
+                found.agent.get_or_insert(touch);
+            }
+            match view.event_type(i) {
+                EventType::OrchestratorDecision => found.decision.get_or_insert(touch),
+                EventType::Spawn => found.spawn.get_or_insert(touch),
+                EventType::ToolCall if view.privileged.get(i) == Some(true) => {
+                    found.call.get_or_insert(touch)
+                }
+                _ => continue,
+            };
+        }
+        found
+    }
+
+    /// The first of the decision, the spawn and the privileged call.
+    #[must_use]
+    pub fn action(&self) -> Option<Touch> {
+        let actions = [self.decision, self.spawn, self.call].into_iter().flatten();
+        actions.min_by(|a, b| a.after.total_cmp(&b.after).then(a.event.cmp(&b.event)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::taint::tests::{closed, rules};
+    use super::*;
+    use crate::graph::test_trace::TestTrace;
+    use crate::schema::EdgeType;
+
+    #[test]
+    fn the_first_of_each_kind_counts_from_the_first_seed() {
+        use EventType::*;
+        let mut t = TestTrace::default();
+        t.event(ToolResult, "browser").at(2.0).trusted(false);
+        t.event(Message, "user").at(3.0);
+        t.event(ToolCall, "a").at(9.0).privileged().event(ToolCall, "a").at(4.0);
+        t.event(Spawn, "b").at(6.0).to("c").event(OrchestratorDecision, "b").at(5.0);
+        t.event(ToolCall, "a").at(7.0).privileged();
+        (1..7).for_each(|v| {
+            t.edge(0, v, EdgeType::Causal);
+        });
+        let at = |event, after| Some(Touch { event, after });
+        closed(&t, &rules(), |taint, scene| {
+            let found = Touches::of(taint, scene);
+            assert_eq!(found.seed, Some(0));
+            assert_eq!(found.agent, at(3, 2.0), "what the user says is no agent's");
+            assert_eq!(found.decision, at(5, 3.0));
+            assert_eq!(found.spawn, at(4, 4.0));
+            assert_eq!(found.call, at(6, 5.0));
+            assert_eq!(found.action(), at(5, 3.0));
+        });
+        let mut clean = TestTrace::artifact();
+        clean.trusted(true);
+        closed(&clean, &rules(), |taint, scene| {
+            assert_eq!(Touches::of(taint, scene), Touches::default());
+            assert_eq!(Touches::default().action(), None);
+        });
+    }
+}

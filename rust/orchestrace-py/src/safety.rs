@@ -1,0 +1,125 @@
+//! Taint and cuts: what is asked in Python to what the core takes.
+
+use arrow_array::Float64Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use orchestrace_core::error::{Error, Result};
+use orchestrace_core::run::Run;
+use orchestrace_core::safety::{self, Carry, Options, Risk, Rules};
+use orchestrace_core::schema::Dict;
+use orchestrace_core::store::Store;
+use pyo3::prelude::*;
+
+use crate::call::run_detached;
+use crate::corpus::PyStore;
+use crate::error::to_python;
+use crate::files::Exchange;
+use crate::stream::{Stream, import};
+
+/// Names as codes of the store, ascending. A name that this store does not have is one that nothing in it has.
+fn codes(store: &Store, dict: Dict, names: &[String]) -> Vec<u32> {
+    let mut found: Vec<u32> = names.iter().filter_map(|name| store.names().dict(dict).find(name)).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// What is asked of every trace; the first word says which edges carry, chances are (t, leak).
+fn options(
+    store: &Store,
+    carry: &str,
+    untrusted_tools: &[String],
+    allow: &[String],
+    chances: Option<(f64, f64)>,
+    program_order: bool,
+) -> Result<Options> {
+    let rules = Rules {
+        carry: Carry::parse(carry)?,
+        untrusted_tools: codes(store, Dict::Tool, untrusted_tools),
+        untrusted_agents: codes(store, Dict::Agent, untrusted_tools),
+        tools_named: !untrusted_tools.is_empty(),
+        allow: codes(store, Dict::Agent, allow),
+        program_order,
+    };
+    let risk = chances.map(|(transmission, leak)| Risk { transmission, leak });
+    Ok(Options { rules, risk })
+}
+
+/// The taint of every trace, a row each.
+#[pyfunction]
+#[pyo3(signature = (store, *, carry = "all", untrusted_tools = Vec::new(), allow = Vec::new(), probabilistic = None,
+    program_order = false, threads = None, progress = None))]
+#[allow(clippy::too_many_arguments)] // keyword options of one call
+pub(crate) fn taint(
+    py: Python<'_>,
+    store: &PyStore,
+    carry: &str,
+    untrusted_tools: Vec<String>,
+    allow: Vec<String>,
+    probabilistic: Option<(f64, f64)>,
+    program_order: bool,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let store = &store.0;
+    let options = options(store, carry, &untrusted_tools, &allow, probabilistic, program_order)
+        .map_err(|error| to_python(py, &error))?;
+    let tell = |run: &Run| safety::taints(store, &options, run);
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), tell)?;
+    Ok(Stream::new(batches, schema))
+}
+
+/// The tainted events of every trace, a row each.
+#[pyfunction]
+#[pyo3(signature = (store, *, carry = "all", untrusted_tools = Vec::new(), allow = Vec::new(), probabilistic = None,
+    program_order = false, threads = None, progress = None))]
+#[allow(clippy::too_many_arguments)] // keyword options of one call
+pub(crate) fn tainted_events(
+    py: Python<'_>,
+    store: &PyStore,
+    carry: &str,
+    untrusted_tools: Vec<String>,
+    allow: Vec<String>,
+    probabilistic: Option<(f64, f64)>,
+    program_order: bool,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let store = &store.0;
+    let options = options(store, carry, &untrusted_tools, &allow, probabilistic, program_order)
+        .map_err(|error| to_python(py, &error))?;
+    let tell = |run: &Run| safety::tainted_events(store, &options, run);
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), tell)?;
+    Ok(Stream::new(batches, schema))
+}
+
+/// The events that sanitisers should clean, a row each; `costs` is a table of one column, a number for each event of
+/// the store in its order.
+#[pyfunction]
+#[pyo3(signature = (store, *, costs = None, carry = "all", untrusted_tools = Vec::new(), allow = Vec::new(),
+    program_order = false, threads = None, progress = None))]
+#[allow(clippy::too_many_arguments)] // keyword options of one call
+pub(crate) fn sanitizer_cut(
+    py: Python<'_>,
+    store: &PyStore,
+    costs: Option<&Bound<'_, PyAny>>,
+    carry: &str,
+    untrusted_tools: Vec<String>,
+    allow: Vec<String>,
+    program_order: bool,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let fail = |error: Error| to_python(py, &error);
+    let table = costs.map(|costs| import(py, "costs", costs)).transpose()?;
+    let column = table.as_ref().map(|table| {
+        let column = table.columns().first().and_then(|column| column.as_primitive_opt::<Float64Type>());
+        column.ok_or_else(|| fail(Error::Schema("table costs has no column of 64-bit floats".into())))
+    });
+    let costs: Option<&Float64Array> = column.transpose()?;
+    let store = &store.0;
+    let options = options(store, carry, &untrusted_tools, &allow, None, program_order).map_err(fail)?;
+    let tell = |run: &Run| safety::sanitizer_cuts(store, &options, costs, run);
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), tell)?;
+    Ok(Stream::new(batches, schema))
+}
