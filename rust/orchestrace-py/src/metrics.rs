@@ -26,7 +26,7 @@ pub(crate) fn trace_metrics(
 ) -> PyResult<Stream> {
     let store = &store.0;
     let groups = select(groups.as_deref()).map_err(|error| to_python(py, &error))?;
-    let options = Options { durations: durations_of(py, durations)?, program_order };
+    let options = Options { durations: durations_of(py, durations)?, program_order, ..Options::default() };
     let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         metrics::metrics(store, &groups, &options, run)
     })?;
@@ -49,7 +49,7 @@ pub(crate) fn member_metrics(
     let store = &store.0;
     let known = [("agent", MemberKind::Agent), ("role", MemberKind::Role)];
     let kind = word(py, "kind of member", member, &known)?;
-    let options = Options { durations: durations_of(py, durations)?, program_order };
+    let options = Options { durations: durations_of(py, durations)?, program_order, ..Options::default() };
     let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         members(store, kind, &options, run)
     })?;

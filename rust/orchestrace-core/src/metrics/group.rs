@@ -1,5 +1,8 @@
 //! What a group of metrics is.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use super::subject::Subject;
 use crate::error::Reason;
 
@@ -92,6 +95,23 @@ pub struct Options {
     pub program_order: bool,
     /// Where durations come from (D7).
     pub durations: crate::replay::schedule::Durations,
+    /// Subtasks that a task is rightly divided into, by `task_id`.
+    pub subtasks: Arc<BTreeMap<String, BTreeSet<String>>>,
+    /// What agents may do.
+    pub harness: Option<Arc<Harness>>,
+    /// When an intervention is tried, as a share of the time from the first event to the last; ½ without.
+    pub intervention_at: Option<f64>,
+}
+
+/// What a harness lets agents do. What is not declared is not judged; names are codes of the store, ascending.
+#[derive(Debug, Clone, Default)]
+pub struct Harness {
+    /// Types of events.
+    pub types: Option<Vec<u8>>,
+    /// Tools that may be called.
+    pub tools: Option<Vec<u32>>,
+    /// Roles that may be spawned.
+    pub roles: Option<Vec<u32>>,
 }
 
 /// Metrics that are computed together.

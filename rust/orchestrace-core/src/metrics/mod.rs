@@ -3,23 +3,33 @@
 //! - [`subject`]: what all metrics of a trace share, computed once: graph, owners, turns, times, stages
 //! - [`group`]: the trait that a file of metrics implements, and what a metric is called and counted in
 //! - [`table`]: all metrics of a store, as columns
-//! - one file for each group: [`scale`], [`span`], [`stages`], [`protocol`], [`utilisation`], [`delegation`]
+//! - one file for each group: [`scale`], [`span`], [`stages`], [`protocol`], [`utilisation`], [`delegation`], [`quality`],
+//!   [`errors`], [`taint`], [`conformance`]; on request [`cut`], [`diversity`]
 //! - [`members`]: the same kind of numbers for the agents or roles of a trace
 //!
 //! A metric that a recording cannot tell is null, with a [`Reason`](crate::error::Reason); 0 is a finding.
 
+pub mod conformance;
+pub mod cut;
 pub mod delegation;
+pub mod diversity;
+pub mod errors;
 pub mod group;
 pub mod members;
 pub mod protocol;
+pub mod quality;
 pub mod scale;
 pub mod span;
 pub mod stages;
 pub mod subject;
 pub mod table;
+pub mod taint;
 pub mod utilisation;
 
-pub use group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+#[cfg(test)]
+mod testing;
+
+pub use group::{Cost, Count, Group, GroupInfo, Harness, Measure, Metric, Options, Row};
 pub use members::{MEMBER_METRICS, MemberKind};
 pub use subject::Subject;
 pub use table::{lifetimes, members, metrics, select};
@@ -32,4 +42,10 @@ pub static METRICS: &[&dyn Group] = &[
     &protocol::Protocol,
     &utilisation::Utilisation,
     &delegation::Delegation,
+    &quality::Quality,
+    &errors::Errors,
+    &taint::Taint,
+    &conformance::Conformance,
+    &cut::Cut,
+    &diversity::Diversity,
 ];
