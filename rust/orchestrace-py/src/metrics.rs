@@ -1,6 +1,14 @@
 //! Metrics of recordings: what is asked in Python to what the core takes.
 
-use orchestrace_core::metrics::{self, MEMBER_METRICS, METRICS, MemberKind, Options, members, select};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use orchestrace_core::error::{Error, Result, unknown_name};
+use orchestrace_core::metrics::{
+    self, Harness, MEMBER_METRICS, METRICS, MemberKind, Options, drags, members, select,
+};
+use orchestrace_core::schema::{Dict, EVENT_TYPES, EventType};
+use orchestrace_core::store::Store;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -13,22 +21,90 @@ use crate::stream::Stream;
 
 /// The metrics of the named groups, or of all linear ones, a row for each trace.
 #[pyfunction]
-#[pyo3(signature = (store, groups = None, *, durations = "auto", program_order = false, threads = None,
-    progress = None))]
+#[pyo3(signature = (store, groups = None, *, durations = "auto", program_order = false, subtasks = None,
+    harness = None, intervention_at = None, threads = None, progress = None))]
+#[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn trace_metrics(
     py: Python<'_>,
     store: &PyStore,
     groups: Option<Vec<String>>,
     durations: &str,
     program_order: bool,
+    subtasks: Option<BTreeMap<String, BTreeSet<String>>>,
+    harness: Option<BTreeMap<String, Vec<String>>>,
+    intervention_at: Option<f64>,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
     let groups = select(groups.as_deref()).map_err(|error| to_python(py, &error))?;
-    let options = Options { durations: durations_of(py, durations)?, program_order, ..Options::default() };
+    let fail = |error: Error| to_python(py, &error);
+    let harness = harness.map(|declared| harness_of(store, &declared)).transpose().map_err(fail)?;
+    if let Some(at) = intervention_at.filter(|at| !(0.0..=1.0).contains(at)) {
+        let message = format!("intervention_at is {at}, expected a share of the run's time from 0 to 1");
+        return Err(fail(Error::Parameter(message)));
+    }
+    let options = Options {
+        durations: durations_of(py, durations)?,
+        program_order,
+        subtasks: Arc::new(subtasks.unwrap_or_default()),
+        harness: harness.map(Arc::new),
+        intervention_at,
+    };
     let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         metrics::metrics(store, &groups, &options, run)
+    })?;
+    Ok(Stream::new(batches, schema))
+}
+
+/// What a harness declares: lists of names under `types`, `tools`, `roles`.
+fn harness_of(store: &Store, declared: &BTreeMap<String, Vec<String>>) -> Result<Harness> {
+    let codes = |dict: Dict, names: &[String]| {
+        // a name that this store does not have is one that nothing in it has
+        let mut found: Vec<u32> =
+            names.iter().filter_map(|name| store.names().dict(dict).find(name)).collect();
+        found.sort_unstable();
+        found
+    };
+    let mut harness = Harness::default();
+    for (what, names) in declared {
+        match what.as_str() {
+            "types" => {
+                let code = |name: &String| {
+                    EventType::parse(name)
+                        .map(|kind| kind as u8)
+                        .ok_or_else(|| Error::Parameter(unknown_name("event type", name, EVENT_TYPES)))
+                };
+                let mut types = names.iter().map(code).collect::<Result<Vec<u8>>>()?;
+                types.sort_unstable();
+                harness.types = Some(types);
+            }
+            "tools" => harness.tools = Some(codes(Dict::Tool, names)),
+            "roles" => harness.roles = Some(codes(Dict::Role, names)),
+            _ => {
+                let known = ["types", "tools", "roles"];
+                return Err(Error::Parameter(unknown_name("part of a harness", what, &known)));
+            }
+        }
+    }
+    Ok(harness)
+}
+
+/// What each event of the critical paths adds to the span, a row each.
+#[pyfunction]
+#[pyo3(signature = (store, *, durations = "auto", program_order = false, threads = None, progress = None))]
+pub(crate) fn drag(
+    py: Python<'_>,
+    store: &PyStore,
+    durations: &str,
+    program_order: bool,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let store = &store.0;
+    let options = Options { durations: durations_of(py, durations)?, program_order, ..Options::default() };
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        drags(store, &options, run)
     })?;
     Ok(Stream::new(batches, schema))
 }

@@ -252,6 +252,18 @@ impl TestTrace {
         self.trusted.set(v, self.t.len(), trusted);
     }
 
+    /// Says how long an earlier event took.
+    pub(crate) fn flag_duration(&mut self, v: usize, seconds: f64) {
+        let told: Vec<Option<f64>> = (0..self.t.len()).map(|v| self.duration_s.column().get(v)).collect();
+        let mut all = Cells::new();
+        for (at, one) in told.into_iter().enumerate() {
+            if let Some(one) = if at == v { Some(seconds) } else { one } {
+                all.set(at + 1, one);
+            }
+        }
+        self.duration_s = all;
+    }
+
     /// Says of an earlier event whether its content is wrong.
     pub(crate) fn flag_corrupted(&mut self, v: usize, corrupted: bool) {
         self.corrupted.set(v, self.t.len(), corrupted);

@@ -4,7 +4,7 @@
 //! - [`group`]: the trait that a file of metrics implements, and what a metric is called and counted in
 //! - [`table`]: all metrics of a store, as columns
 //! - one file for each group: [`scale`], [`span`], [`stages`], [`protocol`], [`utilisation`], [`delegation`], [`quality`],
-//!   [`errors`], [`taint`], [`conformance`]; on request [`cut`], [`diversity`]
+//!   [`errors`], [`taint`], [`conformance`]; on request [`cut`], [`diversity`], [`drag`], [`steering`], [`utility`]
 //! - [`members`]: the same kind of numbers for the agents or roles of a trace
 //!
 //! A metric that a recording cannot tell is null, with a [`Reason`](crate::error::Reason); 0 is a finding.
@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod cut;
 pub mod delegation;
 pub mod diversity;
+pub mod drag;
 pub mod errors;
 pub mod group;
 pub mod members;
@@ -21,14 +22,17 @@ pub mod quality;
 pub mod scale;
 pub mod span;
 pub mod stages;
+pub mod steering;
 pub mod subject;
 pub mod table;
 pub mod taint;
 pub mod utilisation;
+pub mod utility;
 
 #[cfg(test)]
 mod testing;
 
+pub use drag::drags;
 pub use group::{Cost, Count, Group, GroupInfo, Harness, Measure, Metric, Options, Row};
 pub use members::{MEMBER_METRICS, MemberKind};
 pub use subject::Subject;
@@ -48,4 +52,7 @@ pub static METRICS: &[&dyn Group] = &[
     &conformance::Conformance,
     &cut::Cut,
     &diversity::Diversity,
+    &drag::Drag,
+    &steering::Steering,
+    &utility::Utility,
 ];

@@ -18,6 +18,7 @@
 //! O((|V|+|E|) K/8) for K scenarios of a trace and each family, less what lies before the first change. Reference:
 //! J. Pearl, Causality, 2009, section 7.1 (the three steps); ARCHITECTURE.md, D15 (gates).
 
+mod absence;
 mod predict;
 mod presence;
 mod table;
@@ -26,6 +27,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+pub use self::absence::Absences;
 use self::predict::{Base, Prediction};
 pub use self::presence::presence;
 pub use self::table::replay;
@@ -236,7 +238,7 @@ impl Ready<'_> {
         let mut unstable = 0_u64;
         for (family, base) in self.bases.iter().enumerate() {
             let mut outcomes = [0.0; MAX_SETS];
-            direct &= prediction.run(base, masks, &self.scene, run, &mut outcomes[..n])?;
+            direct &= prediction.run(base, masks, &self.scene, Some(run), &mut outcomes[..n])?;
             for (bit, &there) in outcomes[..n].iter().enumerate() {
                 let effect = there - base.outcome();
                 let sign = if effect.abs() <= ROUNDING { 0 } else { effect.signum() as i8 };

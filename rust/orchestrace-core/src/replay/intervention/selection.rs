@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::store::view::TraceView;
 
 /// Scenarios, checked, and which of their names a store has.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Plan {
     /// The scenarios.
     pub scenarios: Vec<Scenario>,
