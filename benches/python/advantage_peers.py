@@ -5,7 +5,9 @@
 Everybody begins with arrays in memory: the reward and the task of each rollout, the rollout and the agent of
 each event for `advantages`; the rewards, the critic and the place of each trace for `gae`. `advantages` is
 three answers: GRPO and RLOO of the rollouts, Dr. MAS of the events. All are checked to be the same numbers.
-Rounds alternate, so that what else the machine does falls on everybody; compilation is left out.
+The rounds of a peer follow each other, as the calls of a training loop do, in four blocks that alternate and begin
+after a rest: the threads of a peer spin for a while after their work and would take a core from who comes next.
+Compilation is left out.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import polars as pl
 import orchestrace as ot
 
 EPSILON, GAMMA, LAMBDA = 1e-6, 0.99, 0.95
+BLOCKS, REST_S = 4, 0.5
 Arrays = dict[str, np.ndarray]
 
 
@@ -107,25 +110,30 @@ def main() -> None:
     options = parser.parse_args()
     given = arrays(options.events)
     n_events, n_traces = len(given["earned"]), len(given["rewards"])
-    print(f"{n_events:,} events, {n_traces:,} traces; medians of {options.rounds} rounds")
+    print(f"{n_events:,} events, {n_traces:,} traces; medians of {BLOCKS} x {options.rounds} rounds")
     print("| task | peer | ms (min-max) | ratio |\n|---|---|---:|---:|")
     for task, peers in TASKS.items():
         walls: dict[str, list[float]] = {name: [] for name in peers}
-        for _ in range(options.rounds + 2):
-            found = {}
-            for name, peer in peers.items():
-                began = time.perf_counter()
-                found[name] = peer(given, options.threads)
-                walls[name].append((time.perf_counter() - began) * 1e3)
-            for numbers in found.values():
-                for got, want in zip(numbers, found["orchestrace"], strict=True):
-                    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
-        own = statistics.median(walls["orchestrace"][2:])
+        found = {name: peer(given, options.threads) for name, peer in peers.items()}
+        for numbers in found.values():
+            for got, want in zip(numbers, found["orchestrace"], strict=True):
+                np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
+        del found, numbers, got, want
+        for block in range(BLOCKS):
+            # who is first changes
+            for name in list(peers) if block % 2 else list(peers)[::-1]:
+                time.sleep(REST_S)
+                block_walls = []
+                for _ in range(options.rounds + 2):
+                    began = time.perf_counter()
+                    peers[name](given, options.threads)
+                    block_walls.append((time.perf_counter() - began) * 1e3)
+                walls[name] += block_walls[2:]
+        own = statistics.median(walls["orchestrace"])
         for name, wall in walls.items():
-            last = wall[2:]
-            median = statistics.median(last)
+            median = statistics.median(wall)
             print(
-                f"| {task} | {name} | {median:.2f} ({min(last):.2f}-{max(last):.2f}) | {median / own:.2f} |"
+                f"| {task} | {name} | {median:.2f} ({min(wall):.2f}-{max(wall):.2f}) | {median / own:.2f} |"
             )
 
 

@@ -315,11 +315,13 @@ def _numbers(name: str, given: "Numbers") -> pl.Series:
     series = _series(name, given)
     if not series.dtype.is_numeric() and len(series):
         raise ParameterError(f"{name} has type {series.dtype}, expected numbers")
-    return series.cast(pl.Float64)
+    return series if series.dtype == pl.Float64 else series.cast(pl.Float64)
 
 
 def _whole(name: str, given: "Codes") -> pl.Series:
     series = _series(name, given)
+    if series.dtype == pl.Int64:
+        return series
     if not series.dtype.is_integer() and len(series):
         raise ParameterError(f"{name} has type {series.dtype}, expected whole numbers")
     try:
