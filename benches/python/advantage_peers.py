@@ -5,9 +5,9 @@
 Everybody begins with arrays in memory: the reward and the task of each rollout, the rollout and the agent of
 each event for `advantages`; the rewards, the critic and the place of each trace for `gae`. `advantages` is
 three answers: GRPO and RLOO of the rollouts, Dr. MAS of the events. All are checked to be the same numbers.
-The rounds of a peer follow each other, as the calls of a training loop do, in four blocks that alternate and begin
-after a rest: the threads of a peer spin for a while after their work and would take a core from who comes next.
-Compilation is left out.
+The rounds of a peer follow each other, as the calls of a training loop do, in four blocks that alternate and
+begin after a rest: the threads of a peer spin for a while after their work and would take a core from who
+comes next. Compilation is left out.
 """
 
 import argparse
