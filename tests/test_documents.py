@@ -213,3 +213,14 @@ def test_the_table_of_limits_is_that_of_reading() -> None:
 def test_the_changelog_knows_the_version() -> None:
     assert f"## [{ot.__version__}]" in text("CHANGELOG.md")
     assert f"Table layout {_core.SCHEMA_VERSION}." in text("CHANGELOG.md")
+
+
+def test_the_table_of_metrics_is_that_of_the_registry() -> None:
+    rows = table("docs/metrics.md", "metric", "group", "counts", "definition")
+    told = [
+        (metric, group.removesuffix(" *"), "super-linear" if group.endswith("*") else "linear", counts, summary)
+        for metric, group, counts, summary in rows
+    ]
+    known = ot.metric_definitions().filter(group="members").height
+    registry = ot.metric_definitions()[:-known].select("metric", "group", "cost", "counts", "summary")
+    assert told == registry.rows()

@@ -18,7 +18,7 @@ from .comparison import compare
 from .contexts import contexts
 from .corpus import Corpus
 from .credit import credit, importers, methods
-from .critical_path import concurrency_profile, critical_path
+from .critical_path import concurrency_profile, critical_path, drag
 from .diffusion import DiffusionLaw, credit_snr, diffusion_law, rollouts_needed
 from .envelopes import envelopes, gap
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
@@ -45,6 +45,7 @@ from .planted import Truth, generate_planted
 from .registry import EventValues, credit_method
 from .replay import replay
 from .report import report
+from .safety import sanitizer_cut, taint, tainted_events
 from .scaling import fit_scaling, plot_scaling
 from .scan import scan_events, scan_traces
 from .schedule import scaling_curve, schedule
@@ -89,6 +90,7 @@ __all__ = [
     "critical_path",
     "delegation_effects",
     "diffusion_law",
+    "drag",
     "drop",
     "envelopes",
     "explain",
@@ -126,6 +128,7 @@ __all__ = [
     "report",
     "report_checklist",
     "rollouts_needed",
+    "sanitizer_cut",
     "scaling_curve",
     "scan_events",
     "scan_traces",
@@ -138,6 +141,8 @@ __all__ = [
     "split",
     "study",
     "survey",
+    "taint",
+    "tainted_events",
     "token_credits",
     "trainer_table",
     "truncate",

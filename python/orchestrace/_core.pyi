@@ -26,6 +26,7 @@ __all__ = [
     "contexts",
     "copy_records",
     "credit",
+    "drag",
     "faithfulness",
     "fingerprint",
     "formats",
@@ -45,9 +46,12 @@ __all__ = [
     "replay_schedules",
     "replay_structural",
     "roll_up",
+    "sanitizer_cut",
     "schedule",
     "solve_game",
     "tables",
+    "taint",
+    "tainted_events",
     "trace_metrics",
 ]
 
@@ -335,6 +339,17 @@ def trace_metrics(
     *,
     durations: str = "auto",
     program_order: bool = False,
+    subtasks: Mapping[str, set[str]] | None = None,
+    harness: Mapping[str, Sequence[str]] | None = None,
+    intervention_at: float | None = None,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
+def drag(
+    store: Store,
+    *,
+    durations: str = "auto",
+    program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
 ) -> Stream: ...
@@ -349,6 +364,39 @@ def member_metrics(
 ) -> Stream: ...
 def lifetimes(store: Store, *, threads: int | None = None, progress: _Progress = None) -> Stream: ...
 def metric_definitions() -> list[dict[str, str]]: ...
+def taint(
+    store: Store,
+    *,
+    carry: str = "all",
+    untrusted_tools: Sequence[str] = ...,
+    allow: Sequence[str] = ...,
+    probabilistic: tuple[float, float] | None = None,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
+def tainted_events(
+    store: Store,
+    *,
+    carry: str = "all",
+    untrusted_tools: Sequence[str] = ...,
+    allow: Sequence[str] = ...,
+    probabilistic: tuple[float, float] | None = None,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
+def sanitizer_cut(
+    store: Store,
+    *,
+    costs: object | None = None,
+    carry: str = "all",
+    untrusted_tools: Sequence[str] = ...,
+    allow: Sequence[str] = ...,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
 def tables() -> list[tuple[str, list[tuple[str, str, bool, list[str] | None]]]]: ...
 def codes() -> list[tuple[Literal["reject", "finding", "reason"], str, str, str]]: ...
 def methods() -> list[dict[str, object]]: ...

@@ -27,7 +27,9 @@ from . import (
     read_traces,
     replay,
     report,
+    sanitizer_cut,
     survey,
+    taint,
 )
 from .cli_study import study_app
 from .cli_values import credit_options, run_of
@@ -513,6 +515,30 @@ def metrics_(
     key: Any = None if by == "trace" else by
     table = metrics(corpus, by=key, groups=group or None, seed=seed, threads=threads, progress=True)
     _give(table, f"metrics by {by}", as_json, output)
+    _check(corpus, strict)
+
+
+@app.command(name="taint")
+def taint_(
+    paths: Recordings,
+    carry: Annotated[str, typer.Option("--carry", help="all, context or safety_flow.")] = "all",
+    untrusted: Annotated[
+        list[str] | None,
+        typer.Option("--untrusted-tool", help="A tool whose results are untrusted; repeatable."),
+    ] = None,
+    cut: Annotated[bool, typer.Option("--cut", help="Where sanitisers would keep outcomes clean.")] = False,
+    format: Format = "auto",
+    mapping: House = None,
+    threads: Threads = None,
+    as_json: Json = False,
+    output: Output = None,
+    strict: Strict = False,
+) -> None:
+    """Follow untrusted content through recordings: what it reached, and where it could be stopped."""
+    corpus = _open(paths, format, mapping, threads)
+    options: dict[str, Any] = {"carry": carry, "untrusted_tools": untrusted or (), "threads": threads}
+    verb, title = (sanitizer_cut, "sanitisers") if cut else (taint, "taint")
+    _give(verb(corpus, **options, progress=True), title, as_json, output)
     _check(corpus, strict)
 
 

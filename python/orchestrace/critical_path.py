@@ -1,4 +1,4 @@
-"""Whose time a run waited for, and how many agents were there at each moment."""
+"""Whose time a run waited for, what each event adds to it, and how many agents were there at each moment."""
 
 from typing import Any, Final, Literal
 
@@ -11,7 +11,7 @@ from .errors import ParameterError
 from .metrics import core_frames
 from .owners import owners
 from .progress import Progress, reporting
-from .schedule import Durations, schedule
+from .schedule import DURATIONS, Durations, schedule
 from .schema import CREDITS, unknown_name
 
 Key = Literal["agent", "type", "tool"]
@@ -130,6 +130,51 @@ def _of_piece(corpus: Corpus, by: Key, options: dict[str, Any]) -> pl.DataFrame:
             "reason",
         )
     )
+
+
+def drag(
+    corpus: Corpus,
+    *,
+    durations: Durations = "auto",
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """Tell of every event of the critical path how much sooner the run would end if it took no time.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    durations, program_order, threads, progress
+        As in `schedule`.
+
+    Returns
+    -------
+    DataFrame
+        A row per event of a critical path, in order of time: ``trace`` (UInt32), ``trace_id``, ``seq``
+        (UInt32), ``event_id`` (String), ``duration drag`` (Float64, in ``time_unit``), ``time_unit``. Off the
+        path drag is 0, and no row; a trace without a schedule has none.
+
+    Notes
+    -----
+    drag(v) = T∞ - T∞ with d(v) = 0, at most d(v): what runs beside v on a path nearly as long bounds it.
+    Exact, O(E log E) for a trace. Source: S. A. Devaux, The drag efficient, 2012.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> rows = ot.drag(ot.generate(traces=2, seed=0))
+    >>> bool((rows["drag"] <= rows["duration"] + 1e-9).all())
+    True
+    """
+    check_corpus(corpus)
+    check_numbers(threads=threads)
+    if durations not in DURATIONS:
+        raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
+    options: dict[str, Any] = {"durations": durations, "program_order": program_order, "threads": threads}
+    with reporting(progress, "measuring") as callback:
+        return core_frames(corpus, lambda store: _core.drag(store, **options, progress=callback))
 
 
 def concurrency_profile(

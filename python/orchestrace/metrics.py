@@ -1,6 +1,6 @@
 """What recordings say of themselves: efficiency, collaboration, overhead and safety, trace by trace."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 import polars as pl
@@ -55,6 +55,9 @@ def metrics(
     groups: Sequence[str] | None = None,
     durations: Durations = "auto",
     program_order: bool = False,
+    subtasks: Mapping[str, Collection[str]] | None = None,
+    harness: Mapping[str, Collection[str]] | None = None,
+    intervention_at: float | None = None,
     n_boot: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -75,6 +78,16 @@ def metrics(
         Names of groups of `metric_definitions`; None is all whose cost is linear. Not for agents and roles.
     durations, program_order
         As in `schedule`.
+    subtasks
+        Of tasks, by ``task_id``, the parts that they should be split into (``subtask_id``): what
+        ``split_coverage``, ``split_precision`` and ``split_f1`` compare with.
+    harness
+        What the harness declares, for the group ``conformance``: names under ``"types"`` (of events),
+        ``"tools"`` (that may be called) and ``"roles"`` (that may be spawned); what is left out is not
+        judged.
+    intervention_at
+        A share (0..1) of the time of a run, for the group ``steering``: what an intervention then would find
+        done already.
     n_boot, confidence, seed
         Resamples of tasks for the intervals of means, their coverage (0..1), and the seed.
     threads, progress
@@ -126,6 +139,10 @@ def metrics(
     if isinstance(groups, str):
         raise ParameterError(f"groups is {groups!r}, expected a list of names: [{groups!r}]")
     asked = None if groups is None else list(dict.fromkeys(groups))
+    declared = {"subtasks": subtasks, "harness": harness, "intervention_at": intervention_at}
+    given = [name for name, value in declared.items() if value is not None]
+    if by in _MEMBERS and given:
+        raise ParameterError(f"{given[0]} has no part in by={by!r}: it is about whole traces")
     if by in _MEMBERS and asked is not None:
         raise ParameterError(f"groups cannot be chosen with by={by!r}: all metrics of a member come together")
     options: dict[str, Any] = {"durations": durations, "program_order": program_order, "threads": threads}
@@ -133,9 +150,25 @@ def metrics(
         options["progress"] = callback
         if by in _MEMBERS:
             return _packed(core_frames(corpus, lambda store: _core.member_metrics(store, str(by), **options)))
+        options["subtasks"] = _names("subtasks", subtasks)
+        options["harness"] = _names("harness", harness)
+        options["intervention_at"] = intervention_at
         table = core_frames(corpus, lambda store: _core.trace_metrics(store, asked, **options))
     table = _with_families(_with_measures(corpus, _packed(table)))
     return table if by is None else _summarised(corpus, table, by, n_boot, seed, confidence)
+
+
+def _names(what: str, given: Mapping[str, Collection[str]] | None) -> Any:
+    """Names by name, as the core takes them."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise ParameterError(f"{what} is {given!r}, expected names by name: {{'name': ['name', ...]}}")
+    for key, names in given.items():
+        if isinstance(names, str) or not all(isinstance(name, str) for name in [key, *names]):
+            raise ParameterError(f"{what}[{key!r}] is {names!r}, expected a list of names")
+    kind = set if what == "subtasks" else list
+    return {key: kind(names) for key, names in given.items()}
 
 
 def core_frames(corpus: Corpus, kernel: Any) -> pl.DataFrame:
