@@ -218,7 +218,13 @@ def test_the_changelog_knows_the_version() -> None:
 def test_the_table_of_metrics_is_that_of_the_registry() -> None:
     rows = table("docs/metrics.md", "metric", "group", "counts", "definition")
     told = [
-        (metric, group.removesuffix(" *"), "super-linear" if group.endswith("*") else "linear", counts, summary)
+        (
+            metric,
+            group.removesuffix(" *"),
+            "super-linear" if group.endswith("*") else "linear",
+            counts,
+            summary,
+        )
         for metric, group, counts, summary in rows
     ]
     known = ot.metric_definitions().filter(group="members").height

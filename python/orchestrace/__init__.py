@@ -18,7 +18,7 @@ from .comparison import compare
 from .contexts import contexts
 from .corpus import Corpus
 from .credit import credit, importers, methods
-from .critical_path import concurrency_profile, critical_path, drag
+from .critical_path import concurrency_profile, critical_path, dominators, drag
 from .diffusion import DiffusionLaw, credit_snr, diffusion_law, rollouts_needed
 from .envelopes import envelopes, gap
 from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
@@ -90,6 +90,7 @@ __all__ = [
     "critical_path",
     "delegation_effects",
     "diffusion_law",
+    "dominators",
     "drag",
     "drop",
     "envelopes",

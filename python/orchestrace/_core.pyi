@@ -26,6 +26,7 @@ __all__ = [
     "contexts",
     "copy_records",
     "credit",
+    "dominators",
     "drag",
     "faithfulness",
     "fingerprint",
@@ -342,6 +343,13 @@ def trace_metrics(
     subtasks: Mapping[str, set[str]] | None = None,
     harness: Mapping[str, Sequence[str]] | None = None,
     intervention_at: float | None = None,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
+def dominators(
+    store: Store,
+    *,
+    program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
 ) -> Stream: ...

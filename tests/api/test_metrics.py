@@ -113,6 +113,9 @@ FORK = {
     "effective_agents": 2,
     "delegation_dominance": 0.5,
     "work_dominance": 0.34,
+    "n_dominators": 2,
+    "dominator_share": 0.2,
+    "n_dominator_agents": 1,
 }
 
 
@@ -177,6 +180,7 @@ SOLO = {
     "effective_agents": "ratio.empty",
     "delegation_dominance": "ratio.empty",
     "work_dominance": 1,
+    **dict.fromkeys(("n_dominators", "dominator_share", "n_dominator_agents"), "outcome.absent"),
 }
 
 
@@ -255,6 +259,9 @@ DEBATE = {
     "effective_agents": 3,
     "delegation_dominance": 1 / 3,
     "work_dominance": 31 / 81,
+    "n_dominators": 3,
+    "dominator_share": 3 / 7,
+    "n_dominator_agents": 2,
 }
 
 
@@ -271,7 +278,7 @@ def test_every_metric_by_hand(document: Document, expected: dict[str, Any], basi
         else:
             assert row["reason"][name] is None, name
             assert row[name] == pytest.approx(value, abs=1e-12), name
-    drawn_groups = ["scale", "span", "stages", "protocol", "utilisation", "delegation"]
+    drawn_groups = ["scale", "span", "stages", "protocol", "utilisation", "dominators", "delegation"]
     assert set(ot.metrics(read(document), groups=drawn_groups)["reason"].struct.fields) == set(expected)
 
 

@@ -71,6 +71,7 @@ class Measured:
             **self.protocol(),
             **self.utilisation(),
             **self.delegation(),
+            **self.dominating(),
         }
 
     def scale(self) -> Metrics:
@@ -339,6 +340,29 @@ class Measured:
             self.share_of_tokens(dead),
         ]
         return dict(zip(names, values, strict=True))
+
+    def dominators(self) -> list[int] | None:
+        """Events on every path from the root, virtual if there are several sources, to the outcome."""
+        y = self.trace.outcome
+        if y is None or not self.acyclic:
+            return None
+        rooted = self.graph.copy()
+        rooted.add_edges_from([("root", v) for v in self.graph if self.graph.in_degree(v) == 0])
+        above = nx.immediate_dominators(rooted, "root")
+        found = [y]
+        while (v := above[found[-1]]) not in ("root", None):
+            found.append(v)
+        return found[::-1]
+
+    def dominating(self) -> Metrics:
+        found, live = self.dominators(), self.live()
+        if found is None or live is None:
+            return dict.fromkeys(["n_dominators", "dominator_share", "n_dominator_agents"])
+        return {
+            "n_dominators": len(found),
+            "dominator_share": len(found) / sum(live),
+            "n_dominator_agents": len({self.trace.owner[v] for v in found} - {None}),
+        }
 
     def delegation(self) -> Metrics:
         trace = self.trace

@@ -64,6 +64,17 @@ def test_every_metric_is_that_of_plain_python(recorded: tuple[list[Document], st
 
 @QUICK
 @given(recordings())
+def test_dominators_are_those_of_networkx(recorded: tuple[list[Document], str]) -> None:
+    documents, basis = recorded
+    told = ot.dominators(read(documents, basis))
+    for number, document in enumerate(documents):
+        assert told.filter(trace=number)["seq"].to_list() == (
+            Measured(Trace(document), basis).dominators() or []
+        )
+
+
+@QUICK
+@given(recordings())
 def test_members_add_up_to_their_trace(recorded: tuple[list[Document], str]) -> None:
     documents, basis = recorded
     corpus = read(documents, basis)

@@ -46,7 +46,7 @@ mod _core {
     #[pymodule_export]
     use super::generate::generate;
     #[pymodule_export]
-    use super::metrics::{drag, lifetimes, member_metrics, metric_definitions, trace_metrics};
+    use super::metrics::{dominators, drag, lifetimes, member_metrics, metric_definitions, trace_metrics};
     #[pymodule_export]
     use super::planted::generate_planted;
     #[pymodule_export]

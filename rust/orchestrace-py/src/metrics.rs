@@ -109,6 +109,24 @@ pub(crate) fn drag(
     Ok(Stream::new(batches, schema))
 }
 
+/// The events that every path to the outcome passes, a row each.
+#[pyfunction]
+#[pyo3(signature = (store, *, program_order = false, threads = None, progress = None))]
+pub(crate) fn dominators(
+    py: Python<'_>,
+    store: &PyStore,
+    program_order: bool,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let store = &store.0;
+    let options = Options { program_order, ..Options::default() };
+    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        metrics::dominators(store, &options, run)
+    })?;
+    Ok(Stream::new(batches, schema))
+}
+
 /// The metrics of the agents or roles of every trace, a row for each.
 #[pyfunction]
 #[pyo3(signature = (store, member, *, durations = "auto", program_order = false, threads = None,

@@ -13,20 +13,17 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringViewArray, UInt32Array};
-use arrow_schema::{Schema, SchemaRef};
-use arrow_select::take::take;
-use rayon::prelude::*;
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 
+use super::event_rows::event_rows;
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
-use super::subject::{Preparation, Subject};
+use super::subject::Subject;
 use crate::error::Result;
 use crate::graph::{CsrGraph, Order};
 use crate::replay::schedule::span::Weighted;
 use crate::run::Run;
-use crate::schema::{Column, Kind};
-use crate::store::view::ChunkView;
-use crate::store::{Chunk, Store};
+use crate::store::Store;
 
 /// Of the span, what is less than this share of it is rounding.
 const ROUNDING: f64 = 1e-12;
@@ -155,55 +152,18 @@ impl Drags {
 
 /// The events of the critical paths of all traces, first to last, a row each: `trace trace_id seq event_id duration drag`.
 /// Traces without a path (a cycle, no durations) have no row.
-pub fn drags(store: &Store, options: &Options, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
-    store.expect_whole()?;
-    run.expect(store.n_traces() as u64);
-    let columns = [
-        ("trace", Kind::U32),
-        ("trace_id", Kind::Text),
-        ("seq", Kind::U32),
-        ("event_id", Kind::Text),
-        ("duration", Kind::F64),
-        ("drag", Kind::F64),
-    ];
-    let fields = columns.map(|(name, kind)| Column { name, kind, nullable: false }.field());
-    let schema = Arc::new(Schema::new(fields.to_vec()));
-    let of_chunk = |chunk: &Chunk| -> Result<RecordBatch> {
-        let view = ChunkView::new(store, chunk);
-        let told: Vec<Vec<(u32, f64, f64)>> = (0..view.len())
-            .into_par_iter()
-            .map_init(<(Preparation, Drags)>::default, |(preparation, drags), i| {
-                run.check()?;
-                let trace = view.trace(i);
-                let subject = preparation.prepare(&trace, options);
-                run.advance(1);
-                let Ok((order, timing)) = subject.scheduled() else { return Ok(Vec::new()) };
-                let path = &subject.slack.path;
-                let drags = drags.compute(subject.graph, order, &timing.duration, path);
-                let rows = path.iter().zip(drags).rev();
-                Ok(rows.map(|(&v, &drag)| (v, timing.duration[v as usize], drag)).collect())
-            })
-            .collect::<Result<_>>()?;
-        let rows = || told.iter().enumerate().flat_map(|(i, rows)| rows.iter().map(move |row| (i, row)));
-        let places = UInt32Array::from_iter_values(rows().map(|(i, _)| i as u32));
-        let ids = rows().map(|(i, row)| view.trace(i).id.get(row.0 as usize));
-        let columns: Vec<ArrayRef> = vec![
-            take(chunk.traces.column(0), &places, None)?,
-            take(chunk.traces.column(1), &places, None)?,
-            Arc::new(UInt32Array::from_iter_values(rows().map(|(_, row)| row.0))),
-            Arc::new(ids.collect::<StringViewArray>()),
-            Arc::new(Float64Array::from_iter_values(rows().map(|(_, row)| row.1))),
-            Arc::new(Float64Array::from_iter_values(rows().map(|(_, row)| row.2))),
-        ];
-        Ok(RecordBatch::try_new(Arc::clone(&schema), columns)?)
-    };
-    let batches =
-        run.pool().install(|| store.chunks().par_iter().map(of_chunk).collect::<Result<Vec<_>>>())?;
-    Ok((batches, schema))
+pub fn drags(store: &Store, options: &Options, run: &Run) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
+    event_rows(store, options, run, ["duration", "drag"], |drags: &mut Drags, subject| {
+        let Ok((order, timing)) = subject.scheduled() else { return Vec::new() };
+        let path = &subject.slack.path;
+        let found = drags.compute(subject.graph, order, &timing.duration, path);
+        path.iter().zip(found).rev().map(|(&v, &drag)| (v, [timing.duration[v as usize], drag])).collect()
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::subject::Preparation;
     use super::super::testing::told;
     use super::*;
     use crate::error::Reason;

@@ -13,8 +13,10 @@ pub mod conformance;
 pub mod cut;
 pub mod delegation;
 pub mod diversity;
+pub mod dominators;
 pub mod drag;
 pub mod errors;
+mod event_rows;
 pub mod group;
 pub mod members;
 pub mod protocol;
@@ -32,6 +34,7 @@ pub mod utility;
 #[cfg(test)]
 mod testing;
 
+pub use dominators::dominators;
 pub use drag::drags;
 pub use group::{Cost, Count, Group, GroupInfo, Harness, Measure, Metric, Options, Row};
 pub use members::{MEMBER_METRICS, MemberKind};
@@ -45,6 +48,7 @@ pub static METRICS: &[&dyn Group] = &[
     &stages::Stages,
     &protocol::Protocol,
     &utilisation::Utilisation,
+    &dominators::Dominators,
     &delegation::Delegation,
     &quality::Quality,
     &errors::Errors,
