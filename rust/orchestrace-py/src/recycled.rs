@@ -3,7 +3,7 @@
 //! Half of the time of a kernel that does little per number is the first touch of the pages that it writes to: the
 //! allocator gives large blocks back as soon as they are free. A trainer asks for as many numbers again and again.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use arrow_array::Float64Array;
 use arrow_buffer::{Buffer, ScalarBuffer};
@@ -16,8 +16,10 @@ static KEPT: Mutex<Vec<f64>> = Mutex::new(Vec::new());
 
 /// The memory that is kept, whatever is in it, if there are to be no more than `n` numbers and not far fewer than it has.
 pub(crate) fn room_for(n: usize) -> Vec<f64> {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if n <= kept.capacity() && kept.capacity() / 4 <= n { std::mem::take(&mut kept) } else { Vec::new() }
+    match KEPT.try_lock() {
+        Ok(mut kept) if n <= kept.capacity() && kept.capacity() / 4 <= n => std::mem::take(&mut kept),
+        _ => Vec::new(),
+    }
 }
 
 /// A column over `numbers`, whose memory is kept when the last who holds it drops it.
@@ -36,9 +38,11 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.0.capacity() <= MOST {
-            *kept = std::mem::take(&mut self.0);
+        // not waited for: a child process may begin with a lock that nobody holds any more
+        if let Ok(mut kept) = KEPT.try_lock() {
+            if self.0.capacity() <= MOST {
+                *kept = std::mem::take(&mut self.0);
+            }
         }
     }
 }
