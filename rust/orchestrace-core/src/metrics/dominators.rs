@@ -154,9 +154,9 @@ mod tests {
         for (at, agent) in agents.iter().enumerate() {
             t.event(if at + 1 == agents.len() { Aggregate } else { Message }, agent);
         }
-        edges.iter().for_each(|&(u, v)| {
+        for &(u, v) in edges {
             t.edge(u, v, Causal);
-        });
+        }
         t
     }
 

@@ -13,8 +13,10 @@ pub enum Count {
     Things,
     /// Tokens: Int64.
     Tokens,
-    /// A time in the unit of the trace (`time_unit`), seconds or steps: Float64.
+    /// A time in the unit of the durations (`time_unit`), seconds or steps: Float64.
     Time,
+    /// A difference of recorded times, in the unit of `t` (`clock_unit`), seconds or steps: Float64.
+    Clock,
     /// A share or ratio without unit: Float64.
     Ratio,
     /// Nats: Float64.
@@ -35,6 +37,7 @@ impl Count {
             Count::Things => "count",
             Count::Tokens => "tokens",
             Count::Time => "time",
+            Count::Clock => "clock",
             Count::Ratio => "ratio",
             Count::Nats => "nats",
             Count::Usd => "usd",

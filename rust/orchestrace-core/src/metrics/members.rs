@@ -60,7 +60,7 @@ pub static MEMBER_METRICS: &[Metric] = &[
     },
     Metric {
         name: "lifetime",
-        count: Count::Time,
+        count: Count::Clock,
         summary: "from spawn to last return or despawn, in the unit of t; summed over agents",
     },
 ];
@@ -123,8 +123,8 @@ impl Members {
         self.sums.clear();
         self.sums.resize(self.codes.len(), NONE);
         let nobody = self.codes.len() - 1;
-        for (at, name) in subject.owners.names().iter().enumerate().filter(|(_, name)| name.is_agent()) {
-            let _ = name;
+        let names = subject.owners.names().iter();
+        for (at, _) in names.enumerate().filter(|(_, name)| name.is_agent()) {
             self.sums[self.of_name[at] as usize].agents += 1;
         }
         for turn in subject.turns.list() {
@@ -245,13 +245,16 @@ impl Members {
         out.put(8, sums.errors.map(f64::from).ok_or(Reason::FieldAbsent));
         out.put(9, sums.tokens.map(|tokens| tokens as f64).ok_or(Reason::FieldAbsent));
         out.put(10, sums.cost.ok_or(Reason::FieldAbsent));
-        match subject.scheduled() {
-            Err(reason) => out.all_absent(11..15, reason),
-            Ok(_) => {
-                out.set(11, sums.work);
-                out.set(12, sums.critical);
-                out.ratio(13, sums.critical, subject.earliest.makespan);
-                if sums.events > 0 { out.set(14, sums.slack) } else { out.absent(14, Reason::RatioEmpty) }
+        if let Err(reason) = subject.scheduled() {
+            out.all_absent(11..15, reason);
+        } else {
+            out.set(11, sums.work);
+            out.set(12, sums.critical);
+            out.ratio(13, sums.critical, subject.earliest.makespan);
+            if sums.events > 0 {
+                out.set(14, sums.slack);
+            } else {
+                out.absent(14, Reason::RatioEmpty);
             }
         }
         match subject.lives() {

@@ -180,6 +180,9 @@ impl Keys {
     }
 }
 
+/// Edges that make a link.
+const OF_LINKS: [u8; 3] = [EdgeType::Message as u8, EdgeType::Return as u8, EdgeType::Spawn as u8];
+
 impl Worker {
     /// Pairs of agents (D16): one sends a message, return or spawn with `to` the other, or such an edge joins their events.
     fn find_links(&mut self, subject: &Subject<'_>) {
@@ -203,7 +206,6 @@ impl Worker {
                 join(subject.owner(v), to);
             }
         }
-        const OF_LINKS: [u8; 3] = [EdgeType::Message as u8, EdgeType::Return as u8, EdgeType::Spawn as u8];
         for ((&s, &d), kind) in view.src.iter().zip(view.dst).zip(view.edge_types) {
             if OF_LINKS.contains(kind) {
                 join(subject.owner(s as usize), subject.owner(d as usize));

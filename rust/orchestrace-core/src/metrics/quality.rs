@@ -11,7 +11,7 @@
 //! not count. Siblings are agents of one parent in the spawn forest (those without one together), the root left out; a
 //! fan-out is two of them or more, its work the durations of all that they own. With one fan-out balance is the mean over
 //! the greatest work. Independence is 1 where no edge is inside. The score is the geometric mean of coverage,
-//! disjointness, balance and independence, as far as they are defined, with equal weights.
+//! disjointness, balance and independence, as far as they are defined, with equal weights; without a named subtask there is none.
 //!
 //! Aggregation. Quality is the field `score`; inputs of an aggregate are the sources of its aggregate edges, else of its
 //! return and message edges. An aggregate counts where it and all its inputs are scored, and means are over those that
@@ -64,7 +64,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "split_score",
             count: Count::Ratio,
-            summary: "geometric mean of coverage, disjointness, balance and independence, where defined",
+            summary: "geometric mean of coverage, disjointness, balance and independence, where defined; null without subtasks",
         },
         Metric {
             name: "aggregation_uplift_max",
@@ -96,8 +96,16 @@ static INFO: GroupInfo = GroupInfo {
             count: Count::Ratio,
             summary: "tokens of aggregates whose whole text is that of an input, of all with a text key",
         },
+        Metric {
+            name: "subtask_redundancy",
+            count: Count::Ratio,
+            summary: "subtasks that more than one agent works on, of those that one does",
+        },
     ],
 };
+
+/// Place of the share of subtasks that several agents work on: the last.
+const SHARED: usize = 14;
 
 impl Group for Quality {
     fn info(&self) -> &'static GroupInfo {
@@ -142,7 +150,10 @@ impl Measure for Worker {
         ];
         let told = || parts.iter().flatten();
         let n = told().count();
-        if n == 0 {
+        if self.pairs.is_empty() {
+            // nothing was split that anybody could name
+            out.absent(7, Reason::FieldAbsent);
+        } else if n == 0 {
             out.absent(7, Reason::RatioEmpty);
         } else {
             out.set(7, told().product::<f64>().powf(1.0 / n as f64));
@@ -191,16 +202,20 @@ impl Worker {
     }
 
     fn disjointness(&self, out: &mut Row<'_>) -> Option<f64> {
-        let (mut pairs, mut beyond) = (0, 0);
+        let (mut pairs, mut beyond, mut worked, mut shared) = (0, 0, 0, 0);
         for agents in self.pairs.chunk_by(|a, b| a.0 == b.0).map(|of| of.len() - 1) {
             pairs += agents;
             beyond += agents.saturating_sub(1);
+            worked += usize::from(agents > 0);
+            shared += usize::from(agents > 1);
         }
         if pairs == 0 {
             let reason = if self.pairs.is_empty() { Reason::FieldAbsent } else { Reason::RatioEmpty };
             out.absent(4, reason);
+            out.absent(SHARED, reason);
             return None;
         }
+        out.set(SHARED, shared as f64 / worked as f64);
         let disjoint = 1.0 - beyond as f64 / pairs as f64;
         out.set(4, disjoint);
         Some(disjoint)

@@ -49,7 +49,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric { name: "cost_usd", count: Count::Usd, summary: "price of all events" },
         Metric {
             name: "elapsed",
-            count: Count::Time,
+            count: Count::Clock,
             summary: "last time less first time, in the unit of t",
         },
     ],

@@ -95,10 +95,11 @@ impl Measure for Worker {
                 out.ratio(3, subject.slack.slack.iter().sum(), view.len() as f64);
                 self.path(subject, &timing.duration, out);
                 let seconds = matches!(view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial));
-                if seconds == !timing.steps {
-                    out.ratio(8, work, timing.makespan);
-                } else {
+                // work in seconds has no place on an axis of steps
+                if seconds == timing.steps {
                     out.absent(8, Reason::TimeSteps);
+                } else {
+                    out.ratio(8, work, timing.makespan);
                 }
             }
         }
@@ -212,10 +213,10 @@ impl Lifetimes {
                     self.leave(at, t);
                 }
             }
-            if kind == EventType::Despawn {
-                if let Some(at) = view.to.get(v).and_then(|to| self.slots.get(to)) {
-                    self.leave(at, t);
-                }
+            if kind == EventType::Despawn
+                && let Some(at) = view.to.get(v).and_then(|to| self.slots.get(to))
+            {
+                self.leave(at, t);
             }
         }
         let root = subject.owners.root();

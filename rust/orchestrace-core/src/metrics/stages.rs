@@ -151,7 +151,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "finish_rate",
             count: Count::Ratio,
-            summary: "spawned names that own a return with ok not false, of all spawned; 0 where none is",
+            summary: "spawned names that own a return with ok not false, of all spawned",
         },
         Metric {
             name: "max_fan_out",
@@ -204,7 +204,10 @@ impl Measure for Worker {
         out.set(1, critical as f64);
         out.set(2, total as f64);
         out.ratio(3, (total - critical) as f64, total as f64);
-        out.set(4, self.finish_rate(subject));
+        match self.finish_rate(subject) {
+            Some(rate) => out.set(4, rate),
+            None => out.absent(4, Reason::RatioEmpty),
+        }
         out.count(5, stages.fan_outs().map(<[Share]>::len).max().unwrap_or(0));
         match subject.scheduled() {
             Err(reason) => out.all_absent(6..8, reason),
@@ -222,7 +225,7 @@ impl Measure for Worker {
 }
 
 impl Worker {
-    fn finish_rate(&mut self, subject: &Subject<'_>) -> f64 {
+    fn finish_rate(&mut self, subject: &Subject<'_>) -> Option<f64> {
         let view = subject.view;
         self.spawned.begin();
         self.returned.clear();
@@ -233,14 +236,15 @@ impl Worker {
             }
         }
         if self.returned.is_empty() {
-            return 0.0;
+            return None;
         }
         for v in (0..view.len()).filter(|&v| subject.is(v, &[EventType::Return])) {
             if let Some(at) = self.spawned.get(subject.owners.codes()[v]) {
                 self.returned[at as usize] |= view.ok.get(v) != Some(false);
             }
         }
-        self.returned.iter().filter(|&&returned| returned).count() as f64 / self.returned.len() as f64
+        let returned = self.returned.iter().filter(|&&returned| returned).count();
+        Some(returned as f64 / self.returned.len() as f64)
     }
 
     /// Working times of the shares, the factor that makes the slowest of each stage as fast as the second slowest, and the
@@ -255,9 +259,9 @@ impl Worker {
         for at in 1..self.base.len() {
             self.base[at] += self.base[at - 1];
         }
-        for v in 0..duration.len() {
+        for (v, duration) in duration.iter().enumerate() {
             if let Some(at) = self.share_of(subject, v) {
-                self.work[at] += duration[v];
+                self.work[at] += duration;
             }
         }
         self.factor.clear();
@@ -272,7 +276,7 @@ impl Worker {
                 self.sorted.sort_unstable_by(f64::total_cmp);
                 let n = of.len();
                 let (longest, second) = (self.sorted[n - 1], self.sorted[n - 2]);
-                let median = (self.sorted[(n - 1) / 2] + self.sorted[n / 2]) / 2.0;
+                let median = f64::midpoint(self.sorted[(n - 1) / 2], self.sorted[n / 2]);
                 if median > 0.0 {
                     gap = Some(f64::max(gap.unwrap_or(0.0), longest / median));
                 }

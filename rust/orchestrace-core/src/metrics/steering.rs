@@ -51,7 +51,7 @@ static INFO: GroupInfo = GroupInfo {
         },
         Metric {
             name: "point_of_no_return",
-            count: Count::Time,
+            count: Count::Clock,
             summary: "time, in the unit of t, from the first event to the last one whose absence changes the outcome",
         },
         Metric {
@@ -104,8 +104,8 @@ impl Measure for Worker {
         let before = t.iter().filter(|&&t| t < at).count();
         out.ratio(2, done as f64, before as f64 * before.saturating_sub(1) as f64);
         match self.point_of_no_return(subject) {
-            None => out.all_absent(3..5, Reason::RatioEmpty),
-            Some(v) => {
+            Err(reason) => out.all_absent(3..5, reason),
+            Ok(v) => {
                 out.set(3, t[v as usize] - first);
                 out.ratio(4, t[v as usize] - first, last - first);
             }
@@ -156,7 +156,7 @@ impl Worker {
         found
     }
 
-    fn point_of_no_return(&mut self, subject: &Subject<'_>) -> Option<u32> {
+    fn point_of_no_return(&mut self, subject: &Subject<'_>) -> Result<u32, Reason> {
         let leads = |v: u32| match subject.outcome {
             Outcome::Event(y) => v != y && subject.live.get(v as usize) == Some(&true),
             Outcome::VirtualSink => true,
@@ -170,7 +170,7 @@ impl Worker {
             }
             ControlFlow::Continue(())
         });
-        told.ok().and(found)
+        told.and(found.ok_or(Reason::RatioEmpty))
     }
 }
 

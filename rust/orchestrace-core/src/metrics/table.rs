@@ -21,7 +21,7 @@ use crate::error::{Error, Result, unknown_name};
 use crate::graph::NOBODY;
 use crate::replay::schedule::RULES;
 use crate::run::Run;
-use crate::schema::{Column, Dict, Kind, REASONS, TIME_UNITS, TimeUnitOf};
+use crate::schema::{Column, Dict, Kind, REASONS, TIME_UNITS, TimeBasis, TimeUnitOf};
 use crate::store::view::ChunkView;
 use crate::store::{Chunk, Store, word_array};
 
@@ -50,6 +50,7 @@ struct Rows {
     reasons: Vec<u8>,
     unit: Vec<u8>,
     rule: Vec<u8>,
+    clock: Vec<u8>,
 }
 
 impl Rows {
@@ -60,6 +61,8 @@ impl Rows {
         let seconds = |steps: bool| (if steps { TimeUnitOf::Steps } else { TimeUnitOf::Seconds }) as u8;
         self.unit.push(subject.timing.map_or(TOLD, |timing| seconds(timing.steps)));
         self.rule.push(subject.timing.map_or(TOLD, |timing| timing.rule as u8));
+        let in_seconds = matches!(subject.view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial));
+        self.clock.push(seconds(!in_seconds));
         let from = self.values.len();
         self.values.resize(from + width, f64::NAN);
         self.reasons.resize(from + width, TOLD);
@@ -73,6 +76,7 @@ impl Rows {
         self.reasons.append(&mut other.reasons);
         self.unit.append(&mut other.unit);
         self.rule.append(&mut other.rule);
+        self.clock.append(&mut other.clock);
     }
 
     fn columns(self, metrics: &[&Metric], out: &mut Vec<ArrayRef>) -> Result<()> {
@@ -96,6 +100,7 @@ impl Rows {
         }
         out.push(word_array(self.unit, TIME_UNITS)?);
         out.push(word_array(self.rule, RULES)?);
+        out.push(word_array(self.clock, TIME_UNITS)?);
         for at in 0..width {
             out.push(word_array(self.reasons.iter().skip(at).step_by(width).copied().collect(), REASONS)?);
         }
@@ -114,7 +119,7 @@ fn column(metric: &Metric) -> Field {
 }
 
 fn fields(metrics: &[&Metric]) -> impl Iterator<Item = Field> {
-    let of_times = [("time_unit", TIME_UNITS), ("durations", RULES)]
+    let of_times = [("time_unit", TIME_UNITS), ("durations", RULES), ("clock_unit", TIME_UNITS)]
         .map(|(name, words)| Column { name, kind: Kind::Word(words), nullable: true }.field());
     let reasons = metrics.iter().map(|metric| {
         let field = Column { name: "reason", kind: Kind::Word(REASONS), nullable: true }.field();
@@ -131,7 +136,8 @@ struct Worker {
     lives: Lifetimes,
 }
 
-/// The metrics of these groups, a row for each trace: `trace trace_id task_id`, the metrics, `time_unit durations`, the reasons.
+/// The metrics of these groups, a row for each trace: `trace trace_id task_id`, the metrics, `time_unit
+/// durations clock_unit`, the reasons.
 pub fn metrics(
     store: &Store,
     groups: &[&'static dyn Group],
@@ -217,12 +223,12 @@ fn of_members(
 static PRESENCE: [Metric; 2] = [
     Metric {
         name: "present_from",
-        count: Count::Time,
+        count: Count::Clock,
         summary: "first spawn that names it, else its first event",
     },
     Metric {
         name: "present_to",
-        count: Count::Time,
+        count: Count::Clock,
         summary: "its last return or despawn, else the end, or its last event",
     },
 ];

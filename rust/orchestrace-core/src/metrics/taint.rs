@@ -32,7 +32,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric { name: "outcome_tainted", count: Count::Flag, summary: "whether the outcome is tainted" },
         Metric {
             name: "time_to_tainted_action",
-            count: Count::Time,
+            count: Count::Clock,
             summary: "first tainted decision, spawn or privileged call less the first seed, in the unit of t",
         },
         Metric {
@@ -44,6 +44,11 @@ static INFO: GroupInfo = GroupInfo {
             name: "sandbox_violations",
             count: Count::Things,
             summary: "tainted edges between two agents that share a sandbox; null where no event names one",
+        },
+        Metric {
+            name: "sandbox_crossings",
+            count: Count::Things,
+            summary: "tainted edges from one sandbox into another; null where no event names one",
         },
         Metric {
             name: "outcome_tainted_lower",
@@ -77,14 +82,14 @@ impl Measure for Worker {
             if (tally.unknown as usize) < n {
                 out.set(0, f64::from(tally.untrusted));
                 out.set(1, f64::from(tally.unknown));
-                out.all_absent(2..9, Reason::GraphCycle);
+                out.all_absent(2..10, Reason::GraphCycle);
             }
             return;
         };
         self.rules.carry = Carry::All;
         let tally = match self.closure.compute(&scene, &self.rules) {
             Ok(tally) => tally,
-            Err(reason) => return out.all_absent(0..9, reason),
+            Err(reason) => return out.all_absent(0..10, reason),
         };
         out.set(0, f64::from(tally.untrusted));
         out.set(1, f64::from(tally.unknown));
@@ -96,11 +101,12 @@ impl Measure for Worker {
         out.put(6, self.closure.spread());
         if self.closure.is_sandboxed() {
             out.set(7, f64::from(tally.violations));
+            out.set(8, f64::from(tally.crossings));
         }
         if !view.conservative_flows {
             self.rules.carry = Carry::SafetyFlow;
             let lower = self.closure.compute(&scene, &self.rules);
-            out.put(8, lower.map(|_| f64::from(u8::from(self.closure.reaches_outcome(&scene)))));
+            out.put(9, lower.map(|_| f64::from(u8::from(self.closure.reaches_outcome(&scene)))));
         }
     }
 }

@@ -27,6 +27,7 @@ struct Closure {
     path: Vec<u32>,
     spread: Option<f64>,
     violations: Option<u32>,
+    crossings: Option<u32>,
     risk: Option<(f64, f64)>,
 }
 
@@ -48,6 +49,7 @@ fn answer(worker: &mut Worker, view: &TraceView<'_>, options: &Options) -> Answe
             agent: touches.agent.map_or(NOBODY, |touch| scene.owners.codes()[touch.event as usize]),
             spread: taint.spread().ok(),
             violations: taint.is_sandboxed().then_some(tally.violations),
+            crossings: taint.is_sandboxed().then_some(tally.crossings),
             ..Closure::default()
         };
         let nearest = scene.ends().filter(|&v| taint.is_tainted(v)).min_by_key(|&v| (taint.hops(v), v));
@@ -113,6 +115,7 @@ pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<(Vec<Record
         path,
         field("taint_spread", Kind::F64),
         field("sandbox_violations", Kind::U32),
+        field("sandbox_crossings", Kind::U32),
         field("outcome_probability", Kind::F64),
         field("expected_tainted", Kind::F64),
         field("reason", Kind::Word(REASONS)),
@@ -182,6 +185,7 @@ pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<(Vec<Record
             ids.lists(whole().map(|c| c.map_or(&[][..], |c| &c.path))),
             number(&|c| c.spread),
             count(&|_, c| c.violations),
+            count(&|_, c| c.crossings),
             number(&|c| c.risk.map(|risk| risk.0)),
             number(&|c| c.risk.map(|risk| risk.1)),
             word_array(reasons.collect(), REASONS)?,

@@ -132,6 +132,8 @@ pub struct Tally {
     pub edges: u32,
     /// Such edges between two agents that share a sandbox.
     pub violations: u32,
+    /// Such edges that lead from one sandbox into another.
+    pub crossings: u32,
 }
 
 /// What an event is to taint.
@@ -239,10 +241,10 @@ impl Taint {
                 near = if closer { u } else { near };
                 if *sandboxed
                     && let (Some((ours, owner)), Some((theirs, other))) = (sandbox(v), sandbox(u as usize))
-                    && owner != NOBODY
-                    && other != NOBODY
                 {
-                    tally.violations += u32::from(ours == theirs && owner != other);
+                    let owned = owner != NOBODY && other != NOBODY;
+                    tally.violations += u32::from(ours == theirs && owned && owner != other);
+                    tally.crossings += u32::from(ours != theirs);
                 }
             }
             if parts[v] == Part::Seed {
@@ -478,7 +480,15 @@ pub(super) mod tests {
         closed(&artifact(), &rules(), |taint, scene| {
             assert_eq!(set(taint, 8), [5, 6, 7]);
             assert!(taint.reaches_outcome(scene));
-            let tally = Tally { untrusted: 1, unknown: 7, seeds: 1, tainted: 3, edges: 2, violations: 0 };
+            let tally = Tally {
+                untrusted: 1,
+                unknown: 7,
+                seeds: 1,
+                tainted: 3,
+                edges: 2,
+                violations: 0,
+                crossings: 0,
+            };
             assert_eq!(taint.tally(), tally);
             assert_eq!(taint.spread(), Ok(2.0 / 3.0));
             let mut path = Vec::new();
