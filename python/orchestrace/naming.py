@@ -1,4 +1,4 @@
-"""Names that interventions select by: one that no trace of a corpus has is a mistake, which is told."""
+"""Names in arguments: what is no list of names, or names what no trace of a corpus has, is a mistake."""
 
 from collections.abc import Iterable
 
@@ -10,6 +10,41 @@ from .errors import ParameterError
 from .schema import unknown_name
 
 _SHOWN = 20  # names that an error lists; of more it tells the nearest
+
+
+def names_of(what: str, given: object) -> list[str]:
+    """The names that the argument `what` lists, in the order given.
+
+    Raises
+    ------
+    ParameterError
+        One name instead of a list of them, what cannot be listed, or something in it that is no text.
+
+    Examples
+    --------
+    >>> from orchestrace.naming import names_of
+    >>> names_of("tools", ("search", "read"))
+    ['search', 'read']
+    """
+    if isinstance(given, str):
+        raise ParameterError(f"{what} is {given!r}, expected a list of names: [{given!r}]")
+    # an array without a dimension has the method, but nothing to go over
+    if not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
+        raise ParameterError(f"{what} is {_shown(given)}, expected a list of names")
+    names = list(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise ParameterError(f"{what} has {_shown(name)}, expected names")
+    return [str(name) for name in names]  # those of NumPy, too, as plain text
+
+
+def _shown(value: object) -> str:
+    """A plain value as it is written; of others the type, as a frame or an array has many lines."""
+    if value is None or isinstance(value, bool | int | float | bytes | list | tuple):
+        text = repr(value)
+        if len(text) <= 80 and "\n" not in text:
+            return text
+    return f"a value of type {type(value).__name__}"
 
 
 def expect_known(corpus: Corpus, by: str, names: Iterable[str]) -> None:
