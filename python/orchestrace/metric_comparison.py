@@ -7,7 +7,7 @@ import polars as pl
 
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
-from .metrics import metrics, numeric, times
+from .metrics import metrics, numeric, unit_columns
 from .resampling import check_confidence, cluster_interval
 from .schema import CREDITS, unknown_name
 
@@ -87,8 +87,8 @@ def compare_metrics(
     for name in asked:
         if name not in common:
             raise ParameterError(unknown_name("metric", str(name), common))
-    in_time = times()
-    rows = [_compared(sides, name, name in in_time, n_boot, seed, confidence) for name in asked]
+    units = unit_columns()
+    rows = [_compared(sides, name, units.get(name), n_boot, seed, confidence) for name in asked]
     return pl.DataFrame(rows, schema=_COMPARISON)
 
 
@@ -98,25 +98,25 @@ def _measured(given: object, which: str) -> pl.DataFrame:
         raise ParameterError(
             f"{which} is of type {type(given).__name__}, expected a Corpus or a table of metrics"
         )
-    for name in ("trace", "task_id", "time_unit"):
+    for name in ("trace", "task_id"):
         if name not in table.columns:
             raise ParameterError(f"{which} has no column '{name}': give a table of metrics, a row per trace")
     return table
 
 
 def _compared(
-    sides: list[pl.DataFrame], name: str, is_time: bool, n_boot: int, seed: int, confidence: float
+    sides: list[pl.DataFrame], name: str, of_unit: str | None, n_boot: int, seed: int, confidence: float
 ) -> dict[str, object]:
     import numpy as np
 
     unit = None
-    if is_time:
-        units = [side.filter(pl.col(name).is_not_null())["time_unit"].drop_nulls() for side in sides]
+    if of_unit is not None:
+        units = [side.filter(pl.col(name).is_not_null())[of_unit].drop_nulls() for side in sides]
         shared = sorted(set(units[0].cast(pl.String)) & set(units[1].cast(pl.String)))
         # the unit of most traces of both; seconds and steps are not compared
         counts = {one: sum(int((of.cast(pl.String) == one).sum()) for of in units) for one in shared}
         unit = max(shared, key=counts.__getitem__, default=None)
-        sides = [side.filter(pl.col("time_unit").cast(pl.String) == (unit or "")) for side in sides]
+        sides = [side.filter(pl.col(of_unit).cast(pl.String) == (unit or "")) for side in sides]
     value = pl.col(name).cast(pl.Float64)
     by_task = [
         side.filter(value.is_not_null())

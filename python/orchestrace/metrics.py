@@ -9,6 +9,7 @@ from . import _core
 from .agreement import check_corpus
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
+from .naming import names_of
 from .progress import Progress, reporting
 from .resampling import check_confidence, cluster_interval
 from .schedule import DURATIONS, Durations, empty_store
@@ -35,9 +36,10 @@ def metric_definitions() -> pl.DataFrame:
     -------
     DataFrame
         A row per metric: ``metric`` (column), ``group``, ``counts`` (``count``, ``tokens``, ``time`` in the
-        trace's ``time_unit``, ``ratio``, ``nats``, ``usd``, ``score``, ``flag``), ``cost`` (``linear``, or
-        ``super-linear`` and on request only), ``summary`` (its definition) and ``reference`` (sections of the
-        methods reference, literature). The group ``members`` is what ``by="agent"`` and ``by="role"`` give.
+        trace's ``time_unit``, ``clock`` in its ``clock_unit``, ``ratio``, ``nats``, ``usd``, ``score``,
+        ``flag``), ``cost`` (``linear``, or ``super-linear`` and on request only), ``summary`` (its
+        definition) and ``reference`` (sections of the methods reference, literature). The group ``members``
+        is what ``by="agent"`` and ``by="role"`` give.
 
     Examples
     --------
@@ -58,6 +60,7 @@ def metrics(
     subtasks: Mapping[str, Collection[str]] | None = None,
     harness: Mapping[str, Collection[str]] | None = None,
     intervention_at: float | None = None,
+    pool_harnesses: bool = False,
     n_boot: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -88,6 +91,8 @@ def metrics(
     intervention_at
         A share (0..1) of the time of a run, for the group ``steering``: what an intervention then would find
         done already.
+    pool_harnesses
+        Take means over runs of different harnesses (``harness_hash``), too.
     n_boot, confidence, seed
         Resamples of tasks for the intervals of means, their coverage (0..1), and the seed.
     threads, progress
@@ -99,14 +104,16 @@ def metrics(
         A row per trace: ``trace`` (UInt32), ``trace_id task_id`` (String), ``task_success`` and
         ``wall_clock_s`` (Float64) and ``train_step`` (Float64) where the recording has them among its
         measures, then a column per metric (Int64 for counts and tokens, Boolean for flags, else Float64),
-        ``time_unit`` (what metrics that count ``time`` are in) and ``durations`` (where they come from);
+        ``time_unit`` (what metrics that count ``time`` are in), ``durations`` (where these come from) and
+        ``clock_unit`` (what metrics that count ``clock`` are in: those that are read off recorded times);
         ``n_families`` (UInt8: how many of E1 to E4 have a value) and ``mas_native`` (Boolean: at least three)
         if all metrics of these are asked for; last ``reason``, a struct with a field per metric that says why
         it is null. By agent or role: ``trace trace_id``, the name (Categorical), its metrics,
-        ``time_unit durations reason``. By task or another column: that column, ``metric`` (String), ``mean
-        low high`` (Float64: mean over traces that have the metric, its percentile interval by bootstrap over
-        tasks; null with fewer than two), ``n_traces n_null`` (UInt32), ``reason``, the most frequent one.
-        Means of ``time`` are over the traces whose unit is the more frequent one, which ``time_unit`` names.
+        ``time_unit durations clock_unit reason``. By task or another column: that column, ``harness_hash``
+        (String, of the runs that are pooled), ``metric`` (String), ``mean low high`` (Float64: mean over
+        traces that have the metric, its percentile interval by bootstrap over tasks; null with fewer than
+        two), ``n_traces n_null`` (UInt32), ``time_unit``, ``reason``, the most frequent one. Means of times
+        are over the traces whose unit is the more frequent one, which ``time_unit`` names.
 
     Raises
     ------
@@ -136,9 +143,11 @@ def metrics(
         raise ParameterError(unknown_name("word for by", str(by), list(get_args(By))))
     if durations not in DURATIONS:
         raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
-    if isinstance(groups, str):
-        raise ParameterError(f"groups is {groups!r}, expected a list of names: [{groups!r}]")
-    asked = None if groups is None else list(dict.fromkeys(groups))
+    asked = None if groups is None else list(dict.fromkeys(names_of("groups", groups)))
+    if asked == []:
+        raise ParameterError("groups is empty, expected at least one name, or None for all that are linear")
+    if intervention_at is not None and not isinstance(intervention_at, int | float):
+        raise ParameterError(f"intervention_at is {intervention_at!r}, expected a share from 0 to 1")
     declared = {"subtasks": subtasks, "harness": harness, "intervention_at": intervention_at}
     given = [name for name, value in declared.items() if value is not None]
     if by in _MEMBERS and given:
@@ -155,7 +164,9 @@ def metrics(
         options["intervention_at"] = intervention_at
         table = core_frames(corpus, lambda store: _core.trace_metrics(store, asked, **options))
     table = _with_families(_with_measures(corpus, _packed(table)))
-    return table if by is None else _summarised(corpus, table, by, n_boot, seed, confidence)
+    if by is None:
+        return table
+    return _summarised(corpus, table, by, pool_harnesses, n_boot, seed, confidence)
 
 
 def _names(what: str, given: Mapping[str, Collection[str]] | None) -> Any:
@@ -164,11 +175,9 @@ def _names(what: str, given: Mapping[str, Collection[str]] | None) -> Any:
         return None
     if not isinstance(given, Mapping):
         raise ParameterError(f"{what} is {given!r}, expected names by name: {{'name': ['name', ...]}}")
-    for key, names in given.items():
-        if isinstance(names, str) or not all(isinstance(name, str) for name in [key, *names]):
-            raise ParameterError(f"{what}[{key!r}] is {names!r}, expected a list of names")
+    named = {str(key): names_of(f"{what}[{key!r}]", names) for key, names in given.items()}
     kind = set if what == "subtasks" else list
-    return {key: kind(names) for key, names in given.items()}
+    return {key: kind(names) for key, names in named.items()}
 
 
 def core_frames(corpus: Corpus, kernel: Any) -> pl.DataFrame:
@@ -230,55 +239,79 @@ def numeric(table: pl.DataFrame) -> list[str]:
     ]
 
 
-def times() -> frozenset[str]:
-    """The metrics that are in the time unit of their trace."""
-    return frozenset(metric_definitions().filter(counts="time")["metric"])
+def unit_columns() -> dict[str, str]:
+    """Of each metric that is a time, the column that names its unit."""
+    columns = {"time": "time_unit", "clock": "clock_unit"}
+    rows = metric_definitions().filter(pl.col("counts").is_in(list(columns)), pl.col("group") != "members")
+    return {name: columns[counts] for name, counts in rows.select("metric", "counts").iter_rows()}
 
 
 def _summarised(
-    corpus: Corpus, table: pl.DataFrame, by: By, n_boot: int, seed: int, confidence: float
+    corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, n_boot: int, seed: int, confidence: float
 ) -> pl.DataFrame:
     """Means over the traces of a key, with intervals over tasks."""
     key = _KEYS[by]
     if key not in table.columns:
-        keys = corpus.traces.select("trace", key).collect(engine="streaming")
-        table = table.join(keys, on="trace", how="left", maintain_order="left")
+        named = corpus.traces.select("trace", key).collect(engine="streaming")
+        table = table.join(named, on="trace", how="left", maintain_order="left")
+    table = table.join(_harnesses(corpus, pooled), on="trace", how="left", maintain_order="left")
     table = table.with_columns(task=pl.col("task_id").rank("dense").cast(pl.Int64))
-    names, in_time = numeric(table.drop("task")), times()
-    fields = table["reason"].struct.fields
-    rows: list[dict[str, object]] = []
-    for (value,), part in table.group_by(key, maintain_order=True):
-        units = part["time_unit"].drop_nulls().value_counts(sort=True)
-        unit = units["time_unit"][0] if units.height else None
-        for name in names:
-            of = part.filter(time_unit=unit) if name in in_time and unit is not None else part
-            values = of[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-            mean, low, high = cluster_interval(values, of["task"].to_numpy(), n_boot, seed, confidence)
-            reasons = pl.Series(dtype=pl.String)
-            if name in fields:
-                reasons = of["reason"].struct.field(name).cast(pl.String).drop_nulls()
-            rows.append(
-                {
-                    key: value,
-                    "metric": name,
-                    "mean": mean,
-                    "low": low,
-                    "high": high,
-                    "n_traces": of.height - of[name].null_count(),
-                    "n_null": part.height - of.height + of[name].null_count(),
-                    "time_unit": unit if name in in_time else None,
-                    "reason": reasons.mode().sort()[0] if len(reasons) else None,
-                }
+    keys = [key, "harness_hash"]
+    units, fields = unit_columns(), table["reason"].struct.fields
+    usual = {column: _usual(table, keys, column) for column in ("time_unit", "clock_unit")}
+    parts = []
+    for name in numeric(table.drop("task")):
+        reason = pl.col("reason").struct.field(name) if name in fields else pl.lit(None, CREDITS["reason"])
+        rows = table.select(*keys, "task", *usual, value=pl.col(name).cast(pl.Float64), reason=reason)
+        unit, n = pl.lit(None, table.schema["time_unit"]), pl.len().over(keys)
+        if name in units:
+            column = units[name]
+            rows = rows.with_columns(n=n).join(
+                usual[column], on=keys, nulls_equal=True, maintain_order="left"
             )
-    schema = {
-        key: table.schema[key],
-        "metric": pl.String(),
-        "mean": pl.Float64(),
-        "low": pl.Float64(),
-        "high": pl.Float64(),
-        "n_traces": pl.UInt32(),
-        "n_null": pl.UInt32(),
-        "time_unit": table.schema["time_unit"],
-        "reason": CREDITS["reason"],
-    }
-    return pl.DataFrame(rows, schema=schema)
+            rows = rows.filter(pl.col(column).eq_missing(pl.col("usual")))
+            unit = pl.col("usual").first()
+        else:
+            rows = rows.with_columns(n=n)
+        known = pl.col("value").is_not_null()
+        parts.append(
+            rows.group_by(keys, maintain_order=True).agg(
+                pl.lit(name).alias("metric"),
+                pl.col("value").mean().alias("mean"),
+                pl.col("value", "task").filter(known & (pl.col("task").filter(known).n_unique() > 1)),
+                known.sum().alias("n_traces"),
+                (pl.col("n").first() - known.sum()).alias("n_null"),
+                unit.alias("time_unit"),
+                pl.col("reason").drop_nulls().mode().sort().first(),
+            )
+        )
+    told = pl.concat(parts)
+    chances = (n_boot, seed, confidence)
+    bounds = [
+        cluster_interval(values.to_numpy(), tasks.to_numpy(), *chances)[1:] if len(values) else (None, None)
+        for values, tasks in zip(told["value"], told["task"], strict=True)
+    ]
+    low, high = (pl.Series([pair[at] for pair in bounds], dtype=pl.Float64) for at in (0, 1))
+    order = {value: at for at, value in enumerate(table.select(keys).unique(maintain_order=True).iter_rows())}
+    places = pl.Series([order[pair] for pair in told.select(keys).iter_rows()], dtype=pl.Int64)
+    return (
+        told.with_columns(low=low, high=high, place=places, n_traces=pl.col("n_traces").cast(pl.UInt32))
+        .with_columns(pl.col("n_null").cast(pl.UInt32))
+        .sort("place", maintain_order=True)
+        .select(*keys, "metric", "mean", "low", "high", "n_traces", "n_null", "time_unit", "reason")
+    )
+
+
+def _usual(table: pl.DataFrame, keys: list[str], column: str) -> pl.DataFrame:
+    """The unit that most traces of a key have, ``usual``; seconds where it is even."""
+    counts = table.filter(pl.col(column).is_not_null()).group_by(*keys, column).len()
+    ordered = counts.sort("len", pl.col(column).cast(pl.String), descending=[True, False])
+    return ordered.group_by(keys, maintain_order=True).agg(pl.col(column).first().alias("usual"))
+
+
+def _harnesses(corpus: Corpus, pooled: bool) -> pl.DataFrame:
+    """The first harness that each trace names, or none where they are pooled."""
+    if pooled:
+        return pl.DataFrame(schema={"trace": pl.UInt32, "harness_hash": pl.String})
+    named = corpus.events.select("trace", "harness_hash").filter(pl.col("harness_hash").is_not_null())
+    return named.group_by("trace").agg(pl.col("harness_hash").first()).collect(engine="streaming")

@@ -95,7 +95,7 @@ class Judged(Measured):
             "split_disjointness": disjoint,
             "split_balance": balance,
             "split_independence": independence,
-            "split_score": math.prod(parts) ** (1 / len(parts)) if parts else None,
+            "split_score": math.prod(parts) ** (1 / len(parts)) if parts and named else None,
         }
 
     def inputs(self) -> dict[int, list[int]]:
@@ -176,7 +176,7 @@ class Judged(Measured):
         flow, lower = Flow(self.trace), Flow(self.trace, "safety_flow")
         trusted = [event["trusted"] for event in self.events]
         names = ["n_tainted", "taint_share", "outcome_tainted", "time_to_tainted_action", "taint_spread"]
-        names += ["sandbox_violations", "outcome_tainted_lower"]
+        names += ["sandbox_violations", "sandbox_crossings", "outcome_tainted_lower"]
         out: Metrics = dict.fromkeys(["n_untrusted", "n_trust_unknown", *names])
         if not flow.told:
             return out

@@ -250,7 +250,7 @@ class Measured:
             "critical_steps": critical,
             "total_steps": total,
             "step_speedup": 1 - critical / total if total else None,
-            "finish_rate": len(finished) / len(spawned) if spawned else 0.0,
+            "finish_rate": len(finished) / len(spawned) if spawned else None,
             "max_fan_out": max(map(len, counts), default=0),
             "straggler_gap": gap,
             "straggler_cost": cost,

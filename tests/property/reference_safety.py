@@ -115,6 +115,12 @@ class Flow:
             for u, v in self.inside.edges
         )
 
+    def crossings(self) -> int | None:
+        if all(event["sandbox_id"] is None for event in self.events):
+            return None
+        pairs = [(self.events[u]["sandbox_id"], self.events[v]["sandbox_id"]) for u, v in self.inside.edges]
+        return sum(None not in pair and pair[0] != pair[1] for pair in pairs)
+
     def chances(self, t: float, leak: float) -> list[float]:
         p = [0.0] * len(self.events)
         for v in nx.topological_sort(self.whole):

@@ -95,6 +95,7 @@ def test_taint_is_that_of_networkx(
             "seeds_to_outcome": flow.seeds_to_outcome(),
             "taint_spread": flow.inside.number_of_edges() / len(flow.tainted) if flow.tainted else None,
             "sandbox_violations": flow.violations(),
+            "sandbox_crossings": flow.crossings(),
             "first_seed": name(next((v for v in trace.order if v in flow.seeds), None)),
             "first_agent": None if flow.first_agent() is None else trace.owner[flow.first_agent() or 0],
             "reason": None,

@@ -39,10 +39,10 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         // not waited for: a child process may begin with a lock that nobody holds any more
-        if let Ok(mut kept) = KEPT.try_lock() {
-            if self.0.capacity() <= MOST {
-                *kept = std::mem::take(&mut self.0);
-            }
+        if let Ok(mut kept) = KEPT.try_lock()
+            && self.0.capacity() <= MOST
+        {
+            *kept = std::mem::take(&mut self.0);
         }
     }
 }
