@@ -104,6 +104,9 @@ def gap(
         A corpus, or a frame with a row per trace and any of the columns ``n_agents``, ``peak_concurrency``,
         ``n_steps`` (else ``total_steps``, ``n_events``), ``n_tool_calls``, ``depth`` (else ``agent_depth``),
         ``tokens``, ``wall_clock_s`` and ``group_size``; numbers of 0 or more, null where not known.
+        Of a corpus, ``tokens`` fall back to the recorded cost, and ``wall_clock_s`` is taken from events
+        where times are in seconds, else from the recorded cost. In a table of `metrics`, ``tokens`` are of
+        events alone, ``wall_clock_s`` is the recorded cost alone, and there is no ``group_size``.
     per
         ``"trace"`` gives a row per trace, ``"axis"`` sums them up in a row per axis.
     against

@@ -5,8 +5,10 @@ from typing import Any, Final
 
 import polars as pl
 
+from . import _core
+from .agreement import check_corpus
 from .corpus import Corpus
-from .owners import owners
+from .metrics import core_frames
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ AXES: Final = (
 )
 """Axes of scale in the order of every table; steps and tool calls apart, as publications count either."""
 
-_NO_STEP: Final = ("message", "spawn", "despawn")
+_GROUPS: Final = ("scale", "span", "stages")
 _SCALE: Final[dict[str, Any]] = {
     "trace": pl.UInt32,
     "trace_id": pl.String,
@@ -71,11 +73,18 @@ def scale_of(corpus: Corpus) -> pl.DataFrame:
         seconds, else the recorded cost; ``group_size`` (UInt32), traces of the corpus with this group_id. A
         cost of 0 is not told from one that nobody measured: both are null, and so is what is not recorded.
 
+    Raises
+    ------
+    ParameterError
+        `corpus` is none.
+
     Notes
     -----
-    O(events log events). An agent lives from the first spawn that names it to its last return or despawn,
-    else to the end; one that nobody spawned from its first to its last event; the root all the time; ends
-    included. Owners, trees of spawns and groups: D4, D16 and D13 of ARCHITECTURE.md.
+    The metrics ``n_agents peak_concurrency total_steps n_tool_calls agent_depth tokens`` of `metrics`, but
+    peak and depth are null where there is no agent. Two columns of `metrics` differ from these: its
+    ``tokens`` are of events alone, null where no event has them, and its ``wall_clock_s`` is the recorded
+    cost alone, 0 included, whatever the times of events say. O(events log events + edges). Owners, trees of
+    spawns, lifetimes and groups: D4, D16, D19 and D13 of ARCHITECTURE.md.
 
     Examples
     --------
@@ -86,114 +95,41 @@ def scale_of(corpus: Corpus) -> pl.DataFrame:
     >>> scale["n_agents"].to_list() == corpus.traces.select("n_agents").collect()["n_agents"].to_list()
     True
     """
-    groups = corpus.traces.select("trace", "group_id").collect(engine="streaming")
-    sizes = groups.select("trace", group_size=pl.len().over("group_id"))
-    pieces = [_of_piece(piece) for piece in corpus.slices()]
-    if not pieces:
-        return pl.DataFrame(schema=_SCALE)
+    check_corpus(corpus)
+    measured = core_frames(corpus, lambda store: _core.trace_metrics(store, _GROUPS))
+    # a run in which nobody acts or is spawned has no peak, and without an agent there is no tree of spawns
+    peak, n_agents = pl.col("peak_concurrency"), pl.col("n_agents")
+    counted = measured.select(
+        "trace",
+        "trace_id",
+        "n_agents",
+        pl.when(peak > 0).then(peak).alias("peak_concurrency"),
+        "n_tool_calls",
+        n_steps="total_steps",
+        depth=pl.when(n_agents > 0).then("agent_depth"),
+        summed="tokens",
+    )
     return (
-        pl.concat(pieces)
-        .join(sizes, on="trace", how="left", maintain_order="left")
+        counted.join(_recorded(corpus), on="trace", how="left", maintain_order="left")
+        .with_columns(tokens=pl.coalesce(pl.col("summed").cast(pl.Float64), "cost"))
         .select(pl.col(name).cast(dtype) for name, dtype in _SCALE.items())
     )
 
 
-def _of_piece(corpus: Corpus) -> pl.DataFrame:
-    columns = ("trace", "seq", "t", "t_end", "type", "agent", "to", "tokens", "tokens_in", "tokens_out")
-    names = pl.col("agent", "to").cast(pl.String)
-    events = corpus.events.select(columns).with_columns(names).collect()
-    events = events.with_columns(owners(corpus)["owner"].cast(pl.String))
-    traces = corpus.traces.select("trace", "trace_id", "n_agents", "time_basis").collect()
-    told = pl.any_horizontal(pl.col("tokens", "tokens_in", "tokens_out").is_not_null())
-    tokens = pl.coalesce("tokens", pl.col("tokens_in").fill_null(0) + pl.col("tokens_out").fill_null(0))
-    counts = events.group_by("trace").agg(
-        n_steps=(pl.col("owner").is_not_null() & ~pl.col("type").is_in(_NO_STEP)).sum(),
-        n_tool_calls=(pl.col("type") == "tool_call").sum(),
-        summed=pl.when(told.any()).then(tokens.filter(told).sum()),
-        seconds=pl.max_horizontal(pl.col("t").max(), pl.col("t_end").max()) - pl.col("t").min(),
-    )
-    depth = corpus.agents.filter(pl.col("kind") == "agent").group_by("trace").agg(pl.col("depth").max())
+def _recorded(corpus: Corpus) -> pl.DataFrame:
+    """``trace cost wall_clock_s group_size``: what no metric is."""
+    last = pl.max_horizontal(pl.col("t").max(), pl.col("t_end").max())
+    ends = corpus.events.group_by("trace").agg(seconds=last - pl.col("t").min())
     costs = corpus.measures.filter((pl.col("kind") == "cost") & (pl.col("value") > 0))
     named = pl.col("name").cast(pl.String)
+    traces = corpus.traces.select("trace", "time_basis", group_size=pl.len().over("group_id"))
     for frame in (
-        counts,
-        depth.collect(),
-        peak_concurrency(events),
-        costs.filter(named == "tokens").select("trace", cost="value").collect(),
-        costs.filter(named == "wall_clock_s").select("trace", recorded="value").collect(),
+        ends,
+        costs.filter(named == "tokens").select("trace", cost="value"),
+        costs.filter(named == "wall_clock_s").select("trace", recorded="value"),
     ):
-        traces = traces.join(frame, on="trace", how="left", maintain_order="left")
+        traces = traces.join(frame, on="trace", how="left")
     timed = pl.col("time_basis") == "seconds"
-    return traces.with_columns(
-        tokens=pl.coalesce(pl.col("summed").cast(pl.Float64), "cost"),
-        wall_clock_s=pl.when(timed).then("seconds").otherwise("recorded"),
-    ).drop("summed", "cost", "seconds", "recorded", "time_basis")
-
-
-def peak_concurrency(events: pl.DataFrame) -> pl.DataFrame:
-    """The most agents that are alive at one time, ``trace peak_concurrency``, by a sweep over lifetimes.
-
-    `events` has ``trace seq t type agent to owner``. A trace in which nobody owns or is spawned has no row.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> from orchestrace.scale import peak_concurrency
-    >>> events = pl.DataFrame({"trace": [0, 0, 0], "seq": [0, 1, 2], "t": [0.0, 1.0, 2.0],
-    ...     "type": ["spawn", "tool_call", "aggregate"], "agent": ["lead", "w", "lead"],
-    ...     "to": ["w", None, None], "owner": ["lead", "w", "lead"]})
-    >>> peak_concurrency(events).rows()
-    [(0, 2)]
-    """
-    lives = _lifetimes(events)
-    # ends are included: at one time, who begins is counted before who ends leaves
-    begins = lives.select("trace", t="start", last=pl.lit(0), step=pl.lit(1))
-    ends = lives.select("trace", t="end", last=pl.lit(1), step=pl.lit(-1))
-    return (
-        pl.concat([begins, ends])
-        .sort("trace", "t", "last")
-        .group_by("trace", maintain_order=True)
-        .agg(peak_concurrency=pl.col("step").cum_sum().max())
-    )
-
-
-def _lifetimes(events: pl.DataFrame) -> pl.DataFrame:
-    """``trace name start end`` of all owners and all spawned names."""
-    key = ["trace", "name"]
-    span = events.group_by("trace").agg(begin=pl.col("t").min(), finish=pl.col("t").max())
-    owned = events.filter(pl.col("owner").is_not_null())
-    acting = owned.group_by("trace", name="owner").agg(first=pl.col("t").min(), last=pl.col("t").max())
-    # the user is nobody's agent; a comparison with null is null, and filters out who names nobody
-    named = events.filter(pl.col("to") != "user")
-    spawns = named.filter(pl.col("type") == "spawn")
-    spawned = spawns.group_by("trace", name="to").agg(spawned=pl.col("t").min())
-    returned = owned.filter(pl.col("type") == "return").select("trace", "t", name="owner")
-    despawned = named.filter(pl.col("type") == "despawn").select("trace", "t", name="to")
-    over = pl.concat([returned, despawned]).group_by(key).agg(over=pl.col("t").max())
-    is_root = pl.col("name") == pl.col("root")
-    end = pl.when(pl.col("spawned").is_null()).then("last").otherwise(pl.coalesce("over", "finish"))
-    start = pl.coalesce("spawned", "first")
-    return (
-        acting.join(spawned, on=key, how="full", coalesce=True)
-        .join(over, on=key, how="left")
-        .join(span, on="trace", how="left")
-        .join(_roots(owned), on="trace", how="left")
-        .select(
-            *key,
-            start=pl.when(is_root).then("begin").otherwise(start),
-            # a return that was recorded before the spawn leaves a moment
-            end=pl.when(is_root).then("finish").otherwise(pl.max_horizontal(start, end)),
-        )
-    )
-
-
-def _roots(owned: pl.DataFrame) -> pl.DataFrame:
-    """``trace root``: who owns the first decision, else the first spawn, else the first owned event."""
-
-    def first(kind: str) -> pl.Expr:
-        return pl.col("owner").filter(pl.col("type") == kind).first()
-
-    ordered = owned.sort("trace", "t", "seq")
-    return ordered.group_by("trace", maintain_order=True).agg(
-        root=pl.coalesce(first("orchestrator_decision"), first("spawn"), pl.col("owner").first())
-    )
+    return traces.select(
+        "trace", "cost", "group_size", wall_clock_s=pl.when(timed).then("seconds").otherwise("recorded")
+    ).collect(engine="streaming")
