@@ -8,6 +8,7 @@ import polars as pl
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .metrics import metrics, numeric, unit_columns
+from .naming import names_of, number_column
 from .resampling import check_confidence, cluster_interval
 from .schema import CREDITS, unknown_name
 
@@ -63,8 +64,8 @@ def compare_metrics(
     Raises
     ------
     ParameterError
-        Something that is neither a corpus nor a table of metrics, an unknown metric, or an option out of
-        range.
+        Something that is neither a corpus nor a table of metrics, `names` that are no list of names, an
+        unknown metric, or an option out of range.
 
     Notes
     -----
@@ -83,10 +84,10 @@ def compare_metrics(
     confidence = check_confidence(confidence)
     sides = [_measured(side, which) for side, which in ((a, "a"), (b, "b"))]
     common = [name for name in numeric(sides[0]) if name in numeric(sides[1])]
-    asked = common if names is None else list(names)
+    asked = common if names is None else names_of("names", names)
     for name in asked:
         if name not in common:
-            raise ParameterError(unknown_name("metric", str(name), common))
+            raise ParameterError(unknown_name("metric", name, common))
     units = unit_columns()
     rows = [_compared(sides, name, units.get(name), n_boot, seed, confidence) for name in asked]
     return pl.DataFrame(rows, schema=_COMPARISON)
@@ -176,12 +177,14 @@ def against_single_agent(team: Measured, single: Measured, *, errors: str | None
         tasks): ``turns_team turns_single`` (Float64, mean turns); ``relative_overhead`` (per cent):
         100 (T_team - T_single)/T_single; ``coordination_efficiency``: S/(T_team/T_single) of the team's
         success S; ``relative_error_amplification``: E_team/E_single; ``error_absorption``:
-        (E_single - E_team)/E_single; ``reason`` of the first that is null.
+        (E_single - E_team)/E_single; ``reason`` where one of the last four is null: ``field.absent`` for a
+        rate that is not there, ``ratio.empty`` for a rate or number of turns of 0.
 
     Raises
     ------
     ParameterError
-        Something that is neither a corpus nor a table of metrics, or a table without the column `errors`.
+        Something that is neither a corpus nor a table of metrics, or a table in which `errors` is no
+        column of numbers.
 
     Notes
     -----
@@ -202,9 +205,9 @@ def against_single_agent(team: Measured, single: Measured, *, errors: str | None
     sides = []
     for given, which in ((team, "team"), (single, "single")):
         table = _measured(given, which)
-        if errors is not None and errors not in table.columns:
-            raise ParameterError(unknown_name(f"column of {which}", errors, table.columns))
-        error = pl.lit(None, pl.Float64) if errors is None else pl.col(errors).cast(pl.Float64)
+        error = pl.lit(None, pl.Float64)
+        if errors is not None:
+            error = pl.col(number_column("errors", errors, which, table.schema)).cast(pl.Float64)
         for name in ("n_turns", "task_success"):
             if name not in table.columns:
                 raise ParameterError(
@@ -218,23 +221,28 @@ def against_single_agent(team: Measured, single: Measured, *, errors: str | None
             .agg(pl.all().mean())
         )
     both = sides[0].join(sides[1], on="task_id", suffix="_single").sort("task_id")
+    # efficiency is about the tasks whose success is known, in the row of all of them, too
+    judged = pl.col("success").is_not_null()
+    both = both.with_columns(
+        judged=pl.when(judged).then("turns"), judged_single=pl.when(judged).then("turns_single")
+    )
     together = both.select(pl.lit(None, pl.String).alias("task_id"), pl.exclude("task_id").mean())
     rows = pl.concat([together, both]) if both.height else both
     ratio = pl.col("turns") / pl.col("turns_single")
+    of_judged = pl.col("judged") / pl.col("judged_single")
     amplified = pl.when(pl.col("error_single") > 0).then(pl.col("error") / pl.col("error_single"))
     told = rows.select(
         "task_id",
         pl.col("turns").alias("turns_team"),
         "turns_single",
         pl.when(pl.col("turns_single") > 0).then(100 * (ratio - 1)).alias("relative_overhead"),
-        pl.when(ratio > 0).then(pl.col("success") / ratio).alias("coordination_efficiency"),
+        pl.when(of_judged > 0).then(pl.col("success") / of_judged).alias("coordination_efficiency"),
         amplified.alias("relative_error_amplification"),
         (1 - amplified).alias("error_absorption"),
+        pl.any_horizontal(pl.col("success", "error", "error_single").is_null()).alias("absent"),
     )
     of = [name for name in _RELATIVE if name.startswith(("relative", "coordination", "error"))]
-    missing = pl.any_horizontal(pl.col(*of).is_null())
-    return told.with_columns(
-        reason=pl.when(missing).then(pl.lit("field.absent")).cast(CREDITS["reason"])
-    ).cast(
-        _RELATIVE  # type: ignore[arg-type]
-    )
+    why = pl.when("absent").then(pl.lit("field.absent")).otherwise(pl.lit("ratio.empty"))
+    reason = pl.when(pl.any_horizontal(pl.col(*of).is_null())).then(why).cast(CREDITS["reason"])
+    told = told.with_columns(reason=reason)
+    return told.select(pl.col(name).cast(dtype) for name, dtype in _RELATIVE.items())

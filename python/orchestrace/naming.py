@@ -1,4 +1,4 @@
-"""Names in arguments: what is no list of names, or names what no trace of a corpus has, is a mistake."""
+"""Names in arguments: what is no name, or names what no trace or table has, is a mistake, which is told."""
 
 from collections.abc import Iterable
 
@@ -36,6 +36,32 @@ def names_of(what: str, given: object) -> list[str]:
         if not isinstance(name, str):
             raise ParameterError(f"{what} has {_shown(name)}, expected names")
     return [str(name) for name in names]  # those of NumPy, too, as plain text
+
+
+def number_column(what: str, given: object, of: str, schema: pl.Schema) -> str:
+    """The column of numbers that the argument `what` names, one of `schema`, which is of `of`.
+
+    Raises
+    ------
+    ParameterError
+        What is no name, a column that is not there, or one of something else than numbers.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from orchestrace.naming import number_column
+    >>> number_column("cost", "price", "events", pl.Schema({"id": pl.String, "price": pl.Float64}))
+    'price'
+    """
+    if not isinstance(given, str):
+        raise ParameterError(f"{what} is {_shown(given)}, expected the name of a column of {of}")
+    if given not in schema:
+        raise ParameterError(unknown_name(f"column of {of}", given, schema.names()))
+    dtype = schema[given]
+    # one that is null throughout may be of numbers
+    if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
+        raise ParameterError(f"{what} names the column '{given}' of type {dtype}, expected one of numbers")
+    return given
 
 
 def _shown(value: object) -> str:

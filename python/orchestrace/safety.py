@@ -10,7 +10,7 @@ from .agreement import check_corpus
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .metrics import core_frames
-from .naming import expect_known
+from .naming import expect_known, names_of, number_column
 from .progress import Progress, reporting
 from .schema import unknown_name
 
@@ -213,7 +213,7 @@ def sanitizer_cut(
     with reporting(progress, "cutting") as callback:
         if cost is None:
             return core_frames(corpus, lambda store: _core.sanitizer_cut(store, **rules, progress=callback))
-        _check_cost(corpus, cost)
+        cost = number_column("cost", cost, "events", corpus.events.collect_schema())
         frames = [core_frames(corpus.filter(False), lambda store: _core.sanitizer_cut(store, **rules))]
         for _, load in corpus.pieces():
             piece = load()
@@ -236,7 +236,7 @@ def _rules(
     check_numbers(threads=threads)
     if carry not in _CARRY:
         raise ParameterError(unknown_name("word for carry", str(carry), list(_CARRY)))
-    tools, agents = _names("untrusted_tools", untrusted_tools), _names("allow", allow)
+    tools, agents = names_of("untrusted_tools", untrusted_tools), names_of("allow", allow)
     if tools:
         # a result may name its tool as its agent alone
         named = corpus.agents.filter(pl.col("kind") == "tool").select(pl.col("agent").cast(pl.String))
@@ -253,16 +253,6 @@ def _rules(
     }
 
 
-def _names(option: str, given: Iterable[str]) -> list[str]:
-    if isinstance(given, str):
-        raise ParameterError(f"{option} is {given!r}, expected a list of names: [{given!r}]")
-    names = list(given)
-    for name in names:
-        if not isinstance(name, str):
-            raise ParameterError(f"{option} has {name!r}, expected names")
-    return names
-
-
 def _chances(probabilistic: object) -> tuple[float, float] | None:
     if probabilistic is None:
         return None
@@ -270,12 +260,3 @@ def _chances(probabilistic: object) -> tuple[float, float] | None:
         case (int() | float() as t, int() | float() as leak):
             return float(t), float(leak)
     raise ParameterError(f"probabilistic is {probabilistic!r}, expected two probabilities: (t, leak)")
-
-
-def _check_cost(corpus: Corpus, cost: object) -> None:
-    schema = corpus.events.collect_schema()
-    if cost not in schema:
-        raise ParameterError(unknown_name("column of events", str(cost), schema.names()))
-    dtype = schema[str(cost)]
-    if not (dtype.is_numeric() or dtype == pl.Boolean):
-        raise ParameterError(f"cost names the column '{cost}' of type {dtype}, expected one of numbers")

@@ -351,6 +351,28 @@ def test_means_by_topology_and_task() -> None:
     assert tasks["mean"].to_list() == [10, 9]
 
 
+def test_recorded_times_are_averaged_over_one_unit() -> None:
+    """Durations of all events are seconds; `elapsed` is in the unit of `t`, which differs."""
+    ordinal = [{**solo(), "trace_id": f"o{n}"} for n in range(2)]
+    events = [[{**event, "duration_s": 1} for event in one["events"]] for one in ordinal]
+    corpus = read(*({**one, "events": of} for one, of in zip(ordinal, events, strict=True)), basis="ordinal")
+    row = ot.metrics(corpus).row(0, named=True)
+    assert (row["time_unit"], row["clock_unit"]) == ("seconds", "steps")
+    means = ot.metrics(corpus, by="importer", n_boot=20)
+    units = {row["metric"]: row["time_unit"] for row in means.iter_rows(named=True)}
+    assert (units["work"], units["elapsed"], units["parallelism"]) == ("seconds", "steps", None)
+
+
+def test_harnesses_are_kept_apart() -> None:
+    runs = [{**fork(), "trace_id": f"r{n}", "task_id": "t"} for n in range(3)]
+    for run, harness in zip(runs, ("x", "x", "y"), strict=True):
+        run["events"] = [{**event, "harness_hash": harness} for event in run["events"]]
+    apart = ot.metrics(read(*runs), by="task", n_boot=20).filter(metric="span")
+    assert apart.select("harness_hash", "n_traces").rows() == [("x", 2), ("y", 1)]
+    pooled = ot.metrics(read(*runs), by="task", n_boot=20, pool_harnesses=True).filter(metric="span")
+    assert pooled.select("harness_hash", "n_traces").rows() == [(None, 3)]
+
+
 def test_times_of_two_units_have_no_common_mean() -> None:
     timed = {**fork(), "system": "s"}
     untimed = {**solo(), "system": "s"}
@@ -454,6 +476,8 @@ def test_published_overheads(
     assert (row["relative_error_amplification"], row["error_absorption"]) == pytest.approx((4, -3))
     bare = ot.against_single_agent(runs(turns, success, 0), runs(7.2, 0.5, 0)).row(0, named=True)
     assert (bare["relative_error_amplification"], bare["reason"]) == (None, "field.absent")
+    faultless = ot.against_single_agent(runs(turns, success, 0), runs(7.2, 0.5, 0), errors="error")
+    assert faultless["reason"].to_list() == ["ratio.empty", "ratio.empty"]
 
 
 def test_the_checklist_says_what_is_there_and_what_to_record() -> None:

@@ -156,7 +156,10 @@ def test_cuts_by_hand() -> None:
     [
         ({"carry": "contxt"}, "unknown word for carry 'contxt'; did you mean 'context'"),
         ({"untrusted_tools": "web"}, r"untrusted_tools is 'web', expected a list of names: \['web'\]"),
-        ({"untrusted_tools": [3]}, "untrusted_tools has 3, expected names"),
+        ({"untrusted_tools": 3}, "untrusted_tools is 3, expected a list of names$"),
+        ({"untrusted_tools": ["web", 3]}, "untrusted_tools has 3, expected names"),
+        ({"allow": None}, "allow is None, expected a list of names$"),
+        ({"allow": "guard"}, r"allow is 'guard', expected a list of names: \['guard'\]"),
         ({"untrusted_tools": ["wep"]}, "unknown tool 'wep'; did you mean 'web'"),
         ({"allow": ["gard"]}, "unknown agent 'gard'; did you mean 'guard'"),
         ({"probabilistic": 0.5}, r"probabilistic is 0.5, expected two probabilities: \(t, leak\)"),
@@ -177,10 +180,12 @@ def test_costs_are_checked() -> None:
     for cost, said in (
         ("prize", "unknown column of events 'prize'; did you mean 'price'"),
         ("agent", "cost names the column 'agent' of type Categorical.*expected one of numbers"),
+        (["price"], r"cost is \['price'\], expected the name of a column of events"),
+        (pl.col("price"), "cost is a value of type Expr, expected the name of a column of events"),
         ("price", "a cost is null, expected numbers of at least 0: fill the column first"),
     ):
         with pytest.raises(ot.ParameterError, match=said):
-            ot.sanitizer_cut(corpus, cost=cost)
+            ot.sanitizer_cut(corpus, cost=cost)  # type: ignore[arg-type]
     negative = fenced()
     for event in negative["events"]:
         event["price"] = -1.5

@@ -63,6 +63,7 @@ class Judged(Measured):
         pairs = sum(len(agents) for agents in on.values())
         beyond = sum(max(len(agents) - 1, 0) for agents in on.values())
         disjoint = 1 - beyond / pairs if pairs else None
+        worked = sum(bool(of) for of in on.values())
         coverage = precision = f1 = None
         if named and key is not None:
             found = len(named & key)
@@ -95,6 +96,7 @@ class Judged(Measured):
             "split_disjointness": disjoint,
             "split_balance": balance,
             "split_independence": independence,
+            "subtask_redundancy": sum(len(of) > 1 for of in on.values()) / worked if worked else None,
             "split_score": math.prod(parts) ** (1 / len(parts)) if parts and named else None,
         }
 
@@ -186,7 +188,8 @@ class Judged(Measured):
         action = flow.first("orchestrator_decision", "spawn", "tool_call")
         n = len(flow.tainted)
         spread = flow.inside.number_of_edges() / n if n else None
-        values = [n, n / self.n, flow.reached, flow.after(action), spread, flow.violations(), lower.reached]
+        values = [n, n / self.n, flow.reached, flow.after(action), spread, flow.violations()]
+        values += [flow.crossings(), lower.reached]
         return out | dict(zip(names, values, strict=True))
 
     def cut(self) -> Metrics:
