@@ -44,16 +44,23 @@ def main() -> None:
         sys.exit("set ORCHESTRACE_CORPORA to the folder of the published corpora")
     columns: dict[str, dict[str, str]] = {}
     sizes: dict[str, int] = {}
+    units: dict[str, dict[str, str]] = {}
     for name, folder in FORMATS.items():
         corpus = ot.read_traces(Path(root) / folder)
-        sizes[name] = len(corpus)
         # a folder may hold labels or tasks in other formats beside its runs
         kind = corpus.traces.group_by("importer").len().sort("len").collect()["importer"][-1]
-        rows = ot.metrics(corpus, by="importer", n_boot=1).filter(pl.col("importer") == kind)
+        of_kind = corpus.filter(pl.col("importer") == kind)
+        sizes[name] = len(of_kind)
+        rows = ot.metrics(of_kind, by="importer", pool_harnesses=True, n_boot=1)
         columns[name] = {row["metric"]: told(row) for row in rows.iter_rows(named=True)}
+        for unit, metric in (("time_unit", "work"), ("clock_unit", "elapsed")):
+            usual = rows.filter(metric=metric)["time_unit"].item()
+            units.setdefault(unit, {})[name] = usual or "-"
     names = list(next(iter(columns.values())))
     print("| metric | " + " | ".join(f"{name} ({sizes[name]})" for name in columns) + " |")
     print("| --- |" + " ---: |" * len(columns))
+    for unit, words in units.items():
+        print(f"| `{unit}` | " + " | ".join(words[name] for name in columns) + " |")
     for metric in names:
         print(f"| `{metric}` | " + " | ".join(columns[name].get(metric, "-") for name in columns) + " |")
 

@@ -537,8 +537,13 @@ def taint_(
     """Follow untrusted content through recordings: what it reached, and where it could be stopped."""
     corpus = _open(paths, format, mapping, threads)
     options: dict[str, Any] = {"carry": carry, "untrusted_tools": untrusted or (), "threads": threads}
-    verb, title = (sanitizer_cut, "sanitisers") if cut else (taint, "taint")
-    _give(verb(corpus, **options, progress=True), title, as_json, output)
+    if cut:
+        _give(sanitizer_cut(corpus, **options, progress=True), "sanitisers", as_json, output)
+    else:
+        table = taint(corpus, **options, progress=True)
+        shown = ["trace_id", "n_tainted", "taint_share", "outcome_tainted", "first_agent", "path", "reason"]
+        plain_sight = not as_json and output is None
+        _give(table.select(shown) if plain_sight else table, "taint", as_json, output)
     _check(corpus, strict)
 
 

@@ -14,6 +14,9 @@ pytest.importorskip("altair")
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "examples" / "notebooks").glob("*.py"))
 
 
+assert NOTEBOOKS
+
+
 def run(path: Path) -> tuple[list[Any], dict[str, Any]]:
     """What the cells of a notebook show and define; an error in one is raised."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
