@@ -116,7 +116,21 @@ def rollouts_needed(
         if value == 0 or (value is None and name == "n"):
             raise ParameterError(f"{name} is {value}, expected 1 or more")
     units = n if block is None else min(n, block)
-    return math.ceil(reach * reach * (units + noise * noise))
+    return _sample_size(reach, units + noise * noise)
+
+
+def rollouts_at(correlation: float | None) -> int | None:
+    """Rollouts to see a correlation at 5 % and 80 %; None where it is unknown or not above 0, or where it
+    takes 2⁶³ of them: no number is known to be enough."""
+    if correlation is None or not correlation > 0.0:
+        return None
+    reach = _reach(0.05, 0.8)
+    return _sample_size(reach, (1.0 / correlation) ** 2) if reach / correlation < 2.0**31.5 else None
+
+
+def _sample_size(reach: float, inverse: float) -> int:
+    """(z_{1-alpha/2} + z_power)² / rho², rounded up; `inverse` is 1 / rho²."""
+    return math.ceil(reach * reach * inverse)
 
 
 @dataclass(frozen=True)
@@ -482,8 +496,8 @@ def _curve(measured: pl.DataFrame, block: int | None, noise: float, confidence: 
             row |= {"low": mean - reach, "high": mean + reach}
         ratio = noise / sigma if sigma > 0.0 else math.inf
         row["theory"] = 1.0 / math.sqrt(units + ratio * ratio)
-        row["rollouts_theory"] = _rollouts(row["theory"])
-        row["rollouts"] = _rollouts(mean)
+        row["rollouts_theory"] = rollouts_at(row["theory"])
+        row["rollouts"] = rollouts_at(mean if isinstance(mean, float) else None)
         rows.append(row)
     return pl.DataFrame(rows, _CURVE, orient="row").sort("n")
 
@@ -527,11 +541,3 @@ def _reach(alpha: float, power: float) -> float:
     if reach <= 0.0:
         raise ParameterError(f"power {power} is reached by chance at alpha {alpha}: ask for more")
     return reach
-
-
-def _rollouts(correlation: object) -> int | None:
-    """Rollouts to see a correlation at 5 % and 80 %; null where that is not above 0, or needs 2⁶³ of them."""
-    if not isinstance(correlation, float) or correlation <= 0.0:
-        return None
-    needed = (_reach(0.05, 0.8) / correlation) ** 2
-    return math.ceil(needed) if needed < 2.0**63 else None

@@ -20,7 +20,7 @@ from orchestrace.study.cells import cells
 from orchestrace.study.costs import doubled, extrapolated, measured
 from orchestrace.study.folder import StudyFolder
 from orchestrace.study.measure import Bench
-from orchestrace.study.truth_rank import _pooled, _sd_within, rollouts_needed
+from orchestrace.study.truth_rank import _needed, _pooled, _sd_within
 
 SMALL = {
     "sizes": [
@@ -40,9 +40,24 @@ SMALL = {
 
 
 def test_rollouts_needed_are_the_published_ones():
-    assert [rollouts_needed(n**-0.5) for n in (10, 100, 1000, 4000)] == [79, 785, 7849, 31396]
-    assert rollouts_needed(-0.5) == rollouts_needed(0.5) == 32
-    assert rollouts_needed(0.0) is None and rollouts_needed(None) is None
+    sizes = (10, 100, 1000, 4000)
+    told = [_needed(n**-0.5, None, None)["rollouts"] for n in sizes]
+    assert told == ot.rollouts_needed(sizes) == [79, 785, 7849, 31396]
+    # The sign of a correlation is no matter of how many show it; the end nearest to 0 asks for most.
+    assert _needed(-0.5, -0.8, -0.1) == {"rollouts": 32, "rollouts_low": 13, "rollouts_high": 785}
+    assert _needed(0.5, -0.1, 0.8) == {"rollouts": 32, "rollouts_low": 13, "rollouts_high": None}
+    for none in (None, 0.0, 1e-200):
+        assert _needed(none, None, None)["rollouts"] is None
+
+
+def test_an_interval_of_which_every_resample_is_degenerate_is_none():
+    # Of sixty tasks one varies; one resample that lacks it says nothing, and five of which all do neither.
+    ours = np.array([0.0, 1.0] + [0.0, 0.0] * 59)
+    theirs, task = np.tile([0.0, 1.0], 60), np.repeat(np.arange(60), 2)
+    found = {_pooled(ours, theirs, task, 1, seed, 0.9)[1] for seed in range(20)}
+    assert None in found and len(found) > 1
+    alone = next(seed for seed in range(20) if _pooled(ours, theirs, task, 1, seed, 0.9)[1] is None)
+    assert _pooled(ours, theirs, task, 1, alone, 0.9) == (pytest.approx(60**-0.5), None, None)
 
 
 def test_credit_that_is_one_number_for_all_diffuses_with_the_root_of_the_units():

@@ -15,6 +15,7 @@ from ..partitioned import PartitionedCorpus
 from ..progress import Progress, reporting
 from ..resampling import check_confidence, cluster_interval
 from ..schema import Unit, unknown_name
+from .config import MethodRun
 
 TOP: Final = 0.05
 _SCHEMA: Final[dict[str, Any]] = {
@@ -215,7 +216,7 @@ def _step(
         "share": share,
         "mean_events": sizes["events"] / n,
         "mean_lost": (wished - sizes["events"]) / n,
-        "method": _label(name, params),
+        "method": MethodRun(name, params).label,
         "unit": options["unit"],
     }
     try:
@@ -274,8 +275,3 @@ def _runs(given: Sequence[Method]) -> list[tuple[str, dict[str, Any]]]:
         if name not in known:
             raise ParameterError(unknown_name("method", str(name), known))
     return runs
-
-
-def _label(name: str, params: dict[str, Any]) -> str:
-    settings = ", ".join(f"{key}={value}" for key, value in sorted(params.items()))
-    return f"{name} ({settings})" if settings else name

@@ -6,6 +6,7 @@ import polars as pl
 
 from .. import rankings
 from ..corpus import Corpus
+from ..diffusion import rollouts_at
 from ..planted import Truth
 from ..resampling import cluster_interval, draws
 
@@ -17,19 +18,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 TOP: Final = 0.05
-_POWER_Z: Final = 1.959963984540054 + 0.8416212335729143
-"""z of 0.975 and of 0.8: two-sided tests at 5 %, found in 80 % of the cases."""
-
-
-def rollouts_needed(rho: float | None) -> float | None:
-    """Rollouts that show an effect whose correlation with credit is `rho`: (z.975 + z.8)² / ρ², rounded up.
-
-    None where `rho` is 0 or unknown: no number is enough. Source: normal approximation of the power of a
-    test, as in methods 6.9.
-    """
-    import math
-
-    return None if not rho else float(math.ceil(_POWER_Z**2 / rho**2))
 
 
 def judged(
@@ -146,17 +134,19 @@ def _pooled(
         return mean, None, None
     drawn = np.concatenate([correlation(times @ moments) for times in draws(count.size, n_boot, seed)])
     drawn = drawn[np.isfinite(drawn)]
+    if not drawn.size:  # few tasks vary, and no resample has one of them
+        return mean, None, None
     low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
     return mean, float(low), float(high)
 
 
 def _needed(rho: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
     """Rollouts at rho and at the ends of its interval; the larger end is unknown where that contains 0."""
-    needed: dict[str, float | None] = {"rollouts": rollouts_needed(rho)}
+    needed: dict[str, float | None] = {"rollouts": None if rho is None else rollouts_at(abs(rho))}
     if low is None or high is None:
         return needed | {"rollouts_low": None, "rollouts_high": None}
-    needed["rollouts_low"] = rollouts_needed(max(abs(low), abs(high)))
-    needed["rollouts_high"] = None if low <= 0.0 <= high else rollouts_needed(min(abs(low), abs(high)))
+    needed["rollouts_low"] = rollouts_at(max(abs(low), abs(high)))
+    needed["rollouts_high"] = None if low <= 0.0 <= high else rollouts_at(min(abs(low), abs(high)))
     return needed
 
 
