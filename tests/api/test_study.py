@@ -1,5 +1,6 @@
 """The ladder: its numbers against other ways to them, its budget, its folder, what a kill leaves."""
 
+import datetime
 import itertools
 import json
 import os
@@ -15,6 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
+from orchestrace import registry
 from orchestrace.study import workers as study_workers
 from orchestrace.study.cells import cells
 from orchestrace.study.costs import doubled, extrapolated, measured
@@ -22,6 +24,7 @@ from orchestrace.study.folder import StudyFolder
 from orchestrace.study.measure import Bench
 from orchestrace.study.truth_rank import _needed, _pooled, _sd_within
 
+_DAY = datetime.date(2026, 5, 27)
 SMALL = {
     "sizes": [
         {"events": 12, "agents": 3, "traces": 32},
@@ -382,6 +385,41 @@ def test_cells_come_from_the_smallest_size_on_those_of_a_corpus_in_a_row():
         ({"methods": ["flow", "flow"]}, "method 'flow' is given twice"),
         ({"methods": [{"name": "myerson", "units": ["event"]}]}, "does not report at unit 'event'"),
         ({"methods": [3]}, "expected a name or a table"),
+        ({"methods": "flow"}, "methods is 'flow', expected a list"),
+        ({"methods": {"name": "flow"}}, "methods is .*, expected a list"),
+        ({"methods": [{"name": "flow", "params": 3}]}, "params of method 'flow' is 3, expected a table"),
+        ({"methods": [{"name": "flow", "params": ["kernel"]}]}, "params of method 'flow' is .*a table"),
+        ({"methods": [{"name": "flow", "params": None}]}, "params of method 'flow' is None"),
+        ({"methods": [{"name": "flow", "params": {3: 1}}]}, "unknown parameter of method 'flow' '3'"),
+        ({"methods": [{"name": "flow", "units": "event"}]}, "units of method 'flow' is 'event'"),
+        ({"methods": [{"name": "flow", "params": {"kernel": "zzz"}}]}, r"\(kernel=zzz\).*unknown kernel"),
+        ({"methods": [{"name": "hca", "params": {"folds": 1}}]}, "folds must be a whole number from 2 to 50"),
+        ({"methods": [{"name": "gae", "params": {"gamma": _DAY}}]}, "gamma of method 'gae' is datetime"),
+        ({"methods": [{"name": "shapley", "params": {"outcome": len}}]}, "outcome of method 'shapley' is <b"),
+        ({"sizes": 3}, "sizes is 3, expected a list"),
+        ({"sizes": {"events": 9, "agents": 2}}, "sizes is .*, expected a list"),
+        ({"sizes": [9]}, "size 9, expected a table"),
+        ({"sizes": [{"events": "9", "agents": 2}]}, "events is '9', expected a whole number"),
+        ({"presets": 3}, "presets is 3, expected tables by name"),
+        ({"presets": [{"noise": 1.0}]}, "presets is .*, expected tables by name"),
+        ({"presets": "additive"}, "presets is 'additive', expected tables by name"),
+        ({"presets": {"a": {"noise": _DAY}}}, "noise of preset 'a' is datetime"),
+        ({"units": "event"}, "units is 'event', expected a list"),
+        ({"units": [["event"]]}, "unknown units"),
+        ({"slots": "12"}, "slots is '12', expected a list"),
+        ({"slots": ["1"]}, "slots has '1', expected whole numbers"),
+        ({"slots": 4}, "slots is 4, expected a list"),
+        ({"queues": "recorded"}, "queues is 'recorded', expected a list"),
+        ({"seed": "a"}, "seed is 'a', expected a whole number"),
+        ({"seed": None}, "seed is None, expected a whole number"),
+        ({"n_boot": 2.5}, "n_boot is 2.5, expected a whole number"),
+        ({"n_boot": True}, "n_boot is True, expected a whole number"),
+        ({"budget_s": "60"}, "budget_s is '60', expected seconds"),
+        ({"budget_s": 10**400}, "budget_s is 10{400}, expected seconds"),
+        ({"presets": {"a": {"noise": 10**400}}}, "preset 'a': int too large"),
+        ({"queues": []}, "queues is empty"),
+        ({"confidence": "0.9"}, "confidence is '0.9'"),
+        ({7: 1}, "unknown key '7'"),
         ({"units": ["turn"]}, "unknown units 'turn'"),
         ({"units": []}, "units is empty"),
         ({"slots": [0]}, "slots has 0"),
@@ -398,6 +436,43 @@ def test_mistakes_of_a_configuration_have_one_clear_line(changed, words):
     with pytest.raises(ot.ParameterError, match=words) as caught:
         ot.study.parse_config(SMALL | changed)
     assert "\n" not in str(caught.value)
+
+
+def test_every_method_is_taken_with_its_defaults():
+    names = [name for name, units in ot.methods().select("name", "units").iter_rows() if "agent" in units]
+    config = ot.study.parse_config(SMALL | {"methods": names, "units": ["agent"]})
+    assert [run.name for run in config.methods] == names and len(names) > 30
+
+
+def test_draws_without_end_are_no_matter_of_the_judgement():
+    began = time.monotonic()
+    endless = {"name": "shapley", "params": {"samples": 10**12, "sampler": "permutation"}}
+    ot.study.parse_config(SMALL | {"methods": [endless]})
+    assert time.monotonic() - began < 10
+
+
+def test_a_method_of_ones_own_is_judged_on_runs(monkeypatch):
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    word = ot.Param("word", "a", "which is refused", kind=("a", "b"))
+
+    @ot.credit_method("picky_of_small", summary="refuses a word", quantity="share", params=[word])
+    def picky_of_small(corpus, rewards, params, seed):
+        assert len(corpus) > 0
+        raise ot.ParameterError(f"word '{params['word']}' is none of mine\nand more")
+
+    with pytest.raises(ot.ParameterError) as caught:
+        ot.study.parse_config(SMALL | {"methods": [{"name": "picky_of_small", "params": {"word": "b"}}]})
+    assert str(caught.value).endswith("unit 'event': word 'b' is none of mine")
+
+
+def test_numbers_of_numpy_and_tuples_are_written_as_any_other():
+    sizes = [{name: np.int64(value) for name, value in size.items()} for size in SMALL["sizes"]]
+    weights = (0.5, 1, 1, 1, 1, 1, 1, 1)
+    other = {"name": "shapley", "params": {"outcome": "typed", "weights": weights}, "units": ["agent"]}
+    config = ot.study.parse_config(SMALL | {"sizes": sizes, "seed": np.int64(3), "methods": [other]})
+    # What a worker is told is what it reads: names of cells too.
+    told = ot.study.parse_config(json.loads(config.text()))
+    assert told == config and [cell.name for cell in cells(told)] == [cell.name for cell in cells(config)]
 
 
 def test_mistakes_of_a_file_name_it(tmp_path):

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-import math
+import operator
 import os
 import tomllib
 from collections.abc import Mapping
@@ -10,10 +10,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from ..corpus import check_numbers
+from .. import _core
+from ..corpus import Corpus, check_numbers
+from ..credit import credit
 from ..credit import methods as registered
 from ..errors import InputError, ParameterError
 from ..planted import generate_planted
+from ..registry import registered as written_in_python
 from ..schedule_interventions import Queue
 from ..schema import unknown_name
 
@@ -143,7 +146,8 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
     Returns
     -------
     StudyConfig
-        Judged: names are known, numbers in range, and every preset can be generated.
+        Judged: names are known, numbers in range, every preset can be generated, and every method takes its
+        parameters.
 
     Raises
     ------
@@ -154,7 +158,8 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
 
     Notes
     -----
-    Linear in the file; a run of the smallest size is generated for each preset.
+    Linear in the file; a run of the smallest size is generated for each preset, and every method is called
+    once: on no runs, or where it is written in Python on a few small ones.
 
     Examples
     --------
@@ -212,11 +217,8 @@ def parse_config(given: Mapping[str, Any]) -> StudyConfig:
     if not isinstance(given, Mapping):
         raise ParameterError(f"the configuration is of type {type(given).__name__}, expected a mapping")
     _known("key", given, [one.name for one in fields(StudyConfig)])
-    scalars = {
-        name: given[name]
-        for name in ("seed", "replicates", "budget_s", "n_boot", "confidence")
-        if name in given
-    }
+    scalars = {name: given[name] for name in ("budget_s", "confidence") if name in given}
+    counts = {name: _whole(name, given[name]) for name in ("seed", "replicates", "n_boot") if name in given}
     made = StudyConfig(
         sizes=_sizes(given.get("sizes")),
         presets=_presets(given.get("presets")),
@@ -224,10 +226,12 @@ def parse_config(given: Mapping[str, Any]) -> StudyConfig:
         units=_words("units", given.get("units", list(UNITS)), UNITS),
         slots=_slots(given.get("slots", [])),
         queues=_words("queues", given.get("queues", ["recorded"]), get_args(Queue)),
+        **counts,
         **scalars,
     )
     _check_scalars(made)
     _check_presets(made)
+    _check_methods(made)
     return made
 
 
@@ -238,11 +242,33 @@ def _known(what: str, given: Mapping[str, Any], names: list[str]) -> None:
 
 
 def _tables(what: str, given: object, instead: str) -> list[Any]:
+    if given is not None and not isinstance(given, list | tuple):
+        raise ParameterError(f"{what} is {given!r}, expected a list: {instead}")
     if not given:
         raise ParameterError(f"the study has no {what}: give at least one {instead}")
-    if not isinstance(given, list | tuple):
-        raise ParameterError(f"{what} is {given!r}, expected a list: {instead}")
     return list(given)
+
+
+def _whole(what: str, given: object) -> int:
+    if given is None or isinstance(given, bool):
+        raise ParameterError(f"{what} is {given!r}, expected a whole number")
+    check_numbers(**{what: given})
+    return operator.index(given)  # type: ignore[arg-type]  # judged: one of NumPy is written as any other
+
+
+def _settings(what: str, given: Mapping[Any, Any]) -> dict[str, Any]:
+    """Values as a file has them: what has no text could not be told to a worker, nor found again."""
+    return {str(name): _setting(f"{name} of {what}", value) for name, value in given.items()}
+
+
+def _setting(what: str, given: object) -> Any:
+    if isinstance(given, list | tuple):
+        return [_setting(what, one) for one in given]
+    if given is None or isinstance(given, bool | int | float | str):
+        return given
+    raise ParameterError(
+        f"{what} is {given!r}, expected a number, text, true or false, or a list of such, as in TOML"
+    )
 
 
 def _sizes(given: object) -> tuple[Size, ...]:
@@ -254,10 +280,9 @@ def _sizes(given: object) -> tuple[Size, ...]:
         for name, value in one.items():
             if value is None or isinstance(value, bool):
                 raise ParameterError(f"{name} of a size is {value!r}, expected a whole number")
-            check_numbers(**{name: value})
-            if value < 1:
+            if _whole(name, value) < 1:
                 raise ParameterError(f"{name} of a size is {value}, expected at least 1")
-        made.append(Size(**one))
+        made.append(Size(**{name: operator.index(value) for name, value in one.items()}))
     made.sort(key=lambda size: (size.events, size.agents))
     if twice := _twice([size.label for size in made]):
         raise ParameterError(f"size {twice} is given twice")
@@ -265,13 +290,15 @@ def _sizes(given: object) -> tuple[Size, ...]:
 
 
 def _presets(given: object) -> dict[str, dict[str, Any]]:
-    if not isinstance(given, Mapping) or not given:
+    if given is not None and not isinstance(given, Mapping):
+        raise ParameterError(f"presets is {given!r}, expected tables by name: [presets.NAME]")
+    if not given:
         raise ParameterError("the study has no presets: give at least one [presets.NAME]")
     for name, options in given.items():
         if not isinstance(options, Mapping):
             raise ParameterError(f"preset '{name}' is {options!r}, expected a table")
         _known(f"option of preset '{name}'", options, list(PRESET_OPTIONS))
-    return {str(name): dict(options) for name, options in given.items()}
+    return {str(name): _settings(f"preset '{name}'", options) for name, options in given.items()}
 
 
 def _methods(given: object) -> tuple[MethodRun, ...]:
@@ -287,12 +314,17 @@ def _methods(given: object) -> tuple[MethodRun, ...]:
         name = run["name"]
         if name not in params:
             raise ParameterError(unknown_name("method", name, list(params)))
-        _known(f"parameter of method '{name}'", run.get("params", {}), params[name])
+        own = run.get("params", {})
+        if not isinstance(own, Mapping):
+            raise ParameterError(
+                f"params of method '{name}' is {own!r}, expected a table, as {{ NAME = VALUE }}"
+            )
+        _known(f"parameter of method '{name}'", own, params[name])
         units = _words(f"units of method '{name}'", run.get("units", []), UNITS)
         for unit in units:
             if unit not in reported[name]:
                 raise ParameterError(f"method '{name}' does not report at unit '{unit}'")
-        made.append(MethodRun(name, dict(run.get("params", {})), units))
+        made.append(MethodRun(name, _settings(f"method '{name}'", own), units))
     if twice := _twice([run.label for run in made]):
         raise ParameterError(f"method '{twice}' is given twice with the same parameters")
     return tuple(made)
@@ -323,18 +355,15 @@ def _twice(names: list[str]) -> str | None:
 
 
 def _check_scalars(made: StudyConfig) -> None:
-    for name in ("seed", "replicates", "n_boot"):
-        value = getattr(made, name)
-        if value is None or isinstance(value, bool):
-            raise ParameterError(f"{name} is {value!r}, expected a whole number")
-        check_numbers(**{name: value})
     if made.replicates < 1 or made.n_boot < 1:
         raise ParameterError("replicates and n_boot are at least 1")
     if not made.units:
         raise ParameterError("units is empty: give 'event', 'agent' or both")
+    if made.slots and not made.queues:
+        raise ParameterError("queues is empty: give 'recorded', 'critical_path' or both, or no slots")
     budget = made.budget_s
     number = isinstance(budget, int | float) and not isinstance(budget, bool)
-    if not number or not math.isfinite(budget) or budget <= 0:
+    if not number or not 0 < budget < 2.0**63:
         raise ParameterError(f"budget_s is {budget!r}, expected seconds above 0")
     if not isinstance(made.confidence, float) or not 0.0 < made.confidence < 1.0:
         raise ParameterError(f"confidence is {made.confidence!r}, expected a number between 0 and 1")
@@ -349,5 +378,27 @@ def _check_presets(made: StudyConfig) -> None:
     for name, options in made.presets.items():
         try:
             generate_planted(traces=1, length=smallest.events, agents=smallest.agents, **options)
-        except (ParameterError, TypeError) as error:
+        except (ParameterError, TypeError, OverflowError) as error:
             raise ParameterError(f"preset '{name}': {error}") from None
+
+
+def _check_methods(made: StudyConfig) -> None:
+    """Call every method once, so that a wrong parameter is refused here and not in every cell.
+
+    The core judges arguments where there is nothing to do too, so that the number of its draws costs nothing
+    here; a function of Python is called on a few runs, as it would be with every cell.
+    """
+    nothing = Corpus(_core.read([]))
+    small = generate_planted(traces=16, group_size=8, length=6, agents=2)[0]
+    reported = dict(registered().select("name", "units").iter_rows())
+    for run in made.methods:
+        corpus = small if run.name in written_in_python() else nothing
+        for unit in run.units or made.units:
+            if unit not in reported[run.name]:
+                continue
+            call: dict[str, Any] = {"method": run.name, "unit": unit, **run.params}
+            try:
+                credit(corpus, **call)
+            except (ParameterError, TypeError, OverflowError) as error:
+                text = (str(error).splitlines() or [""])[0]
+                raise ParameterError(f"method '{run.label}' at unit '{unit}': {text}") from None
