@@ -19,7 +19,7 @@ import orchestrace as ot
 from orchestrace import registry
 from orchestrace.study import workers as study_workers
 from orchestrace.study.cells import cells
-from orchestrace.study.costs import doubled, extrapolated, measured
+from orchestrace.study.costs import doubled, extrapolated, foretold, measured
 from orchestrace.study.folder import StudyFolder
 from orchestrace.study.measure import Bench
 from orchestrace.study.truth_rank import _needed, _pooled, _sd_within
@@ -168,6 +168,22 @@ def test_laws_of_cost_by_hand():
     assert np.isfinite(doubled(0.5, 100, 8, 1000, 100_000))
 
 
+def test_a_stopped_call_is_a_point_that_can_only_be_higher():
+    assert foretold([], [], 100) is None
+    assert foretold([(10, 1.0), (100, 10.0)], [], 1000) == pytest.approx((100.0, "power", 1.0, False, 2))
+    # One point, measured or stopped: in proportion.
+    assert foretold([(10, 2.0)], [], 50) == (10.0, "linear", 1.0, True, 1)
+    assert foretold([], [(10, 2.0)], 50) == (10.0, "linear", 1.0, True, 1)
+    # Measured and stopped: the law through both, from the stopped one on, and no less than in proportion.
+    seconds, law, exponent, bound, points = foretold([(10, 1.0)], [(100, 100.0)], 1000)
+    assert (law, bound, points) == ("power", True, 2)
+    assert (seconds, exponent) == pytest.approx((10_000.0, 2.0))
+    assert foretold([(10, 1.0)], [(100, 2.0)], 1000) == (20.0, "linear", 1.0, True, 2)
+    # What had ended later would have made it more, never less.
+    later = [foretold([(10, 1.0), (40, 2.0)], [(100, s)], 1000).seconds for s in (3.0, 6.0, 60.0, 600.0)]
+    assert later == sorted(later)
+
+
 def test_the_peak_of_memory_is_seen():
     _, small = measured(lambda: None)
     _, large = measured(lambda: np.ones(40_000_000).sum())
@@ -203,8 +219,16 @@ def test_a_call_over_the_budget_is_stopped_and_the_rest_goes_on(tmp_path):
     table = ot.study.run(config, tmp_path)
     assert table["status"].to_list() == ["too_slow", "ok", "too_slow", "ok"]
     assert 1.0 <= table["stopped_s"][0] < 10 and table["cost_s_extrapolated"][0] == table["stopped_s"][0]
-    # What did not end at a small size is not tried at a larger one.
+    # What did not end at a small size is not tried at a larger one, where it takes at least as much a step.
     assert table["stopped_s"][2] is None and time.monotonic() - began < 60
+    assert table["cost_s_extrapolated"][2] == pytest.approx(table["stopped_s"][0] * 4000 / 3000)
+    assert table["law"].to_list() == ["linear", None, "linear", None]
+    assert table["lower_bound"].to_list() == [True, None, True, None]
+    assert table["exponent"][2] == 1.0 and table["points"].to_list() == [1, None, 1, None]
+    # A run that goes on knows it from the file.
+    next(path for path in (tmp_path / "cells").glob("*4000x60*shapley*.json")).unlink()
+    again = ot.study.run(config, tmp_path)
+    assert_frame_equal(again, table, check_exact=True)
 
 
 def test_what_a_method_refuses_has_its_words_and_the_cost_of_all_coalitions(tmp_path):

@@ -16,9 +16,13 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from orchestrace.study.cells import cells
 from orchestrace.study.config import Size
 from orchestrace.study.envelope_map import placed, recorded
+from orchestrace.study.folder import StudyFolder
+from orchestrace.study.measure import Bench
 from orchestrace.study.page import Cell, Figure, Grid, Section, html_page, inlined, markdown_page
+from orchestrace.study.run import _Known
 from orchestrace.study.sections import seconds_told
 from orchestrace.study.summary import gap_sentences, method_table, rungs
 
@@ -275,12 +279,14 @@ def _rows(**changed):
         "rollouts": 197.0,
         "seconds": 2.0,
         "cost_s_extrapolated": None,
+        "lower_bound": None,
         "peak_bytes": 10,
     }
     return row | changed
 
 
 _TYPES = {"reason": pl.String, "cost_s_extrapolated": pl.Float64, "seconds": pl.Float64, "rho": pl.Float64}
+_TYPES |= {"lower_bound": pl.Boolean}
 _TYPES |= {"rho_low": pl.Float64, "rho_high": pl.Float64, "pooled": pl.Float64, "rho_n_tasks": pl.UInt32}
 
 
@@ -290,19 +296,68 @@ def _verdict(*rows):
 
 
 def test_verdicts_by_hand():
-    assert _verdict(_rows()) == ("finds", 0.5, False, 0.2, True, 1, 1)
+    assert _verdict(_rows()) == ("finds", 0.5, False, 0.2, True, 1, 1, False)
     # In one world of two is not in most.
     two = _verdict(_rows(), _rows(preset="two", rho=0.1, rho_low=-0.1))
     assert two[:3] == ("nothing", pytest.approx(0.3), False) and two.found == 1 and two.presets == 2
     # Fewer than five tasks with a rho say nothing about ranks; that there is one says that it ranks.
     assert _verdict(_rows(rho_n_tasks=4)).kind == "none"
     flat = _verdict(_rows(rho=None, rho_low=None, rho_high=None, rho_n_tasks=0))
-    assert flat == ("finds", 0.2, True, 0.2, True, 1, 1)
+    assert flat == ("finds", 0.2, True, 0.2, True, 1, 1, False)
     none = {"rho": None, "pooled": None, "rho_n_tasks": None, "n_traces": None, "seconds": None}
     slow = _verdict(_rows(status="too_slow", cost_s_extrapolated=70.0, **none))
-    assert slow == ("slow", None, False, 7.0, False, 0, 1)
+    assert slow == ("slow", None, False, 7.0, False, 0, 1, False)
     refused = _verdict(_rows(status="refused", cost_s_extrapolated=None, **none))
-    assert refused == ("none", None, False, None, False, 0, 1)
+    assert refused == ("none", None, False, None, False, 0, 1, False)
+
+
+def test_what_was_stopped_is_told_as_a_lower_bound():
+    none = {"rho": None, "pooled": None, "rho_n_tasks": None, "n_traces": None, "seconds": None}
+    slow = _rows(status="too_slow", cost_s_extrapolated=70.0, lower_bound=True, **none)
+    assert _verdict(slow) == ("slow", None, False, 7.0, False, 0, 1, True)
+    # One world of three is enough for the median to be one; what is measured somewhere is measured.
+    known = [slow | {"preset": name, "lower_bound": False} for name in ("two", "three")]
+    assert _verdict(slow, *known).at_least and not _verdict(*known).at_least
+    assert not _verdict(slow, _rows(preset="two")).at_least
+
+
+def test_the_report_of_a_method_that_was_stopped_has_no_blank(tmp_path):
+    config = ot.study.parse_config(
+        {
+            "sizes": [{"events": n, "agents": 3, "traces": 16} for n in (10, 40, 160)],
+            "presets": {"additive": {"outcome": "linear"}},
+            "methods": ["flow", "uniform"],
+            "units": ["agent"],
+        }
+    )
+    place, bench, known = StudyFolder.begun(tmp_path, config), Bench(config), _Known()
+    for cell in cells(config):
+        found = bench.measure(cell)
+        if cell.run.name == "flow":
+            found = known.foreseen(cell, config)
+            if cell.size.events == 10:
+                assert found is None
+                found = {
+                    "status": "too_slow",
+                    "reason": "budget",
+                    "numbers": {},
+                    "cost": {"stopped_s": 120.0},
+                }
+                known.learn(cell, found)
+                known.complete(cell, found)
+        place.write(cell, found)
+    ot.study.report(tmp_path, envelopes=ENVELOPES)
+    row = next(
+        line
+        for line in (tmp_path / "report.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `flow`")
+    )
+    # 120 s for 16 runs of 10 steps.
+    assert [part.strip() for part in row.split("|")][3:6] == [
+        "at least ~7.5 s",
+        "at least ~30 s",
+        "at least ~120 s",
+    ]
 
 
 def test_replicates_of_a_cell_count_once():

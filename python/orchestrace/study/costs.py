@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 FEWEST_POINTS: Final = 2
 _LONG_ENOUGH: Final = 0.25
@@ -75,6 +75,41 @@ def extrapolated(points: Sequence[tuple[float, float]], size: float) -> tuple[fl
     over = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
     slope = max(over / math.fsum((x - mean_x) ** 2 for x in xs), 0.0)
     return math.exp(mean_y + slope * (math.log(size) - mean_x)), slope
+
+
+class Foretold(NamedTuple):
+    """What a call would take that was not measured to its end."""
+
+    seconds: float
+    law: str
+    """``power``: through measured sizes; ``linear``: in proportion to the events of one size."""
+    exponent: float
+    lower_bound: bool
+    """Whether it takes at least so much, since what it is told from was stopped, or was one size alone."""
+    points: int
+
+
+def foretold(
+    points: Sequence[tuple[float, float]], stopped: Sequence[tuple[float, float]], size: float
+) -> Foretold | None:
+    """Seconds at a size, from measured points ``(size, seconds)`` and those of calls that were stopped.
+
+    Without stopped calls by the power law of `extrapolated`. A stopped call took at least what it had taken:
+    from the largest of them on it grows with the exponent of the law through it and the measured points,
+    which is too small rather than too large, and at least in proportion to events, as does what one measured
+    size tells. None where there is neither.
+    """
+    told = [*points, *stopped]
+    known = extrapolated(told, size)
+    if known is not None and not stopped:
+        return Foretold(known[0], "power", known[1], False, len(told))
+    if not told:
+        return None
+    exponent = max(1.0, known[1]) if known is not None else 1.0
+    start, seconds = max(stopped or points)
+    power = known is not None and known[1] >= 1.0
+    law = "power" if power else "linear"
+    return Foretold(seconds * (size / start) ** exponent, law, exponent, True, len(told))
 
 
 def doubled(seconds: float, size: float, players: float, then: float, now: float) -> float:

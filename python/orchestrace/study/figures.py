@@ -43,8 +43,8 @@ def ladder(
     rows = rows.drop_nulls(column)
     if column == "sign":
         rows = rows.filter(pl.col("rho_n_tasks") >= 5)
-    if rows.is_empty():
-        return None
+    if rows.is_empty() or not named:
+        return None  # a figure that names no method says nothing, and has no size
     ends = {"low": f"{column}_low", "high": f"{column}_high"}
     rows = rows.select(
         "preset", "events", "method", value=column, low=pl.col(ends["low"]), high=pl.col(ends["high"])

@@ -47,6 +47,7 @@ _COSTS: Final[dict[str, Any]] = {
     "cost_s_extrapolated": pl.Float64,
     "exponent": pl.Float64,
     "law": pl.String,
+    "lower_bound": pl.Boolean,
     "points": pl.UInt32,
     "stopped_s": pl.Float64,
 }
@@ -95,9 +96,10 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
         Costs: ``seconds`` (of the shortest of ``repeats`` calls), ``events_per_s`` (1/s), ``peak_bytes``
         (of the process, its corpus included) and ``grown_bytes`` (beyond what it held before, a lower bound
         of the call's own; both null where the system does not tell); and where a cell was not measured
-        ``cost_s_extrapolated`` from ``points`` smaller sizes, by the ``law`` ``power`` with its
-        ``exponent`` in events, or ``coalitions``, of which each agent more makes twice as many; after a
-        call that was stopped also ``stopped_s``, when.
+        ``cost_s_extrapolated`` from ``points`` sizes, by the ``law`` ``power`` with its ``exponent`` in
+        events, ``linear`` in events, or ``coalitions``, of which each agent more makes twice as many. It is
+        a ``lower_bound`` where one of the points is a call that was stopped, or there is one alone; after
+        a call that was stopped also ``stopped_s``, when.
 
         Schedules: ``makespan speedup utilisation`` with intervals; ``over_lower`` (makespan by its lower
         bound, at least 1) and ``of_upper`` (by its upper, at most 1); ``best worst``: speed-ups that the

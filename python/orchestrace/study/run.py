@@ -13,14 +13,14 @@ from ..errors import ParameterError
 from ..progress import Progress, reporting
 from .cells import Cell, cells
 from .config import StudyConfig, parse_config, read_config
-from .costs import doubled, extrapolated
+from .costs import doubled, extrapolated, foretold
 from .folder import StudyFolder
 from .load import load, write_tables
 from .measure import FAILED, OK, REFUSED, TOO_SLOW
 from .workers import Here, Workers
 
-Measured = dict[str, list[tuple[float, float, float]]]
-"""By series, what was measured: events and agents of a trace, seconds for it."""
+Points = dict[str, list[tuple[float, float, float]]]
+"""By series, what is known: events and agents of a trace, seconds for it."""
 
 
 def run(
@@ -63,7 +63,8 @@ def run(
     -----
     Cells run from the smallest size to the largest. A cell of which smaller sizes say, by a power law, that
     it takes longer than the budget is not run, and one that takes twice the budget is stopped: its ``status``
-    is ``too_slow``, its ``cost_s_extrapolated`` what the law says. Numbers are the same on every run,
+    is ``too_slow``, its ``cost_s_extrapolated`` what the law says, or a ``lower_bound`` that what the stopped
+    call took says. Numbers are the same on every run,
     whatever the workers and threads; times are not, and so neither is which of two cells near the budget is
     in it.
 
@@ -95,8 +96,7 @@ def run(
         config = read_config(config)
     place = StudyFolder.begun(folder, config)
     todo = cells(config)
-    measured: Measured = {}
-    slow: set[str] = set()
+    known = _Known()
     bench = Workers(config, workers, threads) if workers else Here(config, threads)
     done = 0
     try:
@@ -109,23 +109,23 @@ def run(
                         left.append(cell)
                     else:
                         done += 1
-                        _learn(cell, there, measured, slow)
+                        known.learn(cell, there)
                 asked = []
                 for cell in left:
-                    foreseen = _foreseen(cell, config, measured, slow)
+                    foreseen = known.foreseen(cell, config)
                     if foreseen is None:
                         asked.append(cell)
                         continue
                     place.write(cell, foreseen)
-                    slow.add(cell.series)
+                    known.learn(cell, foreseen)
                     done += 1
                 if callback is not None:
                     callback(done, len(todo))
                 # Costs of a rung are known before the next one begins: what it is extrapolated from.
                 for cell, found in bench.measure(asked):
-                    _complete(cell, found, measured)
+                    known.learn(cell, found)
+                    known.complete(cell, found)
                     place.write(cell, found)
-                    _learn(cell, found, measured, slow)
                     done += 1
                     if callback is not None:
                         callback(done, len(todo))
@@ -135,47 +135,57 @@ def run(
     return load(folder)
 
 
-def _learn(cell: Cell, found: dict[str, Any], measured: Measured, slow: set[str]) -> None:
-    if found["status"] == OK:
-        each = found["cost"]["seconds"] / cell.size.traces
-        point = float(cell.size.events), float(cell.size.agents), each
-        measured.setdefault(cell.series, []).append(point)
-    elif found["status"] == TOO_SLOW:
-        slow.add(cell.series)
+class _Known:
+    """What smaller sizes say of larger ones, by series."""
+
+    def __init__(self) -> None:
+        self._measured: Points = {}
+        self._stopped: Points = {}
+        self._slow: set[str] = set()
+
+    def learn(self, cell: Cell, found: dict[str, Any]) -> None:
+        """Take in the result of a cell: a call that was stopped tells what it takes at least."""
+        spent, kept = found["cost"].get("stopped_s"), self._stopped
+        if found["status"] == OK:
+            spent, kept = found["cost"]["seconds"], self._measured
+        elif found["status"] == TOO_SLOW:
+            self._slow.add(cell.series)
+        if spent is not None:
+            point = float(cell.size.events), float(cell.size.agents), spent / cell.size.traces
+            kept.setdefault(cell.series, []).append(point)
+
+    def foreseen(self, cell: Cell, config: StudyConfig) -> dict[str, Any] | None:
+        """The result of a cell that is not worth trying: its cost, by what smaller sizes say; else None."""
+        law = extrapolated(_of_events(self._measured, cell), cell.size.events)
+        over = law is not None and law[0] * cell.size.traces > config.budget_s
+        if cell.series not in self._slow and not over:
+            return None
+        found: dict[str, Any] = {"status": TOO_SLOW, "reason": "budget", "numbers": {}, "cost": {}}
+        self.complete(cell, found)
+        return found
+
+    def complete(self, cell: Cell, found: dict[str, Any]) -> None:
+        """Say what a cell would have cost that was not measured to its end."""
+        if found["status"] not in (TOO_SLOW, REFUSED):
+            return
+        cost, traces, points = found["cost"], cell.size.traces, self._measured.get(cell.series, [])
+        if found["status"] == REFUSED and _asks_all_coalitions(cell) and points:
+            size, players, each = max(points)
+            told = doubled(each, size, players, cell.size.events, cell.size.agents)
+            cost |= {"law": "coalitions", "lower_bound": False, "points": len(points)}
+            cost["cost_s_extrapolated"] = traces * told
+            return
+        law = foretold(_of_events(self._measured, cell), _of_events(self._stopped, cell), cell.size.events)
+        if law is None:
+            cost["points"] = 0
+            return
+        cost |= {"law": law.law, "exponent": law.exponent, "points": law.points}
+        cost["lower_bound"] = law.lower_bound
+        cost["cost_s_extrapolated"] = max(traces * law.seconds, cost.get("stopped_s", 0.0))
 
 
-def _foreseen(cell: Cell, config: StudyConfig, measured: Measured, slow: set[str]) -> dict[str, Any] | None:
-    """The result of a cell that is not worth trying: its cost, by what smaller sizes say; else None."""
-    points = [(size, each) for size, _, each in measured.get(cell.series, [])]
-    known = extrapolated(points, cell.size.events)
-    over = known is not None and known[0] * cell.size.traces > config.budget_s
-    if cell.series not in slow and not over:
-        return None
-    found: dict[str, Any] = {"status": TOO_SLOW, "reason": "budget", "numbers": {}, "cost": {}}
-    _complete(cell, found, measured)
-    return found
-
-
-def _complete(cell: Cell, found: dict[str, Any], measured: Measured) -> None:
-    """Say what a cell would have cost that was not measured to its end."""
-    if found["status"] not in (TOO_SLOW, REFUSED):
-        return
-    points, traces = measured.get(cell.series, []), cell.size.traces
-    cost = found["cost"]
-    cost["points"] = len(points)
-    stopped = cost.get("stopped_s")
-    known = extrapolated([(size, each) for size, _, each in points], cell.size.events)
-    if found["status"] == REFUSED and _asks_all_coalitions(cell) and points:
-        size, players, each = max(points)
-        cost["law"] = "coalitions"
-        cost["cost_s_extrapolated"] = traces * doubled(
-            each, size, players, cell.size.events, cell.size.agents
-        )
-    elif known is not None:
-        cost["law"], cost["exponent"] = "power", known[1]
-        cost["cost_s_extrapolated"] = max(known[0] * traces, stopped or 0.0)
-    elif stopped is not None:
-        cost["cost_s_extrapolated"] = stopped
+def _of_events(points: Points, cell: Cell) -> list[tuple[float, float]]:
+    return [(events, each) for events, _, each in points.get(cell.series, [])]
 
 
 def _asks_all_coalitions(cell: Cell) -> bool:

@@ -172,7 +172,8 @@ def _methods(table: pl.DataFrame, sizes: tuple[Size, ...]) -> Section:
         " nothing inside a run, over the rollouts of a task), how many worlds have its interval above 0, and"
         " seconds for one run. Green: most of them. Grey: fewer, nothing to rely on. Orange: beyond the"
         " budget or refused, with the cost (~) that smaller sizes tell, of exact games that the number of"
-        " coalitions tells. Synthetic runs, intervals over tasks."
+        " coalitions tells; at least so much where a call was stopped, or one size was measured. Synthetic"
+        " runs, intervals over tasks."
     )
     return Section("Who is usable at which scale, at what cost", [Grid(head, rows, caption)])
 
@@ -180,7 +181,8 @@ def _methods(table: pl.DataFrame, sizes: tuple[Size, ...]) -> Section:
 def _told(one: Verdict) -> Cell:
     cost = "" if one.seconds is None else seconds_told(one.seconds)
     if one.kind == SLOW or (one.kind == NONE and cost and not one.measured):
-        return Cell(f"~{cost}" if cost else "too slow", SLOW)
+        about = "at least ~" if one.at_least else "~"
+        return Cell(f"{about}{cost}" if cost else "too slow", SLOW)
     if one.kind == NONE or one.rho is None:
         return Cell(cost and f"no value {cost}", NONE)
     star = "*" if one.pooled else ""
@@ -209,7 +211,8 @@ def _costs(table: pl.DataFrame, sizes: tuple[Size, ...], drawn: Drawn) -> Sectio
             figures.costs(table, sizes, figures.featured(table, unit), unit),
             f"Seconds for one run at unit {unit}, median over worlds; this report was written on a machine of"
             f" {os.cpu_count()} cores. Hollow: beyond the budget, extrapolated by a power law through the"
-            " last three measured sizes. The slowest methods and those that find most have a colour."
+            " last three measured sizes, or at least so much, from when a call was stopped. The slowest"
+            " methods and those that find most have a colour."
             " Synthetic runs, the shortest of up to five calls, no intervals.",
         )
     known = table.drop_nulls("peak_bytes").group_by("events").agg(pl.col("peak_bytes").max()).sort("events")

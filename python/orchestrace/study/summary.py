@@ -33,6 +33,8 @@ class Verdict(NamedTuple):
     """Whether those seconds are measured."""
     found: int
     presets: int
+    at_least: bool = False
+    """Whether those seconds are a lower bound: calls were stopped, and nobody knows when they had ended."""
 
 
 def averaged(table: pl.DataFrame) -> pl.DataFrame:
@@ -44,6 +46,7 @@ def averaged(table: pl.DataFrame) -> pl.DataFrame:
         pl.col(numeric).mean(),
         pl.col("status", "reason").mode().sort().first(),
         pl.col("n_traces", "rho_n_tasks", "peak_bytes").max(),
+        pl.col("lower_bound").any(),
     )
 
 
@@ -68,15 +71,17 @@ def verdict(rows: pl.DataFrame) -> Verdict:
     if not measured:
         each = rows["cost_s_extrapolated"] / rows["traces"]
     cost = _median(each)
+    bounds = rows.filter(pl.col("cost_s_extrapolated").is_not_null())["lower_bound"]
+    at_least = not measured and bounds.any()
     slow = rows.filter(status=TOO_SLOW).height
     done = rows.filter(status=OK)
     known = correlations(done).drop_nulls("value")
     if known.is_empty():
-        return Verdict(SLOW if slow else NONE, None, False, cost, measured, 0, presets)
+        return Verdict(SLOW if slow else NONE, None, False, cost, measured, 0, presets, at_least)
     found = known.filter(pl.col("value_low") > 0).height
     kind = SLOW if slow * 2 > presets else FINDS if found * 2 > presets else NOTHING
     pooled = bool(known["pooled_used"].any())
-    return Verdict(kind, _median(known["value"]), pooled, cost, measured, found, presets)
+    return Verdict(kind, _median(known["value"]), pooled, cost, measured, found, presets, at_least)
 
 
 def _median(values: pl.Series) -> float | None:
