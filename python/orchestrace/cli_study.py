@@ -1,5 +1,7 @@
 """The commands `orchestrace study ...`."""
 
+from collections.abc import Container
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -7,8 +9,8 @@ import polars as pl
 import typer
 
 from . import study
+from .corpus import Corpus
 from .display import plain, plain_json
-from .io import read_traces
 from .terminal import show
 
 study_app = typer.Typer(
@@ -56,10 +58,21 @@ def report_(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `study run` wrote.")],
     corpus: Annotated[
         list[Path] | None,
-        typer.Option("--corpus", help="Recordings to place on the map; repeatable."),
+        typer.Option("--corpus", help="Recordings or a corpus on disk to place on the map; repeatable."),
     ] = None,
 ) -> None:
     """Write the report: report.html, report.md and the figures."""
-    corpora = {path.stem: read_traces(path, progress=True) for path in corpus or []}
-    for path in study.report(folder, corpora=corpora):
+    from .cli import _open  # which has these commands, so that it is there before this is called
+
+    named: dict[str, Corpus] = {}
+    for path in corpus or []:
+        name = path.resolve().name if path.is_dir() else path.stem
+        named[_free(name, named)] = _open([str(path)], "auto", None, None)
+    for path in study.report(folder, corpora=named):
         typer.echo(f"wrote {plain(path)}")
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, numbered where it is taken: runs/a.jsonl and more/a.jsonl are two corpora."""
+    names = (name if place == 1 else f"{name} ({place})" for place in count(1))
+    return next(one for one in names if one not in taken)

@@ -58,10 +58,36 @@ def test_a_study_is_run_gone_on_with_and_reported(config, tmp_path):
     assert "mine" in (folder / "report.md").read_text(encoding="utf-8")
 
 
+def test_corpora_of_one_name_and_on_disk_have_a_place_each(config, tmp_path):
+    pytest.importorskip("vl_convert")
+    folder = tmp_path / "study"
+    run("study", "run", config, "-o", folder, "--workers", 0)
+    for place, traces in (("a", 5), ("b", 7)):
+        (tmp_path / place).mkdir()
+        ot.generate(str(tmp_path / place / "mine.jsonl"), traces=traces, seed=0)
+    run("ingest", tmp_path / "b" / "mine.jsonl", "-o", tmp_path / "held.v1")
+    given = [tmp_path / "a" / "mine.jsonl", tmp_path / "b" / "mine.jsonl", tmp_path / "held.v1"]
+    run("study", "report", folder, *(word for path in given for word in ("--corpus", path)))
+    lines = (folder / "report.md").read_text(encoding="utf-8").splitlines()
+    rows = [[part.strip() for part in line.split("|")][1:4] for line in lines]
+    assert [row for row in rows if len(row) == 3 and ("mine" in row[1] or "held" in row[1])] == [
+        ["A", "mine", "5"],
+        ["B", "mine (2)", "7"],
+        ["C", "held.v1", "7"],
+    ]
+    (tmp_path / "held.v1" / "manifest.json").write_text("{")
+    told = run("study", "report", folder, "--corpus", tmp_path / "held.v1", code=1).stderr
+    assert told.count("\n") == 1 and "held.v1" in told
+
+
 def test_mistakes_are_one_line_and_exit_code_2(config, tmp_path):
     config.write_text(CONFIG.replace("flow", "flw"))
     result = run("study", "run", config, "-o", tmp_path / "s", code=2)
     assert result.stderr.count("\n") == 1 and "did you mean 'flow'" in result.stderr
+    assert not (tmp_path / "s").exists()
+    config.write_text(CONFIG.replace('"flow"', '{ name = "flow", params = { kernel = "zzz" } }'))
+    result = run("study", "run", config, "-o", tmp_path / "s", code=2)
+    assert result.stderr.count("\n") == 1 and "unknown kernel 'zzz'" in result.stderr
     assert not (tmp_path / "s").exists()
     assert "has no study" in run("study", "report", tmp_path, code=1).stderr
 
