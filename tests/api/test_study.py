@@ -489,6 +489,17 @@ def test_a_method_of_ones_own_is_judged_on_runs(monkeypatch):
     assert str(caught.value).endswith("unit 'event': word 'b' is none of mine")
 
 
+def test_what_is_measured_can_be_read_whatever_its_methods_take_now(tmp_path):
+    config = SMALL | {"sizes": SMALL["sizes"][:1], "methods": ["flow"], "slots": []}
+    ot.study.run(config, tmp_path, workers=0)
+    manifest = json.loads((tmp_path / "study.json").read_text())
+    manifest["config"]["methods"].append({"name": "flow", "params": {"kernel": "zzz"}})
+    (tmp_path / "study.json").write_text(json.dumps(manifest))
+    assert ot.study.load(tmp_path)["method"].unique().to_list() == ["flow"]
+    with pytest.raises(ot.ParameterError, match="unknown kernel 'zzz'"):
+        ot.study.run(manifest["config"], tmp_path, workers=0)
+
+
 def test_numbers_of_numpy_and_tuples_are_written_as_any_other():
     sizes = [{name: np.int64(value) for name, value in size.items()} for size in SMALL["sizes"]]
     weights = (0.5, 1, 1, 1, 1, 1, 1, 1)

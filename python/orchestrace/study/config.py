@@ -214,6 +214,14 @@ def parse_config(given: Mapping[str, Any]) -> StudyConfig:
         ...
     orchestrace...ParameterError: the study has no sizes: give at least one [[sizes]] with events and agents
     """
+    made = begun_config(given)
+    _check_methods(made)
+    return made
+
+
+def begun_config(given: Mapping[str, Any]) -> StudyConfig:
+    """The configuration of a study that is begun: its methods were called then, and are not again by every
+    worker, nor by who looks at results."""
     if not isinstance(given, Mapping):
         raise ParameterError(f"the configuration is of type {type(given).__name__}, expected a mapping")
     _known("key", given, [one.name for one in fields(StudyConfig)])
@@ -231,7 +239,6 @@ def parse_config(given: Mapping[str, Any]) -> StudyConfig:
     )
     _check_scalars(made)
     _check_presets(made)
-    _check_methods(made)
     return made
 
 

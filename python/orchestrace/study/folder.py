@@ -12,7 +12,7 @@ from .. import _core
 from ..errors import InputError, ParameterError
 from ..manifest import replace
 from .cells import Cell, cells
-from .config import StudyConfig, parse_config
+from .config import StudyConfig, begun_config
 
 MANIFEST: Final = "study.json"
 CELLS: Final = "cells"
@@ -59,7 +59,7 @@ class StudyFolder:
         place = Path(os.fspath(path))
         if not (place / MANIFEST).is_file():
             raise InputError(f"folder '{place}' has no study: it lacks {MANIFEST}")
-        return cls(place, parse_config(_manifest(place)["config"]))
+        return cls(place, begun_config(_manifest(place)["config"]))
 
     def found(self, cell: Cell) -> dict[str, Any] | None:
         """What a cell measured, None if it is still to be done."""

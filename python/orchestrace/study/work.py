@@ -13,7 +13,7 @@ import warnings
 from typing import Any
 
 from .cells import cells
-from .config import parse_config
+from .config import begun_config
 from .measure import Bench
 
 
@@ -30,7 +30,7 @@ def main() -> None:
         answers.flush()
 
     first = json.loads(sys.stdin.readline())
-    config = parse_config(json.loads(first["config"]))
+    config = begun_config(json.loads(first["config"]))
     known = {cell.name: cell for cell in cells(config)}
     bench = Bench(config, first["threads"])
     tell(stage="ready")
