@@ -415,11 +415,13 @@ mod tests {
         let found = told(&Quality, &t);
         assert_eq!(found[..4], [Ok(2.0), NO_KEY, NO_KEY, NO_KEY]);
         assert_eq!(found[4..8], [Ok(1.0); 4]);
-        assert_eq!(found[8..], [EMPTY; 6]);
+        assert_eq!(found[8..SHARED], [EMPTY; 6]);
+        assert_eq!(found[SHARED], Ok(0.0));
         // one subtask is done twice
         let again = told(&Quality, &split(&[("b", "one", 2.0), ("c", "two", 1.0), ("c", "one", 1.0)]));
         assert_eq!(again[4], Ok(1.0 - 1.0 / 3.0));
         assert_eq!(again[5], Ok(1.0));
+        assert_eq!(again[SHARED], Ok(0.5));
         assert_eq!(again[7], Ok((2.0_f64 / 3.0).powf(1.0 / 3.0)));
     }
 
@@ -451,7 +453,7 @@ mod tests {
         other.event(OrchestratorDecision, "boss").event(Spawn, "boss").to("b");
         other.event(ToolCall, "b").event(ToolCall, "c").edge(2, 3, EdgeType::Message);
         let found = told(&Quality, &other);
-        assert_eq!(found[..8], [ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, EMPTY, EMPTY, EMPTY]);
+        assert_eq!(found[..8], [ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, EMPTY, EMPTY, ABSENT]);
     }
 
     /// Scored inputs and an aggregate of them by `boss`.
@@ -470,7 +472,7 @@ mod tests {
     #[test]
     fn taking_the_best_input_captures_everything() {
         let t = aggregate(&[0.25, 0.5, 1.0, 0.25], 1.0);
-        assert_eq!(told(&Quality, &t)[8..], [Ok(0.0), Ok(0.5), Ok(1.0), Ok(1.0), Ok(1.0), ABSENT]);
+        assert_eq!(told(&Quality, &t)[8..], [Ok(0.0), Ok(0.5), Ok(1.0), Ok(1.0), Ok(1.0), ABSENT, ABSENT]);
         let all_alike = aggregate(&[0.5, 0.5], 0.75);
         assert_eq!(told(&Quality, &all_alike)[8..12], [Ok(0.25), Ok(0.25), Ok(-0.25), EMPTY]);
         let mut unscored = aggregate(&[0.5, 0.5], 0.75);

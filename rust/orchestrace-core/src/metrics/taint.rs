@@ -131,22 +131,23 @@ mod tests {
     #[test]
     fn artifact_example() {
         let mut t = TestTrace::artifact();
-        assert_eq!(taint(&t), vec![Err(Reason::FieldAbsent); 9]);
+        assert_eq!(taint(&t), vec![Err(Reason::FieldAbsent); 10]);
         t.flag_trusted(5, false);
         let absent = Err(Reason::FieldAbsent);
         let none = Err(Reason::RatioEmpty);
-        let flow =
-            |lower| vec![Ok(1.0), Ok(7.0), Ok(3.0), Ok(0.375), Ok(1.0), none, Ok(2.0 / 3.0), absent, lower];
+        let flow = |lower| {
+            vec![Ok(1.0), Ok(7.0), Ok(3.0), Ok(0.375), Ok(1.0), none, Ok(2.0 / 3.0), absent, absent, lower]
+        };
         assert_eq!(taint(&t), flow(Ok(0.0)), "no safety flow leads to e8");
         t.edge(5, 7, EdgeType::SafetyFlow);
         let mut more = flow(Ok(1.0));
         more[6] = Ok(1.0);
         assert_eq!(taint(&t), more);
         t.conservative_flows = true;
-        assert_eq!(taint(&t)[8], Err(Reason::FieldAbsent), "an upper bound is no lower one");
+        assert_eq!(taint(&t)[9], Err(Reason::FieldAbsent), "an upper bound is no lower one");
         t.edge(7, 0, EdgeType::Causal);
         let cycle = Err(Reason::GraphCycle);
-        assert_eq!(taint(&t), [Ok(1.0), Ok(7.0), cycle, cycle, cycle, cycle, cycle, cycle, cycle]);
+        assert_eq!(taint(&t), [Ok(1.0), Ok(7.0), cycle, cycle, cycle, cycle, cycle, cycle, cycle, cycle]);
     }
 
     #[test]
@@ -155,7 +156,10 @@ mod tests {
         t.flag_trusted(5, true);
         let none = Err(Reason::RatioEmpty);
         let absent = Err(Reason::FieldAbsent);
-        assert_eq!(taint(&t), [Ok(0.0), Ok(7.0), Ok(0.0), Ok(0.0), Ok(0.0), none, none, absent, Ok(0.0)]);
+        assert_eq!(
+            taint(&t),
+            [Ok(0.0), Ok(7.0), Ok(0.0), Ok(0.0), Ok(0.0), none, none, absent, absent, Ok(0.0)]
+        );
     }
 
     #[test]
@@ -169,7 +173,12 @@ mod tests {
         t.edge(0, 1, EdgeType::Message).edge(1, 2, EdgeType::Causal).edge(2, 3, EdgeType::SafetyFlow);
         t.edge(0, 3, EdgeType::Temporal);
         let found = taint(&t);
-        let expected = [1.0, 3.0, 2.0, 0.5, 0.0, 3.0, 0.5, 1.0, 0.0].map(Ok);
+        let expected = [1.0, 3.0, 2.0, 0.5, 0.0, 3.0, 0.5, 1.0, 0.0, 0.0].map(Ok);
         assert_eq!(found, expected);
+        // from another sandbox it is a crossing
+        let mut across = TestTrace::default();
+        across.event(Message, "a").trusted(false).sandbox("s").event(Message, "b").sandbox("other");
+        across.event(Message, "b").edge(0, 1, EdgeType::Message).edge(0, 2, EdgeType::Message);
+        assert_eq!(taint(&across)[7..9], [Ok(0.0), Ok(1.0)]);
     }
 }
