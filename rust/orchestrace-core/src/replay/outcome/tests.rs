@@ -81,8 +81,8 @@ impl<'a> Reference<'a> {
     /// Odds, multiplied; inputs here are never exactly 0 and 1 at once.
     fn confidence(inputs: &[(f64, f64)], given: bool) -> f64 {
         let total: f64 = if given { 1.0 } else { inputs.iter().map(|(_, weight)| weight).sum() };
-        let yes: f64 = inputs.iter().map(|(x, weight)| x.powf(weight / total)).product();
-        // what rounding put beyond 1 has no root
+        // what rounding put below 0 or beyond 1 has no root
+        let yes: f64 = inputs.iter().map(|(x, weight)| x.max(0.0).powf(weight / total)).product();
         let no: f64 = inputs.iter().map(|(x, weight)| (1.0 - x).max(0.0).powf(weight / total)).product();
         if yes == no { 0.5 } else { yes / (yes + no) }
     }
