@@ -31,19 +31,18 @@ from . import (
     survey,
     taint,
 )
+from .cli_frames import give, open_recordings, tell, tell_quarantined
 from .cli_study import study_app
 from .cli_values import credit_options, run_of
-from .corpus import Corpus
 from .display import plain, plain_json
 from .errors import OrchestraceError, ParameterError
 from .export import default_name, export_size, exports, only_traces
-from .partitioned import PartitionedCorpus
 from .publication import published_folder
 from .samples import samples_path
 from .schema import SCHEMAS, TraceBy
 from .terminal import show, show_replays
 
-FAILED, USAGE, QUARANTINED = 1, 2, 3
+FAILED, USAGE = 1, 2
 
 
 class _Verbs(typer.core.TyperGroup):
@@ -194,7 +193,7 @@ def ingest_(
     else:
         show(done.inputs, f"inputs of {done.path}", rows=20)
         typer.echo(", ".join(f"{count:,} {what}" for what, count in done.records.items()))
-    _check(read_corpus(out), strict)
+    tell_quarantined(read_corpus(out), strict)
 
 
 @app.command()
@@ -206,7 +205,7 @@ def quarantined(
     threads: Threads = None,
 ) -> None:
     """Write the rejected records as they stand, so that they can be mended and read again."""
-    count = _open(paths, format, mapping, threads).write_quarantined(output)
+    count = open_recordings(paths, format, mapping, threads).write_quarantined(output)
     typer.echo(f"wrote {plain(output)}: {count:,} records")
 
 
@@ -220,14 +219,14 @@ def report_(
     strict: Strict = False,
 ) -> None:
     """Summarise recordings: sizes, origins, measures, findings, and what was quarantined and why."""
-    corpus = _open(paths, format, mapping, threads)
+    corpus = open_recordings(paths, format, mapping, threads)
     tables = report(corpus)
     if as_json:
-        _tell(tables)
+        tell(tables)
     else:
         for name, frame in tables.items():
             show(frame, name)
-    _check(corpus, strict)
+    tell_quarantined(corpus, strict)
 
 
 @app.command(name="credit")
@@ -250,14 +249,14 @@ def credit_(
     strict: Strict = False,
 ) -> None:
     """Divide the reward among units."""
-    corpus = _open(paths, format, mapping, threads)
+    corpus = open_recordings(paths, format, mapping, threads)
     options = credit_options(unit, reward, seed, param) | {"method": method, "threads": threads}
     if sink is not None:
         rows = credit(corpus, **options, progress=True, sink=sink, resume=resume)
         typer.echo(f"wrote {plain(sink)}: {rows.select(pl.len()).collect().item():,} rows")
     else:
-        _give(credit(corpus, **options, progress=True), f"credit by {method}", as_json, output)
-    _check(corpus, strict)
+        give(credit(corpus, **options, progress=True), f"credit by {method}", as_json, output)
+    tell_quarantined(corpus, strict)
 
 
 @app.command(name="compare")
@@ -278,12 +277,12 @@ def compare_(
     strict: Strict = False,
 ) -> None:
     """Run several credit methods over recordings and put their cost and agreement into one table."""
-    corpus = _open(paths, format, mapping, threads)
+    corpus = open_recordings(paths, format, mapping, threads)
     options = credit_options(unit, reward, seed, None)
     runs = list(map(run_of, method)) if method else None
     table = compare(corpus, runs, **options, threads=threads, progress=True)
-    _give(table, "methods compared", as_json, output)
-    _check(corpus, strict)
+    give(table, "methods compared", as_json, output)
+    tell_quarantined(corpus, strict)
 
 
 @app.command(name="explain")
@@ -306,11 +305,11 @@ def explain_(
     output: Output = None,
 ) -> None:
     """Show what made the credit of one unit: events, edges, turns or rollouts, and the rule."""
-    corpus = _open(paths, format, mapping, threads)
+    corpus = open_recordings(paths, format, mapping, threads)
     options = credit_options(unit, reward, seed, param)
     credits = credit(corpus, method=method, **options, threads=threads, progress=True)
     number = int(trace) if trace is not None and trace.isdecimal() else trace
-    _give(explain(corpus, credits, unit_id, number), f"credit of {unit_id} by {method}", as_json, output)
+    give(explain(corpus, credits, unit_id, number), f"credit of {unit_id} by {method}", as_json, output)
 
 
 def _list_exports(asked: bool) -> None:
@@ -361,7 +360,7 @@ def export_(
     ] = False,
 ) -> None:
     """Write recordings for other tools: native JSONL, Parquet, Perfetto, Mermaid, DOT, OCEL, trainers."""
-    corpus = _open(paths, format, mapping, threads)
+    corpus = open_recordings(paths, format, mapping, threads)
     names = list(trace or []) or None
     if names and (effects or method):  # no other trace is asked about
         corpus = only_traces(corpus, names)
@@ -440,7 +439,7 @@ def replay_(
 ) -> None:
     """Replay recordings with something changed: effects on the outcome or the schedule, with their tiers."""
     asked: list[Any] = [cli_values.dropped(item, mode, lost) for item in dropped or []]
-    asked += [drop(each=level, mode=mode, lost=lost) for level in each or []]  # type: ignore[arg-type]
+    asked += [drop(each=level, mode=mode, lost=lost) for level in each or []]  # type: ignore[arg-type]  # judged there
     asked += map(cli_values.valued, values or [])
     asked += map(cli_values.truncated, truncated or [])
     asked += [aggregate_by(rule) for rule in aggregate or []]  # type: ignore[arg-type]  # judged there
@@ -453,7 +452,7 @@ def replay_(
         )
     if at_once:
         asked = [reduce(and_, asked)]
-    corpus = _open(paths, format, mapping, threads)
+    corpus = open_recordings(paths, format, mapping, threads)
     table = replay(
         corpus,
         *asked,
@@ -467,8 +466,8 @@ def replay_(
     if not as_json and output is None:
         show_replays(table, rows=50)
     else:
-        _give(table, "replayed", as_json, output)
-    _check(corpus, strict)
+        give(table, "replayed", as_json, output)
+    tell_quarantined(corpus, strict)
 
 
 @app.command(name="generate")
@@ -511,11 +510,11 @@ def metrics_(
     strict: Strict = False,
 ) -> None:
     """Measure how runs were organised: efficiency, collaboration, overhead, safety."""
-    corpus = _open(paths, format, mapping, threads)
+    corpus = open_recordings(paths, format, mapping, threads)
     key: Any = None if by == "trace" else by
     table = metrics(corpus, by=key, groups=group or None, seed=seed, threads=threads, progress=True)
-    _give(table, f"metrics by {by}", as_json, output)
-    _check(corpus, strict)
+    give(table, f"metrics by {by}", as_json, output)
+    tell_quarantined(corpus, strict)
 
 
 @app.command(name="taint")
@@ -535,16 +534,16 @@ def taint_(
     strict: Strict = False,
 ) -> None:
     """Follow untrusted content through recordings: what it reached, and where it could be stopped."""
-    corpus = _open(paths, format, mapping, threads)
+    corpus = open_recordings(paths, format, mapping, threads)
     options: dict[str, Any] = {"carry": carry, "untrusted_tools": untrusted or (), "threads": threads}
     if cut:
-        _give(sanitizer_cut(corpus, **options, progress=True), "sanitisers", as_json, output)
+        give(sanitizer_cut(corpus, **options, progress=True), "sanitisers", as_json, output)
     else:
         table = taint(corpus, **options, progress=True)
         shown = ["trace_id", "n_tainted", "taint_share", "outcome_tainted", "first_agent", "path", "reason"]
         plain_sight = not as_json and output is None
-        _give(table.select(shown) if plain_sight else table, "taint", as_json, output)
-    _check(corpus, strict)
+        give(table.select(shown) if plain_sight else table, "taint", as_json, output)
+    tell_quarantined(corpus, strict)
 
 
 @app.command(name="methods")
@@ -554,13 +553,13 @@ def methods_(as_json: Json = False, output: Output = None) -> None:
     if not as_json and output is None:
         names = pl.col("params").list.eval(pl.element().struct["name"]).list.join(" ")
         frame = frame.select("name", "quantity", names, "summary", "reference")
-    _give(frame, "methods", as_json, output)
+    give(frame, "methods", as_json, output)
 
 
 @app.command(name="importers")
 def importers_(as_json: Json = False, output: Output = None) -> None:
     """List the formats that can be read."""
-    _give(importers(), "importers", as_json, output)
+    give(importers(), "importers", as_json, output)
 
 
 @app.command(name="survey")
@@ -579,46 +578,11 @@ def survey_(
                 frame.write_parquet(folder / f"{name}.parquet")
         typer.echo(f"wrote {len(tables)} Parquet files to {plain(output)}", err=as_json)
     if as_json:
-        _tell(tables)
+        tell(tables)
     elif output is None:
         for name, frame in tables.items():
             words = frame.with_columns(pl.col(pl.List(pl.String)).list.join(" "))
             show(words, f"{name}: {frame.height:,} rows", rows=20 if name == "cells" else None)
-
-
-def _open(paths: list[str], format: str, mapping: Path | None, threads: int | None) -> Corpus:
-    if len(paths) == 1 and (Path(paths[0]) / "manifest.json").is_file():
-        return read_corpus(paths[0])
-    return read_traces(paths, format=format, mapping=mapping, threads=threads, progress=True)
-
-
-def _give(frame: pl.DataFrame, title: str, as_json: bool, output: Path | None) -> None:
-    if output is not None:
-        if output.suffix != ".parquet":
-            raise ParameterError(f"output '{output}' must end in .parquet")
-        frame.write_parquet(output)
-        typer.echo(f"wrote {plain(output)}: {frame.height:,} rows", err=as_json)
-    if as_json:
-        typer.echo(plain_json(frame.write_json()))
-    elif output is None:
-        show(frame, f"{title}: {frame.height:,} rows", rows=50)
-
-
-def _tell(tables: dict[str, pl.DataFrame]) -> None:
-    """Several tables as one JSON object."""
-    pairs = (f"{json.dumps(name)}: {frame.write_json()}" for name, frame in tables.items())
-    typer.echo(plain_json("{" + ", ".join(pairs) + "}"))
-
-
-def _check(corpus: Corpus, strict: bool) -> None:
-    """Say on stderr what was quarantined, and fail if that is asked for."""
-    if count := corpus.records["quarantined"]:
-        where = "report" if isinstance(corpus, PartitionedCorpus) else "validate"
-        typer.echo(
-            f"{count} of {corpus.records['read']} records quarantined; see the command {where}", err=True
-        )
-        if strict:
-            raise typer.Exit(QUARANTINED)
 
 
 app.add_typer(study_app, name="study")

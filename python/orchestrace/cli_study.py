@@ -9,6 +9,7 @@ import polars as pl
 import typer
 
 from . import study
+from .cli_frames import open_recordings
 from .corpus import Corpus
 from .display import plain, plain_json
 from .terminal import show
@@ -62,12 +63,10 @@ def report_(
     ] = None,
 ) -> None:
     """Write the report: report.html, report.md and the figures."""
-    from .cli import _open  # which has these commands, so that it is there before this is called
-
     named: dict[str, Corpus] = {}
     for path in corpus or []:
         name = path.resolve().name if path.is_dir() else path.stem
-        named[_free(name, named)] = _open([str(path)], "auto", None, None)
+        named[_free(name, named)] = open_recordings([str(path)], "auto", None, None)
     for path in study.report(folder, corpora=named):
         typer.echo(f"wrote {plain(path)}")
 

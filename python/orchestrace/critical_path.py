@@ -11,7 +11,7 @@ from .errors import ParameterError
 from .metrics import core_frames
 from .owners import owners
 from .progress import Progress, reporting
-from .schedule import DURATIONS, Durations, schedule
+from .schedule import Durations, check_durations, schedule
 from .schema import CREDITS, unknown_name
 
 Key = Literal["agent", "type", "tool"]
@@ -170,8 +170,7 @@ def drag(
     """
     check_corpus(corpus)
     check_numbers(threads=threads)
-    if durations not in DURATIONS:
-        raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
+    check_durations(durations)
     options: dict[str, Any] = {"durations": durations, "program_order": program_order, "threads": threads}
     with reporting(progress, "measuring") as callback:
         return core_frames(corpus, lambda store: _core.drag(store, **options, progress=callback))

@@ -223,7 +223,7 @@ def _axes(axes: object) -> list[int]:
 
 def _scales(data: object) -> tuple[pl.DataFrame, dict[str, str]]:
     """Keys and axes (Float64, null where absent), and the column that each axis was taken from."""
-    frame = scale_of(data) if isinstance(data, Corpus) else collected(data, "data", ())  # type: ignore[arg-type]
+    frame = scale_of(data) if isinstance(data, Corpus) else collected(data, "data", ())  # type: ignore[arg-type]  # judged there
     taken = {}
     for axis in AXES:
         for name in axis.columns:

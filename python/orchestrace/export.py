@@ -19,7 +19,7 @@ from .exports import EXPORTS
 from .exports.format import Export, Request, Sink, check_folder
 from .progress import Progress, reporting
 from .publication import path_of, published_file, published_folder
-from .schedule import DURATIONS, Durations
+from .schedule import Durations, check_durations
 from .schema import unknown_name
 
 Format = Literal["jsonl", "parquet", "perfetto", "mermaid", "dot", "ocel", "verl", "trl"]
@@ -294,8 +294,7 @@ def _judged(
                 f"{name} means nothing to the export '{kind.name}' (its options: {', '.join(kind.options)})"
             )
     check_numbers(threads=given.get("threads"))
-    if given["durations"] not in DURATIONS:
-        raise ParameterError(unknown_name("durations", str(given["durations"]), list(DURATIONS)))
+    check_durations(given["durations"])
     window = given.get("window")
     request = Request(**{**given, "window": None if window is None else _times(window)})
     return kind, _chosen(corpus, kind, trace_id), request

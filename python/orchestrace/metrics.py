@@ -12,7 +12,7 @@ from .errors import ParameterError
 from .naming import names_of
 from .progress import Progress, reporting
 from .resampling import check_confidence, cluster_interval
-from .schedule import DURATIONS, Durations, empty_store
+from .schedule import Durations, check_durations, empty_store
 from .schema import CREDITS, unknown_name
 
 By = Literal["agent", "role", "task", "topology", "system", "importer"]
@@ -141,8 +141,7 @@ def metrics(
     confidence = check_confidence(confidence)
     if by is not None and by not in get_args(By):
         raise ParameterError(unknown_name("word for by", str(by), list(get_args(By))))
-    if durations not in DURATIONS:
-        raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
+    check_durations(durations)
     asked = None if groups is None else list(dict.fromkeys(names_of("groups", groups)))
     if asked == []:
         raise ParameterError("groups is empty, expected at least one name, or None for all that are linear")

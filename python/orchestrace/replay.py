@@ -16,7 +16,7 @@ from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .naming import expect_known
 from .progress import Progress, reporting
-from .schedule import DURATIONS, replay_schedule
+from .schedule import check_durations, replay_schedule
 from .schema import REPLAYS, SCHEMAS, unknown_name
 
 Model = Literal["noisy_or", "typed", "noisy_and", "linear", "mean", "max", "min", "majority", "reachability"]
@@ -146,8 +146,7 @@ def replay(
         raise ParameterError("replay needs an intervention: ot.drop(agent='critic'), ot.truncate(at=60), ...")
     if not callable(outcome) and outcome not in get_args(Model):
         raise ParameterError(_no_model(outcome))
-    if durations not in DURATIONS:
-        raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
+    check_durations(durations)
     options = {
         "weights": _weights(weights),
         "quorum": _share("quorum", quorum),

@@ -267,6 +267,11 @@ def scaling_curve(
     return told.select(pl.col(name).cast(dtype) for name, dtype in _CURVE.items())
 
 
+def check_durations(durations: object) -> None:
+    if durations not in DURATIONS:
+        raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
+
+
 def _replayed(
     corpus: Corpus,
     scenarios: list[tuple[str, dict[str, Any]]],
@@ -276,8 +281,7 @@ def _replayed(
     progress: Progress,
 ) -> pl.DataFrame:
     """What the core says, scenario by scenario, with their names and parameters."""
-    if durations not in DURATIONS:
-        raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
+    check_durations(durations)
     options: dict[str, Any] = {"durations": durations, "program_order": program_order}
     asked = [core for _, core in scenarios]
     with reporting(progress, "replaying") as callback:

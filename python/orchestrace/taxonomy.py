@@ -101,7 +101,6 @@ def verbs_for(id: str) -> list[str]:
     >>> verbs_for("O5")
     []
     """
-    # those who declare do so when they are imported
-    from . import observed, spawn_effect  # noqa: F401
+    from . import observed, spawn_effect  # noqa: F401  # which declare as they are imported
 
     return sorted(_DECLARED.get(id, []))

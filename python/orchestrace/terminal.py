@@ -34,7 +34,7 @@ def show(frame: pl.DataFrame, title: str, *, rows: int | None = None) -> None:
     )
     for name in shown:
         side = "right" if head[name].dtype.is_numeric() else "left"
-        table.add_column(Text(name), justify=side, overflow="ellipsis", no_wrap=True, max_width=_WIDEST)  # type: ignore[arg-type]
+        table.add_column(Text(name), justify=side, overflow="ellipsis", no_wrap=True, max_width=_WIDEST)  # type: ignore[arg-type]  # one of its words
     for i in range(head.height):
         table.add_row(*(Text(columns[name][i]) for name in shown))
     console.print(table)

@@ -51,7 +51,7 @@ def decisions(corpus: Corpus, rewards: pl.DataFrame, context: str) -> pl.DataFra
     traces = corpus.traces.select(
         "trace", group=pl.coalesce(pl.col("group_id").cast(pl.String), pl.col("task_id").cast(pl.String))
     ).collect()
-    found = contexts(corpus, context=context).select("trace", "seq", "context", "role")  # type: ignore[arg-type]
+    found = contexts(corpus, context=context).select("trace", "seq", "context", "role")  # type: ignore[arg-type]  # as just checked
     own = (
         events.with_row_index("row")
         .filter(pl.col("action").is_not_null() | pl.col("p_behavior").is_not_null())

@@ -18,7 +18,7 @@ use crate::corpus::PyStore;
 use crate::error::{bad_parameter, to_python};
 use crate::files::Exchange;
 use crate::games::OwnOutcomes;
-use crate::stream::{Stream, import};
+use crate::stream::{Stream, import, rows_of};
 
 /// Credits of a store, a table for each of `rewards`: the columns that vary, and what is constant in the call.
 #[pyfunction]
@@ -164,10 +164,9 @@ pub(crate) fn roll_up(
         reasons: reasons(&traces).map_err(fail)?,
     };
     let store = &store.0;
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+    rows_of(py, threads, progress.as_ref(), |run| {
         methods::roll_up(store, quantity, unit, &events, &given, run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    })
 }
 
 /// The decisions of a store with what makes them siblings.
@@ -183,10 +182,9 @@ pub(crate) fn contexts(
     let given = [("context", Value::Text(context.to_owned().into()))];
     let params = Params::check(methods::context::PARAMS, &given).map_err(|e| to_python(py, &e))?;
     let store = &store.0;
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+    rows_of(py, threads, progress.as_ref(), |run| {
         methods::context::contexts(store, params.text("context"), run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    })
 }
 
 fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a dyn Array> {

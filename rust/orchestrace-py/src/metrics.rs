@@ -12,12 +12,10 @@ use orchestrace_core::store::Store;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::call::run_detached;
 use crate::corpus::PyStore;
 use crate::error::to_python;
-use crate::files::Exchange;
 use crate::schedule::{durations_of, word};
-use crate::stream::Stream;
+use crate::stream::{Stream, rows_of};
 
 /// The metrics of the named groups, or of all linear ones, a row for each trace.
 #[pyfunction]
@@ -51,10 +49,7 @@ pub(crate) fn trace_metrics(
         harness: harness.map(Arc::new),
         intervention_at,
     };
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        metrics::metrics(store, &groups, &options, run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| metrics::metrics(store, &groups, &options, run))
 }
 
 /// What a harness declares: lists of names under `types`, `tools`, `roles`.
@@ -103,10 +98,7 @@ pub(crate) fn drag(
 ) -> PyResult<Stream> {
     let store = &store.0;
     let options = Options { durations: durations_of(py, durations)?, program_order, ..Options::default() };
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        drags(store, &options, run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| drags(store, &options, run))
 }
 
 /// The events that every path to the outcome passes, a row each.
@@ -121,10 +113,7 @@ pub(crate) fn dominators(
 ) -> PyResult<Stream> {
     let store = &store.0;
     let options = Options { program_order, ..Options::default() };
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        metrics::dominators(store, &options, run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| metrics::dominators(store, &options, run))
 }
 
 /// The metrics of the agents or roles of every trace, a row for each.
@@ -144,10 +133,7 @@ pub(crate) fn member_metrics(
     let known = [("agent", MemberKind::Agent), ("role", MemberKind::Role)];
     let kind = word(py, "kind of member", member, &known)?;
     let options = Options { durations: durations_of(py, durations)?, program_order, ..Options::default() };
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        members(store, kind, &options, run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| members(store, kind, &options, run))
 }
 
 /// From when to when the agents and spawned names of every trace are there.
@@ -160,10 +146,7 @@ pub(crate) fn lifetimes(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        metrics::lifetimes(store, run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| metrics::lifetimes(store, run))
 }
 
 /// What is measured: group, name, what it counts, cost, summary, reference. Those of members have the group `members`.

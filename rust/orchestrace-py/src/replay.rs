@@ -14,7 +14,7 @@ use crate::call::run_detached;
 use crate::corpus::PyStore;
 use crate::error::to_python;
 use crate::files::Exchange;
-use crate::stream::{Stream, import};
+use crate::stream::{Stream, import, rows_of};
 
 /// Deletion and insertion areas of every trace; `credits` is a table of one column, a number for each event of the
 /// store in its order.
@@ -43,10 +43,7 @@ pub(crate) fn faithfulness(
         column.ok_or_else(|| fail(Error::Schema("table credits has no column of 64-bit floats".into())))?;
     let options = Options { structure, steps, orders, seed, program_order };
     let store = &store.0;
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        replay::faithfulness(store, credits, &options, run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| replay::faithfulness(store, credits, &options, run))
 }
 
 /// Everything that the targets of a fitted outcome model hang on.

@@ -4,17 +4,14 @@ use arrow_array::Float64Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use orchestrace_core::error::{Error, Result};
-use orchestrace_core::run::Run;
 use orchestrace_core::safety::{self, Carry, Options, Risk, Rules};
 use orchestrace_core::schema::Dict;
 use orchestrace_core::store::Store;
 use pyo3::prelude::*;
 
-use crate::call::run_detached;
 use crate::corpus::PyStore;
 use crate::error::to_python;
-use crate::files::Exchange;
-use crate::stream::{Stream, import};
+use crate::stream::{Stream, import, rows_of};
 
 /// Names as codes of the store, ascending. A name that this store does not have is one that nothing in it has.
 fn codes(store: &Store, dict: Dict, names: &[String]) -> Vec<u32> {
@@ -64,9 +61,7 @@ pub(crate) fn taint(
     let store = &store.0;
     let options = options(store, carry, &untrusted_tools, &allow, probabilistic, program_order)
         .map_err(|error| to_python(py, &error))?;
-    let tell = |run: &Run| safety::taints(store, &options, run);
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), tell)?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| safety::taints(store, &options, run))
 }
 
 /// The tainted events of every trace, a row each.
@@ -88,9 +83,7 @@ pub(crate) fn tainted_events(
     let store = &store.0;
     let options = options(store, carry, &untrusted_tools, &allow, probabilistic, program_order)
         .map_err(|error| to_python(py, &error))?;
-    let tell = |run: &Run| safety::tainted_events(store, &options, run);
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), tell)?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| safety::tainted_events(store, &options, run))
 }
 
 /// The events that sanitisers should clean, a row each; `costs` is a table of one column, a number for each event of
@@ -119,7 +112,5 @@ pub(crate) fn sanitizer_cut(
     let costs: Option<&Float64Array> = column.transpose()?;
     let store = &store.0;
     let options = options(store, carry, &untrusted_tools, &allow, None, program_order).map_err(fail)?;
-    let tell = |run: &Run| safety::sanitizer_cuts(store, &options, costs, run);
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), tell)?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| safety::sanitizer_cuts(store, &options, costs, run))
 }

@@ -9,11 +9,9 @@ use orchestrace_core::store::Store;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::call::run_detached;
 use crate::corpus::PyStore;
 use crate::error::{bad_parameter, to_python};
-use crate::files::Exchange;
-use crate::stream::Stream;
+use crate::stream::{Stream, rows_of};
 
 /// What each scenario comes to, a row for each trace and scenario. A scenario is `changes` (dicts with a `kind`), `slots`,
 /// `pool`, `queue`, `release`.
@@ -32,10 +30,7 @@ pub(crate) fn replay_schedules(
     let store = &store.0;
     let scenarios = scenarios.iter().map(|one| scenario(one, store)).collect::<PyResult<Vec<_>>>()?;
     let options = Options { durations: durations_of(py, durations)?, program_order };
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        schedules::replays(store, &scenarios, options, run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| schedules::replays(store, &scenarios, options, run))
 }
 
 /// When every event happens, a row for each.
@@ -54,10 +49,7 @@ pub(crate) fn schedule(
     let store = &store.0;
     let scenario = self::scenario(&scenario, store)?;
     let options = Options { durations: durations_of(py, durations)?, program_order };
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        schedules::schedule(store, &scenario, options, run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| schedules::schedule(store, &scenario, options, run))
 }
 
 /// One of a few words.

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
 use arrow_schema::{ArrowError, Field, SchemaRef};
 use orchestrace_core::error::{Error, Result};
+use orchestrace_core::run::Run;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::PyTable;
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 
+use crate::call::run_detached;
 use crate::error::{bad_parameter, to_python};
+use crate::files::Exchange;
 
 /// Batches of one table. Every export begins with the first batch; buffers are shared, not copied.
 #[pyclass(frozen, module = "orchestrace._core")]
@@ -23,6 +26,17 @@ impl Stream {
     pub(crate) fn new(batches: Vec<RecordBatch>, schema: SchemaRef) -> Self {
         Self { batches, schema }
     }
+}
+
+/// Runs a kernel that makes a table, without the interpreter lock, as [`run_detached`] does; its rows.
+pub(crate) fn rows_of(
+    py: Python<'_>,
+    threads: Option<usize>,
+    progress: Option<&Bound<'_, PyAny>>,
+    kernel: impl FnOnce(&Run) -> Result<(Vec<RecordBatch>, SchemaRef)> + Send,
+) -> PyResult<Stream> {
+    let (batches, schema) = run_detached(py, threads, progress, &Exchange::default(), kernel)?;
+    Ok(Stream::new(batches, schema))
 }
 
 fn arrow_error(py: Python<'_>, error: impl std::fmt::Display) -> PyErr {

@@ -9,11 +9,9 @@ use orchestrace_core::schema::{EVENT_TYPES, EventType};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::call::run_detached;
 use crate::corpus::PyStore;
 use crate::error::to_python;
-use crate::files::Exchange;
-use crate::stream::Stream;
+use crate::stream::{Stream, rows_of};
 
 /// Effects of all scenarios, each a list of actions, in all traces of a store.
 #[pyfunction]
@@ -43,10 +41,7 @@ pub(crate) fn replay_structural(
     let scenarios = scenarios_of(py, &scenarios)?;
     let store = &store.0;
     let plan = Plan::new(store, scenarios).map_err(fail)?;
-    let (batches, schema) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        structural::replay(store, &plan, &options, run)
-    })?;
-    Ok(Stream::new(batches, schema))
+    rows_of(py, threads, progress.as_ref(), |run| structural::replay(store, &plan, &options, run))
 }
 
 /// Which events are there in each scenario, for outcomes that are computed elsewhere: a byte for each scenario and

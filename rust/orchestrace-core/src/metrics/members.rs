@@ -4,7 +4,7 @@
 //! trace. O(|V|+|E|).
 
 use super::group::{Count, Metric, Row};
-use super::span::Lifetimes;
+use super::lifetimes::Lifetimes;
 use super::subject::Subject;
 use crate::error::Reason;
 use crate::graph::NOBODY;

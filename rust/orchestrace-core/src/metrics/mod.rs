@@ -18,6 +18,7 @@ pub mod drag;
 pub mod errors;
 mod event_rows;
 pub mod group;
+pub mod lifetimes;
 pub mod members;
 pub mod protocol;
 pub mod quality;
@@ -37,9 +38,10 @@ mod testing;
 pub use dominators::dominators;
 pub use drag::drags;
 pub use group::{Cost, Count, Group, GroupInfo, Harness, Measure, Metric, Options, Row};
+pub use lifetimes::lifetimes;
 pub use members::{MEMBER_METRICS, MemberKind};
 pub use subject::Subject;
-pub use table::{lifetimes, members, metrics, select};
+pub use table::{members, metrics, select};
 
 /// All groups, in the order of their columns.
 pub static METRICS: &[&dyn Group] = &[

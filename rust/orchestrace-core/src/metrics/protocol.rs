@@ -8,7 +8,6 @@ use foldhash::fast::RandomState;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
-use super::scale::messages;
 use super::subject::Subject;
 use crate::error::Reason;
 use crate::graph::NOBODY;
@@ -81,12 +80,13 @@ struct Worker {
 impl Measure for Worker {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
         let view = subject.view;
-        overhead(subject, out);
-        out.ratio(1, messages(subject).count() as f64, subject.turns.list().len() as f64);
+        let of_protocol = (0..view.len()).filter(|&v| subject.is(v, &OF_PROTOCOL));
+        out.put(0, subject.token_share(of_protocol));
+        out.ratio(1, subject.messages.len() as f64, subject.turns.list().len() as f64);
         let content = |v: usize| view.content_hash.get(v).or_else(|| view.content_ref.get(v));
         self.keys.begin();
         let mut keyless = 0;
-        for v in messages(subject) {
+        for v in subject.messages.iter().map(|&v| v as usize) {
             match content(v) {
                 Some(content) => self.keys.add(key(0, content), subject.owner(v)),
                 None => keyless += 1,
@@ -116,29 +116,14 @@ impl Measure for Worker {
     }
 }
 
-fn overhead(subject: &Subject<'_>, out: &mut Row<'_>) {
-    const OF_PROTOCOL: [EventType; 5] = [
-        EventType::OrchestratorDecision,
-        EventType::Spawn,
-        EventType::Despawn,
-        EventType::Message,
-        EventType::Aggregate,
-    ];
-    if !subject.has_tokens() {
-        return;
-    }
-    let (mut told, mut all, mut part) = (false, 0.0, 0.0);
-    for v in 0..subject.view.len() {
-        if let Some(tokens) = subject.tokens(v) {
-            told = true;
-            all += tokens as f64;
-            part += if subject.is(v, &OF_PROTOCOL) { tokens as f64 } else { 0.0 };
-        }
-    }
-    if told {
-        out.ratio(0, part, all);
-    }
-}
+/// What coordination is made of (1.6).
+const OF_PROTOCOL: [EventType; 5] = [
+    EventType::OrchestratorDecision,
+    EventType::Spawn,
+    EventType::Despawn,
+    EventType::Message,
+    EventType::Aggregate,
+];
 
 /// A text, under a number, as 128 bits.
 fn key(number: u64, text: &str) -> u128 {

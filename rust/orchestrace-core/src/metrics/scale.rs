@@ -85,7 +85,7 @@ impl Measure for Worker {
         out.count(3, self.spawned(subject));
         out.count(4, subject.turns.list().len());
         out.count(5, by_type[EventType::OrchestratorDecision as usize]);
-        out.count(6, messages(subject).count());
+        out.count(6, subject.messages.len());
         out.count(7, by_type[EventType::ToolCall as usize]);
         let results = (0..view.len()).filter(|&v| subject.is(v, &[EventType::ToolResult]));
         let (told, failed) = results
@@ -103,11 +103,7 @@ impl Measure for Worker {
                 out.count(11, width);
             }
         }
-        if subject.has_tokens() {
-            let told = (0..view.len()).filter_map(|v| subject.tokens(v));
-            let sum = told.fold(None, |sum: Option<i64>, one| Some(sum.unwrap_or(0).saturating_add(one)));
-            out.put(12, sum.map(|sum| sum as f64).ok_or(Reason::FieldAbsent));
-        }
+        out.put(12, subject.all_tokens.map(|sum| sum as f64).ok_or(Reason::FieldAbsent));
         if !view.cost_usd.is_absent() {
             let told = (0..view.len()).filter_map(|v| view.cost_usd.get(v));
             let sum = told.fold(None, |sum, one| Some(sum.unwrap_or(0.0) + one));
@@ -172,15 +168,6 @@ impl Worker {
         self.layer.iter().for_each(|&at| self.sizes[at as usize] += 1);
         (depth, self.sizes.iter().copied().max().unwrap_or(0) as usize)
     }
-}
-
-/// Messages between two agents (D18): events of type message that are a `message` unit.
-pub(super) fn messages<'a>(subject: &'a Subject<'_>) -> impl Iterator<Item = usize> + 'a {
-    let is_message = |v: &usize| {
-        subject.is(*v, &[EventType::Message])
-            && crate::graph::units::is_message(subject.view, subject.owners, *v)
-    };
-    (0..subject.view.len()).filter(is_message)
 }
 
 /// First and last time.

@@ -1,16 +1,14 @@
 //! Work, span, the critical path, concurrency (D7, D8, D19; methods reference, 8.1 and 8.2).
 //!
-//! Work T1 is the sum of all durations, the span T∞ the longest path by duration, parallelism T1/T∞. Lifetimes are closed
-//! intervals: from the first spawn that names an agent to its last return or despawn. O(|V|+|E|), O(a log a) for a lifetimes.
+//! Work T1 is the sum of all durations, the span T∞ the longest path by duration, parallelism T1/T∞. O(|V|+|E|),
+//! O(a log a) for a lifetimes.
 //! Sources: Brent, J. ACM 21(2), 1974; Graham 1969; Kelley and Walker 1959.
 
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
-use super::scale::ends;
+use super::lifetimes::Lifetimes;
 use super::subject::Subject;
 use crate::error::Reason;
-use crate::graph::order::canonical_cmp;
-use crate::graph::slots::Slots;
-use crate::schema::{EventType, TimeBasis};
+use crate::schema::TimeBasis;
 
 /// Work and span.
 #[derive(Debug)]
@@ -127,15 +125,7 @@ impl Worker {
             }
         }
         out.count(5, owners);
-        let of = |v: usize| subject.tokens(v).unwrap_or(0) as f64;
-        if subject.has_tokens() {
-            let all: f64 = (0..subject.view.len()).map(of).sum();
-            let told = (0..subject.view.len()).any(|v| subject.tokens(v).is_some());
-            let on_path = path.iter().map(|&v| of(v as usize)).sum();
-            if told { out.ratio(6, on_path, all) } else { out.absent(6, Reason::FieldAbsent) }
-        } else {
-            out.absent(6, Reason::FieldAbsent);
-        }
+        out.put(6, subject.token_share(path.iter().map(|&v| v as usize)));
         out.ratio(7, of_root, subject.earliest.makespan);
     }
 
@@ -160,86 +150,5 @@ impl Worker {
             most = most.max(begun + 1 - gone);
         }
         most
-    }
-}
-
-/// From when to when the agents and spawned names of a trace are there (D19).
-#[derive(Debug, Default)]
-pub struct Lifetimes {
-    /// First and last time of each.
-    pub list: Vec<(f64, f64)>,
-    /// Whose they are: agent codes.
-    pub codes: Vec<u32>,
-    slots: Slots,
-    spawned: Vec<u32>,
-    left: Vec<Option<f64>>,
-}
-
-impl Lifetimes {
-    /// Replaces everything by what the trace says.
-    pub fn compute(&mut self, subject: &Subject<'_>) {
-        let view = subject.view;
-        let (t_min, t_max) = ends(view.t);
-        self.slots.begin();
-        self.list.clear();
-        self.codes.clear();
-        self.spawned.clear();
-        self.left.clear();
-        let user = view.user;
-        for name in subject.agents() {
-            self.slots.set(name.code, self.codes.len() as u32);
-            self.add(name.code);
-        }
-        // who is spawned is known before who leaves: a document need not be in the order of its times
-        for v in (0..view.len()).filter(|&v| subject.is(v, &[EventType::Spawn])) {
-            let Some(to) = view.to.get(v).filter(|&to| Some(to) != user) else { continue };
-            let at = self.slots.get(to).unwrap_or_else(|| {
-                let at = self.codes.len() as u32;
-                self.slots.set(to, at);
-                self.add(to);
-                at
-            });
-            let first = &mut self.spawned[at as usize];
-            if *first == u32::MAX || canonical_cmp(view.t, v as u32, *first).is_lt() {
-                *first = v as u32;
-            }
-        }
-        for v in 0..view.len() {
-            let (kind, t) = (view.event_type(v), view.t[v]);
-            if let Some(at) = self.slots.get(subject.owners.codes()[v]) {
-                let (from, to) = &mut self.list[at as usize];
-                (*from, *to) = (from.min(t), to.max(t));
-                if kind == EventType::Return {
-                    self.leave(at, t);
-                }
-            }
-            if kind == EventType::Despawn
-                && let Some(at) = view.to.get(v).and_then(|to| self.slots.get(to))
-            {
-                self.leave(at, t);
-            }
-        }
-        let root = subject.owners.root();
-        for (at, life) in self.list.iter_mut().enumerate() {
-            if Some(self.codes[at]) == root {
-                *life = (t_min, t_max);
-            } else if self.spawned[at] != u32::MAX {
-                let from = view.t[self.spawned[at] as usize];
-                // one that left before it was spawned is there for a moment
-                *life = (from, self.left[at].unwrap_or(t_max).max(from));
-            }
-        }
-    }
-
-    fn add(&mut self, code: u32) {
-        self.codes.push(code);
-        self.list.push((f64::INFINITY, f64::NEG_INFINITY));
-        self.spawned.push(u32::MAX);
-        self.left.push(None);
-    }
-
-    fn leave(&mut self, at: u32, t: f64) {
-        let left = &mut self.left[at as usize];
-        *left = Some(left.map_or(t, |before| before.max(t)));
     }
 }

@@ -191,6 +191,8 @@ struct Worker {
     factor: Vec<f64>,
     finish: Vec<f64>,
     base: Vec<u32>,
+    /// Of each event its place among the shares, or [`NOBODY`].
+    place: Vec<u32>,
 }
 
 impl Measure for Worker {
@@ -259,11 +261,15 @@ impl Worker {
         for at in 1..self.base.len() {
             self.base[at] += self.base[at - 1];
         }
-        for (v, duration) in duration.iter().enumerate() {
-            if let Some(at) = self.share_of(subject, v) {
-                self.work[at] += duration;
+        let mut place = std::mem::take(&mut self.place);
+        place.clear();
+        place.extend((0..duration.len()).map(|v| self.share_of(subject, v)));
+        for (&at, duration) in place.iter().zip(duration) {
+            if let Some(work) = self.work.get_mut(at as usize) {
+                *work += duration;
             }
         }
+        self.place = place;
         self.factor.clear();
         self.factor.resize(stages.shares.len(), 1.0);
         let mut gap = None;
@@ -291,11 +297,12 @@ impl Worker {
     }
 
     /// Place among the shares of a step of a sub-agent.
-    fn share_of(&self, subject: &Subject<'_>, v: usize) -> Option<usize> {
-        let stage = subject.stages.stage_of[v];
-        let (from, to) = (*self.base.get(stage as usize)?, *self.base.get(stage as usize + 1)?);
+    fn share_of(&self, subject: &Subject<'_>, v: usize) -> u32 {
+        let stage = subject.stages.stage_of[v] as usize;
+        let Some(&[from, to]) = self.base.get(stage..).and_then(<[u32]>::first_chunk) else { return NOBODY };
         let of = &subject.stages.shares[from as usize..to as usize];
-        of.binary_search_by_key(&subject.owner(v), |share| share.agent).ok().map(|at| from as usize + at)
+        let found = of.binary_search_by_key(&subject.owner(v), |share| share.agent);
+        found.map_or(NOBODY, |at| from + at as u32)
     }
 
     /// The span where the slowest sub-agent of each stage is as fast as the second slowest.
@@ -307,7 +314,7 @@ impl Worker {
         let mut place = |v: usize| {
             let waited =
                 subject.graph.predecessors_of(v).iter().map(|&u| finish[u as usize]).fold(0.0, f64::max);
-            let factor = self.share_of(subject, v).map_or(1.0, |at| self.factor[at]);
+            let factor = self.factor.get(self.place[v] as usize).copied().unwrap_or(1.0);
             finish[v] = waited + duration[v] * factor;
             last = last.max(finish[v]);
         };

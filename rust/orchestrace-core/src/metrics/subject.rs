@@ -3,6 +3,7 @@
 use crate::error::Reason;
 use crate::graph::owner::Name;
 use crate::graph::program::ProgramOrder;
+use crate::graph::units;
 use crate::graph::{CsrGraph, NOBODY, Order, Outcome, Owners, Topological, Turns, outcome};
 use crate::metrics::Options;
 use crate::metrics::stages::StageTable;
@@ -37,6 +38,10 @@ pub struct Subject<'a> {
     pub slack: &'a Slack,
     /// Stages of the root agent (D9).
     pub stages: &'a StageTable,
+    /// Messages between two agents (D18): events of type message that are a `message` unit.
+    pub messages: &'a [u32],
+    /// Tokens of all events, if any has some.
+    pub all_tokens: Option<i64>,
 }
 
 impl Subject<'_> {
@@ -65,11 +70,13 @@ impl Subject<'_> {
         tokens(self.view, v)
     }
 
-    /// Whether the corpus records tokens at all.
-    #[must_use]
-    pub fn has_tokens(&self) -> bool {
-        let view = self.view;
-        !(view.tokens.is_absent() && view.tokens_in.is_absent() && view.tokens_out.is_absent())
+    /// Tokens of some events, of those of all.
+    pub fn token_share(&self, events: impl Iterator<Item = usize>) -> Result<f64, Reason> {
+        match self.all_tokens {
+            None => Err(Reason::FieldAbsent),
+            Some(0) => Err(Reason::RatioEmpty),
+            Some(all) => Ok(sum_of_tokens(self.view, events).unwrap_or(0) as f64 / all as f64),
+        }
     }
 
     /// The graph's order and the durations, or the reason why there is no schedule.
@@ -104,6 +111,12 @@ fn tokens(view: &TraceView<'_>, v: usize) -> Option<i64> {
     })
 }
 
+/// Of those events that have some; `None` if none has.
+fn sum_of_tokens(view: &TraceView<'_>, events: impl Iterator<Item = usize>) -> Option<i64> {
+    let told = events.filter_map(|v| tokens(view, v));
+    told.fold(None, |sum: Option<i64>, one| Some(sum.unwrap_or(0).saturating_add(one)))
+}
+
 /// A worker's buffers for the trace at hand.
 #[derive(Debug, Default)]
 pub struct Preparation {
@@ -119,6 +132,7 @@ pub struct Preparation {
     earliest: Earliest,
     slack: Slack,
     stages: StageTable,
+    messages: Vec<u32>,
 }
 
 impl Preparation {
@@ -145,6 +159,14 @@ impl Preparation {
             }
         }
         self.stages.compute(view, &self.owners);
+        self.messages.clear();
+        let is_message = |v: &usize| {
+            view.types[*v] == EventType::Message as u8 && units::is_message(view, &self.owners, *v)
+        };
+        self.messages.extend((0..view.len()).filter(is_message).map(|v| v as u32));
+        let recorded =
+            !(view.tokens.is_absent() && view.tokens_in.is_absent() && view.tokens_out.is_absent());
+        let all_tokens = if recorded { sum_of_tokens(view, 0..view.len()) } else { None };
         Subject {
             view,
             graph: &self.graph,
@@ -157,6 +179,8 @@ impl Preparation {
             earliest: &self.earliest,
             slack: &self.slack,
             stages: &self.stages,
+            messages: &self.messages,
+            all_tokens,
         }
     }
 }

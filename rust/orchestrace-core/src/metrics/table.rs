@@ -14,8 +14,8 @@ use rayon::prelude::*;
 
 use super::METRICS;
 use super::group::{Cost, Count, Group, Measure, Metric, Options, Row, TOLD};
+use super::lifetimes::Lifetimes;
 use super::members::{MEMBER_METRICS, MemberKind, Members};
-use super::span::Lifetimes;
 use super::subject::{Preparation, Subject};
 use crate::error::{Error, Result, unknown_name};
 use crate::graph::NOBODY;
@@ -40,13 +40,13 @@ pub fn select(names: Option<&[String]>) -> Result<Vec<&'static dyn Group>> {
 
 /// Rows under construction.
 #[derive(Debug, Default)]
-struct Rows {
+pub(super) struct Rows {
     /// Place of the trace in its chunk, of each row.
     trace: Vec<u32>,
     /// Code of the member; not used for rows of traces.
     member: Vec<u32>,
     /// All columns of a row, one row after the other.
-    values: Vec<f64>,
+    pub(super) values: Vec<f64>,
     reasons: Vec<u8>,
     unit: Vec<u8>,
     rule: Vec<u8>,
@@ -55,7 +55,13 @@ struct Rows {
 
 impl Rows {
     /// Room for a row, and what is said of its times.
-    fn open(&mut self, trace: u32, member: u32, subject: &Subject<'_>, width: usize) -> (usize, usize) {
+    pub(super) fn open(
+        &mut self,
+        trace: u32,
+        member: u32,
+        subject: &Subject<'_>,
+        width: usize,
+    ) -> (usize, usize) {
         self.trace.push(trace);
         self.member.push(member);
         let seconds = |steps: bool| (if steps { TimeUnitOf::Steps } else { TimeUnitOf::Seconds }) as u8;
@@ -129,11 +135,11 @@ fn fields(metrics: &[&Metric]) -> impl Iterator<Item = Field> {
 }
 
 /// The buffers of a worker.
-struct Worker {
+pub(super) struct Worker {
     preparation: Preparation,
     groups: Vec<Box<dyn Measure>>,
     members: Members,
-    lives: Lifetimes,
+    pub(super) lives: Lifetimes,
 }
 
 /// The metrics of these groups, a row for each trace: `trace trace_id task_id`, the metrics, `time_unit
@@ -193,7 +199,7 @@ pub fn members(
 }
 
 /// Rows of `trace trace_id`, a name of a dictionary, and metrics.
-fn of_members(
+pub(super) fn of_members(
     store: &Store,
     (name, dict): (&'static str, Dict),
     all: &[&Metric],
@@ -220,34 +226,7 @@ fn of_members(
     run_over(store, &[], options, run, Arc::new(Schema::new(head)), tell, &finish)
 }
 
-static PRESENCE: [Metric; 2] = [
-    Metric {
-        name: "present_from",
-        count: Count::Clock,
-        summary: "first spawn that names it, else its first event",
-    },
-    Metric {
-        name: "present_to",
-        count: Count::Clock,
-        summary: "its last return or despawn, else the end, or its last event",
-    },
-];
-
-/// From when to when the agents and spawned names of every trace are there (D19): `trace trace_id agent present_from
-/// present_to`, in the unit of `t`.
-pub fn lifetimes(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
-    let all: Vec<&Metric> = PRESENCE.iter().collect();
-    let tell = |worker: &mut Worker, at: u32, subject: &Subject<'_>, rows: &mut Rows| {
-        worker.lives.compute(subject);
-        for (&code, &(from, to)) in worker.lives.codes.iter().zip(&worker.lives.list) {
-            let (at, end) = rows.open(at, code, subject, all.len());
-            rows.values[at..end].copy_from_slice(&[from, to]);
-        }
-    };
-    of_members(store, ("agent", Dict::Agent), &all, &Options::default(), run, &tell)
-}
-
-type Tell<'a> = &'a (dyn Fn(&mut Worker, u32, &Subject<'_>, &mut Rows) + Sync);
+pub(super) type Tell<'a> = &'a (dyn Fn(&mut Worker, u32, &Subject<'_>, &mut Rows) + Sync);
 type Finish<'a> = &'a (dyn Fn(Rows, &Chunk) -> Result<Vec<ArrayRef>> + Sync);
 
 fn run_over(

@@ -2,7 +2,6 @@
 
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use super::subject::Subject;
-use crate::error::Reason;
 use crate::graph::NOBODY;
 
 /// Useful agents, dead work.
@@ -93,15 +92,6 @@ impl Measure for Worker {
             }
             Err(reason) => out.absent(4, reason),
         }
-        if subject.has_tokens() {
-            let of = |v: usize| subject.tokens(v);
-            if (0..lives.len()).any(|v| of(v).is_some()) {
-                let sum = |v: Option<i64>| v.unwrap_or(0) as f64;
-                let all = (0..lives.len()).map(|v| sum(of(v))).sum();
-                out.ratio(5, (0..lives.len()).filter(is_dead).map(|v| sum(of(v))).sum(), all);
-            }
-        } else {
-            out.absent(5, Reason::FieldAbsent);
-        }
+        out.put(5, subject.token_share((0..lives.len()).filter(is_dead)));
     }
 }

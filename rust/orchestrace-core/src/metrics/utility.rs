@@ -7,7 +7,6 @@
 use std::ops::ControlFlow;
 
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
-use super::scale::messages;
 use super::subject::Subject;
 use crate::error::Reason;
 use crate::replay::structural::Absences;
@@ -52,12 +51,12 @@ struct Worker {
 
 impl Measure for Worker {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
-        if messages(subject).next().is_none() {
+        if subject.messages.is_empty() {
             return out.all_absent(0..2, Reason::RatioEmpty);
         }
         let size = |v: usize| subject.tokens(v).filter(|&tokens| tokens > 0);
         let (mut n, mut sum, mut least) = (0.0, 0.0, f64::INFINITY);
-        let sized = messages(subject).filter(|&v| size(v).is_some()).map(|v| v as u32);
+        let sized = subject.messages.iter().copied().filter(|&v| size(v as usize).is_some());
         let told = self.absences.each(subject.view, self.program_order, sized, |v, lost| {
             if let Some(tokens) = size(v as usize) {
                 let utility = lost / tokens as f64;
