@@ -3,23 +3,20 @@
     python benches/python/importer_peers.py [--megabytes 100] [--rounds 5] [--formats otel claude_code]
 
 The corpora are those of `importer_corpora`: spans of agents as JSON lines of OTLP, and a folder of
-sessions of Claude Code with sub-agents. Both importers end with frames of traces, events, edges and
-measures, by the rules of ARCHITECTURE.md, section 14. Every reading has a process of its own: it imports
-its libraries, notes its resident set, reads once and notes time, time of the processor and peak. Rounds
-go through all peers in turn; the files are in the page cache.
+sessions of Claude Code with sub-agents. Both importers end with frames of traces, events, edges, measures,
+agents, findings and record counts, by the rules of ARCHITECTURE.md, section 14. Every reading has a process
+of its own: it imports its libraries, notes its resident set, reads once and notes time, time of the
+processor and peak. Rounds go through all peers in turn; the files are in the page cache.
 
-What must be equal: traces, events by type, edges by type, agents, tokens and other costs, the sums of
-times, durations and turns, who is trusted and what failed, and the hashes of all contents. What is not:
-the Python importer knows no more than these corpora hold, writes 18 of the columns of events, no `x_`
-fields, and neither agents nor findings nor fates of records.
+The first round of each peer keeps its tables, and every value of them must be equal: rows in any order,
+floats to nine digits, names as text. Only where a trace lies within its file (`line`, `offset`, `length`)
+is ours alone, with columns that hold nothing here.
 """
 
 import argparse
 import gc
-import hashlib
 import importlib
 import json
-import math
 import os
 import resource
 import statistics
@@ -27,17 +24,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import polars as pl
+
+TABLES = ("traces", "events", "edges", "measures", "agents", "findings", "record_counts")
+KEYS = {"edges": ("trace", "src", "dst", "type"), "measures": ("trace", "kind", "name")}
+KEYS |= {"traces": ("trace",), "events": ("trace", "seq"), "agents": ("trace", "agent")}
+KEYS |= {"findings": ("trace", "code"), "record_counts": ("file", "status", "kind")}
+PLACES = {"line", "offset", "length"}
+"""Where a trace lies in its file, which the peer does not know."""
 
 
 def _orchestrace(path: Path, threads: int | None) -> tuple[Any, ...]:
     import orchestrace as ot
 
     corpus = ot.read_traces(path, threads=threads)
-    return tuple(table.collect() for table in (corpus.traces, corpus.events, corpus.edges, corpus.measures))
+    return tuple(getattr(corpus, table).collect() for table in TABLES)
 
 
 def _python(path: Path, threads: int | None) -> tuple[Any, ...]:
@@ -55,34 +61,28 @@ PEERS: dict[str, tuple[Read, int | None, tuple[str, ...]]] = {
 FORMATS = {"otel": "otlp.jsonl", "claude_code": "sessions"}
 
 
-def _facts(frames: tuple[Any, ...]) -> dict[str, Any]:
-    """What must be equal whoever read."""
-    import polars as pl
-
-    traces, events, edges, measures = frames
-    kinds = [dict(sorted(Counter(frame["type"].cast(pl.String)).items())) for frame in (events, edges)]
-    costs = dict(measures.group_by(pl.col("name").cast(pl.String)).agg(pl.col("value").sum()).iter_rows())
-    content = hashlib.sha256("\n".join(sorted(events["content_ref"].drop_nulls())).encode())
-    sums = {name: events[name].sum() for name in ("tokens_in", "tokens_out", "turn", "t", "duration_s")}
-    flags = {name: events[name].value_counts().sort(name).rows() for name in ("trusted", "ok")}
-    names = sorted(set(events["agent"].cast(pl.String)))
-    return {
-        "traces": traces.height,
-        "events": kinds[0],
-        "edges": kinds[1],
-        "content": content.hexdigest(),
-        "agents": names,
-        **sums,
-        **costs,
-        **flags,
-    }
+def paired_tables(
+    ours: Mapping[str, pl.DataFrame], theirs: Mapping[str, pl.DataFrame]
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Each table of two importers in one order and with names as text, to be compared value by value."""
+    names = pl.col(pl.Categorical, pl.Enum).cast(pl.String)
+    for table, key in KEYS.items():
+        one, other = ours[table].with_columns(names), theirs[table].with_columns(names)
+        told = {column for column in one.columns if one[column].null_count() < one.height}
+        if missing := told - set(other.columns) - PLACES:
+            raise SystemExit(f"{table}: the peer lacks {sorted(missing)}")
+        columns = [column for column in other.columns if column not in PLACES]
+        yield one.select(columns).sort(key), other.select(columns).sort(key)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    """Sums of floats depend on the order of rows."""
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-9)
-    return bool(one == other)
+def _must_be_equal(ours: Path, theirs: Path) -> None:
+    from polars.testing import assert_frame_equal
+
+    kept = [
+        {table: pl.read_parquet(folder / f"{table}.parquet") for table in TABLES} for folder in (ours, theirs)
+    ]
+    for one, other in paired_tables(*kept):
+        assert_frame_equal(one, other, check_dtypes=False, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def _peak() -> float:
@@ -90,7 +90,7 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def _read(name: str, path: Path) -> None:
+def _read(name: str, path: Path, keep: Path | None) -> None:
     read, threads, modules = PEERS[name]
     for module in modules:
         importlib.import_module(module)
@@ -99,7 +99,11 @@ def _read(name: str, path: Path) -> None:
     frames = read(path, threads)
     row: dict[str, Any] = {"seconds": time.perf_counter() - start, "cpu_s": time.process_time() - cpu}
     row |= {"base_mb": base, "peak_mb": _peak()}
-    row["facts"] = _facts(frames)
+    row["rows"] = {table: frame.height for table, frame in zip(TABLES, frames, strict=True)}
+    if keep is not None:
+        keep.mkdir()
+        for table, frame in zip(TABLES, frames, strict=True):
+            frame.write_parquet(keep / f"{table}.parquet")
     print(json.dumps(row))
 
 
@@ -121,17 +125,19 @@ def _measure(kind: str, path: Path, rounds: int) -> None:
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     size = sum(file.stat().st_size for file in files) / 1e6
     runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for _ in range(rounds):
+    kept: list[Path] = []
+    for number in range(rounds):
         for name, (_, threads, _) in PEERS.items():
-            runs[name].append(json.loads(_child("--read", name, "--path", str(path), threads=threads)))
-    facts = [run["facts"] for found in runs.values() for run in found]
-    for other in facts[1:]:
-        differ = {key: (facts[0][key], other[key]) for key in other if not _equal(facts[0][key], other[key])}
-        if differ:
-            raise SystemExit(f"{kind}: the peers read different things: {differ}")
-    events, edges = (sum(facts[0][key].values()) for key in ("events", "edges"))
-    print(f"\n**{kind}**: {size:.0f} MB in {len(files)} files, {facts[0]['traces']:,} traces, ", end="")
-    print(f"{events:,} events, {edges:,} edges; {rounds} rounds\n")
+            command = ["--read", name, "--path", str(path)]
+            if number == 0:
+                kept.append(path.parent / f"tables-{len(kept)}")
+                command += ["--keep", str(kept[-1])]
+            runs[name].append(json.loads(_child(*command, threads=threads)))
+    for other in kept[1:]:
+        _must_be_equal(kept[0], other)
+    rows = next(iter(runs.values()))[0]["rows"]
+    print(f"\n**{kind}**: {size:.0f} MB in {len(files)} files, {rows['traces']:,} traces, ", end="")
+    print(f"{rows['events']:,} events, {rows['edges']:,} edges; {rounds} rounds\n")
     print("| peer | median s (min-max) | CPU s | MB/s | ratio to ours | peak MB | peak above imports MB |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     medians = {name: statistics.median(run["seconds"] for run in found) for name, found in runs.items()}
@@ -152,14 +158,14 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=100, help="size of each corpus")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
-    for internal in ("--generate", "--read", "--path"):
+    for internal in ("--generate", "--read", "--path", "--keep"):
         parser.add_argument(internal, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.generate:
         _generate(Path(given.path), given.generate, given.megabytes)
         return
     if given.read:
-        _read(given.read, Path(given.path))
+        _read(given.read, Path(given.path), Path(given.keep) if given.keep else None)
         return
     for kind in given.formats:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,14 +1,14 @@
 """An importer of spans in OTLP JSON and of Claude Code sessions, of orjson and plain Python.
 
 What `read_traces` is compared with in `importer_peers`: a dict a line, a row an event, frames at the
-end. It knows only what `importer_corpora` writes: one container, one dialect, no branches, no faults,
-every id once.
+end, the same tables but for the places of traces in their files. It knows only what `importer_corpora`
+writes: one container, one dialect, no branches, no faults, every id once.
 """
 
 import hashlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ import polars as pl
 
 COLUMNS = (
     *("trace", "seq", "id", "t", "type", "agent", "role", "from", "to", "tool", "content_ref", "trusted"),
-    *("duration_s", "tokens_in", "tokens_out", "model", "turn", "ok"),
+    *("duration_s", "tokens_in", "tokens_out", "model", "turn", "ok", "extras"),
 )
+TOPOLOGIES = ("unknown", "centralized", "hierarchical")
+FLOWS = "untrusted text is taken to flow into every later response of its context"
 
 
 def _hash(text: str) -> str:
@@ -32,6 +34,8 @@ class Agent:
 
     wanted: str
     role: str | None = None
+    source: str | None = None
+    """Its id in the source."""
     parent: "Agent | None" = None
     name: str | None = None
     last: int | None = None
@@ -48,6 +52,9 @@ class Agent:
     answer: int = -1
     final: "Response | None" = None
     """Its last response with a text."""
+
+    def depth(self) -> int:
+        return 0 if self.parent is None else self.parent.depth() + 1
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +83,8 @@ class Response:
     turn: int = 0
     asks: int | None = None
     """Its decision, if it makes others work."""
+    cache: dict[str, int] = field(default_factory=dict)
+    """What a cache gave and took of its input."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +94,8 @@ class Result:
     trusted: bool
     ok: bool | None
     duration_s: float | None
+    id: str
+    extras: dict[str, Any]
 
 
 class Tables:
@@ -95,10 +106,14 @@ class Tables:
         self.events: list[tuple[Any, ...]] = []
         self.edges: list[tuple[int, int, int, str]] = []
         self.measures: list[tuple[int, str, str, float]] = []
+        self.agents: list[tuple[Any, ...]] = []
+        self.findings: list[tuple[int, str, int, None, str]] = []
+        self.fates: Counter[tuple[str, str, str, str | None]] = Counter()
+        """Records by file, importer, what became of them, and kind."""
 
     def frames(self) -> tuple[pl.DataFrame, ...]:
         u32, name, number = pl.UInt32, pl.Categorical, pl.Int64
-        text = dict.fromkeys(("id", "content_ref"), pl.String)
+        text = dict.fromkeys(("id", "content_ref", "extras"), pl.String)
         flags = dict.fromkeys(("trusted", "ok"), pl.Boolean)
         known: dict[str, Any] = {
             "t": pl.Float64,
@@ -108,14 +123,24 @@ class Tables:
         }
         known |= {"trace": u32, "seq": u32, "turn": u32, **text, **flags}
         events = {column: known.get(column, name) for column in COLUMNS}
-        traces = {"trace": u32, "trace_id": pl.String, "n_events": u32, "n_edges": u32}
+        traces = {"trace": u32, "trace_id": pl.String, "task_id": pl.String, "group_id": pl.String}
+        traces |= {"system": name, "topology": name, "importer": name, "time_basis": name}
+        traces |= {"started_at": pl.Datetime("ns", "UTC"), "partial": pl.Boolean}
+        traces |= {"n_events": u32, "n_edges": u32, "n_agents": u32, "file": name}
         edges = {"trace": u32, "src": u32, "dst": u32, "type": name}
         measures = {"trace": u32, "kind": name, "name": name, "value": pl.Float64}
+        agents = {"trace": u32, "agent": name, "kind": name, "role": name, "parent": name}
+        agents |= {"depth": u32, "first_seq": u32, "n_events": u32}
+        findings = {"trace": u32, "code": name, "count": u32, "seq": u32, "message": pl.String}
+        fates = {"file": name, "importer": name, "status": name, "kind": pl.String, "count": pl.UInt64}
         tables = (
             (self.traces, traces),
             (self.events, events),
             (self.edges, edges),
             (self.measures, measures),
+            (self.agents, agents),
+            (self.findings, findings),
+            ([(*fate, count) for fate, count in self.fates.items()], fates),
         )
         return tuple(
             pl.DataFrame(dict(zip(schema, zip(*rows, strict=True), strict=True)), schema=schema)
@@ -126,10 +151,14 @@ class Tables:
 class Trace:
     """Writes the events of one trace, in order of time."""
 
-    def __init__(self, tables: Tables, trace_id: str) -> None:
-        self.tables, self.id, self.number = tables, trace_id, len(tables.traces)
+    def __init__(self, tables: Tables, trace_id: str, file: str) -> None:
+        self.tables, self.id, self.file, self.number = tables, trace_id, file, len(tables.traces)
         self.seq = self.turn = 0
         self.names: Counter[str] = Counter()
+        self.agents: dict[str, Agent] = {}
+        self.flows = False
+        self.owned: Counter[str] = Counter()
+        """Results of the calls of each agent, which are its events too."""
         self.edges: list[tuple[int, int, int, str]] = []
 
     def name(self, agent: Agent) -> str:
@@ -137,6 +166,7 @@ class Trace:
             self.names[agent.wanted] += 1
             bearers = self.names[agent.wanted]
             agent.name = agent.wanted if bearers == 1 else f"{agent.wanted}#{bearers}"
+            self.agents[agent.name] = agent
         return agent.name
 
     def edge(self, src: int, dst: int, kind: str) -> None:
@@ -161,14 +191,23 @@ class Trace:
         to: str | None = None,
         tool: str | None = None,
         content: str | None = None,
+        child: Agent | None = None,
     ) -> int:
         """An event of an agent; the first of a response carries its usage and follows what was read."""
         name = self.name(agent)
+        extras: dict[str, Any] = {}
+        if agent.last is None and agent.source is not None:
+            extras["x_agent_id"] = agent.source
+        if child is not None:
+            extras["x_agent_id"] = child.source
+        if opening:
+            extras |= response.cache
+        extras["x_gen"] = response.id
         speaks = name if kind in ("message", "return") else None
         r = response
         usage = (r.duration_s, r.tokens_in, r.tokens_out, r.model) if opening else (None, None, None, None)
         ok = r.ok if opening else None
-        rest = (speaks, to, tool, content, True, *usage, r.turn, ok)
+        rest = (speaks, to, tool, content, True, *usage, r.turn, ok, orjson.dumps(extras).decode())
         seq = self.event(event_id, t, kind, name, role or agent.role, *rest)
         if agent.last is not None:
             self.edge(agent.last, seq, "temporal")
@@ -183,6 +222,7 @@ class Trace:
                 self.edge(src, seq, "causal")
             for src in agent.untrusted:
                 self.edge(src, seq, "safety_flow")
+                self.flows = True
             if agent.tainted is not None:
                 self.edge(agent.tainted, seq, "safety_flow")
             if agent.untrusted or agent.tainted is not None:
@@ -215,9 +255,8 @@ class Trace:
             seq = self.act(agent, t, "tool_call", call.id, response, opening, tool=call.tool, content=content)
         else:
             to, spawn = self.name(child), f"{call.id}:s"
-            seq = self.act(
-                agent, t, "spawn", spawn, response, opening, role=child.role, to=to, content=content
-            )
+            facts: dict[str, Any] = {"role": child.role, "to": to, "content": content, "child": child}
+            seq = self.act(agent, t, "spawn", spawn, response, opening, **facts)
             child.spawn = seq
         call.seq = seq
         if response.asks is not None:
@@ -242,8 +281,12 @@ class Trace:
     def result(self, agent: Agent, t: float, result: Result) -> None:
         call = result.call
         content, ok, turn = result.content, result.ok, call.response.turn if call.response else None
-        rest = (None, None, call.tool, content, result.trusted, result.duration_s, None, None, None, turn, ok)
-        seq = self.event(f"{call.id}:r", t, "tool_result", call.tool, None, *rest)
+        extras = orjson.dumps(result.extras).decode() if result.extras else None
+        rest = (None, None, call.tool, content, result.trusted, result.duration_s)
+        rest = (*rest, None, None, None, turn, ok, extras)
+        if call.child is None:
+            self.owned[self.name(agent)] += 1
+        seq = self.event(f"{result.id}:r", t, "tool_result", call.tool, None, *rest)
         if call.child:
             self.edge(call.child.answer, seq, "return")
             agent.returned.append(call.child)
@@ -258,15 +301,33 @@ class Trace:
         agent.returned.append(child)
 
     def prompt(self, agent: Agent, t: float, prompt: tuple[str, str]) -> None:
-        rest = ("user", self.name(agent), None, prompt[1], True, None, None, None, None, None, None)
+        rest = ("user", self.name(agent), None, prompt[1], True, *(None,) * 7)
         seq = self.event(prompt[0], t, "message", "user", None, *rest)
         agent.waiting.append((seq, "message"))
 
-    def end(self, seconds: float) -> None:
-        tables = self.tables
+    def end(self, seconds: float, began: Any, importer: str, system: str | None) -> None:
+        tables, number = self.tables, self.number
         tables.edges += self.edges
-        tables.traces.append((self.number, self.id, self.seq, len(self.edges)))
         own = tables.events[len(tables.events) - self.seq :] if self.seq else []
+        acts: dict[str, list[int]] = {}
+        for event in own:
+            acts.setdefault(event[5], []).append(event[1])
+        actors = 0
+        for name, seqs in acts.items():
+            agent = self.agents.get(name)
+            kind, role, parent, depth = "user" if name == "user" else "tool", None, None, None
+            if agent is not None:
+                actors += 1
+                kind, role, depth = "agent", agent.role, agent.depth()
+                parent = agent.parent and agent.parent.name
+            tables.agents.append(
+                (number, name, kind, role, parent, depth, seqs[0], len(seqs) + self.owned[name])
+            )
+        topology = TOPOLOGIES[min(2, max(agent.depth() for agent in self.agents.values()))]
+        facts = (self.id, self.id, self.id, system, topology, importer, "seconds", began, False)
+        tables.traces.append((number, *facts, self.seq, len(self.edges), actors, self.file))
+        if self.flows:
+            tables.findings.append((number, "safety.conservative", 1, None, FLOWS))
         kinds = Counter(event[4] for event in own)
         tokens = sum(event[13] + event[14] for event in own if event[13] is not None)
         costs = {"tokens": tokens, "wall_clock_s": seconds, "tool_calls": kinds["tool_call"]}
@@ -292,6 +353,7 @@ def _answer(messages: str) -> tuple[list[Call], str | None]:
 
 
 STATUS = {1: True, 2: False}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_otlp(path: Path) -> Tables:
@@ -303,9 +365,12 @@ def read_otlp(path: Path) -> Tables:
                 for scope in resource["scopeSpans"]:
                     for span in scope["spans"]:
                         _take(span, traces[span["traceId"]])
-    tables = Tables()
+    tables, file = Tables(), str(path)
     for trace_id, spans in traces.items():
-        _spans(Trace(tables, trace_id), spans)
+        used = sum(span[4] is not None for span in spans)
+        tables.fates[(file, "otel", "used", None)] += used
+        tables.fates[(file, "otel", "ignored", "otel.http")] += len(spans) - used
+        _spans(Trace(tables, trace_id, file), spans)
     return tables
 
 
@@ -327,11 +392,15 @@ def _take(span: dict[str, Any], out: list[tuple[Any, ...]]) -> None:
             tokens_in += cached
         written = facts["gen_ai.usage.output_tokens"]
         what = Response(span["spanId"], end, model, tokens_in, written, seconds, ok, calls, text)
+        if cached:
+            what.cache["x_tokens_cached"] = cached
     elif operation == "execute_tool":
         asked, content = facts["gen_ai.tool.call.id"], _hash(facts["gen_ai.tool.call.result"])
-        what = Result(Call(asked, facts["gen_ai.tool.name"], ""), content, False, ok, seconds)
+        extras = {"x_error_type": facts["error.type"]} if ok is False and "error.type" in facts else {}
+        call = Call(asked, facts["gen_ai.tool.name"], "")
+        what = Result(call, content, False, ok, seconds, span["spanId"], extras)
     elif operation == "invoke_agent":
-        what = Agent(facts["gen_ai.agent.name"])
+        what = Agent(facts["gen_ai.agent.name"], source=facts["gen_ai.agent.id"])
     out.append((end, begin, span["spanId"], span.get("parentSpanId"), what))
 
 
@@ -373,7 +442,7 @@ def _spans(trace: Trace, spans: list[tuple[Any, ...]]) -> None:
             else:
                 what.call = calls[what.call.id]
                 trace.result(agent, t, what)
-    trace.end((spans[-1][0] - begin) / 1e9)
+    trace.end((spans[-1][0] - begin) / 1e9, begin, "otel", None)
 
 
 OWN_TOOLS = {"Agent", "Task", "TodoWrite"}
@@ -391,6 +460,7 @@ class Session:
         self.kinds: dict[str, str] = {}
         self.children: dict[str, str] = {}
         self.seen: set[str] = set()
+        self.file: str | None = None
 
     def line(self, line: dict[str, Any]) -> None:
         if line["uuid"] in self.seen:
@@ -413,6 +483,8 @@ class Session:
             acts.append([when, Trace.respond, response])
         read = usage["input_tokens"] + usage["cache_creation_input_tokens"] + usage["cache_read_input_tokens"]
         response.tokens_in = max(response.tokens_in, read)
+        response.cache["x_tokens_cached"] = usage["cache_read_input_tokens"]
+        response.cache["x_tokens_cache_write"] = usage["cache_creation_input_tokens"]
         response.tokens_out = max(response.tokens_out, usage["output_tokens"])
         if not response.calls:
             response.t = when
@@ -442,14 +514,16 @@ class Session:
             given = block["content"]
             text = given if isinstance(given, str) else "".join(part["text"] for part in given)
             call = self.calls[block["tool_use_id"]]
-            seconds = None
+            seconds, extras = None, {}
             if isinstance(kept, dict):
+                if "totalTokens" in kept:
+                    extras["x_reported_tokens"] = kept["totalTokens"]
                 if "agentId" in kept:
                     self.children[call.id] = kept["agentId"]
                 if "totalDurationMs" in kept:
                     seconds = kept["totalDurationMs"] / 1000
             trusted = call.tool in OWN_TOOLS
-            result = Result(call, _hash(text), trusted, not block["is_error"], seconds)
+            result = Result(call, _hash(text), trusted, not block["is_error"], seconds, call.id, extras)
             acts.append([when, Trace.result, result])
 
     def write(self, trace: Trace) -> None:
@@ -459,7 +533,7 @@ class Session:
         main = self.agents[None]
         for call_id, agent_id in self.children.items():
             kind = self.kinds[call_id]
-            self.agents[agent_id] = self.calls[call_id].child = Agent(kind, kind, main)
+            self.agents[agent_id] = self.calls[call_id].child = Agent(kind, kind, agent_id, main)
             main.role = "lead"
         rows = []
         for stream, acts in self.acts.items():
@@ -473,23 +547,36 @@ class Session:
         for when, act, agent, what in rows:
             if act is not None:
                 act(trace, agent, (when - begin).total_seconds(), what)
-        trace.end((rows[-1][0] - begin).total_seconds())
+        # A datetime has microseconds; the column counts nanoseconds.
+        began = (begin - EPOCH) // timedelta(microseconds=1) * 1000
+        trace.end((rows[-1][0] - begin).total_seconds(), began, "claude_code", "claude-code")
 
 
 def read_sessions(folder: Path) -> Tables:
     sessions: dict[str, Session] = defaultdict(Session)
-    for path in sorted(folder.rglob("*.jsonl")):
-        with path.open("rb") as lines:
+    tables = Tables()
+    for file in sorted(map(str, folder.rglob("*.jsonl"))):
+        used = 0
+        with open(file, "rb") as lines:
             for text in lines:
                 line = orjson.loads(text)
                 if line["type"] in ("user", "assistant"):
-                    sessions[line["sessionId"]].line(line)
-    tables = Tables()
+                    session = sessions[line["sessionId"]]
+                    session.file = session.file or file
+                    session.line(line)
+                    used += 1
+                else:
+                    words = (line["type"], line.get("subtype"), line.get("data", {}).get("type"))
+                    kind = ".".join(["claude_code", *filter(None, words)])
+                    tables.fates[(file, "claude_code", "ignored", kind)] += 1
+        tables.fates[(file, "claude_code", "used", None)] = used
     for session_id, session in sessions.items():
-        session.write(Trace(tables, session_id))
+        assert session.file is not None
+        session.write(Trace(tables, session_id, session.file))
     return tables
 
 
 def read(path: Path) -> tuple[pl.DataFrame, ...]:
-    """Frames of traces, events, edges and measures: of a folder of sessions, or of a file of spans."""
+    """Frames of traces, events, edges, measures, agents, findings and record counts: of a folder of
+    sessions, or of a file of spans."""
     return (read_sessions(path) if path.is_dir() else read_otlp(path)).frames()
