@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypedDict, get_args
 
 import polars as pl
@@ -16,6 +15,7 @@ from .corpus import Corpus, check_numbers
 from .display import plain
 from .errors import InputError, ParameterError, QuarantineError
 from .house import House, read_mapping
+from .manifest import NAME as MANIFEST
 from .manifest import is_corpus
 from .progress import Progress, reporting
 from .schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
@@ -26,6 +26,7 @@ TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
 
 _SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".zip", ".tar", ".tgz"}
 _COMPRESSED = {".gz", ".zst"}
+_ENDINGS = tuple(_SUFFIXES) + tuple(kind + packed for kind in _SUFFIXES for packed in _COMPRESSED)
 
 
 def read_traces(
@@ -304,18 +305,29 @@ def _special(path: str) -> BinaryIO:
 
 
 def _add_folder(path: str, found: Inputs) -> None:
-    here: list[str] = []
     if is_corpus(path):
         raise InputError(f"'{path}' is a corpus that ingest made: open it with read_corpus")
-    for folder, below, names in os.walk(path):
-        below[:] = [
-            name for name in below if not name.startswith(".") and not is_corpus(os.path.join(folder, name))
-        ]
-        recordings = [name for name in names if _is_recording(name)]
-        found.skipped += sum(not name.startswith(".") for name in names) - len(recordings)
-        paths = (os.path.join(folder, name) for name in recordings)
-        # A pipe or a device that only lies in the folder would be waited for; a link to nothing is an error.
-        here += [path for path in paths if os.path.isfile(path) or not os.path.exists(path)]
+    here: list[str] = []
+    below = [path]
+    while below:
+        folder = below.pop()
+        try:
+            with os.scandir(folder) as listed:
+                entries = list(listed)
+        except OSError:
+            continue  # what may not be looked into has nothing for us
+        if any(entry.name == MANIFEST for entry in entries) and is_corpus(folder):
+            continue
+        for entry in entries:
+            name = entry.name
+            if entry.is_dir():
+                if not name.startswith(".") and not entry.is_symlink():
+                    below.append(entry.path)
+            elif not _is_recording(name):
+                found.skipped += not name.startswith(".")
+            # A pipe or device that only lies in it would be waited for; a link to nothing is an error.
+            elif entry.is_file() or not os.path.exists(entry.path):
+                here.append(entry.path)
     if not here:
         kinds = f"{', '.join(sorted(_SUFFIXES))}, also with {' or '.join(sorted(_COMPRESSED))}"
         raise InputError(f"no recording ({kinds}) in folder '{plain(path)}'")
@@ -323,7 +335,4 @@ def _add_folder(path: str, found: Inputs) -> None:
 
 
 def _is_recording(name: str) -> bool:
-    path = Path(name)
-    if path.suffix in _COMPRESSED:
-        path = path.with_suffix("")
-    return not name.startswith(".") and path.suffix in _SUFFIXES
+    return name.endswith(_ENDINGS) and not name.startswith(".")

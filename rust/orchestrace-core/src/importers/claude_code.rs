@@ -166,7 +166,8 @@ fn aside(head: &Head<'_>, key: Option<&str>, kind: &str, out: &mut Items<'_>) {
         out.ignored(kind);
         return;
     };
-    let mut link = br#"{"aside":"#.to_vec();
+    let mut link = Vec::with_capacity(160);
+    link.extend_from_slice(br#"{"aside":"#);
     write_string(kind, &mut link);
     for (name, id) in [("uuid", Some(uuid)), ("parentUuid", head.parent.as_deref())] {
         if let Some(id) = id {
@@ -185,7 +186,8 @@ fn aside(head: &Head<'_>, key: Option<&str>, kind: &str, out: &mut Items<'_>) {
 
 /// The word that a record is counted under.
 fn kind_of(kind: &str, subtype: &str, inner: &str) -> String {
-    let mut word = String::from("claude_code");
+    let mut word = String::with_capacity(64);
+    word.push_str("claude_code");
     for part in [kind, subtype, inner].into_iter().filter(|part| !part.is_empty()) {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         word.push('.');

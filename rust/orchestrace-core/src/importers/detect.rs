@@ -20,7 +20,10 @@ pub fn detect<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Format
 
 /// The same if there is such a record.
 pub(crate) fn detect_sure<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Option<Format> {
-    records.take(LOOKED_AT).find_map(|record| of_record(&String::from_utf8_lossy(record), path))
+    records.take(LOOKED_AT).find_map(|record| match simdutf8::basic::from_utf8(record) {
+        Ok(text) => of_record(text, path),
+        Err(_) => of_record(&String::from_utf8_lossy(record), path),
+    })
 }
 
 fn of_record(text: &str, path: &str) -> Option<Format> {

@@ -76,6 +76,13 @@ pub(crate) enum Shared<'a> {
 impl Piece {
     /// Appends an item; its place in the text and its context are set.
     pub(crate) fn push(&mut self, row: ItemRow, text: &str, shared: Shared<'_>) {
+        let (context, start) = self.share(shared);
+        self.text.push_str(text);
+        self.rows.push(ItemRow { start, end: self.text.len(), context, ..row });
+    }
+
+    /// Context of the next item, and where its text begins.
+    fn share(&mut self, shared: Shared<'_>) -> (u32, usize) {
         let context = match shared {
             Shared::Text("") => NO_CONTEXT,
             Shared::AsBefore => self.rows.last().map_or(NO_CONTEXT, |before| before.context),
@@ -88,9 +95,7 @@ impl Piece {
                 self.contexts.len() as u32 - 1
             }
         };
-        let start = self.text.len();
-        self.text.push_str(text);
-        self.rows.push(ItemRow { start, end: self.text.len(), context, ..row });
+        (context, self.text.len())
     }
 
     /// Text of an item.
@@ -229,8 +234,10 @@ impl<'w> Items<'w> {
             position,
             replaced: self.record.replaced,
         };
-        let kept = self.kept(text);
-        self.columns.piece.push(row, kept.as_deref().unwrap_or(text), shared);
+        let (context, start) = self.columns.piece.share(shared);
+        self.keep(text);
+        let piece = &mut self.columns.piece;
+        piece.rows.push(ItemRow { start, end: piece.text.len(), context, ..row });
     }
 
     /// Says that a value of the next item is read by nobody: what a model was given is most of many recordings. A
@@ -243,15 +250,12 @@ impl<'w> Items<'w> {
         }
     }
 
-    /// The text of an item without what is left out; nothing where it is the text itself.
-    fn kept(&mut self, text: &str) -> Option<String> {
+    /// Appends the text of an item without what is left out of it.
+    fn keep(&mut self, text: &str) {
         use std::fmt::Write;
-        if self.left_out.is_empty() {
-            return None;
-        }
+        let kept = &mut self.columns.piece.text;
         let start = (text.as_ptr() as usize).wrapping_sub(self.record.text.as_ptr() as usize);
         self.left_out.sort_unstable();
-        let mut kept = String::with_capacity(text.len().min(8 * 1024));
         let mut at = 0;
         for (from, to) in self.left_out.drain(..) {
             let (from, to) = (from.wrapping_sub(start), to.wrapping_sub(start));
@@ -263,7 +267,6 @@ impl<'w> Items<'w> {
             }
         }
         kept.push_str(&text[at..]);
-        Some(kept)
     }
 
     /// Counts something of the format that means nothing to traces, by a short dotted word such as
@@ -523,18 +526,25 @@ impl<'a> TraceItems<'a> {
         fates.of[i] = code;
     }
 
-    /// Tells what became of each item.
-    pub(crate) fn settle(&self, mut told: impl FnMut(usize, Fate<'_>)) {
+    /// Tells how many items of each input met which fate; `input` says of which one an item is.
+    pub(crate) fn settle(&self, input: impl Fn(usize) -> usize, mut told: impl FnMut(usize, Fate<'_>, u64)) {
         let fates = self.fates.borrow();
+        let mut counts: Vec<(usize, u32, u64)> = Vec::new();
         for i in 0..self.items.len() {
-            told(
-                i,
-                match fates.of.get(i).copied().unwrap_or(0) {
-                    0 => Fate::Used,
-                    1 => Fate::Duplicate,
-                    kind => Fate::Ignored(&fates.kinds[kind as usize - 2]),
-                },
-            );
+            let (input, code) = (input(i), fates.of.get(i).copied().unwrap_or(0));
+            // Items lie in order of their inputs: what is looked for is near the end.
+            match counts.iter_mut().rev().find(|(of, fate, _)| (*of, *fate) == (input, code)) {
+                Some((.., n)) => *n += 1,
+                None => counts.push((input, code, 1)),
+            }
+        }
+        for (input, code, n) in counts {
+            let fate = match code {
+                0 => Fate::Used,
+                1 => Fate::Duplicate,
+                kind => Fate::Ignored(&fates.kinds[kind as usize - 2]),
+            };
+            told(input, fate, n);
         }
     }
 }
@@ -631,14 +641,21 @@ mod tests {
     }
 
     #[test]
-    fn fates_are_told_by_item() {
+    fn fates_are_counted_by_input() {
         let one = TraceItem { text: "{}", context: "", path: "", line: 1 };
-        let all = [one; 3];
+        let all = [one; 5];
         let items = TraceItems::new("k", &all, false, LIMITS);
         items.duplicate(0);
         items.ignored(2, "x.http");
         let mut told = Vec::new();
-        items.settle(|i, fate| told.push((i, matches!(fate, Fate::Used), fate == Fate::Ignored("x.http"))));
-        assert_eq!(told, [(0, false, false), (1, true, false), (2, false, true)]);
+        items.ignored(4, "x.http");
+        let kind = |fate: Fate<'_>| match fate {
+            Fate::Used => "used".to_owned(),
+            Fate::Duplicate => "duplicate".to_owned(),
+            Fate::Ignored(kind) => kind.to_owned(),
+        };
+        items.settle(|i| usize::from(i == 4), |input, fate, n| told.push((input, kind(fate), n)));
+        let expected = [(0, "duplicate", 1), (0, "used", 2), (0, "x.http", 1), (1, "x.http", 1)];
+        assert_eq!(told, expected.map(|(input, kind, n)| (input, kind.to_owned(), n)));
     }
 }

@@ -19,6 +19,7 @@ mod ids;
 mod jaeger;
 mod nested;
 mod otlp;
+mod requests;
 mod sdk;
 #[cfg(test)]
 mod tests;
@@ -71,7 +72,7 @@ impl SpreadImporter for Otel {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        out.cut(record.text, cut)
+        if requests::cut(record.text, out) { Ok(()) } else { out.cut(record.text, cut) }
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {

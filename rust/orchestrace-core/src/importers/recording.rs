@@ -342,6 +342,12 @@ impl Recording {
         self.wall_clock_s = None;
     }
 
+    /// Makes room for so many entries and bytes of texts.
+    pub fn expect(&mut self, entries: usize, bytes: usize) {
+        self.entries.reserve(entries);
+        self.texts.reserve(bytes);
+    }
+
     /// Keeps a text.
     pub fn text(&mut self, text: &str) -> Text {
         self.join(&[text])

@@ -211,7 +211,10 @@ impl BlockWriter {
             self.measure_names.clear();
             self.measure_values.clear();
         }
-        self.recent.iter_mut().for_each(Recent::forget);
+        // A chunk of counts alone, of which there is one for each input, has no names to forget.
+        if self.dicts.iter().any(|names| !names.is_empty()) {
+            self.recent.iter_mut().for_each(Recent::forget);
+        }
         Ok(RawChunk {
             source,
             index,

@@ -10,7 +10,7 @@ use super::tally::Tally;
 use crate::error::Finding;
 
 /// One block's tables, before the dictionaries of all blocks are merged.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RawChunk {
     /// Input, and place in it.
     pub(crate) source: usize,

@@ -62,7 +62,7 @@ impl OptionalColumn {
 }
 
 /// A finished column: an array, or codes of the block's own dictionary that are yet to be remapped.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Finished {
     Array(ArrayRef),
     Codes(Vec<u32>, Dict),

@@ -8,9 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
-
-use rayon::prelude::*;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ReadOptions;
 use super::intern::Interner;
@@ -435,6 +433,7 @@ impl Gathered {
         };
         let mut out = Vec::new();
         let mut held = 0;
+        let idle = Mutex::new(Vec::new());
         while held < limit && !self.is_done() {
             run.check()?;
             let mut ordered = match self.open.take() {
@@ -444,21 +443,9 @@ impl Gathered {
                     None => break,
                 },
             };
-            let groups =
-                self.groups(&mut ordered, options.block_size as u64, run.pool().current_num_threads());
-            let this = &*self;
-            let made = run.pool().install(|| {
-                groups
-                    .par_iter()
-                    .map_init(
-                        || BlockWriter::new(&options),
-                        |writer, group| {
-                            run.check()?;
-                            this.make(&ordered, group.clone(), source, &options, writer)
-                        },
-                    )
-                    .collect::<Result<Vec<Made>>>()
-            })?;
+            let threads = run.pool().current_num_threads() as u64;
+            let groups = self.groups(&mut ordered, options.block_size as u64, threads);
+            let made = self.made(&ordered, &groups, source, &options, &idle, run)?;
             for (made, group) in made.into_iter().zip(groups) {
                 self.looked_at += group.len() as u64;
                 self.tallies.merge(made.tallies);
@@ -490,11 +477,10 @@ impl Gathered {
             (chunk.entry, chunk.tallies) = (Some(path.to_string()), Some(Vec::new()));
             out.push(chunk);
         }
-        for (input, tallies) in self.tallies.take() {
+        let empty = writer.finish(0, u64::MAX, true, 0, 0)?;
+        for (source, tallies) in self.tallies.take() {
             let records = tallies.iter().map(|tally| tally.count).sum();
-            let mut chunk = writer.finish(input, u64::MAX, true, 0, records)?;
-            chunk.tallies = Some(tallies);
-            out.push(chunk);
+            out.push(RawChunk { source, records, tallies: Some(tallies), ..empty.clone() });
         }
         Ok(out)
     }
@@ -530,13 +516,23 @@ impl Gathered {
         Ok(Ordered { bucket, items, starts, next: 0 })
     }
 
-    /// The next groups of traces of a bucket, a few for each thread.
-    fn groups(&self, ordered: &mut Ordered, size: u64, threads: usize) -> Vec<Range<usize>> {
+    /// The next groups of traces of a bucket, two blocks of text for each thread. Each group is a share of what is left,
+    /// so that the last ones are small and no thread waits long for another (guided self-scheduling, Polychronopoulos
+    /// and Kuck 1987).
+    fn groups(&self, ordered: &mut Ordered, block: u64, threads: u64) -> Vec<Range<usize>> {
         let traces = ordered.starts.len() - 1;
         let first = ordered.bucket.first as usize;
+        let mut left = 0;
+        for planned in self.planned[first..].iter().take(traces).skip(ordered.next) {
+            left += planned.bytes.max(1);
+            if left >= 2 * threads * block {
+                break;
+            }
+        }
         let mut groups = Vec::new();
-        while groups.len() < 2 * threads && ordered.next < traces {
+        while left > 0 && ordered.next < traces {
             let start = ordered.next;
+            let size = (left / (2 * threads)).clamp(block / 32, block);
             let mut held = 0;
             while ordered.next < traces {
                 let bytes = self.planned[first + ordered.next].bytes;
@@ -546,9 +542,34 @@ impl Gathered {
                 held += bytes;
                 ordered.next += 1;
             }
+            // A trace without items takes no room, but is looked at.
+            left = left.saturating_sub(held.max(1));
             groups.push(start..ordered.next);
         }
         groups
+    }
+
+    /// Makes the tables of groups of traces, each by the next thread that is free.
+    fn made(
+        &self,
+        ordered: &Ordered,
+        groups: &[Range<usize>],
+        source: usize,
+        options: &ReadOptions,
+        idle: &Mutex<Vec<BlockWriter>>,
+        run: &Run,
+    ) -> Result<Vec<Made>> {
+        let locked = || idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made: Vec<Option<Made>> = groups.iter().map(|_| None).collect();
+        run.share(groups.iter().zip(&mut made).collect(), |(group, slot)| {
+            run.check()?;
+            let writer = locked().pop();
+            let mut writer = writer.unwrap_or_else(|| BlockWriter::new(options));
+            *slot = Some(self.make(ordered, group.clone(), source, options, &mut writer)?);
+            locked().push(writer);
+            Ok(())
+        })?;
+        Ok(made.into_iter().flatten().collect())
     }
 
     /// Makes the tables of some traces of a bucket.

@@ -151,16 +151,18 @@ fn file_body(
 }
 
 impl Opened {
-    /// Opens a stream, settles how it is cut, and leaves out the blocks that were read before.
+    /// Opens a stream, settles how it is cut, and leaves out the blocks that were read before. With a `spare` buffer a
+    /// small file is read whole into it.
     pub(super) fn new(
         raw: Raw,
         from: ReadPosition,
         options: &ReadOptions,
         forced: Option<Format>,
         name: &str,
+        spare: Option<Vec<u8>>,
         run: &Run,
     ) -> std::io::Result<Self> {
-        let stream = Self::stream(raw, options, forced, name, run)?;
+        let stream = Self::stream(raw, options, forced, name, spare, run)?;
         let mut opened = Self { stream, told: 0 };
         for _ in 0..from.blocks {
             opened.next(run)?;
@@ -181,6 +183,7 @@ impl Opened {
         options: &ReadOptions,
         forced: Option<Format>,
         name: &str,
+        spare: Option<Vec<u8>>,
         run: &Run,
     ) -> std::io::Result<Stream> {
         let folder = options.spill_folder.as_deref();
@@ -190,6 +193,11 @@ impl Opened {
         let mut magic = Vec::with_capacity(4);
         let (raw, again): (Box<dyn Read + Send>, Option<File>) = match raw {
             Raw::File(mut file) => {
+                if let Some(bytes) = spare
+                    && let Some(bytes) = small(&mut file, bytes, options)?
+                {
+                    return Self::settled(BlockStream::whole(bytes, options), forced, name, run);
+                }
                 (&mut file).take(4).read_to_end(&mut magic)?;
                 if is_zip(&magic) {
                     return archive(file, true);
@@ -214,6 +222,18 @@ impl Opened {
                 None => archive(spill::copied(stream.into_reader(), folder, run)?, false),
             };
         }
+        Self::settled(stream, forced, name, run)
+    }
+
+    /// A stream, with what its head says of framing and format.
+    fn settled(
+        mut stream: BlockStream,
+        forced: Option<Format>,
+        name: &str,
+        run: &Run,
+    ) -> std::io::Result<Stream> {
+        let head = stream.head(run)?;
+        let head = &head[..head.len().min(HEAD)];
         let framing = framing(head);
         let format =
             forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name));
@@ -235,6 +255,11 @@ impl Opened {
                 ignored,
             }),
         })
+    }
+
+    /// Whether the last block was given, as far as that is known.
+    pub(super) fn is_done(&self) -> bool {
+        matches!(&self.stream, Stream::One(stream, _) if stream.is_done())
     }
 
     /// The format of its records.
@@ -271,6 +296,25 @@ impl Opened {
     }
 }
 
+/// All of a file that is smaller than a block and plain; else nothing is taken of it.
+fn small(file: &mut File, mut bytes: Vec<u8>, options: &ReadOptions) -> std::io::Result<Option<Vec<u8>>> {
+    let meta = file.metadata()?;
+    let len = usize::try_from(meta.len()).unwrap_or(usize::MAX);
+    if !meta.is_file() || len > options.block_size || meta.len() > options.max_record {
+        return Ok(None);
+    }
+    bytes.clear();
+    // Room for one byte more tells the end without another look.
+    bytes.reserve(len + 1);
+    file.take(len as u64 + 1).read_to_end(&mut bytes)?;
+    let plain = compression(&bytes) == Compression::None && !is_zip(&bytes) && !is_tar(&bytes);
+    if plain && bytes.len() <= len {
+        return Ok(Some(bytes));
+    }
+    file.rewind()?;
+    Ok(None)
+}
+
 /// The format of each input, by its first bytes or as the options say; of an archive, that of its entries. Streams
 /// cannot be looked at without reading them and are refused.
 pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Vec<Format>> {
@@ -285,7 +329,7 @@ pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<V
         };
         run.check()?;
         let file = File::open(path).map_err(io_error(&name))?;
-        let opened = Opened::new(Raw::File(file), ReadPosition::default(), options, forced, &name, run);
+        let opened = Opened::new(Raw::File(file), ReadPosition::default(), options, forced, &name, None, run);
         opened.map(|opened| opened.format()).map_err(io_error(&name))
     };
     run.pool().install(|| inputs.into_par_iter().map(one).collect())

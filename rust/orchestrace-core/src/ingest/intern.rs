@@ -14,7 +14,7 @@ use hashbrown::HashTable;
 use super::json::Str;
 
 /// A set of names, each with the code of its first appearance.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Interner {
     table: HashTable<u32>,
     hasher: RandomState,

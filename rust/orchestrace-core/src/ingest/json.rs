@@ -18,7 +18,7 @@ mod scan;
 pub mod tree;
 
 use crate::error::{Reject, RejectCode};
-use scan::{digits, lowest, plain_run, stops};
+use scan::{digits, escape_from, lowest, plain_run, stops, stops_in, stops_of};
 
 /// Why a record cannot be read, with the place.
 #[derive(Debug)]
@@ -413,6 +413,13 @@ fn word_at(window: &[u8; WINDOW], at: usize) -> u128 {
     chunk.map_or(0, |chunk| u128::from_le_bytes(*chunk))
 }
 
+/// Sixteen bytes of a window; `at` is at most 17.
+#[inline(always)]
+fn word_in(window: &[u8; 33], at: usize) -> u128 {
+    let chunk = window.get(at..).and_then(|b| b.first_chunk::<16>());
+    chunk.map_or(0, |chunk| u128::from_le_bytes(*chunk))
+}
+
 /// A position in one record. The text is UTF-8 by type; everything else is checked here.
 #[derive(Debug)]
 pub struct Cursor<'a> {
@@ -766,6 +773,47 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
+    /// A string of up to 32 bytes without escapes, if one stands here with as much behind it: where it begins, its length,
+    /// its first four bytes (of one of fewer zeros behind it).
+    #[inline(always)]
+    fn plain_string(&mut self) -> Option<(usize, usize, u32)> {
+        let start = self.pos + 1;
+        let window = self.bytes.get(self.pos..)?.first_chunk::<33>()?;
+        let mut found = u64::from(stops(word_in(window, 1)));
+        if found == 0 {
+            found = u64::from(stops(word_in(window, 17))) << 16;
+        }
+        let len = found.trailing_zeros() as usize;
+        if window[0] != b'"' || window.get(1 + len) != Some(&b'"') || len > self.limits.string {
+            return None;
+        }
+        self.pos = start + len + 1;
+        Some((start, len, lowest(word_in(window, 1), len) as u32))
+    }
+
+    /// The same of a key, with its colon.
+    #[inline(always)]
+    fn plain_key(&mut self) -> Option<(usize, usize, u32)> {
+        let at = self.pos;
+        let key = self.plain_string()?;
+        if !self.at(b':') {
+            self.pos = at;
+            return None;
+        }
+        self.pos += 1;
+        self.ws();
+        Some(key)
+    }
+
+    /// A key as written, with its colon.
+    #[inline(always)]
+    pub fn key_text(&mut self) -> Parsed<&'a str> {
+        match self.plain_key() {
+            Some((start, len, _)) => Ok(self.slice(start, start + len)),
+            None => self.key().map(|key| key.raw()),
+        }
+    }
+
     /// A string; the quote has been seen.
     #[inline]
     pub fn string(&mut self) -> Parsed<Str<'a>> {
@@ -792,44 +840,66 @@ impl<'a> Cursor<'a> {
     /// Position of the closing quote and whether there is an escape before it.
     #[inline]
     fn string_end(&mut self, start: usize) -> Parsed<(usize, bool)> {
-        let mut at = start;
-        let mut escaped = false;
+        let (mut at, mut escaped) = (start, false);
+        // A text with escapes is mostly one: all that stops within 64 bytes is found at once.
+        while let Some(chunk) = self.bytes.get(at..).and_then(|b| b.first_chunk::<64>()) {
+            if !stops_in(chunk) {
+                at += 64;
+                continue;
+            }
+            let mut stops = stops_of(chunk);
+            let mut next = 64;
+            while stops != 0 {
+                let i = stops.trailing_zeros() as usize;
+                match chunk[i] {
+                    b'"' => return self.closed(start, at + i, escaped),
+                    b'\\' => {
+                        escaped = true;
+                        let Some(b'"' | b'n' | b'\\') = self.bytes.get(at + i + 1) else {
+                            next = self.escape(at + i)? - at;
+                            break;
+                        };
+                        // The byte behind it is no stop.
+                        stops &= u64::MAX.checked_shl(i as u32 + 2).unwrap_or(0);
+                        next = next.max(i + 2);
+                    }
+                    control => return Err(Self::control(at + i, control)),
+                }
+            }
+            at += next;
+        }
         loop {
             at = plain_run(self.bytes, at);
             match self.bytes.get(at) {
-                Some(b'"') => {
-                    if at - start > self.limits.string {
-                        return Err(Self::fault(
-                            RejectCode::RecordTooLarge,
-                            start,
-                            format!(
-                                "a string of {} bytes is longer than the limit of {}",
-                                at - start,
-                                self.limits.string
-                            ),
-                        ));
-                    }
-                    return Ok((at, escaped));
-                }
+                Some(b'"') => return self.closed(start, at, escaped),
                 Some(b'\\') => {
                     escaped = true;
-                    at = match self.bytes.get(at + 1) {
-                        Some(b'"' | b'n' | b'\\') => at + 2,
-                        _ => self.escape(at)?,
-                    };
+                    at = self.escape(at)?;
                 }
-                Some(&control) => {
-                    return Err(Self::fault(
-                        RejectCode::JsonSyntax,
-                        at,
-                        format!(
-                            "found the control character 0x{control:02x} in a string, expected an escape"
-                        ),
-                    ));
-                }
+                Some(&control) => return Err(Self::control(at, control)),
                 None => return Err(self.ends("'\"' after the string")),
             }
         }
+    }
+
+    /// A string that ends here, if it is not too long.
+    #[inline]
+    fn closed(&self, start: usize, end: usize, escaped: bool) -> Parsed<(usize, bool)> {
+        if end - start > self.limits.string {
+            let message = format!(
+                "a string of {} bytes is longer than the limit of {}",
+                end - start,
+                self.limits.string
+            );
+            return Err(Self::fault(RejectCode::RecordTooLarge, start, message));
+        }
+        Ok((end, escaped))
+    }
+
+    #[cold]
+    fn control(at: usize, control: u8) -> Box<Fault> {
+        let message = format!("found the control character 0x{control:02x} in a string, expected an escape");
+        Self::fault(RejectCode::JsonSyntax, at, message)
     }
 
     /// Checks the escape at `at`; the position after it. A surrogate needs its other half.
@@ -1028,6 +1098,14 @@ impl<'a> Cursor<'a> {
         Err(if word.as_bytes().starts_with(rest) { self.ends(word) } else { self.expected(word) })
     }
 
+    #[inline(always)]
+    fn skip_key(&mut self) -> Parsed<()> {
+        if self.plain_key().is_none() {
+            self.key()?;
+        }
+        Ok(())
+    }
+
     /// Skips any value, judging it as strictly as one that is read; the range it takes.
     pub fn skip(&mut self) -> Parsed<(usize, usize)> {
         let start = self.pos;
@@ -1047,7 +1125,7 @@ impl<'a> Cursor<'a> {
                     let any = self.open_object()?;
                     if any {
                         open.push(true);
-                        self.key()?;
+                        self.skip_key()?;
                     }
                     any
                 }
@@ -1059,11 +1137,15 @@ impl<'a> Cursor<'a> {
                     any
                 }
                 Some(Kind::String) => {
-                    self.string()?;
+                    if self.plain_string().is_none() {
+                        self.string()?;
+                    }
                     false
                 }
                 Some(Kind::Number) => {
-                    self.number()?;
+                    if self.plain_number().is_none() {
+                        self.number()?;
+                    }
                     false
                 }
                 Some(Kind::Bool) => {
@@ -1087,7 +1169,7 @@ impl<'a> Cursor<'a> {
                     }
                     Some(true) => {
                         if self.more_object()? {
-                            self.key()?;
+                            self.skip_key()?;
                             break;
                         }
                     }
@@ -1117,13 +1199,18 @@ impl<'a> Cursor<'a> {
 /// Writes the text of an escaped string, whose escapes the scanner has judged, into `out`.
 fn unescape(raw: &str, out: &mut String) {
     out.clear();
-    let mut rest = raw;
-    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-        out.push_str(&rest[..at]);
+    let bytes = raw.as_bytes();
+    let mut from = 0;
+    loop {
+        let at = escape_from(bytes, from);
+        out.push_str(raw.get(from..at).unwrap_or_default());
+        if at >= bytes.len() {
+            return;
+        }
         let unit = |from: usize| {
-            rest.get(from..from + 4).and_then(|h| u32::from_str_radix(h, 16).ok()).unwrap_or(0xFFFD)
+            raw.get(from..from + 4).and_then(|h| u32::from_str_radix(h, 16).ok()).unwrap_or(0xFFFD)
         };
-        let (c, used) = match rest.as_bytes().get(at + 1) {
+        let (c, used) = match bytes.get(at + 1) {
             Some(b'b') => ('\u{8}', 2),
             Some(b'f') => ('\u{c}', 2),
             Some(b'n') => ('\n', 2),
@@ -1131,7 +1218,7 @@ fn unescape(raw: &str, out: &mut String) {
             Some(b't') => ('\t', 2),
             Some(b'u') => match unit(at + 2) {
                 high @ 0xD800..=0xDBFF => {
-                    let paired = rest.get(at + 6..at + 8) == Some("\\u");
+                    let paired = raw.get(at + 6..at + 8) == Some("\\u");
                     match unit(at + 8) {
                         low @ 0xDC00..=0xDFFF if paired => {
                             let code = 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
@@ -1146,9 +1233,8 @@ fn unescape(raw: &str, out: &mut String) {
             None => ('\u{FFFD}', 1),
         };
         out.push(c);
-        rest = rest.get(at + used..).unwrap_or_default();
+        from = at + used;
     }
-    out.push_str(rest);
 }
 
 /// Appends a JSON string, quotes included.

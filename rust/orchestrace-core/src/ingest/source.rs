@@ -156,6 +156,8 @@ pub(crate) struct BlockStream {
     index: u64,
     state: State,
     broken: bool,
+    /// Whether all there is has been read ahead.
+    whole: bool,
 }
 
 /// An input with its compression taken off.
@@ -242,7 +244,19 @@ impl BlockStream {
             index: 0,
             state: State::Start,
             broken: false,
+            whole: false,
         }
+    }
+
+    /// A plain file that was read whole.
+    pub(crate) fn whole(bytes: Vec<u8>, options: &super::ReadOptions) -> Self {
+        let decoded = Decoded {
+            reader: Box::new(io::empty()),
+            compression: Compression::None,
+            consumed: Arc::new(AtomicU64::new(bytes.len() as u64)),
+            failed: Arc::default(),
+        };
+        Self { ahead: bytes, whole: true, ..Self::of(decoded, options) }
     }
 
     /// The bytes from the start on, if no block has been given.
@@ -272,6 +286,11 @@ impl BlockStream {
         self.offset
     }
 
+    /// Whether the last block was given.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
     /// Blocks given so far.
     pub(crate) fn blocks(&self) -> u64 {
         self.index
@@ -284,6 +303,9 @@ impl BlockStream {
 
     /// Appends decoded bytes until `buffer` holds `size` bytes.
     fn fill(&mut self, run: &Run, buffer: &mut Vec<u8>, size: usize) -> io::Result<Filled> {
+        if self.whole {
+            return Ok(if buffer.len() < size { Filled::End } else { Filled::More });
+        }
         while buffer.len() < size {
             run.check().map_err(io::Error::other)?;
             let old = buffer.len();

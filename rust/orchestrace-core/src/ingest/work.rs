@@ -265,7 +265,8 @@ impl<'a> Work<'a> {
     {
         let name = &self.names[source].0;
         let open = |raw, from| {
-            Opened::new(raw, from, self.options, self.forced[source], name, self.run)
+            let spare = self.with_writer(|_, spare| std::mem::take(spare));
+            Opened::new(raw, from, self.options, self.forced[source], name, Some(spare), self.run)
                 .map(Box::new)
                 .map_err(io_error(name))
         };
@@ -285,16 +286,19 @@ impl<'a> Work<'a> {
             first = false;
             let Some(given) = opened.next(self.run).map_err(io_error(name))? else { break };
             self.run.check()?;
-            if self.in_flight.load(Ordering::Relaxed) < waiting {
+            // The last block is the only one of a small file: handing it over would take longer.
+            if !opened.is_done() && self.in_flight.load(Ordering::Relaxed) < waiting {
                 self.in_flight.fetch_add(1, Ordering::Relaxed);
                 scope.spawn(move |_| {
-                    if let Err(error) = self.parse(source, given) {
-                        let _later = self.failure.set(error);
+                    match self.parse(source, given) {
+                        Ok(bytes) => self.with_writer(|_, spare| *spare = bytes),
+                        Err(error) => drop(self.failure.set(error)),
                     }
                     self.in_flight.fetch_sub(1, Ordering::Relaxed);
                 });
             } else {
-                self.parse(source, given)?;
+                let bytes = self.parse(source, given)?;
+                self.with_writer(|_, spare| *spare = bytes);
             }
             let consumed = opened.consumed();
             self.run.advance(consumed - opened.told);

@@ -1,7 +1,7 @@
 //! Which records lie on branches that were given up: after a prompt was edited, or a session went on from an earlier
 //! record, one record has several that follow it, and the conversation lives on the newest.
 
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 use super::record::{Block, Code, Line, Records, What};
 

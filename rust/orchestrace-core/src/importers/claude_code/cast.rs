@@ -1,6 +1,6 @@
 //! Who takes part in a session: its agents, as streams, calls and journals tell of them.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::super::recording::{Agent, AgentInfo, Entry, Mark, Party, Saying, Text};
 use super::record::{Act, Block, Code, Line, Use, What};

@@ -3,10 +3,12 @@
 use sha2::Digest;
 
 use super::super::recording::{Hash, Usage, call_hash, hash};
-use super::record::{Act, Assistant, Block, Outcome, Reader, Records, Said, Use, User};
+use super::record::{Act, Assistant, Block, Fields, Outcome, Reader, Records, Said, Use, User};
 use crate::error::FindingCode;
 use crate::ingest::json::Kind;
-use crate::ingest::json::tree::Value;
+use crate::ingest::json::tree::{Keys, Value};
+
+static MESSAGE: Keys<5> = Keys::new(["id", "model", "content", "usage", "stop_reason"]);
 
 /// Texts that the program wraps what it tells the model in.
 const WRAPPED: [&str; 9] = [
@@ -22,14 +24,13 @@ const WRAPPED: [&str; 9] = [
 ];
 
 impl Reader<'_> {
-    pub(super) fn assistant(&mut self, records: &mut Records, record: Value<'_>) -> Assistant {
-        let message = record.get("message");
-        let id = message.get("id").some_str().or(record.get("uuid").str()).unwrap_or_default();
-        let request = record.get("requestId").str().unwrap_or_default();
-        let response = format!("{id} {request}");
-        let model = message.get("model").str().unwrap_or_default();
+    pub(super) fn assistant(&mut self, records: &mut Records, record: &Fields<'_>) -> Assistant {
+        let [id, model, content, read, stop_reason] = record.message.pick(&MESSAGE);
+        let id = id.some_str().or(record.uuid.str()).unwrap_or_default();
+        let request = record.request.str().unwrap_or_default();
+        let response = [id, " ", request].concat();
+        let model = model.str().unwrap_or_default();
         let first = records.blocks.len() as u32;
-        let content = message.get("content");
         if let Some(text) = content.str() {
             let text = self.recording.text(text);
             records.blocks.push(Block::Text(text));
@@ -60,28 +61,28 @@ impl Reader<'_> {
             response: records.code(&response),
             id: records.code(id),
             model: self.recording.text(model),
-            usage: usage(message.get("usage"), record.get("costUSD")),
-            agent_type: records.code_of(record.get("attributionAgent")),
-            calls_tools: message.get("stop_reason").str() == Some("tool_use"),
-            synthetic: model == "<synthetic>" || record.get("isApiErrorMessage").bool() == Some(true),
+            usage: usage(read, record.cost),
+            agent_type: records.code_of(record.agent_type),
+            calls_tools: stop_reason.str() == Some("tool_use"),
+            synthetic: model == "<synthetic>" || record.is_error.bool() == Some(true),
             blocks: (first, records.blocks.len() as u32),
         }
     }
 
-    pub(super) fn user(&mut self, records: &mut Records, record: Value<'_>) -> User {
-        let content = record.path(&["message", "content"]);
+    pub(super) fn user(&mut self, records: &mut Records, record: &Fields<'_>) -> User {
+        let content = record.message.get("content");
         let first = records.blocks.len() as u32;
         let results = content.elements().filter(|b| b.get("type").str() == Some("tool_result"));
         // What the program keeps of a result belongs to the one result of its line.
-        let kept = (results.clone().count() == 1).then(|| record.get("toolUseResult"));
+        let kept = (results.clone().count() == 1).then_some(record.result);
         for block in results {
             let outcome = self.outcome(records, block, kept);
             records.blocks.push(Block::Outcome(Box::new(outcome)));
         }
         let said = self.texts(records, content);
-        let flag = |key: &str| record.get(key).bool() == Some(true);
+        let flag = |value: Value<'_>| value.bool() == Some(true);
         User {
-            meta: flag("isMeta") || flag("isCompactSummary"),
+            meta: flag(record.is_meta) || flag(record.is_summary),
             said,
             blocks: (first, records.blocks.len() as u32),
         }

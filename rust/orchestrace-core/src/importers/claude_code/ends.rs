@@ -1,6 +1,8 @@
 //! What is known once all streams are told: answers that no stream has, totals that differ, files that tell nothing.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
+
+use hashbrown::HashSet;
 
 use super::super::recording::{Agent, Saying, Text};
 use super::telling::Teller;

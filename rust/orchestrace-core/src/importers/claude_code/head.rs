@@ -56,7 +56,7 @@ impl<'a> Head<'a> {
         }
         let mut more = cursor.open_object()?;
         while more {
-            match cursor.key()?.raw() {
+            match cursor.key_text()? {
                 "type" => self.kind = string(&mut cursor)?,
                 "subtype" => self.subtype = string(&mut cursor)?,
                 "sessionId" => self.session = string(&mut cursor)?,
@@ -100,7 +100,7 @@ impl<'a> Head<'a> {
         }
         let mut more = cursor.open_object()?;
         while more {
-            if cursor.key()?.raw() == "content" && cursor.at(b'[') {
+            if cursor.key_text()? == "content" && cursor.at(b'[') {
                 let mut another = cursor.open_array()?;
                 while another {
                     self.unread_of(cursor, |key| matches!(key, "thinking" | "signature"))?;
@@ -133,7 +133,7 @@ impl<'a> Head<'a> {
         }
         let mut more = cursor.open_object()?;
         while more {
-            let unread = nobody(cursor.key()?.raw());
+            let unread = nobody(cursor.key_text()?);
             let (start, end) = cursor.skip()?;
             if unread {
                 self.unread.push(cursor.slice(start, end));

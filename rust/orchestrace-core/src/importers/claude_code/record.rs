@@ -1,7 +1,6 @@
 //! What each line says, taken from its tree: ids become numbers, texts become hashes.
 
-use std::collections::HashSet;
-
+use hashbrown::HashSet;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -10,7 +9,7 @@ use super::{agent_of, run_of};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
 use crate::ingest::intern::Interner;
-use crate::ingest::json::tree::{Tree, Value};
+use crate::ingest::json::tree::{Keys, Tree, Value};
 use crate::ingest::time::parse_timestamp;
 
 /// Number of an id or name; 0 stands for none.
@@ -184,6 +183,10 @@ impl Records {
     pub(super) fn read(items: &TraceItems<'_>, recording: &mut Recording) -> Self {
         let mut records = Self::default();
         records.code("");
+        // What models wrote is kept until it is known which of it belongs together.
+        recording.expect(items.len(), items.iter().map(|item| item.text.len()).sum::<usize>() / 4);
+        records.lines.reserve(items.len());
+        records.blocks.reserve(items.len());
         let mut reader =
             Reader { recording, seen: HashSet::new(), copies: Vec::new(), file: 0, sha: Sha256::new() };
         let mut path = None;
@@ -222,9 +225,10 @@ impl Records {
     }
 
     /// Remembers the record before this one; of several the one with the least name, whichever came first.
-    fn link(&mut self, root: Value<'_>) {
-        let uuid = self.code_of(root.get("uuid"));
-        let parent = self.code_of(root.first(&["parentUuid", "logicalParentUuid"]));
+    fn link(&mut self, fields: &Fields<'_>) {
+        let uuid = self.code_of(fields.uuid);
+        let told = fields.parent.exists();
+        let parent = self.code_of(if told { fields.parent } else { fields.parent_before });
         let known = self.parents[uuid as usize];
         if uuid != 0 && parent != 0 && (known == 0 || self.names.name(parent) < self.names.name(known)) {
             self.parents[uuid as usize] = parent;
@@ -246,15 +250,94 @@ pub(super) struct Reader<'r> {
     pub(super) sha: Sha256,
 }
 
+/// Outermost members of a line, or of the line that it carries, found in one walk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fields<'t> {
+    pub kind: Value<'t>,
+    pub uuid: Value<'t>,
+    pub time: Value<'t>,
+    pub message: Value<'t>,
+    pub request: Value<'t>,
+    pub result: Value<'t>,
+    pub is_meta: Value<'t>,
+    pub is_summary: Value<'t>,
+    pub cost: Value<'t>,
+    pub agent_type: Value<'t>,
+    pub is_error: Value<'t>,
+    parent: Value<'t>,
+    parent_before: Value<'t>,
+    is_sidechain: Value<'t>,
+    agent: Value<'t>,
+    aside: Value<'t>,
+}
+
+static FIELDS: Keys<16> = Keys::new([
+    "type",
+    "uuid",
+    "timestamp",
+    "message",
+    "requestId",
+    "toolUseResult",
+    "isMeta",
+    "isCompactSummary",
+    "costUSD",
+    "attributionAgent",
+    "isApiErrorMessage",
+    "parentUuid",
+    "logicalParentUuid",
+    "isSidechain",
+    "agentId",
+    "aside",
+]);
+
+impl<'t> Fields<'t> {
+    fn of(record: Value<'t>) -> Self {
+        let [
+            kind,
+            uuid,
+            time,
+            message,
+            request,
+            result,
+            is_meta,
+            is_summary,
+            cost,
+            agent_type,
+            is_error,
+            rest @ ..,
+        ] = record.pick(&FIELDS);
+        let [parent, parent_before, is_sidechain, agent, aside] = rest;
+        Self {
+            kind,
+            uuid,
+            time,
+            message,
+            request,
+            result,
+            is_meta,
+            is_summary,
+            cost,
+            agent_type,
+            is_error,
+            parent,
+            parent_before,
+            is_sidechain,
+            agent,
+            aside,
+        }
+    }
+}
+
 impl Reader<'_> {
     fn line(&mut self, records: &mut Records, items: &TraceItems<'_>, i: usize, root: Value<'_>) {
         let item = items.as_slice()[i];
-        if let Some(kind) = root.get("aside").str() {
-            records.link(root);
+        let fields = Fields::of(root);
+        if let Some(kind) = fields.aside.str() {
+            records.link(&fields);
             items.ignored(i, kind);
             return;
         }
-        let kind = root.get("type").str().unwrap_or_default();
+        let kind = fields.kind.str().unwrap_or_default();
         match kind {
             "" => {
                 let meta = Meta {
@@ -270,7 +353,7 @@ impl Reader<'_> {
                 let result = root.get("result");
                 let entry = Journal {
                     item: i as u32,
-                    agent: records.code_of(root.get("agentId")),
+                    agent: records.code_of(fields.agent),
                     run: records.code(item.context),
                     result: (kind == "result").then(|| hash(result.str().unwrap_or_else(|| result.raw()))),
                 };
@@ -283,30 +366,32 @@ impl Reader<'_> {
                 if agent != 0 && call != 0 {
                     records.works_for.push((call, agent));
                 }
-                records.link(root);
-                let line = self.said(records, i, root, copy, copy.get("type").str().unwrap_or_default());
+                records.link(&fields);
+                let carried = Fields::of(copy);
+                let line = self.said(records, i, root, &carried, carried.kind.str().unwrap_or_default());
+                let line = line.map(|line| Line { time: line.time.or_else(|| time_of(fields.time)), ..line });
                 match line {
                     Some(line) => self.copies.push(Line { agent, sidechain: true, run: 0, ..line }),
                     None => items.ignored(i, "claude_code.progress.agent_progress"),
                 }
             }
             _ => {
-                let uuid = records.code_of(root.get("uuid"));
-                let content = if kind == "user" || kind == "assistant" { root.get("message") } else { root };
+                let uuid = records.code_of(fields.uuid);
+                let content = if kind == "user" || kind == "assistant" { fields.message } else { root };
                 let digest = xxh3_128(content.raw().as_bytes());
                 if uuid != 0 && !self.seen.insert((uuid, digest)) {
                     items.duplicate(i);
                     return;
                 }
-                records.link(root);
-                let Some(mut line) = self.said(records, i, root, root, kind) else {
+                records.link(&fields);
+                let Some(mut line) = self.said(records, i, root, &fields, kind) else {
                     items.ignored(i, "claude_code.empty");
                     return;
                 };
                 line.digest = digest;
-                line.sidechain = root.get("isSidechain").bool() == Some(true);
+                line.sidechain = fields.is_sidechain.bool() == Some(true);
                 if line.sidechain {
-                    line.agent = records.code_of(root.get("agentId"));
+                    line.agent = records.code_of(fields.agent);
                     if let (0, Some(agent)) = (line.agent, agent_of(item.path)) {
                         line.agent = records.code(agent);
                     }
@@ -330,13 +415,13 @@ impl Reader<'_> {
         }
     }
 
-    /// `root` is the line, `record` what it carries.
+    /// `root` is the line, `record` what it says itself or carries.
     fn said(
         &mut self,
         records: &mut Records,
         i: usize,
         root: Value<'_>,
-        record: Value<'_>,
+        record: &Fields<'_>,
         kind: &str,
     ) -> Option<Line> {
         let what = match kind {
@@ -358,16 +443,15 @@ impl Reader<'_> {
             }
             _ => return None,
         };
-        let written = record.first(&["timestamp"]);
-        let time = written.str().and_then(parse_timestamp);
-        if time.is_none() && written.exists() {
+        let time = time_of(record.time);
+        if time.is_none() && record.time.exists() {
             self.recording.finding(FindingCode::FieldIgnored, None, "'timestamp' is no time");
         }
         Some(Line {
             item: i as u32,
             file: self.file,
-            time: time.or_else(|| root.get("timestamp").str().and_then(parse_timestamp)),
-            uuid: records.code_of(record.get("uuid")),
+            time,
+            uuid: records.code_of(record.uuid),
             agent: 0,
             sidechain: false,
             run: 0,
@@ -390,4 +474,8 @@ impl Reader<'_> {
             content: hash(text.unwrap_or_else(|| objection.raw())),
         }
     }
+}
+
+fn time_of(written: Value<'_>) -> Option<i64> {
+    written.str().and_then(parse_timestamp)
 }

@@ -1,6 +1,6 @@
 //! Who said what: the lines of a session by agent, and which call made each agent work.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use super::super::recording::Hash;
 use super::record::{Act, Block, Code, Line, Meta, Outcome, Records, Use, What};

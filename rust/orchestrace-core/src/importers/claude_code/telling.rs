@@ -1,9 +1,10 @@
 //! What a session says, told as a recording: the streams of its agents one after the other.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
+use sha2::{Digest, Sha256};
 
 use super::super::recording::{
-    Agent, Call, Does, Entry, Hash, Party, Recording, Response, Saying, Text, Usage, hash,
+    Agent, Call, Does, Entry, Hash, Party, Recording, Response, Saying, Text, Usage,
 };
 use super::record::{Act, Assistant, Block, Code, Line, Records, Use, User, What};
 use super::streams::Streams;
@@ -159,14 +160,12 @@ impl Teller<'_> {
 
     /// Tells the texts and the usage of all responses, and whether the stream goes on beyond its records.
     fn close(&mut self, agent: Agent, at: usize, running: &Running) {
-        let mut texts = String::new();
         for open in &running.open {
-            texts.clear();
-            for text in &open.texts {
-                texts.push_str(self.recording.read(*text));
-            }
             if !open.texts.is_empty() {
-                let saying = Saying { content: Some(hash(&texts)), extras: open.extras, ..Saying::default() };
+                let mut sha = Sha256::new();
+                open.texts.iter().for_each(|text| sha.update(self.recording.read(*text)));
+                let content = Some(sha.finalize().into());
+                let saying = Saying { content, extras: open.extras, ..Saying::default() };
                 self.recording.say(open.entry, saying);
             }
             if let Some(response) = self.recording.response_mut(open.entry) {

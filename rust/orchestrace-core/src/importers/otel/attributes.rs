@@ -49,13 +49,11 @@ impl<'t> Attribute<'t> {
 /// Whether an attribute says nothing that is read: what went into a model, and what it could have used.
 pub(in crate::importers) fn is_unread(key: &str) -> bool {
     let starts = |rest: &str, with: &[&str]| with.iter().any(|prefix| rest.starts_with(prefix));
-    match key.split_once('.') {
-        Some(("gen_ai", rest)) => {
-            starts(rest, &["prompt.", "input.messages", "system_instructions", "tool.definitions"])
-        }
-        Some(("llm", rest)) => starts(rest, &["input_messages.", "tools.", "invocation_parameters"]),
-        _ => false,
+    if let Some(rest) = key.strip_prefix("gen_ai.") {
+        return starts(rest, &["prompt.", "input.messages", "system_instructions", "tool.definitions"]);
     }
+    let rest = key.strip_prefix("llm.");
+    rest.is_some_and(|rest| starts(rest, &["input_messages.", "tools.", "invocation_parameters"]))
 }
 
 /// The best of several spellings of one thing.

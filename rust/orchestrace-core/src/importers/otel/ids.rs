@@ -17,6 +17,9 @@ pub(super) fn span_id(text: &str) -> Option<Cow<'_, str>> {
 /// Hexadecimal digits, with or without `0x`, of as many bytes or fewer (leading zeros are left out by some); or base64
 /// of that many bytes, which Tempo writes. What is neither is an id of its own kind and stays.
 fn normal(text: &str, bytes: usize) -> Option<Cow<'_, str>> {
+    if is_usual(text, bytes) {
+        return Some(Cow::Borrowed(text));
+    }
     let text = text.trim();
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let is_hex =
@@ -35,6 +38,12 @@ fn normal(text: &str, bytes: usize) -> Option<Cow<'_, str>> {
         return (!zero).then(|| Cow::Owned(hex(&decoded)));
     }
     (!text.is_empty()).then_some(Cow::Borrowed(text))
+}
+
+/// Whether an id is spelt as nearly all are, and as all become.
+fn is_usual(text: &str, bytes: usize) -> bool {
+    let digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == 2 * bytes && text.bytes().all(digit) && text.bytes().any(|b| b != b'0')
 }
 
 /// Base64 of exactly so many bytes, padded or not, in either alphabet.

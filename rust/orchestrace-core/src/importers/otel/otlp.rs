@@ -4,7 +4,7 @@ use super::attributes::{Attribute, Facts};
 use super::{Reading, conversation, ids, leave_out, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
-use crate::ingest::json::tree::Value;
+use crate::ingest::json::tree::{Keys, Value};
 use crate::ingest::json::{Kind, write_string};
 
 const SPANS: [&str; 3] = ["scopeSpans", "instrumentationLibrarySpans", "scope_spans"];
@@ -42,15 +42,8 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
 }
 
 fn of_resource(resource: Value<'_>, out: &mut Items<'_>) {
-    let mut context = String::new();
     for scope in resource.first(&SPANS).elements() {
-        context.clear();
-        let or_null = |v: Value<'_>| if v.exists() { v.raw().to_owned() } else { "null".to_owned() };
-        context.push_str("{\"resource\":");
-        context.push_str(&or_null(resource.get("resource")));
-        context.push_str(",\"scope\":");
-        context.push_str(&or_null(scope.first(&SCOPE)));
-        context.push('}');
+        let context = context(or_null(resource.get("resource")), or_null(scope.first(&SCOPE)));
         for span in scope.get("spans").elements() {
             leave_out_of(span, out);
             let ids = ids(span);
@@ -58,6 +51,15 @@ fn of_resource(resource: Value<'_>, out: &mut Items<'_>) {
             put(span.raw(), ids, &context, out);
         }
     }
+}
+
+/// What the spans of a scope share, of JSON.
+pub(super) fn context(resource: &str, scope: &str) -> String {
+    ["{\"resource\":", resource, ",\"scope\":", scope, "}"].concat()
+}
+
+fn or_null(value: Value<'_>) -> &str {
+    if value.exists() { value.raw() } else { "null" }
 }
 
 fn leave_out_of(span: Value<'_>, out: &mut Items<'_>) {
@@ -78,35 +80,52 @@ pub(super) fn service(context: Value<'_>) -> Option<String> {
     value.first(&["stringValue", "string_value"]).some_str().map(str::to_owned)
 }
 
+static SPAN: Keys<11> = Keys::new([
+    "name",
+    "attributes",
+    "events",
+    "status",
+    "startTimeUnixNano",
+    "endTimeUnixNano",
+    "links",
+    "spanId",
+    "span_id",
+    "parentSpanId",
+    "parent_span_id",
+]);
+
 pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
-    let mut facts = Facts::new(value.get("name").str().unwrap_or_default());
-    attributes(value.get("attributes"), &mut |key, attribute| facts.put(key, attribute));
-    for event in value.get("events").elements() {
+    let [name, own, events, status, start, end, links, id, id_too, parent, parent_too] = value.pick(&SPAN);
+    let mut facts = Facts::new(name.str().unwrap_or_default());
+    attributes(own, &mut |key, attribute| facts.put(key, attribute));
+    for event in events.elements() {
         if facts.begin_event(event.get("name").str().unwrap_or_default()) {
             attributes(event.get("attributes"), &mut |key, attribute| facts.put_event(key, attribute));
         }
     }
-    let status = value.get("status").get("code");
+    let status = status.get("code");
     let ok = match (status.i64(), status.str()) {
         (Some(1), _) | (_, Some("STATUS_CODE_OK" | "Ok" | "OK")) => Some(true),
         (Some(2), _) | (_, Some("STATUS_CODE_ERROR" | "Error" | "ERROR")) => Some(false),
         _ => None,
     };
-    let time = |key: &str| value.get(key).integer_like().filter(|t| *t > 0);
+    let time = |value: Value<'_>| value.integer_like().filter(|t| *t > 0);
     let recording = &mut spans.recording;
-    let mut id =
-        |text: Option<&str>| text.and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default();
+    let mut kept = |one: Value<'_>, other: Value<'_>| {
+        let text = if one.exists() { one.str() } else { other.str() };
+        text.and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default()
+    };
     let span = Span {
-        id: id(value.first(&["spanId", "span_id"]).str()),
-        parent: id(value.first(&["parentSpanId", "parent_span_id"]).str()),
+        id: kept(id, id_too),
+        parent: kept(parent, parent_too),
         service: recording.text(&reading.context.service),
-        start: time("startTimeUnixNano"),
-        end: time("endTimeUnixNano"),
+        start: time(start),
+        end: time(end),
         ok,
         item: reading.item,
         ..Span::default()
     };
-    for link in value.get("links").elements() {
+    for link in links.elements() {
         if let Some(to) = link.get("spanId").str().and_then(ids::span_id) {
             let to = spans.recording.text(&to);
             spans.link(to);

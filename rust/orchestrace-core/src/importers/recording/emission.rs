@@ -1,9 +1,9 @@
 //! Recordings to events and edges: the one place where R1 to R9 are code (ARCHITECTURE.md, section 14).
 
-use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::rc::Rc;
 
+use hashbrown::{HashMap, HashSet};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::order::Order;
@@ -74,7 +74,9 @@ struct Emission<'r, 'w, 'b> {
     /// `t` of what is being written.
     t: f64,
     id: String,
+    /// `x_` fields of the event that is being written.
     extras: String,
+    spelt: Vec<u8>,
     calls: u32,
     messages: u32,
     tokens: Option<i64>,
@@ -109,6 +111,7 @@ impl Recording {
             t: 0.0,
             id: String::new(),
             extras: String::new(),
+            spelt: Vec::new(),
             calls: 0,
             messages: 0,
             tokens: None,
@@ -310,24 +313,31 @@ impl<'r> Emission<'r, '_, '_> {
         if self.order.timed { self.order.t(asks, 0) } else { 0.0 }
     }
 
+    /// Begins another member, behind the brace or the member before it.
+    fn key(&mut self, key: &str) {
+        self.extras.push(if self.extras.is_empty() { '{' } else { ',' });
+        self.extras.extend(["\"", key, "\":"]);
+    }
+
     fn extra(&mut self, key: &str, value: impl std::fmt::Display) {
-        let comma = if self.extras.is_empty() { "" } else { "," };
-        let _ok = write!(self.extras, "{comma}\"{key}\":{value}");
+        self.key(key);
+        let _ok = write!(self.extras, "{value}");
     }
 
     /// Members that were described as text.
     fn members(&mut self, extras: Text) {
         if !extras.is_none() {
-            let comma = if self.extras.is_empty() { "" } else { "," };
-            let _ok = write!(self.extras, "{comma}{}", self.recording.read(extras));
+            self.extras.push(if self.extras.is_empty() { '{' } else { ',' });
+            self.extras.push_str(self.recording.read(extras));
         }
     }
 
     fn extra_text(&mut self, key: &str, text: Text) {
         if !text.is_none() {
-            let mut spelt = Vec::new();
-            write_string(self.recording.read(text), &mut spelt);
-            self.extra(key, String::from_utf8_lossy(&spelt));
+            self.key(key);
+            self.spelt.clear();
+            write_string(self.recording.read(text), &mut self.spelt);
+            self.extras.push_str(&String::from_utf8_lossy(&self.spelt));
         }
     }
 
@@ -341,7 +351,6 @@ impl<'r> Emission<'r, '_, '_> {
         }
         self.members(extras);
         if !self.extras.is_empty() {
-            self.extras.insert(0, '{');
             self.extras.push('}');
             self.lift();
             if self.out.options.extras {
@@ -543,7 +552,7 @@ impl<'r> Emission<'r, '_, '_> {
         let turn = std::mem::replace(&mut self.turn, self.turns[of as usize]);
         self.response = Some((of, response));
         let decided = response.decides || self.plan.delegates[of as usize];
-        let stem = format!("{}:c{e}", recording.read(response.id));
+        let stem = [recording.read(response.id), ":c", &e.to_string()].concat();
         self.call(e, agent, call, &stem, decided.then(|| self.first[of as usize]));
         self.response = None;
         self.turn = turn;
@@ -741,7 +750,7 @@ impl<'r> Emission<'r, '_, '_> {
             return;
         }
         self.partial |= !self.plan.present[at];
-        let stem = format!("{}:return", self.recording.read(result.call));
+        let stem = [self.recording.read(result.call), ":return"].concat();
         let seq = self.act(EventType::Return, child, &stem, "");
         self.from(child);
         let name = self.name(parent);

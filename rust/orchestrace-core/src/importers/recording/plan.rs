@@ -1,6 +1,6 @@
 //! What a recording as a whole says of its agents and entries: who asked whom, which result answers which call.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::order::{Order, part_of};
 use super::{Call, Does, Mark, Party, Recording, What};

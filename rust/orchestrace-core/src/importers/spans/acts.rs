@@ -1,6 +1,6 @@
 //! What everybody did, one thing after the other.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use super::forest::Forest;
 use super::matching::Matching;
@@ -499,6 +499,7 @@ impl Describing<'_> {
                 edges.push((from, to));
             }
         }
+        drop(ids);
         edges.sort_unstable();
         edges.dedup();
         for (from, to) in edges {

@@ -1,6 +1,6 @@
 //! Which span is part of which: trees of spans in the order of their times, whatever their records look like.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::{Fate, NONE, Span, Spans, ToolKind, Work};
 

@@ -1,6 +1,8 @@
 //! Which call of which response asked for the use of a tool, or for an agent.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
+
+use hashbrown::{HashMap, HashSet};
 
 use super::forest::Forest;
 use super::owners::{Generations, Owners};

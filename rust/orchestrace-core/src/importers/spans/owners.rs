@@ -1,6 +1,6 @@
 //! Which spans are one generation, and whose work each span is.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::forest::Forest;
 use super::{NONE, Player, Span, Spans, Text, Usage, Who, Work};

@@ -102,10 +102,16 @@ impl<'a> Spread<'a> {
             }
         }
         let kind = format!("{name}.no_events");
-        trace.settle(|i, fate| match fate {
-            Fate::Used if nothing => made.tallies.ignored(input(rows[i]), name, &kind, 1),
-            fate => tally(&mut made.tallies, input(rows[i]), name, fate),
-        });
+        let tallies = &mut made.tallies;
+        trace.settle(
+            |i| input(rows[i]),
+            |input, fate, n| match fate {
+                Fate::Used if nothing => tallies.ignored(input, name, &kind, n),
+                Fate::Used => tallies.add(input, name, RecordStatus::Used, n),
+                Fate::Duplicate => tallies.add(input, name, RecordStatus::Duplicate, n),
+                Fate::Ignored(kind) => tallies.ignored(input, name, kind, n),
+            },
+        );
     }
 
     /// The items without those that repeat one of another record word for word, which are counted.
@@ -174,12 +180,4 @@ fn digest(items: &[TraceItem<'_>], part: usize) -> u64 {
 /// Whether two items share the same text; mostly it is one text, which is not read for that.
 fn is_shared(one: &str, other: &str) -> bool {
     std::ptr::eq(one, other) || one == other
-}
-
-fn tally(tallies: &mut Tallies, input: usize, importer: &'static str, fate: Fate<'_>) {
-    match fate {
-        Fate::Used => tallies.add(input, importer, RecordStatus::Used, 1),
-        Fate::Duplicate => tallies.add(input, importer, RecordStatus::Duplicate, 1),
-        Fate::Ignored(kind) => tallies.ignored(input, importer, kind, 1),
-    }
 }

@@ -23,9 +23,17 @@ fn stopping(bytes: u8x16) -> u8x16 {
 
 /// Whether one of 64 bytes ends a plain run.
 #[inline(always)]
-fn stops_in(chunk: &[u8; 64]) -> bool {
+pub(super) fn stops_in(chunk: &[u8; 64]) -> bool {
     let (words, _) = chunk.as_chunks::<16>();
     words.iter().map(|word| stopping(u8x16::from(*word))).fold(u8x16::splat(0), |all, one| all | one).any()
+}
+
+/// Bit `i` is set if byte `i` of 64 ends a plain run.
+#[inline(always)]
+pub(super) fn stops_of(chunk: &[u8; 64]) -> u64 {
+    let (words, _) = chunk.as_chunks::<16>();
+    let bits = |word: usize| u64::from(stopping(u8x16::from(words[word])).to_bitmask());
+    bits(0) | bits(1) << 16 | bits(2) << 32 | bits(3) << 48
 }
 
 /// First position from `at` whose byte ends a plain run.
@@ -54,6 +62,19 @@ pub(super) fn plain_run(bytes: &[u8], mut at: usize) -> usize {
         at += 1;
     }
     at
+}
+
+/// First position from `at` that holds a backslash.
+#[inline]
+pub(super) fn escape_from(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<16>()) {
+        let found = u8x16::from(*chunk).simd_eq(u8x16::splat(b'\\')).to_bitmask();
+        if found != 0 {
+            return at + found.trailing_zeros() as usize;
+        }
+        at += 16;
+    }
+    bytes[at..].iter().position(|byte| *byte == b'\\').map_or(bytes.len(), |i| at + i)
 }
 
 /// The lowest `len` bytes of a word, all sixteen of them if `len` is larger.
@@ -110,6 +131,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn escapes_are_found() {
+        for len in 0..50 {
+            assert_eq!(escape_from(&vec![b'"'; len], 0), len);
+            for place in 0..len {
+                let mut bytes = vec![b'a'; len];
+                bytes[place] = b'\\';
+                assert_eq!(escape_from(&bytes, place / 2), place);
+                assert_eq!(escape_from(&bytes, place + 1), len);
+            }
+        }
+    }
+
+    #[test]
+    fn all_stops_of_a_chunk_are_told() {
+        let chunk: [u8; 64] = std::array::from_fn(|i| (i * 7) as u8);
+        let told = (0..64).filter(|i| matches!(chunk[*i], b'"' | b'\\') || chunk[*i] < 0x20);
+        assert_eq!(stops_of(&chunk), told.fold(0, |bits, i| bits | 1 << i));
+        assert!(stops_in(&chunk));
     }
 
     #[test]

@@ -6,9 +6,9 @@
 //! that going past a value costs one step whatever it holds. Only strings with escapes are copied, and only those that
 //! somebody reads: most of what a model was given is nobody's.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
-use super::{Cursor, Kind, Limits, Parsed, unescape};
+use super::{Cursor, Kind, Limits, Parsed, Str, unescape};
 
 /// Index of a value that is not there.
 const ABSENT: u32 = u32::MAX;
@@ -22,17 +22,111 @@ struct Node {
     end: u32,
     /// The node after the subtree.
     next: u32,
-    /// Number of the string among those with escapes; [`PLAIN`] where it is as written.
+    /// Number of the string among those with escapes; [`PLAIN`] where it is as written. Of an object the lower half of
+    /// [`Node::marks`].
     text: u32,
+    /// Of a string its first four bytes as written, zeros where it is shorter: nearly all keys are told apart by these
+    /// and their length. Of an object the upper half of its marks.
+    head: u32,
+}
+
+impl Node {
+    /// The [`mark`]s of all keys of an object: most questions are about keys that are not there.
+    fn marks(&self) -> u64 {
+        u64::from(self.head) << 32 | u64::from(self.text)
+    }
+
+    fn set_marks(&mut self, marks: u64) {
+        (self.head, self.text) = ((marks >> 32) as u32, marks as u32);
+    }
+}
+
+/// One of 63 bits for a key, by its first bytes and its length.
+#[inline(always)]
+fn mark(head: u32, len: usize) -> u64 {
+    1 << ((head ^ (len as u32) << 13).wrapping_mul(0x9E37_79B1) >> 26).min(62)
+}
+
+/// Among the marks of an object: a key of it may be there twice.
+const REPEATS: u64 = 1 << 63;
+
+/// First four bytes of a key, as [`Node::head`] has them.
+#[inline(always)]
+const fn head(key: &str) -> u32 {
+    let (bytes, mut head, mut i) = (key.as_bytes(), 0, 0);
+    while i < 4 && i < bytes.len() {
+        head |= (bytes[i] as u32) << (8 * i);
+        i += 1;
+    }
+    head
+}
+
+/// Keys that are asked for together, by [`Value::pick`].
+#[derive(Debug)]
+pub struct Keys<const N: usize> {
+    all: [&'static str; N],
+    heads: [u32; N],
+}
+
+impl<const N: usize> Keys<N> {
+    /// Of these, which differ.
+    #[must_use]
+    pub const fn new(all: [&'static str; N]) -> Self {
+        let (mut heads, mut i) = ([0; N], 0);
+        while i < N {
+            heads[i] = head(all[i]);
+            i += 1;
+        }
+        Self { all, heads }
+    }
+}
+
+/// What trees are made of.
+#[derive(Debug, Default)]
+struct Parts {
+    nodes: Vec<Node>,
+    /// Strings with escapes, once they are read.
+    texts: Vec<OnceCell<String>>,
+}
+
+/// Most nodes whose memory is kept: those of a record of about a megabyte.
+const MOST_KEPT: usize = 1 << 15;
+
+thread_local! {
+    /// Memory of trees that are gone. A record of a kilobyte has a hundred nodes: growing a list of them took a tenth of
+    /// the time of reading it.
+    static GONE: RefCell<Vec<Parts>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Parts {
+    fn new(bytes: usize) -> Self {
+        let gone = GONE.with_borrow_mut(Vec::pop);
+        gone.unwrap_or_else(|| Self { nodes: Vec::with_capacity(16 + bytes / 64), texts: Vec::new() })
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        if self.nodes.capacity() <= MOST_KEPT {
+            let (mut nodes, mut texts) = (std::mem::take(&mut self.nodes), std::mem::take(&mut self.texts));
+            nodes.clear();
+            texts.clear();
+            // A thread that ends has no list any more; of trees that lived together few are kept.
+            let _ended = GONE.try_with(|gone| {
+                let mut gone = gone.borrow_mut();
+                if gone.len() < 4 {
+                    gone.push(Self { nodes, texts });
+                }
+            });
+        }
+    }
 }
 
 /// One parsed record.
 #[derive(Debug)]
 pub struct Tree<'a> {
     source: &'a str,
-    nodes: Vec<Node>,
-    /// Strings with escapes, once they are read.
-    texts: Vec<OnceCell<Box<str>>>,
+    parts: Parts,
     /// Whether a surrogate without its other half was replaced.
     replaced: bool,
 }
@@ -62,8 +156,7 @@ impl<'a> Tree<'a> {
     }
 
     fn read(source: &'a str, limits: Limits) -> (Self, Parsed<()>) {
-        let nodes = Vec::with_capacity(16 + source.len() / 64);
-        let mut tree = Self { source, nodes, texts: Vec::new(), replaced: false };
+        let mut tree = Self { source, parts: Parts::new(source.len()), replaced: false };
         let mut cursor = Cursor::new(source, limits);
         cursor.ws();
         let judged = tree.value(&mut cursor).and_then(|()| cursor.end());
@@ -84,65 +177,126 @@ impl<'a> Tree<'a> {
     }
 
     fn leaf(&mut self, kind: Kind, start: usize, end: usize) -> usize {
-        let at = self.nodes.len();
-        self.nodes.push(Node {
+        let at = self.parts.nodes.len();
+        self.parts.nodes.push(Node {
             kind,
             start: start as u32,
             end: end as u32,
             next: at as u32 + 1,
             text: PLAIN,
+            head: 0,
         });
         at
     }
 
-    fn string(&mut self, cursor: &mut Cursor<'_>, key: bool) -> Parsed<()> {
-        let start = cursor.pos();
-        let string = if key { cursor.key()? } else { cursor.string()? };
-        // A key is followed by its colon, which is no part of it.
-        let at = self.leaf(Kind::String, start, start + string.len() + 2);
+    /// Appends a string; the [`mark`] of it as a key.
+    #[inline(always)]
+    fn string(&mut self, string: &Str<'_>) -> u64 {
+        let Parts { nodes, texts } = &mut self.parts;
+        let (start, len, head) = (string.quote(), string.len(), string.head() as u32);
+        let mut text = PLAIN;
         if string.is_escaped() {
-            self.nodes[at].text = self.texts.len() as u32;
-            self.texts.push(OnceCell::new());
+            text = texts.len() as u32;
+            texts.push(OnceCell::new());
+        }
+        let next = nodes.len() as u32 + 1;
+        let (start, end) = (start as u32, (start + len) as u32 + 2);
+        nodes.push(Node { kind: Kind::String, start, end, next, text, head });
+        // A key with an escape may be any.
+        if text == PLAIN { mark(head, len) } else { u64::MAX }
+    }
+
+    /// Appends a string without escapes: where it begins, its length, its first bytes; the [`mark`] of it as a key.
+    #[inline(always)]
+    fn plain(&mut self, (start, len, head): (usize, usize, u32)) -> u64 {
+        let next = self.parts.nodes.len() as u32 + 1;
+        let (start, end) = (start as u32 - 1, (start + len) as u32 + 1);
+        self.parts.nodes.push(Node { kind: Kind::String, start, end, next, text: PLAIN, head });
+        mark(head, len)
+    }
+
+    /// Whether a key may be that of a member before it in its object; of a large one that is not looked for.
+    fn repeats(&self, object: usize, key: usize) -> bool {
+        let nodes = &self.parts.nodes;
+        let same = |name: &Node, key: &Node| {
+            let escaped = name.text != PLAIN || key.text != PLAIN;
+            escaped || (name.head == key.head && name.end - name.start == key.end - key.start)
+        };
+        let mut at = object + 1;
+        for _ in 0..64 {
+            let Some([name, value, ..]) = nodes.get(at..key) else { return false };
+            if same(name, &nodes[key]) {
+                return true;
+            }
+            at = value.next as usize;
+        }
+        true
+    }
+
+    /// The members of an object, and the marks of their keys; a key whose value is broken off is none.
+    fn members(&mut self, cursor: &mut Cursor<'_>, object: usize, marks: &mut u64) -> Parsed<()> {
+        let mut more = cursor.open_object()?;
+        while more {
+            let at = self.parts.nodes.len();
+            let mark = if let Some(key) = cursor.plain_key() {
+                self.plain(key)
+            } else {
+                let key = cursor.key()?;
+                self.string(&key)
+            };
+            if *marks & mark != 0 && *marks & REPEATS == 0 && self.repeats(object, at) {
+                *marks |= REPEATS;
+            }
+            *marks |= mark;
+            let judged = self.value(cursor);
+            if judged.is_err() && self.parts.nodes.len() == at + 1 {
+                self.parts.nodes.truncate(at);
+            }
+            judged?;
+            more = cursor.more_object()?;
         }
         Ok(())
     }
 
-    /// The members of a container; a key whose value is broken off is none.
-    fn inside(&mut self, cursor: &mut Cursor<'_>, object: bool) -> Parsed<()> {
-        let mut more = if object { cursor.open_object()? } else { cursor.open_array()? };
+    fn elements(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        let mut more = cursor.open_array()?;
         while more {
-            let key = self.nodes.len();
-            if object {
-                self.string(cursor, true)?;
-            }
-            let value = self.nodes.len();
-            let judged = self.value(cursor);
-            if judged.is_err() && self.nodes.len() == value {
-                self.nodes.truncate(key);
-            }
-            judged?;
-            more = if object { cursor.more_object()? } else { cursor.more_array()? };
+            self.value(cursor)?;
+            more = cursor.more_array()?;
         }
         Ok(())
     }
 
     /// Depth is bounded by the limits, hence recursion too.
     fn value(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        if let Some(string) = cursor.plain_string() {
+            self.plain(string);
+            return Ok(());
+        }
         let start = cursor.pos();
-        if cursor.non_finite().is_some() {
+        if !cursor.at(b'"') && (cursor.plain_number().is_some() || cursor.non_finite().is_some()) {
             self.leaf(Kind::Number, start, cursor.pos());
             return Ok(());
         }
         match cursor.kind()? {
             kind @ (Kind::Object | Kind::Array) => {
                 let at = self.leaf(kind, start, start);
-                let inside = self.inside(cursor, kind == Kind::Object);
-                let next = self.nodes.len() as u32;
-                let node = &mut self.nodes[at];
+                let mut marks = 0;
+                let inside = match kind {
+                    Kind::Object => self.members(cursor, at, &mut marks),
+                    _ => self.elements(cursor),
+                };
+                let next = self.parts.nodes.len() as u32;
+                let node = &mut self.parts.nodes[at];
                 (node.end, node.next) = (cursor.pos() as u32, next);
+                node.set_marks(marks);
                 return inside;
             }
-            Kind::String => return self.string(cursor, false),
+            Kind::String => {
+                let string = cursor.string()?;
+                self.string(&string);
+                return Ok(());
+            }
             Kind::Number => drop(cursor.number()?),
             Kind::Bool => drop(cursor.bool()?),
             Kind::Null => cursor.null()?,
@@ -166,7 +320,7 @@ pub struct Value<'t> {
 
 impl<'t> Value<'t> {
     fn node(self) -> Option<&'t Node> {
-        self.tree.nodes.get(self.at as usize)
+        self.tree.parts.nodes.get(self.at as usize)
     }
 
     fn other(self, at: u32) -> Self {
@@ -199,22 +353,77 @@ impl<'t> Value<'t> {
 
     /// The member of an object; of repeated keys the last one, as most readers have it.
     #[must_use]
+    #[inline]
     pub fn get(self, key: &str) -> Self {
-        let (mut at, end) = self.inside(Kind::Object);
-        let (nodes, source) = (&self.tree.nodes, self.tree.source.as_bytes());
-        let mut found = ABSENT;
-        while at < end {
-            let name = &nodes[at as usize];
+        self.member(key, head(key))
+    }
+
+    fn member(self, key: &str, head: u32) -> Self {
+        let Some(node) = self.node().filter(|node| node.kind == Kind::Object) else {
+            return self.other(ABSENT);
+        };
+        let marks = node.marks();
+        if marks & mark(head, key.len()) == 0 {
+            return self.other(ABSENT);
+        }
+        let (at, end) = (self.at + 1, node.next);
+        let members = self.tree.parts.nodes.get(at as usize..end as usize).unwrap_or_default();
+        let source = self.tree.source.as_bytes();
+        let (mut place, mut found) = (0, ABSENT);
+        while let Some([name, value, ..]) = members.get(place..) {
             let (from, to) = (name.start as usize + 1, name.end as usize - 1);
-            // Nearly all keys are told apart by their lengths.
-            let same = match name.text {
-                PLAIN => to - from == key.len() && &source[from..to] == key.as_bytes(),
-                _ => self.other(at).str() == Some(key),
+            let same = if name.text == PLAIN {
+                name.head == head
+                    && to - from == key.len()
+                    && (key.len() <= 4 || source.get(from..to) == Some(key.as_bytes()))
+            } else {
+                self.other(at + place as u32).str() == Some(key)
             };
-            found = if same { at + 1 } else { found };
-            at = nodes[at as usize + 1].next;
+            if same {
+                found = at + place as u32 + 1;
+                if marks & REPEATS == 0 {
+                    break;
+                }
+            }
+            place = (value.next - at) as usize;
         }
         self.other(found)
+    }
+
+    /// The members of an object for some keys, in one walk; of repeated keys the last one.
+    ///
+    /// ```
+    /// use orchestrace_core::ingest::json::{Limits, tree::{Keys, Tree}};
+    ///
+    /// static KEYS: Keys<3> = Keys::new(["a", "none", "b"]);
+    /// let limits = Limits { depth: 128, string: 1 << 20, lenient: true };
+    /// let tree = Tree::parse(r#"{"b": 2, "c": 3, "a": 1}"#, limits).unwrap();
+    /// let [a, none, b] = tree.root().pick(&KEYS);
+    /// assert_eq!((a.i64(), b.i64(), none.is_absent()), (Some(1), Some(2), true));
+    /// ```
+    #[must_use]
+    pub fn pick<const N: usize>(self, keys: &Keys<N>) -> [Self; N] {
+        let mut found = [self.other(ABSENT); N];
+        let (at, end) = self.inside(Kind::Object);
+        let members = self.tree.parts.nodes.get(at as usize..end as usize).unwrap_or_default();
+        let source = self.tree.source.as_bytes();
+        let mut place = 0;
+        while let Some([name, value, ..]) = members.get(place..) {
+            let here = at + place as u32;
+            place = (value.next - at) as usize;
+            let (from, to) = (name.start as usize + 1, name.end as usize - 1);
+            for ((slot, key), head) in found.iter_mut().zip(keys.all).zip(keys.heads) {
+                let same = match name.text {
+                    PLAIN => name.head == head && source.get(from..to) == Some(key.as_bytes()),
+                    _ => self.other(here).str() == Some(key),
+                };
+                if same {
+                    *slot = self.other(here + 1);
+                    break;
+                }
+            }
+        }
+        found
     }
 
     /// The first of these members that exists.
@@ -239,7 +448,7 @@ impl<'t> Value<'t> {
     /// The elements of an array; none of anything else.
     pub fn elements(self) -> impl Iterator<Item = Value<'t>> + Clone {
         let range = self.inside(Kind::Array);
-        let nodes = &self.tree.nodes;
+        let nodes = &self.tree.parts.nodes;
         std::iter::successors(Some(range.0).filter(|at| *at < range.1), move |at| {
             Some(nodes[*at as usize].next).filter(|next| *next < range.1)
         })
@@ -249,7 +458,7 @@ impl<'t> Value<'t> {
     /// The members of an object in order; none of anything else.
     pub fn members(self) -> impl Iterator<Item = (&'t str, Value<'t>)> + Clone {
         let range = self.inside(Kind::Object);
-        let nodes = &self.tree.nodes;
+        let nodes = &self.tree.parts.nodes;
         std::iter::successors(Some(range.0).filter(|at| *at < range.1), move |at| {
             Some(nodes[*at as usize + 1].next).filter(|next| *next < range.1)
         })
@@ -284,10 +493,10 @@ impl<'t> Value<'t> {
         if node.text == PLAIN {
             return Some(written);
         }
-        let text = self.tree.texts.get(node.text as usize)?.get_or_init(|| {
+        let text = self.tree.parts.texts.get(node.text as usize)?.get_or_init(|| {
             let mut text = String::with_capacity(written.len());
             unescape(written, &mut text);
-            text.into_boxed_str()
+            text
         });
         Some(text)
     }
@@ -425,6 +634,26 @@ mod tests {
         assert_eq!(root.get("a").raw(), r#"{"b":[1,2.0,-3,"4",null,true]}"#);
         assert_eq!(root.first(&["x", "k"]).i64(), Some(2));
         assert_eq!(root.get("a").at(0).get("z").str(), None);
+    }
+
+    #[test]
+    fn of_repeated_keys_the_last_counts_however_they_are_spelt() {
+        for text in [
+            r#"{"key":1,"other":2,"key":3}"#,
+            r#"{"key":1,"k\u0065y":3}"#,
+            r#"{"k\u0065y":1,"key":3,"kez":4}"#,
+            r#"{"key":{"key":9},"a":1,"b":2,"key":3}"#,
+        ] {
+            assert_eq!(of(text).root().get("key").i64(), Some(3), "{text}");
+        }
+        let many: Vec<String> = (0..200).map(|i| format!("\"k{:03}\":{i}", i % 150)).collect();
+        let text = format!("{{{}}}", many.join(","));
+        let tree = of(&text);
+        for i in 0..150 {
+            let last = if i < 50 { i + 150 } else { i };
+            assert_eq!(tree.root().get(&format!("k{i:03}")).i64(), Some(last));
+        }
+        assert!(tree.root().get("k150").is_absent() && tree.root().get("").is_absent());
     }
 
     #[test]

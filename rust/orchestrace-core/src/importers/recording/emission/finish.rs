@@ -1,6 +1,6 @@
 //! What is known once all events are written: edges between them, costs, labels, findings.
 
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 use super::super::{Text, What};
 use super::{Emission, End, NONE};

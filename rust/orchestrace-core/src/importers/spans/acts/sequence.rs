@@ -1,6 +1,6 @@
 //! In which order things were done, and what ends what.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use super::super::{NONE, Who, Work};
 use super::{Act, Describing, Row, began, ended};
