@@ -106,7 +106,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "perfetto", "window": (2, 1)}, "window is from 2 to 1, expected the earlier time first"),
     ({"format": "perfetto", "window": (float("nan"), 1)}, "window is from nan to 1"),
     ({"format": "perfetto", "window": "all"}, "window is 'all', expected two times"),
-    ({"format": "perfetto", "durations": "long"}, "unknown durations 'long'"),
+    ({"format": "perfetto", "durations": "long"}, "unknown word for durations 'long'"),
     ({"format": "jsonl", "window": (0, 1)}, "window means nothing to the export 'jsonl'"),
     ({"format": "ocel", "per": "token"}, "per means nothing to the export 'ocel'"),
     ({"format": "perfetto", "program_order": True, "memory": 1 << 30}, "memory means nothing"),

@@ -532,7 +532,7 @@ impl Gathered {
         let mut groups = Vec::new();
         while left > 0 && ordered.next < traces {
             let start = ordered.next;
-            let size = (left / (2 * threads)).clamp(block / 32, block);
+            let size = (left / (2 * threads)).clamp(block / 8, block);
             let mut held = 0;
             while ordered.next < traces {
                 let bytes = self.planned[first + ordered.next].bytes;

@@ -1,7 +1,7 @@
 //! What is held: immutable columns in chunks that are cut between traces.
 //!
-//! A chunk is one block of input, or a few traces whose parts were gathered. Its columns are Arrow arrays that go to
-//! Python as they are, small ones joined; kernels see slices of them through [`view::ChunkView`].
+//! A chunk is one block of input. Its columns are Arrow arrays that go to Python as they are; kernels see
+//! slices of them through [`view::ChunkView`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -219,7 +219,7 @@ impl Store {
 
     /// Batches of a table, one for each chunk that has rows.
     pub fn table(&self, name: &str) -> Result<Vec<RecordBatch>> {
-        let schema = self.table_schema(name)?;
+        self.table_schema(name)?;
         let mut batches: Vec<RecordBatch> = match name {
             "labels" => vec![self.labels.clone()],
             "quarantine" => vec![self.quarantine.clone()],
@@ -238,7 +238,7 @@ impl Store {
                 .collect(),
         };
         batches.retain(|batch| batch.num_rows() > 0);
-        joined(&schema, batches)
+        Ok(batches)
     }
 
     /// A table in one batch: the same bytes whatever the threads and the block size.
@@ -319,39 +319,6 @@ pub(crate) fn events_schema(
     Arc::new(Schema::new(required.chain(optional).collect::<Vec<_>>()))
 }
 
-/// Rows below which neighbouring batches become one: handing on a batch costs some microseconds a column.
-const FEW_ROWS: usize = 8192;
-
-/// The same rows in batches that are not small where their neighbours are small too.
-fn joined(schema: &SchemaRef, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
-    let mut out = Vec::with_capacity(batches.len());
-    let (mut small, mut rows) = (Vec::new(), 0);
-    for batch in batches {
-        if rows + batch.num_rows() > FEW_ROWS && !small.is_empty() {
-            out.push(one_of(schema, &mut small)?);
-            rows = 0;
-        }
-        rows += batch.num_rows();
-        small.push(batch);
-    }
-    if !small.is_empty() {
-        out.push(one_of(schema, &mut small)?);
-    }
-    Ok(out)
-}
-
-/// Takes the batches as one.
-fn one_of(schema: &SchemaRef, batches: &mut Vec<RecordBatch>) -> Result<RecordBatch> {
-    if let [batch] = &batches[..] {
-        let batch = batch.clone();
-        batches.clear();
-        return Ok(batch);
-    }
-    let one = arrow_select::concat::concat_batches(schema, batches.iter())?;
-    batches.clear();
-    Ok(one)
-}
-
 /// Bytes of an array's own buffers, dictionaries and shared text not counted twice.
 fn buffers_size(array: &ArrayRef) -> usize {
     let data = array.to_data();
@@ -366,34 +333,4 @@ fn buffers_size(array: &ArrayRef) -> usize {
     data.buffers().iter().map(arrow_buffer::Buffer::len).sum::<usize>()
         + data.nulls().map_or(0, |n| n.len().div_ceil(8))
         + children
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_batches_are_joined_and_large_ones_stay() {
-        let schema = Arc::new(Schema::new(vec![Field::new("n", arrow_schema::DataType::UInt32, false)]));
-        let batch = |from: usize, rows: usize| {
-            let values: UInt32Array = (from as u32..(from + rows) as u32).collect();
-            RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(values)]).unwrap()
-        };
-        let sizes = [5, 0, 7, 8_180, 8_192, 20_000, 1, 2, 30_000];
-        let mut from = 0;
-        let batches: Vec<RecordBatch> = sizes
-            .iter()
-            .map(|rows| {
-                from += rows;
-                batch(from - rows, *rows)
-            })
-            .collect();
-        let large = batches[5].column(0).to_data().buffers()[0].as_ptr();
-        let out = joined(&schema, batches).unwrap();
-        let rows: Vec<usize> = out.iter().map(RecordBatch::num_rows).collect();
-        assert_eq!(rows, [8_192, 8_192, 20_000, 3, 30_000]);
-        assert_eq!(out[2].column(0).to_data().buffers()[0].as_ptr(), large, "not copied");
-        let whole = arrow_select::concat::concat_batches(&schema, &out).unwrap();
-        assert_eq!(whole, batch(0, from));
-    }
 }
