@@ -343,7 +343,7 @@ impl Recording {
     }
 
     /// Makes room for so many entries and bytes of texts.
-    pub fn expect(&mut self, entries: usize, bytes: usize) {
+    pub fn reserve(&mut self, entries: usize, bytes: usize) {
         self.entries.reserve(entries);
         self.texts.reserve(bytes);
     }

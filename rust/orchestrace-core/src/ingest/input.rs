@@ -196,7 +196,10 @@ impl Opened {
                 if let Some(bytes) = spare
                     && let Some(bytes) = small(&mut file, bytes, options)?
                 {
-                    return Self::settled(BlockStream::whole(bytes, options), forced, name, run);
+                    let mut stream = BlockStream::whole(bytes, options);
+                    let head = stream.head(run)?;
+                    let (framing, format) = told(&head[..head.len().min(HEAD)], forced, name);
+                    return Ok(Self::settled(stream, framing, format));
                 }
                 (&mut file).take(4).read_to_end(&mut magic)?;
                 if is_zip(&magic) {
@@ -222,23 +225,13 @@ impl Opened {
                 None => archive(spill::copied(stream.into_reader(), folder, run)?, false),
             };
         }
-        Self::settled(stream, forced, name, run)
+        let (framing, format) = told(head, forced, name);
+        Ok(Self::settled(stream, framing, format))
     }
 
-    /// A stream, with what its head says of framing and format.
-    fn settled(
-        mut stream: BlockStream,
-        forced: Option<Format>,
-        name: &str,
-        run: &Run,
-    ) -> std::io::Result<Stream> {
-        let head = stream.head(run)?;
-        let head = &head[..head.len().min(HEAD)];
-        let framing = framing(head);
-        let format =
-            forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name));
+    fn settled(mut stream: BlockStream, framing: Framing, format: Format) -> Stream {
         stream.set_framing(framing);
-        Ok(Stream::One(stream, format))
+        Stream::One(stream, format)
     }
 
     /// The next block, if there is one.
@@ -294,6 +287,12 @@ impl Opened {
         }
         .load(Ordering::Relaxed)
     }
+}
+
+/// What the head of a stream says of its framing and its format.
+fn told(head: &[u8], forced: Option<Format>, name: &str) -> (Framing, Format) {
+    let framing = framing(head);
+    (framing, forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name)))
 }
 
 /// All of a file that is smaller than a block and plain; else nothing is taken of it.

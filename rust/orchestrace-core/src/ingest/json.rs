@@ -1233,7 +1233,7 @@ fn unescape(raw: &str, out: &mut String) {
             None => ('\u{FFFD}', 1),
         };
         out.push(c);
-        from = at + used;
+        from = (at + used).min(bytes.len());
     }
 }
 

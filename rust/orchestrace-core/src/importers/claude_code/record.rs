@@ -184,7 +184,7 @@ impl Records {
         let mut records = Self::default();
         records.code("");
         // What models wrote is kept until it is known which of it belongs together.
-        recording.expect(items.len(), items.iter().map(|item| item.text.len()).sum::<usize>() / 4);
+        recording.reserve(items.len(), items.iter().map(|item| item.text.len()).sum::<usize>() / 4);
         records.lines.reserve(items.len());
         records.blocks.reserve(items.len());
         let mut reader =

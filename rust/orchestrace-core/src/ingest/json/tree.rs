@@ -93,8 +93,8 @@ struct Parts {
 const MOST_KEPT: usize = 1 << 15;
 
 thread_local! {
-    /// Memory of trees that are gone. A record of a kilobyte has a hundred nodes: growing a list of them took a tenth of
-    /// the time of reading it.
+    /// Memory of trees that are gone: a record has so many nodes that growing a list of them anew costs as much as
+    /// filling it.
     static GONE: RefCell<Vec<Parts>> = const { RefCell::new(Vec::new()) };
 }
 
