@@ -1,8 +1,9 @@
 //! The workers of one batch: they claim blocks in input order and parse them in parallel, until the batch is full or
 //! the inputs are at their end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -48,6 +49,36 @@ struct Queue<'a> {
     active: BTreeSet<usize>,
     /// Whether a worker went away because too much is parsed ahead of such a stream.
     gated: bool,
+    /// Bytes of tables by input, and the input that [`Queue::ahead`] is counted beyond.
+    made: BTreeMap<usize, usize>,
+    beyond: usize,
+    /// Bytes of tables beyond the first stream that is being read; none where there is no stream.
+    ahead: usize,
+}
+
+impl Queue<'_> {
+    /// Counts tables of an input.
+    fn made(&mut self, source: usize, nbytes: usize) {
+        *self.made.entry(source).or_default() += nbytes;
+        if source > self.beyond {
+            self.ahead += nbytes;
+        }
+    }
+
+    /// Counts anew what lies beyond the first stream, by the inputs between that and the one before: of many small
+    /// files each is a stream for a moment.
+    fn recount(&mut self) {
+        let first = self.active.first().copied().unwrap_or(usize::MAX);
+        let (low, high) = (first.min(self.beyond), first.max(self.beyond));
+        let between = self.made.range((Bound::Excluded(low), Bound::Included(high)));
+        let between: usize = between.map(|(_, nbytes)| nbytes).sum();
+        if first > self.beyond {
+            self.ahead -= between;
+        } else {
+            self.ahead += between;
+        }
+        self.beyond = first;
+    }
 }
 
 /// What the workers of one batch share.
@@ -61,9 +92,8 @@ pub(super) struct Work<'a> {
     limit: usize,
     queue: Mutex<Queue<'a>>,
     claimed: AtomicUsize,
-    /// Bytes of tables made so far, and of those the ones beyond a stream that is being read.
+    /// Bytes of tables made so far.
     held: AtomicUsize,
-    ahead: AtomicUsize,
     in_flight: AtomicUsize,
     /// One writer a worker, reused from block to block.
     writers: Vec<Mutex<Option<Kit>>>,
@@ -95,17 +125,27 @@ impl<'a> Work<'a> {
         limit: usize,
         run: &'a Run,
     ) -> Self {
-        let held = chunks.iter().map(RawChunk::nbytes).sum();
+        let mut queue = Queue {
+            sources,
+            first: 0,
+            active: BTreeSet::new(),
+            gated: false,
+            made: BTreeMap::new(),
+            beyond: usize::MAX,
+            ahead: 0,
+        };
+        for chunk in &chunks {
+            queue.made(chunk.source, chunk.nbytes());
+        }
         Self {
-            names: sources.iter().map(|s| (s.name.clone(), s.stem.clone())).collect(),
+            names: queue.sources.iter().map(|s| (s.name.clone(), s.stem.clone())).collect(),
             options,
-            forced: sources.iter().map(|s| s.forced).collect(),
+            forced: queue.sources.iter().map(|s| s.forced).collect(),
             run,
             limit,
-            queue: Mutex::new(Queue { sources, first: 0, active: BTreeSet::new(), gated: false }),
             claimed: AtomicUsize::new(0),
-            held: AtomicUsize::new(held),
-            ahead: AtomicUsize::new(held),
+            held: AtomicUsize::new(queue.made.values().sum()),
+            queue: Mutex::new(queue),
             in_flight: AtomicUsize::new(0),
             writers: (0..run.pool().current_num_threads()).map(|_| Mutex::new(None)).collect(),
             chunks: Mutex::new(chunks),
@@ -164,7 +204,7 @@ impl<'a> Work<'a> {
         if self.is_full() && self.claimed.load(Ordering::Relaxed) > 0 {
             return None;
         }
-        if !queue.active.is_empty() && self.is_ahead() {
+        if self.is_ahead(queue) {
             queue.gated = true;
             return None;
         }
@@ -180,12 +220,15 @@ impl<'a> Work<'a> {
                     Some(Task::Range { source: number, path, start, end, len, index, format })
                 }
                 Body::Whole { .. } | Body::Stream(_) | Body::Suspended(_) => {
-                    queue.active.insert(number);
                     let body = std::mem::replace(&mut source.body, Body::Taken);
                     Some(Task::Stream { source: number, body })
                 }
                 Body::Ranges { .. } | Body::Taken | Body::Done => None,
             };
+            if let Some(Task::Stream { source, .. }) = task {
+                queue.active.insert(source);
+                queue.recount();
+            }
             if task.is_some() {
                 self.claimed.fetch_add(1, Ordering::Relaxed);
                 return task;
@@ -234,11 +277,8 @@ impl<'a> Work<'a> {
             queue.first = queue.first.min(source);
             queue.gated = true;
         }
-        let first = queue.active.first().copied();
-        let beyond = |chunk: &&RawChunk| first.is_some_and(|first| first < chunk.source);
-        let ahead = locked(&self.chunks).iter().filter(beyond).map(RawChunk::nbytes).sum();
-        self.ahead.store(ahead, Ordering::Relaxed);
-        if queue.gated && !self.is_ahead() && !left {
+        queue.recount();
+        if queue.gated && !self.is_ahead(&queue) && !left {
             queue.gated = false;
             for _ in 1..self.run.pool().current_num_threads() {
                 scope.spawn(|scope| self.work(scope));
@@ -248,14 +288,14 @@ impl<'a> Work<'a> {
     }
 
     /// Whether more is parsed beyond a stream than may wait for its end.
-    fn is_ahead(&self) -> bool {
-        self.ahead.load(Ordering::Relaxed) > self.limit / 4
+    fn is_ahead(&self, queue: &Queue<'_>) -> bool {
+        queue.ahead > self.limit / 4
     }
 
     /// Whether a stream may go on for now: there is room, and it is the first or not too far ahead of it.
     fn may_go_on(&self, source: usize) -> bool {
-        !self.is_full()
-            && (!self.is_ahead() || locked(&self.queue).active.first().is_none_or(|first| *first == source))
+        let queue = locked(&self.queue);
+        !self.is_full() && (!self.is_ahead(&queue) || queue.beyond == source)
     }
 
     /// Reads a stream to its end, or until the batch is full; what it is then.
@@ -350,9 +390,7 @@ impl<'a> Work<'a> {
         if let Some(chunk) = chunk {
             let nbytes = chunk.nbytes();
             self.held.fetch_add(nbytes, Ordering::Relaxed);
-            if locked(&self.queue).active.first().is_some_and(|first| *first < source) {
-                self.ahead.fetch_add(nbytes, Ordering::Relaxed);
-            }
+            locked(&self.queue).made(source, nbytes);
             locked(&self.chunks).push(chunk);
         }
         let mut bytes = block.bytes;
