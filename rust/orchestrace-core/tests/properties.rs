@@ -188,8 +188,9 @@ fn spacing_changes_no_table() {
     }
 }
 
-/// Found by fuzzing: a frame of zstd that declares a byte and ends in an empty block.
+/// Found by fuzzing: frames of zstd that declare a byte, or 64, and end in an empty block.
 #[test]
 fn what_a_frame_declares_is_judged_as_libzstd_does() {
     invariants::damaged_streams_end_within_their_limits(b"]NaN");
+    invariants::damaged_streams_end_within_their_limits(&[213, 200]);
 }
