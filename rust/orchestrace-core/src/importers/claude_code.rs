@@ -9,10 +9,11 @@
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::error::{Reject, RejectCode};
+use crate::ingest::json::Kind;
 use crate::ingest::json::tree::Value;
-use crate::ingest::json::{Kind, write_string};
 use crate::ingest::writer::TraceWriter;
 
+mod aside;
 mod branches;
 mod cast;
 mod content;
@@ -25,6 +26,7 @@ mod telling;
 #[cfg(test)]
 mod tests;
 
+use aside::Aside;
 use head::Head;
 use record::Records;
 use streams::Streams;
@@ -160,27 +162,14 @@ impl SpreadImporter for ClaudeCode {
     }
 }
 
-/// What becomes of a record that says nothing: it is counted, and its links are kept for those that hang on it.
+/// What becomes of a record that says nothing.
 fn aside(head: &Head<'_>, key: Option<&str>, kind: &str, out: &mut Items<'_>) {
-    let (Some(key), Some(uuid)) = (key, head.uuid.as_deref()) else {
-        out.ignored(kind);
-        return;
-    };
-    let mut link = Vec::with_capacity(160);
-    link.extend_from_slice(br#"{"aside":"#);
-    write_string(kind, &mut link);
-    for (name, id) in [("uuid", Some(uuid)), ("parentUuid", head.parent.as_deref())] {
-        if let Some(id) = id {
-            link.extend_from_slice(b",\"");
-            link.extend_from_slice(name.as_bytes());
-            link.extend_from_slice(b"\":");
-            write_string(id, &mut link);
+    match (key, head.uuid.as_deref()) {
+        (Some(key), Some(uuid)) => {
+            let parent = head.parent.as_deref().unwrap_or_default();
+            out.item(key, &Aside { kind, uuid, parent }.text(), "");
         }
-    }
-    link.push(b'}');
-    match std::str::from_utf8(&link) {
-        Ok(link) => out.item(key, link, ""),
-        Err(_) => out.ignored(kind),
+        _ => out.ignored(kind),
     }
 }
 
@@ -199,7 +188,9 @@ fn kind_of(kind: &str, subtype: &str, inner: &str) -> String {
 /// The session of a line: what it says; what its path says where it has none, or names its own stream.
 fn session<'a>(head: &'a Head<'_>, path: &'a str) -> Option<&'a str> {
     let said = head.session.as_deref().filter(|session| !session.is_empty());
-    match said.map(|said| said.split_once("#agent-").map_or(said, |(session, _)| session)) {
+    // A search for a word is set up anew for each line.
+    let marked = said.filter(|said| said.contains('#')).and_then(|said| said.split_once("#agent-"));
+    match marked.map(|(session, _)| session).or(said) {
         Some(session) if !session.starts_with("agent-") => Some(session),
         said => session_of(path).or(said),
     }

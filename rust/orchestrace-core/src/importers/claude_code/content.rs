@@ -170,7 +170,7 @@ impl Reader<'_> {
         let text = text.unwrap_or_default();
         let ended = text.starts_with("<retrieval_status>success")
             && tagged(text, "status").is_some_and(|s| !matches!(s, "running" | "in_progress" | "pending"));
-        let ended = tagged(text, "task_id").filter(|_| ended);
+        let ended = if ended { tagged(text, "task_id") } else { None };
         let agent_said = said_agent(text).map(|id| {
             id.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_').next().unwrap_or_default()
         });

@@ -146,6 +146,9 @@ impl<'a> Head<'a> {
 
 /// A string; anything else counts as nothing.
 fn string<'a>(cursor: &mut Cursor<'a>) -> Parsed<Option<Cow<'a, str>>> {
+    if let Some(text) = cursor.plain_text() {
+        return Ok(Some(Cow::Borrowed(text)));
+    }
     if cursor.kind()? != Kind::String {
         cursor.skip()?;
         return Ok(None);

@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::recording::{Hash, Recording, Text, Usage, hash};
+use super::aside::Aside;
 use super::{agent_of, run_of};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
@@ -187,14 +188,32 @@ impl Records {
         recording.reserve(items.len(), items.iter().map(|item| item.text.len()).sum::<usize>() / 4);
         records.lines.reserve(items.len());
         records.blocks.reserve(items.len());
-        let mut reader =
-            Reader { recording, seen: HashSet::new(), copies: Vec::new(), file: 0, sha: Sha256::new() };
+        // Each has an id as a rule, and every other one that of a call or a response.
+        records.names.reserve(2 * items.len(), 64 * items.len());
+        records.parents.reserve(2 * items.len());
+        let mut reader = Reader {
+            recording,
+            seen: HashSet::with_capacity(items.len()),
+            copies: Vec::new(),
+            file: 0,
+            agent: 0,
+            run: 0,
+            sha: Sha256::new(),
+        };
         let mut path = None;
         for (i, item) in items.iter().enumerate() {
-            if path.is_some_and(|path| path != item.path) {
-                reader.file += 1;
+            if path != Some(item.path) {
+                reader.file += u32::from(path.is_some());
+                reader.agent = agent_of(item.path).map_or(0, |agent| records.code(agent));
+                reader.run = run_of(item.path).map_or(0, |run| records.code(run));
+                path = Some(item.path);
             }
-            path = Some(item.path);
+            if let Some(aside) = Aside::of(item.text) {
+                let [uuid, parent] = [aside.uuid, aside.parent].map(|id| records.code(id));
+                records.link(uuid, parent);
+                items.ignored(i, aside.kind);
+                continue;
+            }
             match Tree::parse(item.text, items.limits()) {
                 Ok(tree) => {
                     if tree.is_replaced() {
@@ -225,10 +244,7 @@ impl Records {
     }
 
     /// Remembers the record before this one; of several the one with the least name, whichever came first.
-    fn link(&mut self, fields: &Fields<'_>) {
-        let uuid = self.code_of(fields.uuid);
-        let told = fields.parent.exists();
-        let parent = self.code_of(if told { fields.parent } else { fields.parent_before });
+    fn link(&mut self, uuid: Code, parent: Code) {
         let known = self.parents[uuid as usize];
         if uuid != 0 && parent != 0 && (known == 0 || self.names.name(parent) < self.names.name(known)) {
             self.parents[uuid as usize] = parent;
@@ -247,6 +263,9 @@ pub(super) struct Reader<'r> {
     /// Lines of children that their parents' files repeat.
     copies: Vec<Line>,
     file: u32,
+    /// What the path of the file says: the agent, and the run of a workflow.
+    agent: Code,
+    run: Code,
     pub(super) sha: Sha256,
 }
 
@@ -268,10 +287,9 @@ pub(super) struct Fields<'t> {
     parent_before: Value<'t>,
     is_sidechain: Value<'t>,
     agent: Value<'t>,
-    aside: Value<'t>,
 }
 
-static FIELDS: Keys<16> = Keys::new([
+static FIELDS: Keys<15> = Keys::new([
     "type",
     "uuid",
     "timestamp",
@@ -287,7 +305,6 @@ static FIELDS: Keys<16> = Keys::new([
     "logicalParentUuid",
     "isSidechain",
     "agentId",
-    "aside",
 ]);
 
 impl<'t> Fields<'t> {
@@ -306,7 +323,7 @@ impl<'t> Fields<'t> {
             is_error,
             rest @ ..,
         ] = record.pick(&FIELDS);
-        let [parent, parent_before, is_sidechain, agent, aside] = rest;
+        let [parent, parent_before, is_sidechain, agent] = rest;
         Self {
             kind,
             uuid,
@@ -323,7 +340,6 @@ impl<'t> Fields<'t> {
             parent_before,
             is_sidechain,
             agent,
-            aside,
         }
     }
 }
@@ -332,11 +348,9 @@ impl Reader<'_> {
     fn line(&mut self, records: &mut Records, items: &TraceItems<'_>, i: usize, root: Value<'_>) {
         let item = items.as_slice()[i];
         let fields = Fields::of(root);
-        if let Some(kind) = fields.aside.str() {
-            records.link(&fields);
-            items.ignored(i, kind);
-            return;
-        }
+        let uuid = records.code_of(fields.uuid);
+        let told = fields.parent.exists();
+        let parent = records.code_of(if told { fields.parent } else { fields.parent_before });
         let kind = fields.kind.str().unwrap_or_default();
         match kind {
             "" => {
@@ -366,9 +380,11 @@ impl Reader<'_> {
                 if agent != 0 && call != 0 {
                     records.works_for.push((call, agent));
                 }
-                records.link(&fields);
+                records.link(uuid, parent);
                 let carried = Fields::of(copy);
-                let line = self.said(records, i, root, &carried, carried.kind.str().unwrap_or_default());
+                let uuid = records.code_of(carried.uuid);
+                let kind = carried.kind.str().unwrap_or_default();
+                let line = self.said(records, i, root, (uuid, &carried), kind);
                 let line = line.map(|line| Line { time: line.time.or_else(|| time_of(fields.time)), ..line });
                 match line {
                     Some(line) => self.copies.push(Line { agent, sidechain: true, run: 0, ..line }),
@@ -376,26 +392,23 @@ impl Reader<'_> {
                 }
             }
             _ => {
-                let uuid = records.code_of(fields.uuid);
                 let content = if kind == "user" || kind == "assistant" { fields.message } else { root };
                 let digest = xxh3_128(content.raw().as_bytes());
                 if uuid != 0 && !self.seen.insert((uuid, digest)) {
                     items.duplicate(i);
                     return;
                 }
-                records.link(&fields);
-                let Some(mut line) = self.said(records, i, root, &fields, kind) else {
+                records.link(uuid, parent);
+                let Some(mut line) = self.said(records, i, root, (uuid, &fields), kind) else {
                     items.ignored(i, "claude_code.empty");
                     return;
                 };
                 line.digest = digest;
                 line.sidechain = fields.is_sidechain.bool() == Some(true);
                 if line.sidechain {
-                    line.agent = records.code_of(fields.agent);
-                    if let (0, Some(agent)) = (line.agent, agent_of(item.path)) {
-                        line.agent = records.code(agent);
-                    }
-                    line.run = run_of(item.path).map_or(0, |run| records.code(run));
+                    let agent = records.code_of(fields.agent);
+                    line.agent = if agent == 0 { self.agent } else { agent };
+                    line.run = self.run;
                 }
                 records.lines.push(line);
             }
@@ -415,13 +428,13 @@ impl Reader<'_> {
         }
     }
 
-    /// `root` is the line, `record` what it says itself or carries.
+    /// `root` is the line, `record` what it says itself or carries, with the code of its id.
     fn said(
         &mut self,
         records: &mut Records,
         i: usize,
         root: Value<'_>,
-        record: &Fields<'_>,
+        (uuid, record): (Code, &Fields<'_>),
         kind: &str,
     ) -> Option<Line> {
         let what = match kind {
@@ -451,7 +464,7 @@ impl Reader<'_> {
             item: i as u32,
             file: self.file,
             time,
-            uuid: records.code_of(record.uuid),
+            uuid,
             agent: 0,
             sidechain: false,
             run: 0,
