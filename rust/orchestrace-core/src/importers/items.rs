@@ -324,6 +324,9 @@ impl<'w> Items<'w> {
         if self.record.replaced || start > whole.len() || text.len() > whole.len() - start {
             return self.position;
         }
+        if start == 0 {
+            return Position { length: text.len() as u64, ..self.position };
+        }
         let ends = self.line_ends.get_or_insert_with(|| memchr_iter(b'\n', whole.as_bytes()).collect());
         let lines = ends.partition_point(|end| *end < start);
         Position {

@@ -532,7 +532,9 @@ pub fn hash(text: &str) -> Hash {
 /// Hash of a call: canonical JSON of its name and arguments (R9).
 #[must_use]
 pub fn call_hash(name: &str, arguments: Value<'_>) -> Hash {
-    let mut call = br#"{"arguments":"#.to_vec();
+    // As long as it is written, with room for its name.
+    let mut call = Vec::with_capacity(arguments.raw().len() + 64);
+    call.extend_from_slice(br#"{"arguments":"#);
     canonical(arguments, &mut call);
     named(call, name)
 }

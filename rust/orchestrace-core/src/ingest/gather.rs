@@ -444,7 +444,10 @@ impl Gathered {
                 },
             };
             let threads = run.pool().current_num_threads() as u64;
-            let groups = self.groups(&mut ordered, options.block_size as u64, threads);
+            let block = options.block_size as u64;
+            // At least two blocks of text for each thread. Tables seldom take more room than the text that they are of.
+            let most = (2 * threads * block).max((limit - held) as u64 / 4);
+            let groups = self.groups(&mut ordered, block, threads, most);
             let made = self.made(&ordered, &groups, source, &options, &idle, run)?;
             for (made, group) in made.into_iter().zip(groups) {
                 self.looked_at += group.len() as u64;
@@ -516,23 +519,23 @@ impl Gathered {
         Ok(Ordered { bucket, items, starts, next: 0 })
     }
 
-    /// The next groups of traces of a bucket, two blocks of text for each thread. Each group is a share of what is left,
-    /// so that the last ones are small and no thread waits long for another (guided self-scheduling, Polychronopoulos
-    /// and Kuck 1987).
-    fn groups(&self, ordered: &mut Ordered, block: u64, threads: u64) -> Vec<Range<usize>> {
+    /// The next groups of traces of a bucket, at most so many bytes of text. Each group is a share of what is left, so
+    /// that the last ones are small and no thread waits long for another (guided self-scheduling, Polychronopoulos and
+    /// Kuck 1987).
+    fn groups(&self, ordered: &mut Ordered, block: u64, threads: u64, most: u64) -> Vec<Range<usize>> {
         let traces = ordered.starts.len() - 1;
         let first = ordered.bucket.first as usize;
         let mut left = 0;
         for planned in self.planned[first..].iter().take(traces).skip(ordered.next) {
             left += planned.bytes.max(1);
-            if left >= 2 * threads * block {
+            if left >= most {
                 break;
             }
         }
         let mut groups = Vec::new();
         while left > 0 && ordered.next < traces {
             let start = ordered.next;
-            let size = (left / (2 * threads)).clamp(block / 8, block);
+            let size = (left / (2 * threads)).clamp(block / 8, 2 * block);
             let mut held = 0;
             while ordered.next < traces {
                 let bytes = self.planned[first + ordered.next].bytes;

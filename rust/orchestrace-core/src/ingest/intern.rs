@@ -43,6 +43,14 @@ impl Interner {
         name_at(&self.text, &self.ends, code)
     }
 
+    /// Makes room for so many names more, and so many bytes of them.
+    pub fn reserve(&mut self, names: usize, bytes: usize) {
+        let Self { table, hasher, text, ends } = self;
+        table.reserve(names, |&c| hasher.hash_one(name_at(text, ends, c)));
+        text.reserve(bytes);
+        ends.reserve(names);
+    }
+
     /// Code of a name, new if it has not been seen.
     #[inline]
     pub fn code(&mut self, name: &str) -> u32 {

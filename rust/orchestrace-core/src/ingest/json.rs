@@ -18,7 +18,7 @@ mod scan;
 pub mod tree;
 
 use crate::error::{Reject, RejectCode};
-use scan::{digits, escape_from, lowest, plain_run, stops, stops_in, stops_of};
+use scan::{digits, each, escape_from, escaped_by, lowest, plain_run, stops, stops_of};
 
 /// Why a record cannot be read, with the place.
 #[derive(Debug)]
@@ -413,9 +413,9 @@ fn word_at(window: &[u8; WINDOW], at: usize) -> u128 {
     chunk.map_or(0, |chunk| u128::from_le_bytes(*chunk))
 }
 
-/// Sixteen bytes of a window; `at` is at most 17.
+/// Sixteen bytes of a window; `at` is at most 33.
 #[inline(always)]
-fn word_in(window: &[u8; 33], at: usize) -> u128 {
+fn word_in(window: &[u8; 49], at: usize) -> u128 {
     let chunk = window.get(at..).and_then(|b| b.first_chunk::<16>());
     chunk.map_or(0, |chunk| u128::from_le_bytes(*chunk))
 }
@@ -773,15 +773,16 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
-    /// A string of up to 32 bytes without escapes, if one stands here with as much behind it: where it begins, its length,
-    /// its first four bytes (of one of fewer zeros behind it).
+    /// A string of up to 48 bytes without escapes, as the ids of most formats are, if one stands here with as much
+    /// behind it: where it begins, its length, its first four bytes (of one of fewer zeros behind it).
     #[inline(always)]
     fn plain_string(&mut self) -> Option<(usize, usize, u32)> {
         let start = self.pos + 1;
-        let window = self.bytes.get(self.pos..)?.first_chunk::<33>()?;
+        let window = self.bytes.get(self.pos..)?.first_chunk::<49>()?;
         let mut found = u64::from(stops(word_in(window, 1)));
         if found == 0 {
-            found = u64::from(stops(word_in(window, 17))) << 16;
+            let [second, third] = [17, 33].map(|at| u64::from(stops(word_in(window, at))));
+            found = second << 16 | third << 32;
         }
         let len = found.trailing_zeros() as usize;
         if window[0] != b'"' || window.get(1 + len) != Some(&b'"') || len > self.limits.string {
@@ -803,6 +804,18 @@ impl<'a> Cursor<'a> {
         self.pos += 1;
         self.ws();
         Some(key)
+    }
+
+    /// A string of up to 48 bytes without escapes, if one stands here.
+    #[inline]
+    pub fn plain_text(&mut self) -> Option<&'a str> {
+        self.plain_string().map(|(start, len, _)| self.slice(start, start + len))
+    }
+
+    /// A key of up to 48 bytes without escapes, with its colon, if one stands here.
+    #[inline(always)]
+    pub fn plain_key_text(&mut self) -> Option<&'a str> {
+        self.plain_key().map(|(start, len, _)| self.slice(start, start + len))
     }
 
     /// A key as written, with its colon.
@@ -841,32 +854,37 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn string_end(&mut self, start: usize) -> Parsed<(usize, bool)> {
         let (mut at, mut escaped) = (start, false);
-        // A text with escapes is mostly one: all that stops within 64 bytes is found at once.
+        // Of 64 bytes at once: which are escaped, which of the others end the string.
         while let Some(chunk) = self.bytes.get(at..).and_then(|b| b.first_chunk::<64>()) {
-            if !stops_in(chunk) {
+            let stops = stops_of(chunk);
+            if stops == 0 {
                 at += 64;
                 continue;
             }
-            let mut stops = stops_of(chunk);
-            let mut next = 64;
-            while stops != 0 {
-                let i = stops.trailing_zeros() as usize;
-                match chunk[i] {
-                    b'"' => return self.closed(start, at + i, escaped),
-                    b'\\' => {
-                        escaped = true;
-                        let Some(b'"' | b'n' | b'\\') = self.bytes.get(at + i + 1) else {
-                            next = self.escape(at + i)? - at;
-                            break;
-                        };
-                        // The byte behind it is no stop.
-                        stops &= u64::MAX.checked_shl(i as u32 + 2).unwrap_or(0);
-                        next = next.max(i + 2);
-                    }
-                    control => return Err(Self::control(at + i, control)),
+            let (slashes, quotes) = (each(chunk, b'\\'), each(chunk, b'"'));
+            let behind = escaped_by(slashes);
+            let ends = stops & !slashes & !behind;
+            let before = (ends & ends.wrapping_neg()).wrapping_sub(1);
+            let others = behind & before & !(quotes | slashes | each(chunk, b'n'));
+            if others != 0 {
+                escaped = true;
+                at += others.trailing_zeros() as usize - 1;
+                // Many follow on each other where a text is all escapes.
+                while self.bytes.get(at) == Some(&b'\\') {
+                    at = self.escape(at)?;
                 }
+                continue;
             }
-            at += next;
+            escaped |= slashes & before != 0;
+            if ends != 0 {
+                let end = at + ends.trailing_zeros() as usize;
+                return match self.bytes[end] {
+                    b'"' => self.closed(start, end, escaped),
+                    control => Err(Self::control(end, control)),
+                };
+            }
+            // What the last byte escapes is not among these.
+            at += 64 - ((slashes & !behind) >> 63) as usize;
         }
         loop {
             at = plain_run(self.bytes, at);
@@ -1114,14 +1132,20 @@ impl<'a> Cursor<'a> {
         let mut open = std::mem::take(&mut self.skipping);
         open.clear();
         loop {
-            let kind = match self.kind() {
-                Ok(kind) => Some(kind),
-                // Only then is it asked for, so that no other value pays for it.
-                Err(fault) => self.non_finite().map(|_| None).ok_or(fault)?,
-            };
-            let entered = match kind {
-                None => false,
-                Some(Kind::Object) => {
+            let entered = match self.byte() {
+                b'"' => {
+                    if self.plain_string().is_none() {
+                        self.string()?;
+                    }
+                    false
+                }
+                b'0'..=b'9' => {
+                    if self.plain_number().is_none() {
+                        self.number()?;
+                    }
+                    false
+                }
+                b'{' => {
                     let any = self.open_object()?;
                     if any {
                         open.push(true);
@@ -1129,31 +1153,27 @@ impl<'a> Cursor<'a> {
                     }
                     any
                 }
-                Some(Kind::Array) => {
+                b'[' => {
                     let any = self.open_array()?;
                     if any {
                         open.push(false);
                     }
                     any
                 }
-                Some(Kind::String) => {
-                    if self.plain_string().is_none() {
-                        self.string()?;
-                    }
-                    false
-                }
-                Some(Kind::Number) => {
-                    if self.plain_number().is_none() {
-                        self.number()?;
-                    }
-                    false
-                }
-                Some(Kind::Bool) => {
+                b't' | b'f' => {
                     self.bool()?;
                     false
                 }
-                Some(Kind::Null) => {
+                b'n' => {
                     self.null()?;
+                    false
+                }
+                _ => {
+                    if self.non_finite().is_none() {
+                        // A number below zero is all that is left.
+                        self.kind()?;
+                        self.number()?;
+                    }
                     false
                 }
             };
@@ -1199,6 +1219,7 @@ impl<'a> Cursor<'a> {
 /// Writes the text of an escaped string, whose escapes the scanner has judged, into `out`.
 fn unescape(raw: &str, out: &mut String) {
     out.clear();
+    out.reserve(raw.len());
     let bytes = raw.as_bytes();
     let mut from = 0;
     loop {
@@ -1239,6 +1260,7 @@ fn unescape(raw: &str, out: &mut String) {
 
 /// Appends a JSON string, quotes included.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.reserve(text.len() + 2);
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut from = 0;

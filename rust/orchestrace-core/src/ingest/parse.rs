@@ -171,8 +171,8 @@ impl BlockParser<'_> {
         ignored: bool,
     ) -> Option<ItemBlock> {
         let mut items = ItemBlock::new(source, block.index, block.line.is_some());
-        // Much of most recordings is left out; what stays grows at most once.
-        items.columns.piece.text.reserve(block.bytes.len() / 2);
+        // Much of most recordings is left out; what stays seldom grows, and then once.
+        items.columns.piece.text.reserve(block.bytes.len() / 4 * 3);
         if ignored {
             let kind = items.columns.kinds.code(NOT_JSON);
             items.columns.ignored.push(kind);

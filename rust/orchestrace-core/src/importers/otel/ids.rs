@@ -42,8 +42,10 @@ fn normal(text: &str, bytes: usize) -> Option<Cow<'_, str>> {
 
 /// Whether an id is spelt as nearly all are, and as all become.
 fn is_usual(text: &str, bytes: usize) -> bool {
-    let digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
-    text.len() == 2 * bytes && text.bytes().all(digit) && text.bytes().any(|b| b != b'0')
+    // To the end in any case, so that many bytes are looked at at once.
+    let digit = |b: u8| b.wrapping_sub(b'0') < 10 || b.wrapping_sub(b'a') < 6;
+    let judge = |(digits, others): (bool, u8), b: u8| (digits & digit(b), others | (b ^ b'0'));
+    text.len() == 2 * bytes && matches!(text.bytes().fold((true, 0), judge), (true, 1..))
 }
 
 /// Base64 of exactly so many bytes, padded or not, in either alphabet.

@@ -140,7 +140,13 @@ pub(super) fn attributes<'t>(list: Value<'t>, put: &mut dyn FnMut(&'t str, Attri
         put(key, Attribute::Plain(value));
     }
     for pair in list.elements() {
-        if let (Some(key), Some(attribute)) = (pair.get("key").str(), typed(pair.get("value"))) {
+        let mut members = pair.members();
+        // In this order as a rule, and nothing else.
+        let (key, value) = match (members.next(), members.next(), members.next()) {
+            (Some(("key", key)), Some(("value", value)), None) => (key, value),
+            _ => (pair.get("key"), pair.get("value")),
+        };
+        if let (Some(key), Some(attribute)) = (key.str(), typed(value)) {
             put(key, attribute);
         }
     }

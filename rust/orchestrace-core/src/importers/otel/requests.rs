@@ -7,7 +7,10 @@
 use super::attributes::is_unread;
 use super::{ids, otlp};
 use crate::importers::Items;
-use crate::ingest::json::{Cursor, Limits, Str};
+use crate::ingest::json::{Cursor, Limits, Pattern};
+
+static KEY: Pattern = Pattern::new(b"\"key\":");
+static VALUE: Pattern = Pattern::new(b"\"value\":");
 
 /// Cuts a request into items; nothing is put, and false told, where it is not written in the usual way.
 pub(super) fn cut(text: &str, out: &mut Items<'_>) -> bool {
@@ -84,8 +87,12 @@ impl<'a> Request<'a> {
     }
 
     /// A key. One with an escape may be any.
+    #[inline]
     fn key(&mut self) -> Option<&'a str> {
-        self.cursor.key_text().ok().filter(|key| !key.contains('\\'))
+        if let Some(key) = self.cursor.plain_key_text() {
+            return Some(key);
+        }
+        self.cursor.key().ok().filter(|key| !key.is_escaped()).map(|key| key.raw())
     }
 
     /// Goes over a value.
@@ -158,16 +165,19 @@ impl<'a> Request<'a> {
             return None;
         }
         let text = self.cursor.slice(start, self.cursor.pos());
-        let trace = ids::trace_id(trace?.raw())?;
+        let trace = ids::trace_id(trace?)?;
         let (context, unread) = (self.contexts.len() - 1, self.unread.len());
         self.spans.push(SpanText { trace, text, context, unread });
         Some(())
     }
 
     /// A string without escapes.
-    fn plain(&mut self) -> Option<Str<'a>> {
+    fn plain(&mut self) -> Option<&'a str> {
+        if let Some(text) = self.cursor.plain_text() {
+            return Some(text);
+        }
         self.cursor.at(b'"').then_some(())?;
-        self.cursor.string().ok().filter(|string| !string.is_escaped())
+        self.cursor.string().ok().filter(|string| !string.is_escaped()).map(|string| string.raw())
     }
 
     fn event(&mut self) -> Option<()> {
@@ -190,15 +200,15 @@ impl<'a> Request<'a> {
 
     /// A key and its value, in this order.
     fn attribute(&mut self) -> Option<()> {
-        if !self.cursor.open_object().ok()? || self.key()? != "key" {
+        if !self.cursor.open_object().ok()? || !(self.cursor.take(&KEY) || self.key()? == "key") {
             return None;
         }
         let key = self.plain()?;
-        if !self.cursor.more_object().ok()? || self.key()? != "value" {
+        if !self.cursor.more_object().ok()? || !(self.cursor.take(&VALUE) || self.key()? == "value") {
             return None;
         }
         let value = self.skip()?;
-        if is_unread(key.raw()) {
+        if is_unread(key) {
             self.unread.push(value);
         }
         if self.cursor.more_object().ok()? { None } else { Some(()) }

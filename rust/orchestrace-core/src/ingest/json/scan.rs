@@ -4,6 +4,7 @@
 //! comparison finds its end, and the bytes that were loaded for it are the key to everything that is
 //! looked up afterwards (names, ids, words).
 
+use memchr::memchr;
 use wide::u8x16;
 
 /// Bit `i` is set if byte `i` ends a plain run: a quote, a backslash or a control character. Bytes of 0x80
@@ -23,17 +24,41 @@ fn stopping(bytes: u8x16) -> u8x16 {
 
 /// Whether one of 64 bytes ends a plain run.
 #[inline(always)]
-pub(super) fn stops_in(chunk: &[u8; 64]) -> bool {
+fn stops_in(chunk: &[u8; 64]) -> bool {
     let (words, _) = chunk.as_chunks::<16>();
     words.iter().map(|word| stopping(u8x16::from(*word))).fold(u8x16::splat(0), |all, one| all | one).any()
+}
+
+/// Bit `i` is set if that is so of byte `i` of 64.
+#[inline(always)]
+fn bits_of(chunk: &[u8; 64], is: impl Fn(u8x16) -> u8x16) -> u64 {
+    let (words, _) = chunk.as_chunks::<16>();
+    let bits = |word: usize| u64::from(is(u8x16::from(words[word])).to_bitmask());
+    bits(0) | bits(1) << 16 | bits(2) << 32 | bits(3) << 48
 }
 
 /// Bit `i` is set if byte `i` of 64 ends a plain run.
 #[inline(always)]
 pub(super) fn stops_of(chunk: &[u8; 64]) -> u64 {
-    let (words, _) = chunk.as_chunks::<16>();
-    let bits = |word: usize| u64::from(stopping(u8x16::from(words[word])).to_bitmask());
-    bits(0) | bits(1) << 16 | bits(2) << 32 | bits(3) << 48
+    bits_of(chunk, stopping)
+}
+
+/// Bit `i` is set if byte `i` of 64 is this one.
+#[inline(always)]
+pub(super) fn each(chunk: &[u8; 64], byte: u8) -> u64 {
+    bits_of(chunk, |bytes| bytes.simd_eq(u8x16::splat(byte)))
+}
+
+/// The bytes that are escaped among 64, by the backslashes there, the first of which escapes: every other one of a row
+/// of backslashes, and what follows a row of odd length (by one addition, Langdale and Lemire 2019, section 3.1.1).
+#[inline(always)]
+pub(super) fn escaped_by(slashes: u64) -> u64 {
+    const EVEN: u64 = 0x5555_5555_5555_5555;
+    let behind = slashes << 1;
+    // Where rows begin at odd places; the sum carries each other row to the bit behind it.
+    let odd = slashes & !EVEN & !behind;
+    let carried = slashes.wrapping_add(odd) << 1;
+    (EVEN ^ carried) & behind
 }
 
 /// First position from `at` whose byte ends a plain run.
@@ -66,15 +91,16 @@ pub(super) fn plain_run(bytes: &[u8], mut at: usize) -> usize {
 
 /// First position from `at` that holds a backslash.
 #[inline]
-pub(super) fn escape_from(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<16>()) {
+pub(super) fn escape_from(bytes: &[u8], at: usize) -> usize {
+    let rest = bytes.get(at..).unwrap_or_default();
+    // The next one is near, or as far as in any text.
+    if let Some(chunk) = rest.first_chunk::<16>() {
         let found = u8x16::from(*chunk).simd_eq(u8x16::splat(b'\\')).to_bitmask();
         if found != 0 {
             return at + found.trailing_zeros() as usize;
         }
-        at += 16;
     }
-    bytes[at..].iter().position(|byte| *byte == b'\\').map_or(bytes.len(), |i| at + i)
+    memchr(b'\\', rest).map_or(bytes.len(), |i| at + i)
 }
 
 /// The lowest `len` bytes of a word, all sixteen of them if `len` is larger.
@@ -152,6 +178,30 @@ mod tests {
         let told = (0..64).filter(|i| matches!(chunk[*i], b'"' | b'\\') || chunk[*i] < 0x20);
         assert_eq!(stops_of(&chunk), told.fold(0, |bits, i| bits | 1 << i));
         assert!(stops_in(&chunk));
+        let eights = (0..64).filter(|i| chunk[*i] == 56).fold(0_u64, |bits, i| bits | 1 << i);
+        assert_eq!((each(&chunk, 56), eights.count_ones()), (eights, 1));
+    }
+
+    #[test]
+    fn what_is_escaped_is_told_as_one_byte_after_the_other_tells_it() {
+        let plain = |slashes: u64| {
+            let (mut told, mut at) = (0_u64, 0);
+            while at < 63 {
+                if slashes >> at & 1 == 1 {
+                    told |= 1 << (at + 1);
+                    at += 1;
+                }
+                at += 1;
+            }
+            told
+        };
+        for bits in 0..=u16::MAX {
+            let bits = u64::from(bits);
+            let spread = bits << 48 | (bits.reverse_bits() >> 16) | bits << 7;
+            for slashes in [bits, bits << 48, bits << 23, spread, !spread, u64::MAX << (bits & 63)] {
+                assert_eq!(escaped_by(slashes), plain(slashes), "{slashes:b}");
+            }
+        }
     }
 
     #[test]

@@ -41,10 +41,17 @@ impl Node {
     }
 }
 
-/// One of 63 bits for a key, by its first bytes and its length.
+/// One of 63 numbers for a key, by its first bytes and its length.
 #[inline(always)]
-fn mark(head: u32, len: usize) -> u64 {
-    1 << ((head ^ (len as u32) << 13).wrapping_mul(0x9E37_79B1) >> 26).min(62)
+const fn slot(head: u32, len: usize) -> u32 {
+    let slot = (head ^ (len as u32) << 13).wrapping_mul(0x9E37_79B1) >> 26;
+    if slot < 62 { slot } else { 62 }
+}
+
+/// The [`slot`] of a key as a bit.
+#[inline(always)]
+const fn mark(head: u32, len: usize) -> u64 {
+    1 << slot(head, len)
 }
 
 /// Among the marks of an object: a key of it may be there twice.
@@ -66,18 +73,24 @@ const fn head(key: &str) -> u32 {
 pub struct Keys<const N: usize> {
     all: [&'static str; N],
     heads: [u32; N],
+    /// Which of them have a [`slot`], by their bits.
+    slots: [u16; 64],
 }
 
 impl<const N: usize> Keys<N> {
-    /// Of these, which differ.
+    const FEW: () = assert!(N <= 16, "a slot has a bit for each of sixteen keys");
+
+    /// Of at most sixteen, which differ.
     #[must_use]
     pub const fn new(all: [&'static str; N]) -> Self {
-        let (mut heads, mut i) = ([0; N], 0);
+        let () = Self::FEW;
+        let (mut heads, mut slots, mut i) = ([0; N], [0; 64], 0);
         while i < N {
             heads[i] = head(all[i]);
+            slots[slot(heads[i], all[i].len()) as usize] |= 1 << i;
             i += 1;
         }
-        Self { all, heads }
+        Self { all, heads, slots }
     }
 }
 
@@ -412,15 +425,22 @@ impl<'t> Value<'t> {
             let here = at + place as u32;
             place = (value.next - at) as usize;
             let (from, to) = (name.start as usize + 1, name.end as usize - 1);
-            for ((slot, key), head) in found.iter_mut().zip(keys.all).zip(keys.heads) {
-                let same = match name.text {
-                    PLAIN => name.head == head && source.get(from..to) == Some(key.as_bytes()),
-                    _ => self.other(here).str() == Some(key),
-                };
-                if same {
-                    *slot = self.other(here + 1);
-                    break;
+            let key = if name.text == PLAIN {
+                let mut left = keys.slots[slot(name.head, to - from) as usize];
+                loop {
+                    let key = left.trailing_zeros() as usize;
+                    let Some(head) = keys.heads.get(key) else { break None };
+                    if name.head == *head && source.get(from..to) == Some(keys.all[key].as_bytes()) {
+                        break Some(key);
+                    }
+                    left &= left - 1;
                 }
+            } else {
+                let key = self.other(here).str();
+                keys.all.iter().position(|one| key == Some(*one))
+            };
+            if let Some(key) = key {
+                found[key] = self.other(here + 1);
             }
         }
         found
