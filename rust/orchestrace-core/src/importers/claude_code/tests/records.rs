@@ -47,6 +47,17 @@ fn broken_lines_are_put_aside_and_the_rest_is_read() {
 }
 
 #[test]
+fn no_member_of_a_line_puts_it_aside() {
+    let mut lines = short();
+    for line in &mut lines {
+        line["aside"] = "claude_code.progress".into();
+    }
+    let store = store(&[(MAIN, &lines)]);
+    fated(&store, &[("used", 4)]);
+    assert_eq!(traces(&store), [solo(&short())]);
+}
+
+#[test]
 fn records_that_come_twice() {
     let mut again = short();
     for line in &mut again {
