@@ -139,9 +139,9 @@ def fit_law(
     *Null.* ``support.absent``: fewer distinct x than parameters and one more. ``x.not_positive``,
     ``y.not_positive``: a number that has no logarithm; leaving out rows by their y would bend the law, so
     nothing is fitted. ``fit.unidentified``: no bend in the range of x (or one at its first point only), so
-    that no limit can be told; or so steep a law that its scale, the y at x = 1, is no float, or 0.
-    ``clusters.few``: the estimate is there, but fewer than 5 clusters give no interval, fewer than 2 no
-    held-out error.
+    that no limit can be told; or a scale, the y at x = 1, that no float has in full (of a very steep law), or
+    that is 0. ``clusters.few``: the estimate is there, but fewer than 5 clusters give no interval, fewer than
+    2 no held-out error.
 
     A power law under relative errors is solved in closed form, the broken one exactly, by all places at which
     the two lines may meet (of those at points at most 64); the others by Levenberg and Marquardt from the

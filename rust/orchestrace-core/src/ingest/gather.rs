@@ -519,7 +519,7 @@ impl Gathered {
         Ok(Ordered { bucket, items, starts, next: 0 })
     }
 
-    /// The next groups of traces of a bucket, at most so many bytes of text. Each group is a share of what is left, so
+    /// The next groups of traces of a bucket, up to the one with which they have `most` bytes of text. Each group is a share of what is left, so
     /// that the last ones are small and no thread waits long for another (guided self-scheduling, Polychronopoulos and
     /// Kuck 1987).
     fn groups(&self, ordered: &mut Ordered, block: u64, threads: u64, most: u64) -> Vec<Range<usize>> {

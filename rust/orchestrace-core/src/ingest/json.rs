@@ -773,8 +773,8 @@ impl<'a> Cursor<'a> {
         Ok(key)
     }
 
-    /// A string of up to 48 bytes without escapes, as the ids of most formats are, if one stands here with as much
-    /// behind it: where it begins, its length, its first four bytes (of one of fewer zeros behind it).
+    /// A string of less than 48 bytes without escapes, as the ids of most formats are, if one stands here and the record
+    /// has 49 bytes from here on: where it begins, its length, its first four bytes (of one of fewer zeros behind it).
     #[inline(always)]
     fn plain_string(&mut self) -> Option<(usize, usize, u32)> {
         let start = self.pos + 1;
@@ -806,13 +806,13 @@ impl<'a> Cursor<'a> {
         Some(key)
     }
 
-    /// A string of up to 48 bytes without escapes, if one stands here.
+    /// A string of less than 48 bytes without escapes, if one stands here; near the end of a record none is seen.
     #[inline]
     pub fn plain_text(&mut self) -> Option<&'a str> {
         self.plain_string().map(|(start, len, _)| self.slice(start, start + len))
     }
 
-    /// A key of up to 48 bytes without escapes, with its colon, if one stands here.
+    /// The same of a key, with its colon.
     #[inline(always)]
     pub fn plain_key_text(&mut self) -> Option<&'a str> {
         self.plain_key().map(|(start, len, _)| self.slice(start, start + len))

@@ -171,8 +171,8 @@ impl BlockParser<'_> {
         ignored: bool,
     ) -> Option<ItemBlock> {
         let mut items = ItemBlock::new(source, block.index, block.line.is_some());
-        // Much of most recordings is left out; what stays seldom grows, and then once.
-        items.columns.piece.text.reserve(block.bytes.len() / 4 * 3);
+        // Of some formats all stays, of others little: what is not needed is given back.
+        items.columns.piece.text.reserve(block.bytes.len());
         if ignored {
             let kind = items.columns.kinds.code(NOT_JSON);
             items.columns.ignored.push(kind);
@@ -181,6 +181,7 @@ impl BlockParser<'_> {
         let mut sink = Parts { items: &mut items, importer, records: 0 };
         let (records, lines) = self.records(block, &mut sink);
         (items.records, items.lines) = (records, lines);
+        items.columns.piece.text.shrink_to_fit();
         (records > 0 || lines > 0).then_some(items)
     }
 

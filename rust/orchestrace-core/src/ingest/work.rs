@@ -40,7 +40,7 @@ enum Task {
 /// What a worker keeps from block to block: its writer, and bytes to read into.
 type Kit = (Box<BlockWriter>, Vec<u8>);
 
-/// What is yet to be claimed.
+/// What is yet to be claimed, and how much was made.
 struct Queue<'a> {
     sources: &'a mut [Source],
     /// Inputs before it are claimed.

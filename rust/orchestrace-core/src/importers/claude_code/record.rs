@@ -186,14 +186,16 @@ impl Records {
         records.code("");
         // What models wrote is kept until it is known which of it belongs together.
         recording.reserve(items.len(), items.iter().map(|item| item.text.len()).sum::<usize>() / 4);
-        records.lines.reserve(items.len());
-        records.blocks.reserve(items.len());
-        // Each has an id as a rule, and every other one that of a call or a response.
-        records.names.reserve(2 * items.len(), 64 * items.len());
-        records.parents.reserve(2 * items.len());
+        let told = items.iter().filter(|item| Aside::of(item.text).is_none()).count();
+        records.lines.reserve(told);
+        records.blocks.reserve(told);
+        // Each item has an id as a rule, and one that says something that of a call or a response.
+        let names = items.len() + told;
+        records.names.reserve(names, 32 * names);
+        records.parents.reserve(names);
         let mut reader = Reader {
             recording,
-            seen: HashSet::with_capacity(items.len()),
+            seen: HashSet::with_capacity(told),
             copies: Vec::new(),
             file: 0,
             agent: 0,

@@ -80,6 +80,65 @@ fn strings_unescape() {
     assert_eq!(skip("\"a\u{1}\"").unwrap_err().code, RejectCode::JsonSyntax);
 }
 
+/// Where a string ends and whether it has escapes and halves of surrogates, byte by byte; or what is wrong where.
+fn end_by_bytes(text: &str, limits: Limits) -> Result<(usize, bool, bool), (RejectCode, Option<usize>)> {
+    let mut cursor = Cursor::new(text, limits);
+    let (mut at, mut escaped) = (1, false);
+    loop {
+        match text.as_bytes().get(at) {
+            None => return Err((RejectCode::JsonSyntax, Some(text.len()))),
+            Some(b'"') => return Ok((at, escaped, cursor.replaced)),
+            Some(b'\\') => {
+                escaped = true;
+                at = cursor.escape(at).map_err(|fault| (fault.code, fault.at))?;
+            }
+            Some(0..0x20) => return Err((RejectCode::JsonSyntax, Some(at))),
+            Some(_) => at += 1,
+        }
+    }
+}
+
+fn ends_alike(text: &str) {
+    for limits in [LIMITS, Limits { lenient: true, ..LIMITS }] {
+        let mut cursor = Cursor::new(text, limits);
+        let end = cursor.string_end(1).map_err(|fault| (fault.code, fault.at));
+        let end = end.map(|(at, escaped)| (at, escaped, cursor.replaced));
+        assert_eq!(end, end_by_bytes(text, limits), "{text:?}");
+    }
+}
+
+const PIECES: [&str; 14] = [
+    "a",
+    r"\n",
+    r"\\",
+    r#"\""#,
+    r"\t",
+    r"\u00e9",
+    r"\ud83d\ude00",
+    r"\ud800",
+    r"\udc00",
+    r"\x",
+    "\u{1}",
+    "\"",
+    "é",
+    r"\",
+];
+
+#[test]
+fn strings_end_where_they_do_byte_by_byte_wherever_chunks_are_cut() {
+    for pad in 0..140 {
+        for one in PIECES {
+            for other in PIECES {
+                for rest in
+                    ["", "\"", " and a text that is longer than a chunk of sixty-four bytes, to its end\",1]"]
+                {
+                    ends_alike(&["\"", &"x".repeat(pad), one, other, rest].concat());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn depth_is_limited() {
     let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
@@ -102,6 +161,16 @@ proptest! {
     fn skipping_accepts_what_serde_json_accepts(text in r#"[\[\]{}",:0-9eE.+\-tfnrualse \\]{0,24}"#) {
         let reference = serde_json::from_str::<serde_json::Value>(&text);
         prop_assert_eq!(skip(&text).is_ok(), reference.is_ok(), "{}", text);
+    }
+
+    #[test]
+    fn strings_of_any_pieces_end_where_they_do_byte_by_byte(
+        pieces in prop::collection::vec((0..PIECES.len(), 0..40_usize), 0..40),
+        faults in any::<bool>(),
+    ) {
+        let most = if faults { PIECES.len() } else { 7 };
+        let pieces = pieces.iter().map(|(piece, pad)| ["y".repeat(*pad), PIECES[piece % most].into()].concat());
+        ends_alike(&["\"", &pieces.collect::<String>(), "\""].concat());
     }
 
     #[test]
