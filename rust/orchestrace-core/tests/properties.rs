@@ -61,6 +61,18 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+#[test]
+fn a_line_end_in_the_first_record_costs_it_alone() {
+    let bytes = LINES[..2].join("\n").into_bytes();
+    for place in 0..LINES[0].len() {
+        let mut bytes = bytes.clone();
+        bytes[place] = b'\n';
+        let store = from_stream(&bytes, &options(4096), 1);
+        reconciles(&store, u64::MAX);
+        assert!(store.n_traces() >= 1, "at {place}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 

@@ -32,8 +32,9 @@ pub(crate) fn is_space(byte: u8) -> bool {
 /// The framing of an input that begins with `head`.
 ///
 /// A text that begins with `[` is an array. A text that begins with `{` is one document over several
-/// lines if its first line does not close the object and the next one goes on inside it (with a key or
-/// a closing brace); else it is one record a line, so that a broken first line costs itself alone.
+/// lines if its first line does not close the object, the next one goes on inside it (with a key or a
+/// closing brace) and no line is a record that follows another; else it is one record a line, so that a
+/// broken first line costs itself alone.
 pub(crate) fn framing(head: &[u8]) -> Framing {
     let head = &head[bom(head)..];
     let Some(start) = head.iter().position(|b| !is_space(*b)) else { return Framing::Line };
@@ -48,10 +49,27 @@ pub(crate) fn framing(head: &[u8]) -> Framing {
                 return Framing::Line;
             }
             let next = head[line_end..].iter().copied().find(|b| !is_space(*b));
-            if matches!(next, Some(b'"' | b'}')) { Framing::Document } else { Framing::Line }
+            if matches!(next, Some(b'"' | b'}')) && !has_records_in_a_row(&head[line_end..]) {
+                Framing::Document
+            } else {
+                Framing::Line
+            }
         }
         _ => Framing::Line,
     }
+}
+
+/// Whether an object of one line follows on another that ends a line, which no document has inside it: a comma
+/// would stand between them.
+fn has_records_in_a_row(text: &[u8]) -> bool {
+    memchr_iter(b'\n', text).any(|end| {
+        let (before, after) = (&text[..end], &text[end + 1..]);
+        if !after.starts_with(b"{") || !(before.ends_with(b"}") || before.ends_with(b"}\r")) {
+            return false;
+        }
+        let line = &after[..memchr(b'\n', after).unwrap_or(after.len())];
+        Structure::default().value_end(line).is_some()
+    })
 }
 
 /// The records at the start of an input, for telling its format.
@@ -174,6 +192,10 @@ mod tests {
         assert_eq!(framing(b"{\n  \"a\": 1\n}\n"), Framing::Document);
         assert_eq!(framing(b"{\"a\": 1,\n \"b\": 2}\n"), Framing::Document);
         assert_eq!(framing(b"{\"a\": 1,\n{\"b\": 2}\n"), Framing::Line);
+        assert_eq!(framing(b"{\"a\": 1,\n\"b\": 2}\n{\"a\": 1}"), Framing::Line, "a line end too many");
+        assert_eq!(framing(b"{\"a\": {\"b\": 1\n}\r\n{\"a\": 1}\n"), Framing::Line, "in place of a brace");
+        assert_eq!(framing(b"{\n\"a\": [\n{\"b\": 1},\n{\"b\": 2}\n]\n}\n"), Framing::Document);
+        assert_eq!(framing(b"{\n\"a\": 1\n}\n{\n\"a\": 2\n}\n"), Framing::Document, "two of them");
         assert_eq!(framing(b"  [\n{}]"), Framing::Array);
         assert_eq!(framing(b""), Framing::Line);
         assert_eq!(framing(b"noise\n{}"), Framing::Line);
