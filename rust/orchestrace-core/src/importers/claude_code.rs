@@ -142,6 +142,10 @@ impl SpreadImporter for ClaudeCode {
         match key {
             Some(key) if told => {
                 head.unread.iter().for_each(|value| out.leave_out(value));
+                // Two that have one id and message are one, wherever else they differ.
+                if matches!(kind, "user" | "assistant") && head.uuid.is_some() {
+                    head.unused.iter().for_each(|members| out.drop_out(members));
+                }
                 out.item(key, record.text, run.unwrap_or_default());
             }
             key => aside(&head, key, &kind_of(kind, subtype, inner), out),

@@ -141,8 +141,8 @@ pub struct Items<'w> {
     mark: Mark,
     /// Line ends of the record, once somebody asked for them.
     line_ends: Option<Vec<usize>>,
-    /// Places in the record that the next item does without.
-    left_out: Vec<(usize, usize)>,
+    /// Places in the record that the next item does without, and whether a hash stands there.
+    left_out: Vec<(usize, usize, bool)>,
     by: TraceBy,
 }
 
@@ -245,9 +245,19 @@ impl<'w> Items<'w> {
     /// ones stay.
     pub fn leave_out(&mut self, value: &str) {
         if value.len() > LEAST_LEFT_OUT {
-            let start = (value.as_ptr() as usize).wrapping_sub(self.record.text.as_ptr() as usize);
-            self.left_out.push((start, start + value.len()));
+            self.leave(value, true);
         }
+    }
+
+    /// Says that a part of the next item tells it from no other: nothing stands in its place. A part is a slice of the
+    /// record, members of an object with the comma behind each.
+    pub fn drop_out(&mut self, part: &str) {
+        self.leave(part, false);
+    }
+
+    fn leave(&mut self, part: &str, hashed: bool) {
+        let start = (part.as_ptr() as usize).wrapping_sub(self.record.text.as_ptr() as usize);
+        self.left_out.push((start, start + part.len(), hashed));
     }
 
     /// Appends the text of an item without what is left out of it.
@@ -257,12 +267,14 @@ impl<'w> Items<'w> {
         let start = (text.as_ptr() as usize).wrapping_sub(self.record.text.as_ptr() as usize);
         self.left_out.sort_unstable();
         let mut at = 0;
-        for (from, to) in self.left_out.drain(..) {
+        for (from, to, hashed) in self.left_out.drain(..) {
             let (from, to) = (from.wrapping_sub(start), to.wrapping_sub(start));
             // What is no slice of the item is not left out of it.
             if let (Some(before), Some(value)) = (text.get(at..from), text.get(from..to)) {
                 kept.push_str(before);
-                let _ok = write!(kept, "\"{:032x}\"", xxh3_128(value.as_bytes()));
+                if hashed {
+                    let _ok = write!(kept, "\"{:032x}\"", xxh3_128(value.as_bytes()));
+                }
                 at = to;
             }
         }
@@ -606,12 +618,16 @@ mod tests {
             items.item("k", element.raw(), "");
         }
         items.item("k", tree.root().raw(), "");
+        let last = tree.root().at(1).raw();
+        items.drop_out(&last[1..last.len() - 6]);
+        items.item("k", last, "");
         let piece = &columns.piece;
         let texts: Vec<&str> = piece.rows.iter().map(|row| piece.text(row)).collect();
         let hashed = |c: char| format!("\"{:032x}\"", xxh3_128(long(c).as_bytes()));
         assert_eq!(texts[0], format!("{{\"a\":{},\"b\":\"x\"}}", hashed('y')));
         assert_eq!(texts[1], format!("{{\"a\":{},\"b\":1}}", hashed('z')));
         assert_eq!(texts[2], text, "of the items before alone");
+        assert_eq!(texts[3], "{\"b\":1}");
         assert_eq!(
             piece.rows[1].position.offset,
             tree.root().at(1).raw().as_ptr() as u64 - text.as_ptr() as u64

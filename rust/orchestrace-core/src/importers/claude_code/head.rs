@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use crate::error::RejectCode;
 use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
 
+use super::record::FIELDS;
+
 /// Outermost members of a line, as far as they were read.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // members that count by being there
@@ -25,6 +27,8 @@ pub(super) struct Head<'a> {
     pub key: bool,
     /// Long values that no rule reads: what a model thought, and what the program keeps of a result beside its text.
     pub unread: Vec<&'a str>,
+    /// Members that no rule reads, each with the comma behind it: where the program ran, its version, whose session.
+    pub unused: Vec<&'a str>,
 }
 
 /// What is read of what the program keeps of a result.
@@ -55,8 +59,12 @@ impl<'a> Head<'a> {
             return Err(Fault::value(RejectCode::RecordNotObject, message));
         }
         let mut more = cursor.open_object()?;
+        // Where what is not used began, if that is what came last.
+        let mut unused = None;
         while more {
-            match cursor.key_text()? {
+            let start = cursor.pos();
+            let key = cursor.key_text()?;
+            match key {
                 "type" => self.kind = string(&mut cursor)?,
                 "subtype" => self.subtype = string(&mut cursor)?,
                 "sessionId" => self.session = string(&mut cursor)?,
@@ -90,6 +98,19 @@ impl<'a> Head<'a> {
                 }
             }
             more = cursor.more_object()?;
+            // A key with an escape may be any.
+            match (FIELDS.contains(key) || key.contains('\\'), unused) {
+                (false, None) if more => unused = Some(start),
+                (true, Some(from)) => {
+                    self.unused.push(cursor.slice(from, start));
+                    unused = None;
+                }
+                _ => {}
+            }
+            if let (false, Some(from)) = (more, unused) {
+                // The last member has no comma behind it, and stays.
+                self.unused.push(cursor.slice(from, start));
+            }
         }
         cursor.end()
     }

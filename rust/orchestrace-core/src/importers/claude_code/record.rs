@@ -291,7 +291,7 @@ pub(super) struct Fields<'t> {
     agent: Value<'t>,
 }
 
-static FIELDS: Keys<15> = Keys::new([
+pub(super) static FIELDS: Keys<15> = Keys::new([
     "type",
     "uuid",
     "timestamp",

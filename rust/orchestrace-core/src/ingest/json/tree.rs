@@ -92,6 +92,26 @@ impl<const N: usize> Keys<N> {
         }
         Self { all, heads, slots }
     }
+
+    /// Whether a key is one of them.
+    #[must_use]
+    #[inline]
+    pub fn contains(&self, key: &str) -> bool {
+        self.find(head(key), key.as_bytes()).is_some()
+    }
+
+    /// The number of a key, by its first bytes and all of them.
+    #[inline(always)]
+    fn find(&self, head: u32, key: &[u8]) -> Option<usize> {
+        let mut left = self.slots[slot(head, key.len()) as usize];
+        loop {
+            let number = left.trailing_zeros() as usize;
+            if *self.heads.get(number)? == head && self.all[number].as_bytes() == key {
+                return Some(number);
+            }
+            left &= left - 1;
+        }
+    }
 }
 
 /// What trees are made of.
@@ -426,15 +446,7 @@ impl<'t> Value<'t> {
             place = (value.next - at) as usize;
             let (from, to) = (name.start as usize + 1, name.end as usize - 1);
             let key = if name.text == PLAIN {
-                let mut left = keys.slots[slot(name.head, to - from) as usize];
-                loop {
-                    let key = left.trailing_zeros() as usize;
-                    let Some(head) = keys.heads.get(key) else { break None };
-                    if name.head == *head && source.get(from..to) == Some(keys.all[key].as_bytes()) {
-                        break Some(key);
-                    }
-                    left &= left - 1;
-                }
+                keys.find(name.head, source.get(from..to).unwrap_or_default())
             } else {
                 let key = self.other(here).str();
                 keys.all.iter().position(|one| key == Some(*one))
