@@ -88,8 +88,8 @@ impl SpreadImporter for ClaudeCode {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let mut head = Head::default();
-        let read = head.read(record.text, out.limits());
+        let (mut head, mut unread) = (Head::default(), out.left_out());
+        let read = head.read(record.text, out.limits(), &mut unread);
         let key = session(&head, record.path);
         if let Err(fault) = read {
             if let Some(key) = key {
@@ -139,15 +139,15 @@ impl SpreadImporter for ClaudeCode {
             _ => false,
         };
         let run = if matches!(kind, "started" | "result") { run_of(record.path) } else { None };
+        match kind {
+            _ if !told => unread.clear(),
+            // Two that have one id and message are one, wherever else they differ.
+            "user" | "assistant" if head.uuid.is_some() => {}
+            _ => unread.keep_dropped(),
+        }
+        out.leave(unread);
         match key {
-            Some(key) if told => {
-                head.unread.iter().for_each(|value| out.leave_out(value));
-                // Two that have one id and message are one, wherever else they differ.
-                if matches!(kind, "user" | "assistant") && head.uuid.is_some() {
-                    head.unused.iter().for_each(|members| out.drop_out(members));
-                }
-                out.item(key, record.text, run.unwrap_or_default());
-            }
+            Some(key) if told => out.item(key, record.text, run.unwrap_or_default()),
             key => aside(&head, key, &kind_of(kind, subtype, inner), out),
         }
         Ok(())
@@ -156,11 +156,11 @@ impl SpreadImporter for ClaudeCode {
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
         let mut recording = Recording::default();
         let mut records = Records::read(items, &mut recording);
-        let (abandoned, cycle) = branches::abandoned(&records);
+        let (abandoned, cycle) = branches::abandoned(items, &records);
         for (line, abandoned) in records.lines.iter_mut().zip(abandoned) {
             line.abandoned = abandoned;
         }
-        let streams = Streams::of(&mut records);
+        let streams = Streams::of(items, &records);
         telling::tell(items, &records, streams, cycle, &mut recording);
         recording.write(out);
     }

@@ -8,6 +8,7 @@ use memchr::memchr_iter;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Record;
+use super::hex::spell;
 use crate::error::Reject;
 use crate::ingest::TraceBy;
 use crate::ingest::intern::Interner;
@@ -30,6 +31,45 @@ pub(crate) struct ItemColumns {
     pub partial: Vec<u32>,
     /// Keys that are gathered together.
     pub together: Vec<(u32, u32)>,
+    /// What the next item of the record does without.
+    left_out: LeftOut,
+}
+
+/// Places in a record that an item does without.
+#[derive(Debug, Default)]
+pub struct LeftOut(Vec<Part>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Part {
+    from: usize,
+    to: usize,
+    /// Whether a hash stands in its place.
+    hashed: bool,
+}
+
+impl LeftOut {
+    /// A value that is read by nobody: what a model was given is most of many recordings. A hash of it stands in its
+    /// place, so that items are still told apart by it; short ones stay.
+    pub fn hash(&mut self, (from, to): (usize, usize)) {
+        if to - from > LEAST_LEFT_OUT {
+            self.0.push(Part { from, to, hashed: true });
+        }
+    }
+
+    /// Members of an object, with the comma behind each, that tell an item from no other: nothing stands in their place.
+    pub fn drop(&mut self, (from, to): (usize, usize)) {
+        self.0.push(Part { from, to, hashed: false });
+    }
+
+    /// Leaves nothing out after all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Drops nothing after all.
+    pub fn keep_dropped(&mut self) {
+        self.0.retain(|part| part.hashed);
+    }
 }
 
 /// Items with their texts.
@@ -141,8 +181,6 @@ pub struct Items<'w> {
     mark: Mark,
     /// Line ends of the record, once somebody asked for them.
     line_ends: Option<Vec<usize>>,
-    /// Places in the record that the next item does without, and whether a hash stands there.
-    left_out: Vec<(usize, usize, bool)>,
     by: TraceBy,
 }
 
@@ -165,17 +203,8 @@ impl<'w> Items<'w> {
             partial: columns.partial.len(),
             together: columns.together.len(),
         };
-        Self {
-            columns,
-            limits,
-            record,
-            position,
-            number,
-            mark,
-            line_ends: None,
-            left_out: Vec::new(),
-            by: TraceBy::Trace,
-        }
+        columns.left_out.0.clear();
+        Self { columns, limits, record, position, number, mark, line_ends: None, by: TraceBy::Trace }
     }
 
     /// What becomes one trace.
@@ -240,40 +269,38 @@ impl<'w> Items<'w> {
         piece.rows.push(ItemRow { start, end: piece.text.len(), context, ..row });
     }
 
-    /// Says that a value of the next item is read by nobody: what a model was given is most of many recordings. A
-    /// hash of it stands in its place, so that items are still told apart by it. A value is a slice of the record; short
-    /// ones stay.
+    /// Says that a value of the next item is read by nobody ([`LeftOut::hash`]). A value is a slice of the record.
     pub fn leave_out(&mut self, value: &str) {
-        if value.len() > LEAST_LEFT_OUT {
-            self.leave(value, true);
-        }
+        let start = (value.as_ptr() as usize).wrapping_sub(self.record.text.as_ptr() as usize);
+        self.columns.left_out.hash((start, start + value.len()));
     }
 
-    /// Says that a part of the next item tells it from no other: nothing stands in its place. A part is a slice of the
-    /// record, members of an object with the comma behind each.
-    pub fn drop_out(&mut self, part: &str) {
-        self.leave(part, false);
+    /// A list for the places that the next item does without, empty: to be given back to [`Items::leave`].
+    #[must_use]
+    pub fn left_out(&mut self) -> LeftOut {
+        self.columns.left_out.0.clear();
+        std::mem::take(&mut self.columns.left_out)
     }
 
-    fn leave(&mut self, part: &str, hashed: bool) {
-        let start = (part.as_ptr() as usize).wrapping_sub(self.record.text.as_ptr() as usize);
-        self.left_out.push((start, start + part.len(), hashed));
+    /// Says what the next item does without.
+    pub fn leave(&mut self, left_out: LeftOut) {
+        self.columns.left_out = left_out;
     }
 
     /// Appends the text of an item without what is left out of it.
     fn keep(&mut self, text: &str) {
-        use std::fmt::Write;
-        let kept = &mut self.columns.piece.text;
+        let ItemColumns { piece: Piece { text: kept, .. }, left_out: LeftOut(left_out), .. } = self.columns;
         let start = (text.as_ptr() as usize).wrapping_sub(self.record.text.as_ptr() as usize);
-        self.left_out.sort_unstable();
+        left_out.sort_unstable();
         let mut at = 0;
-        for (from, to, hashed) in self.left_out.drain(..) {
+        for Part { from, to, hashed } in left_out.drain(..) {
             let (from, to) = (from.wrapping_sub(start), to.wrapping_sub(start));
             // What is no slice of the item is not left out of it.
             if let (Some(before), Some(value)) = (text.get(at..from), text.get(from..to)) {
                 kept.push_str(before);
                 if hashed {
-                    let _ok = write!(kept, "\"{:032x}\"", xxh3_128(value.as_bytes()));
+                    let hash = xxh3_128(value.as_bytes()).to_be_bytes();
+                    kept.extend(["\"", spell(&hash, &mut [0; 32]), "\""]);
                 }
                 at = to;
             }
@@ -618,9 +645,17 @@ mod tests {
             items.item("k", element.raw(), "");
         }
         items.item("k", tree.root().raw(), "");
-        let last = tree.root().at(1).raw();
-        items.drop_out(&last[1..last.len() - 6]);
-        items.item("k", last, "");
+        let (from, to) = tree.root().at(1).span();
+        let mut left_out = items.left_out();
+        left_out.drop((from as usize + 1, to as usize - 6));
+        left_out.hash((to as usize - LEAST_LEFT_OUT, to as usize));
+        items.leave(left_out);
+        items.item("k", tree.root().at(1).raw(), "");
+        let mut left_out = items.left_out();
+        left_out.drop((from as usize + 1, to as usize - 6));
+        left_out.keep_dropped();
+        items.leave(left_out);
+        items.item("k", tree.root().at(1).raw(), "");
         let piece = &columns.piece;
         let texts: Vec<&str> = piece.rows.iter().map(|row| piece.text(row)).collect();
         let hashed = |c: char| format!("\"{:032x}\"", xxh3_128(long(c).as_bytes()));
@@ -628,6 +663,7 @@ mod tests {
         assert_eq!(texts[1], format!("{{\"a\":{},\"b\":1}}", hashed('z')));
         assert_eq!(texts[2], text, "of the items before alone");
         assert_eq!(texts[3], "{\"b\":1}");
+        assert_eq!(texts[4], tree.root().at(1).raw());
         assert_eq!(
             piece.rows[1].position.offset,
             tree.root().at(1).raw().as_ptr() as u64 - text.as_ptr() as u64

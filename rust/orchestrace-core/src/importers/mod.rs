@@ -45,7 +45,7 @@ pub use codex::Codex;
 pub(crate) use detect::detect_sure;
 pub use detect::{detect, unknown};
 pub use inspect::Inspect;
-pub use items::{Items, TraceItem, TraceItems};
+pub use items::{Items, LeftOut, TraceItem, TraceItems};
 pub use langfuse::Langfuse;
 pub use langsmith::LangSmith;
 pub use mapping::Mapping;

@@ -14,6 +14,7 @@
 // Left to itself the compiler calls the short ways of the parser, and their results go through memory (measured).
 #![allow(clippy::inline_always)]
 
+pub mod keys;
 mod scan;
 pub mod tree;
 
@@ -816,15 +817,6 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub fn plain_key_text(&mut self) -> Option<&'a str> {
         self.plain_key().map(|(start, len, _)| self.slice(start, start + len))
-    }
-
-    /// A key as written, with its colon.
-    #[inline(always)]
-    pub fn key_text(&mut self) -> Parsed<&'a str> {
-        match self.plain_key() {
-            Some((start, len, _)) => Ok(self.slice(start, start + len)),
-            None => self.key().map(|key| key.raw()),
-        }
     }
 
     /// A string; the quote has been seen.

@@ -4,6 +4,7 @@
 use hashbrown::HashSet;
 
 use super::record::{Block, Code, Line, Records, What};
+use crate::importers::TraceItems;
 
 /// What a line is to a branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +40,7 @@ fn weight(records: &Records, line: &Line) -> Weight {
 /// The newest line of a tree of records is where the conversation lives; so do all lines before it. Another branch was
 /// given up if it has a prompt of its own, or a response that has no part on the living branch: what is left are the
 /// results of calls that ran side by side.
-pub(super) fn abandoned(records: &Records) -> (Vec<bool>, bool) {
+pub(super) fn abandoned(items: &TraceItems<'_>, records: &Records) -> (Vec<bool>, bool) {
     let mut given_up = vec![false; records.lines.len()];
     let n = records.parents.len();
     // Of lines that share an id, the newest stands for it.
@@ -47,7 +48,10 @@ pub(super) fn abandoned(records: &Records) -> (Vec<bool>, bool) {
     for (at, line) in records.lines.iter().enumerate() {
         let inline = line.sidechain && line.agent == 0;
         let place = &mut line_of[line.uuid as usize];
-        let older = |other: &Line| (other.time, other.digest) < (line.time, line.digest);
+        let older = |other: &Line| {
+            let said = || other.digest(items) < line.digest(items);
+            other.time < line.time || (other.time == line.time && said())
+        };
         if line.uuid != 0 && !inline && records.lines.get(*place as usize).is_none_or(older) {
             *place = at as u32;
         }

@@ -1,12 +1,35 @@
 //! What the contents of messages say: texts, calls, results, usage.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use sha2::Digest;
 
 use super::super::recording::{Hash, Usage, call_hash, hash};
 use super::record::{Act, Assistant, Block, Fields, Outcome, Reader, Records, Said, Use, User};
 use crate::error::FindingCode;
 use crate::ingest::json::Kind;
-use crate::ingest::json::tree::{Keys, Value};
+use crate::ingest::json::keys::Keys;
+use crate::ingest::json::tree::Value;
+
+/// What is read of what the program keeps of a result.
+pub(super) static KEPT: Keys<8> = Keys::new([
+    "agentId",
+    "agentType",
+    "durationMs",
+    "runId",
+    "status",
+    "totalDurationMs",
+    "totalTokens",
+    "totalToolUseCount",
+]);
+
+static RESULT: Keys<3> = Keys::new(["tool_use_id", "content", "is_error"]);
+
+static USE: Keys<3> = Keys::new(["id", "name", "input"]);
+
+static USAGE: Keys<4> =
+    Keys::new(["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"]);
 
 static MESSAGE: Keys<5> = Keys::new(["id", "model", "content", "usage", "stop_reason"]);
 
@@ -50,7 +73,7 @@ impl Reader<'_> {
                 }
                 // Tools of the provider answer within the response.
                 Some(kind) if kind.ends_with("_tool_result") => {
-                    let outcome = self.outcome(records, block, None);
+                    let outcome = self.outcome(records, block, block.absent());
                     records.blocks.push(Block::Outcome(Box::new(outcome)));
                 }
                 Some(_) => {}
@@ -72,14 +95,18 @@ impl Reader<'_> {
     pub(super) fn user(&mut self, records: &mut Records, record: &Fields<'_>) -> User {
         let content = record.message.get("content");
         let first = records.blocks.len() as u32;
-        let results = content.elements().filter(|b| b.get("type").str() == Some("tool_result"));
+        let is_result = |block: &Value<'_>| block.get("type").str() == Some("tool_result");
+        let (mut results, mut others) = (0, 0);
+        for block in content.elements() {
+            *(if is_result(&block) { &mut results } else { &mut others }) += 1;
+        }
         // What the program keeps of a result belongs to the one result of its line.
-        let kept = (results.clone().count() == 1).then_some(record.result);
-        for block in results {
+        let kept = if results == 1 { record.result } else { content.absent() };
+        for block in content.elements().filter(|block| results > 0 && (others == 0 || is_result(block))) {
             let outcome = self.outcome(records, block, kept);
             records.blocks.push(Block::Outcome(Box::new(outcome)));
         }
-        let said = self.texts(records, content);
+        let said = if results > 0 && others == 0 { Said::default() } else { self.texts(records, content) };
         let flag = |value: Value<'_>| value.bool() == Some(true);
         User {
             meta: flag(record.is_meta) || flag(record.is_summary),
@@ -161,8 +188,9 @@ impl Reader<'_> {
         true
     }
 
-    fn outcome(&mut self, records: &mut Records, block: Value<'_>, kept: Option<Value<'_>>) -> Outcome {
-        let content = block.get("content");
+    fn outcome(&mut self, records: &mut Records, block: Value<'_>, kept: Value<'_>) -> Outcome {
+        let [call, content, is_error] = block.pick(&RESULT);
+        let [agent, agent_type, duration, run, status, whole_duration, tokens, tools] = kept.pick(&KEPT);
         let text = content.str().or_else(|| {
             let mut texts = content.elements().filter_map(|b| b.get("text").str());
             texts.clone().find(|text| said_agent(text).is_some()).or_else(|| texts.next())
@@ -174,29 +202,25 @@ impl Reader<'_> {
         let agent_said = said_agent(text).map(|id| {
             id.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_').next().unwrap_or_default()
         });
-        let of = |key: &str| kept.map(|kept| kept.get(key));
-        let number = |key: &str| of(key).and_then(Value::i64);
-        let millis = of("totalDurationMs").filter(|v| v.exists()).or(of("durationMs")).and_then(Value::f64);
-        let status = of("status").and_then(Value::str);
+        let millis = if whole_duration.exists() { whole_duration.f64() } else { duration.f64() };
         let refused = text.starts_with("The user doesn't want to proceed")
             || text.starts_with("The user doesn't want to take this action")
-            || kept.and_then(Value::str).is_some_and(|text| text.starts_with("User rejected"));
-        let name = |records: &mut Records, key: &str| of(key).map_or(0, |value| records.code_of(value));
+            || kept.str().is_some_and(|text| text.starts_with("User rejected"));
         Outcome {
-            call: records.code_of(block.get("tool_use_id")),
+            call: records.code_of(call),
             content: self.content(content),
-            failed: block.get("is_error").bool() == Some(true),
+            failed: is_error.bool() == Some(true),
             refused,
             duration_s: millis.filter(|ms| *ms >= 0.0).map(|ms| ms / 1000.0),
-            agent: name(records, "agentId"),
+            agent: records.code_of(agent),
             agent_said: agent_said.map_or(0, |id| records.code(id)),
-            agent_type: name(records, "agentType"),
-            launched: matches!(status, Some("async_launched" | "teammate_spawned"))
+            agent_type: records.code_of(agent_type),
+            launched: matches!(status.str(), Some("async_launched" | "teammate_spawned"))
                 || text.starts_with("Async agent launched"),
-            run: name(records, "runId"),
+            run: records.code_of(run),
             ended: ended.map_or(0, |task| records.code(task)),
-            tokens: number("totalTokens"),
-            tools: number("totalToolUseCount"),
+            tokens: tokens.i64(),
+            tools: tools.i64(),
         }
     }
 
@@ -220,13 +244,15 @@ impl Reader<'_> {
 
 /// What follows on the words by which a result names the agent that did the work.
 fn said_agent(text: &str) -> Option<&str> {
-    const SAID: &[u8] = b"agentId: ";
+    const WORDS: &[u8] = b"agentId: ";
     // Results are long: this search is several times as fast as that of `str`.
-    memchr::memmem::find(text.as_bytes(), SAID).and_then(|at| text.get(at + SAID.len()..))
+    static SAID: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(WORDS));
+    SAID.find(text.as_bytes()).and_then(|at| text.get(at + WORDS.len()..))
 }
 
 fn called(records: &mut Records, block: Value<'_>) -> Use {
-    let (tool, input) = (block.get("name").str().unwrap_or_default(), block.get("input"));
+    let [id, name, input] = block.pick(&USE);
+    let tool = name.str().unwrap_or_default();
     let act = match tool {
         "Task" | "Agent" => Act::Delegate {
             name: records.code_of(input.get("name")),
@@ -247,24 +273,19 @@ fn called(records: &mut Records, block: Value<'_>) -> Use {
         "Workflow" => Act::Workflow,
         _ => Act::Tool,
     };
-    Use {
-        id: records.code_of(block.get("id")),
-        tool: records.code(tool),
-        content: call_hash(tool, input),
-        act,
-    }
+    Use { id: records.code_of(id), tool: records.code(tool), content: call_hash(tool, input), act }
 }
 
 /// Usage in the words of R7: what a cache gave or took is part of what was read.
 fn usage(usage: Value<'_>, cost: Value<'_>) -> Usage {
-    let number = |key: &str| usage.get(key).i64().filter(|n| *n >= 0);
-    let (cache_write, cached) = (number("cache_creation_input_tokens"), number("cache_read_input_tokens"));
-    let parts = [number("input_tokens"), cache_write, cached];
+    let [uncached, cache_write, cached, tokens_out] =
+        usage.pick(&USAGE).map(|number| number.i64().filter(|n| *n >= 0));
+    let parts = [uncached, cache_write, cached];
     let known = parts.iter().any(Option::is_some);
     let tokens_in = parts.into_iter().flatten().fold(0_i64, i64::saturating_add);
     Usage {
         tokens_in: known.then_some(tokens_in),
-        tokens_out: number("output_tokens"),
+        tokens_out,
         tokens: None,
         cached,
         cache_write,

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 
 use crate::error::RejectCode;
+use crate::importers::LeftOut;
+use crate::ingest::json::keys::{Keys, Meanings};
 use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
 
-use super::record::FIELDS;
+use super::content::KEPT;
 
 /// Outermost members of a line, as far as they were read.
 #[derive(Debug, Default)]
@@ -25,30 +27,66 @@ pub(super) struct Head<'a> {
     pub prevented: bool,
     pub agent_type: bool,
     pub key: bool,
-    /// Long values that no rule reads: what a model thought, and what the program keeps of a result beside its text.
-    pub unread: Vec<&'a str>,
-    /// Members that no rule reads, each with the comma behind it: where the program ran, its version, whose session.
-    pub unused: Vec<&'a str>,
 }
 
-/// What is read of what the program keeps of a result.
-const KEPT: [&str; 8] = [
-    "agentId",
-    "agentType",
-    "durationMs",
-    "runId",
-    "status",
-    "totalDurationMs",
-    "totalTokens",
-    "totalToolUseCount",
-];
+/// An outermost member that some rule reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Member {
+    Kind,
+    Subtype,
+    Session,
+    Agent,
+    Uuid,
+    Parent,
+    ParentBefore,
+    Carried,
+    Message,
+    Result,
+    Prevented,
+    AgentType,
+    Key,
+    /// Read when its trace is made.
+    Later,
+}
+
+static MEMBERS: Meanings<Member, 22> = Meanings::new([
+    ("type", Member::Kind),
+    ("subtype", Member::Subtype),
+    ("sessionId", Member::Session),
+    ("agentId", Member::Agent),
+    ("uuid", Member::Uuid),
+    ("parentUuid", Member::Parent),
+    ("logicalParentUuid", Member::ParentBefore),
+    ("data", Member::Carried),
+    ("attachment", Member::Carried),
+    ("message", Member::Message),
+    ("toolUseResult", Member::Result),
+    ("preventedContinuation", Member::Prevented),
+    ("agentType", Member::AgentType),
+    ("key", Member::Key),
+    ("timestamp", Member::Later),
+    ("requestId", Member::Later),
+    ("isMeta", Member::Later),
+    ("isCompactSummary", Member::Later),
+    ("costUSD", Member::Later),
+    ("attributionAgent", Member::Later),
+    ("isApiErrorMessage", Member::Later),
+    ("isSidechain", Member::Later),
+]);
+
+/// What of a block of a message no rule reads.
+static THOUGHT: Keys<2> = Keys::new(["thinking", "signature"]);
+
+static CONTENT: Keys<1> = Keys::new(["content"]);
 
 /// How the program says that the user refused, in place of a result.
 const REFUSED: &str = "\"User rejected";
 
 impl<'a> Head<'a> {
-    /// Reads a line to its end; what a broken one says before the break is kept.
-    pub(super) fn read(&mut self, text: &'a str, limits: Limits) -> Parsed<()> {
+    /// Reads a line to its end; what a broken one says before the break is kept. What no rule reads is noted. Long
+    /// values: what a model thought, what the program keeps of a result beside its text. Whole members: where the program
+    /// ran, its version, whose session.
+    pub(super) fn read(&mut self, text: &'a str, limits: Limits, unread: &mut LeftOut) -> Parsed<()> {
         let mut cursor = Cursor::new(text, limits);
         cursor.ws();
         let kind = cursor.kind()?;
@@ -59,110 +97,113 @@ impl<'a> Head<'a> {
             return Err(Fault::value(RejectCode::RecordNotObject, message));
         }
         let mut more = cursor.open_object()?;
-        // Where what is not used began, if that is what came last.
-        let mut unused = None;
+        // Where members that no rule reads began, if such came last.
+        let mut others = None;
         while more {
             let start = cursor.pos();
-            let key = cursor.key_text()?;
-            match key {
-                "type" => self.kind = string(&mut cursor)?,
-                "subtype" => self.subtype = string(&mut cursor)?,
-                "sessionId" => self.session = string(&mut cursor)?,
-                "agentId" => self.agent = string(&mut cursor)?,
-                "uuid" => self.uuid = string(&mut cursor)?,
-                "parentUuid" => self.parent = string(&mut cursor)?.or(self.parent.take()),
-                "logicalParentUuid" => self.parent = self.parent.take().or(string(&mut cursor)?),
-                "data" | "attachment" => {
+            let member = MEMBERS.read(&mut cursor)?;
+            match member {
+                Some(Member::Kind) => self.kind = string(&mut cursor)?,
+                Some(Member::Subtype) => self.subtype = string(&mut cursor)?,
+                Some(Member::Session) => self.session = string(&mut cursor)?,
+                Some(Member::Agent) => self.agent = string(&mut cursor)?,
+                Some(Member::Uuid) => self.uuid = string(&mut cursor)?,
+                Some(Member::Parent) => self.parent = string(&mut cursor)?.or(self.parent.take()),
+                Some(Member::ParentBefore) => self.parent = self.parent.take().or(string(&mut cursor)?),
+                Some(Member::Carried) => {
                     let (start, end) = cursor.skip()?;
                     self.inner = inner_type(cursor.slice(start, end), limits);
                 }
-                "message" => {
+                Some(Member::Message) => {
                     self.message = Some(cursor.kind()?);
-                    self.message(&mut cursor)?;
+                    message(&mut cursor, unread)?;
                 }
-                "toolUseResult" => self.result(&mut cursor)?,
-                "preventedContinuation" => {
+                Some(Member::Result) => result(&mut cursor, unread)?,
+                Some(Member::Prevented) => {
                     let (start, end) = cursor.skip()?;
                     self.prevented = cursor.slice(start, end) == "true";
                 }
-                "agentType" => {
+                Some(Member::AgentType) => {
                     self.agent_type = true;
                     cursor.skip()?;
                 }
-                "key" => {
+                Some(Member::Key) => {
                     self.key = true;
                     cursor.skip()?;
                 }
-                _ => {
+                Some(Member::Later) | None => {
                     cursor.skip()?;
                 }
             }
             more = cursor.more_object()?;
-            // A key with an escape may be any.
-            match (FIELDS.contains(key) || key.contains('\\'), unused) {
-                (false, None) if more => unused = Some(start),
-                (true, Some(from)) => {
-                    self.unused.push(cursor.slice(from, start));
-                    unused = None;
+            match (member, others) {
+                (None, None) => others = Some(start),
+                (Some(_), Some(from)) => {
+                    unread.drop((from, start));
+                    others = None;
                 }
                 _ => {}
             }
-            if let (false, Some(from)) = (more, unused) {
+            if let (false, Some(from)) = (more, others) {
                 // The last member has no comma behind it, and stays.
-                self.unused.push(cursor.slice(from, start));
+                unread.drop((from, start));
             }
         }
         cursor.end()
     }
+}
 
-    fn message(&mut self, cursor: &mut Cursor<'a>) -> Parsed<()> {
-        if !cursor.at(b'{') {
-            return cursor.skip().map(drop);
-        }
-        let mut more = cursor.open_object()?;
-        while more {
-            if cursor.key_text()? == "content" && cursor.at(b'[') {
-                let mut another = cursor.open_array()?;
-                while another {
-                    self.unread_of(cursor, |key| matches!(key, "thinking" | "signature"))?;
-                    another = cursor.more_array()?;
-                }
-            } else {
-                cursor.skip()?;
+fn message(cursor: &mut Cursor<'_>, unread: &mut LeftOut) -> Parsed<()> {
+    if !cursor.at(b'{') {
+        return cursor.skip().map(drop);
+    }
+    let mut more = cursor.open_object()?;
+    while more {
+        if CONTENT.read(cursor)?.is_some() && cursor.at(b'[') {
+            let mut another = cursor.open_array()?;
+            while another {
+                members(cursor, unread, &THOUGHT, true)?;
+                another = cursor.more_array()?;
             }
-            more = cursor.more_object()?;
+        } else {
+            cursor.skip()?;
         }
-        Ok(())
+        more = cursor.more_object()?;
     }
+    Ok(())
+}
 
-    fn result(&mut self, cursor: &mut Cursor<'a>) -> Parsed<()> {
-        if cursor.at(b'{') {
-            return self.unread_of(cursor, |key| !KEPT.contains(&key));
-        }
-        let (start, end) = cursor.skip()?;
-        let value = cursor.slice(start, end);
-        if !value.starts_with(REFUSED) {
-            self.unread.push(value);
-        }
-        Ok(())
+fn result(cursor: &mut Cursor<'_>, unread: &mut LeftOut) -> Parsed<()> {
+    if cursor.at(b'{') {
+        return members(cursor, unread, &KEPT, false);
     }
+    let (start, end) = cursor.skip()?;
+    if !cursor.slice(start, end).starts_with(REFUSED) {
+        unread.hash((start, end));
+    }
+    Ok(())
+}
 
-    /// Goes over a value; if it is an object, the members that nobody reads are noted.
-    fn unread_of(&mut self, cursor: &mut Cursor<'a>, nobody: impl Fn(&str) -> bool) -> Parsed<()> {
-        if !cursor.at(b'{') {
-            return cursor.skip().map(drop);
-        }
-        let mut more = cursor.open_object()?;
-        while more {
-            let unread = nobody(cursor.key_text()?);
-            let (start, end) = cursor.skip()?;
-            if unread {
-                self.unread.push(cursor.slice(start, end));
-            }
-            more = cursor.more_object()?;
-        }
-        Ok(())
+/// Goes over a value; if it is an object, its members with these keys, or with all others, are read by nobody.
+fn members<const N: usize>(
+    cursor: &mut Cursor<'_>,
+    unread: &mut LeftOut,
+    keys: &Keys<N>,
+    these: bool,
+) -> Parsed<()> {
+    if !cursor.at(b'{') {
+        return cursor.skip().map(drop);
     }
+    let mut more = cursor.open_object()?;
+    while more {
+        let is_unread = keys.read(cursor)?.is_some() == these;
+        let value = cursor.skip()?;
+        if is_unread {
+            unread.hash(value);
+        }
+        more = cursor.more_object()?;
+    }
+    Ok(())
 }
 
 /// A string; anything else counts as nothing.
@@ -197,4 +238,17 @@ fn inner_type(text: &str, limits: Limits) -> Option<Cow<'_, str>> {
         more = cursor.more_object().ok()?;
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::FIELDS;
+    use super::*;
+
+    #[test]
+    fn what_is_read_later_is_kept() {
+        for key in FIELDS.all() {
+            assert!(MEMBERS.of(key).is_some(), "{key}");
+        }
+    }
 }

@@ -10,7 +10,8 @@ use super::{agent_of, run_of};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
 use crate::ingest::intern::Interner;
-use crate::ingest::json::tree::{Keys, Tree, Value};
+use crate::ingest::json::keys::Keys;
+use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::time::parse_timestamp;
 
 /// Number of an id or name; 0 stands for none.
@@ -44,9 +45,21 @@ pub(super) struct Line {
     /// Run of the workflow that its file belongs to.
     pub run: Code,
     pub abandoned: bool,
-    /// Of what it says, to order what has no other order.
-    pub digest: u128,
+    /// Where in its item is what it says.
+    said: (u32, u32),
     pub what: What,
+}
+
+impl Line {
+    /// Of what it says, to order what has no other order.
+    pub(super) fn digest(&self, items: &TraceItems<'_>) -> u128 {
+        digest(items, self.item, self.said)
+    }
+}
+
+fn digest(items: &TraceItems<'_>, item: u32, (start, end): (u32, u32)) -> u128 {
+    let text = items.as_slice()[item as usize].text;
+    xxh3_128(text.get(start as usize..end as usize).unwrap_or_default().as_bytes())
 }
 
 #[derive(Debug)]
@@ -195,7 +208,8 @@ impl Records {
         records.parents.reserve(names);
         let mut reader = Reader {
             recording,
-            seen: HashSet::with_capacity(told),
+            first: Vec::with_capacity(names),
+            others: HashSet::new(),
             copies: Vec::new(),
             file: 0,
             agent: 0,
@@ -260,8 +274,10 @@ impl Records {
 
 pub(super) struct Reader<'r> {
     pub(super) recording: &'r mut Recording,
-    /// Records so far, by id and content.
-    seen: HashSet<(Code, u128)>,
+    /// Item and place of the first content of each id; most have one.
+    first: Vec<Option<(u32, (u32, u32))>>,
+    /// Contents of the ids that came again.
+    others: HashSet<(Code, u128)>,
     /// Lines of children that their parents' files repeat.
     copies: Vec<Line>,
     file: u32,
@@ -395,8 +411,7 @@ impl Reader<'_> {
             }
             _ => {
                 let content = if kind == "user" || kind == "assistant" { fields.message } else { root };
-                let digest = xxh3_128(content.raw().as_bytes());
-                if uuid != 0 && !self.seen.insert((uuid, digest)) {
+                if self.is_repeated(items, uuid, (i as u32, content.span())) {
                     items.duplicate(i);
                     return;
                 }
@@ -405,7 +420,7 @@ impl Reader<'_> {
                     items.ignored(i, "claude_code.empty");
                     return;
                 };
-                line.digest = digest;
+                line.said = content.span();
                 line.sidechain = fields.is_sidechain.bool() == Some(true);
                 if line.sidechain {
                     let agent = records.code_of(fields.agent);
@@ -415,6 +430,24 @@ impl Reader<'_> {
                 records.lines.push(line);
             }
         }
+    }
+
+    /// Whether a record with this id and content was there before.
+    fn is_repeated(&mut self, items: &TraceItems<'_>, uuid: Code, said: (u32, (u32, u32))) -> bool {
+        if uuid == 0 {
+            return false;
+        }
+        let place = uuid as usize;
+        if place >= self.first.len() {
+            self.first.resize(place + 1, None);
+        }
+        let Some(first) = self.first[place] else {
+            self.first[place] = Some(said);
+            return false;
+        };
+        let [first, other] = [first, said].map(|(item, said)| (uuid, digest(items, item, said)));
+        self.others.insert(first);
+        !self.others.insert(other)
     }
 
     /// Lines that only a parent's file has.
@@ -471,7 +504,7 @@ impl Reader<'_> {
             sidechain: false,
             run: 0,
             abandoned: false,
-            digest: 0,
+            said: (0, 0),
             what,
         })
     }

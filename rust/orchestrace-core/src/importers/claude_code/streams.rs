@@ -4,6 +4,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::super::recording::Hash;
 use super::record::{Act, Block, Code, Line, Meta, Outcome, Records, Use, What};
+use crate::importers::TraceItems;
 
 /// Lines of one agent.
 #[derive(Debug, Default)]
@@ -61,8 +62,8 @@ struct Delegation {
 type Rule = fn(&Stream, &Delegation, Option<&Meta>) -> bool;
 
 impl Streams {
-    pub(super) fn of(records: &mut Records) -> Self {
-        let mut streams = Self { list: split(records), ..Self::default() };
+    pub(super) fn of(items: &TraceItems<'_>, records: &Records) -> Self {
+        let mut streams = Self { list: split(items, records), ..Self::default() };
         let mut delegations = Vec::new();
         let mut outcomes: HashMap<Code, u32> = HashMap::new();
         for (at_stream, stream) in streams.list.iter().enumerate() {
@@ -180,7 +181,7 @@ impl Streams {
 }
 
 /// Lines by agent; sub-agents in order of their first times.
-fn split(records: &Records) -> Vec<Stream> {
+fn split(items: &TraceItems<'_>, records: &Records) -> Vec<Stream> {
     let mut list = vec![Stream::default()];
     let mut by_id: HashMap<Code, usize> = HashMap::new();
     // Before sub-agents had files of their own their lines hung together by links alone.
@@ -219,7 +220,7 @@ fn split(records: &Records) -> Vec<Stream> {
         }
     }
     for (at, stream) in list.iter_mut().enumerate() {
-        order(stream, records);
+        order(stream, items, records);
         let lines = stream.lines.iter().map(|line| (&records.lines[*line as usize], *line));
         stream.began = lines.clone().filter_map(|(line, _)| line.time).min();
         let mut said = lines.filter_map(|(line, at)| match &line.what {
@@ -241,7 +242,7 @@ fn split(records: &Records) -> Vec<Stream> {
 
 /// The order of a stream is that of its file. Lines of several files are merged by time, none of them reordered;
 /// which come first where times are equal follows from what they say, not from which file was read first.
-fn order(stream: &mut Stream, records: &Records) {
+fn order(stream: &mut Stream, items: &TraceItems<'_>, records: &Records) {
     let file = |at: u32| records.lines[at as usize].file;
     let Some(first) = stream.lines.first().map(|at| file(*at)) else { return };
     if stream.lines.iter().all(|at| file(*at) == first) {
@@ -252,9 +253,9 @@ fn order(stream: &mut Stream, records: &Records) {
     let mut keyed: Vec<((Option<i64>, u128), u32)> = Vec::with_capacity(stream.lines.len());
     for at in &stream.lines {
         let line = &records.lines[*at as usize];
-        let run = runs.entry(line.file).or_insert((None, line.digest));
+        let run = runs.entry(line.file).or_insert_with(|| (None, line.digest(items)));
         if line.time > run.0 {
-            *run = (line.time, line.digest);
+            *run = (line.time, line.digest(items));
         }
         keyed.push((*run, *at));
     }

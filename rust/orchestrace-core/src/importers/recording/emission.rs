@@ -12,7 +12,7 @@ use super::{
     Agent, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text,
     Usage, What,
 };
-use crate::importers::hex::digits;
+use crate::importers::hex::spell;
 use crate::ingest::LiftKind;
 use crate::ingest::json::tree::Tree;
 use crate::ingest::json::write_string;
@@ -829,8 +829,6 @@ impl<'r> Emission<'r, '_, '_> {
 /// A hash as events show it, written into `text`.
 fn content_ref<'t>(hash: &Hash, text: &'t mut [u8; 71]) -> &'t str {
     text[..7].copy_from_slice(b"sha256:");
-    for (pair, byte) in text[7..].chunks_exact_mut(2).zip(hash) {
-        pair.copy_from_slice(&digits(*byte));
-    }
+    spell(hash, &mut text[7..]);
     std::str::from_utf8(text).unwrap_or_default()
 }

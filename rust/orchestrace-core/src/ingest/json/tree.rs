@@ -8,6 +8,7 @@
 
 use std::cell::{OnceCell, RefCell};
 
+use super::keys::{Keys, head, mark};
 use super::{Cursor, Kind, Limits, Parsed, Str, unescape};
 
 /// Index of a value that is not there.
@@ -41,78 +42,8 @@ impl Node {
     }
 }
 
-/// One of 63 numbers for a key, by its first bytes and its length.
-#[inline(always)]
-const fn slot(head: u32, len: usize) -> u32 {
-    let slot = (head ^ (len as u32) << 13).wrapping_mul(0x9E37_79B1) >> 26;
-    if slot < 62 { slot } else { 62 }
-}
-
-/// The [`slot`] of a key as a bit.
-#[inline(always)]
-const fn mark(head: u32, len: usize) -> u64 {
-    1 << slot(head, len)
-}
-
 /// Among the marks of an object: a key of it may be there twice.
 const REPEATS: u64 = 1 << 63;
-
-/// First four bytes of a key, as [`Node::head`] has them.
-#[inline(always)]
-const fn head(key: &str) -> u32 {
-    let (bytes, mut head, mut i) = (key.as_bytes(), 0, 0);
-    while i < 4 && i < bytes.len() {
-        head |= (bytes[i] as u32) << (8 * i);
-        i += 1;
-    }
-    head
-}
-
-/// Keys that are asked for together, by [`Value::pick`].
-#[derive(Debug)]
-pub struct Keys<const N: usize> {
-    all: [&'static str; N],
-    heads: [u32; N],
-    /// Which of them have a [`slot`], by their bits.
-    slots: [u16; 64],
-}
-
-impl<const N: usize> Keys<N> {
-    const FEW: () = assert!(N <= 16, "a slot has a bit for each of sixteen keys");
-
-    /// Of at most sixteen, which differ.
-    #[must_use]
-    pub const fn new(all: [&'static str; N]) -> Self {
-        let () = Self::FEW;
-        let (mut heads, mut slots, mut i) = ([0; N], [0; 64], 0);
-        while i < N {
-            heads[i] = head(all[i]);
-            slots[slot(heads[i], all[i].len()) as usize] |= 1 << i;
-            i += 1;
-        }
-        Self { all, heads, slots }
-    }
-
-    /// Whether a key is one of them.
-    #[must_use]
-    #[inline]
-    pub fn contains(&self, key: &str) -> bool {
-        self.find(head(key), key.as_bytes()).is_some()
-    }
-
-    /// The number of a key, by its first bytes and all of them.
-    #[inline(always)]
-    fn find(&self, head: u32, key: &[u8]) -> Option<usize> {
-        let mut left = self.slots[slot(head, key.len()) as usize];
-        loop {
-            let number = left.trailing_zeros() as usize;
-            if *self.heads.get(number)? == head && self.all[number].as_bytes() == key {
-                return Some(number);
-            }
-            left &= left - 1;
-        }
-    }
-}
 
 /// What trees are made of.
 #[derive(Debug, Default)]
@@ -360,6 +291,12 @@ impl<'t> Value<'t> {
         Self { tree: self.tree, at }
     }
 
+    /// Nothing, of the same record.
+    #[must_use]
+    pub fn absent(self) -> Self {
+        self.other(ABSENT)
+    }
+
     /// What it is; `None` where there is nothing.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
@@ -426,7 +363,7 @@ impl<'t> Value<'t> {
     /// The members of an object for some keys, in one walk; of repeated keys the last one.
     ///
     /// ```
-    /// use orchestrace_core::ingest::json::{Limits, tree::{Keys, Tree}};
+    /// use orchestrace_core::ingest::json::{Limits, keys::Keys, tree::Tree};
     ///
     /// static KEYS: Keys<3> = Keys::new(["a", "none", "b"]);
     /// let limits = Limits { depth: 128, string: 1 << 20, lenient: true };
@@ -448,8 +385,7 @@ impl<'t> Value<'t> {
             let key = if name.text == PLAIN {
                 keys.find(name.head, source.get(from..to).unwrap_or_default())
             } else {
-                let key = self.other(here).str();
-                keys.all.iter().position(|one| key == Some(*one))
+                self.other(here).str().and_then(|key| keys.number(key))
             };
             if let Some(key) = key {
                 found[key] = self.other(here + 1);
@@ -542,9 +478,14 @@ impl<'t> Value<'t> {
     /// The value as written.
     #[must_use]
     pub fn raw(self) -> &'t str {
-        self.node()
-            .and_then(|node| self.tree.source.get(node.start as usize..node.end as usize))
-            .unwrap_or_default()
+        let (start, end) = self.span();
+        self.tree.source.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    /// Where in the record it is written; of what is absent an empty place.
+    #[must_use]
+    pub fn span(self) -> (u32, u32) {
+        self.node().map_or((0, 0), |node| (node.start, node.end))
     }
 
     fn number(self) -> Option<&'t str> {
