@@ -21,6 +21,7 @@ mod ends;
 mod head;
 mod heard;
 mod record;
+mod repeated;
 mod streams;
 mod telling;
 #[cfg(test)]

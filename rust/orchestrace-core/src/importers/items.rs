@@ -61,6 +61,23 @@ impl LeftOut {
         self.0.push(Part { from, to, hashed: false });
     }
 
+    /// How many places there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The places behind the first ones.
+    pub fn since(&self, len: usize) -> impl Iterator<Item = (usize, usize)> {
+        self.0.iter().skip(len).map(|part| (part.from, part.to))
+    }
+
     /// Leaves nothing out after all.
     pub fn clear(&mut self) {
         self.0.clear();

@@ -77,7 +77,7 @@ impl Fault {
 }
 
 /// Limits of one record.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Deepest nesting.
     pub depth: usize,
@@ -723,6 +723,18 @@ impl<'a> Cursor<'a> {
         self.pos += at;
         self.ws();
         Some(None)
+    }
+
+    /// Consumes members that were read before in the same words, each with the comma behind it, if they stand here.
+    #[inline]
+    pub fn take_members(&mut self, text: &str) -> bool {
+        let found =
+            !text.is_empty() && self.bytes.get(self.pos..self.pos + text.len()) == Some(text.as_bytes());
+        if found {
+            self.pos += text.len();
+            self.ws();
+        }
+        found
     }
 
     /// Whether one more container may be entered.

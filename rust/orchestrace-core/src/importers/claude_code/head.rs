@@ -8,6 +8,7 @@ use crate::ingest::json::keys::{Keys, Meanings};
 use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
 
 use super::content::KEPT;
+use super::repeated::{self, Begun};
 
 /// Outermost members of a line, as far as they were read.
 #[derive(Debug, Default)]
@@ -97,11 +98,34 @@ impl<'a> Head<'a> {
             return Err(Fault::value(RejectCode::RecordNotObject, message));
         }
         let mut more = cursor.open_object()?;
-        // Where members that no rule reads began, if such came last.
-        let mut others = None;
+        // Where members that no rule reads began, if such came last; a row that the next line may repeat; whether there
+        // was one.
+        let (mut others, mut row, mut was_row) = (None, None::<Begun>, false);
         while more {
             let start = cursor.pos();
+            if !was_row && row.is_none() && repeated::take(&mut cursor, limits, self, unread) {
+                was_row = true;
+                continue;
+            }
             let member = MEMBERS.read(&mut cursor)?;
+            match (member, others) {
+                (None, None) => others = Some(start),
+                (Some(_), Some(from)) => {
+                    unread.drop((from, start));
+                    others = None;
+                }
+                _ => {}
+            }
+            if matches!(member, None | Some(Member::Session | Member::Agent | Member::Later)) {
+                let unread = unread.len();
+                let row = row.get_or_insert(Begun { start, unread, session: false, agent: false });
+                row.session |= member == Some(Member::Session);
+                row.agent |= member == Some(Member::Agent);
+            } else if let Some(begun) = row.take()
+                && !was_row
+            {
+                was_row = repeated::remember(&cursor, start, &begun, limits, self, unread);
+            }
             match member {
                 Some(Member::Kind) => self.kind = string(&mut cursor)?,
                 Some(Member::Subtype) => self.subtype = string(&mut cursor)?,
@@ -136,14 +160,6 @@ impl<'a> Head<'a> {
                 }
             }
             more = cursor.more_object()?;
-            match (member, others) {
-                (None, None) => others = Some(start),
-                (Some(_), Some(from)) => {
-                    unread.drop((from, start));
-                    others = None;
-                }
-                _ => {}
-            }
             if let (false, Some(from)) = (more, others) {
                 // The last member has no comma behind it, and stays.
                 unread.drop((from, start));
@@ -242,8 +258,97 @@ fn inner_type(text: &str, limits: Limits) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
+    use proptest::prelude::*;
+    use proptest::sample::{Index, select};
+
     use super::super::record::FIELDS;
     use super::*;
+
+    const LIMITS: Limits = Limits { depth: 8, string: 200, lenient: true };
+
+    fn read(line: &str, limits: Limits) -> String {
+        let (mut head, mut unread) = (Head::default(), LeftOut::default());
+        let judged = head.read(line, limits, &mut unread).map_err(Fault::into_reject);
+        // Of a broken line nothing is kept.
+        let (mut kept, mut at) = (String::new(), 0);
+        for (from, to) in unread.since(0).filter(|_| judged.is_ok()) {
+            kept.push_str(&line[at..from]);
+            at = to;
+        }
+        kept.push_str(&line[at..]);
+        format!("{judged:?} {head:?} {kept}")
+    }
+
+    /// Lines that share members, in places that differ, some of them broken.
+    fn lines() -> impl Strategy<Value = Vec<String>> {
+        let member = select(vec![
+            r#""cwd":"/home/somebody/in/a/folder/with/a/long/name""#,
+            r#""cwd":"/home/somebody/in/a/folder/with/a/long/other""#,
+            r#""sessionId":"71849156-690d-4ce6-9df4-a3d57fb08f5f""#,
+            r#""sessionId":"\u0061849156-690d-4ce6-9df4-a3d57fb08f5""#,
+            r#""sessionId":null"#,
+            r#""agentId": "a1""#,
+            r#""isSidechain":true"#,
+            r#""gitBranch":{"deep":[[["main"]]]}"#,
+            r#""type":"user""#,
+            r#""uuid":"u1""#,
+            r#""toolUseResult":{"status":"ok","stdout":"x"}"#,
+            r#""message":{"content":[{"type":"text","text":"y"}]}"#,
+            r#""broken":"#,
+        ]);
+        let line =
+            prop::collection::vec((member, select(vec![",", ",", ", ", " ,"])), 1..7).prop_map(|parts| {
+                let inside: String = parts.iter().flat_map(|(member, comma)| [*member, *comma]).collect();
+                format!("{{{}}}", inside.trim_end_matches([',', ' ']))
+            });
+        // A line is repeated whole, or with another end.
+        let edit = (any::<Index>(), any::<bool>());
+        prop::collection::vec((line, edit), 1..8).prop_map(|lines| {
+            let mut out: Vec<String> = Vec::new();
+            for (line, (cut, joined)) in lines {
+                let begin = match out.last() {
+                    Some(before) if joined => {
+                        let commas: Vec<usize> = before.match_indices(',').map(|(at, _)| at).collect();
+                        commas.get(cut.index(commas.len().max(1))).map_or("{", |at| &before[..=*at])
+                    }
+                    _ => "{",
+                };
+                let line = format!("{begin}{}", &line[1..]);
+                out.push(line);
+            }
+            out
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_read_alike_whatever_was_read_before(lines in lines(), strict in any::<Index>()) {
+            let limits = |at: usize| Limits { depth: if at == strict.index(lines.len()) { 3 } else { 8 }, ..LIMITS };
+            for (at, line) in lines.iter().enumerate() {
+                let fresh = thread::scope(|scope| scope.spawn(|| read(line, limits(at))).join());
+                prop_assert_eq!(read(line, limits(at)), fresh.unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_line_repeats_is_taken_over() {
+        let row =
+            r#""isSidechain":false,"cwd":"/home/somebody/in/a/folder","sessionId":"s1","version":"2.1.40","#;
+        let lines = ["user", "assistant"].map(|kind| format!("{{\"uuid\":\"u\",{row}\"type\":\"{kind}\"}}"));
+        let (mut head, mut unread) = (Head::default(), LeftOut::default());
+        assert!(head.read(&lines[0], LIMITS, &mut unread).is_ok());
+        let mut cursor = Cursor::new(&lines[1][12..], LIMITS);
+        let (mut head, mut again) = (Head::default(), LeftOut::default());
+        assert!(repeated::take(&mut cursor, LIMITS, &mut head, &mut again));
+        assert_eq!((cursor.pos(), head.session.as_deref(), head.agent), (row.len(), Some("s1"), None));
+        let text = |(from, to)| &lines[1][12..][from..to];
+        let unread: Vec<&str> = again.since(0).map(text).collect();
+        assert_eq!(unread, [r#""cwd":"/home/somebody/in/a/folder","#, r#""version":"2.1.40","#]);
+        assert!(!repeated::take(&mut cursor, LIMITS, &mut Head::default(), &mut again));
+    }
 
     #[test]
     fn what_is_read_later_is_kept() {

@@ -1,0 +1,97 @@
+//! Members that a line repeats from the line before it, word for word: whose session it is, where the program runs, its
+//! version. They are half of the members of a line, and are read once for all lines that repeat them.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use super::head::Head;
+use crate::importers::LeftOut;
+use crate::ingest::json::{Cursor, Limits};
+
+/// Bytes from which on they are worth to be remembered.
+const LEAST: usize = 64;
+
+/// A row of whole members, with the comma behind each, and what was read of them.
+#[derive(Debug, Default)]
+struct Row {
+    text: String,
+    limits: Option<Limits>,
+    /// Where in it are the session and the agent.
+    session: Option<(usize, usize)>,
+    agent: Option<(usize, usize)>,
+    /// Where in it are members that no rule reads.
+    unread: Vec<(usize, usize)>,
+}
+
+thread_local! {
+    /// What it holds changes nothing but how long reading takes.
+    static LAST: RefCell<Row> = RefCell::default();
+}
+
+/// Goes past the row of a line before, if it stands here, and takes over what it says.
+pub(super) fn take<'a>(
+    cursor: &mut Cursor<'a>,
+    limits: Limits,
+    head: &mut Head<'a>,
+    unread: &mut LeftOut,
+) -> bool {
+    LAST.with_borrow(|row| {
+        let start = cursor.pos();
+        if row.limits != Some(limits) || !cursor.take_members(&row.text) {
+            return false;
+        }
+        let said = |place: (usize, usize)| Cow::Borrowed(cursor.slice(start + place.0, start + place.1));
+        head.session = row.session.map(said).or(head.session.take());
+        head.agent = row.agent.map(said).or(head.agent.take());
+        row.unread.iter().for_each(|(from, to)| unread.drop((start + from, start + to)));
+        true
+    })
+}
+
+/// A row that is being read.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub start: usize,
+    /// How much was left out before it.
+    pub unread: usize,
+    /// Whether the session and the agent are in it.
+    pub session: bool,
+    pub agent: bool,
+}
+
+/// Remembers a row that ends here; whether it is worth it.
+pub(super) fn remember(
+    cursor: &Cursor<'_>,
+    end: usize,
+    begun: &Begun,
+    limits: Limits,
+    head: &Head<'_>,
+    unread: &LeftOut,
+) -> bool {
+    let text = cursor.slice(begun.start, end);
+    let place = |is_here: bool, value: &Option<Cow<'_, str>>| match value {
+        _ if !is_here => Some(None),
+        Some(Cow::Borrowed(value)) => {
+            let from = (value.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+            Some(Some((from, from + value.len())))
+        }
+        // What is no string, or has an escape, is read each time.
+        _ => None,
+    };
+    let (Some(session), Some(agent)) = (place(begun.session, &head.session), place(begun.agent, &head.agent))
+    else {
+        return false;
+    };
+    if text.len() < LEAST {
+        return false;
+    }
+    LAST.with_borrow_mut(|row| {
+        row.text.clear();
+        row.text.push_str(text);
+        (row.limits, row.session, row.agent) = (Some(limits), session, agent);
+        row.unread.clear();
+        row.unread
+            .extend(unread.since(begun.unread).map(|(from, to)| (from - begun.start, to - begun.start)));
+    });
+    true
+}
