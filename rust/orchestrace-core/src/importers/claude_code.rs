@@ -143,8 +143,8 @@ impl SpreadImporter for ClaudeCode {
         match kind {
             _ if !told => unread.clear(),
             // Two that have one id and message are one, wherever else they differ.
-            "user" | "assistant" if head.uuid.is_some() => {}
-            _ => unread.keep_dropped(),
+            "user" | "assistant" if head.uuid.as_deref().is_some_and(|id| !id.is_empty()) => {}
+            _ => unread.hash_only(),
         }
         out.leave(unread);
         match key {

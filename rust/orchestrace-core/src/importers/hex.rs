@@ -1,17 +1,16 @@
 //! Bytes as hexadecimal digits.
 
 /// The two digits of a byte, in lower case.
-pub(crate) fn digits(byte: u8) -> [u8; 2] {
+fn digits(byte: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
 }
 
-/// Writes two digits for each byte into a text of twice the length; it in whole.
-pub(crate) fn spell<'t>(bytes: &[u8], text: &'t mut [u8]) -> &'t str {
+/// Writes the digits of bytes into a text of twice their length.
+pub(crate) fn spell(bytes: &[u8], text: &mut [u8]) {
     for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
         *pair = digits(*byte);
     }
-    std::str::from_utf8(text).unwrap_or_default()
 }
 
 /// Two digits for each byte.
@@ -27,6 +26,8 @@ mod tests {
     fn every_byte_has_two_digits() {
         assert_eq!(hex(&[0x00, 0x0f, 0xa0, 0xff]), "000fa0ff");
         assert_eq!(hex(&[]), "");
-        assert_eq!(spell(&[0x00, 0x0f, 0xa0, 0xff], &mut [0; 8]), "000fa0ff");
+        let mut text = [b' '; 9];
+        spell(&[0x00, 0x0f, 0xa0, 0xff], &mut text[..8]);
+        assert_eq!(&text, b"000fa0ff ");
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct ItemColumns {
 
 /// Places in a record that an item does without.
 #[derive(Debug, Default)]
-pub struct LeftOut(Vec<Part>);
+pub(crate) struct LeftOut(Vec<Part>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
@@ -50,41 +50,34 @@ struct Part {
 impl LeftOut {
     /// A value that is read by nobody: what a model was given is most of many recordings. A hash of it stands in its
     /// place, so that items are still told apart by it; short ones stay.
-    pub fn hash(&mut self, (from, to): (usize, usize)) {
+    pub(crate) fn hash(&mut self, (from, to): (usize, usize)) {
         if to - from > LEAST_LEFT_OUT {
             self.0.push(Part { from, to, hashed: true });
         }
     }
 
     /// Members of an object, with the comma behind each, that tell an item from no other: nothing stands in their place.
-    pub fn drop(&mut self, (from, to): (usize, usize)) {
+    pub(crate) fn drop(&mut self, (from, to): (usize, usize)) {
         self.0.push(Part { from, to, hashed: false });
     }
 
     /// How many places there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The places behind the first ones.
-    pub fn since(&self, len: usize) -> impl Iterator<Item = (usize, usize)> {
+    pub(crate) fn since(&self, len: usize) -> impl Iterator<Item = (usize, usize)> {
         self.0.iter().skip(len).map(|part| (part.from, part.to))
     }
 
     /// Leaves nothing out after all.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Drops nothing after all.
-    pub fn keep_dropped(&mut self) {
+    /// Drops nothing after all; what is hashed stays so.
+    pub(crate) fn hash_only(&mut self) {
         self.0.retain(|part| part.hashed);
     }
 }
@@ -293,14 +286,13 @@ impl<'w> Items<'w> {
     }
 
     /// A list for the places that the next item does without, empty: to be given back to [`Items::leave`].
-    #[must_use]
-    pub fn left_out(&mut self) -> LeftOut {
+    pub(crate) fn left_out(&mut self) -> LeftOut {
         self.columns.left_out.0.clear();
         std::mem::take(&mut self.columns.left_out)
     }
 
     /// Says what the next item does without.
-    pub fn leave(&mut self, left_out: LeftOut) {
+    pub(crate) fn leave(&mut self, left_out: LeftOut) {
         self.columns.left_out = left_out;
     }
 
@@ -316,8 +308,9 @@ impl<'w> Items<'w> {
             if let (Some(before), Some(value)) = (text.get(at..from), text.get(from..to)) {
                 kept.push_str(before);
                 if hashed {
-                    let hash = xxh3_128(value.as_bytes()).to_be_bytes();
-                    kept.extend(["\"", spell(&hash, &mut [0; 32]), "\""]);
+                    let mut digits = [b'"'; 34];
+                    spell(&xxh3_128(value.as_bytes()).to_be_bytes(), &mut digits[1..33]);
+                    kept.push_str(std::str::from_utf8(&digits).unwrap_or_default());
                 }
                 at = to;
             }
@@ -670,7 +663,7 @@ mod tests {
         items.item("k", tree.root().at(1).raw(), "");
         let mut left_out = items.left_out();
         left_out.drop((from as usize + 1, to as usize - 6));
-        left_out.keep_dropped();
+        left_out.hash_only();
         items.leave(left_out);
         items.item("k", tree.root().at(1).raw(), "");
         let piece = &columns.piece;

@@ -62,13 +62,11 @@ pub(crate) fn framing(head: &[u8]) -> Framing {
 /// Whether an object of one line follows on another that ends a line, which no document has inside it: a comma
 /// would stand between them.
 fn has_records_in_a_row(text: &[u8]) -> bool {
-    memchr_iter(b'\n', text).any(|end| {
-        let (before, after) = (&text[..end], &text[end + 1..]);
-        if !after.starts_with(b"{") || !(before.ends_with(b"}") || before.ends_with(b"}\r")) {
-            return false;
-        }
-        let line = &after[..memchr(b'\n', after).unwrap_or(after.len())];
-        Structure::default().value_end(line).is_some()
+    let mut closed = false;
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.filter(|line| !line.is_empty()).any(|line| {
+        let follows = std::mem::replace(&mut closed, line.ends_with(b"}"));
+        follows && line.starts_with(b"{") && Structure::default().value_end(line).is_some()
     })
 }
 
@@ -196,6 +194,8 @@ mod tests {
         assert_eq!(framing(b"{\"a\": {\"b\": 1\n}\r\n{\"a\": 1}\n"), Framing::Line, "in place of a brace");
         assert_eq!(framing(b"{\n\"a\": [\n{\"b\": 1},\n{\"b\": 2}\n]\n}\n"), Framing::Document);
         assert_eq!(framing(b"{\n\"a\": 1\n}\n{\n\"a\": 2\n}\n"), Framing::Document, "two of them");
+        assert_eq!(framing(b"{\n\"a\": 1\n}\n{\"a\": 2}\n"), Framing::Line, "one document and a record");
+        assert_eq!(framing(b"{\"a\":1,\n\"b\":2} \n\n\t{\"c\":1}\n"), Framing::Line, "blanks between");
         assert_eq!(framing(b"  [\n{}]"), Framing::Array);
         assert_eq!(framing(b""), Framing::Line);
         assert_eq!(framing(b"noise\n{}"), Framing::Line);

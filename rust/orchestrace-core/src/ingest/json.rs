@@ -725,14 +725,16 @@ impl<'a> Cursor<'a> {
         Some(None)
     }
 
-    /// Consumes members that were read before in the same words, each with the comma behind it, if they stand here.
+    /// Consumes members that were read before in the same words, each with the comma behind it, if they stand here and
+    /// the next one follows at once.
     #[inline]
     pub fn take_members(&mut self, text: &str) -> bool {
-        let found =
-            !text.is_empty() && self.bytes.get(self.pos..self.pos + text.len()) == Some(text.as_bytes());
+        let end = self.pos + text.len();
+        let found = !text.is_empty()
+            && self.bytes.get(self.pos..end) == Some(text.as_bytes())
+            && self.bytes.get(end).is_some_and(|next| *next > b' ');
         if found {
-            self.pos += text.len();
-            self.ws();
+            self.pos = end;
         }
         found
     }

@@ -96,17 +96,15 @@ impl Reader<'_> {
         let content = record.message.get("content");
         let first = records.blocks.len() as u32;
         let is_result = |block: &Value<'_>| block.get("type").str() == Some("tool_result");
-        let (mut results, mut others) = (0, 0);
-        for block in content.elements() {
-            *(if is_result(&block) { &mut results } else { &mut others }) += 1;
-        }
+        let results = content.elements().filter(is_result).count();
         // What the program keeps of a result belongs to the one result of its line.
         let kept = if results == 1 { record.result } else { content.absent() };
-        for block in content.elements().filter(|block| results > 0 && (others == 0 || is_result(block))) {
+        for block in content.elements().filter(is_result) {
             let outcome = self.outcome(records, block, kept);
             records.blocks.push(Block::Outcome(Box::new(outcome)));
         }
-        let said = if results > 0 && others == 0 { Said::default() } else { self.texts(records, content) };
+        let silent = results > 0 && results == content.len();
+        let said = if silent { Said::default() } else { self.texts(records, content) };
         let flag = |value: Value<'_>| value.bool() == Some(true);
         User {
             meta: flag(record.is_meta) || flag(record.is_summary),

@@ -80,13 +80,15 @@ static THOUGHT: Keys<2> = Keys::new(["thinking", "signature"]);
 
 static CONTENT: Keys<1> = Keys::new(["content"]);
 
+static TYPE: Keys<1> = Keys::new(["type"]);
+
 /// How the program says that the user refused, in place of a result.
 const REFUSED: &str = "\"User rejected";
 
 impl<'a> Head<'a> {
     /// Reads a line to its end; what a broken one says before the break is kept. What no rule reads is noted. Long
     /// values: what a model thought, what the program keeps of a result beside its text. Whole members: where the program
-    /// ran, its version, whose session.
+    /// ran, its version.
     pub(super) fn read(&mut self, text: &'a str, limits: Limits, unread: &mut LeftOut) -> Parsed<()> {
         let mut cursor = Cursor::new(text, limits);
         cursor.ws();
@@ -247,7 +249,7 @@ fn inner_type(text: &str, limits: Limits) -> Option<Cow<'_, str>> {
     }
     let mut more = cursor.open_object().ok()?;
     while more {
-        if cursor.key().ok()?.raw() == "type" {
+        if TYPE.read(&mut cursor).ok()?.is_some() {
             return string(&mut cursor).ok()?;
         }
         cursor.skip().ok()?;

@@ -1,5 +1,7 @@
 //! What each line says, taken from its tree: ids become numbers, texts become hashes.
 
+use std::cell::OnceCell;
+
 use hashbrown::HashSet;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
@@ -45,15 +47,16 @@ pub(super) struct Line {
     /// Run of the workflow that its file belongs to.
     pub run: Code,
     pub abandoned: bool,
-    /// Where in its item is what it says.
+    /// Where in its item is what it says, and a hash of that, once somebody asked.
     said: (u32, u32),
+    digest: OnceCell<u128>,
     pub what: What,
 }
 
 impl Line {
     /// Of what it says, to order what has no other order.
     pub(super) fn digest(&self, items: &TraceItems<'_>) -> u128 {
-        digest(items, self.item, self.said)
+        *self.digest.get_or_init(|| digest(items, self.item, self.said))
     }
 }
 
@@ -209,7 +212,7 @@ impl Records {
         let mut reader = Reader {
             recording,
             first: Vec::with_capacity(names),
-            others: HashSet::new(),
+            contents: HashSet::new(),
             copies: Vec::new(),
             file: 0,
             agent: 0,
@@ -272,12 +275,22 @@ impl Records {
     }
 }
 
+/// What is known of the first content of an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    None,
+    /// Item and place in it.
+    At(u32, (u32, u32)),
+    /// It is among those that were hashed.
+    Hashed,
+}
+
 pub(super) struct Reader<'r> {
     pub(super) recording: &'r mut Recording,
     /// Item and place of the first content of each id; most have one.
-    first: Vec<Option<(u32, (u32, u32))>>,
-    /// Contents of the ids that came again.
-    others: HashSet<(Code, u128)>,
+    first: Vec<Content>,
+    /// All contents of the ids that came again.
+    contents: HashSet<(Code, u128)>,
     /// Lines of children that their parents' files repeat.
     copies: Vec<Line>,
     file: u32,
@@ -411,7 +424,7 @@ impl Reader<'_> {
             }
             _ => {
                 let content = if kind == "user" || kind == "assistant" { fields.message } else { root };
-                if self.is_repeated(items, uuid, (i as u32, content.span())) {
+                if self.is_repeated(items, uuid, i as u32, content.span()) {
                     items.duplicate(i);
                     return;
                 }
@@ -432,22 +445,28 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a record with this id and content was there before.
-    fn is_repeated(&mut self, items: &TraceItems<'_>, uuid: Code, said: (u32, (u32, u32))) -> bool {
+    /// Whether a record with this id and content was there before. A content is hashed once, and only where its id comes
+    /// again.
+    fn is_repeated(&mut self, items: &TraceItems<'_>, uuid: Code, item: u32, said: (u32, u32)) -> bool {
         if uuid == 0 {
             return false;
         }
         let place = uuid as usize;
         if place >= self.first.len() {
-            self.first.resize(place + 1, None);
+            self.first.resize(place + 1, Content::None);
         }
-        let Some(first) = self.first[place] else {
-            self.first[place] = Some(said);
-            return false;
-        };
-        let [first, other] = [first, said].map(|(item, said)| (uuid, digest(items, item, said)));
-        self.others.insert(first);
-        !self.others.insert(other)
+        match self.first[place] {
+            Content::None => {
+                self.first[place] = Content::At(item, said);
+                return false;
+            }
+            Content::At(first, said) => {
+                self.contents.insert((uuid, digest(items, first, said)));
+                self.first[place] = Content::Hashed;
+            }
+            Content::Hashed => {}
+        }
+        !self.contents.insert((uuid, digest(items, item, said)))
     }
 
     /// Lines that only a parent's file has.
@@ -463,7 +482,8 @@ impl Reader<'_> {
         }
     }
 
-    /// `root` is the line, `record` what it says itself or carries, with the code of its id.
+    /// `root` is the line, `record` what it says itself or carries, with the code of its id. What is read here of the
+    /// line of a user or model has to be known to `head`, which drops what nobody reads.
     fn said(
         &mut self,
         records: &mut Records,
@@ -504,7 +524,8 @@ impl Reader<'_> {
             sidechain: false,
             run: 0,
             abandoned: false,
-            said: (0, 0),
+            said: record.message.span(),
+            digest: OnceCell::new(),
             what,
         })
     }

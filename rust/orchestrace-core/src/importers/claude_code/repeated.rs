@@ -3,13 +3,14 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::ops::RangeInclusive;
 
 use super::head::Head;
 use crate::importers::LeftOut;
 use crate::ingest::json::{Cursor, Limits};
 
-/// Bytes from which on they are worth to be remembered.
-const LEAST: usize = 64;
+/// Bytes of what is worth to be remembered: longer ones repeat no more than a few of these do.
+const WORTH: RangeInclusive<usize> = 64..=4096;
 
 /// A row of whole members, with the comma behind each, and what was read of them.
 #[derive(Debug, Default)]
@@ -69,6 +70,9 @@ pub(super) fn remember(
     unread: &LeftOut,
 ) -> bool {
     let text = cursor.slice(begun.start, end);
+    if !WORTH.contains(&text.len()) {
+        return false;
+    }
     let place = |is_here: bool, value: &Option<Cow<'_, str>>| match value {
         _ if !is_here => Some(None),
         Some(Cow::Borrowed(value)) => {
@@ -82,9 +86,6 @@ pub(super) fn remember(
     else {
         return false;
     };
-    if text.len() < LEAST {
-        return false;
-    }
     LAST.with_borrow_mut(|row| {
         row.text.clear();
         row.text.push_str(text);

@@ -55,8 +55,8 @@ impl<const N: usize> Keys<N> {
     }
 
     /// All of them, in order.
-    #[must_use]
-    pub const fn all(&self) -> &[&'static str; N] {
+    #[cfg(test)]
+    pub(crate) const fn all(&self) -> &[&'static str; N] {
         &self.all
     }
 
@@ -130,8 +130,8 @@ impl<T: Copy, const N: usize> Meanings<T, N> {
     }
 
     /// What a key means.
-    #[must_use]
-    pub fn of(&self, key: &str) -> Option<T> {
+    #[cfg(test)]
+    pub(crate) fn of(&self, key: &str) -> Option<T> {
         self.keys.number(key).map(|number| self.means[number])
     }
 

@@ -396,4 +396,9 @@ fn copies_of_a_childs_lines() {
     // Without the child's own file the copies are the child.
     assert_eq!(traces(&alone), traces(&both));
     has(&traces(&alone)[0], &["t1:s spawn m5", "m5 return t1:r"]);
+    // Copies of one moment in two files: what they say orders them, not which was read first.
+    let more = [copy("x3", &by("aa", says(6, "p3", "p1", "m6", "M")))];
+    let read =
+        |first: &[Json], second: &[Json]| traces(&store(&[("p/a.jsonl", first), ("p/b.jsonl", second)]));
+    assert_eq!(read(&lines, &more), read(&more, &lines));
 }

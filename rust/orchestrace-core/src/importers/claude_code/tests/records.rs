@@ -92,6 +92,20 @@ fn one_id_for_two_records() {
     let trace = &traces(&store)[0];
     assert_eq!(events(trace)[4..], ["u1~2 message user main", "m4 return main user"]);
     assert!(findings(&store).contains(&("id.repeated".into(), 1)));
+    // Either of the two comes again.
+    lines.extend([asks(8, "u1", "a2", "again"), asks(9, "u1", "", "list"), asks(9, "u1", "a2", "again")]);
+    fated(&self::store(&[(MAIN, &lines)]), &[("duplicate", 3), ("used", 6)]);
+}
+
+#[test]
+fn records_without_an_id_are_told_apart_by_all_of_them() {
+    let mut lines = short();
+    for folder in ["here", "there"] {
+        let mut line = asks(6, "", "", "again");
+        line["cwd"] = folder.into();
+        lines.push(line);
+    }
+    fated(&store(&[(MAIN, &lines)]), &[("used", 6)]);
 }
 
 #[test]
