@@ -29,7 +29,7 @@ import polars as pl
 import shapiq
 
 import orchestrace as ot
-from orchestrace.trace_graph import TYPE_WEIGHTS, outcome, trace_graph
+from orchestrace.trace_graph import TYPE_WEIGHTS, trace_graph
 from orchestrace.units import TracesByNumber
 
 WEIGHTS = [0.3 * weight for weight in TYPE_WEIGHTS.values()]
@@ -64,7 +64,7 @@ def traces_of(corpus: ot.Corpus) -> Iterable[Any]:
 
 def game(trace: Any) -> Game:
     graph = trace_graph(trace, weights=WEIGHTS)
-    y = outcome(trace)
+    y = trace.outcome
     assert graph is not None
     assert y is not None
     place = {v: k for k, v in enumerate(graph.order)}

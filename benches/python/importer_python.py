@@ -203,7 +203,7 @@ class Trace:
         if opening:
             extras |= response.cache
         extras["x_gen"] = response.id
-        speaks = name if kind in ("message", "return") else None
+        speaks = name if kind in ("message", "return") or to == "user" else None
         r = response
         usage = (r.duration_s, r.tokens_in, r.tokens_out, r.model) if opening else (None, None, None, None)
         ok = r.ok if opening else None
@@ -267,7 +267,7 @@ class Trace:
         if last and agent.parent:
             kind, to = "return", self.name(agent.parent)
         elif agent.returned:
-            kind, to = "aggregate", None
+            kind, to = "aggregate", "user" if last else None
         else:
             kind, to = ("return", "user") if last else ("message", None)
         seq = self.act(agent, t, kind, response.id, response, opening, to=to, content=response.text)

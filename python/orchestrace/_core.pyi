@@ -40,6 +40,7 @@ __all__ = [
     "methods",
     "metric_definitions",
     "nearest",
+    "ownership",
     "presets",
     "read",
     "relative",
@@ -54,6 +55,7 @@ __all__ = [
     "taint",
     "tainted_events",
     "trace_metrics",
+    "unit_ids",
 ]
 
 SCHEMA_VERSION: str
@@ -253,6 +255,8 @@ class OutcomeGates:
     def n_edges(self) -> list[int]: ...
     @property
     def n_cyclic(self) -> int: ...
+    @property
+    def n_unanswered(self) -> int: ...
     def predict(
         self, model: str, weights: Sequence[float], leak: float = 0.0, *, threads: int | None = None
     ) -> Stream: ...
@@ -277,6 +281,7 @@ def replay_structural(
     weights: Sequence[float] | None = None,
     quorum: float = 0.5,
     sensitivity: bool = True,
+    structure_alone: bool = False,
     program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
@@ -288,6 +293,8 @@ def replay_presence(
     *,
     program_order: bool = False,
 ) -> tuple[Stream, bytes]: ...
+def ownership(store: Store, *, threads: int | None = None) -> Stream: ...
+def unit_ids(store: Store, unit: str, *, threads: int | None = None) -> Stream: ...
 def generate_planted(
     target: str | BinaryIO,
     *,
@@ -321,6 +328,7 @@ def replay_schedules(
     scenarios: Sequence[Mapping[str, object]],
     *,
     durations: str = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
@@ -330,6 +338,7 @@ def schedule(
     scenario: Mapping[str, object],
     *,
     durations: str = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
@@ -339,6 +348,7 @@ def trace_metrics(
     groups: Sequence[str] | None = None,
     *,
     durations: str = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     subtasks: Mapping[str, set[str]] | None = None,
     harness: Mapping[str, Sequence[str]] | None = None,
@@ -357,6 +367,7 @@ def drag(
     store: Store,
     *,
     durations: str = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
@@ -366,6 +377,7 @@ def member_metrics(
     member: str,
     *,
     durations: str = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 import polars as pl
 
+from .corpus import Corpus
 from .credit import methods
 from .taxonomy import CREDIT_UNITS, REWARD_FAMILIES, SUB_DECISIONS, SubDecision, verbs_for
-from .units import TraceEvents, trace_events
+from .units import TraceEvents, TracesByNumber
 
 STATUS: Final = pl.Enum(["computed", "channel", "not_yet"])
 IN_UNIT: Final = pl.Enum(["alone", "among_others"])
@@ -27,10 +28,6 @@ _SPECIMEN: Final = (
     ("despawn", "lead", "worker", None),
 )
 _ROLES: Final = {"lead": "lead", "worker": "executor"}
-_UNUSED: Final = (
-    *("turn", "reward", "value", "score", "content_hash", "content_ref", "args_hash"),
-    *("state_key", "prefix_key", "action", "p_behavior"),
-)
 
 
 def coverage(papers: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -171,13 +168,16 @@ def _counted(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def _specimen() -> TraceEvents:
-    kinds, agents, to, tools = (list(column) for column in zip(*_SPECIMEN, strict=True))
-    size = len(kinds)
-    columns: dict[str, list[object]] = {name: [None] * size for name in _UNUSED}
-    columns |= {"id": [f"e{n}" for n in range(size)], "t": [float(n) for n in range(size)]}
-    columns |= {"type": [*kinds], "agent": [*agents], "to": [*to], "tool": [*tools], "tokens_out": [1] * size}
-    columns["role"] = [_ROLES.get(agent) for agent in agents]
-    return trace_events(columns, [])
+    text = ("type", "agent", "to", "tool")
+    events = pl.DataFrame(_SPECIMEN, schema=dict.fromkeys(text, pl.String), orient="row").with_columns(
+        trace=pl.lit(0),
+        id=pl.format("e{}", pl.int_range(pl.len())),
+        t=pl.int_range(pl.len()).cast(pl.Float64),
+        role=pl.col("agent").replace_strict(_ROLES, default=None),
+        tokens_out=pl.lit(1),
+    )
+    traces = pl.DataFrame({"trace": [0], "trace_id": ["specimen"]})
+    return TracesByNumber(Corpus.from_arrow(traces=traces, events=events))[0]
 
 
 def _held(specimen: TraceEvents, unit: str, decision: SubDecision) -> str | None:

@@ -11,7 +11,7 @@ from .errors import ParameterError
 from .metrics import core_frames
 from .owners import owners
 from .progress import Progress, reporting
-from .schedule import Durations, check_durations, schedule
+from .schedule import Durations, schedule, timing_options
 from .schema import CREDITS, unknown_name
 
 Key = Literal["agent", "type", "tool"]
@@ -38,6 +38,7 @@ def critical_path(
     *,
     by: Key = "agent",
     durations: Durations = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     threads: int | None = None,
     progress: Progress = None,
@@ -50,7 +51,7 @@ def critical_path(
         The recordings.
     by
         Owner, type or tool of the events.
-    durations, program_order, threads, progress
+    durations, max_gap, program_order, threads, progress
         As in `schedule`.
 
     Returns
@@ -84,7 +85,7 @@ def critical_path(
     check_corpus(corpus)
     if by not in _KEYS:
         raise ParameterError(unknown_name("word for by", str(by), list(_KEYS)))
-    options: dict[str, Any] = {"durations": durations, "program_order": program_order, "threads": threads}
+    options = {**timing_options(durations, max_gap, program_order), "threads": threads}
     with reporting(progress, "measuring") as callback:
         parts = [_of_piece(piece, by, {**options, "progress": callback}) for piece in corpus.slices()]
     return pl.concat([pl.DataFrame(schema={**_COLUMNS, by: pl.String()}).select(_order(by)), *parts])
@@ -136,6 +137,7 @@ def drag(
     corpus: Corpus,
     *,
     durations: Durations = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     threads: int | None = None,
     progress: Progress = None,
@@ -146,7 +148,7 @@ def drag(
     ----------
     corpus
         The recordings.
-    durations, program_order, threads, progress
+    durations, max_gap, program_order, threads, progress
         As in `schedule`.
 
     Returns
@@ -170,8 +172,7 @@ def drag(
     """
     check_corpus(corpus)
     check_numbers(threads=threads)
-    check_durations(durations)
-    options: dict[str, Any] = {"durations": durations, "program_order": program_order, "threads": threads}
+    options = {**timing_options(durations, max_gap, program_order), "threads": threads}
     with reporting(progress, "measuring") as callback:
         return core_frames(corpus, lambda store: _core.drag(store, **options, progress=callback))
 

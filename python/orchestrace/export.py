@@ -19,7 +19,7 @@ from .exports import EXPORTS
 from .exports.format import Export, Request, Sink, check_folder
 from .progress import Progress, reporting
 from .publication import path_of, published_file, published_folder
-from .schedule import Durations, check_durations
+from .schedule import Durations, timing_options
 from .schema import unknown_name
 
 Format = Literal["jsonl", "parquet", "perfetto", "mermaid", "dot", "ocel", "verl", "trl"]
@@ -294,7 +294,7 @@ def _judged(
                 f"{name} means nothing to the export '{kind.name}' (its options: {', '.join(kind.options)})"
             )
     check_numbers(threads=given.get("threads"))
-    check_durations(given["durations"])
+    timing_options(given["durations"], None, given["program_order"])
     window = given.get("window")
     request = Request(**{**given, "window": None if window is None else _times(window)})
     return kind, _chosen(corpus, kind, trace_id), request

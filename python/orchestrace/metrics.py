@@ -12,7 +12,7 @@ from .errors import ParameterError
 from .naming import names_of
 from .progress import Progress, reporting
 from .resampling import check_confidence, cluster_interval
-from .schedule import Durations, check_durations, empty_store
+from .schedule import Durations, empty_store, timing_options
 from .schema import CREDITS, unknown_name
 
 By = Literal["agent", "role", "task", "topology", "system", "importer"]
@@ -56,6 +56,7 @@ def metrics(
     by: By | None = None,
     groups: Sequence[str] | None = None,
     durations: Durations = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     subtasks: Mapping[str, Collection[str]] | None = None,
     harness: Mapping[str, Collection[str]] | None = None,
@@ -79,7 +80,7 @@ def metrics(
         ``"task"``, ``"topology"``, ``"system"`` and ``"importer"`` give means over traces.
     groups
         Names of groups of `metric_definitions`; None is all whose cost is linear. Not for agents and roles.
-    durations, program_order
+    durations, max_gap, program_order
         As in `schedule`.
     subtasks
         Of tasks, by ``task_id``, the parts that they should be split into (``subtask_id``): what
@@ -141,7 +142,6 @@ def metrics(
     confidence = check_confidence(confidence)
     if by is not None and by not in get_args(By):
         raise ParameterError(unknown_name("word for by", str(by), list(get_args(By))))
-    check_durations(durations)
     asked = None if groups is None else list(dict.fromkeys(names_of("groups", groups)))
     if asked == []:
         raise ParameterError("groups is empty, expected at least one name, or None for all that are linear")
@@ -153,7 +153,7 @@ def metrics(
         raise ParameterError(f"{given[0]} has no part in by={by!r}: it is about whole traces")
     if by in _MEMBERS and asked is not None:
         raise ParameterError(f"groups cannot be chosen with by={by!r}: all metrics of a member come together")
-    options: dict[str, Any] = {"durations": durations, "program_order": program_order, "threads": threads}
+    options = {**timing_options(durations, max_gap, program_order), "threads": threads}
     with reporting(progress, "measuring") as callback:
         options["progress"] = callback
         if by in _MEMBERS:

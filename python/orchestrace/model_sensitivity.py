@@ -147,6 +147,7 @@ def model_sensitivity(
                 *interventions,
                 outcome=cast("Model", given),
                 sensitivity=False,
+                structure_alone=True,  # what each model assumes is the question
                 threads=threads,
                 progress=progress,
                 **more,

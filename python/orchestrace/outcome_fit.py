@@ -62,8 +62,9 @@ class FittedOutcome:
         nothing leads to them.
     n_contradicted
         Targets that the model holds impossible, whatever the weights: above 0 where no input is, say.
-    n_cyclic, n_unrewarded
-        Traces left out: their edges close a cycle, or they lack the reward.
+    n_cyclic, n_unanswered, n_unrewarded
+        Traces left out: their edges close a cycle, it is not known where their outcome is (fits to outcomes),
+        or they lack the reward.
     brier, brier_base
         Mean squared error of predictions of held-out clusters, and that of the mean of the other ones; null
         with fewer than two clusters.
@@ -93,6 +94,7 @@ class FittedOutcome:
     support: float
     n_contradicted: int
     n_cyclic: int
+    n_unanswered: int
     n_unrewarded: int
     brier: float | None
     brier_base: float | None
@@ -319,6 +321,7 @@ class _Gathered:
     n_edges: list[int]
     n_traces: int
     n_cyclic: int
+    n_unanswered: int
     n_unrewarded: int
     support: float
 
@@ -397,6 +400,7 @@ def _gather(
         n_edges=[sum(column) for column in zip(*(g.n_edges for g in gates), strict=True)],
         n_traces=counted["trace"].n_unique(),
         n_cyclic=sum(g.n_cyclic for g in gates),
+        n_unanswered=sum(g.n_unanswered for g in gates),
         n_unrewarded=rows.height - counted.height,
         support=1.0 - n_modelled / n_inputs,
     )
@@ -439,6 +443,7 @@ def _result(
         support=gathered.support,
         n_contradicted=n_contradicted,
         n_cyclic=gathered.n_cyclic,
+        n_unanswered=gathered.n_unanswered,
         n_unrewarded=gathered.n_unrewarded,
         brier=told.brier,
         brier_base=told.brier_base,

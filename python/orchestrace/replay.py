@@ -16,7 +16,7 @@ from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .naming import expect_known
 from .progress import Progress, reporting
-from .schedule import check_durations, replay_schedule
+from .schedule import replay_schedule, timing_options
 from .schema import REPLAYS, SCHEMAS, unknown_name
 
 Model = Literal["noisy_or", "typed", "noisy_and", "linear", "mean", "max", "min", "majority", "reachability"]
@@ -54,8 +54,10 @@ def replay(
     weights: Sequence[float] | Mapping[str, float] | object | None = None,
     quorum: float = 0.5,
     sensitivity: bool = True,
+    structure_alone: bool = False,
     program_order: bool = False,
     durations: Literal["auto", "explicit", "gap"] = "auto",
+    max_gap: float | None = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -87,10 +89,13 @@ def replay(
         Share of the weight, 0 up to but not 1, that a majority needs more than.
     sensitivity
         Bound every effect over seven families of gates.
+    structure_alone
+        Give effects that rest on the graph and the assumed gates alone, too: ``support`` is 0, and no weights
+        are given. Without it they are null.
     program_order
         Join consecutive events of one owner by temporal edges.
-    durations
-        Of schedule scenarios, how long an event took (ARCHITECTURE.md, D7).
+    durations, max_gap
+        Of schedule scenarios, how long an event took, as in `schedule`.
     threads, progress
         As in `read_traces`.
 
@@ -108,7 +113,11 @@ def replay(
         of it, null where none are recorded. ``support`` is the share of events on a way to the outcome whose
         ``score`` is recorded, of schedules that of events whose duration is. ``stderr`` is null: nothing is
         drawn. Null with a reason: ``selection.empty`` (the trace has nothing of what is changed),
-        ``graph.cycle``, ``result.range`` (an outcome of one's own that is no finite number).
+        ``support.absent`` (the change leads to the outcome, and no score on the way says what that is worth:
+        ``lower`` and ``upper`` are then bounds that include 0, the case that others would have done the
+        work), ``trace.partial`` (the recording lacks ways to its outcome, or the outcome),
+        ``outcome.ambiguous``, ``graph.cycle``, ``result.range`` (an outcome of one's own that is no finite
+        number).
 
     Raises
     ------
@@ -134,8 +143,8 @@ def replay(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=5, seed=0)
     >>> table = ot.replay(corpus, ot.drop(each="agent"))
-    >>> table.select("unit_id", "effect", "tier", "reason").row(0)
-    ('orchestrator', -1.0, 'surrogate', None)
+    >>> table.select("unit_id", "lower", "upper", "reason").row(0)
+    ('orchestrator', -1.0, 0.0, 'support.absent')
     >>> bool((table["lower"] <= table["effect"]).all() and (table["effect"] <= table["upper"]).all())
     True
     """
@@ -146,11 +155,12 @@ def replay(
         raise ParameterError("replay needs an intervention: ot.drop(agent='critic'), ot.truncate(at=60), ...")
     if not callable(outcome) and outcome not in get_args(Model):
         raise ParameterError(_no_model(outcome))
-    check_durations(durations)
+    timing = timing_options(durations, max_gap, program_order)
     options = {
         "weights": _weights(weights),
         "quorum": _share("quorum", quorum),
         "sensitivity": bool(sensitivity),
+        "structure_alone": bool(structure_alone),
         "program_order": bool(program_order),
     }
     tables = []
@@ -158,11 +168,8 @@ def replay(
         for structural, group in groupby(scenarios, lambda one: _is_structural(one[1])):
             those = list(group)
             if not structural:
-                tables.append(
-                    _schedule(
-                        corpus, [one for one, _ in those], bool(program_order), durations, threads, callback
-                    )
-                )
+                asked = [one for one, _ in those]
+                tables.append(replay_schedule(corpus, asked, **timing, threads=threads, progress=callback))
             elif callable(outcome):
                 tables.append(_own(corpus, those, outcome, bool(program_order), callback))
             else:
@@ -295,24 +302,6 @@ def _asked(outcome: Outcome, rows: pl.DataFrame, masks: Any, game: Game) -> pl.D
 def _shape(given: object) -> str:
     shape = getattr(given, "shape", None)
     return f"shape {shape}" if shape is not None else f"a {type(given).__name__}"
-
-
-def _schedule(
-    corpus: Corpus,
-    scenarios: list[Specified],
-    program_order: bool,
-    durations: str,
-    threads: int | None,
-    callback: _Callback,
-) -> pl.DataFrame:
-    return replay_schedule(
-        corpus,
-        scenarios,
-        program_order=program_order,
-        durations=durations,  # type: ignore[arg-type]  # judged there
-        threads=threads,
-        progress=callback,
-    )
 
 
 def _finished(rows: pl.DataFrame, scenarios: list[_Scenario], options: dict[str, Any]) -> pl.DataFrame:

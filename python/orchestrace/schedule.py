@@ -33,7 +33,7 @@ _SCHEDULE = {
     "finish": pl.Float64(),
     "slack": pl.Float64(),
     "critical": pl.Boolean(),
-    "source": pl.Enum(["duration_s", "t_end", "gap", "absent"]),
+    "source": pl.Enum(["duration_s", "t_end", "gap", "absent", "idle", "outside"]),
     "unit": _UNITS,
     "reason": CREDITS["reason"],
 }
@@ -67,6 +67,7 @@ def schedule(
     queue: Queue = "recorded",
     release: Release = "none",
     durations: Durations = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     threads: int | None = None,
     progress: Progress = None,
@@ -83,7 +84,11 @@ def schedule(
     durations
         ``auto``: the field ``duration_s``, else ``t_end - t``, else (where times are seconds) the gap since
         what the event waits for ended; the gap for all events where some duration is absent and times are
-        steps. ``explicit``: recorded durations, absent is 0. ``gap``: gaps for all events.
+        steps. ``explicit``: recorded durations, absent is 0. ``gap``: gaps for all events. What a human or a
+        scorer does takes no time here.
+    max_gap
+        The longest gap that counts as somebody's work, in the unit of ``t``; a longer one is idle, as where a
+        session rests until the next day. None: every gap counts.
     program_order
         Join consecutive events of one owner by temporal edges.
     threads, progress
@@ -94,8 +99,9 @@ def schedule(
     DataFrame
         One row per event, in the order of `Corpus.events`: ``trace seq`` (UInt32), ``duration start finish
         slack`` (Float64, in `unit`, since the beginning of the first event), ``critical`` (Boolean: on the
-        critical path), ``source`` (where the duration comes from: ``duration_s t_end gap absent``), ``unit``
-        (``seconds`` or ``steps``), ``reason``. ``slack`` and ``critical`` are about the dependencies alone,
+        critical path), ``source`` (where the duration comes from: ``duration_s t_end gap absent``, ``idle``
+        beyond `max_gap`, ``outside`` of a human or a scorer), ``unit`` (``seconds`` or ``steps``),
+        ``reason``. ``slack`` and ``critical`` are about the dependencies alone,
         whatever the slots. ``reason`` is ``time.steps`` beside numbers that are steps; a trace whose edges
         close a cycle has nulls.
 
@@ -125,10 +131,12 @@ def schedule(
         raise ParameterError(f"slots is {slots!r}, expected one number or None; scaling_curve takes several")
     (only,) = concurrency(slots, pool=pool, queue=queue, release=release).slots
     scenario: Spec = {"changes": [], "slots": only, "pool": pool, "queue": queue, "release": release}
-    options: dict[str, Any] = {"durations": durations, "program_order": program_order, "threads": threads}
+    options = timing_options(durations, max_gap, program_order)
     with reporting(progress, "scheduling") as callback:
         frames = [
-            pl.DataFrame(_core.schedule(load()._store, scenario, **options, progress=callback))
+            pl.DataFrame(
+                _core.schedule(load()._store, scenario, **options, threads=threads, progress=callback)
+            )
             for _, load in corpus.pieces()
         ]
     return pl.concat([pl.DataFrame(schema=_SCHEDULE), *frames])
@@ -139,6 +147,7 @@ def replay_schedule(
     interventions: Sequence[Any],
     *,
     durations: Durations = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     threads: int | None = None,
     progress: Progress = None,
@@ -152,7 +161,7 @@ def replay_schedule(
     interventions
         What `concurrency`, `speed_up`, `cap_stragglers`, `remove`, `merge`, `split`, `serialise` and `drop`
         make, and what joins them by ``&``. Each is a scenario; `concurrency` of several k is one for each.
-    durations, program_order, threads, progress
+    durations, max_gap, program_order, threads, progress
         As in `schedule`.
 
     Returns
@@ -188,7 +197,8 @@ def replay_schedule(
     check_numbers(threads=threads)
     scenarios = [one for intervention in interventions for one in _scenarios(intervention)]
     _check_names(corpus, [change for _, core in scenarios for change in core["changes"]])
-    found = _replayed(corpus, scenarios, durations, program_order, threads, progress)
+    options = timing_options(durations, max_gap, program_order)
+    found = _replayed(corpus, scenarios, options, threads, progress)
     told = found.with_columns(tier=pl.when(pl.col("makespan_cf").is_not_null()).then(pl.lit("schedule")))
     nulls = {name: pl.lit(None) for name in REPLAYS.names() if name not in told.columns}
     return told.with_columns(**nulls).select(pl.col(name).cast(dtype) for name, dtype in REPLAYS.items())
@@ -201,6 +211,7 @@ def scaling_curve(
     pool: Pool = "all",
     queue: Queue = "recorded",
     durations: Durations = "auto",
+    max_gap: float | None = None,
     program_order: bool = False,
     threads: int | None = None,
     progress: Progress = None,
@@ -215,7 +226,7 @@ def scaling_curve(
         Numbers k of slots; None is as many as are needed.
     pool, queue
         As in `concurrency`.
-    durations, program_order, threads, progress
+    durations, max_gap, program_order, threads, progress
         As in `schedule`.
 
     Returns
@@ -225,7 +236,8 @@ def scaling_curve(
         needed), ``makespan`` T_k, ``speedup`` T1/T_k, ``utilisation`` (share of the slots' time that is
         taken), ``cost`` k T_k (what k slots cost until the end; null without k), ``work`` T1, ``span`` T∞,
         ``lower`` and ``upper`` (bounds of T_k), ``peak`` (UInt32: most slots taken at a time), ``recorded``
-        (makespan of the recording), ``unit`` of all times, ``tier support reason params``. Numbers are
+        (makespan of the recording; null where durations are seconds and its times are steps), ``unit`` of
+        all times, ``tier support reason params``. Numbers are
         Float64.
 
     Raises
@@ -252,7 +264,8 @@ def scaling_curve(
     check_corpus(corpus)
     check_numbers(threads=threads)
     asked = concurrency(slots, pool=pool, queue=queue)
-    found = _replayed(corpus, _scenarios(asked), durations, program_order, threads, progress)
+    options = timing_options(durations, max_gap, program_order)
+    found = _replayed(corpus, _scenarios(asked), options, threads, progress)
     ks = pl.DataFrame(
         {"scenario": range(len(asked.slots)), "k": asked.slots}, {"scenario": pl.UInt32, "k": pl.UInt32}
     )
@@ -267,22 +280,23 @@ def scaling_curve(
     return told.select(pl.col(name).cast(dtype) for name, dtype in _CURVE.items())
 
 
-def check_durations(durations: object) -> None:
+def timing_options(durations: object, max_gap: object, program_order: bool) -> dict[str, Any]:
+    """How events are timed, as the core takes it."""
     if durations not in DURATIONS:
         raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
+    if max_gap is not None and (isinstance(max_gap, bool) or not isinstance(max_gap, int | float)):
+        raise ParameterError(f"max_gap is {max_gap!r}, expected a number of 0 or more, or None")
+    return {"durations": durations, "max_gap": max_gap, "program_order": bool(program_order)}
 
 
 def _replayed(
     corpus: Corpus,
     scenarios: list[tuple[str, dict[str, Any]]],
-    durations: str,
-    program_order: bool,
+    options: dict[str, Any],
     threads: int | None,
     progress: Progress,
 ) -> pl.DataFrame:
     """What the core says, scenario by scenario, with their names and parameters."""
-    check_durations(durations)
-    options: dict[str, Any] = {"durations": durations, "program_order": program_order}
     asked = [core for _, core in scenarios]
     with reporting(progress, "replaying") as callback:
         frames = [

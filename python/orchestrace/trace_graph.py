@@ -1,4 +1,4 @@
-"""The graph of one trace in plain Python (ARCHITECTURE.md, D3, D5, D12), to show where a number came from.
+"""The graph of one trace in plain Python (ARCHITECTURE.md, D3, D12), to show where a number came from.
 
 Linear in events and edges. What computes credit is the core; tests hold this to it.
 """
@@ -90,30 +90,6 @@ def trace_graph(
             if left[w] == 0:
                 order.append(w)
     return TraceGraph(predecessors, successors, order) if len(order) == len(left) else None
-
-
-def outcome(trace: TraceEvents) -> int | None:
-    """The event that the team is paid for (D5); None for the virtual sink."""
-    kinds, agents, to = trace.columns["type"], trace.columns["agent"], trace.columns["to"]
-    root = next(
-        (
-            trace.owner[v]
-            for wanted in ("orchestrator_decision", "spawn", None)
-            for v in trace.order
-            if trace.owner[v] is not None and wanted in (None, kinds[v])
-        ),
-        None,
-    )
-    mine = any_aggregate = to_root = None
-    for v in trace.order:
-        if kinds[v] not in ("aggregate", "return"):
-            continue
-        if agents[v] != "user":
-            mine = v if agents[v] == root else mine
-            any_aggregate = v if kinds[v] == "aggregate" else any_aggregate
-        if kinds[v] == "return" and to[v] is not None and to[v] in (root, "user"):
-            to_root = v
-    return next((v for v in (mine, any_aggregate, to_root) if v is not None), None)
 
 
 def flow_weights(

@@ -1,17 +1,17 @@
-"""Which event belongs to which unit (ARCHITECTURE.md, D4 and D6), for what has to name the events of a unit.
+"""Traces event by event, with the owners, turns and units that the core tells (ARCHITECTURE.md, D4 to D6).
 
-The core divides millions of events by the same definitions; this is for traces that somebody looks at. Linear
-in events and edges, some 10 µs each.
+For traces that somebody looks at: some 10 µs an event.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any, Final
 
 import polars as pl
 
+from . import _core
 from .corpus import Corpus
 
 # what units, turns and the rules of methods ask of an event
@@ -19,8 +19,7 @@ _COLUMNS: Final = (
     *("id", "t", "type", "agent", "to", "role", "tool", "turn", "tokens_out", "reward", "value", "score"),
     *("content_hash", "content_ref", "args_hash", "state_key", "prefix_key", "action", "p_behavior"),
 )
-_ORCHESTRATION = {"orchestrator_decision", "spawn", "despawn", "aggregate"}
-_DELIVERED = {"message", "return", "spawn", "human_intervention"}
+_OWNED: Final = ("owner", "owner_role", "call", "turn_place", "is_outcome")
 
 
 @dataclass(frozen=True)
@@ -34,35 +33,57 @@ class Turn:
 
 @dataclass(frozen=True)
 class TraceEvents:
-    """Events of one trace by `seq`, edges, and what D1, D4 and D6 say of them."""
+    """Events of one trace by `seq`, edges, and what D1 and D4 to D6 say of them."""
 
-    columns: dict[str, list[object]]
+    columns: dict[str, list[Any]]
     edges: list[tuple[int, int, str]]
-    order: list[int]
-    owner: list[str | None]
-    call: list[int | None]
+    ids: Callable[[str], list[str | None]]
 
     @cached_property
-    def role(self) -> dict[str, str | None]:
-        """The role of every owner."""
-        return _roles(self.columns, self.order, self.owner)
+    def order(self) -> list[int]:
+        """Canonical order (D1)."""
+        t = self.columns["t"]
+        return sorted(range(len(t)), key=lambda seq: (t[seq], seq))
 
     @property
-    def turns(self) -> list[Turn]:
-        """Turns in order of their first event."""
-        return self._divided[0]
+    def owner(self) -> list[str | None]:
+        """The owner of every event."""
+        return self.columns["owner"]
+
+    @property
+    def call(self) -> list[int | None]:
+        """Of every tool result the call that it answers."""
+        return self.columns["call"]
 
     @property
     def turn_of(self) -> list[int | None]:
         """The place in `turns` of every event's turn."""
-        return self._divided[1]
+        return self.columns["turn_place"]
 
     @cached_property
-    def _divided(self) -> tuple[list[Turn], list[int | None]]:
-        return _turns(self.columns, self.order, self.owner, self.call)
+    def role(self) -> dict[str, str | None]:
+        """The role of every owner."""
+        roles = zip(self.owner, self.columns["owner_role"], strict=True)
+        return {owner: role for owner, role in roles if owner is not None}
+
+    @cached_property
+    def outcome(self) -> int | None:
+        """The event that the team is paid for; None where there is none, or where it is not known."""
+        return next((seq for seq, is_it in enumerate(self.columns["is_outcome"]) if is_it), None)
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """Turns in order of their first event."""
+        names, found = self.units("turn"), dict[int, Turn]()
+        for seq in self.order:
+            place = self.turn_of[seq]
+            if place is not None:
+                turn = Turn(str(self.owner[seq]), str(names[seq]), [])
+                found.setdefault(place, turn).events.append(seq)
+        return [found[place] for place in sorted(found)]
 
     def __len__(self) -> int:
-        return len(self.order)
+        return len(self.columns["t"])
 
     def text(self, name: str, seq: int) -> str | None:
         """A name or text of an event."""
@@ -76,66 +97,31 @@ class TraceEvents:
 
     def units(self, unit: str) -> list[str | None]:
         """The `unit_id` of every event at a level."""
-        ids = [self.text("id", seq) for seq in range(len(self))]
-        if unit == "event":
-            return ids
-        if unit == "team":
-            return ["team"] * len(self)
-        if unit == "agent":
-            return list(self.owner)
-        if unit == "role":
-            return [None if owner is None else self.role[owner] for owner in self.owner]
-        if unit == "orchestrator":
-            kinds = self.columns["type"]
-            return [o if kind in _ORCHESTRATION else None for o, kind in zip(self.owner, kinds, strict=True)]
-        if unit == "turn":
-            return [None if turn is None else self.turns[turn].unit_id for turn in self.turn_of]
-        if unit == "message":
-            return [name if self._is_message(seq) else None for seq, name in enumerate(ids)]
-        if unit == "token":
-            return [
-                name if (self.number("tokens_out", seq) or 0) > 0 else None for seq, name in enumerate(ids)
-            ]
-        return [self._tool(seq, ids) for seq in range(len(self))]
-
-    def _is_message(self, seq: int) -> bool:
-        owner, to = self.owner[seq], self.text("to", seq)
-        kind = self.columns["type"][seq]
-        return kind in ("message", "return") and owner is not None and to not in (None, owner, "user")
-
-    def _tool(self, seq: int, ids: list[str | None]) -> str | None:
-        kind = self.columns["type"][seq]
-        if kind == "tool_call":
-            return ids[seq]
-        call = self.call[seq]
-        return (ids[seq] if call is None else ids[call]) if kind == "tool_result" else None
-
-
-def trace_events(columns: dict[str, list[object]], edges: list[tuple[int, int, str]]) -> TraceEvents:
-    """Owners and calls of one trace, roles and turns when asked for.
-
-    `columns` are in order of ``seq``, which begins at 0.
-    """
-    t = columns["t"]
-    order = sorted(range(len(t)), key=lambda seq: (t[seq], seq))
-    call = _calls(columns, edges, order)
-    owner = _owners(columns, call)
-    return TraceEvents(columns, edges, order, owner, call)
+        return self.ids(unit)
 
 
 class TracesByNumber(Mapping[int, TraceEvents]):
     """Traces of a corpus by number, each made when it is asked for, and kept.
 
-    The first one asked for costs some 20 ns per value of the corpus, to make lists of all columns.
+    The first one asked for costs some 20 ns per value of the corpus, to make lists of all columns; so does
+    the first question about a level of units.
     """
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
         self._made: dict[int, TraceEvents] = {}
+        self._levels: dict[str, list[str | None]] = {}
 
     @cached_property
     def _events(self) -> tuple[dict[str, list[Any]], dict[int, tuple[int, int]]]:
-        return self._loaded(self._corpus.events, _COLUMNS, ["trace", "seq"])
+        told = self._told(_core.ownership).rename({"role": "owner_role", "turn": "turn_place"})
+        events = self._corpus.events.select("trace", "seq", *_COLUMNS)
+        events = events.join(told.lazy(), on=["trace", "seq"], how="left", maintain_order="left")
+        return self._loaded(events, (*_COLUMNS, *_OWNED), ["trace", "seq"])
+
+    def _told(self, kernel: Callable[..., Any], *options: str) -> pl.DataFrame:
+        """What the core says of the events of all pieces."""
+        return pl.concat(pl.DataFrame(kernel(load()._store, *options)) for _, load in self._corpus.pieces())
 
     @cached_property
     def _edges(self) -> tuple[dict[str, list[Any]], dict[int, tuple[int, int]]]:
@@ -154,6 +140,13 @@ class TracesByNumber(Mapping[int, TraceEvents]):
         own = dict(zip(map(int, runs.struct.field("value")), places, strict=True))
         return {name: frame[name].to_list() for name in names}, own
 
+    def _ids(self, number: int, unit: str) -> list[str | None]:
+        if unit not in self._levels:
+            frame = self._told(_core.unit_ids, unit)
+            self._levels[unit] = frame.sort("trace", "seq", maintain_order=True)["unit_id"].to_list()
+        start, end = self._events[1][number]
+        return self._levels[unit][start:end]
+
     def __getitem__(self, number: int) -> TraceEvents:
         if number not in self._made:
             columns, places = self._events
@@ -162,7 +155,7 @@ class TracesByNumber(Mapping[int, TraceEvents]):
             ends, at = self._edges
             start, end = at.get(number, (0, 0))
             edges = list(zip(*(ends[name][start:end] for name in ("src", "dst", "type")), strict=True))
-            self._made[number] = trace_events(own, edges)
+            self._made[number] = TraceEvents(own, edges, partial(self._ids, number))
         return self._made[number]
 
     def __iter__(self) -> Iterator[int]:
@@ -170,96 +163,3 @@ class TracesByNumber(Mapping[int, TraceEvents]):
 
     def __len__(self) -> int:
         return len(self._events[1])
-
-
-def _calls(
-    columns: dict[str, list[object]], edges: list[tuple[int, int, str]], order: list[int]
-) -> list[int | None]:
-    kinds, tools = columns["type"], columns["tool"]
-    place = {seq: at for at, seq in enumerate(order)}
-    call: list[int | None] = [None] * len(order)
-    for s, d, _ in edges:
-        if kinds[s] == "tool_call" and kinds[d] == "tool_result":
-            known = call[d]
-            if known is None or place[known] < place[s]:
-                call[d] = s
-    latest: dict[object, int] = {}
-    for seq in order:
-        tool = tools[seq]
-        if tool is None:
-            continue
-        if kinds[seq] == "tool_call":
-            latest[tool] = seq
-        elif kinds[seq] == "tool_result" and call[seq] is None:
-            call[seq] = latest.get(tool)
-    return call
-
-
-def _owners(columns: dict[str, list[object]], call: list[int | None]) -> list[str | None]:
-    agents, kinds = columns["agent"], columns["type"]
-    acts = {agent for agent, kind in zip(agents, kinds, strict=True) if kind != "tool_result"}
-    owner: list[str | None] = []
-    for seq, (agent, kind) in enumerate(zip(agents, kinds, strict=True)):
-        if kind == "human_intervention" or agent == "user":
-            owner.append(None)
-        elif kind == "tool_result" and agent not in acts:
-            at = call[seq]
-            owner.append(None if at is None or agents[at] == "user" else str(agents[at]))
-        else:
-            owner.append(str(agent))
-    return owner
-
-
-def _roles(
-    columns: dict[str, list[object]], order: list[int], owner: list[str | None]
-) -> dict[str, str | None]:
-    own: dict[str, str | None] = {name: None for name in owner if name is not None}
-    spawned = dict(own)
-    for seq in order:
-        kind, role = columns["type"][seq], columns["role"][seq]
-        if role is None or kind == "despawn":
-            continue
-        name = columns["to"][seq] if kind == "spawn" else owner[seq]
-        table = spawned if kind == "spawn" else own
-        if (kind == "spawn" or owner[seq] == columns["agent"][seq]) and table.get(str(name), "") is None:
-            table[str(name)] = str(role)
-    return {name: role or spawned[name] for name, role in own.items()}
-
-
-def _turns(
-    columns: dict[str, list[object]], order: list[int], owner: list[str | None], call: list[int | None]
-) -> tuple[list[Turn], list[int | None]]:
-    kinds, addressed, recorded = columns["type"], columns["to"], columns["turn"]
-    turns: list[Turn] = []
-    turn_of: list[int | None] = [None] * len(order)
-    opened: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    numbered: dict[tuple[str, object], int] = {}
-    received: set[str] = set()
-    for seq in order:
-        me, to = owner[seq], addressed[seq]
-        if kinds[seq] in _DELIVERED and to is not None and to != me:
-            received.add(str(to))
-        if me is None:
-            continue
-        is_result = kinds[seq] == "tool_result"
-        number, asked = recorded[seq], call[seq]
-        if number is None and is_result and asked is not None and owner[asked] == me:
-            number = recorded[asked]
-        at = opened.get(me) if number is None else numbered.get((me, number))
-        if at is None or (number is None and me in received and not is_result):
-            at = len(turns)
-            counts[me] = counts.get(me, 0) + 1
-            label = f"+{counts[me]}" if number is None else str(number)
-            turns.append(Turn(me, f"{me}/{label}", []))
-            if number is not None:
-                numbered[me, number] = at
-        turns[at].events.append(seq)
-        turn_of[seq] = at
-        opened[me] = at
-        # a result is received, whatever was received before it is still unanswered; the rest is the answer
-        if is_result:
-            received.add(me)
-        else:
-            received.discard(me)
-    return turns, turn_of

@@ -12,8 +12,8 @@ from orchestrace import _core
 from orchestrace.evidence import _MAKERS
 from orchestrace.reward import reward_of
 from orchestrace.schema import SCHEMAS
-from orchestrace.trace_graph import TYPE_WEIGHTS, flow_weights, outcome, received, trace_graph
-from orchestrace.units import TracesByNumber, trace_events
+from orchestrace.trace_graph import TYPE_WEIGHTS, flow_weights, received, trace_graph
+from orchestrace.units import TraceEvents, TracesByNumber
 
 # parameters beside the defaults, so that every branch of every rule is explained somewhere
 VARIANTS = {
@@ -257,11 +257,11 @@ def test_what_explain_refuses(corpus):
 def test_rollouts_are_looked_into_only_where_that_counts(corpus, method, monkeypatch):
     looked = []
 
-    def counted(columns, edges):
+    def counted(columns, edges, ids):
         looked.append(columns["id"][0])
-        return trace_events(columns, edges)
+        return TraceEvents(columns, edges, ids)
 
-    monkeypatch.setattr("orchestrace.units.trace_events", counted)
+    monkeypatch.setattr("orchestrace.units.TraceEvents", counted)
     row = ot.credit(corpus, method=method, unit="agent").filter(pl.col("trace") == 0)[0]
     ot.explain(corpus, row, row["unit_id"][0])
     assert len(looked) == (7 if method == "magrpo" else 1)
@@ -326,7 +326,7 @@ def test_kernels_of_the_flow_by_hand(kernel, epsilon, sent):
     )
     trace = TracesByNumber(made)[0]
     graph = trace_graph(trace)
-    assert graph is not None and outcome(trace) == 2
+    assert graph is not None and trace.outcome == 2
     # the default time constant is a tenth of the range, so a gap of 1 is five of them
     weights = flow_weights(trace, graph, kernel, None)
     credit, by_edge = received(graph, 2, 1.0, weights, sent=0.9, epsilon=epsilon)

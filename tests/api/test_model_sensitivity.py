@@ -82,7 +82,7 @@ def test_effects_of_interventions_under_several_models() -> None:
     table = ot.model_sensitivity(corpus, drop, outcomes=["noisy_or", "max", "min"])
     assert table["model"].unique(maintain_order=True).to_list() == ["noisy_or", "max", "min"]
     for name in ("noisy_or", "max", "min"):
-        alone = ot.replay(corpus, drop, outcome=name, sensitivity=False)  # type: ignore[arg-type]  # of a list
+        alone = ot.replay(corpus, drop, outcome=name, sensitivity=False, structure_alone=True)  # type: ignore[arg-type]  # of a list
         own = table.filter(model=name)
         assert own["effect"].to_list() == alone["effect"].to_list()
         assert own["unit_id"].to_list() == alone["unit_id"].to_list()

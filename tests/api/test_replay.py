@@ -137,14 +137,49 @@ def test_tools_by_name_and_call_by_call() -> None:
         event(4, "lead", "aggregate"),
     ]
     corpus = read([run(0, 1.0, events, [(0, 1), (2, 3), (1, 4), (3, 4)])])
-    tools = ot.replay(corpus, ot.drop(each="tool", mode="node"), ot.drop(tool="web", mode="node"))
+    alone = {"structure_alone": True}
+    tools = ot.replay(corpus, ot.drop(each="tool", mode="node"), ot.drop(tool="web", mode="node"), **alone)
     assert tools["unit_id"].to_list() == ["web", None] and tools["outcome_cf"].to_list() == [0, 0]
-    calls = ot.replay(corpus, ot.drop(each="call", mode="node"), ot.drop(call="e2"))
+    calls = ot.replay(corpus, ot.drop(each="call", mode="node"), ot.drop(call="e2"), **alone)
     assert calls["unit_id"].to_list() == ["e0", "e2", None]
     assert calls["outcome_cf"].to_list() == pytest.approx([2 / 3] * 3)
 
 
 # --- what an answer rests on ------------------------------------------------------------------------------
+
+
+def test_without_recorded_values_there_are_bounds_and_no_effect() -> None:
+    """Of agents that all paths run through nothing is known but that they do, and of none that they are useless."""
+    bare = fork(scores=(None, None, None, None))
+    row = one([bare], ot.drop(role="worker"))
+    assert (row["reason"], row["tier"], row["support"]) == ("support.absent", "surrogate", 0)
+    assert row["effect"] is row["outcome"] is row["outcome_cf"] is None
+    assert (row["lower"], row["upper"]) == (-1, 0), "others might have done the work"
+    assert (row["tokens"], row["tokens_cf"]) == (23, 10), "what it cost is known"
+    # what leads nowhere has no effect, whatever values there are
+    aside = {**bare, "events": [*bare["events"], event(4, "cid")]}
+    row = one([aside], ot.drop(agent="cid"))
+    assert (row["effect"], row["lower"], row["upper"], row["reason"]) == (0, 0, 0, None)
+    # who asks for it gets what the graph and the assumed gates make
+    row = one([bare], ot.drop(role="worker"), structure_alone=True)
+    assert (row["effect"], row["upper"], row["support"], row["reason"]) == (-1, -1, 0, None)
+    row = one([bare], ot.drop(role="worker"), weights=dict.fromkeys(EDGES, 0.5))
+    assert row["effect"] < 0 and row["reason"] is None, "weights are what somebody says"
+    row = one([bare], ot.drop(role="worker"), sensitivity=False)
+    assert (row["lower"], row["upper"], row["support"], row["reason"]) == (None, None, 0, "support.absent")
+
+
+def test_a_partial_recording_has_no_effects() -> None:
+    """Ways to the outcome may be missing from it, so that not even 0 is certain."""
+    part = fork()
+    part["events"][0]["x_trace"] = {"partial": True}
+    for document in (part, {**part, "events": [*part["events"], event(4, "ann", "return", to="user")]}):
+        table = ot.replay(read([document]), ot.drop(each="agent"), ot.drop(agent="lead"), ot.truncate(at=99))
+        assert table["unit_id"].to_list() == ["lead", "ann", "bob", None, None]
+        assert table["reason"].to_list() == ["trace.partial"] * 5
+        numbers = ["effect", "lower", "upper", "outcome", "outcome_cf", "support"]
+        assert all(table[name].null_count() == table.height for name in numbers)
+        assert table["tokens_cf"].null_count() == 0, "what it cost is known"
 
 
 def test_a_rule_on_recorded_inputs_is_observed() -> None:

@@ -49,6 +49,8 @@ GAMES = {
     )
     if "scaled" in known
 }
+#: What leads to the outcome is what they pay.
+OF_THE_OUTCOME = {"flow", "flow_discounted", "dag_gae", *GAMES}
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +146,8 @@ def test_every_method_at_every_unit(
         reasons = set(rows["reason"])
         # nothing to scale by: the outcome hangs on nobody who plays, or no drawn coalition reached it
         of_games = {"reward.not_positive", "support.absent"} if method in GAMES else set()
+        # the outcome is not known, or not recorded to its end
+        of_games |= {"outcome.ambiguous", "trace.partial"} if method in OF_THE_OUTCOME else set()
         assert reasons <= {None, "field.absent", "reward.absent", "unit.none", "group.degenerate", *of_games}
         assert not rows.filter(pl.col("credit").is_infinite() | pl.col("credit").is_nan()).height
         null = pl.col("credit").is_null()
@@ -165,7 +169,10 @@ def test_every_method_at_every_unit(
                 assert abs(total + residual - rewards[trace]) <= 1e-9
         elif quantity == "share":
             sums = dict(rows.drop_nulls("credit").group_by("trace").agg(pl.col("credit").sum()).rows())
-            assert sums.keys() == rewards.keys()
+            untold = rows.filter(
+                pl.col("reason").cast(pl.String).is_in(["outcome.ambiguous", "trace.partial"])
+            )
+            assert sums.keys() == rewards.keys() - set(untold["trace"])
             assert max(abs(sums[trace] - reward) for trace, reward in rewards.items()) <= 1e-9
 
 

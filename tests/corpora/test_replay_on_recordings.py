@@ -19,7 +19,9 @@ def assert_identity(corpus: ot.Corpus) -> None:
         table = ot.replay(corpus, ot.truncate(at=1e12), outcome=model, sensitivity=False)  # type: ignore[arg-type]
         told = table.filter(pl.col("reason").is_null())
         assert (told["outcome"] == told["outcome_cf"]).all() and (told["effect"] == 0).all()
-        assert set(table["reason"].drop_nulls()) <= {"graph.cycle"}
+        assert set(table["reason"].drop_nulls()) <= {"graph.cycle", "trace.partial"}
+        partial = corpus.traces.filter("partial").select("trace").collect()["trace"]
+        assert table.filter(pl.col("reason") == "trace.partial")["trace"].is_in(partial.implode()).all()
 
 
 def test_nothing_changes_in_our_own_files() -> None:
@@ -49,7 +51,12 @@ def test_nothing_changes_in_imported_files(corpora: Path, name: str) -> None:
 def test_the_example_of_the_survey(corpora: Path) -> None:
     # e3 and e2 meet in e4 over a message (0.7) and a causal edge (1); everything else hangs on one path
     corpus = ot.read_traces(corpora / "survey-artifact/example_trace.json")
-    table = ot.replay(corpus, ot.drop(each="event"), ot.drop(each="event", mode="node"))
+    scenarios = [ot.drop(each="event"), ot.drop(each="event", mode="node")]
+    # nothing is scored, so that nothing but the edges speaks
+    unmeasured = ot.replay(corpus, *scenarios)
+    assert unmeasured["reason"].unique().to_list() == ["support.absent"]
+    assert (unmeasured["effect"].null_count(), unmeasured["upper"].to_list()) == (16, [0.0] * 16)
+    table = ot.replay(corpus, *scenarios, structure_alone=True)
     assert table["outcome"].unique().to_list() == [1]
 
     def half(share: float) -> float:
@@ -58,7 +65,7 @@ def test_the_example_of_the_survey(corpora: Path) -> None:
     meeting = {"e2": half(0.7 / 1.7), "e3": half(1 / 1.7)}
     want = [meeting.get(f"e{n}", 0.0) for n in range(1, 9)]
     assert table["outcome_cf"].to_list() == pytest.approx(want * 2, abs=1e-12)
-    agents = ot.replay(corpus, ot.drop(each="agent"))
+    agents = ot.replay(corpus, ot.drop(each="agent"), structure_alone=True)
     # everybody is on the only path behind the meeting
     assert agents["effect"].to_list() == [-1] * agents.height and agents.height == 3
 

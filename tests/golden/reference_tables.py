@@ -60,7 +60,10 @@ class Findings(dict[str, tuple[int, int | None]]):
 
 
 def findings(document: dict[str, Any]) -> Findings:
-    """Code to (count, first event); of a cycle only that there is one."""
+    """Code to (count, first event); of a cycle only that there is one.
+
+    What follows from who owns what is not among them.
+    """
     found = Findings()
     groups: list[str] = []
     for seq, event in enumerate(document["events"]):

@@ -36,7 +36,7 @@ FIELDS = {
     "action": lambda r: r.choice("ab"),
     "p_behavior": lambda r: r.choice([0.25, 0.5, 1.0]),
     "tokens_out": lambda r: r.choice([0, 3, 5]),
-    "role": lambda r: r.choice(["worker", "critic"]),
+    "role": lambda r: r.choice(["worker", "worker", "worker", "critic", "critic", "scorer", "environment"]),
     "score": lambda r: r.choice([0.0, 0.5, 1.0]),
     "group_id": lambda r: r.choice(["g1", "g2"]),
 }
@@ -83,7 +83,26 @@ def random_document(r: random.Random, trace: int, size: int, filled: dict[str, f
     }
     if r.random() < 0.9:
         document["metrics"] = {"train_step": float(r.randrange(2))}
+    if r.random() < 0.5:
+        one_conversation(document)
+    if r.random() < 0.1:
+        events[0]["x_trace"] = {"partial": True}
     return document
+
+
+def one_conversation(document: Document) -> None:
+    """The human speaks to the lead alone, as in most recordings; else it is seldom known who answers."""
+    ids = {event["id"] for event in document["events"] if is_human(event)}
+    leads = {event["id"] for event in document["events"] if event["agent"] in ("lead", "user")}
+    for event in document["events"]:
+        if event["id"] in ids:
+            event["to"] = "lead"
+    edges = document["edges"]
+    document["edges"] = [edge for edge in edges if edge["src"] not in ids or edge["dst"] in leads]
+
+
+def is_human(event: dict[str, Any]) -> bool:
+    return event["agent"] == "user" or event["type"] == "human_intervention"
 
 
 @st.composite

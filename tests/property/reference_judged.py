@@ -188,13 +188,15 @@ class Judged(Measured):
         action = flow.first("orchestrator_decision", "spawn", "tool_call")
         n = len(flow.tainted)
         spread = flow.inside.number_of_edges() / n if n else None
-        values = [n, n / self.n, flow.reached, flow.after(action), spread, flow.violations()]
-        values += [flow.crossings(), lower.reached]
+        known = not self.trace.unknown
+        values = [n, n / self.n, flow.reached if known else None, flow.after(action), spread]
+        values += [flow.violations(), flow.crossings(), lower.reached if known else None]
         return out | dict(zip(names, values, strict=True))
 
     def cut(self) -> Metrics:
         flow = Flow(self.trace)
-        if not flow.told or not flow.acyclic or self.trace.outcome in flow.seeds:
+        unknown = self.trace.unknown or self.trace.outcome in flow.seeds
+        if not flow.told or not flow.acyclic or unknown:
             return {"sanitizer_cut": None}
         return {"sanitizer_cut": flow.cut_size() if flow.reached else 0}
 

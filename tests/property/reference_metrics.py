@@ -18,12 +18,13 @@ NO_STEP = ("message", "spawn", "despawn")
 class Measured:
     """Everything that `metrics` says of a trace."""
 
-    def __init__(self, trace: Trace, basis: str) -> None:
+    def __init__(self, trace: Trace, basis: str, max_gap: float | None = None) -> None:
         self.trace = trace
         self.events = trace.events
         self.n = len(trace)
         self.basis = basis
-        self.timed = Timed(trace, basis, "auto", "none")
+        self.max_gap = math.inf if max_gap is None else max_gap
+        self.timed = Timed(trace, basis, "auto", "none", max_gap=max_gap)
         self.graph = nx.DiGraph()
         self.graph.add_nodes_from(range(self.n))
         self.graph.add_edges_from(trace.edges)
@@ -67,6 +68,7 @@ class Measured:
         return {
             **self.scale(),
             **self.span(),
+            **self.time(),
             **self.stages(),
             **self.protocol(),
             **self.utilisation(),
@@ -152,7 +154,6 @@ class Measured:
             slack = [0.0 if v in path else max(0.0, late[v] - finish[v]) for v in range(self.n)]
             owners = [self.trace.owner[v] for v in path]
             elapsed = self.timed.recorded_makespan
-            comparable = (self.timed.unit == "seconds") == (self.basis in ("seconds", "partial"))
             of_root = sum(d[v] for v, o in zip(path, owners, strict=True) if o == self.trace.root and o)
             out |= {
                 "work": work,
@@ -163,14 +164,73 @@ class Measured:
                 "critical_owners": len(set(owners) - {None}),
                 "critical_token_share": self.share_of_tokens(path),
                 "critical_root_share": of_root / span if span else None,
-                "average_concurrency": work / elapsed if comparable and elapsed else None,
+                "average_concurrency": work / elapsed if elapsed else None,
             }
         return out | {"peak_concurrency": peak, "recorded_share": support}
+
+    def time(self) -> Metrics:
+        """Where the time went; what is longer than the longest gap is idle."""
+        timed, trace = self.timed, self.trace
+        idle = list(timed.idle)
+
+        def counted(lengths: list[float]) -> float | None:
+            idle.extend(one for one in lengths if one > self.max_gap)
+            return sum(one for one in lengths if one <= self.max_gap) if lengths else None
+
+        team = [v for v in range(self.n) if timed.aside[v] is None]
+        of_tool = [
+            v
+            for v in team
+            if self.events[v]["type"] == "tool_result"
+            or trace.outside.get(self.events[v]["agent"]) == "environment"
+        ]
+        permission: list[float] = []
+        human: list[float] = []
+        last: dict[str | None, int] = {}
+        for v in trace.order if timed.recorded_makespan is not None else []:
+            event = self.events[v]
+            if timed.aside[v] != "user":
+                if trace.owner[v] is not None:
+                    last[trace.owner[v]] = v
+                continue
+            inputs = sorted(u for u, w in trace.edges if w == v)
+            if event["type"] == "human_intervention" and any(
+                self.events[u]["type"] == "tool_call" for u in inputs
+            ):
+                permission.append(max(0.0, self.times[v] - max(timed.end[u] for u in inputs)))
+                continue
+            who = trace.root if event["to"] is None else event["to"]
+            before = last.get(who)
+            waited = 0.0
+            if before is not None and timed.aside[before] is None:
+                said = self.events[before]
+                done = said["type"] in ("message", "return", "aggregate")
+                to_agent = said["to"] is not None and said["to"] not in trace.outside
+                waited = max(0.0, self.times[v] - timed.end[before]) if done and not to_agent else 0.0
+            human.append(waited)
+            last[who] = v
+        scored = [
+            self.events[v]["duration_s"]
+            if self.events[v]["duration_s"] is not None
+            else max(0.0, self.events[v]["t_end"] - self.times[v])
+            for v in range(self.n)
+            if timed.aside[v] == "scorer"
+            and (self.events[v]["duration_s"] is not None or self.events[v]["t_end"] is not None)
+        ]
+        return {
+            "model_time": sum(timed.d[v] for v in team if v not in of_tool),
+            "tool_time": sum(timed.d[v] for v in of_tool),
+            "queue_time": counted([one for one in timed.queued if one is not None]),
+            "permission_wait": counted(permission),
+            "human_wait": counted(human),
+            "scorer_time": sum(scored) if scored else None,
+            "idle_time": sum(idle),
+        }
 
     def lifetimes(self) -> dict[str, tuple[float, float]]:
         lives: dict[str, tuple[float, float]] = {}
         first, last = min(self.times), max(self.times)
-        for name in {*self.trace.agents, *(self.spawned() - {"user"})}:
+        for name in {*self.trace.agents, *(self.spawned() - set(self.trace.outside))}:
             spawns = [
                 v
                 for v in self.trace.order
@@ -369,7 +429,7 @@ class Measured:
         to = Counter(
             e["to"]
             for v, e in enumerate(self.events)
-            if e["to"] not in (None, "user", trace.owner[v])
+            if e["to"] not in (None, *trace.outside, trace.owner[v])
             and (
                 e["type"] == "spawn"
                 or (e["type"] == "message" and trace.owner[v] == trace.root and trace.root)

@@ -46,6 +46,18 @@ class Replay:
             self.into[dst].append(src)
         sources = {src for src, _ in merged}
         self.sinks = [v for v in range(len(trace)) if v not in sources]
+        self.refused = trace.unknown or ("trace.partial" if trace.partial else None)
+
+    @property
+    def support(self) -> float:
+        """Share of the events that lead to the outcome whose score is recorded."""
+        waiting = self.sinks if self.trace.outcome is None else [self.trace.outcome]
+        leading: set[int] = set()
+        while waiting:
+            leading |= set(waiting)
+            waiting = [u for v in waiting for u in self.into[v] if u not in leading]
+        scored = [v for v in leading if self.trace.events[v]["score"] is not None]
+        return len(scored) / len(leading)
 
     # --- gates --------------------------------------------------------------------------------------
 
@@ -91,6 +103,8 @@ class Replay:
             votes = sum(w for w, x in zip(ws, xs, strict=True) if x >= 0.5)
             return float(votes > total * self.quorum * (1 + 1e-12))
         if rule == "confidence":
+            # what rounding pushes beyond a chance is none
+            xs = [min(1.0, max(0.0, x)) for x in xs]
             shares = ws if given else [w / total for w in ws]
             yes = math.prod(x**w for w, x in zip(shares, xs, strict=True))
             no = math.prod((1 - x) ** w for w, x in zip(shares, xs, strict=True))
@@ -244,10 +258,12 @@ class Replay:
             if not found:
                 return Answer(unit, None, None, None, None, "selection.empty")
         absent |= self.lost(seeds, dead)
-        there = self.predicted(x, absent, cuts, values, swap)
         tokens = [self.tokens(v) for v in range(len(self.trace))]
         total = None if all(n is None for n in tokens) else sum(n or 0 for n in tokens)
         left = None if total is None else sum(n or 0 for v, n in enumerate(tokens) if v not in absent)
+        if self.refused:
+            return Answer(unit, None, None, total, left, self.refused)
+        there = self.predicted(x, absent, cuts, values, swap)
         return Answer(unit, x[y], there[y], total, left, None)
 
     def lost(self, seeds: dict[str, set[int]], dead: dict[str, set[tuple[int, int]]]) -> set[int]:

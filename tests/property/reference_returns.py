@@ -147,6 +147,9 @@ def dag_gae(
 ) -> list[Rows]:
     found: list[Rows] = []
     for trace, reward in zip(traces, rewards, strict=True):
+        if trace.unknown:
+            found.append(trace.unknown)
+            continue
         edges = list(trace.weights(program_order))
         order = trace.topological(dict.fromkeys(edges, 1.0))
         if order is None:
@@ -204,6 +207,9 @@ def flows(
     """What each event keeps of the outcome; with `gamma` what it receives."""
     found: list[Rows] = []
     for trace, reward in zip(traces, rewards, strict=True):
+        if trace.unknown:
+            found.append(trace.unknown)
+            continue
         weights = trace.weights(program_order)
         order = trace.topological(weights)
         if order is None:

@@ -52,7 +52,8 @@ class Flow:
         self.tainted = reached
         self.inside = clean.subgraph(reached)
         y = trace.outcome
-        self.ends = {y} if y is not None else {v for v in range(n) if self.whole.out_degree(v) == 0}
+        sinks = {v for v in range(n) if self.whole.out_degree(v) == 0}
+        self.ends = set() if trace.unknown else {y} if y is not None else sinks
 
     def begins(self, v: int, tools: tuple[str, ...]) -> bool:
         event = self.events[v]

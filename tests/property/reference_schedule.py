@@ -21,6 +21,7 @@ class Scenario:
     queue: str = "recorded"
     release: str = "none"
     durations: str = "auto"
+    max_gap: float | None = None
     program_order: bool = False
 
 
@@ -38,7 +39,13 @@ class Timed:
     """Durations of a trace (D7), and what its recording says about times."""
 
     def __init__(
-        self, trace: Trace, basis: str, durations: str, release: str, program_order: bool = False
+        self,
+        trace: Trace,
+        basis: str,
+        durations: str,
+        release: str,
+        program_order: bool = False,
+        max_gap: float | None = None,
     ) -> None:
         self.trace = trace
         self.edges: Edges = set(trace.weights(program_order))
@@ -46,49 +53,79 @@ class Timed:
         events = trace.events
         n = len(events)
         seconds = basis in ("seconds", "partial")
-        told = [event["duration_s"] is not None or event["t_end"] is not None for event in events]
+        #: What a human or a scorer does is no work.
+        self.aside = [self._aside(v) for v in range(n)]
+        working = [v for v in range(n) if self.aside[v] is None]
+        told = [events[v]["duration_s"] is not None or events[v]["t_end"] is not None for v in working]
         if durations == "auto":
-            rule = "explicit" if all(told) else "mixed" if seconds and any(told) else "gap"
+            whole = bool(told) and all(told)
+            rule = "explicit" if whole else "mixed" if seconds and any(told) else "gap"
         else:
             rule = durations
         if release == "recorded" and not seconds:
             rule = "gap"
         self.rule = rule
         self.unit = "seconds" if seconds or rule == "explicit" else "steps"
-        self.support = 0.0 if rule == "gap" else sum(told) / n
+        self.support = 0.0 if rule == "gap" else sum(told) / max(1, len(told))
         self.absent = durations == "explicit" and not any(told)
         self.t0 = min(float(event["t"]) for event in events)
         self.end = [self._end(v) for v in range(n)]
         self.waited = [max((self.end[u] for u, w in self.edges if w == v), default=None) for v in range(n)]
         recorded = [self._recorded(v) for v in range(n)]
         gap = [self._gap(v) for v in range(n)]
-        self.d = [g if r is None else r for r, g in zip(recorded, gap, strict=True)]
+        long = [r is None and max_gap is not None and g > max_gap for r, g in zip(recorded, gap, strict=True)]
+        self.idle = [g if too_long else 0.0 for g, too_long in zip(gap, long, strict=True)]
+        worked = [0.0 if too_long else g for g, too_long in zip(gap, long, strict=True)]
+        self.d = [g if r is None else r for r, g in zip(recorded, worked, strict=True)]
         self.release = None
         self.cut = 0
-        begins = [
-            (self.t0 if w is None else w) if r is None else e - r
-            for r, e, w in zip(recorded, self.end, self.waited, strict=True)
+        begins = []
+        for v in range(n):
+            waited = self.t0 if self.waited[v] is None else self.waited[v]
+            length = recorded[v]
+            untold = self.end[v] if long[v] else waited
+            begins.append(untold if length is None else self.end[v] - length)
+        #: When each began: not before everything it waits for had ended.
+        began = [b if w is None else max(b, w) for b, w in zip(begins, self.waited, strict=True)]
+        self.origin = min(began)
+        #: Seconds of work among steps have no clock that says from when to when.
+        self.recorded_makespan = max(self.end) - self.origin if seconds or rule == "gap" else None
+        self.queued: list[float | None] = [
+            b - w
+            if r is not None
+            and w is not None
+            and self.aside[v] is None
+            and self.recorded_makespan is not None
+            else None
+            for v, (b, w, r) in enumerate(zip(began, self.waited, recorded, strict=True))
         ]
-        self.origin = min(begins)
-        self.recorded_makespan = max(self.end) - self.origin
-        if release == "recorded" and rule != "gap":
+        if release == "recorded":
             over = [w is not None and b < w for b, w in zip(begins, self.waited, strict=True)]
-            self.cut = sum(over)
-            self.d = [g if o else d for o, d, g in zip(over, self.d, gap, strict=True)]
-            self.release = [
-                (b if w is None else max(b, w)) - self.origin
-                for b, w in zip(begins, self.waited, strict=True)
-            ]
+            if rule != "gap":
+                self.cut = sum(over)
+                self.d = [
+                    max(0.0, e - b) if o else d
+                    for o, d, e, b in zip(over, self.d, self.end, began, strict=True)
+                ]
+            self.release = [b - self.origin for b in began]
+
+    def _aside(self, v: int) -> str | None:
+        event = self.trace.events[v]
+        kind = "user" if event["type"] == "human_intervention" else self.trace.outside.get(event["agent"])
+        return kind if kind in ("user", "scorer") else None
 
     def _end(self, v: int) -> float:
         event = self.trace.events[v]
         t = float(event["t"])
-        if self.rule != "gap" and event["duration_s"] is None and event["t_end"] is not None:
+        told = self.rule != "gap" and self.aside[v] is None
+        if told and event["duration_s"] is None and event["t_end"] is not None:
             return max(t, float(event["t_end"]))
         return t
 
     def _recorded(self, v: int) -> float | None:
         event = self.trace.events[v]
+        if self.aside[v] is not None:
+            return 0.0
         if self.rule == "gap":
             return None
         if event["duration_s"] is not None:
@@ -243,7 +280,7 @@ class Schedule:
     def holder(self, v: int) -> object:
         """What holds the slot of an event; None if it needs none."""
         if self.serial or self.scenario.pool == "all":
-            return ("event", v)
+            return ("event", v) if self.timed.aside[v] is None else None
         if self.scenario.pool == "tools":
             return ("event", v) if self.trace.events[v]["type"] == "tool_result" else None
         owner = self.trace.owner[v]

@@ -20,6 +20,8 @@ EDGE_WEIGHTS = {
     "safety_flow": 0.3,
 }
 UNITS = ["team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token"]
+#: Roles of those who take part without being of the team.
+OUTSIDE = ("user", "scorer", "environment")
 
 
 class Turn:
@@ -93,17 +95,29 @@ class Trace:
         return found
 
     @cached_property
+    def outside(self) -> dict[str, str]:
+        """Who is not of the team, and what instead."""
+        kinds = {"user": "user"}
+        for v in self.order:
+            event = self.events[v]
+            if event["role"] in OUTSIDE and event["type"] not in ("spawn", "despawn"):
+                kinds.setdefault(event["agent"], event["role"])
+        return kinds
+
+    @cached_property
     def owner(self) -> list[str | None]:
         """Of every event the agent that it belongs to."""
         acting = {event["agent"] for event in self.events if event["type"] != "tool_result"}
 
         def of(v: int) -> str | None:
             event = self.events[v]
-            if event["type"] == "human_intervention" or event["agent"] == "user":
-                return None
-            if event["type"] == "tool_result" and event["agent"] not in acting:
+            kind = self.outside.get(event["agent"])
+            of_tool = event["agent"] not in acting or kind == "environment"
+            if event["type"] == "tool_result" and of_tool and kind != "user":
                 call = self.call[v]
                 return None if call is None else of(call)
+            if event["type"] == "human_intervention" or kind is not None:
+                return None
             return str(event["agent"])
 
         return [of(v) for v in range(len(self))]
@@ -119,11 +133,53 @@ class Trace:
         return list(dict.fromkeys(str(self.owner[v]) for v in self.owned()))
 
     @cached_property
+    def spawner(self) -> dict[str, str]:
+        """Who spawned whom before that one did anything."""
+        names = {event["agent"] for event in self.events}
+        found: dict[str, str] = {}
+        acted: set[str] = set()
+        for v in self.order:
+            event, owner = self.events[v], self.owner[v]
+            if owner is None:
+                continue
+            acted.add(owner)
+            child = event["to"]
+            if event["type"] == "spawn" and child in names and child not in acted:
+                found.setdefault(child, owner)
+        return found
+
+    def head(self, agent: str) -> str:
+        """Whom an agent works for, over any number of hops."""
+        while agent in self.spawner:
+            agent = self.spawner[agent]
+        return agent
+
+    @cached_property
+    def heard(self) -> list[str]:
+        """Whom the human addressed, each as whom it works for, in order of hearing."""
+        humans = {
+            v
+            for v, event in enumerate(self.events)
+            if event["type"] == "human_intervention" or self.outside.get(event["agent"]) == "user"
+        }
+        told = [(src, self.owner[dst]) for src, dst in self.edges if src in humans]
+        told += [(v, self.events[v]["to"]) for v in sorted(humans) if self.events[v]["to"] in self.agents]
+        told.sort(key=lambda pair: self.rank[pair[0]])
+        return list(dict.fromkeys(self.head(agent) for _, agent in told if agent is not None))
+
+    @cached_property
+    def leads(self) -> bool:
+        """Whether somebody decides or spawns."""
+        return bool(self.owned("orchestrator_decision", "spawn"))
+
+    @cached_property
     def root(self) -> str | None:
+        if self.heard:
+            return self.heard[0]
         for types in (["orchestrator_decision"], ["spawn"], []):
             found = self.owned(*types)
             if found:
-                return self.owner[found[0]]
+                return self.head(str(self.owner[found[0]]))
         return None
 
     @cached_property
@@ -182,20 +238,73 @@ class Trace:
     # --- graph (D3, D5) -----------------------------------------------------------------------------
 
     @cached_property
+    def partial(self) -> bool:
+        """Whether the recording ends before the run did."""
+        facts = self.document["events"][0].get("x_trace", {})
+        return bool(facts.get("partial", False))
+
+    @property
     def outcome(self) -> int | None:
-        """The outcome, or None for a virtual sink."""
-        own = [v for v in self.owned("aggregate", "return") if self.owner[v] == self.root]
-        returns = [
-            v
-            for v in self.order
-            if self.events[v]["type"] == "return"
-            and self.events[v]["to"] is not None
-            and self.events[v]["to"] in (self.root, "user")
-        ]
-        for candidates in (own, self.owned("aggregate"), returns):
-            if candidates:
-                return candidates[-1]
-        return None
+        """The outcome; None for a virtual sink, or where it is not known."""
+        return self._decided[0]
+
+    @property
+    def unknown(self) -> str | None:
+        """Why it is not known where the outcome is."""
+        return self._decided[1]
+
+    @cached_property
+    def _decided(self) -> tuple[int | None, str | None]:
+        ambiguous, partial = (None, "outcome.ambiguous"), (None, "trace.partial")
+        answers = self.owned("aggregate", "return")
+
+        def to_user(v: int) -> bool:
+            return self.outside.get(str(self.events[v]["to"])) == "user"
+
+        def to_agent(v: int) -> bool:
+            to = self.events[v]["to"]
+            known = any(event["agent"] == to for event in self.events)
+            return known and to not in self.outside and to != self.owner[v]
+
+        def by(agent: str | None, of: list[int]) -> list[int]:
+            return [v for v in of if self.owner[v] == agent]
+
+        def by_one(of: list[int]) -> int | bool:
+            """The last answer of the one agent that gave any; whether several did."""
+            givers = {self.owner[v] for v in of}
+            return of[-1] if len(givers) == 1 else bool(givers)
+
+        def is_asked(agent: str | None) -> bool:
+            others = [v for v, owner in enumerate(self.owner) if owner not in (None, agent)]
+            named = any(self.events[v]["to"] == agent for v in others)
+            return named or any(src in others and self.owner[dst] == agent for src, dst in self.edges)
+
+        addressed = [v for v in answers if to_user(v)]
+        root = self.root if self.heard or self.leads else None
+        if len(self.heard) > 1:
+            answered = [agent for agent in self.heard if by(agent, addressed)]
+            if len(answered) != 1 or self.partial:
+                return ambiguous
+            root = answered[0]
+        if root is not None and by(root, addressed):
+            return by(root, addressed)[-1], None
+        own = [] if root is None or self.partial else by(root, answers)
+        passed_on = [v for v in addressed if len(self.heard) != 1 or is_asked(self.owner[v])]
+        found = by_one(passed_on)
+        if found is not False and found is not True:
+            return found, None
+        if own:
+            return own[-1], None
+        if found is True:
+            return ambiguous
+        if self.partial:
+            return partial
+        open_ones = [v for v in answers if not to_agent(v)]
+        aggregates = [v for v in answers if self.events[v]["type"] == "aggregate"]
+        found = by_one(open_ones if root is None else aggregates)
+        if found is True:
+            return ambiguous
+        return (None if found is False else found), None
 
     def weights(self, program_order: bool = False) -> dict[tuple[int, int], float]:
         """Merged edges with the sums of their types' weights."""
@@ -259,7 +368,7 @@ class Trace:
                 event["id"]
                 if event["type"] in ("message", "return")
                 and owner is not None
-                and event["to"] not in (None, owner, "user")
+                and event["to"] not in (None, owner, *self.outside)
                 else None
                 for event, owner in zip(events, self.owner, strict=True)
             ]

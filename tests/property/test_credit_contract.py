@@ -454,6 +454,8 @@ def test_an_absent_field_is_never_zero(method: str, documents: list[Document]) -
                     "field.absent",
                     "reward.absent",
                     "graph.cycle",
+                    "outcome.ambiguous",
+                    "trace.partial",
                     "unit.none",
                 )
 

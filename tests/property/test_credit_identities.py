@@ -230,7 +230,7 @@ def test_graph_returns_conserve_what_is_split(documents: list[Document]) -> None
             one["value"] = 0.0
     found = credited(documents, "dag_gae", "event", mode="split", gamma=1.0, lambda_=1.0)
     for n, document in enumerate(documents):
-        if found[n, "e0"][1] == "graph.cycle":
+        if found[n, "e0"][1] in ("graph.cycle", "outcome.ambiguous", "trace.partial"):
             continue
         into = {edge["dst"] for edge in document["edges"]}
         sources = [one["id"] for one in document["events"] if one["id"] not in into]

@@ -20,6 +20,7 @@ from golden.reference_validator import (
     Number,
     judge,
 )
+from property.reference_trace import Trace
 
 QUICK = settings(max_examples=80, deadline=None)
 
@@ -145,6 +146,8 @@ def test_tables_are_those_of_plain_python(lines: list[bytes]) -> None:
         found[row["trace"]][row["code"]] = row
     for n, document in enumerate(parsed):
         wanted = expected.findings(document)
+        if Trace(document).unknown:
+            wanted.note("outcome.ambiguous", None)
         assert found[n].keys() == wanted.keys()
         for code, (count, seq) in wanted.items():
             if code in ("field.ignored", "number.rounded"):

@@ -13,6 +13,7 @@ import orchestrace as ot
 from orchestrace import _core
 from property.random_runs import Document, jsonl, random_document
 from property.reference_judged import Judged
+from property.reference_replay import Replay
 from property.reference_trace import Trace
 
 QUICK = settings(max_examples=150, deadline=None, derandomize=True)
@@ -117,16 +118,22 @@ def test_utility_and_points_of_no_return_are_those_of_replay(
     corpus = read(documents, basis)
     store = corpus._store
     table = pl.DataFrame(_core.trace_metrics(store, ["utility", "steering"], program_order=program_order))
-    without = ot.replay(
-        corpus, ot.drop(each="event", mode="node"), sensitivity=False, program_order=program_order
-    )
-    for number, (row, document) in enumerate(zip(table.iter_rows(named=True), documents, strict=True)):
+    without = ot.drop(each="event", mode="node").spec()
+    for row, document in zip(table.iter_rows(named=True), documents, strict=True):
         judged = Judged(Trace(document), basis)
-        effects = dict(without.filter(trace=number).select("unit_id", "effect").iter_rows())
-        effect = [effects.get(event["id"]) for event in judged.events]
+        replay = Replay(judged.trace, program_order=program_order)
+        replay.refused = judged.trace.unknown
+        answers = {answer.unit: answer for answer in replay.answers([without])}
+        effect = [
+            None
+            if (one := answers.get(event["id"])) is None or one.outcome is None
+            else one.outcome_cf - one.outcome  # type: ignore[operator]
+            for event in judged.events
+        ]
         if None in effect:
-            assert row["point_of_no_return.reason"] == "graph.cycle"
-            assert row["message_utility_mean.reason"] in ("graph.cycle", "ratio.empty")
+            reasons = ("graph.cycle", judged.trace.unknown)
+            assert row["point_of_no_return.reason"] in reasons
+            assert row["message_utility_mean.reason"] in (*reasons, "ratio.empty")
             continue
         messages = [v for v in judged.messages() if (judged.tokens(v) or 0) > 0]
         utility = [-effect[v] / judged.tokens(v) for v in messages]  # type: ignore[operator]

@@ -46,13 +46,15 @@ def read(documents: list[Document], basis: str) -> ot.Corpus:
 
 
 @QUICK
-@given(recordings())
-def test_every_metric_is_that_of_plain_python(recorded: tuple[list[Document], str]) -> None:
+@given(recordings(), st.sampled_from([None, None, 0.5, 2.0]))
+def test_every_metric_is_that_of_plain_python(
+    recorded: tuple[list[Document], str], max_gap: float | None
+) -> None:
     documents, basis = recorded
     corpus = read(documents, basis)
-    table = ot.metrics(corpus)
+    table = ot.metrics(corpus, max_gap=max_gap)
     for row, document in zip(table.iter_rows(named=True), documents, strict=True):
-        expected = Measured(Trace(document), basis).all()
+        expected = Measured(Trace(document), basis, max_gap).all()
         for name, value in expected.items():
             told = row[name]
             if value is None:

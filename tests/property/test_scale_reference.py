@@ -14,22 +14,18 @@ import orchestrace as ot
 from orchestrace.owners import owners
 from orchestrace.scale import AXES, scale_of
 from property.random_runs import corpora
+from property.reference_trace import Trace
 
 Document = dict[str, Any]
 
 
-def lifetimes(events: list[dict[str, Any]]) -> list[tuple[float, float]]:
+def lifetimes(events: list[dict[str, Any]], trace: Trace) -> list[tuple[float, float]]:
     """By D19: everybody who owns an event or is named by a spawn."""
     order = sorted(events, key=lambda e: (e["t"], e["seq"]))
     owned = [e for e in order if e["owner"] is not None]
-    if not owned:
-        root = None
-    else:
-        decisions = [e for e in owned if e["type"] == "orchestrator_decision"]
-        spawns = [e for e in owned if e["type"] == "spawn"]
-        root = (decisions or spawns or owned)[0]["owner"]
+    root = trace.root
     times = [e["t"] for e in events]
-    named = [e["to"] for e in order if e["type"] == "spawn" and e["to"] not in (None, "user")]
+    named = [e["to"] for e in order if e["type"] == "spawn" and e["to"] not in (None, *trace.outside)]
     lives = []
     for name in {e["owner"] for e in owned} | set(named):
         own = [e for e in owned if e["owner"] == name]
@@ -53,9 +49,9 @@ def test_sizes_are_those_of_the_definitions(documents: list[Document]) -> None:
     table = corpus.events.collect().with_columns(owners(corpus)["owner"])
     groups = corpus.traces.select("group_id").collect()["group_id"].to_list()
     assert scale.height == len(documents)
-    for row, group in zip(scale.iter_rows(named=True), groups, strict=True):
+    for row, group, document in zip(scale.iter_rows(named=True), groups, documents, strict=True):
         events = table.filter(trace=row["trace"]).rows(named=True)
-        lives = lifetimes(events)
+        lives = lifetimes(events, Trace(document))
         # somebody is alive at the most somewhere at which somebody begins
         at_once = [sum(a <= start <= b for a, b in lives) for start, _ in lives]
         assert row["peak_concurrency"] == (max(at_once) if lives else None)

@@ -4,7 +4,7 @@ import math
 from itertools import islice, pairwise
 from typing import Any, Final
 
-from ..trace_graph import TraceGraph, flow_weights, outcome, received, trace_graph
+from ..trace_graph import TraceGraph, flow_weights, received, trace_graph
 from ..units import TraceEvents
 from .question import Evidence, Found, Part, Question, Teller
 
@@ -35,7 +35,7 @@ def flow(question: Question) -> Teller:
     kappa = question.number_of("retention", 0.1 if kept_only else 0.0)
     gamma = 1.0 if kept_only else question.number_of("gamma", 0.99)
     epsilon = question.number_of("epsilon", 0.0) if kernel == "lrp" else 0.0
-    y = outcome(question.trace)
+    y = question.trace.outcome
     sent = gamma * (1.0 - kappa)
     _, by_edge = received(graph, y, question.amount, weights, sent=sent, epsilon=epsilon)
     rule = "amount = kept part of what the successors sent" if kept_only else "amount = Σ of what they sent"
@@ -55,7 +55,7 @@ def flow(question: Question) -> Teller:
 
 
 def dag_gae(question: Question) -> Teller:
-    trace, graph, y = question.trace, _graph(question, None), outcome(question.trace)
+    trace, graph, y = question.trace, _graph(question, None), question.trace.outcome
     gamma, lambda_ = question.number_of("gamma", 0.99), question.number_of("lambda_", 0.95)
     split = question.params.get("mode") == "split"
     rule = "amount = r - V + gamma Σ m (V(w) + lambda A(w)) over the successors w"

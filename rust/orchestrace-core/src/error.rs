@@ -75,6 +75,7 @@ codes!(
         Utf8Replaced = "utf8.replaced" => "Invalid UTF-8 or a lone surrogate of a foreign format was replaced.",
         IdRepeated = "id.repeated" => "Two records of the source have one id; the later event has a suffix.",
         SafetyConservative = "safety.conservative" => "Taint edges are drawn along contexts, an upper bound.",
+        OutcomeAmbiguous = "outcome.ambiguous" => "Several agents could have answered; results about the outcome are null.",
     ]
 );
 
@@ -82,7 +83,7 @@ impl FindingCode {
     /// Whether it follows from the tables of the corpus, so that nobody has to tell it.
     #[must_use]
     pub fn is_derived(self) -> bool {
-        matches!(self, Self::GraphCycle | Self::TimeReversed | Self::TraceIdReused)
+        matches!(self, Self::GraphCycle | Self::TimeReversed | Self::TraceIdReused | Self::OutcomeAmbiguous)
     }
 
     /// Whether reading a native document finds it.
@@ -103,7 +104,8 @@ impl FindingCode {
             | Self::TraceIdReused
             | Self::ClockSkew
             | Self::IdRepeated
-            | Self::Utf8Replaced => "warning",
+            | Self::Utf8Replaced
+            | Self::OutcomeAmbiguous => "warning",
             Self::FieldIgnored | Self::TracePartial | Self::UsageRepeated | Self::SafetyConservative => {
                 "note"
             }
@@ -133,6 +135,8 @@ codes!(
         RangeUnknown = "range.unknown" => "Bounds need the least and the greatest possible reward.",
         RatioEmpty = "ratio.empty" => "The trace has none of what the metric is a share or mean of.",
         SiblingsAbsent = "siblings.absent" => "No run did anything else there; a replay may answer.",
+        OutcomeAmbiguous = "outcome.ambiguous" => "Several agents could have answered, and the recording does not say who did.",
+        TracePartial = "trace.partial" => "The recording ends before it shows what the question needs.",
     ]
 );
 

@@ -186,9 +186,17 @@ words!(
     ]
 );
 words!(
-    /// What a name in the `agents` table stands for.
-    AgentKind, AGENT_KINDS, [Agent = "agent", Tool = "tool", User = "user"]
+    /// What a name in the `agents` table stands for. Only agents are of the team and own events (D4).
+    AgentKind, AGENT_KINDS, [
+        Agent = "agent", Tool = "tool", User = "user", Scorer = "scorer", Environment = "environment",
+    ]
 );
+
+impl AgentKind {
+    /// Roles that name who takes part without being of the team, and what their bearers are (D4).
+    pub const OUTSIDE: [(&'static str, AgentKind); 3] =
+        [("user", AgentKind::User), ("scorer", AgentKind::Scorer), ("environment", AgentKind::Environment)];
+}
 words!(
     /// Which map of the trace a measure comes from.
     MeasureKind, MEASURE_KINDS, [Reward = "reward", Cost = "cost", Metric = "metric"]
@@ -468,7 +476,8 @@ pub static FAITHFULNESS: Table = Table {
 words!(
     /// Where the duration of an event comes from.
     DurationSource, DURATION_SOURCES, [
-        DurationS = "duration_s", TEnd = "t_end", Gap = "gap", Absent = "absent",
+        DurationS = "duration_s", TEnd = "t_end", Gap = "gap", Absent = "absent", Idle = "idle",
+        Outside = "outside",
     ]
 );
 words!(

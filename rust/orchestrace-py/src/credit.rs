@@ -9,7 +9,6 @@ use orchestrace_core::credit::{
     self as methods, GivenEvents, GivenTraces, Param, Params, Quantity, Request, Value,
 };
 use orchestrace_core::error::{Error, Reason, Result};
-use orchestrace_core::schema::Unit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
@@ -19,6 +18,7 @@ use crate::error::{bad_parameter, to_python};
 use crate::files::Exchange;
 use crate::games::OwnOutcomes;
 use crate::stream::{Stream, import, rows_of};
+use crate::units::unit_of;
 
 /// Credits of a store, a table for each of `rewards`: the columns that vary, and what is constant in the call.
 #[pyfunction]
@@ -148,10 +148,7 @@ pub(crate) fn roll_up(
             return Err(bad_parameter(py, message));
         }
     };
-    let Some(unit) = Unit::parse(unit) else {
-        let known: Vec<_> = Unit::ALL.iter().map(|unit| unit.as_str()).collect();
-        return Err(fail(Error::Parameter(orchestrace_core::error::unknown_name("unit", unit, &known))));
-    };
+    let unit = unit_of(unit).map_err(fail)?;
     let events = import(py, "events", events)?;
     let traces = import(py, "traces", traces)?;
     let events = GivenEvents {

@@ -24,6 +24,7 @@ mod safety;
 mod schedule;
 mod stream;
 mod structural;
+mod units;
 
 // A reading touches some 40,000 new pages; asking for huge ones, as this allocator does, saves 8 % of its time.
 #[cfg(target_os = "linux")]
@@ -65,6 +66,8 @@ mod _core {
     use super::stream::Stream;
     #[pymodule_export]
     use super::structural::{replay_presence, replay_structural};
+    #[pymodule_export]
+    use super::units::{ownership, unit_ids};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

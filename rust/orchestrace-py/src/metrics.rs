@@ -14,12 +14,12 @@ use pyo3::types::PyDict;
 
 use crate::corpus::PyStore;
 use crate::error::to_python;
-use crate::schedule::{durations_of, word};
+use crate::schedule::{lengths_of, word};
 use crate::stream::{Stream, rows_of};
 
 /// The metrics of the named groups, or of all linear ones, a row for each trace.
 #[pyfunction]
-#[pyo3(signature = (store, groups = None, *, durations = "auto", program_order = false, subtasks = None,
+#[pyo3(signature = (store, groups = None, *, durations = "auto", max_gap = None, program_order = false, subtasks = None,
     harness = None, intervention_at = None, threads = None, progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn trace_metrics(
@@ -27,6 +27,7 @@ pub(crate) fn trace_metrics(
     store: &PyStore,
     groups: Option<Vec<String>>,
     durations: &str,
+    max_gap: Option<f64>,
     program_order: bool,
     subtasks: Option<BTreeMap<String, BTreeSet<String>>>,
     harness: Option<BTreeMap<String, Vec<String>>>,
@@ -43,7 +44,7 @@ pub(crate) fn trace_metrics(
         return Err(fail(Error::Parameter(message)));
     }
     let options = Options {
-        durations: durations_of(py, durations)?,
+        lengths: lengths_of(py, durations, max_gap)?,
         program_order,
         subtasks: Arc::new(subtasks.unwrap_or_default()),
         harness: harness.map(Arc::new),
@@ -87,17 +88,19 @@ fn harness_of(store: &Store, declared: &BTreeMap<String, Vec<String>>) -> Result
 
 /// What each event of the critical paths adds to the span, a row each.
 #[pyfunction]
-#[pyo3(signature = (store, *, durations = "auto", program_order = false, threads = None, progress = None))]
+#[pyo3(signature = (store, *, durations = "auto", max_gap = None, program_order = false, threads = None, progress = None))]
 pub(crate) fn drag(
     py: Python<'_>,
     store: &PyStore,
     durations: &str,
+    max_gap: Option<f64>,
     program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
-    let options = Options { durations: durations_of(py, durations)?, program_order, ..Options::default() };
+    let options =
+        Options { lengths: lengths_of(py, durations, max_gap)?, program_order, ..Options::default() };
     rows_of(py, threads, progress.as_ref(), |run| drags(store, &options, run))
 }
 
@@ -118,13 +121,14 @@ pub(crate) fn dominators(
 
 /// The metrics of the agents or roles of every trace, a row for each.
 #[pyfunction]
-#[pyo3(signature = (store, member, *, durations = "auto", program_order = false, threads = None,
+#[pyo3(signature = (store, member, *, durations = "auto", max_gap = None, program_order = false, threads = None,
     progress = None))]
 pub(crate) fn member_metrics(
     py: Python<'_>,
     store: &PyStore,
     member: &str,
     durations: &str,
+    max_gap: Option<f64>,
     program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
@@ -132,7 +136,8 @@ pub(crate) fn member_metrics(
     let store = &store.0;
     let known = [("agent", MemberKind::Agent), ("role", MemberKind::Role)];
     let kind = word(py, "kind of member", member, &known)?;
-    let options = Options { durations: durations_of(py, durations)?, program_order, ..Options::default() };
+    let options =
+        Options { lengths: lengths_of(py, durations, max_gap)?, program_order, ..Options::default() };
     rows_of(py, threads, progress.as_ref(), |run| members(store, kind, &options, run))
 }
 

@@ -85,6 +85,12 @@ impl PyGates {
         self.0.n_cyclic()
     }
 
+    /// Traces left out because it is not known where their outcome is.
+    #[getter]
+    fn n_unanswered(&self) -> u64 {
+        self.0.n_unanswered()
+    }
+
     /// A row a target: its prediction and the slopes of it, column by column.
     #[pyo3(signature = (model, weights, leak = 0.0, *, threads = None))]
     fn predict(

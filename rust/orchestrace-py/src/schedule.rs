@@ -2,7 +2,7 @@
 
 use orchestrace_core::error::{Error, unknown_name};
 use orchestrace_core::replay::schedule::{
-    self as schedules, Cascade, Change, Durations, Options, Pool, Queue, Release, Scenario, Select,
+    self as schedules, Cascade, Change, Durations, Lengths, Options, Pool, Queue, Release, Scenario, Select,
 };
 use orchestrace_core::schema::{Dict, EVENT_TYPES, EventType};
 use orchestrace_core::store::Store;
@@ -16,39 +16,41 @@ use crate::stream::{Stream, rows_of};
 /// What each scenario comes to, a row for each trace and scenario. A scenario is `changes` (dicts with a `kind`), `slots`,
 /// `pool`, `queue`, `release`.
 #[pyfunction]
-#[pyo3(signature = (store, scenarios, *, durations = "auto", program_order = false, threads = None,
+#[pyo3(signature = (store, scenarios, *, durations = "auto", max_gap = None, program_order = false, threads = None,
     progress = None))]
 pub(crate) fn replay_schedules(
     py: Python<'_>,
     store: &PyStore,
     scenarios: Vec<Bound<'_, PyDict>>,
     durations: &str,
+    max_gap: Option<f64>,
     program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
     let scenarios = scenarios.iter().map(|one| scenario(one, store)).collect::<PyResult<Vec<_>>>()?;
-    let options = Options { durations: durations_of(py, durations)?, program_order };
+    let options = Options { lengths: lengths_of(py, durations, max_gap)?, program_order };
     rows_of(py, threads, progress.as_ref(), |run| schedules::replays(store, &scenarios, options, run))
 }
 
 /// When every event happens, a row for each.
 #[pyfunction]
-#[pyo3(signature = (store, scenario, *, durations = "auto", program_order = false, threads = None,
+#[pyo3(signature = (store, scenario, *, durations = "auto", max_gap = None, program_order = false, threads = None,
     progress = None))]
 pub(crate) fn schedule(
     py: Python<'_>,
     store: &PyStore,
     scenario: Bound<'_, PyDict>,
     durations: &str,
+    max_gap: Option<f64>,
     program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
     let scenario = self::scenario(&scenario, store)?;
-    let options = Options { durations: durations_of(py, durations)?, program_order };
+    let options = Options { lengths: lengths_of(py, durations, max_gap)?, program_order };
     rows_of(py, threads, progress.as_ref(), |run| schedules::schedule(store, &scenario, options, run))
 }
 
@@ -59,9 +61,16 @@ pub(crate) fn word<T: Copy>(py: Python<'_>, what: &str, given: &str, known: &[(&
     found.ok_or_else(|| to_python(py, &Error::Parameter(unknown_name(what, given, &names))))
 }
 
-pub(crate) fn durations_of(py: Python<'_>, given: &str) -> PyResult<Durations> {
+/// How durations are told.
+pub(crate) fn lengths_of(py: Python<'_>, durations: &str, max_gap: Option<f64>) -> PyResult<Lengths> {
     let known = [("auto", Durations::Auto), ("explicit", Durations::Explicit), ("gap", Durations::Gap)];
-    word(py, "word for durations", given, &known)
+    let durations = word(py, "word for durations", durations, &known)?;
+    match max_gap {
+        Some(most) if !(most.is_finite() && most >= 0.0) => {
+            Err(bad_parameter(py, format!("max_gap is {most}, expected a finite number, 0 or more, or None")))
+        }
+        _ => Ok(Lengths { durations, max_gap }),
+    }
 }
 
 /// A member of a dict; one that is absent is None.

@@ -15,7 +15,7 @@ use crate::stream::{Stream, rows_of};
 
 /// Effects of all scenarios, each a list of actions, in all traces of a store.
 #[pyfunction]
-#[pyo3(signature = (store, scenarios, *, outcome = "noisy_or", weights = None, quorum = 0.5, sensitivity = true,
+#[pyo3(signature = (store, scenarios, *, outcome = "noisy_or", weights = None, quorum = 0.5, sensitivity = true, structure_alone = false,
     program_order = false, threads = None, progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn replay_structural(
@@ -26,6 +26,7 @@ pub(crate) fn replay_structural(
     weights: Option<[f64; N_TYPES]>,
     quorum: f64,
     sensitivity: bool,
+    structure_alone: bool,
     program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
@@ -37,7 +38,7 @@ pub(crate) fn replay_structural(
         quorum,
         aggregate: None,
     };
-    let options = Options { structure, sensitivity, program_order };
+    let options = Options { structure, sensitivity, structure_alone, program_order };
     let scenarios = scenarios_of(py, &scenarios)?;
     let store = &store.0;
     let plan = Plan::new(store, scenarios).map_err(fail)?;

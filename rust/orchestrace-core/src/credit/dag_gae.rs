@@ -59,7 +59,7 @@ impl CreditMethod for DagGae {
         values: &mut Values,
     ) -> Result<(), Reason> {
         let n = view.len();
-        let outcome = graph.outcome(view);
+        let outcome = graph.outcome(view)?;
         graph.build(view, GraphOptions { program_order: params.bool("program_order"), weights: None });
         let (csr, order) = graph.ordered();
         let order = order.ok_or(Reason::GraphCycle)?;
@@ -136,7 +136,7 @@ impl Pass<'_> {
 mod tests {
     use super::*;
     use crate::credit::{Rows, Scratch, assign_trace};
-    use crate::graph::test_trace::{TestTrace, random_trace};
+    use crate::graph::test_trace::{TestTrace, decided_trace};
     use crate::schema::{EdgeType, EventType};
     use proptest::prelude::*;
 
@@ -174,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn split_divides_what_the_sources_return(t in random_trace(25, true)) {
+        fn split_divides_what_the_sources_return(t in decided_trace(25, true)) {
             let n = t.t.len();
             let reward: Vec<f64> = (0..n).map(|v| v as f64 / 4.0 - 1.0).collect();
             let zero = vec![0.0; n];

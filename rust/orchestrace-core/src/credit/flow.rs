@@ -126,7 +126,7 @@ pub(super) fn flow<const KEPT: bool>(
     let weighted = matches!(kernel, "edge_type" | "lrp" | "shapley_gate");
     let given = params.floats("weights").and_then(|w| <&[f64; N_TYPES]>::try_from(w).ok());
     let weights = weighted.then_some(given.unwrap_or(&TYPE_WEIGHTS));
-    let outcome = graph.outcome(view);
+    let outcome = graph.outcome(view)?;
     let retention = params.float("retention").unwrap_or(RETENTION);
     let gamma = params.float("gamma").unwrap_or(1.0);
     let program_order = params.bool("program_order");

@@ -357,7 +357,7 @@ mod tests {
     use crate::credit::flow::Flow;
     use crate::credit::uniform::Uniform;
     use crate::credit::{CreditMethod, Judged, Params, Scratch, Value, assign_judged, assign_trace};
-    use crate::graph::test_trace::{TestTrace, random_trace};
+    use crate::graph::test_trace::{TestTrace, decided_trace, random_trace};
     use crate::schema::EventType::{Message, ToolCall};
     use crate::schema::Unit;
     use proptest::prelude::*;
@@ -451,7 +451,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_close_and_advantages_stay_inside(t in random_trace(25, true), amount in -5.0..5.0_f64) {
+        fn shares_close_and_advantages_stay_inside(t in decided_trace(25, true), amount in -5.0..5.0_f64) {
             for &unit in Unit::ALL {
                 for method in [&Uniform as &dyn CreditMethod, &Flow] {
                     let got = rows(method, &t, Some(amount), unit, &[]);

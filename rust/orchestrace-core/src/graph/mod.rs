@@ -7,8 +7,9 @@
 //! - [`order`]: canonical and topological order, cycles (D1)
 //! - [`csr`], [`weights`], [`program`]: adjacency both ways, type weights, program order (D3)
 //! - [`owner`]: owners, root agent, roles, the `agents` table (D4, D16)
-//! - [`outcome`]: the event that the team is paid for (D5)
+//! - [`outcome`]: the event that the team is paid for, or why it is not known (D5)
 //! - [`turns`], [`units`]: turns (D6) and the partition of a trace at each level of credit (D4)
+//! - [`table`]: what these say of each event, as columns
 
 pub mod csr;
 pub mod order;
@@ -16,6 +17,7 @@ pub mod outcome;
 pub mod owner;
 pub mod program;
 pub mod slots;
+pub mod table;
 pub mod trace;
 pub mod turns;
 pub mod units;

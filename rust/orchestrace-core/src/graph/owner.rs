@@ -1,9 +1,13 @@
 //! Who owns an event, who leads, who plays which role, who spawned whom (D4, D16).
 //!
-//! The owner of an event is its `agent`, except that interventions and the agent `user` have none, and that a tool
-//! result whose `agent` acts nowhere else (it is then a tool's name) belongs to the owner of its call: the last
-//! `tool_call` among its predecessors, else the last earlier `tool_call` of the same `tool`. Agents are owners.
-//! O(|V| + |E|) for a trace in order of time.
+//! The owner of an event is its `agent`, except that interventions, `user` and those whose role says that they are not
+//! of the team (a scorer, an environment, a stand-in for the user) have none, and that a tool result whose `agent` acts
+//! nowhere else (it is then a tool's name) belongs to the owner of its call: the last `tool_call` among its
+//! predecessors, else the last earlier `tool_call` of the same `tool`. Agents are owners.
+//!
+//! The root is who heard the task: whom the human addressed, or who spawned that agent, over any number of hops, before it
+//! did anything. Where no human speaks it is the owner of the first decision, else of the first spawn, else of the first
+//! owned event, or who spawned that one. O(|V| + |E|) for a trace in order of time.
 
 use super::order::{CanonicalOrder, canonical_cmp};
 use super::slots::Slots;
@@ -26,9 +30,16 @@ pub struct Name {
     pub owned: u32,
     /// Occurs on tool results only, hence a tool's name; never the user's.
     only_results: bool,
+    /// Occurs on tool results.
+    has_results: bool,
+    /// What it is where that is not of the team.
+    outsider: Option<AgentKind>,
     role: Option<u32>,
     spawn_role: Option<u32>,
     parent: u32,
+    /// Who spawned it before it did anything.
+    spawner: u32,
+    acted: bool,
 }
 
 impl Name {
@@ -50,6 +61,33 @@ impl Name {
     pub fn is_agent(&self) -> bool {
         self.owned > 0
     }
+
+    /// What the name stands for.
+    #[must_use]
+    pub fn kind(&self) -> AgentKind {
+        match self.outsider {
+            _ if self.is_agent() => AgentKind::Agent,
+            // a tool may warn of what it gives back
+            Some(AgentKind::Environment) if self.has_results => AgentKind::Tool,
+            Some(kind) => kind,
+            None if self.only_results => AgentKind::Tool,
+            None => AgentKind::User,
+        }
+    }
+}
+
+/// How the root was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Evidence {
+    /// The human addressed it, or agents that work for it.
+    Heard,
+    /// The human addressed several that do not work for one; it is the first of them.
+    Divided,
+    /// No human speaks: it decides or spawns first, or spawned who does.
+    Leads,
+    /// No human speaks, nobody decides or spawns: it acts first.
+    #[default]
+    First,
 }
 
 /// One row of the table `agents`.
@@ -80,6 +118,10 @@ pub struct Owners {
     call: Vec<u32>,
     names: Vec<Name>,
     root: Option<u32>,
+    evidence: Evidence,
+    /// Whom the human addressed, by their positions, in order of hearing; those that were spawned stand for who did.
+    heard: Vec<u32>,
+    told: Vec<(u32, u32)>,
     slots: Slots,
     tools: Slots,
     tree: Vec<u32>,
@@ -92,8 +134,10 @@ impl Owners {
         self.order.compute(view.t);
         self.collect_names(view);
         self.find_calls(view);
+        self.find_outsiders(view);
         self.assign(view);
-        self.root = self.find_root(view);
+        self.find_spawners(view);
+        self.find_root(view);
         self.find_roles_and_parents(view);
     }
 
@@ -111,16 +155,37 @@ impl Owners {
                     carried: 0,
                     owned: 0,
                     only_results: true,
+                    has_results: false,
+                    outsider: None,
                     role: None,
                     spawn_role: None,
                     parent: NOBODY,
+                    spawner: NOBODY,
+                    acted: false,
                 });
                 at
             });
             let name = &mut self.names[at as usize];
             name.carried += 1;
-            name.only_results &= kind == EventType::ToolResult as u8 && Some(code) != view.user;
+            let is_result = kind == EventType::ToolResult as u8;
+            name.only_results &= is_result && Some(code) != view.user;
+            name.has_results |= is_result;
             self.index.push(at);
+        }
+    }
+
+    /// Who is not of the team, by the first role that tells it.
+    fn find_outsiders(&mut self, view: &TraceView<'_>) {
+        let user = view.user.and_then(|code| self.slots.get(code));
+        if let Some(user) = user {
+            self.names[user as usize].outsider = Some(AgentKind::User);
+        }
+        if !view.has_outsiders() {
+            return;
+        }
+        for &v in self.order.rows() {
+            let name = &mut self.names[self.index[v as usize] as usize];
+            name.outsider = name.outsider.or_else(|| view.outsider(v as usize));
         }
     }
 
@@ -160,35 +225,31 @@ impl Owners {
     fn assign(&mut self, view: &TraceView<'_>) {
         self.owner.clear();
         for (v, &kind) in view.types.iter().enumerate() {
-            let at = if kind == EventType::HumanIntervention as u8 || Some(view.agent[v]) == view.user {
-                NOBODY
-            } else if kind == EventType::ToolResult as u8 && self.names[self.index[v] as usize].only_results {
-                // A call owns itself or is the user's; its own entry in `index` is right before and after its turn.
-                match self.call[v] {
-                    NOBODY => NOBODY,
-                    call if Some(view.agent[call as usize]) == view.user => NOBODY,
-                    call => self.index[call as usize],
-                }
-            } else {
-                self.index[v]
-            };
+            let name = &self.names[self.index[v] as usize];
+            let of_tool = name.only_results || name.outsider == Some(AgentKind::Environment);
+            let at =
+                if kind == EventType::ToolResult as u8 && of_tool && name.outsider != Some(AgentKind::User) {
+                    // Whoever makes a call owns it or nothing.
+                    match self.call[v] {
+                        NOBODY => NOBODY,
+                        call => {
+                            let caller = self.slots.get(view.agent[call as usize]).unwrap_or(NOBODY);
+                            let outside =
+                                self.names.get(caller as usize).is_none_or(|n| n.outsider.is_some());
+                            if outside { NOBODY } else { caller }
+                        }
+                    }
+                } else if kind == EventType::HumanIntervention as u8 || name.outsider.is_some() {
+                    NOBODY
+                } else {
+                    self.index[v]
+                };
             self.index[v] = at;
             self.owner.push(self.names.get(at as usize).map_or(NOBODY, |name| name.code));
             if let Some(name) = self.names.get_mut(at as usize) {
                 name.owned += 1;
             }
         }
-    }
-
-    fn find_root(&self, view: &TraceView<'_>) -> Option<u32> {
-        let first = |kind: Option<EventType>| {
-            let wanted = |v: u32| kind.is_none_or(|kind| view.types[v as usize] == kind as u8);
-            self.order.rows().iter().find(|&&v| self.owner[v as usize] != NOBODY && wanted(v))
-        };
-        first(Some(EventType::OrchestratorDecision))
-            .or_else(|| first(Some(EventType::Spawn)))
-            .or_else(|| first(None))
-            .map(|&v| self.owner[v as usize])
     }
 
     fn find_roles_and_parents(&mut self, view: &TraceView<'_>) {
@@ -219,6 +280,88 @@ impl Owners {
         }
     }
 
+    /// Who spawned whom before that one did anything. Whoever spawns has acted, so that there are no loops.
+    fn find_spawners(&mut self, view: &TraceView<'_>) {
+        if !view.types.contains(&(EventType::Spawn as u8)) {
+            return;
+        }
+        for &v in self.order.rows() {
+            let owner = self.index[v as usize];
+            if let Some(name) = self.names.get_mut(owner as usize) {
+                name.acted = true;
+            }
+            let child = (view.types[v as usize] == EventType::Spawn as u8)
+                .then(|| view.to.get(v as usize).and_then(|to| self.slots.get(to)))
+                .flatten();
+            if let Some(child) = child.map(|child| &mut self.names[child as usize])
+                && !child.acted
+                && child.spawner == NOBODY
+            {
+                child.spawner = owner;
+            }
+        }
+    }
+
+    /// Whom an agent works for, over any number of hops: itself where nobody spawned it.
+    fn ancestor(&self, mut at: u32) -> u32 {
+        while self.names[at as usize].spawner != NOBODY {
+            at = self.names[at as usize].spawner;
+        }
+        at
+    }
+
+    fn find_root(&mut self, view: &TraceView<'_>) {
+        self.find_heard(view);
+        let first = |kind: Option<EventType>| {
+            let wanted = |v: u32| kind.is_none_or(|kind| view.types[v as usize] == kind as u8);
+            let mut rows = self.order.rows().iter();
+            rows.find(|&&v| self.index[v as usize] != NOBODY && wanted(v)).map(|&v| self.index[v as usize])
+        };
+        let leads = || first(Some(EventType::OrchestratorDecision)).or_else(|| first(Some(EventType::Spawn)));
+        let (found, evidence) = match self.heard[..] {
+            [] => leads().map_or_else(|| (first(None), Evidence::First), |at| (Some(at), Evidence::Leads)),
+            [only] => (Some(only), Evidence::Heard),
+            [first, ..] => (Some(first), Evidence::Divided),
+        };
+        self.evidence = evidence;
+        self.root = found.map(|at| self.names[self.ancestor(at) as usize].code);
+    }
+
+    /// Whom the human addresses: by name, or by an edge.
+    fn find_heard(&mut self, view: &TraceView<'_>) {
+        self.heard.clear();
+        let mut told = std::mem::take(&mut self.told);
+        told.clear();
+        let is_human = |v: usize| {
+            view.types[v] == EventType::HumanIntervention as u8
+                || self.slots.get(view.agent[v]).is_some_and(|at| self.is_user(at))
+        };
+        if (0..view.len()).any(is_human) {
+            for (&s, &d) in view.src.iter().zip(view.dst) {
+                if is_human(s as usize) && self.index[d as usize] != NOBODY {
+                    told.push((s, self.index[d as usize]));
+                }
+            }
+            for v in (0..view.len()).filter(|&v| is_human(v)) {
+                let to = view.to.get(v).and_then(|to| self.slots.get(to));
+                told.extend(to.filter(|&to| self.names[to as usize].is_agent()).map(|to| (v as u32, to)));
+            }
+        }
+        told.sort_by(|a, b| canonical_cmp(view.t, a.0, b.0));
+        for &(_, at) in &told {
+            let at = self.ancestor(at);
+            if !self.heard.contains(&at) {
+                self.heard.push(at);
+            }
+        }
+        self.told = told;
+    }
+
+    /// Whether a position is that of the user, or of a stand-in.
+    fn is_user(&self, at: u32) -> bool {
+        self.names[at as usize].outsider == Some(AgentKind::User)
+    }
+
     /// The table `agents` of the trace, in order of first appearance in the document.
     pub fn agent_rows(&mut self, out: &mut Vec<AgentRow>) {
         out.clear();
@@ -240,16 +383,9 @@ impl Owners {
         }
         for (name, &depth) in self.names.iter().zip(depth.iter()) {
             let agent = name.is_agent();
-            let kind = if agent {
-                AgentKind::Agent
-            } else if name.only_results {
-                AgentKind::Tool
-            } else {
-                AgentKind::User
-            };
             out.push(AgentRow {
                 agent: name.code,
-                kind,
+                kind: name.kind(),
                 role: name.role().filter(|_| agent),
                 parent: self.names.get(name.parent as usize).map(|parent| parent.code),
                 depth: agent.then_some(depth),
@@ -297,11 +433,47 @@ impl Owners {
         self.slots.get(code)
     }
 
-    /// Code of the root agent: owner of the first orchestrator decision, else of the first spawn, else of the first
-    /// owned event.
+    /// Code of the root agent: who heard the task.
     #[must_use]
     pub fn root(&self) -> Option<u32> {
         self.root
+    }
+
+    /// How the root was found.
+    #[must_use]
+    pub fn evidence(&self) -> Evidence {
+        self.evidence
+    }
+
+    /// Positions in [`Self::names`] of those whom the human addressed, in order of hearing; who was spawned stands for
+    /// who spawned it.
+    #[must_use]
+    pub fn heard(&self) -> &[u32] {
+        &self.heard
+    }
+
+    /// What an event's bearer is where that is not of the team; of an intervention a human.
+    #[must_use]
+    #[inline]
+    pub fn outsider(&self, view: &TraceView<'_>, v: usize) -> Option<AgentKind> {
+        if view.types[v] == EventType::HumanIntervention as u8 {
+            return Some(AgentKind::User);
+        }
+        self.slots.get(view.agent[v]).and_then(|at| self.names[at as usize].outsider)
+    }
+
+    /// Whether a name is not of the team: the user, a stand-in, a scorer, an environment. The user may be named and say
+    /// nothing.
+    #[must_use]
+    pub fn is_outside(&self, view: &TraceView<'_>, code: u32) -> bool {
+        let told = || self.slots.get(code).is_some_and(|at| self.names[at as usize].outsider.is_some());
+        Some(code) == view.user || told()
+    }
+
+    /// Whether a name is that of the user, or of a stand-in.
+    #[must_use]
+    pub fn is_user_name(&self, view: &TraceView<'_>, code: u32) -> bool {
+        Some(code) == view.user || self.slots.get(code).is_some_and(|at| self.is_user(at))
     }
 }
 
@@ -413,9 +585,12 @@ mod tests {
         };
         assert_eq!(root(&t), Some("b"));
         t.event(OrchestratorDecision, "c");
-        assert_eq!(root(&t), Some("c"));
+        assert_eq!(root(&t), Some("b"), "who spawned the one that decides leads it");
         t.event(OrchestratorDecision, "d").at(-1.0);
         assert_eq!(root(&t), Some("d"));
+        // whom the human addresses, before who decides
+        t.event(HumanIntervention, "boss").to("a");
+        assert_eq!(root(&t), Some("a"));
         let mut plain = TestTrace::default();
         plain.event(HumanIntervention, "boss").event(Message, "a");
         assert_eq!(root(&plain), Some("a"));

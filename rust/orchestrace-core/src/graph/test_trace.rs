@@ -6,14 +6,15 @@ use arrow_array::{BooleanArray, StringViewArray};
 use arrow_buffer::NullBuffer;
 use proptest::prelude::*;
 
-use crate::schema::{EdgeType, EventType, Topology};
+use super::trace::TraceGraph;
+use crate::schema::{AgentKind, EdgeType, EventType, Topology};
 use crate::store::view::{Flags, Nullable, Texts, TraceView};
 
 /// The agent dictionary.
 pub(crate) const NAMES: &[&str] =
     &["orchestrator", "planner_1", "executor_1", "browser", "user", "a", "b", "c", "d", "boss", "nobody"];
 /// The role dictionary.
-pub(crate) const ROLES: &[&str] = &["lead", "planner", "executor", "critic"];
+pub(crate) const ROLES: &[&str] = &["lead", "planner", "executor", "critic", "user", "scorer", "environment"];
 const TOOLS: &[&str] = &["web", "shell", "other"];
 
 /// A nullable column: values, and nulls beside them.
@@ -198,6 +199,16 @@ impl TestTrace {
         self
     }
 
+    /// Another trace's event, with who does what to whom.
+    pub(crate) fn copy_of(&mut self, other: &TestTrace, v: usize) -> &mut Self {
+        self.event_of(EventType::ALL[other.types[v] as usize], other.agent[v]).at(other.t[v]);
+        let n = self.t.len();
+        other.to.column().get(v).into_iter().for_each(|to| self.to.set(n, to));
+        other.role.column().get(v).into_iter().for_each(|role| self.role.set(n, role));
+        other.tool.column().get(v).into_iter().for_each(|tool| self.tool.set(n, tool));
+        self
+    }
+
     pub(crate) fn role(&mut self, role: &str) -> &mut Self {
         self.role.set(self.t.len(), Self::role_code(role));
         self
@@ -319,6 +330,7 @@ impl TestTrace {
     pub(crate) fn view(&self) -> TraceView<'_> {
         TraceView {
             user: Some(Self::name("user")),
+            outside: AgentKind::OUTSIDE.map(|(role, _)| Some(Self::role_code(role))),
             t: &self.t,
             types: &self.types,
             agent: &self.agent,
@@ -347,6 +359,18 @@ impl TestTrace {
             ..TraceView::default()
         }
     }
+
+    /// Whether it is known where its outcome is.
+    pub(crate) fn is_decided(&self) -> bool {
+        let mut graph = TraceGraph::default();
+        graph.begin();
+        graph.outcome(&self.view()).is_ok()
+    }
+}
+
+/// A trace of [`random_trace`] of which it is known where its outcome is.
+pub(crate) fn decided_trace(n: usize, acyclic: bool) -> impl Strategy<Value = TestTrace> {
+    random_trace(n, acyclic).prop_filter("an outcome that is known", TestTrace::is_decided)
 }
 
 /// Edges among `n` events: duplicates, self-loops and cycles included.

@@ -8,6 +8,7 @@ use super::program::ProgramOrder;
 use super::turns::Turns;
 use super::weights::N_TYPES;
 use crate::replay::{Structure, Surrogate};
+use crate::schema::Reason;
 use crate::store::view::TraceView;
 
 /// Which graph a kernel wants.
@@ -70,14 +71,13 @@ impl TraceGraph {
         &self.canonical
     }
 
-    /// Outcome of the trace. Most traces tell their root by types alone; only the others cost owners.
-    pub fn outcome(&mut self, view: &TraceView<'_>) -> Outcome {
-        let in_order = outcome::in_order(view.t);
-        let root = match outcome::root_by_type(view, in_order) {
-            None => self.owners(view).root(),
-            root => root,
-        };
-        outcome::find(view, root, in_order)
+    /// Outcome of the trace, or why it has none that is known. Most traces tell it by types alone; only the others cost
+    /// owners.
+    pub fn outcome(&mut self, view: &TraceView<'_>) -> Result<Outcome, Reason> {
+        match outcome::quick(view, outcome::in_order(view.t)) {
+            Some(outcome) => Ok(outcome),
+            None => outcome::outcome(view, self.owners(view)),
+        }
     }
 
     /// Adjacency of the trace.

@@ -223,14 +223,14 @@ fn is_orchestration(kind: EventType) -> bool {
     matches!(kind, OrchestratorDecision | Spawn | Despawn | Aggregate)
 }
 
-/// Whether an event passes between two agents: a message or return with an owner, and a `to` other than the owner
-/// and `user`.
+/// Whether an event passes between two agents: a message or return with an owner, and a `to` other than the owner that
+/// is not outside of the team.
 #[must_use]
 pub fn is_message(view: &TraceView<'_>, owners: &Owners, v: usize) -> bool {
     let owner = owners.codes()[v];
     matches!(view.event_type(v), EventType::Message | EventType::Return)
         && owner != NOBODY
-        && view.to.get(v).is_some_and(|to| to != owner && Some(to) != view.user)
+        && view.to.get(v).is_some_and(|to| to != owner && !owners.is_outside(view, to))
 }
 
 #[cfg(test)]

@@ -207,6 +207,7 @@ impl Describing<'_, '_> {
             content: Some(hash(&text)),
             trusted: Some(!memory),
             intervenes: false,
+            decides: Text::default(),
             extras: Text::default(),
         };
         let entry = self.recording.incoming(self.agent, incoming);

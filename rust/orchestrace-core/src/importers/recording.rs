@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::error::FindingCode;
 use crate::ingest::json::tree::{Tree, Value, canonical};
 use crate::ingest::json::{Limits, write_string};
-use crate::schema::{EdgeType, EventType, MeasureKind, TimeBasis, Topology};
+use crate::schema::{AgentKind, EdgeType, EventType, MeasureKind, TimeBasis, Topology};
 
 mod emission;
 mod order;
@@ -60,8 +60,11 @@ pub struct AgentInfo {
     pub parent: Option<Agent>,
     /// Whether its stream goes on beyond the recording: its last text is then no answer.
     pub open: bool,
-    /// Whether it stands in for the user, as a simulator does: the last text to it is the answer of the run.
-    pub plays_user: bool,
+    /// Whether the program started it on its own: nobody asked, so its last text answers nobody.
+    pub unasked: bool,
+    /// What it is where that is not of the team, which its role then says (D4). The last text to a stand-in for the
+    /// user is the answer of the run.
+    pub outside: Option<AgentKind>,
 }
 
 /// Who takes part in what comes from outside of the agents.
@@ -216,6 +219,8 @@ pub struct Incoming {
     pub trusted: Option<bool>,
     /// Whether a human breaks into what is going on: `human_intervention` rather than `message`.
     pub intervenes: bool,
+    /// Id of the call that a human decided about; none where it is about no call.
+    pub decides: Text,
     /// `x_` fields.
     pub extras: Text,
 }

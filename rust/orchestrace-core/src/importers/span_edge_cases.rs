@@ -359,7 +359,7 @@ fn agents_of_agents_of_agents() {
                 "c2:s spawn worker helper",
                 "b5 return helper worker",
                 "b6 return worker lead",
-                "b7 aggregate lead -",
+                "b7 aggregate lead user",
             ],
             "{name}"
         );

@@ -196,6 +196,7 @@ impl<'r> Run<'r> {
             content: content_hash(content),
             trusted: Some(true),
             intervenes: false,
+            decides: Text::default(),
             extras: Text::default(),
         };
         self.out.incoming(self.agent, incoming);

@@ -17,7 +17,7 @@ use crate::error::{FindingCode, Reject, RejectCode};
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Fault, Kind, Limits};
 use crate::ingest::writer::TraceWriter;
-use crate::schema::MeasureKind;
+use crate::schema::{AgentKind, MeasureKind};
 
 mod simulation;
 #[cfg(test)]
@@ -165,7 +165,8 @@ impl Speakers {
         let name = recording.text("assistant");
         let assistant = recording.agent(AgentInfo { name, open, ..AgentInfo::default() });
         let name = recording.text("user_simulator");
-        let user = recording.agent(AgentInfo { name, plays_user: true, ..AgentInfo::default() });
+        let user =
+            recording.agent(AgentInfo { name, outside: Some(AgentKind::User), ..AgentInfo::default() });
         Self { assistant, user }
     }
 

@@ -68,7 +68,7 @@ impl Measure for Worker {
             let owner = subject.owners.codes()[v];
             let of_root = Some(owner) == root;
             let Some(to) = view.to.get(v) else { continue };
-            let other = to != owner && Some(to) != view.user;
+            let other = to != owner && !subject.owners.is_outside(view, to);
             if other && (of_root || view.event_type(v) == EventType::Spawn) {
                 let at = self.slots.get(to).unwrap_or_else(|| {
                     self.slots.set(to, self.counts.len() as u32);

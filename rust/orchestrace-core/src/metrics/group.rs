@@ -96,8 +96,8 @@ pub struct GroupInfo {
 pub struct Options {
     /// Join consecutive events of one owner by temporal edges (D3).
     pub program_order: bool,
-    /// Where durations come from (D7).
-    pub durations: crate::replay::schedule::Durations,
+    /// How durations are told (D7).
+    pub lengths: crate::replay::schedule::Lengths,
     /// Subtasks that a task is rightly divided into, by `task_id`.
     pub subtasks: Arc<BTreeMap<String, BTreeSet<String>>>,
     /// What agents may do.

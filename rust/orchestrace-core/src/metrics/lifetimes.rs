@@ -41,14 +41,15 @@ impl Lifetimes {
         self.codes.clear();
         self.spawned.clear();
         self.left.clear();
-        let user = view.user;
         for name in subject.agents() {
             self.slots.set(name.code, self.codes.len() as u32);
             self.add(name.code);
         }
         // who is spawned is known before who leaves: a document need not be in the order of its times
         for v in (0..view.len()).filter(|&v| subject.is(v, &[EventType::Spawn])) {
-            let Some(to) = view.to.get(v).filter(|&to| Some(to) != user) else { continue };
+            let Some(to) = view.to.get(v).filter(|&to| !subject.owners.is_outside(view, to)) else {
+                continue;
+            };
             let at = self.slots.get(to).unwrap_or_else(|| {
                 let at = self.codes.len() as u32;
                 self.slots.set(to, at);

@@ -8,7 +8,6 @@ use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row}
 use super::lifetimes::Lifetimes;
 use super::subject::Subject;
 use crate::error::Reason;
-use crate::schema::TimeBasis;
 
 /// Work and span.
 #[derive(Debug)]
@@ -56,7 +55,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "recorded_share",
             count: Count::Ratio,
-            summary: "events whose duration is recorded, of all",
+            summary: "events of the team whose duration is recorded, of all of its",
         },
     ],
 };
@@ -92,18 +91,15 @@ impl Measure for Worker {
                 out.ratio(2, work, span);
                 out.ratio(3, subject.slack.slack.iter().sum(), view.len() as f64);
                 self.path(subject, &timing.duration, out);
-                let seconds = matches!(view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial));
-                // work in seconds has no place on an axis of steps
-                if seconds == timing.steps {
-                    out.absent(8, Reason::TimeSteps);
-                } else {
-                    out.ratio(8, work, timing.makespan);
+                match timing.makespan {
+                    Some(makespan) => out.ratio(8, work, makespan),
+                    None => out.absent(8, Reason::TimeSteps),
                 }
             }
         }
         out.count(9, self.peak(subject));
         match subject.timing {
-            Ok(timing) => out.ratio(10, f64::from(timing.recorded), view.len() as f64),
+            Ok(timing) => out.set(10, timing.support()),
             Err(reason) => out.absent(10, reason),
         }
     }

@@ -157,7 +157,8 @@ impl Worker {
     }
 
     fn point_of_no_return(&mut self, subject: &Subject<'_>) -> Result<u32, Reason> {
-        let leads = |v: u32| match subject.outcome {
+        let outcome = subject.outcome?;
+        let leads = |v: u32| match outcome {
             Outcome::Event(y) => v != y && subject.live.get(v as usize) == Some(&true),
             Outcome::VirtualSink => true,
         };

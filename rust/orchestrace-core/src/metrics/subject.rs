@@ -26,8 +26,8 @@ pub struct Subject<'a> {
     pub owners: &'a Owners,
     /// Its turns.
     pub turns: &'a Turns,
-    /// The event that the team is paid for.
-    pub outcome: Outcome,
+    /// The event that the team is paid for; the reason where that is not known.
+    pub outcome: Result<Outcome, Reason>,
     /// Of each event whether a path leads from it to the outcome; empty without a real outcome or with a cycle.
     pub live: &'a [bool],
     /// Durations; the reason where a trace has none.
@@ -89,10 +89,12 @@ impl Subject<'_> {
     pub fn lives(&self) -> Result<&[bool], Reason> {
         if self.order.is_none() {
             Err(Reason::GraphCycle)
-        } else if self.live.is_empty() {
-            Err(Reason::OutcomeAbsent)
         } else {
-            Ok(self.live)
+            match self.outcome {
+                Ok(Outcome::Event(_)) => Ok(self.live),
+                Ok(Outcome::VirtualSink) => Err(Reason::OutcomeAbsent),
+                Err(reason) => Err(reason),
+            }
         }
     }
 
@@ -143,12 +145,12 @@ impl Preparation {
         let program = if options.program_order { self.program.compute(view, &self.owners) } else { &[][..] };
         self.graph.build(view, program, None);
         self.graph.build_successors();
-        let outcome = outcome::outcome(view, self.owners.root());
-        let timing = self.timing.compute(view, &self.graph, options.durations, Release::None);
+        let outcome = outcome::outcome(view, &self.owners);
+        let timing = self.timing.compute(view, &self.owners, &self.graph, options.lengths, Release::None);
         let order = self.topological.any(&mut self.graph);
         self.live.clear();
         if let Some(order) = order {
-            if let Outcome::Event(y) = outcome {
+            if let Ok(Outcome::Event(y)) = outcome {
                 ancestors(&self.graph, y, &mut self.live, &mut self.stack);
             }
             if timing.is_ok() {

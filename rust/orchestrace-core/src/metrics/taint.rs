@@ -95,7 +95,8 @@ impl Measure for Worker {
         out.set(1, f64::from(tally.unknown));
         out.set(2, f64::from(tally.tainted));
         out.ratio(3, f64::from(tally.tainted), n as f64);
-        out.flag(4, self.closure.reaches_outcome(&scene));
+        let flag = |reached: bool| f64::from(u8::from(reached));
+        out.put(4, self.closure.reaches_outcome(&scene).map(flag));
         let action = Touches::of(&self.closure, &scene).action();
         out.put(5, action.map(|touch| touch.after).ok_or(Reason::RatioEmpty));
         out.put(6, self.closure.spread());
@@ -106,7 +107,7 @@ impl Measure for Worker {
         if !view.conservative_flows {
             self.rules.carry = Carry::SafetyFlow;
             let lower = self.closure.compute(&scene, &self.rules);
-            out.put(9, lower.map(|_| f64::from(u8::from(self.closure.reaches_outcome(&scene)))));
+            out.put(9, lower.and_then(|_| self.closure.reaches_outcome(&scene)).map(flag));
         }
     }
 }

@@ -102,7 +102,7 @@ impl Curves {
         }
         let Self { graph, ranked, random, present } = self;
         graph.begin();
-        let outcome = graph.outcome(view);
+        let outcome = graph.outcome(view)?;
         let weights = Some(options.structure.weights.table());
         graph.build(view, GraphOptions { program_order: options.program_order, weights });
         let (_, _, surrogate) =
@@ -264,7 +264,7 @@ fn columns(found: &[Found], keys: [&ArrayRef; 2], schema: &SchemaRef) -> Result<
 mod tests {
     use super::*;
     use crate::graph::TYPE_WEIGHTS;
-    use crate::graph::test_trace::{TestTrace, random_trace};
+    use crate::graph::test_trace::{TestTrace, decided_trace};
     use crate::replay::Model;
     use crate::schema::{EdgeType, EventType};
     use proptest::prelude::*;
@@ -339,7 +339,7 @@ mod tests {
     proptest! {
         #[test]
         fn equals_one_set_after_the_other(
-            t in random_trace(25, true),
+            t in decided_trace(25, true),
             credit in prop::collection::vec(0.0..1.0_f64, 25),
             steps in 1_u32..90,
         ) {
@@ -347,7 +347,7 @@ mod tests {
             let (own, chance) = areas(&t, &credit, Options { steps, orders: 3, ..OPTIONS });
             let mut graph = TraceGraph::default();
             graph.begin();
-            let outcome = graph.outcome(&t.view());
+            let outcome = graph.outcome(&t.view()).unwrap();
             graph.build(&t.view(), GraphOptions { program_order: false, weights: Some(&TYPE_WEIGHTS) });
             let surrogate = graph.surrogate(&t.view(), outcome, &Structure::default()).unwrap().2;
             let mut ranked: Vec<usize> = (0..n).collect();
@@ -374,7 +374,7 @@ mod tests {
         }
 
         #[test]
-        fn scale_and_sign_of_the_reward(t in random_trace(20, true), credit in prop::collection::vec(0_u8..4, 20)) {
+        fn scale_and_sign_of_the_reward(t in decided_trace(20, true), credit in prop::collection::vec(0_u8..4, 20)) {
             // only the order counts; turned around, what came in first goes first
             let up: Vec<f64> = credit.iter().map(|&c| f64::from(c)).collect();
             let scaled: Vec<f64> = up.iter().map(|c| 3.0 * c - 1.0).collect();

@@ -182,6 +182,7 @@ struct Part {
     targets: Vec<Target>,
     n_edges: [u64; N_TYPES],
     n_cyclic: u32,
+    n_unanswered: u32,
 }
 
 /// Everything that the targets of a store hang on.
@@ -233,6 +234,12 @@ impl Gates {
     #[must_use]
     pub fn n_cyclic(&self) -> u64 {
         self.parts.iter().map(|part| u64::from(part.n_cyclic)).sum()
+    }
+
+    /// Traces that were left out because it is not known where their outcome is (D5).
+    #[must_use]
+    pub fn n_unanswered(&self) -> u64 {
+        self.parts.iter().map(|part| u64::from(part.n_unanswered)).sum()
     }
 
     /// The targets as a table, a column for each field of [`Target`].
@@ -436,11 +443,16 @@ enum Role {
 impl Compiler {
     fn trace(&mut self, view: &TraceView<'_>, targets: Targets) {
         if self.order(view) {
-            let outcome = (targets == Targets::Outcomes).then(|| self.graph.outcome(view));
-            self.mark(view, outcome);
-            self.gates(view, targets);
-            if outcome == Some(Outcome::VirtualSink) && !view.is_empty() {
-                self.sink(view);
+            match (targets == Targets::Outcomes).then(|| self.graph.outcome(view)).transpose() {
+                Ok(outcome) => {
+                    self.mark(view, outcome);
+                    self.gates(view, targets);
+                    if outcome == Some(Outcome::VirtualSink) && !view.is_empty() {
+                        self.sink(view);
+                    }
+                }
+                // nothing to fit to
+                Err(_) => self.part.n_unanswered += 1,
             }
         } else {
             self.part.n_cyclic += 1;

@@ -15,6 +15,11 @@
 //! aggregate, all its inputs are scored and the change alters none of them, since then no gate is assumed but the rule
 //! itself, and all families agree.
 //!
+//! Where no value on a way to the outcome is recorded, and no weights are given, gates are all there is: that what is
+//! changed leads to the outcome is known, what it is worth is not. The effect is then null (`support.absent`) between
+//! bounds that include 0, the case that others would have done the work. A partial recording lacks ways to its outcome
+//! that nobody knows of (`trace.partial`), and so has no effects at all.
+//!
 //! O((|V|+|E|) K/8) for K scenarios of a trace and each family, less what lies before the first change. Reference:
 //! J. Pearl, Causality, 2009, section 7.1 (the three steps); ARCHITECTURE.md, D15 (gates).
 
@@ -33,9 +38,9 @@ pub use self::presence::presence;
 pub use self::table::replay;
 use super::intervention::masks::Scene;
 use super::intervention::{Action, Masks, Plan, Roster, Segment};
-use super::outcome::{MAX_SETS, Model, Structure};
+use super::outcome::{MAX_SETS, Model, Structure, Weights};
 use crate::error::Result;
-use crate::graph::{GraphOptions, TraceGraph};
+use crate::graph::{GraphOptions, Outcome, TraceGraph};
 use crate::run::Run;
 use crate::schema::{Reason, Tier};
 use crate::store::view::TraceView;
@@ -54,6 +59,8 @@ pub struct Options {
     pub structure: Structure,
     /// Whether effects are bounded over all families of gates.
     pub sensitivity: bool,
+    /// Whether effects are told that rest on the graph and the assumed gates alone.
+    pub structure_alone: bool,
     /// Whether consecutive events of one owner are joined (D3).
     pub program_order: bool,
 }
@@ -65,8 +72,10 @@ pub struct Answer {
     pub scenario: u32,
     /// Unit, where units are tried in turn.
     pub unit: Option<u32>,
-    /// Outcome as recorded and in the scenario; lower and upper bound of their difference.
-    pub values: Option<[f64; 4]>,
+    /// Outcome as recorded and in the scenario.
+    pub values: Option<[f64; 2]>,
+    /// Lower and upper bound of their difference.
+    pub bounds: Option<[f64; 2]>,
     /// Tokens of the run and of what is left of it.
     pub tokens: Option<[i64; 2]>,
     /// What the answer rests on.
@@ -83,6 +92,7 @@ impl Answer {
             scenario: scenario as u32,
             unit,
             values: None,
+            bounds: None,
             tokens: None,
             tier: None,
             support: None,
@@ -114,7 +124,12 @@ struct Ready<'a> {
     scene: Scene<'a>,
     bases: &'a [Base],
     tokens: Option<(&'a [i64], i64)>,
-    support: f64,
+    /// Share of the events that lead to the outcome whose value is recorded; why effects are not known.
+    support: std::result::Result<f64, Reason>,
+    /// Whether gates without any recorded value are not enough to tell an effect.
+    cautious: bool,
+    /// Whether effects are bounded over all families.
+    bounded: bool,
 }
 
 impl Replayer {
@@ -130,7 +145,8 @@ impl Replayer {
     ) -> Result<()> {
         let Self { graph, roster, bases, tokens, worker } = self;
         graph.begin();
-        let outcome = graph.outcome(view);
+        let outcome =
+            graph.outcome(view).and_then(|y| if view.partial { Err(Reason::TracePartial) } else { Ok(y) });
         roster.compute(plan, view, graph);
         let weights = Some(options.structure.weights.table());
         graph.build(view, GraphOptions { program_order: options.program_order, weights });
@@ -146,17 +162,23 @@ impl Replayer {
             if bases.len() == used {
                 bases.push(Base::default());
             }
-            let structure = Structure { model, ..options.structure };
-            bases[used].compute(view, csr, order, outcome, &structure, plan);
+            if let Ok(outcome) = outcome {
+                let structure = Structure { model, ..options.structure };
+                bases[used].compute(view, csr, order, outcome, &structure, plan);
+            }
             used += 1;
         }
+        let support = outcome.map(|_| bases[0].support(view));
+        let outcome = outcome.unwrap_or(Outcome::VirtualSink);
         let scene = Scene { view, graph: csr, order, outcome, roster };
         let ready = Ready {
             plan,
             scene,
             bases: &bases[..used],
             tokens: count_tokens(view, tokens),
-            support: bases[0].support(view),
+            support,
+            bounded: options.sensitivity,
+            cautious: !options.structure_alone && options.structure.weights == Weights::Normalised,
         };
         let from = answers.len();
         let Blocks { segments, spans, rows } = Blocks::new(plan, |s| units(plan, &scene, s), answers);
@@ -232,26 +254,10 @@ impl Ready<'_> {
         let Worker { masks, prediction } = worker;
         masks.compute(self.plan, &self.scene, segments);
         let n: usize = segments.iter().map(|segment| segment.units.len()).sum();
-        prediction.prepare(&self.bases[0], masks, &self.scene, n);
-        let mut values = [[0.0; 4]; MAX_SETS];
-        let (mut direct, mut signs) = (u64::MAX, [None; MAX_SETS]);
-        let mut unstable = 0_u64;
-        for (family, base) in self.bases.iter().enumerate() {
-            let mut outcomes = [0.0; MAX_SETS];
-            direct &= prediction.run(base, masks, &self.scene, Some(run), &mut outcomes[..n])?;
-            for (bit, &there) in outcomes[..n].iter().enumerate() {
-                let effect = there - base.outcome();
-                let sign = if effect.abs() <= ROUNDING { 0 } else { effect.signum() as i8 };
-                let [outcome, cf, lower, upper] = &mut values[bit];
-                if family == 0 {
-                    (*outcome, *cf, *lower, *upper) = (base.outcome(), there, effect, effect);
-                    signs[bit] = Some(sign);
-                } else {
-                    (*lower, *upper) = (lower.min(effect), upper.max(effect));
-                    unstable |= u64::from(signs[bit] != Some(sign)) << bit;
-                }
-            }
-        }
+        let effects = match self.support {
+            Ok(_) => self.effects(masks, prediction, n, run)?,
+            Err(_) => Effects::default(),
+        };
         let left = self.tokens.map(|(of, total)| tokens_left(of, total, masks));
         let mut answers = Vec::with_capacity(n);
         for segment in segments {
@@ -265,19 +271,91 @@ impl Ready<'_> {
                     answers.push(Answer::none(segment.scenario, unit, Reason::SelectionEmpty));
                     continue;
                 }
-                let observed = swaps_only && direct >> bit & 1 == 1;
-                answers.push(Answer {
-                    scenario: segment.scenario as u32,
-                    unit,
-                    values: Some(values[bit]),
-                    tokens: left.map(|left| [self.tokens.map_or(0, |(_, total)| total), left[bit]]),
-                    tier: Some(if observed { Tier::Observed } else { Tier::Surrogate }),
-                    support: Some(if observed { 1.0 } else { self.support }),
-                    reason: (unstable >> bit & 1 == 1).then_some(Reason::GateUnstable),
-                });
+                let tokens = left.map(|left| [self.tokens.map_or(0, |(_, total)| total), left[bit]]);
+                let answer = self.answer(&effects, bit, swaps_only, segment.scenario, unit);
+                // what is lost with what is dropped, and so what is left, is part of the assumptions
+                let tier = answer.tier.or_else(|| tokens.map(|_| Tier::Surrogate));
+                answers.push(Answer { tokens, tier, ..answer });
             }
         }
         Ok(answers)
+    }
+
+    /// The effects of one block in all families.
+    fn effects(&self, masks: &Masks, prediction: &mut Prediction, n: usize, run: &Run) -> Result<Effects> {
+        prediction.prepare(&self.bases[0], masks, &self.scene, n);
+        let mut found = Effects { direct: u64::MAX, ..Effects::default() };
+        let mut signs = [None; MAX_SETS];
+        for (family, base) in self.bases.iter().enumerate() {
+            let mut outcomes = [0.0; MAX_SETS];
+            found.direct &= prediction.run(base, masks, &self.scene, Some(run), &mut outcomes[..n])?;
+            for (bit, &there) in outcomes[..n].iter().enumerate() {
+                // what rounding makes is no effect
+                let same = (there - base.outcome()).abs() <= ROUNDING;
+                let there = if same { base.outcome() } else { there };
+                let effect = there - base.outcome();
+                let sign = if same { 0 } else { effect.signum() as i8 };
+                let [lower, upper] = &mut found.bounds[bit];
+                if family == 0 {
+                    found.values[bit] = [base.outcome(), there];
+                    (*lower, *upper) = (effect, effect);
+                    signs[bit] = Some(sign);
+                } else {
+                    (*lower, *upper) = (lower.min(effect), upper.max(effect));
+                    found.unstable |= u64::from(signs[bit] != Some(sign)) << bit;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn answer(
+        &self,
+        effects: &Effects,
+        bit: usize,
+        swaps_only: bool,
+        scenario: usize,
+        unit: Option<u32>,
+    ) -> Answer {
+        let support = match self.support {
+            Ok(support) => support,
+            Err(reason) => return Answer::none(scenario, unit, reason),
+        };
+        let none = Answer::none(scenario, unit, Reason::SupportAbsent);
+        let [lower, upper] = effects.bounds[bit];
+        let observed = swaps_only && effects.direct >> bit & 1 == 1;
+        if support == 0.0 && self.cautious && !observed && (lower < 0.0 || upper > 0.0) {
+            // of one family there is no spread to tell
+            let bounds = self.bounded.then(|| [lower.min(0.0), upper.max(0.0)]);
+            let tier = bounds.map(|_| Tier::Surrogate);
+            return Answer { bounds, tier, support: Some(0.0), ..none };
+        }
+        Answer {
+            values: Some(effects.values[bit]),
+            bounds: self.bounded.then_some(effects.bounds[bit]),
+            tier: Some(if observed { Tier::Observed } else { Tier::Surrogate }),
+            support: Some(if observed { 1.0 } else { support }),
+            reason: (effects.unstable >> bit & 1 == 1).then_some(Reason::GateUnstable),
+            ..none
+        }
+    }
+}
+
+/// What a block of scenarios does to the outcome, a bit or place for each.
+struct Effects {
+    /// Outcome as recorded and in the scenario, by the model that is asked for.
+    values: [[f64; 2]; MAX_SETS],
+    /// Least and greatest difference over all families.
+    bounds: [[f64; 2]; MAX_SETS],
+    /// Whether an aggregate's rule on recorded inputs is all that makes the outcome.
+    direct: u64,
+    /// Whether the families disagree about the sign.
+    unstable: u64,
+}
+
+impl Default for Effects {
+    fn default() -> Self {
+        Self { values: [[0.0; 2]; MAX_SETS], bounds: [[0.0; 2]; MAX_SETS], direct: 0, unstable: 0 }
     }
 }
 

@@ -19,16 +19,18 @@ use crate::store::{Chunk, Store, word_array};
 #[derive(Debug, Default)]
 struct Closure {
     outcome: Option<u32>,
-    reached: bool,
-    seeds: u32,
-    lower: Option<(u32, bool)>,
+    /// Whether the outcome is tainted and from how many seeds, where it is known.
+    reached: Option<(bool, u32)>,
+    lower: Option<(u32, Option<bool>)>,
     touches: Touches,
     agent: u32,
     path: Vec<u32>,
     spread: Option<f64>,
     violations: Option<u32>,
     crossings: Option<u32>,
-    risk: Option<(f64, f64)>,
+    risk: Option<(Option<f64>, f64)>,
+    /// Why the outcome is not known.
+    reason: Option<Reason>,
 }
 
 struct Answer {
@@ -42,9 +44,9 @@ fn answer(worker: &mut Worker, view: &TraceView<'_>, options: &Options) -> Answe
         let tally = taint.tally();
         let touches = Touches::of(taint, scene);
         let mut told = Closure {
-            outcome: if let Outcome::Event(y) = scene.outcome { Some(y) } else { None },
-            reached: taint.reaches_outcome(scene),
-            seeds: taint.seeds_to_outcome(scene),
+            outcome: if let Ok(Outcome::Event(y)) = scene.outcome { Some(y) } else { None },
+            reached: taint.reaches_outcome(scene).ok().zip(taint.seeds_to_outcome(scene).ok()),
+            reason: scene.outcome.err(),
             lower: worker.lower_bound(scene, &options.rules),
             agent: touches.agent.map_or(NOBODY, |touch| scene.owners.codes()[touch.event as usize]),
             spread: taint.spread().ok(),
@@ -73,13 +75,13 @@ fn answer(worker: &mut Worker, view: &TraceView<'_>, options: &Options) -> Answe
 
 impl Worker {
     /// The closure over exact safety flows; `None` where they are themselves an upper bound.
-    fn lower_bound(&mut self, scene: &Scene<'_>, rules: &Rules) -> Option<(u32, bool)> {
+    fn lower_bound(&mut self, scene: &Scene<'_>, rules: &Rules) -> Option<(u32, Option<bool>)> {
         if scene.view.conservative_flows {
             return None;
         }
         let rules = Rules { carry: Carry::SafetyFlow, program_order: false, ..rules.clone() };
         let tally = self.lower.compute(scene, &rules).ok()?;
-        Some((tally.tainted, self.lower.reaches_outcome(scene)))
+        Some((tally.tainted, self.lower.reaches_outcome(scene).ok()))
     }
 }
 
@@ -152,8 +154,9 @@ pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<(Vec<Record
         });
         let agents = store.names().dict(Dict::Agent);
         let name = |c: &Closure| (c.agent != NOBODY).then(|| agents.name(c.agent));
-        let reasons =
-            told.iter().map(|answer| answer.closure.as_ref().err().map_or(u8::MAX, |reason| *reason as u8));
+        let reason =
+            |answer: &Answer| answer.closure.as_ref().map_or_else(|reason| Some(*reason), |c| c.reason);
+        let reasons = told.iter().map(|answer| reason(answer).map_or(u8::MAX, |reason| reason as u8));
         let [agent, to_agent] = first(|t| t.agent);
         let [decision, to_decision] = first(|t| t.decision);
         let [spawn, to_spawn] = first(|t| t.spawn);
@@ -168,10 +171,10 @@ pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<(Vec<Record
             count(&|answer, _| Some(answer.tally.tainted)),
             Arc::new(shares.collect::<Float64Array>()),
             event(&|c| c.outcome),
-            flag(&|c| Some(c.reached)),
-            count(&|_, c| Some(c.seeds)),
+            flag(&|c| c.reached.map(|reached| reached.0)),
+            count(&|_, c| c.reached.map(|reached| reached.1)),
             count(&|_, c| c.lower.map(|lower| lower.0)),
-            flag(&|c| c.lower.map(|lower| lower.1)),
+            flag(&|c| c.lower.and_then(|lower| lower.1)),
             event(&|c| c.touches.seed),
             Arc::new(whole().map(|c| c.and_then(name)).collect::<StringViewArray>()),
             agent,
@@ -186,7 +189,7 @@ pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<(Vec<Record
             number(&|c| c.spread),
             count(&|_, c| c.violations),
             count(&|_, c| c.crossings),
-            number(&|c| c.risk.map(|risk| risk.0)),
+            number(&|c| c.risk.and_then(|risk| risk.0)),
             number(&|c| c.risk.map(|risk| risk.1)),
             word_array(reasons.collect(), REASONS)?,
         ])

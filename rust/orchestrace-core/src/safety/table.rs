@@ -60,7 +60,7 @@ impl Worker {
         let program = if rules.program_order { self.program.compute(view, &owners) } else { &[][..] };
         graph.build(view, program, None);
         graph.build_successors();
-        let outcome = outcome::outcome(view, owners.root());
+        let outcome = outcome::outcome(view, &owners);
         let found = match topological.any(&mut graph) {
             None => {
                 taint.look(view, &owners, rules);

@@ -83,8 +83,8 @@ pub struct Scene<'a> {
     pub graph: &'a CsrGraph,
     /// A topological order of it.
     pub order: Order<'a>,
-    /// Its outcome.
-    pub outcome: Outcome,
+    /// Its outcome, or why it is not known.
+    pub outcome: std::result::Result<Outcome, Reason>,
 }
 
 impl Scene<'_> {
@@ -106,13 +106,14 @@ impl Scene<'_> {
         }
     }
 
-    /// The events that are the outcome: one, or all sinks.
+    /// The events that are the outcome: one, or all sinks; none where it is not known.
     pub(super) fn ends(&self) -> impl Iterator<Item = usize> + '_ {
         let (from, to) = match self.outcome {
-            Outcome::Event(y) => (y as usize, y as usize + 1),
-            Outcome::VirtualSink => (0, self.graph.len()),
+            Ok(Outcome::Event(y)) => (y as usize, y as usize + 1),
+            Ok(Outcome::VirtualSink) => (0, self.graph.len()),
+            Err(_) => (0, 0),
         };
-        let virtual_sink = self.outcome == Outcome::VirtualSink;
+        let virtual_sink = self.outcome == Ok(Outcome::VirtualSink);
         (from..to).filter(move |&v| !virtual_sink || self.graph.successors_of(v).is_empty())
     }
 }
@@ -328,10 +329,9 @@ impl Taint {
         }
     }
 
-    /// Whether the outcome is tainted; a virtual one is where some sink is.
-    #[must_use]
-    pub fn reaches_outcome(&self, scene: &Scene<'_>) -> bool {
-        self.tally.tainted > 0 && scene.ends().any(|v| self.is_tainted(v))
+    /// Whether the outcome is tainted; a virtual one is where some sink is. The reason where it is not known.
+    pub fn reaches_outcome(&self, scene: &Scene<'_>) -> std::result::Result<bool, Reason> {
+        scene.outcome.map(|_| self.tally.tainted > 0 && scene.ends().any(|v| self.is_tainted(v)))
     }
 
     /// The edges that carried in the last closure; of a trace with seeds.
@@ -346,16 +346,16 @@ impl Taint {
         out[from..].reverse();
     }
 
-    /// Seeds from which the outcome is reached.
-    pub fn seeds_to_outcome(&mut self, scene: &Scene<'_>) -> u32 {
-        if !self.reaches_outcome(scene) {
-            return 0;
+    /// Seeds from which the outcome is reached; the reason where that is not known.
+    pub fn seeds_to_outcome(&mut self, scene: &Scene<'_>) -> std::result::Result<u32, Reason> {
+        if !self.reaches_outcome(scene)? {
+            return Ok(0);
         }
         let mut reached = std::mem::take(&mut self.reached);
         self.leading(scene, &mut reached);
         let found = reached.iter().zip(&self.parts).filter(|&(&r, &part)| r && part == Part::Seed).count();
         self.reached = reached;
-        found as u32
+        Ok(found as u32)
     }
 
     /// Marks the tainted events from which tainted ones lead to the outcome.
@@ -372,8 +372,8 @@ impl Taint {
         });
     }
 
-    /// The chance of each event to be tainted, after [`Self::compute`], and that of the outcome.
-    pub fn risk(&mut self, scene: &Scene<'_>, risk: Risk) -> (&[f64], f64) {
+    /// The chance of each event to be tainted, after [`Self::compute`], and that of the outcome where it is known.
+    pub fn risk(&mut self, scene: &Scene<'_>, risk: Risk) -> (&[f64], Option<f64>) {
         let Self { parts, p, carried, begins, .. } = self;
         p.clear();
         p.resize(scene.graph.len(), 0.0);
@@ -386,10 +386,10 @@ impl Taint {
                 p[v] = (1.0 - clean) * if stops { risk.leak } else { 1.0 };
             });
         }
-        let outcome = match scene.outcome {
+        let outcome = scene.outcome.ok().map(|outcome| match outcome {
             Outcome::Event(y) => p[y as usize],
             Outcome::VirtualSink => 1.0 - scene.ends().fold(1.0, |clean, v| clean * (1.0 - p[v])),
-        };
+        });
         (&self.p, outcome)
     }
 }
@@ -441,7 +441,7 @@ pub(super) mod tests {
         graph.build(&view, drawn, None);
         graph.build_successors();
         let order = topological.any(&mut graph).expect("no cycle");
-        let outcome = outcome::outcome(&view, owners.root());
+        let outcome = outcome::outcome(&view, &owners);
         let scene = Scene { view: &view, owners: &owners, graph: &graph, order, outcome };
         let mut taint = Taint::default();
         warm(&mut taint);
@@ -460,7 +460,7 @@ pub(super) mod tests {
         let mut topological = Topological::default();
         let order = topological.any(&mut graph).expect("no cycle");
         let scene =
-            Scene { view: &view, owners: &owners, graph: &graph, order, outcome: Outcome::VirtualSink };
+            Scene { view: &view, owners: &owners, graph: &graph, order, outcome: Ok(Outcome::VirtualSink) };
         taint.compute(&scene, &rules()).expect("trust is recorded");
     }
 
@@ -479,7 +479,7 @@ pub(super) mod tests {
     fn artifact_example() {
         closed(&artifact(), &rules(), |taint, scene| {
             assert_eq!(set(taint, 8), [5, 6, 7]);
-            assert!(taint.reaches_outcome(scene));
+            assert_eq!(taint.reaches_outcome(scene), Ok(true));
             let tally = Tally {
                 untrusted: 1,
                 unknown: 7,
@@ -494,7 +494,7 @@ pub(super) mod tests {
             let mut path = Vec::new();
             taint.path(7, &mut path);
             assert_eq!((path, taint.hops(7), taint.hops(0)), (vec![5, 6, 7], Some(2), None));
-            assert_eq!(taint.seeds_to_outcome(scene), 1);
+            assert_eq!(taint.seeds_to_outcome(scene), Ok(1));
         });
     }
 
@@ -556,13 +556,13 @@ pub(super) mod tests {
         let allowed = Rules { allow: vec![TestTrace::name("a"), TestTrace::name("b")], ..rules() };
         closed(&t, &allowed, |taint, scene| {
             assert_eq!(set(taint, 5), [0_usize; 0]);
-            assert!(!taint.reaches_outcome(scene));
+            assert_eq!(taint.reaches_outcome(scene), Ok(false));
             assert_eq!(taint.spread(), Err(Reason::RatioEmpty));
             // yet each of the four barriers lets some of it through
             let leak = Risk { transmission: 1.0, leak: 0.5 };
             let (p, y) = taint.risk(scene, leak);
             assert_eq!(p, [0.5, 0.25, 0.5, 0.5, 1.0 - 0.5 * 0.75 * 0.5 * 0.5]);
-            assert_eq!(y, p[4]);
+            assert_eq!(y, Some(p[4]));
         });
     }
 
@@ -595,7 +595,7 @@ pub(super) mod tests {
         closed(&t, &rules(), |taint, scene| {
             let (p, y) = taint.risk(scene, Risk { transmission: 0.5, leak: 0.25 });
             assert_eq!(p, [1.0, 0.5, 0.125, 1.0 - 0.75 * (1.0 - 0.0625)]);
-            assert_eq!(y, p[3], "the virtual outcome is behind the one sink");
+            assert_eq!(y, Some(p[3]), "the virtual outcome is behind the one sink");
         });
         let wrong = |transmission, leak| Risk { transmission, leak }.check().unwrap_err().to_string();
         assert_eq!(wrong(1.5, 0.0), "probabilistic has t=1.5, expected a probability from 0 to 1");
@@ -647,7 +647,7 @@ pub(super) mod tests {
                     let (p, y) = taint.risk(scene, Risk { transmission: 1.0, leak: 0.0 });
                     let boolean: Vec<f64> = reference.iter().map(|&t| f64::from(u8::from(t))).collect();
                     prop_assert_eq!(p, &boolean[..]);
-                    prop_assert_eq!(y, f64::from(u8::from(reached)));
+                    prop_assert_eq!(y, reached.ok().map(|reached| f64::from(u8::from(reached))));
                     Ok(())
                 })?;
             }

@@ -269,7 +269,8 @@ impl Builder<'_> {
             RecordBatch::new_empty(MEASURES.arrow())
         };
         let derived = if kept.derives() {
-            derive(&events, &edges, &starts, numbers, self.names)
+            let partial: Vec<bool> = raw.facts.iter().map(|facts| facts.partial).collect();
+            derive(&events, &edges, &starts, numbers, &partial, self.names)
         } else {
             Derived::default()
         };

@@ -4,10 +4,10 @@
 use arrow_array::RecordBatch;
 
 use super::Names;
-use super::view::{EdgeArrays, EventArrays, TraceView};
+use super::view::{EdgeArrays, EventArrays, TraceView, outside};
 use crate::error::{Finding, FindingCode};
-use crate::graph::{AgentRow, Owners, cycle_finding};
-use crate::schema::{AgentKind, Dict};
+use crate::graph::{AgentRow, Owners, cycle_finding, outcome};
+use crate::schema::{AgentKind, Dict, Reason};
 
 /// Derived rows of one chunk; traces are counted from the start of the chunk.
 #[derive(Debug, Default)]
@@ -23,6 +23,7 @@ pub(crate) fn derive(
     edges: &RecordBatch,
     starts: &[[u32; 3]],
     numbers: &[u32],
+    partial: &[bool],
     names: &Names,
 ) -> Derived {
     let events = EventArrays::new(events);
@@ -32,7 +33,13 @@ pub(crate) fn derive(
     let mut owners = Owners::default();
     let mut rows = Vec::new();
     for (i, window) in starts.windows(2).enumerate() {
-        let mut view = TraceView { trace: numbers[i], user, ..TraceView::default() };
+        let mut view = TraceView {
+            trace: numbers[i],
+            user,
+            outside: outside(names),
+            partial: partial[i],
+            ..TraceView::default()
+        };
         events.fill(&mut view, window[0][0] as usize, window[1][0] as usize);
         edges.fill(&mut view, window[0][1] as usize, window[1][1] as usize);
         rows.clear();
@@ -41,6 +48,13 @@ pub(crate) fn derive(
         out.n_agents.push(rows.iter().filter(|r| r.kind == AgentKind::Agent).count() as u32);
         out.agents.extend(rows.drain(..).map(|row| (i as u32, row)));
         note_oddities(&view, i as u32, &mut out.findings);
+        if outcome::outcome(&view, &owners) == Err(Reason::OutcomeAmbiguous) {
+            let message =
+                "several agents could have answered, and nothing says which of them the human heard";
+            let finding =
+                Finding { code: FindingCode::OutcomeAmbiguous, count: 1, seq: None, message: message.into() };
+            out.findings.push((i as u32, finding));
+        }
     }
     out
 }

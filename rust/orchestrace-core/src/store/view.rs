@@ -9,9 +9,9 @@ use arrow_array::{
 use arrow_buffer::NullBuffer;
 
 use super::arrays::u32_values;
-use super::{Chunk, Store};
+use super::{Chunk, Names, Store};
 use crate::error::FindingCode;
-use crate::schema::{Dict, TimeBasis, Topology};
+use crate::schema::{AgentKind, Dict, EventType, TimeBasis, Topology};
 
 /// A slice of a nullable column of plain values. A column that no event of the corpus has is empty
 /// here and every value of it is `None`.
@@ -120,6 +120,10 @@ pub struct TraceView<'a> {
     pub group_id: &'a str,
     /// Code of the agent name `user`, if the corpus has it.
     pub user: Option<u32>,
+    /// Codes of the roles of those who are not of the team, in the order of [`AgentKind::OUTSIDE`].
+    pub outside: [Option<u32>; AgentKind::OUTSIDE.len()],
+    /// Whether the run went on beyond the recording.
+    pub partial: bool,
     /// Times.
     pub t: &'a [f64],
     /// Event types, as codes of [`crate::schema::EventType`].
@@ -203,6 +207,23 @@ pub struct TraceView<'a> {
 }
 
 impl TraceView<'_> {
+    /// What the role of an event says of its bearer, where that is not of the team (D4). On spawns and despawns the
+    /// role is that of whom they concern.
+    #[must_use]
+    #[inline]
+    pub fn outsider(&self, i: usize) -> Option<AgentKind> {
+        let role = self.role.get(i)?;
+        let at = self.outside.iter().position(|code| *code == Some(role))?;
+        let own = !matches!(self.event_type(i), EventType::Spawn | EventType::Despawn);
+        own.then_some(AgentKind::OUTSIDE[at].1)
+    }
+
+    /// Whether the corpus has a role that [`TraceView::outsider`] knows.
+    #[must_use]
+    pub fn has_outsiders(&self) -> bool {
+        self.outside.iter().any(Option::is_some)
+    }
+
     /// Number of events.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -218,8 +239,8 @@ impl TraceView<'_> {
     /// Type of an event.
     #[must_use]
     #[inline]
-    pub fn event_type(&self, i: usize) -> crate::schema::EventType {
-        crate::schema::EventType::ALL[self.types[i] as usize]
+    pub fn event_type(&self, i: usize) -> EventType {
+        EventType::ALL[self.types[i] as usize]
     }
 }
 
@@ -234,6 +255,8 @@ pub struct ChunkView<'a> {
     time_basis: Option<&'a DictionaryArray<UInt8Type>>,
     starts: &'a [[u32; 3]],
     user: Option<u32>,
+    outside: [Option<u32>; AgentKind::OUTSIDE.len()],
+    partial: Option<&'a BooleanArray>,
     events: EventArrays<'a>,
     edges: EdgeArrays<'a>,
     measures: Option<(&'a [u8], &'a [u32], &'a [f64])>,
@@ -275,6 +298,11 @@ pub(crate) struct EventArrays<'a> {
     sandbox_id: Option<&'a StringViewArray>,
     harness_hash: Option<&'a StringViewArray>,
     subtask_id: Option<&'a StringViewArray>,
+}
+
+/// Codes of the roles of those who are not of the team.
+pub(crate) fn outside(names: &Names) -> [Option<u32>; AgentKind::OUTSIDE.len()] {
+    AgentKind::OUTSIDE.map(|(role, _)| names.dict(Dict::Role).find(role))
 }
 
 fn codes<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a UInt32Array> {
@@ -420,6 +448,8 @@ impl<'a> ChunkView<'a> {
             time_basis: chunk.traces.column_by_name("time_basis").and_then(|c| c.as_dictionary_opt()),
             starts: &chunk.starts,
             user: store.names().dict(Dict::Agent).find("user"),
+            outside: outside(store.names()),
+            partial: chunk.traces.column_by_name("partial").and_then(|c| c.as_boolean_opt()),
             events: EventArrays::new(&chunk.events),
             edges: EdgeArrays::new(&chunk.edges),
             measures: codes(measures, "name").map(|names| {
@@ -473,6 +503,8 @@ impl<'a> ChunkView<'a> {
             task_id: self.task_id.value(i),
             group_id: self.group_id.value(i),
             user: self.user,
+            outside: self.outside,
+            partial: self.partial.is_some_and(|flags| flags.value(i)),
             topology: self.topology.and_then(|words| Topology::from_code(words.key(i)? as u8)),
             time_basis: self.time_basis.and_then(|words| TimeBasis::from_code(words.key(i)? as u8)),
             conservative_flows: self.conservative.binary_search(&self.numbers[i]).is_ok(),

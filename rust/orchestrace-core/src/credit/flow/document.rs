@@ -145,7 +145,7 @@ mod tests {
             let weights = by_type.then_some(&TYPE_WEIGHTS);
             let mut graph = TraceGraph::default();
             graph.begin();
-            let outcome = graph.outcome(&t.view());
+            let outcome = graph.outcome(&t.view()).unwrap_or(Outcome::VirtualSink);
             graph.build(&t.view(), GraphOptions { program_order: false, weights });
             let (csr, order) = graph.ordered();
             let pass = Pass { graph: csr, order: order.unwrap(), outcome, amount: 2.0, retention, epsilon: 0.0, gamma };

@@ -119,7 +119,7 @@ fn marginals(
     // a parameter that cannot be is refused by its list
     let structure = super::structure(params).map_err(|_| Reason::SupportAbsent)?;
     let weights = Some(structure.weights.table());
-    let outcome = graph.outcome(view);
+    let outcome = graph.outcome(view)?;
     graph.build(view, GraphOptions { program_order: params.bool("program_order"), weights });
     let Some((_, _, surrogate)) = graph.surrogate(view, outcome, &structure) else {
         return Err(Reason::GraphCycle);

@@ -130,7 +130,10 @@ impl Stage {
         }
         let weights = Some(call.structure.weights.table());
         let program_order = call.params.bool("program_order");
-        let outcome = self.graph.outcome(view);
+        let outcome = match self.graph.outcome(view) {
+            Ok(outcome) => outcome,
+            Err(reason) => return Ok(Err(reason)),
+        };
         self.graph.build(view, GraphOptions { program_order, weights });
         let Some((_, _, surrogate)) = self.graph.surrogate(view, outcome, &call.structure) else {
             return Ok(Err(Reason::GraphCycle));

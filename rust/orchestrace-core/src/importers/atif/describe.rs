@@ -223,8 +223,16 @@ impl<'t> Telling<'t, '_, '_> {
                 let id = self.recording.text(&id);
                 let content = Some(hash(&text));
                 let (trusted, extras) = (Some(true), Text::default());
-                let said =
-                    Incoming { id, from: Party::User, time, content, trusted, intervenes: false, extras };
+                let said = Incoming {
+                    id,
+                    from: Party::User,
+                    time,
+                    content,
+                    trusted,
+                    intervenes: false,
+                    decides: Text::default(),
+                    extras,
+                };
                 self.recording.incoming(stream.agent, said);
             }
             Some("agent") => self.answer(stream, &id, time, step, next),

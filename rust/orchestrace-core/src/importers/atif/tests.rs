@@ -127,7 +127,7 @@ fn sub_agents_lie_inside_or_beside() {
             "s2:6 return bob#2 ann",
             "a:r tool_result look -",
             "b:r tool_result look -",
-            "lead:8 aggregate ann -",
+            "lead:8 aggregate ann user",
         ]
     );
     assert_eq!(edges_of(&trace, "aggregate"), set(&["child-1:4 lead:8", "s2:6 lead:8"]));
@@ -160,7 +160,7 @@ fn sub_agents_may_have_sub_agents_and_no_call() {
     let c = document("s-c", &[step(5, "user", "go"), step(6, "agent", "c")]);
     let trace = one(&[("c", &c), ("a", &a), ("b", &b)]);
     assert_eq!((&trace["trace_id"], &trace["topology"]), (&json!("s-a"), &json!("hierarchical")));
-    assert_eq!(events(&trace).last().unwrap(), "s-a:9 aggregate ann -");
+    assert_eq!(events(&trace).last().unwrap(), "s-a:9 aggregate ann user");
     assert!(!is_partial(&trace));
 }
 

@@ -60,9 +60,11 @@ impl Teller<'_> {
             let others =
                 [types.get(&id).copied(), meta.map(|meta| meta.kind), told].map(Option::unwrap_or_default);
             let agent = self.agent(id, call, others);
-            // A sub-agent of a session that is recorded, which nobody asked for, was started by the program.
-            if call.is_none() && (!has_main || run != 0) {
-                self.recording.agent_info(agent).parent = Some(main);
+            if call.is_none() {
+                let info = self.recording.agent_info(agent);
+                // A sub-agent of a session that is recorded, which nobody asked for, was started by the program.
+                (info.parent, info.unasked) =
+                    if !has_main || run != 0 { (Some(main), false) } else { (None, true) };
             }
             if !has_main {
                 self.recording.trace.partial = true;

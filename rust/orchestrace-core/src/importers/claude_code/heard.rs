@@ -24,6 +24,9 @@ const TRUSTED: [&str; 15] = [
     "ToolSearch",
 ];
 
+/// Who prompts agents that it started on its own.
+const PROGRAM: &str = "claude-code";
+
 impl Teller<'_> {
     pub(super) fn user(
         &mut self,
@@ -78,7 +81,12 @@ impl Teller<'_> {
             };
             let stream = &self.streams.list[at];
             let by_agent = at > 0 && stream.call.is_some();
-            let from = if by_agent { Party::Agent(self.agents[stream.caller]) } else { Party::User };
+            // In the stream of an agent that nobody asked the program speaks.
+            let from = match at {
+                _ if by_agent => Party::Agent(self.agents[stream.caller]),
+                0 => Party::User,
+                _ => Party::Named(self.recording.text(PROGRAM)),
+            };
             if !(by_agent && self.sent.contains(&prompt)) {
                 self.incoming(agent, line, from, prompt, busy && !by_agent, told);
             }
@@ -98,6 +106,7 @@ impl Teller<'_> {
             content: Some(content),
             trusted: Some(true),
             intervenes: breaks_in,
+            decides: Text::default(),
             extras: self.extras(line),
         };
         self.recording.incoming(agent, incoming);
@@ -146,11 +155,7 @@ impl Teller<'_> {
             launched: outcome.launched,
             extras,
         };
-        let entry = self.recording.result(agent, result);
-        if let Some(child) = child.filter(|_| !outcome.launched) {
-            self.returned.entry(child).or_insert((result.call, outcome.content, line.time));
-            self.reported.extend(outcome.tokens.map(|tokens| (entry, child, tokens)));
-        }
+        // What the user decided comes before what the call gave back.
         if outcome.refused {
             let text = self.name(outcome.call);
             let id = [self.recording.read(text), ":h"].concat();
@@ -161,9 +166,15 @@ impl Teller<'_> {
                 content: Some(outcome.content),
                 trusted: Some(true),
                 intervenes: true,
+                decides: result.call,
                 extras: self.extras(line),
             };
             self.recording.incoming(agent, incoming);
+        }
+        let entry = self.recording.result(agent, result);
+        if let Some(child) = child.filter(|_| !outcome.launched) {
+            self.returned.entry(child).or_insert((result.call, outcome.content, line.time));
+            self.reported.extend(outcome.tokens.map(|tokens| (entry, child, tokens)));
         }
         if let Some(child) = of_agent {
             self.deliver(agent, child, outcome.content, line);

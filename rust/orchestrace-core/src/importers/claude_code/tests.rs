@@ -302,8 +302,8 @@ fn what_failed_or_was_refused() {
         [
             "t1:r tool_result Bash -",
             "t2 tool_call main -",
-            "t2:r tool_result Bash -",
             "t2:h human_intervention user main",
+            "t2:r tool_result Bash -",
             "u5 message user main",
             "m3 message main -",
             "u6 human_intervention user main",

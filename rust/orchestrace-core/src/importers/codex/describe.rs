@@ -395,6 +395,7 @@ impl<'a, 'i> Stream<'a, 'i> {
                 content: Some(content),
                 trusted: Some(true),
                 intervenes,
+                decides: Text::default(),
                 extras,
             },
         );

@@ -26,7 +26,19 @@ pub(super) fn describe(sample: Value<'_>, contents: &Contents<'_>, out: &mut Rec
                 let trusted = Some(true);
                 let from = Party::User;
                 let (time, intervenes, extras) = (None, false, Text::default());
-                out.incoming(agent, Incoming { id, from, time, content, trusted, intervenes, extras });
+                out.incoming(
+                    agent,
+                    Incoming {
+                        id,
+                        from,
+                        time,
+                        content,
+                        trusted,
+                        intervenes,
+                        decides: Text::default(),
+                        extras,
+                    },
+                );
             }
             Some("assistant") => {
                 let model = message.get("model").some_str().map_or(Text::default(), |model| out.text(model));

@@ -13,7 +13,7 @@ use crate::importers::recording::{
     Saying, Text, Usage, hash,
 };
 use crate::ingest::json::tree::Value;
-use crate::schema::{EdgeType, EventType};
+use crate::schema::{AgentKind, EdgeType, EventType};
 
 /// What is known of an agent while it is told of.
 #[derive(Debug, Default)]
@@ -71,6 +71,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
                 name: out.text(who.name),
                 source_id: out.text(span.id),
                 open: !span.closed,
+                outside: who.judges.then_some(AgentKind::Scorer),
                 ..AgentInfo::default()
             };
             agents.push(out.agent(info));
@@ -154,6 +155,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             content: Some(content),
             trusted: Some(true),
             intervenes,
+            decides: Text::default(),
             extras,
         };
         self.out.incoming(self.agents[agent as usize], incoming);

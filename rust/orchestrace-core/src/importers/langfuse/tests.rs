@@ -228,7 +228,7 @@ fn older_exports_hide_agents_and_tools_in_spans() {
             "s2:r tool_result search - search",
             "s3:s spawn Planner writer -",
             "g2 return writer Planner -",
-            "g3 aggregate Planner - -",
+            "g3 aggregate Planner user -",
         ]
     );
 }

@@ -164,7 +164,7 @@ fn an_agent_in_a_function_is_spawned_by_it_each_time() {
             "c2:s spawn Lead Researcher#2 -",
             "g2 return Researcher Lead -",
             "g3 return Researcher#2 Lead -",
-            "g4 aggregate Lead - -",
+            "g4 aggregate Lead user -",
         ]
     );
     has_edges(&trace, &["c1:s spawn g2", "c2:s spawn g3", "g2 aggregate g4", "g3 aggregate g4"]);

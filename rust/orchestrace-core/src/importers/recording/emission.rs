@@ -17,7 +17,7 @@ use crate::ingest::LiftKind;
 use crate::ingest::json::tree::Tree;
 use crate::ingest::json::write_string;
 use crate::ingest::writer::{Event, TraceWriter, Value};
-use crate::schema::{EdgeType, EventField, EventType, TimeBasis, Topology};
+use crate::schema::{AgentKind, EdgeType, EventField, EventType, TimeBasis, Topology};
 
 mod finish;
 
@@ -64,6 +64,8 @@ struct Emission<'r, 'w, 'b> {
     /// Turn of each entry.
     turns: Vec<u32>,
     named: HashMap<String, u32>,
+    /// What a human decided of a call, by the call.
+    decided: HashMap<u32, u32>,
     /// Ids so far, by hash: equal hashes would cost an id a suffix that it does not need.
     ids: HashSet<u128>,
     edges: Vec<(End, End, EdgeType)>,
@@ -103,6 +105,7 @@ impl Recording {
             first: vec![NONE; self.entries.len()],
             turns: vec![NONE; self.entries.len()],
             named: HashMap::from([(USER.to_owned(), 1)]),
+            decided: HashMap::new(),
             ids: HashSet::new(),
             edges: Vec::new(),
             response: None,
@@ -241,6 +244,9 @@ impl<'r> Emission<'r, '_, '_> {
 
     fn role(&self, agent: u32) -> Option<&'r str> {
         let at = agent as usize;
+        if let Some(outside) = self.recording.agents[at].outside {
+            return Some(outside.as_str());
+        }
         let role = self.recording.agents[at].role;
         if !role.is_none() {
             return Some(self.recording.read(role));
@@ -634,9 +640,11 @@ impl<'r> Emission<'r, '_, '_> {
         let recording = self.recording;
         let at = agent as usize;
         let parent = self.plan.parent[at];
-        let last = self.plan.last_text[at] == e && !recording.agents[at].open;
+        let last =
+            self.plan.last_text[at] == e && !recording.agents[at].open && !recording.agents[at].unasked;
+        let plays_user = |to: Agent| recording.agents[to.0 as usize].outside == Some(AgentKind::User);
         let user = match saying.to {
-            Some(Party::Agent(to)) if recording.agents[to.0 as usize].plays_user => Some(to.0),
+            Some(Party::Agent(to)) if plays_user(to) => Some(to.0),
             _ => None,
         };
         let to_other = user.is_none() && matches!(saying.to, Some(Party::Agent(_) | Party::Named(_)));
@@ -676,7 +684,13 @@ impl<'r> Emission<'r, '_, '_> {
                     }
                 }
             }
-            _ => self.put_together(agent, seq),
+            _ => {
+                self.put_together(agent, seq);
+                if last {
+                    self.from(agent);
+                    self.out.set(EventField::To, Value::Text(USER));
+                }
+            }
         }
         self.ended |= last && parent == NONE && !to_other;
         if let Some(ok) = saying.ok.filter(|_| self.response.is_none_or(|(_, r)| r.ok.is_none())) {
@@ -734,7 +748,13 @@ impl<'r> Emission<'r, '_, '_> {
                     returned.push(child);
                 }
             }
-            (None, Some(_)) => self.edges.push((End::Entry(asked), End::Event(seq), EdgeType::Return)),
+            (None, Some(_)) => {
+                self.edges.push((End::Entry(asked), End::Event(seq), EdgeType::Return));
+                // what a human decided of it came before
+                if let Some(decision) = self.decided.remove(&asked) {
+                    self.edges.push((End::Event(decision), End::Event(seq), EdgeType::Causal));
+                }
+            }
             (None, None) => self.extra("x_partial", true),
         }
         let turn = self.turns.get(asked as usize).copied().unwrap_or(NONE);
@@ -777,6 +797,15 @@ impl<'r> Emission<'r, '_, '_> {
         self.agents[child as usize].waiting.push((End::Event(seq), EdgeType::Spawn));
     }
 
+    /// An event of somebody who is no agent of the recording; of others than the user the role says so.
+    fn outsider(&mut self, event_type: EventType, by: Party, name: &str, id: &str) -> u32 {
+        let seq = self.event(event_type, name, id, "");
+        if matches!(by, Party::Named(_)) {
+            self.out.set(EventField::Role, Value::Text(AgentKind::Environment.as_str()));
+        }
+        seq
+    }
+
     fn incoming(&mut self, e: u32, agent: u32, incoming: &Incoming) {
         let from = self.party(incoming.from);
         let to = self.name(agent);
@@ -784,7 +813,7 @@ impl<'r> Emission<'r, '_, '_> {
         let id = self.recording.read(incoming.id);
         let seq = match incoming.from {
             Party::Agent(by) => self.act(event_type, by.0, id, ""),
-            _ => self.event(event_type, &from, id, ""),
+            other => self.outsider(event_type, other, &from, id),
         };
         self.out.set(EventField::From, Value::Text(&from));
         self.out.set(EventField::To, Value::Text(&to));
@@ -792,6 +821,11 @@ impl<'r> Emission<'r, '_, '_> {
             self.out.set(EventField::Trusted, Value::Bool(trusted));
         }
         self.close(e, NONE, incoming.content.as_ref(), incoming.extras);
+        let call = self.plan.answers[e as usize];
+        if call != NONE {
+            self.edges.push((End::Entry(call), End::Event(seq), EdgeType::Causal));
+            self.decided.insert(call, seq);
+        }
         self.agents[agent as usize].waiting.push((End::Event(seq), EdgeType::Message));
         self.read(agent, seq, incoming.trusted);
     }
@@ -802,7 +836,7 @@ impl<'r> Emission<'r, '_, '_> {
             Party::Agent(by) => self.act(mark.event_type, by.0, id, ""),
             other => {
                 let name = self.party(other);
-                self.event(mark.event_type, &name, id, "")
+                self.outsider(mark.event_type, other, &name, id)
             }
         };
         if let Some(to) = mark.to {

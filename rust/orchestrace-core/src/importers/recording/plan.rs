@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::order::{Order, part_of};
-use super::{Call, Does, Mark, Party, Recording, What};
+use super::{Call, CallResult, Does, Incoming, Mark, Party, Recording, What};
 use crate::schema::EventType;
 
 /// No agent, no entry.
@@ -28,7 +28,7 @@ pub(super) struct Plan {
     pub spawn: Vec<u32>,
     /// Whether a result or delivery says when its answer reaches the parent.
     pub told: Vec<bool>,
-    /// Answer of each result, and whether each call has one.
+    /// Call of each result and of each decision of a human, and whether each call has a result.
     pub answers: Vec<u32>,
     pub answered: Vec<bool>,
     /// First event of each agent, by entry; to spawn those whose spawning is not recorded.
@@ -132,7 +132,7 @@ impl Plan {
         }
     }
 
-    /// Pairs results with calls by id: of the same agent, the latest call before it; else any call of that id.
+    /// Pairs results, and what humans decided, with calls by id: of the same agent, the latest call before it; else any call of that id.
     fn pair_results(&mut self, recording: &Recording, order: &Order) {
         let mut own: HashMap<(u32, &str), u32> = HashMap::new();
         let mut any: HashMap<&str, u32> = HashMap::new();
@@ -157,11 +157,14 @@ impl Plan {
                     self.parts[from as usize..to as usize].iter().for_each(|part| put(*part));
                 }
                 What::Call { .. } => put(e),
-                What::Result(result) if !result.call.is_none() => {
-                    let id = recording.read(result.call);
+                What::Result(CallResult { call, .. }) | What::Incoming(Incoming { decides: call, .. })
+                    if !call.is_none() =>
+                {
+                    let id = recording.read(*call);
                     let call = own.get(&(agent, id)).or_else(|| any.get(id)).copied().unwrap_or(NONE);
                     self.answers[e as usize] = call;
-                    if let Some(answered) = self.answered.get_mut(call as usize) {
+                    let is_result = matches!(&entry.what, What::Result(_));
+                    if let Some(answered) = self.answered.get_mut(call as usize).filter(|_| is_result) {
                         *answered = true;
                     }
                 }

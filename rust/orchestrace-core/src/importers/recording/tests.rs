@@ -85,6 +85,7 @@ impl Sketch {
             content: Some(hash(id)),
             trusted: Some(true),
             intervenes: false,
+            decides: Text::default(),
             extras: Text::default(),
         };
         self.0.incoming(agent, incoming)
@@ -162,7 +163,7 @@ fn delegation_returns_and_is_put_together() {
             "w1 return worker lead executor",
             "c2:r tool_result tool - -",
             "c1:r tool_result tool - -",
-            "r2 aggregate lead - lead",
+            "r2 aggregate lead user lead",
         ]
     );
     assert_eq!(
@@ -363,7 +364,7 @@ fn streams_keep_their_order_and_their_times() {
             "r1:d orchestrator_decision lead - lead",
             "c1:s spawn lead child executor",
             "c1:r tool_result tool - -",
-            "r2 aggregate lead - lead",
+            "r2 aggregate lead user lead",
         ]
     );
     let t = |i: usize| trace["events"][i]["t"].as_f64().unwrap();
@@ -565,7 +566,7 @@ fn the_last_text_to_one_who_plays_the_user_is_the_answer() {
     let mut s = Sketch::new();
     let agent = s.agent("agent", None);
     let user = s.agent("simulator", None);
-    s.0.agent_info(user).plays_user = true;
+    s.0.agent_info(user).outside = Some(crate::schema::AgentKind::User);
     for (index, (by, to)) in
         [(user, agent), (agent, user), (user, agent), (agent, user), (user, agent)].into_iter().enumerate()
     {
@@ -578,11 +579,11 @@ fn the_last_text_to_one_who_plays_the_user_is_the_answer() {
     assert_eq!(
         events(&trace),
         [
-            "1 message simulator agent -",
+            "1 message simulator agent user",
             "2 message agent simulator -",
-            "3 message simulator agent -",
+            "3 message simulator agent user",
             "4 return agent simulator -",
-            "5 message simulator agent -",
+            "5 message simulator agent user",
         ]
     );
     let turns: Vec<_> =
@@ -609,7 +610,7 @@ fn what_children_returned_is_put_together_for_one_who_plays_the_user_too() {
     let lead = s.agent("lead", None);
     let child = s.agent("child", None);
     let user = s.agent("simulator", None);
-    s.0.agent_info(user).plays_user = true;
+    s.0.agent_info(user).outside = Some(crate::schema::AgentKind::User);
     let r = s.answers(lead, "r1", 1);
     s.calls(r, "c1", Does::Spawns(child));
     let r = s.answers(child, "w1", 2);
@@ -650,7 +651,7 @@ fn calls_of_one_response_are_asked_one_by_one() {
             "c2:s spawn lead child executor",
             "w1 return child lead executor",
             "c2:r tool_result tool - -",
-            "r2 aggregate lead - lead",
+            "r2 aggregate lead user lead",
         ]
     );
     let list = trace["events"].as_array().unwrap();
@@ -696,7 +697,7 @@ fn a_marked_spawn_is_the_one_of_its_agent() {
             "c1 tool_call lead - lead",
             "m1 spawn lead child executor",
             "w1 return child lead executor",
-            "r2 aggregate lead - lead",
+            "r2 aggregate lead user lead",
         ]
     );
     let edges = edges(&trace);

@@ -224,7 +224,8 @@ impl Emitter<'_, '_, '_> {
                     self.say(EventType::Message, speaker, Saying { from: true, ..saying })?;
                 }
                 Part::Ends => {
-                    let seq = self.say(EventType::Aggregate, speaker, saying)?;
+                    let answer = Saying { from: true, to: Some(USER), ..saying };
+                    let seq = self.say(EventType::Aggregate, speaker, answer)?;
                     for child in returned.drain(..) {
                         self.out.edge(child, seq, EdgeType::Aggregate);
                     }

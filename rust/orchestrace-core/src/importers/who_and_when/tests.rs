@@ -185,7 +185,7 @@ fn orchestrated_turns_are_mapped_by_their_role() {
             "4:0 message Orchestrator lead Orchestrator W",
             "5:0 message Orchestrator lead Orchestrator -",
             "6:0 return W executor W Orchestrator",
-            "7:0 aggregate Orchestrator lead - -",
+            "7:0 aggregate Orchestrator lead Orchestrator user",
         ]
     );
     assert_eq!(edges(&store, "spawn"), ["1:0 > 2:0", "2:0 > 3:0"]);

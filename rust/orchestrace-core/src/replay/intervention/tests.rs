@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::masks::Scene;
 use super::*;
 use crate::graph::test_trace::{TestTrace, random_trace};
-use crate::graph::{GraphOptions, TraceGraph};
+use crate::graph::{GraphOptions, Outcome, TraceGraph};
 use crate::schema::EdgeType;
 use crate::store::view::TraceView;
 
@@ -20,7 +20,7 @@ fn with<T>(t: &TestTrace, plan: &Plan, segments: &[Segment], f: impl FnOnce(&Mas
     let (mut graph, mut roster, mut masks) = (TraceGraph::default(), Roster::default(), Masks::default());
     let view: TraceView<'_> = t.view();
     graph.begin();
-    let outcome = graph.outcome(&view);
+    let outcome = graph.outcome(&view).unwrap_or(Outcome::VirtualSink);
     roster.compute(plan, &view, &mut graph);
     graph.build(&view, GraphOptions::default());
     let (csr, order) = graph.ordered();

@@ -13,7 +13,7 @@ fn with<T>(t: &TestTrace, structure: impl Into<Structure>, f: impl FnOnce(&mut S
     let structure = structure.into();
     let mut graph = TraceGraph::default();
     graph.begin();
-    let outcome = graph.outcome(&t.view());
+    let outcome = graph.outcome(&t.view()).unwrap_or(Outcome::VirtualSink);
     graph.build(&t.view(), GraphOptions { program_order: false, weights: Some(structure.weights.table()) });
     f(graph.surrogate(&t.view(), outcome, &structure).unwrap().2)
 }
@@ -135,7 +135,7 @@ impl<'a> Reference<'a> {
     fn value(&self, present: &dyn Fn(usize) -> bool) -> f64 {
         let mut graph = TraceGraph::default();
         graph.begin();
-        match graph.outcome(&self.t.view()) {
+        match graph.outcome(&self.t.view()).unwrap_or(Outcome::VirtualSink) {
             Outcome::Event(y) => self.x(y as usize, present),
             Outcome::VirtualSink => {
                 let n = self.into.len();
@@ -402,7 +402,7 @@ proptest! {
         let (mut graph, mut masks) = (TraceGraph::default(), Vec::new());
         for t in &traces {
             graph.begin();
-            let outcome = graph.outcome(&t.view());
+            let outcome = graph.outcome(&t.view()).unwrap_or(Outcome::VirtualSink);
             graph.build(&t.view(), GraphOptions { program_order: false, weights: Some(&TYPE_WEIGHTS) });
             masks.clear();
             masks.extend((0..t.t.len()).map(|v| 0b01_u64 << (v % 2)));

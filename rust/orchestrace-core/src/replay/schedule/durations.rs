@@ -4,15 +4,16 @@
 //! d(v) = duration_s, else max(0, t_end - t), else the gap rule  max(0, end(v) - max end(pred)),  sources end - t0
 //! ```
 //!
-//! `end` is `t`, or `t_end` where that tells the duration; t0 is the least `t`. The rule of the trace: `explicit` if every
-//! event has one of the first two, else `mixed` if times are in seconds, else `gap` for all, since seconds and steps do
-//! not add. O(|V|+|E|).
+//! `end` is `t`, or `t_end` where that tells the duration; t0 is the least `t`. What a human does takes no time here, nor
+//! what a scorer does: it happens when it was recorded, and is no work of the team. A gap that is longer than somebody
+//! allows is no work either. The rule of the trace: `explicit` if every event of the others has one of the first two, else
+//! `mixed` if times are in seconds, else `gap` for all, since seconds and steps do not add. O(|V|+|E|).
 //!
 //! A recorded event may begin before what it waits for has ended (edges say what was used, not when). A replay that is
 //! to return every recorded time takes the overlap off its duration; how often is counted.
 
-use crate::graph::CsrGraph;
-use crate::schema::{Reason, TimeBasis};
+use crate::graph::{CsrGraph, Owners};
+use crate::schema::{AgentKind, Reason, TimeBasis};
 use crate::store::view::TraceView;
 
 /// Where durations come from.
@@ -25,6 +26,15 @@ pub enum Durations {
     Explicit,
     /// Gaps between the times of an event and of what it waits for.
     Gap,
+}
+
+/// How durations are told.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Lengths {
+    /// Where they come from.
+    pub durations: Durations,
+    /// The longest gap that counts as work, in the unit of `t`; without it every gap does.
+    pub max_gap: Option<f64>,
 }
 
 /// When events may begin.
@@ -73,29 +83,56 @@ pub struct Timing {
     pub rule: Rule,
     /// Whether times are steps rather than seconds.
     pub steps: bool,
-    /// Events whose duration is recorded.
+    /// Events of the team whose duration is recorded.
     pub recorded: u32,
+    /// Events of the team.
+    pub working: u32,
     /// Events whose duration overlaps what they wait for, where release times cut it.
     pub cut: u32,
-    /// From the beginning of the first event to the end of the last.
-    pub makespan: f64,
-    ends: Vec<f64>,
+    /// From the beginning of the first event to the end of the last; nothing where durations are in seconds and times
+    /// are not.
+    pub makespan: Option<f64>,
+    /// When each event ended, as recorded.
+    pub ends: Vec<f64>,
+    /// Whose each event is where that is no work of the team: a human's or a scorer's.
+    pub aside: Vec<Option<AgentKind>>,
+    /// Of each event the gap that is too long to be work, else 0.
+    pub idle: Vec<f64>,
+    /// How long each event waited, after everything that it waits for had ended, before it began: known where its
+    /// duration is recorded.
+    pub queued: Vec<Option<f64>>,
 }
 
 impl Timing {
+    /// The share of the team's events whose duration is recorded.
+    #[must_use]
+    pub fn support(&self) -> f64 {
+        f64::from(self.recorded) / f64::from(self.working.max(1))
+    }
+
     /// Replaces everything by what `view` says.
     pub fn compute(
         &mut self,
         view: &TraceView<'_>,
+        owners: &Owners,
         graph: &CsrGraph,
-        durations: Durations,
+        lengths: Lengths,
         release: Release,
     ) -> Result<(), Reason> {
         let n = view.len();
-        let recorded = (0..n).filter(|&v| explicit(view, v).is_some()).count();
+        self.aside.clear();
+        self.aside.extend(
+            (0..n)
+                .map(|v| owners.outsider(view, v))
+                .map(|kind| kind.filter(|kind| matches!(kind, AgentKind::User | AgentKind::Scorer))),
+        );
+        let works = |v: &usize| self.aside[*v].is_none();
+        let working = (0..n).filter(works).count();
+        self.working = working as u32;
+        let recorded = (0..n).filter(works).filter(|&v| explicit(view, v).is_some()).count();
         let seconds = matches!(view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial));
-        let told = match durations {
-            Durations::Auto if recorded == n => Rule::Explicit,
+        let told = match lengths.durations {
+            Durations::Auto if recorded == working && working > 0 => Rule::Explicit,
             Durations::Auto if seconds => Rule::Mixed,
             Durations::Explicit if recorded == 0 && n > 0 => return Err(Reason::FieldAbsent),
             Durations::Explicit => Rule::Explicit,
@@ -108,8 +145,8 @@ impl Timing {
         self.steps = !seconds && self.rule != Rule::Explicit;
         self.recorded = if self.rule == Rule::Gap { 0 } else { recorded as u32 };
         self.find_ends(view);
-        self.fill(view, graph, release);
-        if self.duration.iter().all(|d| d.is_finite()) && self.makespan.is_finite() {
+        self.fill(view, graph, lengths, release, seconds);
+        if self.duration.iter().all(|d| d.is_finite()) && self.makespan.is_none_or(f64::is_finite) {
             Ok(())
         } else {
             Err(Reason::ResultRange)
@@ -118,6 +155,9 @@ impl Timing {
 
     /// What is recorded of an event under the rule of the trace.
     fn told(&self, view: &TraceView<'_>, v: usize) -> Option<f64> {
+        if self.aside[v].is_some() {
+            return Some(0.0);
+        }
         match self.rule {
             Rule::Gap => None,
             Rule::Mixed => explicit(view, v),
@@ -128,39 +168,58 @@ impl Timing {
     fn find_ends(&mut self, view: &TraceView<'_>) {
         self.ends.clear();
         self.ends.extend(view.t.iter().enumerate().map(|(v, &t)| {
-            let told = self.rule != Rule::Gap && view.duration_s.get(v).is_none();
+            let told = self.rule != Rule::Gap && self.aside[v].is_none() && view.duration_s.get(v).is_none();
             view.t_end.get(v).filter(|_| told).map_or(t, |end| end.max(t))
         }));
     }
 
-    fn fill(&mut self, view: &TraceView<'_>, graph: &CsrGraph, release: Release) {
+    fn fill(
+        &mut self,
+        view: &TraceView<'_>,
+        graph: &CsrGraph,
+        lengths: Lengths,
+        release: Release,
+        seconds: bool,
+    ) {
         let n = view.len();
         let t0 = view.t.iter().copied().fold(f64::INFINITY, f64::min);
-        let released = release == Release::Recorded && self.rule != Rule::Gap;
-        for column in [&mut self.duration, &mut self.began, &mut self.ended, &mut self.release] {
+        let released = release == Release::Recorded;
+        for column in
+            [&mut self.duration, &mut self.began, &mut self.ended, &mut self.release, &mut self.idle]
+        {
             column.clear();
         }
+        self.queued.clear();
         self.cut = 0;
+        // Durations in seconds and times in steps have no axis in common.
+        let axis = seconds || self.rule == Rule::Gap;
         let mut origin = f64::INFINITY;
         for v in 0..n {
             let (told, end) = (self.told(view, v), self.ends[v]);
             let inputs = graph.predecessors_of(v);
             let waited = inputs.iter().map(|&u| self.ends[u as usize]).fold(f64::NEG_INFINITY, f64::max);
             let earliest = if inputs.is_empty() { t0 } else { waited };
-            let began = told.map_or(earliest, |d| end - d);
-            origin = origin.min(began);
+            let gap = (end - earliest).max(0.0);
+            let idle = told.is_none() && lengths.max_gap.is_some_and(|most| gap > most);
+            let began = told.map_or(if idle { end } else { earliest }, |d| end - d);
             let room = (end - began.max(waited)).max(0.0);
             let overlap = told.is_some() && began < waited;
             let noticed = overlap && waited - began > ROUNDING * end.abs().max(waited.abs()).max(room);
-            let duration = if overlap && (released || !noticed) { room } else { told.unwrap_or(room) };
+            let cuts = released && self.rule != Rule::Gap;
+            let duration = if overlap && (cuts || !noticed) { room } else { told.unwrap_or(room) };
             // What ends before what it waits for ends elsewhere in any replay, and so does what is not cut.
-            let met = end >= waited && (released || !noticed);
-            self.cut += u32::from(released && noticed);
+            let met = end >= waited && (cuts || !noticed);
+            let began = began.max(waited);
+            origin = origin.min(began);
+            self.cut += u32::from(cuts && noticed);
             self.duration.push(duration + 0.0);
-            self.began.push(began.max(waited));
+            self.began.push(began);
             self.ended.push(if met { end } else { f64::NAN });
+            self.idle.push(if idle { gap } else { 0.0 });
+            let works = self.aside[v].is_none() && !inputs.is_empty() && axis;
+            self.queued.push(told.filter(|_| works).map(|_| (began - waited).max(0.0)));
             if released {
-                self.release.push(began.max(waited));
+                self.release.push(began);
             }
         }
         // Adding 0 makes a negative zero a plain one, whose bits are those of the least time.
@@ -170,11 +229,12 @@ impl Timing {
             }
         }
         let last = self.ends.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        self.makespan = if n == 0 { 0.0 } else { last - origin + 0.0 };
+        self.makespan = axis.then(|| if n == 0 { 0.0 } else { last - origin + 0.0 });
     }
 }
 
 /// What the recording says about how long an event took.
-fn explicit(view: &TraceView<'_>, v: usize) -> Option<f64> {
+#[must_use]
+pub fn explicit(view: &TraceView<'_>, v: usize) -> Option<f64> {
     view.duration_s.get(v).or_else(|| view.t_end.get(v).map(|end| (end - view.t[v]).max(0.0)))
 }

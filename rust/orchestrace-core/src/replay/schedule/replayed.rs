@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use rayon::prelude::*;
 
-use super::durations::{Durations, Release, Rule, Timing};
+use super::durations::{Lengths, Release, Rule, Timing};
 use super::events::{Demand, Events, OWN};
 use super::scenario::{Pool, Queue, Scenario};
 use super::span::{Earliest, Slack, Weighted};
@@ -23,8 +23,9 @@ pub struct Outlook {
     pub makespan: f64,
     /// Under the scenario.
     pub makespan_cf: f64,
-    /// From the first beginning to the last end of the recording.
-    pub recorded: f64,
+    /// From the first beginning to the last end of the recording; nothing where its durations and times have no axis in
+    /// common.
+    pub recorded: Option<f64>,
     /// Tokens of all events, if any has some (D18).
     pub tokens: Option<i64>,
     /// Of the events that are left.
@@ -41,7 +42,7 @@ pub struct Outlook {
     pub utilisation: Option<f64>,
     /// Most slots that are taken at a time.
     pub peak: Option<u32>,
-    /// Share of the events whose duration is recorded.
+    /// Share of the team's events whose duration is recorded.
     pub support: f64,
     /// Events whose duration was cut, since it overlaps what they wait for.
     pub cut: u32,
@@ -133,7 +134,7 @@ impl Replayer {
     fn prepare(
         &mut self,
         view: &TraceView<'_>,
-        durations: Durations,
+        lengths: Lengths,
         program_order: bool,
         wanted: [bool; 2],
     ) -> Result<(), Reason> {
@@ -148,7 +149,7 @@ impl Replayer {
             self.timings.iter_mut().zip([Release::None, Release::Recorded].into_iter().zip(wanted))
         {
             if wanted {
-                timing.compute(view, &self.graph, durations, release)?;
+                timing.compute(view, &self.owners, &self.graph, lengths, release)?;
             }
         }
         self.canonical_rank.clear();
@@ -165,14 +166,14 @@ impl Replayer {
         &mut self,
         view: &TraceView<'_>,
         scenarios: &[Scenario],
-        durations: Durations,
+        lengths: Lengths,
         program_order: bool,
         run: &Run,
         out: &mut Vec<Result<Outlook, Reason>>,
     ) -> crate::error::Result<()> {
         let wanted = [Release::None, Release::Recorded]
             .map(|release| release == Release::None || scenarios.iter().any(|s| s.release == release));
-        if let Err(reason) = self.prepare(view, durations, program_order, wanted) {
+        if let Err(reason) = self.prepare(view, lengths, program_order, wanted) {
             out.extend(scenarios.iter().map(|_| Err(reason)));
             return Ok(());
         }
@@ -228,11 +229,11 @@ impl Replayer {
         &mut self,
         view: &TraceView<'_>,
         scenario: &Scenario,
-        durations: Durations,
+        lengths: Lengths,
         program_order: bool,
     ) -> Result<Times<'_>, Reason> {
         let released = scenario.release == Release::Recorded;
-        self.prepare(view, durations, program_order, [!released, released])?;
+        self.prepare(view, lengths, program_order, [!released, released])?;
         let order = self.topological.any(&mut self.graph).ok_or(Reason::GraphCycle)?;
         let timing = &self.timings[usize::from(released)];
         let subject = Subject { view, owners: &self.owners, graph: &self.graph, order };
@@ -245,7 +246,7 @@ impl Replayer {
         if let Some(slots) = scenario.slots {
             let Scratch { events, split, holder, below, rank, row, .. } = &mut self.scratch;
             split.part.clear();
-            let holders = hold(&subject, base, split, scenario.pool, holder);
+            let holders = hold(&subject, timing, base, split, scenario.pool, holder);
             let (mut queue_rank, mut queue_row) = (&self.canonical_rank, subject.owners.order().rows());
             if scenario.queue == Queue::CriticalPath {
                 queue_by_path(&subject, &timing.duration, below, &self.canonical_rank, rank, row);
@@ -331,7 +332,7 @@ impl Ready<'_> {
             upper: None,
             utilisation: None,
             peak: None,
-            support: f64::from(timing.recorded) / view.len().max(1) as f64,
+            support: timing.support(),
             cut: timing.cut,
             rule: timing.rule,
             steps: timing.steps,
@@ -341,7 +342,7 @@ impl Ready<'_> {
             // The span knows no release times.
             outlook.span = weighted.longest(graph, order, |v| work.duration[v]);
         }
-        let holders = hold(&subject, work, split, pool, holder);
+        let holders = hold(&subject, timing, work, split, pool, holder);
         if slots.is_some() || merged {
             let (mut queue_rank, mut queue_row) = (self.canonical_rank, owners.order().rows());
             if scenario.queue == Queue::CriticalPath {
@@ -422,13 +423,26 @@ fn bounds(
 }
 
 /// What holds the slot of each event, into `holder`; how many holders there may be.
-fn hold(subject: &Subject<'_>, work: &Work, split: &Split, pool: Pool, holder: &mut Vec<u32>) -> u32 {
+fn hold(
+    subject: &Subject<'_>,
+    timing: &Timing,
+    work: &Work,
+    split: &Split,
+    pool: Pool,
+    holder: &mut Vec<u32>,
+) -> u32 {
     const RESULT: u8 = EventType::ToolResult as u8;
     let Subject { view, owners, .. } = subject;
     let names = owners.names().len() as u32;
     holder.clear();
     match pool {
-        Pool::All => 0,
+        Pool::All => {
+            // What others than the team do needs no slot.
+            if timing.working < view.len() as u32 {
+                holder.extend(timing.aside.iter().map(|kind| if kind.is_some() { NOBODY } else { OWN }));
+            }
+            0
+        }
         Pool::Tools => {
             holder.extend(view.types.iter().map(|&kind| if kind == RESULT { OWN } else { NOBODY }));
             0

@@ -7,7 +7,7 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::take::take;
 use rayon::prelude::*;
 
-use super::durations::{Durations, RULES, Rule};
+use super::durations::{Lengths, RULES, Rule, Timing};
 use super::replayed::{Outlook, Replayer, Times};
 use super::scenario::{Change, Scenario};
 use crate::error::{Error, Result};
@@ -22,8 +22,8 @@ use crate::store::{Chunk, Store, word_array};
 /// What holds for all scenarios of a call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Where durations come from.
-    pub durations: Durations,
+    /// How durations are told.
+    pub lengths: Lengths,
     /// Whether consecutive events of one owner are joined (D3).
     pub program_order: bool,
 }
@@ -79,8 +79,8 @@ pub fn replays(
                     run.check()?;
                     let mut found = Vec::with_capacity(scenarios.len());
                     let trace = view.trace(i);
-                    let Options { durations, program_order } = options;
-                    replayer.replay(&trace, scenarios, durations, program_order, run, &mut found)?;
+                    let Options { lengths, program_order } = options;
+                    replayer.replay(&trace, scenarios, lengths, program_order, run, &mut found)?;
                     run.advance(1);
                     Ok(found)
                 })
@@ -132,7 +132,7 @@ fn columns(found: &[Found], chunk: &Chunk, scenarios: usize, schema: &SchemaRef)
         Arc::new(UInt32Array::from_iter_values(scenario)),
         number(|o| Some(o.makespan)),
         number(|o| Some(o.makespan_cf)),
-        number(|o| Some(o.recorded)),
+        number(|o| o.recorded),
         tokens(|o| o.tokens),
         tokens(|o| o.tokens_cf),
         number(|o| Some(o.work)),
@@ -170,7 +170,7 @@ pub fn schedule(
                     run.check()?;
                     let trace = view.trace(i);
                     let mut rows = EventRows::default();
-                    match replayer.times(&trace, scenario, options.durations, options.program_order) {
+                    match replayer.times(&trace, scenario, options.lengths, options.program_order) {
                         Ok(times) => rows.tell(&trace, &times),
                         Err(reason) => rows.refuse(trace.len(), reason),
                     }
@@ -210,7 +210,7 @@ impl EventRows {
         for &v in times.path {
             self.critical[v as usize] = Some(true);
         }
-        self.source.extend((0..n).map(|v| source_of(view, times.timing.rule, v) as u8));
+        self.source.extend((0..n).map(|v| source_of(view, times.timing, v) as u8));
         self.unit.resize(n, unit_of(times.timing.steps));
         self.reason.resize(n, reason_of(times.timing.steps));
     }
@@ -247,8 +247,10 @@ impl EventRows {
     }
 }
 
-fn source_of(view: &TraceView<'_>, rule: Rule, v: usize) -> DurationSource {
-    match rule {
+fn source_of(view: &TraceView<'_>, timing: &Timing, v: usize) -> DurationSource {
+    match timing.rule {
+        _ if timing.aside[v].is_some() => DurationSource::Outside,
+        _ if timing.idle[v] > 0.0 => DurationSource::Idle,
         Rule::Gap => DurationSource::Gap,
         _ if view.duration_s.get(v).is_some() => DurationSource::DurationS,
         _ if view.t_end.get(v).is_some() => DurationSource::TEnd,

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::durations::{Durations, Release};
+use super::durations::{Durations, Lengths, Release};
 use super::replayed::{Outlook, Replayer};
 use super::scenario::{Cascade, Change, Pool, Queue, Scenario, Select};
 use crate::graph::test_trace::{TestTrace, random_trace};
@@ -17,7 +17,7 @@ fn outlooks(
     program_order: bool,
 ) -> Vec<Result<Outlook, Reason>> {
     let (mut out, run) = (Vec::new(), Run::new(Some(1)).unwrap());
-    Replayer::default().replay(view, scenarios, Durations::Auto, program_order, &run, &mut out).unwrap();
+    Replayer::default().replay(view, scenarios, Lengths::default(), program_order, &run, &mut out).unwrap();
     out
 }
 
@@ -34,7 +34,7 @@ fn the_example_of_the_survey() {
     let t = TestTrace::artifact();
     let [free, one] = outlooks(&t.view(), &[on(None), on(Some(1))], false)[..] else { unreachable!() };
     let (free, one) = (free.unwrap(), one.unwrap());
-    assert_eq!((free.work, free.span, free.makespan_cf, free.recorded), (8.0, 7.0, 7.0, 7.0));
+    assert_eq!((free.work, free.span, free.makespan_cf, free.recorded), (8.0, 7.0, 7.0, Some(7.0)));
     assert_eq!((one.makespan_cf, one.peak, one.utilisation), (8.0, Some(1), Some(1.0)));
     assert!(free.steps && free.support == 0.0);
     let ordered = outlooks(&t.view(), &[on(None)], true)[0].unwrap();
@@ -56,6 +56,80 @@ fn changes_worked_by_hand() {
     assert_eq!(makespan(Change::Serialise), 8.0);
     let both = vec![TestTrace::name("planner_1"), TestTrace::name("executor_1")];
     assert_eq!(makespan(Change::Merge { agents: both }), 7.0);
+}
+
+/// A human asks at 0 and again at 90, each time an agent answers 5 later.
+fn conversation() -> TestTrace {
+    let mut t = TestTrace::default();
+    for (agent, to, at) in [("user", "a", 0.0), ("a", "user", 5.0), ("user", "a", 90.0), ("a", "user", 95.0)]
+    {
+        t.event(EventType::Message, agent).to(to).at(at);
+    }
+    for v in 1..4 {
+        t.edge(v - 1, v, EdgeType::Message);
+    }
+    t
+}
+
+#[test]
+fn what_humans_do_is_no_work_and_takes_no_slot() {
+    let t = conversation();
+    let [free, one] = outlooks(&t.view(), &[on(None), on(Some(1))], false)[..] else { unreachable!() };
+    let (free, one) = (free.unwrap(), one.unwrap());
+    assert_eq!((free.work, free.span, free.recorded), (10.0, 10.0, Some(95.0)));
+    assert_eq!((one.makespan_cf, one.peak, one.utilisation), (10.0, Some(1), Some(1.0)));
+    // two of them at once on one slot: the second asks while the first is worked for
+    let mut two = conversation();
+    two.event(EventType::Message, "user").to("b").at(0.0);
+    let one = outlooks(&two.view(), &[on(Some(1))], false)[0].unwrap();
+    assert_eq!((one.makespan_cf, one.peak), (10.0, Some(1)));
+}
+
+#[test]
+fn gaps_that_are_too_long_are_no_work() {
+    let mut t = TestTrace::default();
+    t.event(EventType::ToolCall, "a").at(0.0);
+    t.event(EventType::ToolResult, "a").at(2.0);
+    t.event(EventType::Message, "a").at(50.0);
+    t.edge(0, 1, EdgeType::Causal).edge(1, 2, EdgeType::Causal);
+    let work = |max_gap| {
+        let (mut out, run) = (Vec::new(), Run::new(Some(1)).unwrap());
+        let lengths = Lengths { max_gap, durations: Durations::Gap };
+        Replayer::default().replay(&t.view(), &[on(None)], lengths, false, &run, &mut out).unwrap();
+        (out[0].unwrap().work, out[0].unwrap().recorded)
+    };
+    assert_eq!(
+        [work(None), work(Some(48.0)), work(Some(47.0)), work(Some(1.0))],
+        [(50.0, Some(50.0)), (50.0, Some(50.0)), (2.0, Some(50.0)), (0.0, Some(50.0))]
+    );
+}
+
+#[test]
+fn seconds_of_work_among_steps_have_no_makespan_as_recorded() {
+    // 1 s, 20 s and 2 s in three steps: no clock says from when to when
+    let mut t = TestTrace::events(3);
+    t.flag_duration(0, 1.0);
+    t.flag_duration(1, 20.0);
+    t.flag_duration(2, 2.0);
+    t.edge(0, 1, EdgeType::Causal).edge(1, 2, EdgeType::Causal);
+    let view = TraceView { time_basis: Some(TimeBasis::Ordinal), ..t.view() };
+    let found = outlooks(&view, &[on(None)], false)[0].unwrap();
+    assert_eq!((found.makespan_cf, found.recorded, found.steps), (23.0, None, false));
+}
+
+#[test]
+fn a_recording_comes_back_from_its_first_beginning() {
+    // the second begins before what it waits for has ended, and before the first has begun
+    let mut t = TestTrace::events(2);
+    t.t = vec![5.0, 9.0];
+    t.flag_duration(0, 1.0);
+    t.flag_duration(1, 8.0);
+    t.edge(0, 1, EdgeType::Causal);
+    let view = TraceView { time_basis: Some(TimeBasis::Seconds), ..t.view() };
+    let mut replayer = Replayer::default();
+    let scenario = Scenario { release: Release::Recorded, ..on(None) };
+    let times = replayer.times(&view, &scenario, Lengths::default(), false).unwrap();
+    assert_eq!((times.start, times.finish), (&[0.0, 1.0][..], &[1.0, 5.0][..]));
 }
 
 #[test]
@@ -81,11 +155,16 @@ proptest! {
             let view = TraceView { time_basis: Some(basis), ..t.view() };
             let reversed = view.src.iter().zip(view.dst).any(|(s, d)| t.t[*s as usize] > t.t[*d as usize]);
             let mut replayer = Replayer::default();
-            let Ok(times) = replayer.times(&view, &on(None), Durations::Auto, program) else { continue };
             let first = t.t.iter().copied().fold(f64::INFINITY, f64::min);
-            if !reversed {
-                for (v, finish) in times.finish.iter().enumerate() {
-                    prop_assert_eq!(*finish, t.t[v] - first);
+            for release in [Release::None, Release::Recorded] {
+                let scenario = Scenario { release, ..on(None) };
+                let Ok(times) = replayer.times(&view, &scenario, Lengths::default(), program) else { continue };
+                // a human who answers at once lets everything be earlier
+                let waits = release == Release::None && times.timing.aside.iter().any(Option::is_some);
+                if !reversed && !waits {
+                    for (v, finish) in times.finish.iter().enumerate() {
+                        prop_assert_eq!(*finish, t.t[v] - first);
+                    }
                 }
             }
         }
@@ -101,9 +180,9 @@ proptest! {
             .collect();
         let mut used = Replayer::default();
         let (mut out, run) = (Vec::new(), Run::new(Some(1)).unwrap());
-        used.replay(&u.view(), &scenarios, Durations::Auto, false, &run, &mut out).unwrap();
+        used.replay(&u.view(), &scenarios, Lengths::default(), false, &run, &mut out).unwrap();
         out.clear();
-        used.replay(&t.view(), &scenarios, Durations::Auto, false, &run, &mut out).unwrap();
+        used.replay(&t.view(), &scenarios, Lengths::default(), false, &run, &mut out).unwrap();
         prop_assert_eq!(&out, &outlooks(&t.view(), &scenarios, false));
         for outlook in out.iter().flatten() {
             prop_assert!(outlook.lower.is_none_or(|lower| lower <= outlook.makespan_cf + 1e-9));
@@ -111,7 +190,7 @@ proptest! {
             prop_assert!(outlook.peak.is_none_or(|peak| peak <= k));
         }
         run.cancel();
-        let cancelled = used.replay(&t.view(), &scenarios, Durations::Auto, false, &run, &mut Vec::new());
+        let cancelled = used.replay(&t.view(), &scenarios, Lengths::default(), false, &run, &mut Vec::new());
         prop_assert!(cancelled.is_err() || out.iter().all(Result::is_err), "a cycle has no schedule to cancel");
     }
 
@@ -142,7 +221,7 @@ proptest! {
         let view = TraceView { time_basis: Some(TimeBasis::Seconds), ..t.view() };
         let scenario = Scenario { release: Release::Recorded, ..on(Some(k)) };
         let mut replayer = Replayer::default();
-        if let Ok(times) = replayer.times(&view, &scenario, Durations::Auto, false) {
+        if let Ok(times) = replayer.times(&view, &scenario, Lengths::default(), false) {
             prop_assert!(times.timing.release.iter().zip(times.start).all(|(release, start)| release <= start));
         }
     }

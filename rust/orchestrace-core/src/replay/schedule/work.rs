@@ -87,6 +87,8 @@ pub struct Work {
     pub serial: bool,
     /// Whether the changes found anything to change.
     pub touched: bool,
+    /// Agents that are merged, and their groups.
+    merged: Vec<(u32, u32)>,
     absent: Vec<bool>,
     classes: Vec<(u64, f64, u32)>,
 }
@@ -122,6 +124,7 @@ impl Work {
         self.duration.extend_from_slice(&timing.duration);
         self.absent.clear();
         self.group.clear();
+        self.merged.clear();
         self.groups = 0;
         self.serial = false;
         self.touched = false;
@@ -206,16 +209,18 @@ impl Work {
         let group = self.groups;
         self.groups += 1;
         for &code in agents {
-            let mut before = NOBODY;
+            // Who was merged with one of them already comes along, also where that one does nothing.
+            let before = self.merged.iter().find(|(merged, _)| *merged == code).map(|(_, group)| *group);
+            if let Some(before) = before.filter(|&before| before != group) {
+                self.group.iter_mut().filter(|of| **of == before).for_each(|of| *of = group);
+                self.merged.iter_mut().filter(|(_, of)| *of == before).for_each(|(_, of)| *of = group);
+            }
+            self.merged.push((code, group));
             let (of, touched) = (&mut self.group, &mut self.touched);
             subject.each(&Select::Agent(Some(code)), |v| {
-                before = std::mem::replace(&mut of[v], group);
+                of[v] = group;
                 *touched = true;
             });
-            // Who was merged with one of them already comes along.
-            if before != NOBODY && before != group {
-                self.group.iter_mut().filter(|of| **of == before).for_each(|of| *of = group);
-            }
         }
     }
 }

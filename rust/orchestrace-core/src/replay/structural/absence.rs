@@ -36,7 +36,7 @@ impl Absences {
         let Self { graph, base, prediction, masks, plan, roster } = self;
         let structure = Structure::default();
         graph.begin();
-        let outcome = graph.outcome(view);
+        let outcome = graph.outcome(view)?;
         graph.build(view, GraphOptions { program_order, weights: Some(structure.weights.table()) });
         let (csr, order) = graph.ordered();
         let order = order.ok_or(Reason::GraphCycle)?;

@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::{Answer, Blocks, count_tokens, tokens_left};
 use crate::error::{Error, Result};
-use crate::graph::{GraphOptions, TraceGraph};
+use crate::graph::{GraphOptions, Outcome, TraceGraph};
 use crate::replay::intervention::masks::Scene;
 use crate::replay::intervention::{Masks, Plan, Roster};
 use crate::schema::REASONS;
@@ -42,7 +42,8 @@ pub fn presence(
     let trace = ChunkView::new(store, chunk).trace(left);
     let (mut graph, mut roster, mut tokens) = (TraceGraph::default(), Roster::default(), Vec::new());
     graph.begin();
-    let outcome = graph.outcome(&trace);
+    // an outcome of one's own is asked, whether or not the recording shows one
+    let outcome = graph.outcome(&trace).unwrap_or(Outcome::VirtualSink);
     roster.compute(plan, &trace, &mut graph);
     graph.build(&trace, GraphOptions { program_order, weights: None });
     let (csr, order) = graph.ordered();

@@ -59,7 +59,7 @@ pub fn replay(
                         Ok(rows)
                     })
                     .collect::<Result<Vec<_>>>()?;
-                columns(chunk, &found, options.sensitivity, &schema)
+                columns(chunk, &found, &schema)
             })
             .collect::<Result<Vec<_>>>()
     })?;
@@ -73,7 +73,7 @@ struct Rows {
     ids: Vec<Box<str>>,
 }
 
-fn columns(chunk: &Chunk, found: &[Rows], bounded: bool, schema: &SchemaRef) -> Result<RecordBatch> {
+fn columns(chunk: &Chunk, found: &[Rows], schema: &SchemaRef) -> Result<RecordBatch> {
     let answers = || found.iter().flat_map(|rows| &rows.answers);
     let of_trace =
         found.iter().enumerate().flat_map(|(i, rows)| std::iter::repeat_n(i as u32, rows.answers.len()));
@@ -83,12 +83,12 @@ fn columns(chunk: &Chunk, found: &[Rows], bounded: bool, schema: &SchemaRef) -> 
         let mut names = rows.ids.iter();
         rows.answers.iter().for_each(|answer| ids.append_option(answer.unit.and_then(|_| names.next())));
     }
-    let number = |f: fn([f64; 4]) -> f64| -> ArrayRef {
+    let number = |f: fn([f64; 2]) -> f64| -> ArrayRef {
         Arc::new(answers().map(|answer| answer.values.map(f)).collect::<Float64Array>())
     };
-    let bound = |f: fn([f64; 4]) -> f64| -> ArrayRef {
-        // of one family there is no spread to tell
-        if bounded { number(f) } else { Arc::new(Float64Array::new_null(of_trace.len())) }
+    let bound = |at: usize| -> ArrayRef {
+        let bounds = answers().map(|answer| answer.bounds.map(|bounds| bounds[at]));
+        Arc::new(bounds.collect::<Float64Array>())
     };
     let tokens = |which: usize| -> ArrayRef {
         Arc::new(answers().map(|answer| answer.tokens.map(|tokens| tokens[which])).collect::<Int64Array>())
@@ -99,11 +99,11 @@ fn columns(chunk: &Chunk, found: &[Rows], bounded: bool, schema: &SchemaRef) -> 
         Arc::new(ids.finish()),
         // a gather of views: the text of the ids is shared
         take(chunk.traces.column(1), &of_trace, None)?,
-        number(|[outcome, ..]| outcome),
-        number(|[_, there, ..]| there),
-        number(|[outcome, there, ..]| there - outcome),
-        bound(|[_, _, lower, _]| lower),
-        bound(|[.., upper]| upper),
+        number(|[outcome, _]| outcome),
+        number(|[_, there]| there),
+        number(|[outcome, there]| there - outcome),
+        bound(0),
+        bound(1),
         tokens(0),
         tokens(1),
         word_array(answers().map(|a| a.tier.map_or(u8::MAX, |tier| tier as u8)).collect(), TIERS)?,

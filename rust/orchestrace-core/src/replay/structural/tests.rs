@@ -3,13 +3,17 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::graph::test_trace::{TestTrace, random_trace};
+use crate::graph::test_trace::{TestTrace, decided_trace, random_trace};
 use crate::replay::intervention::{Cut, Level, Mode, Scenario, Selector};
 use crate::replay::outcome::{Aggregation, Weights};
 use crate::schema::{EdgeType, EventType};
 
-const OPTIONS: Options =
-    Options { structure: Structure::of(Model::NoisyOr), sensitivity: true, program_order: false };
+const OPTIONS: Options = Options {
+    structure: Structure::of(Model::NoisyOr),
+    sensitivity: true,
+    structure_alone: false,
+    program_order: false,
+};
 
 fn answers(t: &TestTrace, scenarios: Vec<Scenario>, options: &Options) -> Vec<Answer> {
     let plan = Plan::of_levels(scenarios).unwrap();
@@ -61,19 +65,19 @@ fn effects_by_hand() {
         (0.0, Tier::Surrogate),
     ];
     for (answer, (there, tier)) in got.iter().zip(want) {
-        let [outcome, cf, lower, upper] = answer.values.unwrap();
+        let ([outcome, cf], [lower, upper]) = (answer.values.unwrap(), answer.bounds.unwrap());
         assert!((cf - there).abs() < 1e-15 && outcome == 0.8, "{answer:?}");
         assert_eq!(answer.tier, Some(tier));
         assert!(lower <= cf - outcome && cf - outcome <= upper);
     }
     // without the first message: max keeps 0.9, so 0; a majority of one of two fails, so -0.8
-    let [_, _, lower, upper] = got[0].values.unwrap();
+    let [lower, upper] = got[0].bounds.unwrap();
     assert_eq!(
         (lower, upper, got[0].reason, got[0].support),
         (-0.8, 0.0, Some(Reason::GateUnstable), Some(0.75))
     );
     // a rule on recorded inputs: no gate is assumed
-    let [outcome, cf, lower, upper] = got[3].values.unwrap();
+    let ([outcome, cf], [lower, upper]) = (got[3].values.unwrap(), got[3].bounds.unwrap());
     assert_eq!((lower, upper, got[3].reason), (cf - outcome, cf - outcome, None));
     assert_eq!(got[3].support, Some(1.0));
 }
@@ -88,7 +92,7 @@ fn the_weights_of_a_single_path_multiply() {
         let structure = Structure { weights, ..Structure::of(model) };
         let options = Options { structure, sensitivity: false, ..OPTIONS };
         let got = answers(&t, vec![drop("e0", Mode::Node)], &options);
-        let [outcome, cf, ..] = got[0].values.unwrap();
+        let [outcome, cf] = got[0].values.unwrap();
         assert!((cf - outcome + 0.5 * 0.75 * 0.25).abs() < 1e-16);
     }
 }
@@ -123,7 +127,7 @@ fn what_is_not_there_has_no_answer() {
         assert_eq!((answer.values, answer.tier, answer.support), (None, None, None));
         assert_eq!((answer.unit, answer.reason), (None, Some(Reason::SelectionEmpty)));
     }
-    assert_eq!(got[2].values, Some([0.8, 0.8, 0.0, 0.0]));
+    assert_eq!((got[2].values, got[2].bounds), (Some([0.8, 0.8]), Some([0.0, 0.0])));
     let mut cycle = fork();
     cycle.edge(3, 0, EdgeType::Causal);
     let got = answers(&cycle, vec![each(Level::Event, Mode::All), drop("e1", Mode::All)], &OPTIONS);
@@ -155,16 +159,17 @@ proptest! {
             for (k, alone) in alone.into_iter().enumerate() {
                 let there = together[k * n + v];
                 prop_assert_eq!(there.unit, Some(v as u32));
-                prop_assert_eq!((there.values, there.reason, there.tier), (alone.values, alone.reason, alone.tier));
+                prop_assert_eq!((there.values, there.bounds), (alone.values, alone.bounds));
+                prop_assert_eq!((there.reason, there.tier), (alone.reason, alone.tier));
             }
         }
     }
 
     #[test]
-    fn no_change_no_effect(t in random_trace(40, true), model in prop::sample::select(Model::ALL)) {
+    fn no_change_no_effect(t in decided_trace(40, true), model in prop::sample::select(Model::ALL)) {
         let options = Options { structure: Structure::of(model), ..OPTIONS };
         let got = answers(&t, vec![one(Action::Truncate(Cut::At(1e9)))], &options);
-        let [outcome, cf, lower, upper] = got[0].values.unwrap();
-        prop_assert_eq!((outcome.to_bits(), lower, upper), (cf.to_bits(), 0.0, 0.0));
+        let ([outcome, cf], bounds) = (got[0].values.unwrap(), got[0].bounds.unwrap());
+        prop_assert_eq!((outcome.to_bits(), bounds), (cf.to_bits(), [0.0, 0.0]));
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::graph::test_trace::{TestTrace, random_trace};
-use crate::graph::{GraphOptions, NO_UNIT, TraceGraph};
+use crate::graph::{GraphOptions, NO_UNIT, Outcome, TraceGraph};
 use crate::replay::{Aggregation, Model, Structure, Weights};
 use crate::rng::Stream;
 use crate::run::Run;
@@ -20,7 +20,7 @@ fn both(
 ) -> (Vec<f64>, Vec<f64>) {
     let mut graph = TraceGraph::default();
     graph.begin();
-    let outcome = graph.outcome(&t.view());
+    let outcome = graph.outcome(&t.view()).unwrap_or(Outcome::VirtualSink);
     graph.build(&t.view(), GraphOptions { program_order: false, weights: Some(structure.weights.table()) });
     let surrogate = graph.surrogate(&t.view(), outcome, structure).unwrap().2;
     compiler.compile(surrogate, players, |v| player_of[v], circuit);
@@ -163,7 +163,7 @@ fn nobody_plays() {
         t.event(kind, "a").ok(false);
         let mut graph = TraceGraph::default();
         graph.begin();
-        let outcome = graph.outcome(&t.view());
+        let outcome = graph.outcome(&t.view()).unwrap_or(Outcome::VirtualSink);
         let structure = Structure::of(Model::Typed);
         graph.build(
             &t.view(),
@@ -224,7 +224,7 @@ fn an_order_ends_where_the_run_is_cancelled() {
     }
     let mut graph = TraceGraph::default();
     graph.begin();
-    let outcome = graph.outcome(&t.view());
+    let outcome = graph.outcome(&t.view()).unwrap_or(Outcome::VirtualSink);
     graph.build(&t.view(), GraphOptions { program_order: false, weights: None });
     let surrogate = graph.surrogate(&t.view(), outcome, &Structure::default()).unwrap().2;
     let mut circuit = Circuit::default();

@@ -85,7 +85,7 @@ fn a_clock_that_is_an_hour_behind() {
             "child-1:4 return bob#2 ann",
             "a:r tool_result look -",
             "b:r tool_result look -",
-            "lead:8 aggregate ann -",
+            "lead:8 aggregate ann user",
         ]
     );
     assert_eq!((t(trace, "s2:6"), t(trace, "lead:1"), t(trace, "lead:8")), (0.0, 3595.0, 3602.0));

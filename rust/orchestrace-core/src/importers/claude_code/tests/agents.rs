@@ -68,7 +68,7 @@ fn sub_agents_of_sub_agents() {
             "t2:r tool_result Task -",
             "m3 return Explore main",
             "t1:r tool_result Task -",
-            "m9 aggregate main -",
+            "m9 aggregate main user",
         ]
     );
     has(
@@ -206,8 +206,15 @@ fn an_agent_that_nobody_asked_for_is_its_own_root() {
         file_of("dd"),
         vec![by("dd", asks(4, "w1", "", "Warmup")), by("dd", says(5, "w2", "w1", "m7", "ready"))],
     ));
+    let more = [asks(4, "x1", "", "Warmup"), asks(5, "x2", "x1", "More"), says(6, "x3", "x2", "m8", "ready")];
+    team.push((file_of("ee"), more.map(|line| by("ee", line)).to_vec()));
     let trace = &traces(&read_team(&team))[0];
-    assert_eq!(event(trace, "m7")["to"], "user");
+    // It answers nobody, least of all the human; what it is told comes from the program.
+    assert_eq!((&event(trace, "m7")["type"], &event(trace, "m7")["to"]), (&json!("message"), &Json::Null));
+    assert_eq!(
+        (&event(trace, "x2")["agent"], &event(trace, "x2")["role"]),
+        (&json!("claude-code"), &json!("environment"))
+    );
     assert!(!edges(trace).iter().any(|edge| edge.starts_with("m7 ")), "the lead has not heard of it");
     assert!(!is_partial(trace));
 }
@@ -319,7 +326,7 @@ fn members_of_a_team() {
             "m7 return ann main",
             "u4:1 message bob main",
             "t3 despawn main ann",
-            "m4 aggregate main -",
+            "m4 aggregate main user",
         ]
     );
     // What was sent and then arrived is one message.
@@ -362,7 +369,7 @@ fn agents_of_a_workflow() {
             "bb:s spawn main bb",
             "t1:r tool_result Workflow -",
             "m3 return reviewer main",
-            "m2 aggregate main -",
+            "m2 aggregate main user",
         ]
     );
     has(trace, &["aa:s spawn m3", "bb:s spawn bb:return", "m3 aggregate m2", "bb:return aggregate m2"]);

@@ -141,6 +141,7 @@ impl Stream<'_, '_> {
                 content: Some(content),
                 trusted: Some(true),
                 intervenes: false,
+                decides: Text::default(),
                 extras,
             },
         );

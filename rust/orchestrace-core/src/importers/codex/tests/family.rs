@@ -23,7 +23,7 @@ fn threads_of_a_family_are_one_trace_in_any_order_of_files() {
             "w1 tool_call codex -",
             "w1:r tool_result wait -",
             "e1 despawn codex Ada",
-            "A:16 aggregate codex -",
+            "A:16 aggregate codex user",
         ]
     );
     assert_eq!(edges(&trace, "spawn"), set(&["A:6:d s1:s", "s1:s B:6:d", "B:6:d s2:s", "s2:s C:7"]));
@@ -125,7 +125,7 @@ fn children_without_files_are_spawned_and_answer() {
     assert!(
         list.contains(&"s1:s spawn codex Ada".into()) && list.contains(&"B:return return Ada codex".into())
     );
-    assert_eq!(list.last().unwrap(), "A:16 aggregate codex -");
+    assert_eq!(list.last().unwrap(), "A:16 aggregate codex user");
     assert!(is_partial(&trace));
 }
 
@@ -184,7 +184,7 @@ fn second_generation_agents_talk_by_paths() {
             "s1:r tool_result spawn_agent -",
             "m1 message dig codex",
             "B:9 return dig codex",
-            "A:13 aggregate codex -",
+            "A:13 aggregate codex user",
         ]
     );
     assert_eq!(edges(&trace, "aggregate"), set(&["B:9 A:13"]));

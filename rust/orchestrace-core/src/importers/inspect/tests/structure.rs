@@ -67,7 +67,7 @@ fn agents_that_tools_ask_are_spawned_by_the_call() {
             "c3:r tool_result ask -",
             "e22 return helper lead",
             "c1:r tool_result ask -",
-            "e25 aggregate lead -",
+            "e25 aggregate lead user",
             "e30 message grader -",
         ]
     );
@@ -149,7 +149,7 @@ fn a_tool_that_asks_a_model_is_an_agent() {
             "c:s spawn main search",
             "e3 return search main",
             "c:r tool_result search -",
-            "e5 aggregate main -",
+            "e5 aggregate main user",
         ]
     );
 }

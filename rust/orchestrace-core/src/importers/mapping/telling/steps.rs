@@ -135,6 +135,7 @@ impl Telling<'_> {
                 content: Some(hash(&prompt)),
                 trusted: (from == Party::User).then_some(true),
                 intervenes: false,
+                decides: Text::default(),
                 extras: Text::default(),
             };
             self.recording.incoming(self.streams[at].agent, said);
@@ -373,6 +374,7 @@ impl Telling<'_> {
             content: spec.step.find(Key::Content, scope).content().map(|text| hash(&text)),
             trusted: trusted.or((from == Party::User).then_some(true)),
             intervenes,
+            decides: Text::default(),
             extras: self.extras(scope),
         };
         self.recording.incoming(self.streams[at].agent, said);

@@ -101,9 +101,9 @@ fn agents_below_agents_are_spawned_and_return() {
             "c3:s spawn worker#2 helper",
             "5 return helper worker#2",
             "3 return worker lead",
-            "6 aggregate worker#2 -",
+            "6 aggregate worker#2 user",
             "c:r return worker#2 lead",
-            "7 aggregate lead -",
+            "7 aggregate lead user",
         ]
         .map(str::to_owned)
         .into_iter()
@@ -164,7 +164,7 @@ fn an_agent_that_does_not_end_with_a_text_returns_at_its_end() {
             "b:r return worker lead",
             "3 tool_call lead -",
             "3:r tool_result final_answer -",
-            "a:r aggregate lead -",
+            "a:r aggregate lead user",
         ]
     );
     has_edges(
@@ -205,7 +205,13 @@ fn several_records_of_one_agent() {
     let trace = one(&spans);
     assert_eq!(
         events(&trace),
-        ["c:s spawn lead w", "1 message w lead", "d:s spawn lead w", "2 return w lead", "3 aggregate lead -",]
+        [
+            "c:s spawn lead w",
+            "1 message w lead",
+            "d:s spawn lead w",
+            "2 return w lead",
+            "3 aggregate lead user",
+        ]
     );
     has_edges(&trace, &["c:s spawn 1", "d:s spawn 2", "1 message d:s", "2 return 3", "2 aggregate 3"]);
     assert_eq!(event(&trace, "1")["x_agent_id"], "w-1");
@@ -436,7 +442,7 @@ fn guardrails_scores_links_and_agents_that_are_made() {
             "a:r return first shop",
             "b:s spawn shop second",
             "4 return second shop",
-            "3:r aggregate shop -",
+            "3:r aggregate shop user",
         ]
         .map(|e| if e.starts_with("3:r") {
             events(trace).last().unwrap().clone()
@@ -444,7 +450,7 @@ fn guardrails_scores_links_and_agents_that_are_made() {
             e.to_owned()
         })
     );
-    assert_eq!(events(trace).last().unwrap(), "a:r~2 aggregate shop -");
+    assert_eq!(events(trace).last().unwrap(), "a:r~2 aggregate shop user");
     assert_eq!(
         (&event(trace, "2")["x_triggered"], &event(trace, "1")["score"]),
         (&json!(true), &json!(0.75))
@@ -500,7 +506,7 @@ fn who_works_where_no_agent_is_recorded() {
             "3 return planner shop",
             "writer:s spawn shop writer",
             "4 return writer shop",
-            "9:r aggregate shop -",
+            "9:r aggregate shop user",
         ]
     );
     has_edges(trace, &["c1 return 2:r", "2:r causal 3", "3 aggregate 9:r", "4 aggregate 9:r"]);
@@ -519,5 +525,5 @@ fn who_works_where_no_agent_is_recorded() {
         asked,
         says("3", "1", 4.0, 5.0, "y"),
     ]);
-    assert_eq!(events(&trace), ["named:s spawn shop named", "2 return named shop", "3 aggregate shop -"]);
+    assert_eq!(events(&trace), ["named:s spawn shop named", "2 return named shop", "3 aggregate shop user"]);
 }

@@ -1,0 +1,123 @@
+//! What the definitions of a trace's graph say of each event, as columns: whose it is, which turn and unit it belongs to,
+//! whether it is the outcome (D4 to D6). For what names the events of a number, so that nobody derives them again.
+
+use std::sync::Arc;
+
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use arrow_schema::{Schema, SchemaRef};
+use rayon::prelude::*;
+
+use super::trace::TraceGraph;
+use super::units::{NO_UNIT, Partition};
+use super::{NOBODY, Outcome};
+use crate::error::Result;
+use crate::run::Run;
+use crate::schema::{Column, Dict, Kind, Unit};
+use crate::store::view::{ChunkView, TraceView};
+use crate::store::{Chunk, Store, code_array};
+
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind, nullable: true }
+}
+
+/// Owner, role of the owner, call that a result answers, place of the turn among those of its trace, whether it is the
+/// outcome; null where an event has none of it. A row for each event, in the order of the table `events`.
+static OWNERSHIP: [Column; 7] = [
+    column("trace", Kind::U32),
+    column("seq", Kind::U32),
+    column("owner", Kind::Name(Dict::Agent)),
+    column("role", Kind::Name(Dict::Role)),
+    column("call", Kind::U32),
+    column("turn", Kind::U32),
+    column("is_outcome", Kind::Bool),
+];
+
+static UNIT_IDS: [Column; 3] =
+    [column("trace", Kind::U32), column("seq", Kind::U32), column("unit_id", Kind::Text)];
+
+fn known(code: u32) -> Option<u32> {
+    Some(code).filter(|&code| code != NOBODY)
+}
+
+/// Whose each event is: `trace seq owner role call turn is_outcome`. O(events + edges).
+pub fn ownership(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+    over(store, run, &OWNERSHIP, |graph, chunk, view| {
+        let rows = chunk.events.num_rows();
+        let mut names: [Vec<u32>; 2] = std::array::from_fn(|_| Vec::with_capacity(rows));
+        let (mut calls, mut turns) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        let mut ends = Vec::with_capacity(rows);
+        for i in 0..view.len() {
+            let trace = view.trace(i);
+            graph.begin();
+            let outcome = graph.outcome(&trace).ok();
+            let (owners, of_turns) = graph.turns(&trace);
+            let role = |at: u32| owners.names().get(at as usize).and_then(|name| name.role());
+            names[0].extend_from_slice(owners.codes());
+            names[1].extend(owners.indices().iter().map(|&at| role(at).unwrap_or(NOBODY)));
+            calls.extend(owners.calls().iter().map(|&call| known(call)));
+            turns.extend(of_turns.of_events().iter().map(|&turn| known(turn)));
+            ends.extend((0..trace.len() as u32).map(|v| outcome == Some(Outcome::Event(v))));
+        }
+        let [owners, roles] = names;
+        Ok(vec![
+            code_array(owners, store.names().array(Dict::Agent))?,
+            code_array(roles, store.names().array(Dict::Role))?,
+            Arc::new(UInt32Array::from(calls)),
+            Arc::new(UInt32Array::from(turns)),
+            Arc::new(BooleanArray::from(ends)),
+        ])
+    })
+}
+
+/// To which unit of a level each event belongs: `trace seq unit_id`, null where it belongs to none. O(events + edges).
+pub fn unit_ids(store: &Store, level: Unit, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+    over(store, run, &UNIT_IDS, |graph, chunk, view| {
+        let mut ids = StringViewBuilder::with_capacity(chunk.events.num_rows());
+        let mut partition = Partition::default();
+        let mut id = String::new();
+        for i in 0..view.len() {
+            let trace = view.trace(i);
+            graph.begin();
+            partition.compute(level, &trace, graph);
+            let name = |unit: usize, trace: &TraceView<'_>, id: &mut String| {
+                id.clear();
+                let of = |dict: Dict| move |code: u32| store.names().dict(dict).name(code);
+                partition.name(unit).write_id(trace, of(Dict::Agent), of(Dict::Role), id);
+            };
+            for v in 0..trace.len() {
+                let unit = if partition.is_identity() { v as u32 } else { partition.of_events()[v] };
+                if unit == NO_UNIT {
+                    ids.append_null();
+                } else {
+                    name(unit as usize, &trace, &mut id);
+                    ids.append_value(&id);
+                }
+            }
+        }
+        Ok(vec![Arc::new(ids.finish())])
+    })
+}
+
+/// A batch for each chunk: the keys of its events, and the columns that `tell` makes.
+fn over(
+    store: &Store,
+    run: &Run,
+    columns: &[Column],
+    tell: impl Fn(&mut TraceGraph, &Chunk, &ChunkView<'_>) -> Result<Vec<ArrayRef>> + Sync,
+) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+    store.expect_whole()?;
+    run.expect(store.n_traces() as u64);
+    let schema = Arc::new(Schema::new(columns.iter().map(Column::field).collect::<Vec<_>>()));
+    let of_chunk = |graph: &mut TraceGraph, chunk: &Chunk| -> Result<RecordBatch> {
+        run.check()?;
+        let told = tell(graph, chunk, &ChunkView::new(store, chunk))?;
+        let keys = [0, 1].map(|at| Arc::clone(chunk.events.column(at)));
+        run.advance(chunk.n_traces() as u64);
+        Ok(RecordBatch::try_new(Arc::clone(&schema), keys.into_iter().chain(told).collect())?)
+    };
+    let batches = run.pool().install(|| {
+        store.chunks().par_iter().map_init(TraceGraph::default, of_chunk).collect::<Result<Vec<_>>>()
+    })?;
+    Ok((batches, schema))
+}
