@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 
 import orchestrace as ot
 from golden import on_disk
+from golden.cases import BASE, text
 from golden.on_disk import (
     FIELDS,
     assert_content,
@@ -768,3 +769,19 @@ def test_progress_reaches_its_end(small: None, recordings: Path, tmp_path: Path)
     done, total = zip(*calls, strict=True)
     size = sum(path.stat().st_size for path in recordings.rglob("*") if path.is_file())
     assert list(done) == sorted(done) and set(total) == {size} and done[-1] == size
+
+
+def test_an_input_that_nobody_recognizes_is_read_again_as_it_was(tmp_path: Path) -> None:
+    """It has a trace that another input had too, which is gone there now."""
+    first, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    good = [text(BASE | {"trace_id": name}) + b"\n" for name in ("x", "y")]
+    first.write_bytes(b"".join(good))
+    other.write_bytes(b"noise\n" * 20 + good[0])
+    report = ot.ingest([first, other], tmp_path / "out")
+    assert report.inputs.select("importer", "duplicate").rows() == [("native", 0), ("unknown", 1)]
+    first.write_bytes(good[1])
+    again = ot.ingest(first, tmp_path / "out")
+    assert again.records == {"read": 22, "used": 2, "ignored": 0, "duplicate": 0, "quarantined": 20}
+    corpus = ot.read_corpus(tmp_path / "out")
+    assert sorted(corpus.traces.collect()["trace_id"]) == ["x", "y"]
+    assert set(corpus.quarantine.collect()["importer"]) == {"unknown"}

@@ -650,3 +650,79 @@ def test_the_basis_of_time(tmp_path: Path, times: list[float], wall: float, basi
     path = tmp_path / "runs.jsonl"
     assert rows(ingest(path, data).traces)[0]["time_basis"] == basis
     assert rows(ot.read_traces(path, time_basis="partial").traces)[0]["time_basis"] == "partial"
+
+
+# --- what is no recording ---------------------------------------------------------------------------------
+
+
+def counts_of(corpus: ot.Corpus) -> list[tuple[str, str, int]]:
+    return (
+        corpus.record_counts.select(
+            pl.col("importer").cast(pl.String), pl.col("status").cast(pl.String), "count"
+        )
+        .collect()
+        .rows()
+    )
+
+
+def test_what_no_importer_recognizes_is_not_called_native(tmp_path: Path) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_bytes(b'{"zzz": 1}\n{"trace_id": "a"}\nnoise\n')
+    corpus = ot.read_traces(path)
+    assert counts_of(corpus) == [("unknown", "quarantined", 3)]
+    assert set(corpus.quarantine.collect()["importer"]) == {"unknown"}
+    formats = ot.report(corpus)["formats"]
+    assert formats.select("importer", "records", "quarantined").rows() == [("unknown", 3, 3)]
+    assert counts_of(ot.read_traces(path, format="native")) == [("native", "quarantined", 3)]
+    assert "unknown" not in ot.importers()["name"]
+    with pytest.raises(ot.ParameterError, match="unknown format 'unknown'"):
+        ot.read_traces(path, format="unknown")
+
+
+def test_a_native_trace_behind_what_nobody_recognizes_is_native(tmp_path: Path) -> None:
+    path = tmp_path / "late.jsonl"
+    path.write_bytes(b"noise\n" * 20 + line("a") + b"\n")
+    corpus = ot.read_traces(path)
+    assert corpus.traces.collect()["importer"].to_list() == ["native"]
+    assert sorted(counts_of(corpus)) == [("native", "used", 1), ("unknown", "quarantined", 20)]
+
+
+PARQUET = b"PAR1\x15\x00\x00\n" + b"x" * 90 + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (PARQUET + b"PAR1", "a Parquet file"),
+        (PARQUET * 60_000 + b"PAR1", "a Parquet file"),  # larger than a block
+        (b"ARROW1\0\0" + b"\n" * 9, "an Arrow file"),
+        (b"SQLite format 3\0\n\n", "an SQLite database"),
+        ("[{}]".encode("utf-16"), "text in UTF-16"),
+        (b"BZh91AY&SY\xf9\n\x8d", "compressed by bzip2"),
+        (b"\x7fELF\x02\x01\x01\0\n\0\n", "a binary file"),
+    ],
+    ids=["parquet", "large", "arrow", "sqlite", "utf-16", "bzip2", "program"],
+)
+def test_a_binary_file_is_one_record_that_says_what_it_is(
+    tmp_path: Path, packed: Callable[[bytes], bytes], data: bytes, what: str
+) -> None:
+    path = tmp_path / "runs.bin"
+    path.write_bytes(packed(data))
+    for corpus in (ot.read_traces(path), ot.read_traces(io.BytesIO(packed(data)))):
+        assert counts_of(corpus) == [("unknown", "quarantined", 1)]
+        (row,) = rows(corpus.quarantine)
+        assert row["code"] == "format.unknown" and row["line"] == 1 and row["offset"] == 0
+        assert row["length"] == len(data.rstrip(b"\n"))
+        assert row["message"].startswith(f"found {what}, expected recordings as JSON")
+        assert "…" not in row["message"]
+    report = ot.ingest(path, tmp_path / "corpus")
+    assert report.inputs.select("importer", "quarantined").rows() == [("unknown", 1)]
+    assert ot.ingest(path, tmp_path / "corpus").inputs["status"].to_list() == ["unchanged"]
+
+
+def test_a_record_with_a_zero_byte_costs_itself_alone(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(b"\0\0\0\n" + line("a") + b"\nPAR1\0\n" + line("b") + b"\n")
+    corpus = ot.read_traces(path)
+    assert trace_ids(corpus) == ["a", "b"]
+    assert corpus.quarantine.collect()["line"].to_list() == [1, 3]

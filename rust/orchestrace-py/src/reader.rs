@@ -8,7 +8,7 @@ use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use orchestrace_core::error::Error;
-use orchestrace_core::importers::Format;
+use orchestrace_core::importers::{self, Format};
 use orchestrace_core::ingest::{
     self, Batch, IndexRow, Input, Projection, ReadPosition, SourcePart, TraceIndex, TraceReader,
 };
@@ -70,7 +70,10 @@ impl PyTraceReader {
                 Projection::new(&words(&tables), columns.as_deref()).map_err(|e| to_python(py, &e))?;
         }
         let known = formats.unwrap_or_default();
-        let find = |name: &String| options.importer(name).map_err(|e| to_python(py, &e));
+        let find = |name: &String| match name.as_str() {
+            importers::UNKNOWN => Ok(importers::unknown()),
+            name => options.importer(name).map_err(|e| to_python(py, &e)),
+        };
         let inputs = inputs
             .into_iter()
             .enumerate()

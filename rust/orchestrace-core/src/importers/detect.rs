@@ -67,8 +67,12 @@ fn outer_keys(text: &str) -> Vec<String> {
     keys
 }
 
-/// What stands for the format of an input that nobody is sure of. Its records are judged as native ones: perhaps some
-/// further on are. A record that has nothing of a native one is rejected with the format that is nearest.
+/// The importer that rejected records of an input are counted under when no importer recognizes it.
+pub const UNKNOWN: &str = "unknown";
+
+/// The format of an input that no importer recognizes. Its records are judged as native ones: perhaps some further on
+/// are, and those count as native. A record that has nothing of a native one is rejected with the format that is
+/// nearest.
 #[must_use]
 pub fn unknown() -> Format {
     Format::Whole(&Unknown)
@@ -77,9 +81,21 @@ pub fn unknown() -> Format {
 #[derive(Debug)]
 struct Unknown;
 
+static INFO: ImporterInfo = ImporterInfo {
+    name: UNKNOWN,
+    summary: "Input that no importer recognizes",
+    evidence: &[],
+    suffixes: &[],
+    lenient: false,
+};
+
 impl Importer for Unknown {
     fn info(&self) -> &'static ImporterInfo {
-        Native.info()
+        &INFO
+    }
+
+    fn accepted_as(&self) -> &'static str {
+        Native.info().name
     }
 
     fn sniff(&self, _keys: &[&str]) -> Confidence {
@@ -150,7 +166,7 @@ fn unknown_message(keys: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::importers::testing::read_bytes;
+    use crate::importers::testing::{column, read_bytes};
     use crate::ingest::ReadOptions;
 
     fn name(records: &[&[u8]]) -> Option<&'static str> {
@@ -165,7 +181,7 @@ mod tests {
         assert_eq!(name(&[labelled]), Some("who_and_when"));
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
-        assert_eq!(unknown().info().name, "native");
+        assert_eq!(unknown().info().name, "unknown");
     }
 
     #[test]
@@ -186,5 +202,19 @@ mod tests {
             messages.starts_with("looks most like who_and_when: has 'history', lacks 'mistake_agent'"),
             "{messages}"
         );
+    }
+
+    #[test]
+    fn what_no_importer_recognizes_is_not_called_native() {
+        let good = br#"{"trace_id":"a","task_id":"b","events":[{"id":"e","t":0,"type":"message","agent":"x"}],"edges":[],"rewards":{"team":1},"costs":{"tokens":0,"wall_clock_s":0}}"#;
+        // The first good record comes too late to tell the format.
+        let text = [b"noise\n".repeat(20).as_slice(), good.as_slice(), b"\n"].concat();
+        let store = read_bytes(unknown(), &[("a.jsonl", &text)], &ReadOptions::default(), 1);
+        assert_eq!(column(&store, "traces", "importer"), ["native"]);
+        assert!(column(&store, "quarantine", "importer").iter().all(|name| name == "unknown"));
+        let rows = column(&store, "record_counts", "importer");
+        let fates = column(&store, "record_counts", "status");
+        let told: Vec<_> = rows.iter().zip(&fates).map(|(row, fate)| format!("{row} {fate}")).collect();
+        assert_eq!(told, ["native used", "unknown quarantined"]);
     }
 }

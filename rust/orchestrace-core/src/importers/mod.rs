@@ -43,7 +43,7 @@ pub use atif::Atif;
 pub use claude_code::ClaudeCode;
 pub use codex::Codex;
 pub(crate) use detect::detect_sure;
-pub use detect::{detect, unknown};
+pub use detect::{UNKNOWN, detect, unknown};
 pub use inspect::Inspect;
 pub(crate) use items::LeftOut;
 pub use items::{Items, TraceItem, TraceItems};
@@ -60,7 +60,7 @@ pub use trl::TRL;
 pub use verl::VERL;
 pub use who_and_when::WhoAndWhen;
 
-/// All formats in the order in which they are looked for; the first is assumed without evidence.
+/// All formats in the order in which they are looked for. An input that none of them is sure of is [`unknown`].
 pub static IMPORTERS: &[Format] = &[
     Format::Whole(&Native),
     Format::Spread(&AgentLightning),
@@ -100,6 +100,12 @@ impl Format {
             Self::Whole(importer) => importer.info(),
             Self::Spread(importer) => importer.info(),
         }
+    }
+
+    /// Whether no importer was sure of the input.
+    #[must_use]
+    pub fn is_unknown(self) -> bool {
+        self.info().name == UNKNOWN
     }
 }
 
@@ -156,6 +162,11 @@ pub struct Record<'a> {
 pub trait Importer: Sync {
     /// What is known of it.
     fn info(&self) -> &'static ImporterInfo;
+
+    /// The format that traces it accepts are counted as.
+    fn accepted_as(&self) -> &'static str {
+        self.info().name
+    }
 
     /// Whether a record whose outermost object begins with these keys is of this format.
     fn sniff(&self, keys: &[&str]) -> Confidence;

@@ -9,11 +9,12 @@ use std::sync::atomic::Ordering;
 use rayon::prelude::*;
 
 use super::archive::{Archive, Entry, EntryBlock, is_tar, is_zip};
+use super::binary::refusal;
 use super::compressed::{Compression, compression};
 use super::frame::{Framing, HEAD, framing, head_records};
 use super::source::{Block, BlockStream};
 use super::{Input, ReadOptions, spill};
-use crate::error::{Error, Result};
+use crate::error::{Error, Reject, Result};
 use crate::importers::{self, Format};
 use crate::run::Run;
 
@@ -141,12 +142,12 @@ fn file_body(
     }
     let mut head = Vec::new();
     File::open(path)?.take(HEAD as u64).read_to_end(&mut head)?;
-    let cut = compression(&head) != Compression::None || is_zip(&head) || is_tar(&head);
-    if cut || framing(&head) != Framing::Line {
+    if compression(&head) != Compression::None || is_zip(&head) || is_tar(&head) {
         return Ok(whole);
     }
-    let format =
-        forced.unwrap_or_else(|| importers::detect(head_records(&head, Framing::Line).into_iter(), name));
+    let Told { framing: Framing::Line, format, refused: None } = told(&head, forced, name) else {
+        return Ok(whole);
+    };
     Ok(Body::Ranges { path: path.to_owned(), len: meta.len(), format, next: from.offset, index: 0 })
 }
 
@@ -198,8 +199,8 @@ impl Opened {
                 {
                     let mut stream = BlockStream::whole(bytes, options);
                     let head = stream.head(run)?;
-                    let (framing, format) = told(&head[..head.len().min(HEAD)], forced, name);
-                    return Ok(Self::settled(stream, framing, format));
+                    let told = told(&head[..head.len().min(HEAD)], forced, name);
+                    return Ok(Self::settled(stream, told));
                 }
                 (&mut file).take(4).read_to_end(&mut magic)?;
                 if is_zip(&magic) {
@@ -225,13 +226,16 @@ impl Opened {
                 None => archive(spill::copied(stream.into_reader(), folder, run)?, false),
             };
         }
-        let (framing, format) = told(head, forced, name);
-        Ok(Self::settled(stream, framing, format))
+        let told = told(head, forced, name);
+        Ok(Self::settled(stream, told))
     }
 
-    fn settled(mut stream: BlockStream, framing: Framing, format: Format) -> Stream {
-        stream.set_framing(framing);
-        Stream::One(stream, format)
+    fn settled(mut stream: BlockStream, told: Told) -> Stream {
+        stream.set_framing(told.framing);
+        if let Some(reject) = told.refused {
+            stream.refuse(reject);
+        }
+        Stream::One(stream, told.format)
     }
 
     /// The next block, if there is one.
@@ -289,10 +293,18 @@ impl Opened {
     }
 }
 
-/// What the head of a stream says of its framing and its format.
-fn told(head: &[u8], forced: Option<Format>, name: &str) -> (Framing, Format) {
+/// What the head of a stream says of it.
+struct Told {
+    framing: Framing,
+    format: Format,
+    /// Why nothing of it is read, if it is no text.
+    refused: Option<Reject>,
+}
+
+fn told(head: &[u8], forced: Option<Format>, name: &str) -> Told {
     let framing = framing(head);
-    (framing, forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name)))
+    let format = forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name));
+    Told { framing, format, refused: refusal(head, !format.is_unknown()) }
 }
 
 /// All of a file that is smaller than a block and plain; else nothing is taken of it.

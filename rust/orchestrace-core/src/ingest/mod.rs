@@ -8,6 +8,7 @@ use crate::importers::{self, Format, Mapping, mapping};
 use crate::schema::{Kind, TimeBasis};
 
 mod archive;
+mod binary;
 pub(crate) mod block;
 mod chunk;
 pub mod column;

@@ -73,7 +73,7 @@ impl RecordSink for Traces<'_> {
         let outcome = self
             .importer
             .record(record, &mut out)
-            .and_then(|()| out.commit(parser.importer).map_err(super::json::Fault::into_reject));
+            .and_then(|()| out.commit(self.importer.accepted_as()).map_err(super::json::Fault::into_reject));
         if outcome.is_err() {
             out.rollback();
         }

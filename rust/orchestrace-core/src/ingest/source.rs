@@ -158,6 +158,8 @@ pub(crate) struct BlockStream {
     broken: bool,
     /// Whether all there is has been read ahead.
     whole: bool,
+    /// Why nothing of it is read, if it is no text.
+    refused: Option<Reject>,
 }
 
 /// An input with its compression taken off.
@@ -245,6 +247,7 @@ impl BlockStream {
             state: State::Start,
             broken: false,
             whole: false,
+            refused: None,
         }
     }
 
@@ -301,6 +304,11 @@ impl BlockStream {
         self.framing = framing;
     }
 
+    /// Makes one rejected record of all there is.
+    pub(crate) fn refuse(&mut self, reject: Reject) {
+        self.refused = Some(reject);
+    }
+
     /// Appends decoded bytes until `buffer` holds `size` bytes.
     fn fill(&mut self, run: &Run, buffer: &mut Vec<u8>, size: usize) -> io::Result<Filled> {
         if self.whole {
@@ -345,10 +353,11 @@ impl BlockStream {
         if self.state == State::Done {
             return Ok(None);
         }
-        let mut block = match self.framing {
-            Framing::Line => self.next_lines(run)?,
-            Framing::Document => self.document(run)?,
-            Framing::Array => self.next_elements(run)?,
+        let mut block = match (self.refused.take(), self.framing) {
+            (Some(reject), _) => self.rejected_rest(run, reject)?,
+            (None, Framing::Line) => self.next_lines(run)?,
+            (None, Framing::Document) => self.document(run)?,
+            (None, Framing::Array) => self.next_elements(run)?,
         };
         block.index = self.index;
         self.index += 1;
@@ -597,6 +606,12 @@ impl BlockStream {
 
     /// After the array: nothing but white space may follow.
     fn trailing(&mut self, run: &Run) -> io::Result<Block> {
+        let message = "found text after the array, expected the end of the input";
+        self.rejected_rest(run, Reject::new(RejectCode::JsonTrailing, "", message))
+    }
+
+    /// All that is left as one rejected record, unless it is white space.
+    fn rejected_rest(&mut self, run: &Run, reject: Reject) -> io::Result<Block> {
         self.state = State::Done;
         let mut block = Block { elements: Some(Vec::new()), ..self.block() };
         let mut rest = LongRecord::new(self.excerpt as u64, self.excerpt);
@@ -612,10 +627,7 @@ impl BlockStream {
                 Filled::Failed(reject) => break Some(reject),
             }
         };
-        let reject = failed.or_else(|| {
-            let message = "found text after the array, expected the end of the input";
-            rest.start.map(|_| Reject::new(RejectCode::JsonTrailing, "", message))
-        });
+        let reject = failed.or_else(|| rest.start.map(|_| reject));
         block.broken = reject.map(|reject| Broken {
             offset: rest.start.unwrap_or(self.offset),
             length: rest.length(),

@@ -377,7 +377,7 @@ impl<'a> Work<'a> {
                     self.with_writer(|writer, _| parser.traces(&block, source, importer, ignored, writer))?;
                 chunk.map(|chunk| {
                     let entry = entry.as_ref().map(|entry| entry.path.clone());
-                    RawChunk { importer: Some(info.name), entry, ..chunk }
+                    RawChunk { importer: Some(importer.accepted_as()), entry, ..chunk }
                 })
             }
             Format::Spread(importer) => {

@@ -303,6 +303,6 @@ fn only_trajectories_are_taken() {
         detect([text.as_bytes()].into_iter(), "t.json").info().name
     };
     assert_eq!(name(&run()), "atif");
-    assert_eq!(name(&json!({"schema_version": "1", "steps": []})), "native");
-    assert_eq!(name(&json!({"trajectory": [], "history": [], "info": {}})), "native");
+    assert_eq!(name(&json!({"schema_version": "1", "steps": []})), "unknown");
+    assert_eq!(name(&json!({"trajectory": [], "history": [], "info": {}})), "unknown");
 }

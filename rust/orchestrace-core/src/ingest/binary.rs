@@ -1,0 +1,94 @@
+//! Inputs that are no text, told by their first bytes: nothing in them is a record, and what to do instead is known.
+
+use crate::error::{Reject, RejectCode};
+
+/// Bytes that are looked at.
+const LOOKED_AT: usize = 8 << 10;
+
+/// What files begin with, what they are, and how their content becomes something that can be read.
+const KINDS: &[(&[u8], &str, &str)] = &[
+    (
+        b"PAR1",
+        "a Parquet file",
+        "if it has one record a row, write JSON lines with polars.read_parquet(FILE).write_ndjson(OUT) and read those; \
+         if it is a table of traces or events, read it with Polars and call Corpus.from_arrow",
+    ),
+    (
+        b"ARROW1",
+        "an Arrow file",
+        "if it has one record a row, write JSON lines with polars.read_ipc(FILE).write_ndjson(OUT) and read those; if \
+         it is a table of traces or events, read it with Polars and call Corpus.from_arrow",
+    ),
+    (b"SQLite format 3", "an SQLite database", "write its records as JSON lines, and read those"),
+    (b"\xff\xfe", "text in UTF-16", "save it as UTF-8"),
+    (b"\xfe\xff", "text in UTF-16", "save it as UTF-8"),
+    (b"BZh", "compressed by bzip2", "unpack it, or pack it again as gzip, zstd, ZIP or tar"),
+    (b"\xfd7zXZ", "compressed by xz", "unpack it, or pack it again as gzip, zstd, ZIP or tar"),
+    (b"7z\xbc\xaf", "a 7z archive", "unpack it, or pack it again as ZIP or tar"),
+    (b"\x04\x22\x4d\x18", "compressed by LZ4", "unpack it, or pack it again as gzip, zstd, ZIP or tar"),
+];
+
+/// Why an input that begins with `head` is one rejected record as a whole, if it is: it is binary and of a kind that
+/// is known, or no importer recognizes it (`recognized`). A record with a byte that no text has costs itself alone in
+/// an input that has others.
+pub(super) fn refusal(head: &[u8], recognized: bool) -> Option<Reject> {
+    let start = &head[..head.len().min(LOOKED_AT)];
+    let has_zero = memchr::memchr(0, start).is_some();
+    let message = match KINDS.iter().find(|(magic, ..)| start.starts_with(magic)) {
+        Some((_, what, instead)) if has_zero || !is_utf8(start) => {
+            format!("found {what}, expected recordings as JSON: {instead}")
+        }
+        _ if has_zero && !recognized => "found a binary file, expected recordings as JSON".to_owned(),
+        _ => return None,
+    };
+    Some(Reject::new(RejectCode::FormatUnknown, "", message))
+}
+
+/// Whether bytes are text that may be cut inside of its last character.
+fn is_utf8(start: &[u8]) -> bool {
+    simdutf8::compat::from_utf8(start).err().is_none_or(|e| e.error_len().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::importers::testing::{column, read_bytes};
+    use crate::importers::{IMPORTERS, unknown};
+    use crate::ingest::ReadOptions;
+
+    fn said(head: &[u8], recognized: bool) -> String {
+        refusal(head, recognized).map(|reject| reject.message).unwrap_or_default()
+    }
+
+    #[test]
+    fn binary_files_are_told_from_text() {
+        assert!(
+            said(b"PAR1\x15\x04\x15\0", false)
+                .starts_with("found a Parquet file, expected recordings as JSON: ")
+        );
+        assert!(
+            said(b"PAR1\x15\x04\x15\0", true).contains("Corpus.from_arrow"),
+            "with a format that is named"
+        );
+        assert_eq!(said(b"PAR1 is how they begin\n{}", false), "");
+        assert!(said(b"\xff\xfe{\0}\0", false).contains("UTF-16"));
+        assert!(said(b"BZh91AY&SY\xfc", false).contains("bzip2"));
+        assert!(said(b"\x7fELF\x02\x01\x01\0", false).starts_with("found a binary file"));
+        assert_eq!(said(b"{\"a\": \"\0\"}\n{}", true), "", "one record of many");
+        assert_eq!(said("{\"a\": \"\u{e4}\"}".as_bytes(), false), "");
+        let longest =
+            KINDS.iter().map(|(magic, ..)| said(&[magic, b"\0".as_slice()].concat(), false).len()).max();
+        assert!(longest < Some(400), "messages are cut beyond that");
+    }
+
+    #[test]
+    fn a_binary_file_is_one_record_however_it_is_read() {
+        let bytes = [b"PAR1\x15\0".as_slice(), b"noise\n".repeat(30).as_slice(), b"PAR1"].concat();
+        for format in [unknown(), IMPORTERS[0]] {
+            let store = read_bytes(format, &[("a.parquet", &bytes)], &ReadOptions::default(), 2);
+            assert_eq!((store.n_traces(), store.records_read(), store.records_quarantined()), (0, 1, 1));
+            assert_eq!(column(&store, "quarantine", "code"), ["format.unknown"]);
+            assert_eq!(column(&store, "quarantine", "importer"), [format.info().name]);
+        }
+    }
+}
