@@ -88,7 +88,10 @@ def test_the_examples_of_the_readme_print_what_they_say(which: int) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_examples_of_pages_print_what_they_say(name: str) -> None:
+def test_examples_of_pages_print_what_they_say(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     examples = "\n".join(block for block in blocks(name, "python") if ">>>" in block)
     told: list[str] = []
     test = doctest.DocTestParser().get_doctest(examples, {}, name, name, 0)

@@ -18,6 +18,7 @@ from .display import plain
 from .errors import ParameterError
 from .progress import Progress, reporting
 from .resampling import check_confidence, cluster_interval
+from .reward import check_channels, weights_of
 from .schema import CREDITS, Unit, unknown_name
 
 if TYPE_CHECKING:
@@ -91,9 +92,9 @@ def compare(
     Raises
     ------
     ParameterError
-        A name is of no method or given twice with the same parameters, there is no such unit, a column of
-        `truth` or `labels` is absent, the labels are of no trace, or an option is out of range. What
-        only one method refuses is its ``error``.
+        A name is of no method or given twice with the same parameters, there is no such unit or reward, a
+        column of `truth` or `labels` is absent, the labels are of no trace, or an option is out of range.
+        What only one method refuses is its ``error``.
 
     Notes
     -----
@@ -113,6 +114,7 @@ def compare(
     confidence = check_confidence(confidence)
     if blame not in get_args(Blame):
         raise ParameterError(unknown_name("blame", str(blame), list(get_args(Blame))))
+    check_channels(corpus, [reward] if isinstance(reward, str) else weights_of(reward))
     runs, quantities = _runs(methods)
     known = CREDITS["unit"]
     if isinstance(known, pl.Enum) and unit not in known.categories.to_list():

@@ -14,6 +14,7 @@ from . import _core
 from .assemble import frame_of, tables_of
 from .display import as_html, as_text
 from .errors import InputError, ParameterError
+from .measures import Measures, measures_of
 from .progress import Progress, reporting
 from .publication import path_of, published_file
 from .schema import EXTENSION_FIELDS, SCHEMAS, cast_exactly, dtype_of, unknown_name
@@ -241,22 +242,26 @@ class Corpus:
         kept = self.traces.filter(*predicates).select("trace").collect()["trace"]
         return Corpus(self._store.filter(kept.to_list()))
 
-    def with_measures(self, frame: pl.DataFrame | pl.LazyFrame) -> "Corpus":
-        """The corpus with own rewards, costs or metrics per trace.
+    def with_measures(self, frame: Measures) -> "Corpus":
+        """Add rewards, costs or metrics of your own to the traces of a corpus.
 
         Parameters
         ----------
         frame
-            Keyed by ``trace`` or ``trace_id``. Long: ``name``, ``value`` and optionally ``kind`` (default
-            ``"reward"``). Wide: every other column is a reward channel. A measure of the same trace, kind
-            and name is replaced; a null gives nothing and leaves what is there.
+            A frame, or the path of a file with one: ``.csv``, ``.parquet``, ``.jsonl`` or ``.ndjson``. Keyed
+            by ``trace`` or ``trace_id``. Wide: every other column is a reward channel. Long: ``name``,
+            ``value`` and optionally ``kind`` (default ``"reward"``). Numbers, or flags, which are 1 and 0. A
+            measure of the same trace, kind and name is replaced; a null gives nothing and leaves what is
+            there.
 
         Raises
         ------
+        InputError
+            The file cannot be read.
         ParameterError
             Unknown or ambiguous traces, one measure given twice, or a value that is not finite.
         SchemaError
-            A column is absent or not numeric.
+            A column is absent or holds no numbers.
 
         Examples
         --------
@@ -267,7 +272,7 @@ class Corpus:
         >>> own.measures.filter(pl.col("name") == "mine").select("value").collect()["value"].to_list()
         [0.5, 1.0]
         """
-        new = check_measures(self._located(frame_of(frame, "measures"), "measures"))
+        new = measures_of(self, frame)
         key = ["trace", "kind", "name"]
         merged = pl.concat([self._stored("measures"), new]).unique(key, keep="last", maintain_order=True)
         return self._replacing(measures=merged.sort("trace", maintain_order=True))
@@ -511,7 +516,9 @@ class Corpus:
         """`given` with its traces by number, checked to be traces of this corpus."""
         key = [name for name in ("trace", "trace_id") if name in given.columns]
         if not key:
-            raise ParameterError(f"{what} have neither a column 'trace' nor 'trace_id' to find the traces by")
+            raise ParameterError(
+                f"{what}: found neither a column 'trace' nor 'trace_id' to find the traces by"
+            )
         given = given.with_columns(
             cast_exactly(given[name], SCHEMAS["traces"][name], f"{what}.{name}") for name in key
         )
@@ -520,28 +527,6 @@ class Corpus:
         if "trace" not in key:
             given = given.join(traces, on="trace_id", how="left", maintain_order="left")
         return given.drop("trace_id", strict=False)
-
-
-def check_measures(given: pl.DataFrame) -> pl.DataFrame:
-    """Measures by number of trace as rows of the table."""
-    if not ("name" in given.columns and "value" in given.columns):
-        given = _long(given)
-    elif "kind" not in given.columns:
-        given = given.with_columns(kind=pl.lit("reward"))
-    schema = SCHEMAS["measures"]
-    for column in given.columns:
-        if column not in schema:
-            raise ParameterError(unknown_name("column of measures", column, schema.names()))
-    exact = [cast_exactly(given[name], dtype, f"measures.{name}") for name, dtype in schema.items()]
-    new = pl.DataFrame(exact).drop_nulls("value")
-    if (odd := new.filter(~pl.col("value").is_finite())).height:
-        raise ParameterError(
-            f"measure '{odd['name'][0]}' has the value {odd['value'][0]}, expected a finite number"
-        )
-    key = ["trace", "kind", "name"]
-    if (twice := new.filter(pl.struct(key).is_duplicated())).height:
-        raise ParameterError(f"measure '{twice['name'][0]}' is given twice for trace {twice['trace'][0]}")
-    return new
 
 
 def _check_keys(given: pl.DataFrame, known: pl.DataFrame, what: str) -> None:
@@ -562,17 +547,3 @@ def _check_keys(given: pl.DataFrame, known: pl.DataFrame, what: str) -> None:
 
 def _shown(keys: pl.DataFrame) -> str:
     return "; ".join(", ".join(f"{k} {v!r}" for k, v in row.items()) for row in keys.iter_rows(named=True))
-
-
-def _long(wide: pl.DataFrame) -> pl.DataFrame:
-    channels = [name for name in wide.columns if name != "trace"]
-    if not channels:
-        raise ParameterError(
-            "measures have no column beside the key: give 'name' and 'value', or one per channel"
-        )
-    values = [cast_exactly(wide[name], pl.Float64(), f"measures.{name}") for name in channels]
-    return (
-        pl.DataFrame([wide["trace"], *values])
-        .unpivot(on=channels, index="trace", variable_name="name", value_name="value")
-        .with_columns(kind=pl.lit("reward"))
-    )

@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, overload
@@ -17,12 +17,13 @@ from .manifest import replace
 from .partitioned import PartitionedCorpus
 from .progress import Progress, reporting
 from .registry import Callback, Engine, engine, registered
+from .reward import Reward, check_channels, weights_of
 from .schema import CREDITS, Unit
 from .shards import staging
 
 _CALL = "call.json"
 
-Reward = str | Mapping[str, float] | Sequence[str | Mapping[str, float]]
+Rewards = Reward | Sequence[Reward]
 Parameter = bool | int | float | str | list[int | float | str] | Iterable[float] | Callable[..., Any] | None
 
 
@@ -32,7 +33,7 @@ def credit(
     *,
     method: str = ...,
     unit: Unit = ...,
-    reward: Reward = ...,
+    reward: Rewards = ...,
     seed: int = ...,
     threads: int | None = ...,
     progress: Progress = ...,
@@ -46,7 +47,7 @@ def credit(
     *,
     method: str = ...,
     unit: Unit = ...,
-    reward: Reward = ...,
+    reward: Rewards = ...,
     seed: int = ...,
     threads: int | None = ...,
     progress: Progress = ...,
@@ -59,7 +60,7 @@ def credit(
     *,
     method: str = "flow",
     unit: Unit = "event",
-    reward: Reward = "team",
+    reward: Rewards = "team",
     seed: int = 0,
     threads: int | None = None,
     progress: Progress = None,
@@ -123,7 +124,7 @@ def credit(
     several = list(reward) if isinstance(reward, Sequence) and not isinstance(reward, str) else [reward]
     if not several:
         raise ParameterError("reward names no channel")
-    rewards = [{one: 1.0} if isinstance(one, str) else _weights(one) for one in several]
+    rewards = [{one: 1.0} if isinstance(one, str) else weights_of(one) for one in several]
     labels = [
         one if isinstance(one, str) else " + ".join(f"{w!r}*{name}" for name, w in weights.items())
         for one, weights in zip(several, rewards, strict=True)
@@ -144,15 +145,20 @@ def credit(
     if isinstance(corpus, PartitionedCorpus):
         options["elsewhere"] = corpus.reward_channels()
     constants = {"unit": unit, "method": method, "reward": labels}
-    compute = engine(corpus, options)
-    _warn_of_lone_rollouts(corpus, method)
-    with reporting(progress, "crediting") as callback:
-        if sink is not None:
-            return _sunk(corpus, Path(os.fspath(sink)), resume, compute, options, constants, callback)
-        pieces = [_piece(load(), compute, constants, callback) for _, load in corpus.pieces()]
-        if not pieces:
-            # Arguments are judged by the core, also where there is nothing to do.
-            pieces = [_piece(Corpus(_core.read([])), compute, constants, callback)]
+    try:
+        compute = engine(corpus, options)
+        _warn_of_lone_rollouts(corpus, method)
+        with reporting(progress, "crediting") as callback:
+            if sink is not None:
+                return _sunk(corpus, Path(os.fspath(sink)), resume, compute, options, constants, callback)
+            pieces = [_piece(load(), compute, constants, callback) for _, load in corpus.pieces()]
+            if not pieces:
+                # Arguments are judged by the core, also where there is nothing to do.
+                pieces = [_piece(Corpus(_core.read([])), compute, constants, callback)]
+    except ParameterError:
+        for named in rewards:
+            check_channels(corpus, named)  # which knows what to do without any reward
+        raise
     return pl.concat(pieces) if len(pieces) > 1 else pieces[0]
 
 
@@ -259,27 +265,6 @@ def _check_same(folder: Path, corpus: Corpus, options: dict[str, Any]) -> str | 
                 f" {value!r} now"
             )
     return None
-
-
-def _weights(reward: object) -> dict[str, float]:
-    if not isinstance(reward, Mapping):
-        kind = type(reward).__name__
-        raise ParameterError(
-            f"reward is of type {kind}, expected a channel or a mapping of channels to weights"
-        )
-    weights = {}
-    for name, weight in reward.items():
-        if not isinstance(name, str):
-            raise ParameterError(f"reward channel {name!r} is not text")
-        try:
-            if isinstance(weight, str):
-                raise TypeError
-            weights[name] = float(weight)
-        except (TypeError, ValueError, OverflowError):
-            raise ParameterError(
-                f"the weight of reward '{name}' is no number in the range of a float"
-            ) from None
-    return dict(sorted(weights.items()))
 
 
 def methods() -> pl.DataFrame:

@@ -8,7 +8,7 @@ import polars as pl
 from .agreement import check_corpus
 from .composition import Specified
 from .corpus import Corpus
-from .credit import Reward, credit
+from .credit import Rewards, credit
 from .errors import ParameterError
 from .outcome_fit import FittedOutcome
 from .progress import Progress
@@ -77,7 +77,7 @@ def model_sensitivity(
     method: str | None = None,
     unit: Unit = "agent",
     outcomes: Sequence[str | FittedOutcome] = FAMILIES,
-    reward: Reward = "team",
+    reward: Rewards = "team",
     seed: int = 0,
     threads: int | None = None,
     progress: Progress = None,

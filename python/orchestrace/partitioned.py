@@ -14,9 +14,10 @@ from polars.io.plugins import register_io_source
 
 from . import _core
 from .assemble import frame_of
-from .corpus import Corpus, check_measures, check_numbers, target_of
+from .corpus import Corpus, check_numbers, target_of
 from .errors import InputError, ParameterError, SchemaError
 from .manifest import NAME, SIDE, Manifest, Part, load
+from .measures import Measures, measures_of
 from .memory import memory_bytes
 from .progress import Progress, reporting
 from .publication import path_of, published_file
@@ -74,10 +75,9 @@ class PartitionedCorpus(Corpus):
         kept = self.traces.filter(*predicates).select("trace").collect(engine="streaming")["trace"]
         return self._changed(kept=kept.sort())
 
-    def with_measures(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":
-        given = self._located(frame_of(frame, "measures"), "measures")
+    def with_measures(self, frame: Measures) -> "PartitionedCorpus":
         # What is wrong with names and values is said now, not when the first slice is made.
-        check_measures(given)
+        given = measures_of(self, frame)
         return self._with({"measures"}, lambda corpus: corpus.with_measures(_of(given, corpus)))
 
     def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":

@@ -20,6 +20,7 @@ from .errors import ParameterError
 from .games import own_outcome
 from .parameters import Param, Value, check_params, shown
 from .partitioned import PartitionedCorpus, check_groups
+from .reward import check_channels
 from .rollup import roll_up
 from .schema import CREDITS, Unit, unknown_name
 
@@ -327,13 +328,11 @@ def rewards_of(corpus: Corpus, weights: Mapping[str, float]) -> pl.DataFrame:
         raise ParameterError("reward names no channel")
     frame = corpus.traces.select("trace")
     measures = corpus.measures.filter(pl.col("kind") == "reward").with_columns(pl.col("name").cast(pl.String))
-    known = corpus.reward_channels()
+    check_channels(corpus, weights)
     total = pl.lit(0.0)
     for number, (name, weight) in enumerate(sorted(weights.items())):
         if not -float("inf") < weight < float("inf"):
             raise ParameterError(f"the weight of reward '{name}' is {weight}, expected a number")
-        if name not in known and len(corpus):
-            raise ParameterError(unknown_name("reward channel", name, known))
         column = f"channel {number}"
         channel = measures.filter(pl.col("name") == name).select("trace", pl.col("value").alias(column))
         frame = frame.join(channel, on="trace", how="left", maintain_order="left")

@@ -5,6 +5,7 @@ from typing import Final, Literal
 import polars as pl
 
 from . import _core
+from .display import plain
 from .errors import ParameterError, SchemaError
 
 Unit = Literal["team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token"]
@@ -81,7 +82,9 @@ def unknown_name(what: str, word: str, known: list[str]) -> str:
     """The one wording for a name that does not exist, with the nearest one that does."""
     nearest = _core.nearest(word, known)
     hint = f"; did you mean '{nearest}'?" if nearest else ""
-    return f"unknown {what} '{word}'{hint} (known: {', '.join(known)})"
+    # names that come out of a recording may be any number
+    more = f" and {len(known) - 40:,} more" if len(known) > 40 else ""
+    return plain(f"unknown {what} '{word}'{hint} (known: {', '.join(known[:40])}{more})")
 
 
 def cast_exactly(column: pl.Series, dtype: pl.DataType, place: str) -> pl.Series:

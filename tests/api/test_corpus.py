@@ -136,7 +136,11 @@ def test_long_measures_have_a_kind(corpus):
         ({"trace": [0], "trace_id": ["y"], "m": [1]}, ot.ParameterError, "unknown trace"),
         ({"m": [1]}, ot.ParameterError, "neither a column 'trace' nor 'trace_id'"),
         ({"trace": [0]}, ot.ParameterError, "no column beside the key"),
-        ({"trace": [0], "m": ["high"]}, ot.SchemaError, "measures.m has type String"),
+        (
+            {"trace": [0], "m": ["high"]},
+            ot.SchemaError,
+            "measures: column 'm' is String \\(it has 'high'\\), expected numbers",
+        ),
         ({"trace": [0], "m": [float("nan")]}, ot.ParameterError, "finite"),
         ({"trace": [0, 0], "m": [1, 2]}, ot.ParameterError, "given twice"),
         ({"trace": [0.5], "m": [1]}, ot.SchemaError, "whole numbers"),

@@ -9,7 +9,7 @@ from .. import rankings
 from ..agreement import agreement, check_corpus, one_run, tasks_of
 from ..comparison import Method
 from ..corpus import Corpus, check_numbers
-from ..credit import Reward, credit, methods
+from ..credit import Rewards, credit, methods
 from ..errors import ParameterError
 from ..partitioned import PartitionedCorpus
 from ..progress import Progress, reporting
@@ -118,7 +118,7 @@ def downscale(
     *,
     shares: Sequence[float] = (0.125, 0.25, 0.5, 0.75),
     unit: Unit = "agent",
-    reward: Reward = "team",
+    reward: Rewards = "team",
     min_events: int = 16,
     n_boot: int = 1000,
     confidence: float = 0.95,
