@@ -71,7 +71,7 @@ def _measure(kernel: str, path: str) -> None:
     # what the first call of anything costs is no matter of size
     small = ot.generate(traces=2, seed=0)
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
-        small.write_jsonl(file.name)
+        small.write_jsonl(file.name, overwrite=True)
         called(small, file.name)
     base = _peak()
     corpus = None if kernel == "parse" else ot.read_traces(path)

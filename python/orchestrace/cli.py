@@ -205,7 +205,8 @@ def quarantined(
     threads: Threads = None,
 ) -> None:
     """Write the rejected records as they stand, so that they can be mended and read again."""
-    count = open_recordings(paths, format, mapping, threads).write_quarantined(output)
+    corpus = open_recordings(paths, format, mapping, threads)
+    count = corpus.write_quarantined(output, overwrite=True)
     typer.echo(f"wrote {plain(output)}: {count:,} records")
 
 
@@ -376,7 +377,7 @@ def export_(
         typer.echo(str(export_size(corpus, **options)))
     else:
         file = file or default_name(to)
-        written = export(corpus, path=file, **options, max_bytes=max_bytes, progress=True)
+        written = export(corpus, path=file, **options, max_bytes=max_bytes, overwrite=True, progress=True)
         typer.echo(plain(f"{file}: {written:,} bytes"))
 
 
@@ -486,7 +487,14 @@ def generate_(
 ) -> None:
     """Write a seeded corpus of valid recordings."""
     counts = generate(
-        out, preset=preset, events=events, traces=traces, seed=seed, threads=threads, progress=True
+        out,
+        preset=preset,
+        events=events,
+        traces=traces,
+        seed=seed,
+        overwrite=True,
+        threads=threads,
+        progress=True,
     )
     summary = ", ".join(f"{count:,} {what}" for what, count in counts.items())
     typer.echo(json.dumps(counts) if as_json else f"wrote {plain(out)}: {summary}")

@@ -1,10 +1,8 @@
 """The recordings in memory, as tables."""
 
-import io
 import operator
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, overload
 
@@ -16,7 +14,7 @@ from .display import as_html, as_text
 from .errors import InputError, ParameterError
 from .measures import Measures, measures_of
 from .progress import Progress, reporting
-from .publication import path_of, published_file
+from .publication import published, target_of
 from .schema import EXTENSION_FIELDS, SCHEMAS, cast_exactly, dtype_of, unknown_name
 
 if TYPE_CHECKING:
@@ -53,19 +51,6 @@ def check_numbers(**options: object) -> None:
 
 def _short(number: int) -> str:
     return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
-
-
-def target_of(target: object) -> str | BinaryIO:
-    """Where to write: a path as text, or a binary file object."""
-    if isinstance(target, os.PathLike):
-        target = os.fspath(target)
-    if isinstance(target, io.TextIOBase):
-        raise ParameterError("the target is a text file: open it in binary mode")
-    if not (isinstance(target, str) or hasattr(target, "write")):
-        raise ParameterError(
-            f"the target is of type {type(target).__name__}, expected a path or a binary file"
-        )
-    return target  # type: ignore[return-value]  # something with `write`
 
 
 class Corpus:
@@ -338,14 +323,29 @@ class Corpus:
         self,
         target: str | os.PathLike[str] | BinaryIO,
         *,
+        overwrite: bool = False,
         threads: int | None = None,
         progress: Progress = None,
     ) -> int:
         """Write the corpus as native JSONL, one document per line, and return the number of traces.
 
         What was read in the native format comes back as it was, up to the order of keys and the spelling of
-        numbers. Facts that the format has no place for travel on the first event as ``x_trace``. A file has
-        its name when it is complete.
+        numbers. Facts that the format has no place for travel on the first event as ``x_trace``.
+
+        Parameters
+        ----------
+        target
+            A path or a binary file object. A file has its name when it is complete, and is removed if it
+            cannot be completed.
+        overwrite
+            Replace a file that exists.
+        threads, progress
+            As in `read_traces`.
+
+        Raises
+        ------
+        InputError
+            The file exists and `overwrite` is false, or it cannot be written.
 
         Examples
         --------
@@ -356,10 +356,7 @@ class Corpus:
         3
         """
         check_numbers(threads=threads)
-        sink = target_of(target)
-        with ExitStack() as opened, reporting(progress, "writing") as callback:
-            if isinstance(sink, str):
-                sink = os.fspath(opened.enter_context(published_file(path_of(sink))))
+        with published(target, overwrite=overwrite) as sink, reporting(progress, "writing") as callback:
             return self._store.write_jsonl(sink, threads=threads, progress=callback)
 
     @overload
@@ -423,17 +420,26 @@ class Corpus:
 
         return numpy_columns(self, table)
 
-    def write_quarantined(self, target: str | os.PathLike[str] | BinaryIO) -> int:
+    def write_quarantined(self, target: str | os.PathLike[str] | BinaryIO, *, overwrite: bool = False) -> int:
         """Write the rejected records as they stand in their files, one per line, and return how many.
 
         Line k is row k of `quarantine`, sorted by file and offset, so that each can be mended beside what is
         wrong with it; the mended file is an input like any other. A line end inside of a record becomes a
         space.
 
+        Parameters
+        ----------
+        target
+            A path or a binary file object. A file has its name when it is complete, and is removed if it
+            cannot be completed.
+        overwrite
+            Replace a file that exists.
+
         Raises
         ------
         InputError
-            A file is gone, has changed, or was a stream that cannot be read again.
+            A file is gone, has changed, or was a stream that cannot be read again; the target exists and
+            `overwrite` is false, or it cannot be written.
 
         Examples
         --------
@@ -450,13 +456,9 @@ class Corpus:
         places = self.quarantine.select(pl.col("file").cast(pl.String), "offset", "length")
         rejects = places.unique().sort("file", "offset").collect(engine="streaming")
         origins = {file: self._origin(file) for file in rejects["file"].unique(maintain_order=True)}
-        if isinstance(sink, str) and os.path.realpath(sink) in map(os.path.realpath, origins.values()):
+        if isinstance(sink, Path) and os.path.realpath(sink) in map(os.path.realpath, origins.values()):
             raise ParameterError(f"the target '{sink}' is one of the files that the records are in")
-        with ExitStack() as opened:
-            try:
-                out = opened.enter_context(open(sink, "wb")) if isinstance(sink, str) else sink
-            except OSError as error:
-                raise InputError(f"{sink}: {error.strerror or error}") from error
+        with published(sink, overwrite=overwrite) as out:
             for (file,), own in rejects.group_by("file", maintain_order=True):
                 spans = own.select("offset", "length").rows()
                 found = _core.copy_records(origins[str(file)], spans, out)

@@ -15,6 +15,7 @@ from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .manifest import replace
 from .partitioned import PartitionedCorpus
+from .paths import expanded
 from .progress import Progress, reporting
 from .registry import Callback, Engine, engine, registered
 from .reward import Reward, check_channels, weights_of
@@ -150,7 +151,7 @@ def credit(
         _warn_of_lone_rollouts(corpus, method)
         with reporting(progress, "crediting") as callback:
             if sink is not None:
-                return _sunk(corpus, Path(os.fspath(sink)), resume, compute, options, constants, callback)
+                return _sunk(corpus, Path(expanded(sink)), resume, compute, options, constants, callback)
             pieces = [_piece(load(), compute, constants, callback) for _, load in corpus.pieces()]
             if not pieces:
                 # Arguments are judged by the core, also where there is nothing to do.

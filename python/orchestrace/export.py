@@ -17,8 +17,9 @@ from .display import plain
 from .errors import InputError, ParameterError
 from .exports import EXPORTS
 from .exports.format import Export, Request, Sink, check_folder
+from .paths import path_of
 from .progress import Progress, reporting
-from .publication import path_of, published_file, published_folder
+from .publication import published_file, published_folder, refuse_existing
 from .schedule import Durations, timing_options
 from .schema import unknown_name
 
@@ -61,6 +62,7 @@ def export(
     program_order: bool = False,
     memory: int | str = "2GiB",
     max_bytes: int | None = None,
+    overwrite: bool = False,
     threads: int | None = None,
     progress: Progress = None,
 ) -> int:
@@ -77,8 +79,7 @@ def export(
         path. ``mermaid``, ``dot``: one trace as a chart. ``ocel``: an object-centric event log. ``verl``,
         ``trl``: a Parquet file with the rows of `trainer_table`.
     path
-        The file, which is replaced when the new one is complete; for ``parquet`` a folder that is absent or
-        empty.
+        The file, which has its name when it is complete; for ``parquet`` a folder that is absent or empty.
     trace_id
         Which traces; None takes all, or where one is shown the only one.
     window
@@ -100,6 +101,8 @@ def export(
     max_bytes
         Nothing stays if the file is larger. None: 64 MiB for what a viewer loads as a whole (``perfetto``,
         ``mermaid``, ``dot``), no limit for the rest. Estimated by `export_size` before the first byte.
+    overwrite
+        Replace a file that exists.
     threads, progress
         As in `read_traces`; progress counts traces.
 
@@ -114,7 +117,7 @@ def export(
         Unknown format or trace, an option that means nothing to the format, a single trace whose edges close
         a cycle, two credits or effects of one event, or more bytes than allowed.
     InputError
-        The file cannot be written.
+        The file exists and `overwrite` is false, or it cannot be written.
 
     Notes
     -----
@@ -146,6 +149,8 @@ def export(
     given |= {"durations": durations, "program_order": program_order, "memory": memory, "threads": threads}
     kind, some, request = _judged(corpus, format, trace_id, given)
     check_numbers(max_bytes=max_bytes)
+    if not (overwrite or kind.folder):
+        refuse_existing(target)
     limit = kind.max_bytes if max_bytes is None else max_bytes
     if limit is not None:
         _check_size(_measured(kind, some, request), limit, kind)
@@ -156,7 +161,7 @@ def export(
             with published_folder(target) as made:
                 kind.write(some, made, request)
             return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
-        with published_file(target) as aside, open(aside, "wb") as file:
+        with published_file(target, overwrite=overwrite) as file:
             sink = Sink(file, limit)
             try:
                 kind.write(some, sink, request)

@@ -5,9 +5,10 @@ import os
 from typing import BinaryIO, overload
 
 from . import _core
-from .corpus import Corpus, check_numbers, target_of
+from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .progress import Progress, reporting
+from .publication import published
 
 
 @overload
@@ -18,6 +19,7 @@ def generate(
     traces: int | None = None,
     events: int | None = None,
     seed: int = 0,
+    overwrite: bool = False,
     threads: int | None = None,
     progress: Progress = None,
 ) -> Corpus: ...
@@ -29,6 +31,7 @@ def generate(
     traces: int | None = None,
     events: int | None = None,
     seed: int = 0,
+    overwrite: bool = False,
     threads: int | None = None,
     progress: Progress = None,
 ) -> dict[str, int]: ...
@@ -39,6 +42,7 @@ def generate(
     traces: int | None = None,
     events: int | None = None,
     seed: int = 0,
+    overwrite: bool = False,
     threads: int | None = None,
     progress: Progress = None,
 ) -> Corpus | dict[str, int]:
@@ -54,6 +58,8 @@ def generate(
         How many traces, or exactly how many events in all.
     seed
         Any integer from 0 to 2⁶³ - 1.
+    overwrite
+        Replace a file that exists.
     threads, progress
         As in `read_traces`.
 
@@ -67,7 +73,7 @@ def generate(
     ParameterError
         Unknown preset, or a size that makes no sense.
     InputError
-        The file cannot be written.
+        The file exists and `overwrite` is false, or it cannot be written.
 
     Notes
     -----
@@ -82,10 +88,11 @@ def generate(
     check_numbers(traces=traces, events=events, seed=seed, threads=threads)
     if seed is None:
         raise ParameterError("seed is None, expected a whole number")
-    target = io.BytesIO() if path is None else target_of(path)
-    with reporting(progress, "generating") as callback:
+    memory = io.BytesIO()
+    target = memory if path is None else path
+    with published(target, overwrite=overwrite) as sink, reporting(progress, "generating") as callback:
         counts = _core.generate(
-            target,
+            sink,
             preset=preset,
             events=events,
             traces=traces,
@@ -95,6 +102,5 @@ def generate(
         )
     if path is not None:
         return counts
-    assert isinstance(target, io.BytesIO)
-    target.seek(0)
-    return Corpus(_core.read([target], format="native", threads=threads))
+    memory.seek(0)
+    return Corpus(_core.read([memory], format="native", threads=threads))

@@ -10,6 +10,7 @@ from pathlib import Path
 from . import _core
 from .display import plain
 from .errors import InputError, ParameterError
+from .paths import expanded
 
 House = str | os.PathLike[str] | Mapping[str, object]
 
@@ -28,7 +29,7 @@ def read_mapping(given: House) -> tuple[str, str]:
     if isinstance(given, Mapping):
         name, value = "mapping", given
     elif isinstance(given, str | os.PathLike):
-        name, value = _loaded(Path(os.fspath(given)))
+        name, value = _loaded(Path(expanded(given)))
     else:
         raise ParameterError(
             f"mapping is of type {type(given).__name__}, expected the path of a TOML or JSON file, or a dict"

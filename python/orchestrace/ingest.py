@@ -17,6 +17,7 @@ from .ingest_work import IngestWork
 from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
 from .manifest import EXPORTED, NAME, Manifest, load
 from .memory import GATHER_SHARE, LEAST_BATCH, memory_bytes, partitions_of
+from .paths import expanded
 from .progress import Progress, reporting
 from .shards import told
 
@@ -137,9 +138,9 @@ def ingest(
     key = _key(group)
     read_options = checked_options(options)
     read_options["gather_budget"] = max(int(room * GATHER_SHARE), LEAST_BATCH)
-    read_options["spill_folder"] = os.fspath(out)
+    folder = Path(expanded(out))
+    read_options["spill_folder"] = os.fspath(folder)
     read_options["max_record"] = min(read_options.get("max_record") or (512 << 20), max(room // 2, 16 << 20))
-    folder = Path(os.fspath(out))
     try:
         str(folder).encode()
     except UnicodeEncodeError:

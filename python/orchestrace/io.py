@@ -17,6 +17,7 @@ from .errors import InputError, ParameterError, QuarantineError
 from .house import House, read_mapping
 from .manifest import NAME as MANIFEST
 from .manifest import is_corpus
+from .paths import expanded
 from .progress import Progress, reporting
 from .schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
 
@@ -57,10 +58,11 @@ def read_traces(
     ----------
     source
         A path, a glob (``**`` is recursive), a folder, ``"-"`` for standard input, a binary file object, or
-        a list of these. A list keeps its order; a glob and a folder are sorted by path. Of a folder the
-        ``.json``, ``.jsonl``, ``.ndjson``, ``.traj`` files and archives (``.eval``, ``.zip``, ``.tar``,
-        ``.tgz``) count, compressed (``.gz``, ``.zst``) or not, hidden ones excepted; a file that is named is
-        read whatever it is called. Entries of an archive are read like files of their own.
+        a list of these. A leading ``~`` is the home folder. A list keeps its order; a glob and a folder are
+        sorted by path. Of a folder the ``.json``, ``.jsonl``, ``.ndjson``, ``.traj`` files and archives
+        (``.eval``, ``.zip``, ``.tar``, ``.tgz``) count, compressed (``.gz``, ``.zst``) or not, hidden ones
+        excepted; a file that is named is read whatever it is called. Entries of an archive are read like
+        files of their own.
     format
         Name of an importer (see `importers`), or ``"auto"`` to detect it from the content.
     mapping
@@ -257,7 +259,7 @@ def input_files(source: Source | Iterable[Source], opened: ExitStack) -> Inputs:
 
 def _add_files(source: Source | Iterable[Source], opened: ExitStack, found: Inputs) -> None:
     if isinstance(source, str | os.PathLike):
-        _add_path(os.fspath(source), opened, found)
+        _add_path(expanded(source), opened, found)
     elif hasattr(source, "read"):
         found.inputs.append(source)  # type: ignore[arg-type]  # a file object is iterable too
     elif isinstance(source, Iterable):

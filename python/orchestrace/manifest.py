@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import UnionType
@@ -196,9 +197,14 @@ def temporary(path: Path) -> Path:
 def replace(path: Path, write: Any) -> None:
     """Write a file completely, then give it its name."""
     made = temporary(path)
-    write(made)
-    sync_file(made)
-    os.replace(made, path)
+    try:
+        write(made)
+        sync_file(made)
+        os.replace(made, path)
+    except BaseException:
+        with suppress(OSError):
+            made.unlink(missing_ok=True)
+        raise
 
 
 def sync_file(path: Path) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 from .assemble import frame_of
 from .display import plain
 from .errors import InputError, ParameterError, SchemaError
-from .publication import path_of
+from .paths import path_of
 from .schema import SCHEMAS, cast_exactly, unknown_name
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,13 +13,14 @@ from polars.io.plugins import register_io_source
 
 from . import _core
 from .assemble import frame_of
-from .corpus import Corpus, check_numbers, target_of
+from .corpus import Corpus, check_numbers
 from .errors import InputError, ParameterError, SchemaError
 from .manifest import NAME, SIDE, Manifest, Part, load
 from .measures import Measures, measures_of
 from .memory import memory_bytes
+from .paths import expanded
 from .progress import Progress, reporting
-from .publication import path_of, published_file
+from .publication import published
 from .schema import SCHEMAS, dtype_of
 from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_side, present_schema, scan
 
@@ -93,15 +93,12 @@ class PartitionedCorpus(Corpus):
         self,
         target: str | os.PathLike[str] | BinaryIO,
         *,
+        overwrite: bool = False,
         threads: int | None = None,
         progress: Progress = None,
     ) -> int:
         check_numbers(threads=threads)
-        sink = target_of(target)
-        with ExitStack() as opened, reporting(progress, "writing") as callback:
-            if isinstance(sink, str):
-                made = opened.enter_context(published_file(path_of(sink)))
-                sink = opened.enter_context(open(made, "wb"))
+        with published(target, overwrite=overwrite) as sink, reporting(progress, "writing") as callback:
             return sum(c._store.write_jsonl(sink, threads=threads, progress=callback) for c in self.slices())
 
     def _origin(self, file: str) -> str:
@@ -306,7 +303,7 @@ def read_corpus(path: str | os.PathLike[str], *, memory: int | str | None = None
     >>> ot.credit(corpus, method="uniform", unit="team").height
     5
     """
-    folder = Path(os.fspath(path))
+    folder = Path(expanded(path))
     manifest = load(folder)
     if manifest is None:
         raise InputError(f"no corpus in '{folder}': it has no {NAME}; make one with ingest")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 import polars as pl
 
 from . import _core
-from .corpus import Corpus, check_numbers, target_of
+from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .progress import Progress, reporting
+from .publication import published
 
 if TYPE_CHECKING:
     import numpy as np
@@ -177,6 +178,7 @@ def generate_planted(
     spawn_effect: float | None = None,
     spawn_overlap: float = 0.2,
     spawn_confounding: float = 1.0,
+    overwrite: bool = False,
     threads: int | None = None,
     progress: Progress = None,
 ) -> tuple[Corpus, Truth]: ...
@@ -208,6 +210,7 @@ def generate_planted(
     spawn_effect: float | None = None,
     spawn_overlap: float = 0.2,
     spawn_confounding: float = 1.0,
+    overwrite: bool = False,
     threads: int | None = None,
     progress: Progress = None,
 ) -> tuple[dict[str, int], Truth]: ...
@@ -238,6 +241,7 @@ def generate_planted(
     spawn_effect: float | None = None,
     spawn_overlap: float = 0.2,
     spawn_confounding: float = 1.0,
+    overwrite: bool = False,
     threads: int | None = None,
     progress: Progress = None,
 ) -> tuple[Corpus | dict[str, int], Truth]:
@@ -285,6 +289,8 @@ def generate_planted(
         Plants one decision to spawn in each run (notes): its mean effect, -1000 to 1000, or None for no such
         decision; the least probability of either choice, 0 to 0.5; how much better or worse than the mean the
         best and the worst state are anyway, 0 to 1000. Only with the outcome ``linear``.
+    overwrite
+        Replace a file that exists.
     threads, progress
         As in `read_traces`.
 
@@ -298,7 +304,7 @@ def generate_planted(
     ParameterError
         An option out of its range, or an unknown topology or outcome.
     InputError
-        The file cannot be written.
+        The file exists and `overwrite` is false, or it cannot be written.
 
     Notes
     -----
@@ -392,10 +398,11 @@ def generate_planted(
     for name, word in {"outcome": outcome, "effects": effects, "topology": topology}.items():
         if not isinstance(word, str) and not (name == "topology" and word is None):
             raise ParameterError(f"{name} is {word!r}, expected a name")
-    target = io.BytesIO() if path is None else target_of(path)
-    with reporting(progress, "generating") as callback:
+    memory = io.BytesIO()
+    target = memory if path is None else path
+    with published(target, overwrite=overwrite) as sink, reporting(progress, "generating") as callback:
         counts, tables = _core.generate_planted(
-            target,
+            sink,
             **whole,
             **real,
             length=length,
@@ -410,6 +417,5 @@ def generate_planted(
     truth = Truth(**{name: pl.DataFrame(stream) for name, stream in tables.items()}, model=outcome)
     if path is not None:
         return counts, truth
-    assert isinstance(target, io.BytesIO)
-    target.seek(0)
-    return Corpus(_core.read([target], format="native", threads=threads)), truth
+    memory.seek(0)
+    return Corpus(_core.read([memory], format="native", threads=threads)), truth

@@ -1,56 +1,109 @@
 """Files and folders that take their name when they are complete: whoever looks sees the old one or the new
 one, never half of one."""
 
+import io
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, Literal, TypeVar, cast
+
+import polars as pl
 
 from .errors import InputError, ParameterError
-from .manifest import sync_file, sync_folder, temporary
+from .manifest import sync_file, sync_folder
+from .paths import path_of
+
+T = TypeVar("T")
 
 
-def path_of(target: object) -> Path:
-    """A path that a caller named.
+def target_of(target: object) -> Path | BinaryIO:
+    """Where a caller wants output: a path, or a binary file object.
 
     Raises
     ------
     ParameterError
-        It is none.
+        It is neither.
     """
-    if not isinstance(target, str | os.PathLike):
-        raise ParameterError(f"path is of type {type(target).__name__}, expected the name of a file")
-    name = os.fspath(target)
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise ParameterError(f"path is {name!r}, expected the name of a file")
-    return Path(name)
+    if isinstance(target, str | os.PathLike):
+        return path_of(target)
+    if isinstance(target, io.TextIOBase):
+        raise ParameterError("the target is a text file: open it in binary mode")
+    if not hasattr(target, "write"):
+        raise ParameterError(
+            f"the target is of type {type(target).__name__}, expected a path or a binary file"
+        )
+    return target  # type: ignore[return-value]  # something with `write`
+
+
+def refuse_existing(target: Path) -> None:
+    """Refuse to write over a file; a pipe or a device holds nothing that would be lost.
+
+    Raises
+    ------
+    InputError
+        There is a file of this name.
+    """
+    path = Path(os.path.realpath(target))
+    if path.exists() and not path.is_dir() and not _is_stream(path):
+        raise InputError(f"'{target}' exists; pass overwrite=True to replace it")
+
+
+class Recorded:
+    """A binary file that keeps what the system refused, which writers report in words of their own."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.failure: OSError | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Write `data`."""
+        return self._kept(lambda: self._file.write(data))
+
+    def flush(self) -> None:
+        """Hand on what is buffered."""
+        self._kept(self._file.flush)
+
+    def _kept(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except OSError as error:
+            self.failure = error
+            raise
 
 
 @contextmanager
-def published_file(target: Path) -> Iterator[Path]:
-    """Where to write a file, which takes its name if the block ends well and leaves nothing if it does not.
+def published_file(target: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
+    """A file to write, which takes its name if the block ends well and leaves nothing if it does not.
 
     A pipe or a device is written as it is: it has no name to give, and nothing to keep.
 
     Raises
     ------
     InputError
-        The system refuses, in one line.
+        There is a file of this name and `overwrite` is false, or the system refuses, in one line.
     """
     # what a link leads to is replaced, not the link
     path = Path(os.path.realpath(target))
     try:
-        if _is_stream(path):
-            yield path
-            return
         if path.is_dir():
             raise InputError(f"{target}: it is a folder, expected the name of a file")
-        made = temporary(path)
+        if _is_stream(path):
+            with written(path) as file:
+                yield file
+            return
+        if not overwrite:
+            refuse_existing(target)
+        # A name that nobody can guess, and no file that is there already: not even through a link.
+        made = path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.tmp")
         try:
-            yield made
+            with written(made, "xb") as file:
+                yield file
             sync_file(made)
+            if not overwrite:
+                refuse_existing(target)
             os.replace(made, path)
             sync_folder(path.parent)
         except BaseException:
@@ -61,6 +114,61 @@ def published_file(target: Path) -> Iterator[Path]:
         raise
     except OSError as error:
         raise InputError(f"{target}: {error.strerror or error}") from error
+
+
+@contextmanager
+def written(path: Path, mode: Literal["wb", "xb"] = "wb") -> Iterator[BinaryIO]:
+    """A file that is open for writing.
+
+    Raises
+    ------
+    OSError
+        What the system refuses, whatever the writer makes of it.
+    """
+    with open(path, mode) as file:
+        recorded = Recorded(file)
+        try:
+            yield cast(BinaryIO, recorded)
+            recorded.flush()
+        except Exception:
+            if recorded.failure is not None:
+                raise recorded.failure from None
+            raise
+
+
+@contextmanager
+def published(target: object, *, overwrite: bool = False) -> Iterator[BinaryIO]:
+    """The same for what a caller names: a path, or a binary file object, which is written as it is."""
+    sink = target_of(target)
+    if isinstance(sink, Path):
+        with published_file(sink, overwrite=overwrite) as file:
+            yield file
+    else:
+        yield sink
+
+
+def write_parquet(frame: pl.DataFrame, target: Path, *, overwrite: bool = False) -> None:
+    """Write a frame as a Parquet file that is there completely or not at all.
+
+    Raises
+    ------
+    InputError
+        As `published_file`.
+    """
+    with published_file(target, overwrite=overwrite) as file:
+        frame.write_parquet(file)
+
+
+def write_text(text: str, target: Path) -> None:
+    """Write a file of our own, or replace the one that is there.
+
+    Raises
+    ------
+    InputError
+        As `published_file`.
+    """
+    with published_file(target, overwrite=True) as file:
+        file.write(text.encode())
 
 
 @contextmanager
@@ -94,8 +202,12 @@ def published_folder(target: Path) -> Iterator[Path]:
     except InputError as error:
         if error.__cause__ is None:
             raise
-        # said by what goes on after a crash, which this does not
-        reason = str(error).removeprefix(f"cannot write to '{made}': ").partition("; what is published")[0]
+        if isinstance(error.__cause__, OSError) and error.__cause__.strerror:
+            reason = error.__cause__.strerror
+        else:  # what is said of a step that a later call goes on from, which nobody does here
+            reason = (
+                str(error).removeprefix(f"cannot write to '{made}': ").partition("; what is published")[0]
+            )
         raise InputError(f"{target}: {reason}") from error.__cause__
     except ParameterError:
         raise

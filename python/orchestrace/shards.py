@@ -5,7 +5,6 @@ A crash at any point leaves the manifest of before or of after. Files that it do
 which the next ingest removes.
 """
 
-import errno
 import itertools
 import os
 from collections.abc import Iterable, Iterator
@@ -29,6 +28,7 @@ from .manifest import (
     sync_folder,
     temporary,
 )
+from .publication import written
 from .schema import SCHEMAS
 
 ROW_GROUP: Final = 1 << 16
@@ -66,20 +66,9 @@ def told(folder: Path) -> Iterator[None]:
         raise
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error).partition("\n")[0]
-        if not isinstance(error, OSError) and _is_full(folder):
-            # The Parquet writer does not pass on what the system said.
-            reason = f"{os.strerror(errno.ENOSPC)} ({reason})"
         raise InputError(
             f"cannot write to '{folder}': {reason}; what is published is safe, the same call goes on from it"
         ) from error
-
-
-def _is_full(folder: Path) -> bool:
-    try:
-        there = os.statvfs(folder)
-    except OSError:
-        return False
-    return there.f_bavail * there.f_frsize < 1 << 20
 
 
 class Staging:
@@ -96,7 +85,8 @@ class Staging:
             path.parent.mkdir(parents=True, exist_ok=True)
         made = temporary(path)
         self._files.append(path)
-        frame.write_parquet(made, compression="zstd", compression_level=1, row_group_size=ROW_GROUP)
+        with written(made) as file:
+            frame.write_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP)
 
     def publish(self) -> None:
         """Make all files durable under their names."""

@@ -12,7 +12,7 @@ import polars as pl
 from .coverage import coverage
 from .display import plain
 from .errors import InputError, ParameterError
-from .publication import path_of
+from .paths import path_of
 from .schema import unknown_name
 
 COUNTED: Final = (

@@ -89,12 +89,12 @@ def assert_same_tables(made: ot.Corpus, expected: ot.Corpus) -> None:
 
 
 def test_native_lines_read_back_as_they_were(corpus: ot.Corpus, on_disk: ot.Corpus, tmp_path: Path) -> None:
-    for one in (corpus, on_disk):
-        ot.export(one, "jsonl", tmp_path / "out.jsonl")
-        back = ot.read_traces(tmp_path / "out.jsonl")
-        again = tmp_path / "again.jsonl"
+    for number, one in enumerate((corpus, on_disk)):
+        written, again = tmp_path / f"out{number}.jsonl", tmp_path / f"again{number}.jsonl"
+        ot.export(one, "jsonl", written)
+        back = ot.read_traces(written)
         ot.export(back, "jsonl", again)
-        assert again.read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+        assert again.read_bytes() == written.read_bytes()
         assert len(back) == len(one) and not back.quarantine.collect().height
 
 
@@ -220,7 +220,9 @@ def test_a_file_that_fails_leaves_the_one_that_was_there(corpus: ot.Corpus, tmp_
     cyclic["edges"].append({"src": "e1 b", "dst": "e0 a", "type": "causal"})
     broken = ot.read_traces(io.BytesIO(jsonl([cyclic])))
     with pytest.raises(ot.ParameterError, match=r"graph\.cycle"):
-        ot.export(broken, "perfetto", target)
+        ot.export(broken, "perfetto", target, overwrite=True)
+    with pytest.raises(ot.InputError, match=r"out\.json' exists; pass overwrite=True to replace it"):
+        ot.export(corpus, "jsonl", target)
     assert target.read_text() == "old" and os.listdir(tmp_path) == ["out.json"]
     with pytest.raises(ot.InputError, match="is a folder"):
         ot.export(corpus, "jsonl", tmp_path)
@@ -262,7 +264,7 @@ def test_a_kill_leaves_nothing_half(tmp_path: Path, format: str) -> None:
     code = (
         "import orchestrace as ot, sys; corpus = ot.generate(events=60_000, seed=1)\n"
         f"print('go', flush=True)\nwhile True: ot.export(corpus, {format!r}, sys.argv[1], "
-        "progress=lambda done, total: print(done, flush=True), max_bytes=2**40)"
+        "progress=lambda done, total: print(done, flush=True), max_bytes=2**40, overwrite=True)"
     )
     target = tmp_path / "out"
     child = subprocess.Popen([sys.executable, "-c", code, str(target)], stdout=subprocess.PIPE)

@@ -261,7 +261,7 @@ def test_a_corpus_on_disk_gives_the_same_rows(corpus: ot.Corpus, tmp_path: Path,
         memory = ot.trainer_table(corpus, credits, per=per)
         order = ["trace", "turn_index"]
         assert_frame_equal(ot.trainer_table(disk, credits.lazy(), per=per).sort(order), memory)
-        ot.export(disk, "verl", tmp_path / "out.parquet", credits=credits, per=per)
+        ot.export(disk, "verl", tmp_path / "out.parquet", credits=credits, per=per, overwrite=True)
         assert_frame_equal(pl.read_parquet(tmp_path / "out.parquet").sort(order), memory)
 
 

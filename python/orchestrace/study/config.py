@@ -15,6 +15,7 @@ from ..corpus import Corpus, check_numbers
 from ..credit import credit
 from ..credit import methods as registered
 from ..errors import InputError, ParameterError
+from ..paths import expanded
 from ..planted import generate_planted
 from ..registry import registered as written_in_python
 from ..schedule_interventions import Queue
@@ -173,7 +174,7 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
     {'additive': {'noise': 0.5}}
     """
     try:
-        raw = Path(path).read_bytes()
+        raw = Path(expanded(path)).read_bytes()
     except OSError as error:
         raise InputError(f"{os.fspath(path)}: {error.strerror}") from None
     try:

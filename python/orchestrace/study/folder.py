@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from .. import _core
 from ..errors import InputError, ParameterError
-from ..manifest import replace
+from ..paths import expanded
+from ..publication import write_text
 from .cells import Cell, cells
 from .config import StudyConfig, begun_config
 
@@ -22,7 +23,7 @@ class StudyFolder:
     """What is there of a study."""
 
     def __init__(self, path: str | os.PathLike[str], config: StudyConfig) -> None:
-        self.path = Path(os.fspath(path))
+        self.path = Path(expanded(path))
         self.config = config
 
     @classmethod
@@ -50,13 +51,13 @@ class StudyFolder:
                 "schema": _core.SCHEMA_VERSION,
                 "config": json.loads(config.text()),
             }
-            replace(place / MANIFEST, lambda file: file.write_text(json.dumps(facts, indent=1) + "\n"))
+            write_text(json.dumps(facts, indent=1) + "\n", place / MANIFEST)
         return made
 
     @classmethod
     def opened(cls, path: str | os.PathLike[str]) -> "StudyFolder":
         """A study that is there, complete or not."""
-        place = Path(os.fspath(path))
+        place = Path(expanded(path))
         if not (place / MANIFEST).is_file():
             raise InputError(f"folder '{place}' has no study: it lacks {MANIFEST}")
         return cls(place, begun_config(_manifest(place)["config"]))
@@ -83,7 +84,7 @@ class StudyFolder:
     def write(self, cell: Cell, found: dict[str, Any]) -> None:
         """Publish what a cell measured."""
         text = json.dumps({"cell": cell.name, **found}, sort_keys=True) + "\n"
-        replace(self.path / CELLS / cell.file, lambda file: file.write_text(text, encoding="utf-8"))
+        write_text(text, self.path / CELLS / cell.file)
 
 
 def _manifest(place: Path) -> dict[str, Any]:

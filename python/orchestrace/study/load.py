@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from ..errors import ParameterError
+from ..publication import write_parquet
 from ..schema import unknown_name
 from .cells import SCHEDULE, Cell
 from .folder import StudyFolder
@@ -140,10 +141,8 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
 
 def write_tables(place: StudyFolder) -> None:
     """Write the tables as Parquet, beside the cells."""
-    from ..manifest import replace
-
     for name, frame in tables(place).items():
-        replace(place.path / f"{name}.parquet", frame.write_parquet)
+        write_parquet(frame, place.path / f"{name}.parquet", overwrite=True)
 
 
 def tables(place: StudyFolder) -> dict[str, pl.DataFrame]:

@@ -9,7 +9,7 @@ import polars as pl
 from .. import _core
 from ..corpus import Corpus
 from ..errors import ParameterError
-from ..manifest import replace
+from ..publication import published_file
 from .envelope_map import checked, recorded
 from .folder import StudyFolder
 from .load import tables
@@ -83,7 +83,8 @@ def report(
     written = []
 
     def write(target: Path, content: bytes) -> None:
-        replace(target, lambda file: file.write_bytes(content))
+        with published_file(target, overwrite=True) as file:
+            file.write(content)
         written.append(target)
 
     write(place.path / "report.html", html_page(title, meta, sections).encode())

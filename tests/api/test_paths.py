@@ -1,0 +1,178 @@
+"""Paths of callers: `~` is the home folder wherever the library takes one."""
+
+import inspect
+import io
+import json
+import os
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import orchestrace as ot
+from orchestrace.partitioned import PartitionedCorpus
+
+PAPERS = "category,is_rl,reward_type,credit_granularity,orchestration_form,scenario,is_core,verified"
+STUDY = (
+    'methods = ["flow"]\n[[sizes]]\nevents = 10\nagents = 2\ntraces = 16\n[presets.additive]\nnoise = 0.5\n'
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def corpus(home: Path) -> ot.Corpus:
+    (home / "runs.jsonl").write_bytes(recordings())
+    return ot.read_traces(home / "runs.jsonl")
+
+
+def recordings() -> bytes:
+    buffer = io.BytesIO()
+    ot.generate(buffer, traces=3, seed=0)
+    return buffer.getvalue() + b"{broken\n"
+
+
+def survey_at(home: Path, _corpus: ot.Corpus) -> object:
+    (home / "papers.csv").write_text(f"key,{PAPERS}\na,m,yes,shared,agent,swarm,math,core,yes\n")
+    (home / "excluded.csv").write_text("record_id,stage,source,query_family\nE1,screen,arXiv,safety\n")
+    return ot.survey("~")
+
+
+def study_at(home: Path, _corpus: ot.Corpus) -> Path:
+    (home / "study.toml").write_text(STUDY)
+    ot.study.run("~/study.toml", "~/study", workers=0)
+    return home / "study" / "study.json"
+
+
+def report_at(home: Path, corpus: ot.Corpus) -> Path:
+    pytest.importorskip("vl_convert")
+    study_at(home, corpus)
+    return ot.study.report("~/study")[0]
+
+
+def ingested(home: Path, _corpus: ot.Corpus) -> Path:
+    ot.ingest("~/runs.jsonl", "~/corpus")
+    return home / "corpus" / "manifest.json"
+
+
+def opened(home: Path, corpus: ot.Corpus) -> int:
+    ingested(home, corpus)
+    return len(ot.read_corpus("~/corpus"))
+
+
+def mapped(home: Path, _corpus: ot.Corpus) -> object:
+    example = Path(__file__).resolve().parents[2] / "docs" / "formats" / "mapping.md"
+    text = example.read_text(encoding="utf-8")
+    (home / "house.toml").write_text(text.partition("```toml\n")[2].partition("```")[0])
+    return ot.read_traces(io.BytesIO(b"{}\n"), mapping="~/house.toml")
+
+
+def measured(home: Path, corpus: ot.Corpus) -> object:
+    ids = corpus.traces.select("trace_id").collect().with_columns(mine=pl.lit(0.5))
+    ids.write_csv(home / "scores.csv")
+    own = corpus.with_measures("~/scores.csv").reward_channels()
+    ot.ingest(home / "runs.jsonl", home / "corpus")
+    return own == ot.read_corpus(home / "corpus").with_measures("~/scores.csv").reward_channels()
+
+
+def on_disk(home: Path, corpus: ot.Corpus) -> Path:
+    ingested(home, corpus)
+    ot.read_corpus(home / "corpus").write_jsonl("~/disk.jsonl")
+    corpus.write_jsonl("~/out.jsonl")
+    return home / "out.jsonl"
+
+
+def sunk(home: Path, corpus: ot.Corpus) -> Path:
+    ot.credit(corpus, method="uniform", sink="~/sink")
+    return home / "sink" / "part=000.parquet"
+
+
+Call = Callable[[Path, ot.Corpus], object]
+TAKEN: dict[tuple[str, str], Call] = {
+    ("read_traces", "source"): lambda home, _: len(ot.read_traces("~/runs.jsonl")),
+    ("read_traces", "mapping"): mapped,
+    ("scan_events", "source"): lambda home, _: ot.scan_events("~/*.jsonl").head(1).collect(),
+    ("scan_traces", "source"): lambda home, _: ot.scan_traces(["~/runs.jsonl"]).head(1).collect(),
+    ("ingest", "source"): ingested,
+    ("ingest", "out"): ingested,
+    ("read_corpus", "path"): opened,
+    ("credit", "sink"): sunk,
+    ("export", "path"): lambda home, c: (ot.export(c, "jsonl", "~/e.jsonl"), home / "e.jsonl")[1],
+    ("generate", "path"): lambda home, _: (ot.generate("~/g.jsonl", traces=1), home / "g.jsonl")[1],
+    ("generate_planted", "path"): lambda home, _: (
+        ot.generate_planted("~/p.jsonl", traces=8),
+        home / "p.jsonl",
+    )[1],
+    ("survey", "path"): survey_at,
+    ("Corpus.with_measures", "frame"): measured,
+    ("Corpus.write_jsonl", "target"): on_disk,
+    ("Corpus.write_quarantined", "target"): lambda home, c: (
+        c.write_quarantined("~/q.jsonl"),
+        home / "q.jsonl",
+    )[1],
+    ("study.read_config", "path"): study_at,
+    ("study.run", "config"): study_at,
+    ("study.run", "folder"): study_at,
+    ("study.load", "folder"): lambda home, c: (study_at(home, c), ot.study.load("~/study"))[1],
+    ("study.report", "folder"): report_at,
+}
+"""Every public parameter that takes a path, and a call that gives it one below the home folder."""
+
+
+def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name in ot.__all__:
+        one = getattr(ot, name)
+        if inspect.isfunction(one):
+            yield name, one
+    for name, one in inspect.getmembers(ot.Corpus, inspect.isroutine):
+        if not name.startswith("_"):
+            yield f"Corpus.{name}", one
+    for name in ot.study.__all__:
+        one = getattr(ot.study, name)
+        if inspect.isfunction(one):
+            yield f"study.{name}", one
+
+
+def takes_a_path(kind: object) -> bool:
+    arguments = typing.get_args(kind)
+    return kind is os.PathLike or typing.get_origin(kind) is os.PathLike or any(map(takes_a_path, arguments))
+
+
+def test_every_parameter_that_takes_a_path_is_tried() -> None:
+    found = {
+        (name, parameter)
+        for name, function in functions()
+        for parameter, kind in inspect.get_annotations(function, eval_str=False).items()
+        if parameter != "return" and takes_a_path(kind)
+    }
+    assert found == set(TAKEN)
+    assert PartitionedCorpus.with_measures is not ot.Corpus.with_measures  # tried within the same calls
+
+
+@pytest.mark.parametrize("which", sorted(TAKEN), ids=" ".join)
+def test_a_tilde_is_the_home_folder(
+    which: tuple[str, str], home: Path, corpus: ot.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    made = TAKEN[which](home, corpus)
+    assert not isinstance(made, Path) or made.exists()
+    assert not isinstance(made, int) or made
+    assert list(elsewhere.iterdir()) == []  # nothing that is called ~
+
+
+def test_files_named_with_a_tilde_are_reached_from_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ot.generate("./~.jsonl", traces=2)
+    assert len(ot.read_traces("./~.jsonl")) == 2 and (tmp_path / "~.jsonl").is_file()
+    assert json.loads((tmp_path / "~.jsonl").read_text().splitlines()[0])
