@@ -24,7 +24,6 @@ _DERIVED = {"agents"}
 
 _BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "threads": (1, 1024),
-    "memory": (64 << 20, 2**63 - 1),
     "partitions": (1, 999),
     "steps": (1, 10_000),
     "orders": (1, 100_000),

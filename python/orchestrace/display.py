@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 def plain(value: object) -> str:
     """A value as text in which control and other unprintable characters are spelt as escapes."""
     text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+    if text.isprintable():
+        return text
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
     )
@@ -21,12 +23,19 @@ def plain(value: object) -> str:
 
 def plain_json(text: str) -> str:
     """JSON on one line with the characters escaped that JSON allows as they are and a terminal may act on."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else _unit_escapes(c) for c in text)
 
 
 def _unit_escapes(c: str) -> str:
     units = c.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def as_text(corpus: Corpus) -> str:

@@ -191,7 +191,9 @@ def _one_row(credits: pl.DataFrame, unit_id: str | None, trace: int | str | None
     if rows.is_empty():
         raise ParameterError(f"credits have no row of {what}")
     if rows["trace"].n_unique() > 1:
-        raise ParameterError(f"{rows['trace'].n_unique()} traces have {what}: give trace=")
+        ids = rows["trace_id" if "trace_id" in rows.columns else "trace"].unique(maintain_order=True)
+        first = ", ".join(map(repr, ids.head(3))) + (", ..." if ids.len() > 3 else "")
+        raise ParameterError(f"{rows['trace'].n_unique()} traces have {what}: give trace=, one of {first}")
     if rows.height > 1:
         raise ParameterError(f"credits have {rows.height} rows of {what}: filter them to one method and unit")
     return rows.row(0, named=True)

@@ -3,6 +3,7 @@
 import glob
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import polars as pl
 
 from . import _core
 from .corpus import Corpus, check_numbers
-from .display import plain
+from .display import counted, plain
 from .errors import InputError, ParameterError, QuarantineError
 from .house import House, read_mapping
 from .manifest import NAME as MANIFEST
@@ -114,6 +115,11 @@ def read_traces(
     QuarantineError
         Records failed and ``on_error="raise"``, or more than the bounds allow.
 
+    Warns
+    -----
+    UserWarning
+        Nothing could be used: there is no record, or all are ignored or rejected. It says why.
+
     Notes
     -----
     One pass, linear in the bytes; compressed input and archives are recognised by their first bytes. Traces
@@ -158,7 +164,34 @@ def read_traces(
     corpus = Corpus(store)
     if store.records_quarantined:
         budget.check(store.records_quarantined, store.records_read, corpus._stored("quarantine"))
+    if (reason := nothing_used(corpus)) is not None:
+        warnings.warn(reason, UserWarning, stacklevel=2)
     return corpus
+
+
+def nothing_used(corpus: Corpus) -> str | None:
+    """Why nothing could be used of what was read for a corpus; None if something was.
+
+    Examples
+    --------
+    >>> import io
+    >>> from orchestrace.io import nothing_used, read_traces
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     nothing_used(read_traces(io.BytesIO(b"")))
+    'nothing could be used: the input has no record'
+    """
+    if len(corpus) or (records := corpus.records)["used"]:
+        return None
+    if not records["read"]:
+        return "nothing could be used: the input has no record"
+    kinds = ("quarantined", "ignored", "duplicate")
+    told = ", ".join(f"{records[kind]:,} {kind}" for kind in kinds if records[kind])
+    reason = f"nothing could be used of {counted(records['read'], 'record')}: {told}"
+    rejects = corpus.quarantine.select("file", "line", "code", "message").head(1).collect()
+    for file, line, code, message in rejects.iter_rows():
+        reason += f", the first at {file}:{line}: {code}: {message}"
+    return plain(reason)
 
 
 class ReadOptions(TypedDict, total=False):

@@ -20,6 +20,8 @@ written."""
 GATHER_SHARE: Final = 0.25
 """Of the budget, what the texts of traces may take that are put together from several records; what is more
 goes to a temporary file in the folder of the corpus."""
+LEAST: Final = 64 << 20
+"""The smallest budget."""
 OVERHEAD: Final = 56 << 20
 """Of the budget, what the threads and buffers of the libraries take however little there is to do."""
 LEAST_BATCH: Final = 8 << 20
@@ -39,7 +41,11 @@ def memory_bytes(memory: int | str) -> int:
             )
         memory = int(min(float(found[1]) * unit, 2.0**63))
     check_numbers(memory=memory)
-    return int(memory)
+    room = int(memory)
+    if room < LEAST:
+        shown = f"{room} bytes" if room < 2**20 else f"{room / 2**20:.3g}MiB"
+        raise ParameterError(f"memory is {shown}, expected at least {LEAST >> 20}MiB")
+    return room
 
 
 def partitions_of(size: int, room: int) -> int:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -726,3 +727,19 @@ def test_a_record_with_a_zero_byte_costs_itself_alone(tmp_path: Path) -> None:
     corpus = ot.read_traces(path)
     assert trace_ids(corpus) == ["a", "b"]
     assert corpus.quarantine.collect()["line"].to_list() == [1, 3]
+
+
+def test_reading_says_once_that_nothing_could_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(b"noise\n{}\n")
+    with pytest.warns(UserWarning, match="nothing could be used of 2 records: 2 quarantined") as told:
+        ot.read_traces(path)
+    (one,) = told
+    assert one.filename == __file__ and f"the first at {path}:1: json.syntax: " in str(one.message)
+    path.write_bytes(b"\n")
+    with pytest.warns(UserWarning, match="the input has no record$"):
+        ot.read_traces(path)
+    path.write_bytes(b"noise\n" + line("a"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ot.read_traces(path)
