@@ -1,78 +1,259 @@
-"""Frames on a terminal: what fits its width, nothing that could act on it."""
+"""Frames as text, without anything that a terminal could act on: as tables of some width, or flat for CSV."""
+
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.cells import cell_len
 
 from .display import plain
 
+GAP = 2
+"""Blanks between columns."""
 _WIDEST = 44
+"""Cells of a column beside others on a terminal."""
+_NARROWEST_ID = 12
+_NARROWEST_PROSE = 24
+_LINES = 4
+"""Of a cell of prose that is folded."""
 
 
-def show(frame: pl.DataFrame, title: str, *, rows: int | None = None) -> None:
-    """Print the head of a frame as a table, without empty columns and those beyond the width."""
-    console = Console()
-    head = frame if rows is None else frame.head(rows)
-    shown: list[str] = []
-    left = console.width - 1
-    columns = {
-        name: [plain(value) for value in head[name]] for name in head.columns if _has_value(head[name])
-    }
-    for name, cells in columns.items():
-        left -= min(max(len(text) for text in [name, *cells]), _WIDEST) + 3
-        if left < 0 and shown:
-            break
-        shown.append(name)
-    notes = []
-    if len(shown) < frame.width:
-        notes.append(f"columns not shown, or empty: {frame.width - len(shown)}")
-    if head.height < frame.height:
-        notes.append(f"rows not shown: {frame.height - head.height:,}")
-    table = Table(
-        title=Text(plain(title)), caption=Text("; ".join(notes)), title_justify="left", caption_justify="left"
-    )
-    for name in shown:
-        side = "right" if head[name].dtype.is_numeric() else "left"
-        table.add_column(Text(name), justify=side, overflow="ellipsis", no_wrap=True, max_width=_WIDEST)  # type: ignore[arg-type]  # one of its words
-    for i in range(head.height):
-        table.add_row(*(Text(columns[name][i]) for name in shown))
-    console.print(table)
+@dataclass(frozen=True)
+class Table:
+    """A frame laid out as text."""
+
+    header: str
+    rows: list[str]
+    constants: dict[str, str]
+    """What every row has in a column that is not shown."""
+    hidden: list[str] = field(default_factory=list)
+    """Columns for which there is no room."""
+    empty: int = 0
+    """Columns without any value."""
 
 
-def show_replays(table: pl.DataFrame, *, rows: int) -> None:
-    """Print what replays say: effects on outcomes, then schedules.
+def terminal_width() -> int | None:
+    """Columns of the terminal that standard output is, or that `COLUMNS` names; None where it is none."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
-    A number comes with its tier before everything else, then with its bounds, so that narrow terminals show
-    them. The one intervention of a table stands over it.
+
+def lay_out(
+    frame: pl.DataFrame,
+    first: Sequence[str] = (),
+    *,
+    width: int | None,
+    rows: int | None = None,
+    chosen: bool = False,
+) -> Table:
+    """Lay out a frame as a table of text.
+
+    Parameters
+    ----------
+    frame
+        The rows.
+    first
+        Columns that answer the question, the most important first; those that the frame does not have are
+        left out. The others follow in their order, as far as there is room.
+    width
+        Cells of a line; None lays out everything as it is. A text that is too long is cut in its middle, one
+        with blanks is folded. Numbers are never cut.
+    rows
+        How many of the rows are laid out; None for all.
+    chosen
+        Show exactly the columns of the frame, however wide they are.
     """
-    ends = table.select("lower", "upper").iter_rows()
-    bounds = [
-        None if low is None and high is None else f"{_short(low)}..{_short(high)}" for low, high in ends
-    ]
-    table = table.with_columns(bounds=pl.Series(bounds, dtype=pl.String)).drop("lower", "upper", "params")
-    timed = pl.col("makespan_cf").is_not_null().any().over("intervention")
-    schedules = table.filter(timed)
-    effects = table.filter(~timed)
-    if effects.height or not schedules.height:
-        _show_answers(effects, "effects on the outcome", "effect", rows)
-    if schedules.height:
-        _show_answers(schedules, "schedules", "makespan_cf", rows)
+    first = [name for name in first if name in frame.columns]
+    order = frame.columns if chosen else [*first, *(name for name in frame.columns if name not in first)]
+    filled = order if chosen else [name for name in order if _has_value(frame[name])]
+    empty = len(order) - len(filled)
+    constants: dict[str, str] = {}
+    if width is not None and frame.height > 1 and not chosen:
+        same = [name for name in filled if _is_constant(frame[name])]
+        same = same[1:] if len(same) == len(filled) else same
+        constants = {name: _texts(frame[name].head(1))[0] for name in same if name in first}
+        filled = [name for name in filled if name not in constants]
+    head = frame if rows is None else frame.head(rows)
+    columns = [_Column.of(head[name]) for name in filled]
+    if width is None:
+        widths = {one.name: one.natural for one in columns}
+    else:
+        widths = _widths(columns, first, width, chosen)
+    shown = [one for one in columns if one.name in widths]
+    return Table(
+        header=_line([(one.name, widths[one.name], one.is_number) for one in shown]),
+        rows=[line for at in range(head.height) for line in _row(shown, widths, at, width is not None)],
+        constants=constants,
+        hidden=[one.name for one in columns if one.name not in widths],
+        empty=empty,
+    )
 
 
-def _show_answers(table: pl.DataFrame, what: str, answer: str, rows: int) -> None:
-    asked = table["intervention"].unique()
-    title = f"{what} of {asked[0]}" if len(asked) == 1 else what
-    by = ["trace", "intervention", "unit_id"] if len(asked) > 1 else ["trace", "unit_id"]
-    recorded = ["makespan"] if answer == "makespan_cf" else []
-    first = [*by, answer, "tier", *recorded, "reason", "bounds"]
-    shown = table.select(*first, pl.exclude(*first, "intervention"))
-    show(shown, f"{title}: {table.height:,} rows", rows=rows)
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    texts: list[str]
+    is_number: bool
+    is_prose: bool
+    """Texts with blanks, which are folded; others are ids, of which both ends tell."""
+    natural: int
+
+    @classmethod
+    def of(cls, column: pl.Series) -> "_Column":
+        texts = _texts(column)
+        prose = column.dtype in (pl.String, pl.Categorical, pl.Enum) and any(" " in text for text in texts)
+        natural = max(map(cell_len, (column.name, *texts)))
+        return cls(column.name, texts, column.dtype.is_numeric(), prose, natural)
+
+    @property
+    def least(self) -> int:
+        """Cells that it needs at least."""
+        if self.is_number:
+            return self.natural
+        narrow = _NARROWEST_PROSE if self.is_prose else _NARROWEST_ID
+        return min(self.natural, max(len(self.name), narrow))
 
 
-def _short(number: float | None) -> str:
-    return "" if number is None else f"{number:.3g}" if abs(number) < 1000 else f"{number:.0f}"
+def _widths(columns: list[_Column], first: Sequence[str], width: int, chosen: bool) -> dict[str, int]:
+    """Cells of each column that is shown: first as narrow as need be, then wider, then others that fit."""
+    widths: dict[str, int] = {}
+    left = width + GAP
+    wanted = [one for one in columns if chosen or one.name in first] or columns[:1]
+    for one in wanted:
+        if chosen or not widths or one.least + GAP <= left:
+            widths[one.name] = one.least
+            left -= one.least + GAP
+    for one in wanted:  # what is left goes to texts that were cut, the first one first
+        if one.name in widths and left > 0:
+            most = one.natural if one.is_prose else min(one.natural, _WIDEST)
+            more = min(left, max(most - widths[one.name], 0))
+            widths[one.name] += more
+            left -= more
+    for one in columns:
+        needed = min(one.natural, _WIDEST) + GAP
+        if one.name not in widths and one not in wanted and needed <= left:
+            widths[one.name] = needed - GAP
+            left -= needed
+    return widths
+
+
+def _row(columns: list[_Column], widths: dict[str, int], at: int, cut: bool) -> Iterable[str]:
+    """The lines of a row: one, or more where prose is folded."""
+    cells = []
+    for one in columns:
+        text, width = one.texts[at], widths[one.name]
+        if not cut or cell_len(text) <= width:
+            cells.append([text])
+        else:
+            cells.append(_folded(text, width) if one.is_prose else [_shortened(text, width)])
+    for line in range(max(map(len, cells), default=0)):
+        given = [cell[line] if line < len(cell) else "" for cell in cells]
+        yield _line(
+            [(text, widths[one.name], one.is_number) for one, text in zip(columns, given, strict=True)]
+        )
+
+
+def _line(cells: Iterable[tuple[str, int, bool]]) -> str:
+    padded = []
+    for text, width, right in cells:
+        blanks = " " * max(width - cell_len(text), 0)
+        padded.append(blanks + text if right else text + blanks)
+    return (" " * GAP).join(padded).rstrip()
+
+
+def _shortened(text: str, width: int) -> str:
+    """Both ends of a text."""
+    head = fitting(text, width // 2)
+    tail = fitting(text[::-1], width - 1 - cell_len(head))[::-1]
+    return f"{head}…{tail}"
+
+
+def fitting(text: str, width: int) -> str:
+    """The beginning of a text, as many characters as fit."""
+    taken = 0
+    for end, character in enumerate(text):
+        taken += cell_len(character)
+        if taken > width:
+            return text[:end]
+    return text
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """A text in lines, of which the last says that there is more."""
+    lines = [""]
+    for word in text.split(" "):
+        while cell_len(word) > width:  # a word that is longer than a line goes on in the next
+            if lines[-1]:
+                lines.append("")
+            lines[-1] = fitting(word, width)
+            word = word[len(lines[-1]) :]
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(word)
+    if len(lines) > _LINES:
+        lines = [*lines[: _LINES - 1], fitting(lines[_LINES - 1], width - 1) + "…"]
+    return lines
+
+
+def _texts(column: pl.Series) -> list[str]:
+    return [cell_text(value) for value in column]
+
+
+def cell_text(value: object) -> str:
+    """A value as it stands in a cell: numbers with four digits, lists and fields of structures one by one."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, pl.Series | list | tuple):
+        return f"[{', '.join(map(cell_text, value))}]"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {cell_text(one)}" for name, one in value.items() if one is not None)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return plain(value)
+
+
+def _number(value: float) -> str:
+    """Four significant digits, and all digits before the point."""
+    if math.isfinite(value) and 1e4 <= abs(value) < 1e15:
+        return f"{value:.0f}"
+    return f"{value:.4g}"
+
+
+def flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """A frame for CSV: lists and structures as JSON text, unprintable characters escaped."""
+    made = []
+    for column in frame:
+        if isinstance(column.dtype, pl.List | pl.Array | pl.Struct):
+            texts = [None if value is None else _json(value) for value in column]
+            made.append(pl.Series(column.name, texts, pl.String))
+        elif column.dtype in (pl.String, pl.Categorical, pl.Enum):
+            texts = [None if value is None else plain(value) for value in column]
+            made.append(pl.Series(column.name, texts, pl.String))
+        else:
+            made.append(column)
+    return pl.DataFrame(made)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value.to_list() if isinstance(value, pl.Series) else value, default=str)
 
 
 def _has_value(column: pl.Series) -> bool:
+    if column.len() and isinstance(column.dtype, pl.Struct):
+        return any(_has_value(part) for part in column.struct.unnest())
     return column.len() == 0 or column.null_count() < column.len()
+
+
+def _is_constant(column: pl.Series) -> bool:
+    return not isinstance(column.dtype, pl.List | pl.Array | pl.Struct) and column.n_unique() == 1

@@ -263,6 +263,9 @@ def test_the_command(corpus: ot.Corpus, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["export", *common, "--trace", first(corpus)])
     assert done.exit_code == 0 and "out.mmd" in done.stdout.replace("\n", ""), done.output
     assert (tmp_path / "out.mmd").read_text().startswith("flowchart LR\n")
+    again = CliRunner().invoke(app, ["export", *common, "--trace", first(corpus)])
+    assert again.exit_code == 1 and again.stderr.endswith("out.mmd' exists; give --force to replace it\n")
+    common.append("--force")
     effects = CliRunner().invoke(app, ["export", *common, "--trace", first(corpus), "--effects"])
     assert effects.exit_code == 0 and "surrogate" in (tmp_path / "out.mmd").read_text()
     wrong = CliRunner().invoke(app, ["export", *common, "--trace", "nobody", "--effects"])
@@ -283,7 +286,7 @@ def test_the_command_writes_every_format(corpus: ot.Corpus, tmp_path: Path, form
     done = CliRunner().invoke(app, call)
     assert done.exit_code == 0 and re.search(r"[\d,]+ bytes$", done.stdout.strip()), done.output
     assert target.is_dir() if format == "parquet" else target.is_file()
-    wrong = CliRunner().invoke(app, [*call, "--window", "1"])
+    wrong = CliRunner().invoke(app, [*call, "--force", "--window", "1"])
     assert wrong.exit_code == 2 and wrong.stderr.startswith("error: window ")
     assert len(wrong.stderr.splitlines()) == 1
 

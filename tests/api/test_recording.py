@@ -50,7 +50,7 @@ def test_what_it_writes_is_valid_and_can_be_credited(Run: Any, tmp_path: Path) -
     for reward in (1.0, 0.0):
         recorded(Run(str(path), "capital"), reward)
     done = CliRunner().invoke(app, ["validate", str(path)])
-    assert done.exit_code == 0 and "2 traces: 2 valid, 0 invalid" in done.stdout, done.output
+    assert done.exit_code == 0 and "2 records: 2 used; 2 traces" in done.stdout, done.output
     corpus = ot.read_traces(path)
     assert corpus.findings.collect().height == 0
     assert corpus.traces.select("group_id").collect()["group_id"].to_list() == ["capital"] * 2

@@ -49,29 +49,31 @@ def run(*args, code=0, stdin=None, columns=160):
 
 
 def test_validate_accepts(good):
-    assert run("validate", good).stdout == "1 traces: 1 valid, 0 invalid\n"
+    assert run("validate", good).stdout == "1 record: 1 used; 1 trace\n"
 
 
 def test_validate_says_where_and_why(bad, good):
     lines = run("validate", good, bad, code=1).stdout.splitlines()
     assert lines[0].startswith(f"{bad}:2: json.syntax")
     assert lines[1].startswith(f"{bad}:3: field.minimum /costs/tokens: ")
-    assert lines[2:] == ["4 traces: 2 valid, 2 invalid"]
+    assert lines[2:] == ["4 records: 2 used, 2 quarantined; 2 traces"]
     rows = json.loads(run("validate", bad, "--json", code=1).stdout)
     assert [row["code"] for row in rows] == ["json.syntax", "field.minimum"]
 
 
-def test_validate_judges_the_native_format_only(tmp_path):
+def test_validate_reads_what_the_other_commands_read(tmp_path):
     other = tmp_path / "other.json"
     other.write_text(
         '{"history": [{"role": "human", "content": "x"}], "mistake_agent": "A", "mistake_step": "0"}'
     )
-    run("validate", str(other), code=1)
+    assert run("validate", str(other)).stdout == "1 record: 1 used; 1 trace\n"
+    native = run("validate", str(other), "--format", "native", code=1).stdout
+    assert native.splitlines()[-1] == "1 record: 1 quarantined; 0 traces"
 
 
 def test_validate_reads_standard_input(good):
     with open(good) as file:
-        assert "1 valid" in run("validate", "-", stdin=file.read()).stdout
+        assert "1 used" in run("validate", "-", stdin=file.read()).stdout
 
 
 def test_nothing_to_validate_is_a_failure(tmp_path):
@@ -150,7 +152,9 @@ def test_generate_writes_what_reads_back(tmp_path):
     counts = json.loads(run("generate", str(target), "--traces", "7", "--seed", "1", "--json").stdout)
     assert counts["traces"] == 7
     assert len(ot.read_traces(target)) == 7
-    assert "7 traces" in run("generate", str(target), "--traces", "7", "--seed", "1").stdout
+    again = ["generate", str(target), "--traces", "7", "--seed", "1"]
+    assert "exists; give --force to replace it" in run(*again, code=1).stderr
+    assert "7 traces" in run(*again, "--force").stdout
 
 
 def test_methods_and_importers():
@@ -381,7 +385,7 @@ def test_survey_shows_and_writes_its_tables(tmp_path):
     (tmp_path / "excluded.csv").write_text("record_id,stage,source,query_family\nE1,screen,arXiv,safety\n")
     shown = run("survey", str(tmp_path)).stdout
     assert "headline: 3 rows" in shown and "audited" in shown and "spawn_effect" in shown
-    assert "rows not shown: 300" in shown  # of the 320 cells
+    assert "300 more rows" in shown  # of the 320 cells
     tables = json.loads(run("survey", str(tmp_path), "--json").stdout)
     assert tables["headline"][2] == {"what": "audited", "records": 2}
     assert len(tables["cells"]) == 320

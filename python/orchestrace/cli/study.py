@@ -8,16 +8,19 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from . import study
-from .cli_frames import open_recordings
-from .corpus import Corpus
-from .display import plain, plain_json
-from .terminal import show
+from .. import study
+from ..corpus import Corpus
+from ..display import plain, plain_json
+from ..paths import path_of
+from .application import SETTINGS, STOPPED
+from .options import Json, RecordingOptions
+from .recordings import usable
+from .tables import show
 
 study_app = typer.Typer(
-    help="Measure credit methods on a ladder of sizes whose truth is known.",
+    help="Measure credit methods on corpora whose truth is known.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings=SETTINGS,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -27,7 +30,7 @@ study_app = typer.Typer(
 def run_(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file, as examples/study.toml.")],
     folder: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder; one that is begun is gone on with.")
+        Path, typer.Option("--output", "-o", help="Output folder; an unfinished study resumes.")
     ],
     workers: Annotated[
         int, typer.Option("--workers", min=0, max=256, help="Processes; 0: this one, which stops no call.")
@@ -35,23 +38,23 @@ def run_(
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, max=1024, help="Of each call; default: all cores.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Measure every cell; what is there already is kept, so that the command resumes."""
+    """Measure every cell; resume where a run stopped."""
     try:
         table = study.run(config, folder, workers=workers, threads=threads, progress=True)
     except KeyboardInterrupt:
         typer.echo(
-            f"stopped; what is measured is in {plain(folder)}: run the command again to go on", err=True
+            f"stopped: what is measured is in {plain(folder)}; run the same command again to go on", err=True
         )
-        raise typer.Exit(130) from None
+        raise typer.Exit(STOPPED) from None
     if as_json:
         typer.echo(plain_json(table.write_json()))
         return
     counts = table.group_by("events", "agents", "status", maintain_order=True).agg(
         cells=pl.len(), seconds=pl.col("seconds").sum()
     )
-    show(counts, f"cells of {folder}", rows=50)
+    show(counts, f"cells of {folder}", "study")
 
 
 @study_app.command(name="report")
@@ -65,8 +68,9 @@ def report_(
     """Write the report: report.html, report.md and the figures."""
     named: dict[str, Corpus] = {}
     for path in corpus or []:
+        path = path_of(path)
         name = path.resolve().name if path.is_dir() else path.stem
-        named[_free(name, named)] = open_recordings([str(path)], "auto", None, None)
+        named[_free(name, named)] = usable(RecordingOptions([str(path)]))
     for path in study.report(folder, corpora=named):
         typer.echo(f"wrote {plain(path)}")
 

@@ -1,13 +1,15 @@
 """Options of the command as the library takes them: what a word of the command line stands for."""
 
 import json
+from functools import reduce
+from operator import and_
 from typing import Any
 
-from . import concurrency, drop, set_value, speed_up, truncate
-from .credit import Parameter
-from .errors import ParameterError
-from .interventions import SELECTORS
-from .schema import unknown_name
+from .. import aggregate_by, concurrency, drop, set_value, speed_up, truncate
+from ..credit import Parameter
+from ..errors import ParameterError
+from ..interventions import SELECTORS
+from ..schema import unknown_name
 
 
 def weights(given: list[str]) -> str | dict[str, float]:
@@ -43,7 +45,7 @@ def _named(item: str, option: str) -> tuple[str, str]:
     return by, name
 
 
-def dropped(item: str, mode: str, lost: str) -> Any:
+def _dropped(item: str, mode: str, lost: str) -> Any:
     """SELECTION=NAME, an edge as ID->ID."""
     by, name = _named(item, "--drop")
     options: dict[str, Any] = {"mode": mode, "lost": lost}
@@ -56,14 +58,14 @@ def dropped(item: str, mode: str, lost: str) -> Any:
     return drop(**options)
 
 
-def valued(item: str) -> Any:
+def _valued(item: str) -> Any:
     """SELECTION=NAME:VALUE."""
     known = [one for one in SELECTORS if one not in ("edge", "message", "spawn")]
     options, to = _numbered(item, "--set", "0.5", known)
     return set_value(to=to, **options)
 
 
-def faster(item: str) -> Any:
+def _faster(item: str) -> Any:
     """SELECTION=NAME:FACTOR."""
     options, factor = _numbered(item, "--speed-up", "2", ["tool", "agent", "role", "type", "event"])
     return speed_up(int(factor) if factor.is_integer() else factor, **options)
@@ -80,14 +82,14 @@ def _numbered(item: str, option: str, example: str, known: list[str]) -> tuple[d
     return {by: name}, _float(text, f"{option} '{item}'")
 
 
-def truncated(item: str) -> Any:
+def _truncated(item: str) -> Any:
     """A time, or event=ID."""
     if item.startswith("event="):
         return truncate(event=item.removeprefix("event="))
     return truncate(at=_float(item, "--truncate"))
 
 
-def slots(text: str, pool: str) -> Any:
+def _slots(text: str, pool: str) -> Any:
     """Numbers with commas between, and none."""
     numbers: list[int | None] = []
     for word in text.split(","):
@@ -95,6 +97,35 @@ def slots(text: str, pool: str) -> Any:
             raise ParameterError(f"--slots '{text}', expected whole numbers and none, like 1,2,4,none")
         numbers.append(None if word == "none" else int(word))
     return concurrency(numbers, pool=pool)  # type: ignore[arg-type]  # judged there
+
+
+def scenarios(
+    *,
+    dropped: list[str] | None,
+    each: list[str] | None,
+    mode: str,
+    lost: str,
+    values: list[str] | None,
+    truncated: list[str] | None,
+    aggregate: list[str] | None,
+    faster: list[str] | None,
+    slots: str | None,
+    pool: str,
+    at_once: bool,
+) -> list[Any]:
+    """What is changed, one scenario for each option, or one of them all."""
+    asked: list[Any] = [_dropped(item, mode, lost) for item in dropped or []]
+    asked += [drop(each=level, mode=mode, lost=lost) for level in each or []]  # type: ignore[arg-type]  # judged there
+    asked += map(_valued, values or [])
+    asked += map(_truncated, truncated or [])
+    asked += [aggregate_by(rule) for rule in aggregate or []]  # type: ignore[arg-type]  # judged there
+    asked += map(_faster, faster or [])
+    asked += [_slots(slots, pool)] if slots is not None else []
+    if not asked:
+        raise ParameterError(
+            "replay what? Name --drop, --each, --set, --truncate, --aggregate, --speed-up or --slots"
+        )
+    return [reduce(and_, asked)] if at_once else asked
 
 
 def _float(text: str, place: str) -> float:

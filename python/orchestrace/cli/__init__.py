@@ -1,0 +1,14 @@
+"""The command `orchestrace`: one verb per function of the library, in a file for each group of them."""
+
+from . import crediting, exporting, measuring, reading, replaying
+from .application import app
+from .study import study_app
+
+__all__ = ["app", "crediting", "exporting", "main", "measuring", "reading", "replaying"]
+
+app.add_typer(study_app, name="study")
+
+
+def main() -> None:
+    """What the installed command runs."""
+    app(prog_name="orchestrace")

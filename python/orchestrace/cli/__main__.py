@@ -1,0 +1,5 @@
+"""``python -m orchestrace.cli``, where the command is not installed."""
+
+from . import main
+
+main()

@@ -1,0 +1,76 @@
+"""What all commands share: the application, its exit codes, and errors of a user as one line."""
+
+import re
+import warnings
+from typing import Annotated, Any
+
+import typer
+
+from .. import __version__
+from ..display import plain
+from ..errors import OrchestraceError, ParameterError
+
+FAILED, USAGE, QUARANTINED, STOPPED = 1, 2, 3, 130
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+class _Verbs(typer.core.TyperGroup):
+    """Turns the errors of a user into one line and an exit code; bugs keep their traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = _warn
+                return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (OrchestraceError, OSError) as error:
+            typer.echo(f"error: {plain(_with_flags(str(error), self._flags(ctx)))}", err=True)
+            raise typer.Exit(USAGE if isinstance(error, ParameterError) else FAILED) from None
+        except KeyboardInterrupt:
+            typer.echo("stopped", err=True)
+            raise typer.Exit(STOPPED) from None
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(self.commands)
+
+    def _flags(self, ctx: Any) -> dict[str, str]:
+        """The options of the command that runs, by the parameters of the library that they stand for."""
+        command = self.commands.get(ctx.invoked_subcommand or "")
+        options = [(param.name, param.opts) for param in getattr(command, "params", []) if param.opts]
+        flags = {name: max(opts, key=len) for name, opts in options if max(opts, key=len).startswith("--")}
+        other = {"overwrite": "force", "reward_scores": "reward_score", "trace_id": "trace"}
+        return flags | {name: flags[own] for name, own in other.items() if own in flags}
+
+
+def _with_flags(message: str, flags: dict[str, str]) -> str:
+    """A message of the library with the options of a command for parameters, ``name=`` or ``name=value``."""
+
+    def flag(found: re.Match[str]) -> str:
+        name, value = found["name"], found["value"] or ""
+        return " ".join(word for word in (flags[name], "" if value == "True" else value.strip("'")) if word)
+
+    names = "|".join(map(re.escape, flags))
+    pattern = rf"(?<![\w.])(?P<name>{names})=(?P<value>'[^']*'|[\w.-]*\w)?"
+    return re.sub(pattern, flag, message).replace("pass --", "give --") if names else message
+
+
+def _warn(message: Warning | str, *_place: Any, **_more: Any) -> None:
+    typer.echo(f"warning: {plain(message)}", err=True)
+
+
+app = typer.Typer(
+    cls=_Verbs,
+    help="Measure recordings of multi-agent LLM runs.",
+    no_args_is_help=True,
+    context_settings=SETTINGS,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit

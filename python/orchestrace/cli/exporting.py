@@ -1,0 +1,86 @@
+"""The command export."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import credit, drop, export, replay
+from ..display import plain
+from ..export import default_name, export_size, exports, only_traces
+from ..paths import path_of
+from ..publication import refuse_existing
+from .application import app
+from .options import Force, Params, RewardOptions, Seed, StrictOptions, grouped
+from .recordings import tell_quarantined, usable
+from .values import credit_options
+
+
+def _list_exports(asked: bool) -> None:
+    if asked:
+        for one in exports().iter_rows(named=True):
+            typer.echo(f"{one['name']:<9} {one['summary']}")
+        raise typer.Exit
+
+
+@app.command(name="export")
+@grouped
+def export_(
+    recordings: StrictOptions,
+    rewards: RewardOptions,
+    to: Annotated[str, typer.Option("--to", help="A name of --list.")] = "perfetto",
+    trace: Annotated[
+        list[str] | None,
+        typer.Option("--trace", help="A trace_id; repeatable; mermaid and dot need one of several."),
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option("--window", help="FROM,TO: only what happens between, since a trace began.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file (parquet: the folder); else trace.json or the like."),
+    ] = None,
+    force: Force = False,
+    effects: Annotated[
+        bool, typer.Option("--effects", help="Show for every event what the outcome would be without it.")
+    ] = False,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", help="Credit to show; verl and trl: whose advantages, default grpo."),
+    ] = None,
+    unit: Annotated[
+        str, typer.Option("--unit", help="verl, trl: turn, event or token; where credit is computed.")
+    ] = "turn",
+    per: Annotated[str, typer.Option("--per", help="verl, trl: turn, or token for lists.")] = "turn",
+    param: Params = None,
+    seed: Seed = 0,
+    size: Annotated[bool, typer.Option("--size", help="Say how large it would be, write nothing.")] = False,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", min=0, help="Limit; 64 MiB for what viewers load.")
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", is_eager=True, callback=_list_exports, help="List what can be written.")
+    ] = False,
+) -> None:
+    """Write recordings for viewers, process mining and trainers."""
+    file = file or default_name(to)
+    if not (force or size):
+        refuse_existing(path_of(file))
+    corpus = usable(recordings, rewards)
+    names = list(trace or []) or None
+    if names and (effects or method):  # no other trace is asked about
+        corpus = only_traces(corpus, names)
+    options: dict[str, Any] = {"format": to, "trace_id": names, "threads": recordings.threads, "per": per}
+    options["window"] = None if window is None else window.split(",")
+    trains = to in ("verl", "trl")
+    if method or trains:
+        asked = credit_options(unit if trains else "event", rewards.reward, seed, param)
+        options["credits"] = credit(corpus, method=method or "grpo", **asked, threads=recordings.threads)
+    if effects:
+        options["effects"] = replay(corpus, drop(each="event"), threads=recordings.threads)
+    if size:
+        typer.echo(str(export_size(corpus, **options)))
+    else:
+        written = export(corpus, path=file, **options, max_bytes=max_bytes, overwrite=force, progress=True)
+        typer.echo(plain(f"{file}: {written:,} bytes"))
+    tell_quarantined(corpus, recordings, recordings.strict)

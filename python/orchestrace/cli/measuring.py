@@ -1,0 +1,83 @@
+"""Commands that measure recordings and the survey: metrics, taint, survey."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from .. import metrics, sanitizer_cut, survey, taint
+from ..display import plain
+from ..paths import path_of
+from ..publication import published_folder, write_parquet
+from .application import app
+from .options import Json, Seed, StrictOptions, grouped
+from .recordings import tell_quarantined, usable
+from .tables import TableOptions, show, tell
+
+
+@app.command(name="metrics")
+@grouped
+def metrics_(
+    recordings: StrictOptions,
+    table: TableOptions,
+    by: Annotated[
+        str, typer.Option("--by", help="trace, agent, role; or means by importer, topology, system, task.")
+    ] = "importer",
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="A group of metrics; repeatable; default: all linear.")
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Measure efficiency, collaboration, overhead and safety."""
+    corpus = usable(recordings)
+    options: dict[str, Any] = {"by": None if by == "trace" else by, "groups": group or None, "seed": seed}
+    frame = metrics(corpus, **options, threads=recordings.threads, progress=True)
+    table.give(frame, f"metrics by {by}", f"metrics by {by}")
+    tell_quarantined(corpus, recordings, recordings.strict)
+
+
+@app.command(name="taint")
+@grouped
+def taint_(
+    recordings: StrictOptions,
+    table: TableOptions,
+    carry: Annotated[str, typer.Option("--carry", help="all, context or safety_flow.")] = "all",
+    untrusted: Annotated[
+        list[str] | None,
+        typer.Option("--untrusted-tool", help="A tool whose results are untrusted; repeatable."),
+    ] = None,
+    cut: Annotated[bool, typer.Option("--cut", help="Where sanitizers would keep outcomes clean.")] = False,
+) -> None:
+    """Follow untrusted content: what it reached, where to stop it."""
+    corpus = usable(recordings)
+    options: dict[str, Any] = {"carry": carry, "untrusted_tools": untrusted or ()}
+    options |= {"threads": recordings.threads, "progress": True}
+    if cut:
+        table.give(sanitizer_cut(corpus, **options), "sanitizers", "taint cut")
+    else:
+        table.give(taint(corpus, **options), "taint", "taint")
+    tell_quarantined(corpus, recordings, recordings.strict)
+
+
+@app.command(name="survey")
+def survey_(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder with papers.csv and excluded.csv.")],
+    as_json: Json = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a Parquet file of each table to this folder.")
+    ] = None,
+) -> None:
+    """Recompute the statistics of the survey."""
+    tables = survey(path)
+    if output is not None:
+        with published_folder(path_of(output)) as folder:
+            for name, frame in tables.items():
+                write_parquet(frame, folder / f"{name}.parquet")
+        typer.echo(f"wrote {len(tables)} Parquet files to {plain(output)}", err=as_json)
+    if as_json:
+        tell(tables)
+    elif output is None:
+        for name, frame in tables.items():
+            words = frame.with_columns(pl.col(pl.List(pl.String)).list.join(" "))
+            show(words, name, f"survey {name}", limit=20 if name == "cells" else None)

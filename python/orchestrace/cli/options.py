@@ -1,0 +1,102 @@
+"""Options that several commands have, in groups that a command takes as one parameter each."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH...",
+        help="Files, globs, folders, or one corpus made by ingest; - is standard input.",
+        show_default=False,
+    ),
+]
+Format = Annotated[str, typer.Option("--format", help="Importer, or auto.")]
+House = Annotated[
+    Path | None, typer.Option("--mapping", help="TOML or JSON file that names the fields of a house format.")
+]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Default: all cores.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if records were quarantined.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1)]
+Params = Annotated[list[str] | None, typer.Option("--param", "-P", help="NAME=VALUE; repeatable.")]
+Unit = Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")]
+Method = Annotated[str, typer.Option("--method", help="See the command methods.")]
+Scores = Annotated[
+    list[str] | None,
+    typer.Option("--reward-score", help="Score of a recording to read as a reward; repeatable."),
+]
+
+
+@dataclass(frozen=True)
+class RecordingOptions:
+    """Which recordings are read, and how."""
+
+    paths: Paths
+    format: Format = "auto"
+    mapping: House = None
+    threads: Threads = None
+
+
+@dataclass(frozen=True)
+class StrictOptions(RecordingOptions):
+    """The same of a command that goes on without records that were rejected."""
+
+    strict: Strict = False
+
+
+@dataclass(frozen=True)
+class RewardOptions:
+    """Where the reward comes from that is divided."""
+
+    reward: Annotated[
+        list[str] | None,
+        typer.Option("--reward", help="CHANNEL or CHANNEL=WEIGHT; repeatable. [default: team]"),
+    ] = None
+    rewards: Annotated[
+        Path | None,
+        typer.Option(
+            "--rewards", help="CSV, Parquet or JSONL file of rewards: trace_id, and a column per channel."
+        ),
+    ] = None
+    reward_score: Scores = None
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the fields of its parameters that are dataclasses, as options of its own."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, kind in get_type_hints(command, include_extras=True).items():
+        if is_dataclass(kind):
+            groups[name] = kind
+            own = get_type_hints(kind, include_extras=True)
+            parameters += [_parameter(one.name, own[one.name], one.default) for one in fields(kind)]
+        elif name != "return":
+            default = inspect.signature(command).parameters[name].default
+            parameters.append(
+                _parameter(name, kind, MISSING if default is inspect.Parameter.empty else default)
+            )
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        made = {
+            name: kind(**{one.name: given.pop(one.name) for one in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**given, **made)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer looks at
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if default is MISSING else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

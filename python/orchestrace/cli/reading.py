@@ -1,0 +1,223 @@
+"""Commands that read and judge recordings, and make some."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from .. import credit, generate, importers, ingest, read_corpus, read_traces, report
+from ..display import counted, plain, plain_json
+from ..errors import InputError
+from ..paths import path_of
+from ..publication import write_parquet, write_text
+from ..samples import samples_path
+from ..schema import SCHEMAS, TraceBy
+from .application import FAILED, STOPPED, app
+from .options import (
+    Force,
+    Format,
+    House,
+    Json,
+    RecordingOptions,
+    Scores,
+    Seed,
+    Strict,
+    StrictOptions,
+    Threads,
+    grouped,
+)
+from .recordings import opened, refuse_unused, tell_quarantined
+from .tables import TableOptions, show, tell
+
+_DEMO: Final = ".orchestrace-demo"
+"""Marks a folder that the command demo made, and may write to again."""
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the Parquet files.")] = Path(
+        "orchestrace-demo"
+    ),
+    force: Force = False,
+    threads: Threads = None,
+) -> None:
+    """Read the sample corpus, credit it, and write all tables."""
+    folder = _demo_folder(output, force)
+    corpus = read_traces(samples_path(), threads=threads, progress=True)
+    frames = {name: corpus._table(name).collect() for name in SCHEMAS}
+    for method in ("flow", "grpo"):
+        frames[f"credits_{method}"] = credit(corpus, method=method, unit="agent", threads=threads)
+    for name, frame in frames.items():
+        show(frame, name, "credit" if name.startswith("credits") else name, limit=5)
+    show(report(corpus)["quarantine"], "quarantined, by code", "report quarantine")
+    typer.echo(", ".join(f"{count} {what}" for what, count in corpus.records.items()))
+    write_text("", folder / _DEMO)
+    for name, frame in frames.items():
+        write_parquet(frame, folder / f"{name}.parquet", overwrite=True)
+    typer.echo(f"wrote {len(frames)} Parquet files to {plain(output)}")
+
+
+def _demo_folder(output: Path, force: bool) -> Path:
+    folder = path_of(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not force and not (folder / _DEMO).exists() and any(folder.iterdir()):
+        raise InputError(f"folder '{output}' is not of the demo; give --force to write into it")
+    return folder
+
+
+@app.command()
+@grouped
+def validate(recordings: RecordingOptions, as_json: Json = False) -> None:
+    """List rejected records and why; exit with 1 if there are any."""
+    corpus = opened(recordings, extras=False)
+    rejects, records = corpus.quarantine.collect(), corpus.records
+    if as_json:
+        typer.echo(plain_json(rejects.write_json()))
+    else:
+        for row in rejects.iter_rows(named=True):
+            place = f" {row['path']}" if row["path"] else ""
+            typer.echo(plain(f"{row['file']}:{row['line']}: {row['code']}{place}: {row['message']}"))
+        counts = [f"{count:,} {what}" for what, count in records.items() if count and what != "read"]
+        traces = counted(len(corpus), "trace")
+        typer.echo(f"{counted(records['read'], 'record')}: {', '.join(counts) or 'none'}; {traces}")
+    if records["quarantined"] or not records["used"]:
+        raise typer.Exit(FAILED)
+
+
+@app.command(name="ingest")
+@grouped
+def ingest_(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, globs, folders.")],
+    out: Annotated[Path, typer.Option("--output", "-o", help="Folder of the corpus.")],
+    memory: Annotated[
+        str, typer.Option("--memory", help="What may be used beside the program itself.")
+    ] = "2GiB",
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="Column that keeps traces together; repeatable.")
+    ] = None,
+    partitions: Annotated[int | None, typer.Option("--partitions", min=1, max=999)] = None,
+    resume: Annotated[bool, typer.Option(help="Add to a corpus that is there.")] = True,
+    max_errors: Annotated[
+        int | None, typer.Option("--max-errors", min=0, help="Stop beyond this many rejected records ...")
+    ] = None,
+    max_error_ratio: Annotated[
+        float | None, typer.Option("--max-error-ratio", help="... if they are also more than this share.")
+    ] = None,
+    trace_by: Annotated[
+        TraceBy | None, typer.Option("--trace-by", help="trace or conversation: what becomes one trace.")
+    ] = None,
+    reward_score: Scores = None,
+    format: Format = "auto",
+    mapping: House = None,
+    threads: Threads = None,
+    as_json: Json = False,
+    strict: Strict = False,
+) -> None:
+    """Read recordings of any size into a corpus on disk; resume."""
+    try:
+        done = ingest(
+            paths,
+            out,
+            memory=memory,
+            group=group,
+            partitions=partitions,
+            resume=resume,
+            max_errors=max_errors,
+            max_error_ratio=max_error_ratio,
+            trace_by=trace_by,
+            reward_scores=reward_score or (),
+            format=format,
+            mapping=mapping,
+            threads=threads,
+            progress=True,
+        )
+    except KeyboardInterrupt:
+        _tell_stopped(out)
+        raise typer.Exit(STOPPED) from None
+    if as_json:
+        typer.echo(json.dumps({"records": done.records, "inputs": done.inputs.to_dicts()}))
+    else:
+        show(done.inputs, f"inputs of {done.path}", "ingest")
+        typer.echo(", ".join(f"{count:,} {what}" for what, count in done.records.items()))
+    corpus = read_corpus(out)
+    refuse_unused(corpus)
+    tell_quarantined(corpus, RecordingOptions([str(out)]), strict)
+
+
+def _tell_stopped(out: Path) -> None:
+    """Say what is kept of an ingest that was stopped."""
+    try:
+        traces = len(read_corpus(out))
+    except InputError:  # it was stopped before there was a corpus
+        traces = 0
+    kept = f"{counted(traces, 'trace')} kept in {plain(out)}" if traces else "nothing is kept yet"
+    typer.echo(f"stopped: {kept}; run the same command again to go on", err=True)
+
+
+@app.command()
+@grouped
+def quarantined(
+    recordings: RecordingOptions,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the records, one per line.")],
+    force: Force = False,
+) -> None:
+    """Write rejected records to a file, where you can repair them."""
+    corpus = opened(recordings)
+    if not corpus.records["quarantined"]:
+        refuse_unused(corpus)
+    count = corpus.write_quarantined(output, overwrite=force)
+    typer.echo(f"wrote {plain(output)}: {counted(count, 'record')}")
+
+
+@app.command(name="report")
+@grouped
+def report_(recordings: StrictOptions, as_json: Json = False) -> None:
+    """Summarize recordings: sizes, origins, measures, what is odd."""
+    corpus = opened(recordings)
+    tables = report(corpus)
+    if as_json:
+        tell(tables)
+    else:
+        for name, frame in tables.items():
+            if frame.height:
+                show(frame, name, f"report {name}")
+    refuse_unused(corpus)
+    tell_quarantined(corpus, recordings, recordings.strict)
+
+
+@app.command(name="importers")
+@grouped
+def importers_(table: TableOptions) -> None:
+    """List the formats that can be read."""
+    table.give(importers(), "importers", "importers")
+
+
+@app.command(name="generate")
+def generate_(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSONL file to write.")],
+    preset: Annotated[str, typer.Option("--preset")] = "mixed",
+    events: Annotated[
+        int | None, typer.Option("--events", min=1, max=10**12, help="About how many events in all.")
+    ] = None,
+    traces: Annotated[
+        int | None, typer.Option("--traces", min=1, max=10**12, help="How many traces.")
+    ] = None,
+    seed: Seed = 0,
+    force: Force = False,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Write a seeded corpus of valid recordings."""
+    counts = generate(
+        out,
+        preset=preset,
+        events=events,
+        traces=traces,
+        seed=seed,
+        overwrite=force,
+        threads=threads,
+        progress=True,
+    )
+    summary = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    typer.echo(json.dumps(counts) if as_json else f"wrote {plain(out)}: {summary}")

@@ -1,0 +1,78 @@
+"""Recordings in: how a command opens them, and what it says of those that were not used."""
+
+import shlex
+import warnings
+
+import typer
+
+from .. import read_corpus, read_traces
+from ..corpus import Corpus
+from ..display import counted, plain
+from ..errors import InputError, ParameterError
+from ..io import nothing_used
+from ..manifest import is_corpus
+from ..paths import expanded
+from .application import QUARANTINED
+from .options import RecordingOptions, RewardOptions
+
+
+def opened(given: RecordingOptions, rewards: RewardOptions | None = None, *, extras: bool = True) -> Corpus:
+    """The recordings that a command names, whatever of them could be used."""
+    scores = (rewards and rewards.reward_score) or ()
+    if len(given.paths) == 1 and is_corpus(expanded(given.paths[0])):
+        if scores:
+            raise ParameterError("--reward-score is settled when a corpus is made: give it to ingest")
+        corpus: Corpus = read_corpus(given.paths[0])
+    else:
+        with warnings.catch_warnings():
+            # said as an error, where it is one
+            warnings.filterwarnings("ignore", "nothing could be used")
+            corpus = read_traces(
+                given.paths,
+                format=given.format,
+                mapping=given.mapping,
+                threads=given.threads,
+                reward_scores=scores,
+                progress=True,
+                extras=extras,
+            )
+    return corpus
+
+
+def usable(given: RecordingOptions, rewards: RewardOptions | None = None) -> Corpus:
+    """The recordings that a command names, with the rewards that it names.
+
+    Raises
+    ------
+    InputError
+        Nothing of them could be used.
+    """
+    corpus = opened(given, rewards)
+    refuse_unused(corpus)
+    if rewards is not None and rewards.rewards is not None:
+        corpus = corpus.with_measures(rewards.rewards)
+    return corpus
+
+
+def refuse_unused(corpus: Corpus) -> None:
+    """Fail where nothing could be used of what was read for a corpus.
+
+    Raises
+    ------
+    InputError
+        Says why not.
+    """
+    if (reason := nothing_used(corpus)) is not None:
+        raise InputError(reason)
+
+
+def tell_quarantined(corpus: Corpus, given: RecordingOptions, strict: bool = False) -> None:
+    """Say on stderr what was quarantined and which command tells why; fail if that is asked for."""
+    if count := corpus.records["quarantined"]:
+        command = ["orchestrace", "validate", *given.paths]
+        command += ["--format", given.format] if given.format != "auto" else []
+        command += ["--mapping", str(given.mapping)] if given.mapping is not None else []
+        told = f"{count:,} of {counted(corpus.records['read'], 'record')} quarantined; to see why:"
+        typer.echo(plain(f"{told} {shlex.join(command)}"), err=True)
+        if strict:
+            raise typer.Exit(QUARANTINED)

@@ -1,0 +1,256 @@
+"""Frames out: as a table on a terminal, as CSV or JSON on standard output, or as a Parquet file."""
+
+import json as json_text
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import polars as pl
+import typer
+from rich.cells import cell_len
+
+from ..display import counted, plain, plain_json
+from ..errors import ParameterError
+from ..paths import path_of
+from ..publication import refuse_existing, write_parquet
+from ..schema import unknown_name
+from ..terminal import Table, cell_text, fitting, flat, lay_out, terminal_width
+from .options import Force, Json
+
+ROWS: Final = 50
+"""Rows on a terminal, where nobody asks for another number."""
+
+_GROUPED: Final = ("importer", "topology", "system", "task")
+
+COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "credit": (
+        *("trace_id", "unit_id", "credit", "stderr", "reason"),
+        *("unit", "method", "reward", "tier"),
+    ),
+    "compare": (
+        *("method", "quantity", "agreement", "null_share", "seconds", "error", "reason"),
+        *("unit", "n_rows"),
+    ),
+    "explain": ("part", "kind", "event", "other", "weight", "amount", "rule"),
+    "replay effects": ("trace", "intervention", "unit_id", "effect", "tier", "reason", "bounds", "trace_id"),
+    "replay schedules": (
+        *("trace", "intervention", "unit_id", "makespan_cf", "tier", "makespan", "reason", "bounds"),
+        "trace_id",
+    ),
+    "replay": ("trace_id", "intervention", "unit_id", "effect", "makespan_cf", "tier", "reason"),
+    "metrics by trace": (
+        *("trace_id", "n_events", "n_agents", "tokens", "cost_usd", "elapsed", "work", "span", "parallelism"),
+        *("task_success", "time_unit", "durations"),
+    ),
+    "metrics by agent": (
+        *("trace_id", "agent", "n_events", "tokens", "cost_usd", "work", "critical_share"),
+        *("time_unit", "durations"),
+    ),
+    "metrics by role": (
+        *("trace_id", "role", "n_events", "tokens", "cost_usd", "work", "critical_share", "n_agents"),
+        *("time_unit", "durations"),
+    ),
+    **{
+        f"metrics by {by}": (key, "metric", "mean", "low", "high", "n_traces", "time_unit", "reason")
+        for by, key in zip(_GROUPED, (*_GROUPED[:3], "task_id"), strict=True)
+    },
+    "taint": (
+        *("trace_id", "outcome_tainted", "n_tainted", "taint_share", "path", "first_agent", "reason"),
+        "time_to_privileged_call",
+    ),
+    "taint cut": ("trace_id", "event_id", "agent", "type", "cost", "reason"),
+    "methods": ("name", "quantity", "units", "summary"),
+    "importers": ("name", "summary", "suffixes"),
+    "ingest": (
+        "input",
+        "importer",
+        "status",
+        "records",
+        "used",
+        "quarantined",
+        "ignored",
+        "duplicate",
+        "size",
+    ),
+    "study": ("events", "agents", "status", "cells", "seconds"),
+    "report formats": (
+        *("importer", "records", "used", "ignored", "duplicate", "quarantined", "traces", "events", "tokens"),
+        *("cost_usd", "partial", "tokens_in", "tokens_out"),
+    ),
+    "report findings": ("code", "severity", "traces", "message", "count", "trace_id", "seq"),
+    "report quarantine": ("code", "severity", "records", "message", "file", "line", "path"),
+    "traces": ("trace_id", "task_id", "topology", "importer", "n_events", "n_edges", "n_agents"),
+    "events": ("trace", "seq", "id", "t", "type", "agent", "tool"),
+    "edges": ("trace", "src", "dst", "type"),
+    "agents": ("trace", "agent", "role", "parent", "depth", "n_events"),
+    "measures": ("trace", "kind", "name", "value"),
+    "quarantine": ("line", "code", "path", "message", "file"),
+    "record_counts": ("importer", "status", "kind", "count", "file"),
+}
+"""What answers the question of a table, the most important first: what 80 columns have to show."""
+
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the table to this Parquet file.")]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Which part of a table is wanted, and in which form."""
+
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", help="Columns to show, with commas between; default: what fits."),
+    ] = None
+    sort: Annotated[
+        str | None,
+        typer.Option("--sort", help="COLUMN, or -COLUMN for the largest first; several with commas."),
+    ] = None
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=0, help=f"Rows; default: {ROWS} on a terminal, else all.")
+    ] = None
+    csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False
+    json: Json = False
+    output: Output = None
+    force: Force = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be done before anything is read.
+
+        Raises
+        ------
+        ParameterError, InputError
+            Two forms at once, or a file that is no Parquet file or exists.
+        """
+        if self.csv and self.json:
+            raise ParameterError("--csv and --json are two forms of one output: give one of them")
+        if self.output is not None:
+            if self.output.suffix != ".parquet":
+                raise ParameterError(f"output '{self.output}' must end in .parquet")
+            if not self.force:
+                refuse_existing(path_of(self.output))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the table is for somebody to look at, and nobody asked for another one."""
+        return not (self.csv or self.json or self.output or self.columns or self.sort)
+
+    def give(self, frame: pl.DataFrame, title: str, name: str) -> None:
+        """Hand a frame out, by the columns that are declared for `name`."""
+        frame = self._wanted(frame)
+        if self.output is not None:
+            write_parquet(frame, path_of(self.output), overwrite=self.force)
+            told = f"wrote {plain(self.output)}: {counted(frame.height, 'row')}"
+            typer.echo(told, err=self.csv or self.json)
+        if self.json:
+            typer.echo(plain_json(frame.write_json()))
+        elif self.csv:
+            typer.echo(flat(frame).write_csv(), nl=False)
+        elif self.output is None:
+            chosen = self.columns is not None
+            show(frame, title, name, limit=self.limit, chosen=chosen, hints=True)
+
+    def _wanted(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows and columns that are asked for."""
+        if self.sort is not None:
+            keys = [key.strip() for key in self.sort.split(",")]
+            names = [key.removeprefix("-") for key in keys]
+            _check_columns(frame, names)
+            falling = [key.startswith("-") for key in keys]
+            frame = frame.sort(names, descending=falling, nulls_last=True, maintain_order=True)
+        if self.columns is not None:
+            wanted = [name.strip() for name in self.columns.split(",")]
+            _check_columns(frame, wanted)
+            frame = frame.select(list(dict.fromkeys(wanted)))
+        hands_out = self.csv or self.json or self.output is not None
+        return frame.head(self.limit) if self.limit is not None and hands_out else frame
+
+
+def _check_columns(frame: pl.DataFrame, names: list[str]) -> None:
+    for name in names:
+        if name not in frame.columns:
+            raise ParameterError(unknown_name("column", name, frame.columns))
+
+
+def show(
+    frame: pl.DataFrame,
+    title: str,
+    name: str = "",
+    *,
+    limit: int | None = None,
+    chosen: bool = False,
+    hints: bool = False,
+) -> None:
+    """Print a frame as a table, with what is left out below it.
+
+    `hints` says that the command has the options that show it.
+    """
+    width = terminal_width()
+    limit = ROWS if limit is None and width is not None else limit
+    table = lay_out(frame, COLUMNS.get(name, ()), width=width, rows=limit, chosen=chosen)
+    typer.echo(plain(f"{title}: {counted(frame.height, 'row')}"))
+    typer.echo(typer.style(table.header, bold=True))
+    for row in table.rows:
+        typer.echo(row)
+    left = 0 if limit is None else max(frame.height - limit, 0)
+    for line in _notes(table, left, width, hints):
+        typer.echo(typer.style(line, dim=True))
+    typer.echo()
+
+
+def _notes(table: Table, rows: int, width: int | None, hints: bool) -> list[str]:
+    """What is not in the table, each in a line that fits."""
+    lines: list[str] = []
+    for name, value in table.constants.items():
+        pair = plain(f"{name}: {value}")
+        joined = f"{lines[-1]}  {pair}" if lines else pair
+        if lines and (width is None or cell_len(joined) <= width):
+            lines[-1] = joined
+        else:
+            lines.append(pair)
+    if rows:
+        lines.append(counted(rows, "more row") + (": --limit N or --csv" if hints else ""))
+    if table.hidden:
+        count = counted(len(table.hidden), "more column")
+        lines.append(f"{count}: --columns {','.join(table.hidden)} or --csv" if hints else count)
+        if width is not None and len(lines[-1]) > width:
+            room = width - len(f"{count}: --columns ,... or --csv")
+            listed = ",".join(table.hidden)[: max(room, 0)].rpartition(",")[0]
+            lines[-1] = f"{count}: --columns {listed},... or --csv" if listed else f"{count}: --csv"
+    if table.empty and hints:
+        lines.append(counted(table.empty, "empty column"))
+    return [plain(line) if width is None else fitting(plain(line), width) for line in lines]
+
+
+def show_replays(frame: pl.DataFrame, table: TableOptions) -> None:
+    """Print what replays say: effects on outcomes, then schedules.
+
+    A number comes with its tier before everything else, then with its bounds, so that narrow terminals show
+    them. The one intervention of a table stands over it.
+    """
+    ends = frame.select("lower", "upper").iter_rows()
+    bounds = [
+        None if low is None and high is None else f"{_short(low)}..{_short(high)}" for low, high in ends
+    ]
+    frame = frame.with_columns(bounds=pl.Series(bounds, dtype=pl.String)).drop("lower", "upper", "params")
+    timed = pl.col("makespan_cf").is_not_null().any().over("intervention")
+    schedules, effects = frame.filter(timed), frame.filter(~timed)
+    if effects.height or not schedules.height:
+        _show_answers(effects, "effects on the outcome", "replay effects", table)
+    if schedules.height:
+        _show_answers(schedules, "schedules", "replay schedules", table)
+
+
+def _show_answers(frame: pl.DataFrame, what: str, name: str, table: TableOptions) -> None:
+    asked = frame["intervention"].unique()
+    title = f"{what} of {asked[0]}" if len(asked) == 1 else what
+    frame = frame.drop("intervention") if len(asked) == 1 else frame
+    show(frame, title, name, limit=table.limit, hints=True)
+
+
+def _short(number: float | None) -> str:
+    return "" if number is None else cell_text(number)
+
+
+def tell(tables: dict[str, pl.DataFrame]) -> None:
+    """Print several tables as one JSON object."""
+    pairs = (f"{json_text.dumps(name)}: {frame.write_json()}" for name, frame in tables.items())
+    typer.echo(plain_json("{" + ", ".join(pairs) + "}"))

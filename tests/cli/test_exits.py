@@ -1,0 +1,165 @@
+"""How commands end: with codes that a script can trust, and a line that says how to go on."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+import orchestrace as ot
+from cli.commands import recordings, run, told
+
+READERS: dict[str, list[str]] = {
+    "credit": ["credit"],
+    "compare": ["compare", "--method", "flow"],
+    "explain": ["explain", "--id", "lead"],
+    "replay": ["replay", "--each", "agent"],
+    "metrics": ["metrics"],
+    "taint": ["taint"],
+    "export": ["export", "--to", "jsonl", "-o", "OUT"],
+    "report": ["report"],
+    "validate": ["validate"],
+    "ingest": ["ingest", "-o", "OUT"],
+    "quarantined": ["quarantined", "-o", "OUT"],
+}
+"""Every command that reads recordings."""
+
+NOTHING: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "nothing could be used: the input has no record"),
+    "noise": (
+        b"noise\n{}\n",
+        "nothing could be used of 2 records: 2 quarantined, the first at PATH:1: json.syntax",
+    ),
+    "parquet": (
+        b"PAR1\x15\0\n\n\nPAR1",
+        "nothing could be used of 1 record: 1 quarantined, the first at PATH:1: format.unknown: found a "
+        "Parquet file, expected recordings as JSON: if it has one record a row, write JSON lines with "
+        "polars.read_parquet(FILE).write_ndjson(OUT)",
+    ),
+}
+
+
+@pytest.mark.parametrize("content", NOTHING)
+@pytest.mark.parametrize("name", READERS)
+def test_where_nothing_could_be_used_the_exit_code_says_so(name: str, content: str, tmp_path: Path) -> None:
+    data, message = NOTHING[content]
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(data)
+    command, *options = (str(tmp_path / "out") if word == "OUT" else word for word in READERS[name])
+    if name == "quarantined" and content != "empty":
+        run(command, path, *options)  # what could not be used is what it is for
+        assert (tmp_path / "out").stat().st_size > 0
+        return
+    result = run(command, path, *options, code=1)
+    if name == "validate":
+        assert result.stdout.splitlines()[-1].endswith("0 traces")
+    else:
+        assert told(result).startswith(message.replace("PATH", str(path)))
+
+
+def test_what_could_be_used_in_part_is_used(tmp_path: Path) -> None:
+    path = recordings(tmp_path)
+    path.write_text(path.read_text() + "noise\n")
+    for name in ("credit", "metrics", "report"):
+        result = run(name, path)
+        assert result.stderr == f"1 of 4 records quarantined; to see why: orchestrace validate {path}\n"
+        run(name, path, "--strict", code=3)
+
+
+@pytest.mark.parametrize("place", ["runs.jsonl", "with blanks and 'quotes'.jsonl"])
+def test_the_hint_is_a_command_that_tells_the_same_records(tmp_path: Path, place: str) -> None:
+    path = recordings(tmp_path).rename(tmp_path / place)
+    path.write_text(path.read_text() + "noise\n{}\n")
+    mapping = Path(__file__).resolve().parents[2] / "data" / "importers" / "mapping"
+    for options in ([], ["--format", "native"]):
+        hint = run("metrics", path, *options).stderr
+        program, *command = shlex.split(hint.partition("to see why: ")[2])
+        told_by_it = run(*command, code=1).stdout.splitlines()
+        assert program == "orchestrace" and command[2:] == options
+        assert len(told_by_it) == 3 and told_by_it[-1] == "5 records: 3 used, 2 quarantined; 3 traces"
+    house = [mapping / "input.jsonl", "--mapping", mapping / "mapping.json"]
+    hint = run("metrics", *house).stderr
+    _, *command = shlex.split(hint.partition("to see why: ")[2])
+    assert command == ["validate", *map(str, house)]
+    count = int(hint.split()[0])
+    assert len(run(*command, code=1).stdout.splitlines()) == count + 1
+    run("ingest", path, "-o", tmp_path / "corpus")
+    hint = run("metrics", tmp_path / "corpus").stderr
+    _, *command = shlex.split(hint.partition("to see why: ")[2])
+    assert len(run(*command, code=1).stdout.splitlines()) == 3
+
+
+def test_validate_counts_records_as_records(tmp_path: Path) -> None:
+    sessions = Path(__file__).resolve().parents[2] / "data" / "importers" / "claude_code"
+    records = ot.read_traces(sessions).records
+    shown = run("validate", sessions, code=1).stdout.splitlines()
+    assert len(shown) == records["quarantined"] + 1
+    counts = ", ".join(f"{count} {what}" for what, count in records.items() if count and what != "read")
+    assert shown[-1] == f"{records['read']} records: {counts}; {len(ot.read_traces(sessions))} traces"
+
+
+def test_errors_name_options_of_the_command(tmp_path: Path) -> None:
+    path = recordings(tmp_path)
+    several = told(run("explain", path, "--id", "lead", code=2))
+    assert several.startswith("3 traces have unit 'lead': give --trace, one of '00000000")
+    run("export", path, "--to", "jsonl", "-o", tmp_path / "out.jsonl")
+    large = told(run("export", path, "--to", "ocel", "--max-bytes", "5", "-o", tmp_path / "x.json", code=2))
+    assert "--trace" in large and "give --max-bytes " in large and "=" not in large
+    little = told(run("ingest", path, "-o", tmp_path / "corpus", "--memory", "10", code=2))
+    assert little == "memory is 10 bytes, expected at least 64MiB"
+    run("credit", path, "--sink", tmp_path / "sink")
+    again = told(run("credit", path, "--sink", tmp_path / "sink", code=2))
+    assert "--resume to go on with it" in again
+
+
+def test_warnings_are_one_line(tmp_path: Path) -> None:
+    path = recordings(tmp_path, count=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        result = run("credit", path, "--method", "c3")
+    (line,) = [line for line in result.stderr.splitlines() if line]
+    assert line.startswith("warning: method 'c3' compares the rollouts of a group") and ".py" not in line
+
+
+def kept(folder: Path) -> int:
+    return len(ot.read_corpus(folder)) if (folder / "manifest.json").exists() else 0
+
+
+def test_ctrl_c_says_what_an_ingest_keeps_and_how_to_go_on(tmp_path: Path) -> None:
+    path, folder = tmp_path / "runs.jsonl", tmp_path / "corpus"
+    ot.generate(path, events=400_000, seed=0)
+    code = "from orchestrace.cli import main; main()"
+    args = [sys.executable, "-c", code, "ingest", path, "-o", folder, "--memory", "64MiB", "--threads", "1"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(args, env=environment, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not kept(folder) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    line = f"stopped: {kept(folder):,} traces kept in {folder}; run the same command again to go on\n"
+    assert said.endswith(line) and "Traceback" not in said
+    done = subprocess.run(args, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "resumed" in done.stdout, done.stderr
+
+
+def test_ctrl_c_of_other_commands_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_args: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    path = recordings(tmp_path)
+    for place, command in (("crediting.credit", ["credit", path]), ("measuring.metrics", ["metrics", path])):
+        monkeypatch.setattr(f"orchestrace.cli.{place}", stopped)
+        result = run(*command, code=130)
+        assert (result.stderr, result.stdout) == ("stopped\n", "")
+    sunk = run("credit", path, "--sink", tmp_path / "sink", code=130).stderr
+    assert (
+        sunk
+        == f"stopped: what is done is in {tmp_path / 'sink'}; run the command again with --resume to go on\n"
+    )

@@ -1,0 +1,297 @@
+"""Tables of the command: 80 columns show the answer, and options choose the rest."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+import orchestrace as ot
+from cli.commands import recordings, run, told
+from orchestrace.cli.tables import COLUMNS
+from orchestrace.samples import samples_path
+from orchestrace.schema import SCHEMAS
+from orchestrace.terminal import cell_text, flat, lay_out
+
+# --- what a terminal of 80 columns shows ------------------------------------------------------------------
+
+ANSWERS: dict[str, tuple[list[str], list[str]]] = {
+    "metrics by agent": (
+        ["metrics", "RUNS", "--by", "agent"],
+        ["trace_id", "agent", "n_events", "tokens", "cost_usd", "work", "critical_share"],
+    ),
+    "metrics by role": (["metrics", "RUNS", "--by", "role"], ["role", "tokens", "cost_usd", "work"]),
+    "metrics by trace": (
+        ["metrics", "RUNS", "--by", "trace"],
+        ["trace_id", "n_events", "n_agents", "tokens", "cost_usd", "work", "span"],
+    ),
+    "metrics by importer": (["metrics", "RUNS"], ["metric", "mean", "low", "high", "n_traces"]),
+    "credit": (["credit", "RUNS", "--unit", "agent"], ["trace_id", "unit_id", "credit"]),
+    "compare": (
+        ["compare", "RUNS", "--method", "flow", "--method", "uniform"],
+        ["method", "quantity", "agreement", "null_share", "seconds"],
+    ),
+    "explain": (
+        ["explain", "RUNS", "--id", "researcher", "--trace", "trace-00000001"],
+        ["part", "kind", "event", "weight", "amount", "rule"],
+    ),
+    "replay": (["replay", "RUNS", "--each", "agent"], ["unit_id", "effect", "tier", "reason", "bounds"]),
+    "taint": (
+        ["taint", "RUNS"],
+        ["trace_id", "n_tainted", "taint_share", "outcome_tainted", "path"],
+    ),
+    "taint cut": (["taint", "RUNS", "--cut"], ["trace_id", "event_id", "agent", "type"]),
+    "methods": (["methods"], ["name", "quantity", "units", "summary"]),
+    "importers": (["importers"], ["name", "summary", "suffixes"]),
+    "report": (["report", "RUNS"], ["importer", "records", "used", "quarantined", "traces", "events"]),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_80_columns_show_the_answer(name: str, tmp_path: Path) -> None:
+    args, columns = ANSWERS[name]
+    # the samples have several tasks, but no costs
+    path = recordings(tmp_path) if "cost_usd" in columns else samples_path()
+    shown = run(*(path if arg == "RUNS" else arg for arg in args)).stdout
+    assert max(map(cell_len, shown.splitlines())) <= 80, shown
+    tables = [block.splitlines() for block in shown.split("\n\n") if block.strip()]
+    headers = [lines[1].split() for lines in tables]
+    captions = [
+        word.rstrip(":") for lines in tables for line in lines for word in line.split() if ":" in word
+    ]
+    assert any(set(columns) <= {*header, *captions} for header in headers), shown
+
+
+def test_the_summary_of_every_method_is_there_in_full() -> None:
+    shown = run("methods", "--limit", "100").stdout
+    words = " ".join(shown.split())
+    for name, summary in ot.methods().select("name", "summary").rows():
+        assert name in words
+        assert all(word in shown for word in summary.split()), summary
+    assert "more columns: --columns " in shown and "reference" in shown.partition("more columns")[2]
+
+
+def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
+    """The real frames behind every declaration, all columns of them."""
+    corpus = ot.read_traces(path)
+    credits = ot.credit(corpus, unit="agent")
+    replays = [ot.replay(corpus, ot.drop(each="agent"), ot.concurrency([1]))]
+    bounds = pl.DataFrame({"bounds": ["0..1"]})  # made for the terminal out of lower and upper
+    report = ot.report(corpus)
+    ot.ingest(path, path.parent / "corpus")
+    study = pl.DataFrame(schema=["events", "agents", "status", "cells", "seconds"])
+    return {
+        "credit": [credits],
+        "compare": [ot.compare(corpus, ["flow", "grpo"])],
+        "explain": [ot.explain(corpus, credits, "lead", 1)],
+        "replay": replays,
+        "replay effects": [*replays, bounds],
+        "replay schedules": [*replays, bounds],
+        **{
+            f"metrics by {by}": [ot.metrics(corpus, by=by)]
+            for by in ("agent", "role", "importer", "topology")
+        },
+        **{f"metrics by {by}": [ot.metrics(corpus, by=by)] for by in ("system", "task")},
+        "metrics by trace": [ot.metrics(corpus)],
+        "taint": [ot.taint(corpus)],
+        "taint cut": [ot.sanitizer_cut(corpus)],
+        "methods": [ot.methods()],
+        "importers": [ot.importers()],
+        "ingest": [ot.ingest(path, path.parent / "corpus").inputs],
+        "study": [study],
+        **{f"report {name}": [frame] for name, frame in report.items()},
+        **{name: [corpus._table(name).collect()] for name in SCHEMAS},
+    }
+
+
+def test_every_column_that_is_declared_is_one_of_the_frame(tmp_path: Path) -> None:
+    known = frames(recordings(tmp_path))
+    for name, columns in COLUMNS.items():
+        there = {column for frame in known[name] for column in frame.columns}
+        assert set(columns) <= there, (name, set(columns) - there)
+        assert len(set(columns)) == len(columns), name
+
+
+# --- options ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return recordings(tmp_path)
+
+
+def rows_of(shown: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(shown)))
+
+
+def test_columns_are_chosen_sorted_and_limited(path: Path) -> None:
+    asked = ["metrics", path, "--by", "agent", "--columns", "agent,work,trace", "--sort", "-work,trace"]
+    shown = run(*asked, "--limit", "2").stdout.splitlines()
+    assert shown[0] == "metrics by agent: 6 rows" and shown[1].split() == ["agent", "work", "trace"]
+    assert len([line for line in shown[2:4] if line]) == 2 and "4 more rows: --limit N or --csv" in shown[4]
+    header, *rows = rows_of(run(*asked, "--csv").stdout)
+    assert header == ["agent", "work", "trace"] and len(rows) == 6
+    work = [float(row[1]) for row in rows if row[1]]
+    assert work == sorted(work, reverse=True) and work[0] > work[-1]
+    table = json.loads(run(*asked, "--limit", "1", "--json").stdout)
+    assert table == [{"agent": rows[0][0], "work": work[0], "trace": int(rows[0][2])}]
+    run(*asked, "-o", path.parent / "out.parquet")
+    assert pl.read_parquet(path.parent / "out.parquet").columns == header
+
+
+def test_csv_has_every_row_every_column_and_lists_as_json(path: Path) -> None:
+    header, *rows = rows_of(run("taint", path, "--csv").stdout)
+    frame = ot.taint(ot.read_traces(path))
+    assert header == frame.columns and len(rows) == frame.height
+    place = header.index("path")
+    assert [json.loads(row[place]) if row[place] else None for row in rows] == frame["path"].to_list()
+    header, *rows = rows_of(run("metrics", path, "--by", "agent", "--csv").stdout)
+    reasons = [json.loads(row[header.index("reason")]) for row in rows]
+    assert reasons == ot.metrics(ot.read_traces(path), by="agent")["reason"].to_list()
+
+
+def test_lists_are_printed_as_lists(path: Path) -> None:
+    shown = run("taint", path).stdout
+    assert "[found, end]" in shown and "Series" not in shown and "shape" not in shown
+
+
+def test_where_output_is_no_terminal_nothing_is_left_out(tmp_path: Path) -> None:
+    path = recordings(tmp_path, count=60)
+    lines = run("metrics", path, "--by", "trace", columns=None).stdout.splitlines()
+    assert len(lines) == 2 + 60 + 1 + 1
+    frame = ot.metrics(ot.read_traces(path))
+    filled = [one.name for one in frame if one.null_count() < one.len() and one.dtype != pl.Struct]
+    assert set(filled) <= set(lines[1].split()) and "empty column" in lines[-2]
+    ids = frame["trace_id"].to_list()
+    assert [line.split()[0] for line in lines[2:-2]] == ids
+    on_terminal = run("metrics", path, "--by", "trace").stdout
+    assert "10 more rows: --limit N or --csv" in on_terminal and ids[50] not in on_terminal
+
+
+def test_columns_that_do_not_fit_are_named(path: Path) -> None:
+    note = next(
+        line for line in run("metrics", path, "--by", "agent").stdout.splitlines() if "more col" in line
+    )
+    assert note.endswith(",... or --csv") and len(note) <= 80
+    named = note.partition("--columns ")[2].removesuffix(",... or --csv").split(",")
+    assert named and set(named) <= set(ot.metrics(ot.read_traces(path), by="agent").columns)
+    assert run("metrics", path, "--by", "agent", "--columns", ",".join(named)).stdout.splitlines()[1].split()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--columns", "agent,wrok"], "unknown column 'wrok'; did you mean 'work'? (known: trace, trace_id,"),
+        (["--sort", "-wrok"], "unknown column 'wrok'; did you mean 'work'?"),
+        (["--csv", "--json"], "--csv and --json are two forms of one output: give one of them"),
+    ],
+)
+def test_options_of_tables_that_make_no_sense_are_said(path: Path, options: list[str], message: str) -> None:
+    assert message in told(run("metrics", path, "--by", "agent", *options, code=2))
+
+
+# --- layout -----------------------------------------------------------------------------------------------
+
+
+def test_texts_are_cut_in_the_middle_folded_or_left_alone() -> None:
+    frame = pl.DataFrame(
+        {
+            "id": ["toolu_014VdYw2bSSpVvX1aUqdJ1Yo", "call_0123456789abcdef"],
+            "what": ["one two three four five six seven eight nine ten", "short"],
+            "n": [1234567.891, 0.00012345],
+            "same": ["x", "x"],
+        }
+    )
+    table = lay_out(frame, ["id", "what", "n", "same"], width=50)
+    assert table.constants == {"same": "x"} and table.hidden == [] and table.empty == 0
+    assert table.header.split() == ["id", "what", "n"]
+    assert (
+        table.rows[0].startswith("toolu_") and "…" in table.rows[0].split()[0] and "1234568" in table.rows[0]
+    )
+    assert " ".join(" ".join(row[14:40] for row in table.rows[:3]).split()).startswith("one two three")
+    assert lay_out(frame, width=None).rows[0].split()[0] == "toolu_014VdYw2bSSpVvX1aUqdJ1Yo"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (0.123456, "0.1235"),
+        (1_674_900.25, "1674900"),
+        (-4.1e-13, "-4.1e-13"),
+        (float("inf"), "inf"),
+        (12345678, "12345678"),
+        (True, "true"),
+        (["a", 1.23456, None], "[a, 1.235, ]"),
+        (pl.Series(["a", "b"]), "[a, b]"),
+        ({"tokens": "field.absent", "work": None}, "tokens: field.absent"),
+        ("\x1b[31mred\n", "\\x1b[31mred\\n"),
+    ],
+)
+def test_cells(value: object, text: str) -> None:
+    assert cell_text(value) == text
+
+
+words = st.text(st.characters(codec="utf-8"), max_size=60)
+values: dict[str, st.SearchStrategy[list[object]]] = {
+    "text": st.lists(st.none() | words, min_size=3, max_size=3),
+    "float": st.lists(st.none() | st.floats(), min_size=3, max_size=3),
+    "list": st.lists(st.none() | st.lists(words, max_size=3), min_size=3, max_size=3),
+}
+some_columns = st.lists(st.sampled_from(sorted(values)), min_size=1, max_size=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), some_columns, st.integers(30, 200))
+def test_no_line_is_wider_than_the_terminal(data: st.DataObject, kinds: list[str], width: int) -> None:
+    types = {"text": pl.String, "float": pl.Float64, "list": pl.List(pl.String)}
+    frame = pl.DataFrame(
+        [pl.Series(f"{kind}{n}", data.draw(values[kind]), types[kind]) for n, kind in enumerate(kinds)]
+    )
+    first = frame.columns[: data.draw(st.integers(0, len(kinds)))]
+    table = lay_out(frame, first, width=width)
+    for line in (table.header, *table.rows):
+        assert cell_len(line) <= width and line.isprintable()
+    shown = {*table.header.split(), *table.constants, *table.hidden}
+    constant = [
+        name for name in frame.columns if frame[name].dtype != pl.List and frame[name].n_unique() == 1
+    ]
+    assert len(shown) + table.empty == frame.width
+    assert set(table.constants) <= set(constant)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(words, st.lists(words, max_size=3)), max_size=5))
+def test_csv_comes_back(rows: list[tuple[str, list[str]]]) -> None:
+    frame = pl.DataFrame(
+        {"id": [row[0] for row in rows], "path": [row[1] for row in rows]},
+        schema={"id": pl.String, "path": pl.List(pl.String)},
+    )
+    written = flat(frame).write_csv()
+    assert all(line.isprintable() for line in written.splitlines())
+    _, *back = rows_of(written)
+    assert [json.loads(row[1]) for row in back] == [row[1] for row in rows]
+
+
+COMMANDS: list[Callable[[Path], list[object]]] = [
+    lambda path: ["credit", path, "--unit", "agent"],
+    lambda path: ["metrics", path],
+    lambda path: ["replay", path, "--each", "agent"],
+    lambda path: ["methods"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("form", ["--csv", "--json"])
+def test_forms_for_programs_hold_nothing_else(
+    path: Path, command: Callable[[Path], list[object]], form: str
+) -> None:
+    result = run(*command(path), form)
+    parsed = json.loads(result.stdout) if form == "--json" else rows_of(result.stdout)
+    assert len(parsed) > 1 and result.stderr == ""
