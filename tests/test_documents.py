@@ -4,15 +4,20 @@ import doctest
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import orchestrace as ot
+from document_workspace import calls, commands, laid_out
 from orchestrace import _core
 from orchestrace.cli import app
 
@@ -87,16 +92,74 @@ def test_the_examples_of_the_readme_print_what_they_say(which: int) -> None:
     assert done.stdout == outputs[which]
 
 
+@pytest.fixture
+def workspace(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the paths of a document exist: below the home folder and from the working folder."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    here = laid_out(tmp_path, name)
+    monkeypatch.chdir(here)
+    return here
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_examples_of_pages_print_what_they_say(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("workspace")
+def test_examples_of_pages_print_what_they_say(name: str) -> None:
     examples = "\n".join(block for block in blocks(name, "python") if ">>>" in block)
     told: list[str] = []
     test = doctest.DocTestParser().get_doctest(examples, {}, name, name, 0)
     results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=told.append)
     assert not results.failed, "".join(told)
+
+
+# the changelog names commands without what they are given
+NOT_RUN = {
+    "orchestrace --install-completion": "it asks which shell runs it; tests/cli/test_help.py gives one",
+    "orchestrace --show-completion": "the same",
+}
+"""Commands that a test of the documents cannot run, and why."""
+
+COMMANDED = [name for name in DOCUMENTS if name != "CHANGELOG.md" and list(commands(text(name)))]
+CALLED = [name for name in DOCUMENTS if list(calls(text(name)))]
+
+
+@pytest.mark.parametrize("name", COMMANDED)
+@pytest.mark.usefixtures("workspace")
+def test_every_command_of_a_document_runs(name: str) -> None:
+    for words in commands(text(name)):
+        if shlex.join(["orchestrace", *words]) in NOT_RUN:
+            continue
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, (words, done.output)
+
+
+def test_commands_and_calls_of_documents_are_found() -> None:
+    assert {"README.md", "docs/study.md", "docs/survey.md", "docs/recording.md"} <= set(COMMANDED)
+    assert sum(len(list(commands(text(name)))) for name in COMMANDED) >= 20
+    assert {"README.md", "docs/formats/claude_code.md", "docs/formats/codex.md"} <= set(CALLED)
+    wrapped = list(commands("`orchestrace credit runs.jsonl\n--unit agent`\n"))
+    assert wrapped == [["credit", "runs.jsonl", "--unit", "agent"]]
+    assert list(commands("```sh\npip install . && orchestrace demo  # all\n```\n")) == [["demo"]]
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_every_path_of_a_document_can_be_read(name: str, workspace: Path) -> None:
+    for function, arguments, options in calls(text(name)):
+        if options.get("mapping") == "house.toml":  # logs of that house
+            (workspace / "logs" / "runs.jsonl").unlink(missing_ok=True)
+            (workspace / "log.jsonl").rename(workspace / "logs" / "log.jsonl")
+        if function == "read_corpus" and not Path(arguments[0]).exists():
+            ot.ingest("runs.jsonl", arguments[0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            read = getattr(ot, function)(*arguments, **options)
+            assert not isinstance(read, pl.LazyFrame) or read.collect().height
+
+
+def test_parquet_of_trl_becomes_lines_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(laid_out(tmp_path, "docs/formats/trl.md"))
+    (code,) = blocks("docs/formats/trl.md", "python")
+    exec(code, {"pl": pl})
+    assert ot.read_traces("completions.jsonl").traces.collect()["importer"].unique().to_list() == ["trl"]
 
 
 def test_the_pages_of_credit_name_every_method() -> None:
