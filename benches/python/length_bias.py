@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 import orchestrace as ot
-from orchestrace.resampling import cluster_interval
+from orchestrace.influence import mean_interval
 
 LENGTHS = (2, 3, 5, 9, 17, 33)
 GROUPS, SIZE = 250, 32
@@ -121,12 +121,13 @@ def estimates(corpus: ot.Corpus, method: str, weighted: bool) -> dict[str, tuple
         rows = rows.with_columns(pl.col("credit") / pl.col("n_events"))
     stops = rows["action"].cast(pl.String).to_numpy() == "stop"
     credit, groups = rows["credit"].to_numpy(), rows["group"].to_numpy().astype(np.int64)
-    # The difference of two means as one mean per rollout, so that groups are resampled as a whole.
+    # The difference of two means as one mean per rollout, so that it has an interval over groups.
     p = stops.mean()
     contrast = np.where(stops, credit / p, -credit / (1 - p))
     found = {}
     for name, values in (("stop", np.where(stops, credit, np.nan)), ("contrast", contrast)):
-        mean, low, high = cluster_interval(values, groups, 1000, 0, 0.95)
+        mean, around, _ = mean_interval(values, groups, confidence=0.95)
+        low, high = around.lower, around.upper
         assert mean is not None and low is not None and high is not None
         found[name] = (mean, low, high)
     return found

@@ -9,8 +9,8 @@ of credit with the true contribution, in three comparisons:
 - siblings: among the decisions that rollouts of one group took in one context; the mean over contexts.
 
 A rho is defined where both sides vary. A method that gives a whole trace one number ranks nothing inside
-it: it has no row there, and is named below the table. Intervals are bootstrapped over tasks, which keep
-their rollouts together.
+it: it has no row there, and is named below the table. Intervals are those of the package (docs/intervals.md):
+Wilson's with Student's t over tasks, whose rollouts never count as independent.
 
 The null is a permutation of the reward among the rollouts of a group: then nothing connects credit with
 truth but structure, and the rho that is left is the method's without the reward. It is not 0 for a share: a
@@ -35,7 +35,7 @@ from scipy import stats
 
 import orchestrace as ot
 from orchestrace import rankings
-from orchestrace.resampling import cluster_interval
+from orchestrace.influence import mean_interval
 
 MODELS: dict[str, dict[str, Any]] = {
     "linear": {"outcome": "linear"},
@@ -57,6 +57,7 @@ SEEDS = range(5)
 UNITS = ("event", "agent", "siblings")
 TOP = 0.05
 FEWEST_TASKS = 30
+RHO, GAIN, SIGN = (-1.0, 1.0), (-2.0, 2.0), (0.0, 1.0)
 # Beside the defaults of all methods: settings that change the question that a method answers.
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gae", {"rows": "events", "lambda_": 0.0, "gamma": 1.0}),
@@ -231,10 +232,13 @@ def gains(found: pl.DataFrame, of: str = "recorded", over: str = "null") -> pl.D
     return both.select(*keys, rho=pl.col("rho") - pl.col("rho null"))
 
 
-def interval(found: pl.DataFrame, column: str) -> tuple[float | None, float | None, float | None]:
-    """Mean of the defined values, and its 95 % interval over tasks."""
+def interval(
+    found: pl.DataFrame, column: str, within: tuple[float, float] = RHO
+) -> tuple[float | None, float | None, float | None]:
+    """Mean of the defined values, which are within a range, and its 95 % interval over tasks."""
     tasks = found["task"].rank("dense").to_numpy().astype(np.int64)
-    return cluster_interval(found[column].to_numpy(), tasks, 1000, 0, 0.95)
+    mean = mean_interval(found[column].to_numpy(), tasks, confidence=0.95, within=within)
+    return mean.estimate, mean.around.lower, mean.around.upper
 
 
 def tasks_told(found: pl.DataFrame, column: str) -> int:
@@ -242,8 +246,8 @@ def tasks_told(found: pl.DataFrame, column: str) -> int:
     return found.filter(pl.col(column).is_finite())["task"].n_unique()
 
 
-def cell(found: pl.DataFrame, column: str = "rho") -> str:
-    mean, low, high = interval(found, column)
+def cell(found: pl.DataFrame, column: str = "rho", within: tuple[float, float] = RHO) -> str:
+    mean, low, high = interval(found, column, within)
     if mean is None or tasks_told(found, column) < FEWEST_TASKS:
         return "-"
     return f"{mean:.2f}" if low is None else f"{mean:.2f} [{low:.2f}, {high:.2f}]"
@@ -265,8 +269,9 @@ def markdown(found: pl.DataFrame) -> str:
             if set(cells) == {"-"}:
                 silent.setdefault(unit, []).append(f"`{run}`")
                 continue
-            gain = cell(gained.filter(run=run, unit=unit))
-            lines.append(f"| `{run}` | {unit} | {' | '.join(cells)} | {gain} | {cell(own, 'sign')} |")
+            gain = cell(gained.filter(run=run, unit=unit), within=GAIN)
+            sign = cell(own, "sign", SIGN)
+            lines.append(f"| `{run}` | {unit} | {' | '.join(cells)} | {gain} | {sign} |")
     lines += ["", *(f"- No ranking at unit {unit}: {', '.join(names)}." for unit, names in silent.items())]
     outside, counted = outside_the_band(gains(found, "second null", "null"))
     lines.append(
@@ -354,7 +359,7 @@ def outside_the_band(control: pl.DataFrame) -> tuple[list[str], int]:
         if tasks_told(own.filter(pl.col("rho") != 0.0), "rho") < FEWEST_TASKS:
             continue
         counted += 1
-        mean, low, high = interval(own, "rho")
+        mean, low, high = interval(own, "rho", GAIN)
         if low is not None and high is not None and not low <= 0.0 <= high:
             outside.append(f"{run} {unit} {model} {mean:.2f} [{low:.2f}, {high:.2f}]")
     return outside, counted

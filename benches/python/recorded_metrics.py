@@ -51,7 +51,7 @@ def main() -> None:
         kind = corpus.traces.group_by("importer").len().sort("len").collect()["importer"][-1]
         of_kind = corpus.filter(pl.col("importer") == kind)
         sizes[name] = len(of_kind)
-        rows = ot.metrics(of_kind, by="importer", pool_harnesses=True, n_boot=1)
+        rows = ot.metrics(of_kind, by="importer", pool_harnesses=True)
         columns[name] = {row["metric"]: told(row) for row in rows.iter_rows(named=True)}
         for unit, metric in (("time_unit", "work"), ("clock_unit", "elapsed")):
             usual = rows.filter(metric=metric)["time_unit"].item()

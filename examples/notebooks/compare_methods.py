@@ -48,7 +48,7 @@ def _(ot):
     ]
     known = set(ot.methods()["name"])
     methods = [name for name in chosen if name in known]
-    marked = ot.compare(planted, methods, unit="agent", truth=truth.agents, n_boot=200)
+    marked = ot.compare(planted, methods, unit="agent", truth=truth.agents)
     marked.select(
         "method",
         "quantity",

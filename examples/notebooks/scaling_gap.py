@@ -85,7 +85,6 @@ def _(ot, tempfile):
         "presets": {"additive": {"outcome": "linear", "density": 1.0, "decisive": 0.0}},
         "methods": ["flow", "broadcast", "gae", "dag_gae"],
         "units": ["event"],
-        "n_boot": 200,
     }
     with tempfile.TemporaryDirectory() as folder:
         cells = ot.study.run(ladder, folder, workers=0)

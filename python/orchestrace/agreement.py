@@ -1,15 +1,16 @@
 """Do two credit assignments say the same of the same units?"""
 
 import math
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import polars as pl
 
 from . import rankings
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
-from .resampling import check_confidence, cluster_interval, draws
-from .schema import unknown_name
+from .influence import NO_INTERVAL, Interval, check_confidence, mean_interval
+from .resampling import FEWEST_CLUSTERS, draws, percentiles
+from .schema import CREDITS, unknown_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 By = Literal["trace", "corpus"]
 
 METRICS: Final = ("kendall", "spearman", "top_k_overlap", "sign_agreement")
+RANGES: Final = dict(zip(METRICS, ((-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (0.0, 1.0)), strict=True))
 _RUN: Final = ("method", "reward", "params")
 _NUMBERS: Final = {"trace", "seq", "credit", "contribution"}
 
@@ -51,8 +53,11 @@ def agreement(
     k
         How many of the highest credits ``top_k_overlap`` compares: a whole number of units, or a share of
         them between 0 and 1, rounded up.
-    n_boot, confidence, seed
-        Resamples of tasks for the percentile intervals, their coverage, and the seed.
+    confidence
+        Coverage of the intervals, between 0 and 1.
+    n_boot, seed
+        For ``by="corpus"``: resamples of tasks behind the intervals of all but ``sign_agreement``, and their
+        seed.
 
     Returns
     -------
@@ -61,7 +66,9 @@ def agreement(
         with ``value low high`` (Float64; correlations in -1..1, the others in 0..1), ``n_traces`` that have
         a value, ``n_tasks`` they belong to, ``n_rows`` compared, and ``n_null``: units that only one frame
         has, or of which either credit is null, and which are left out (all UInt32). The rows without a unit
-        are no units. Intervals are null where fewer than two tasks have a value.
+        are no units. ``interval_reason`` is ``support.absent`` where ``low high`` are null: fewer than two
+        tasks have a value; of one ranking that is resampled, fewer than five. It is ``group.degenerate``
+        where all resamples of that say the same.
 
     Raises
     ------
@@ -79,10 +86,14 @@ def agreement(
     *No value.* A trace counts for a metric only where that is defined: a correlation needs two units and
     credit that varies on either side, the overlap more than `k` units, the signs a credit other than zero.
 
+    *Intervals* are those of a mean over tasks, Wilson's in the range of the metric with Student's t. One
+    ranking of a corpus is no mean of tasks (but for its signs): there they are percentiles of resampled
+    tasks, widened for few of them. docs/intervals.md tells how often both cover.
+
     Time is O(n log n) in rows for ``by="trace"`` (some seconds for 10⁶) and n_boot times that for
     ``by="corpus"``, where every resample has to be ranked anew.
 
-    Source: tau-b, Kendall 1945; percentile bootstrap over clusters, Davison & Hinkley 1997, section 3.8.
+    Source: tau-b, Kendall 1945; intervals, Wilson 1927, Bell & McCaffrey 2002, Hesterberg 2015.
 
     Examples
     --------
@@ -120,9 +131,8 @@ def agreement(
     clusters = task[starts] if starts.size else task
     table: list[tuple[object, ...]] = []
     for metric, one in values.items():
-        mean, low, high = cluster_interval(one, clusters, n_boot, seed, confidence)
-        known = one == one
-        table.append((metric, mean, low, high, int(known.sum()), len(set(clusters[known].tolist()))))
+        mean = mean_interval(one, clusters, confidence=confidence, within=RANGES[metric])
+        table.append(_row(metric, mean.estimate, mean.around, int((one == one).sum()), mean.n_clusters))
     return _tidy(table, rows.height, n_null)
 
 
@@ -228,37 +238,50 @@ def _pooled(
     start = np.zeros(1 if x.size else 0, np.int64)
     values = statistics(x, y, start, k)
     names, codes = np.unique(task, return_inverse=True)
+    n_tasks, n_traces = names.size, len(np.unique(trace))
     resampled = [
         [float(one[0]) for one in statistics(x[rows], y[rows], start, k).values()]
-        for block in (draws(names.size, n_boot, seed) if names.size > 1 else ())
+        for block in (draws(n_tasks, n_boot, seed) if n_tasks >= FEWEST_CLUSTERS else ())
         for rows in (np.repeat(np.arange(x.size), times[codes].astype(np.int64)) for times in block)
     ]
     boot = np.array(resampled).reshape(-1, len(METRICS))
     table: list[tuple[object, ...]] = []
     for m, (metric, one) in enumerate(values.items()):
-        value = float(one[0]) if one.size and math.isfinite(one[0]) else None
-        known = boot[np.isfinite(boot[:, m]), m]
-        low, high = (
-            np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
-            if known.size and value is not None
-            else (None, None)
-        )
-        counted = value is not None
-        table.append(
-            (metric, value, low, high, len(np.unique(trace)) if counted else 0, names.size if counted else 0)
-        )
+        if not one.size or not math.isfinite(one[0]):
+            table.append(_row(metric, None, NO_INTERVAL, 0, 0))
+            continue
+        if metric == "sign_agreement":  # a mean over units
+            told = (x != 0) | (y != 0)
+            alike = (np.sign(x) == np.sign(y))[told].astype(np.float64)
+            around = mean_interval(alike, task[told], confidence=confidence, within=RANGES[metric]).around
+        else:
+            low, high = percentiles(boot[:, m], n_tasks, confidence)
+            around = NO_INTERVAL if low is None else Interval(None, low, high, None)
+            if low is not None and low == high:  # resamples that all say the same tell no spread
+                around = Interval(None, None, None, "group.degenerate")
+        table.append(_row(metric, float(one[0]), around, n_traces, n_tasks))
     return _tidy(table, x.size, n_null)
 
 
+def _row(
+    metric: str, value: float | None, around: Interval, n_traces: int, n_tasks: int
+) -> tuple[object, ...]:
+    return metric, value, around.lower, around.upper, n_traces, n_tasks, around.reason
+
+
 def _tidy(table: list[tuple[object, ...]], n_rows: int, n_null: int) -> pl.DataFrame:
-    schema = {
+    schema: dict[str, Any] = {
         "metric": pl.String,
         "value": pl.Float64,
         "low": pl.Float64,
         "high": pl.Float64,
         "n_traces": pl.UInt32,
         "n_tasks": pl.UInt32,
+        "interval_reason": CREDITS["reason"],
     }
-    return pl.DataFrame(table, schema=schema, orient="row").with_columns(
-        n_rows=pl.lit(n_rows, pl.UInt32), n_null=pl.lit(n_null, pl.UInt32)
+    return pl.DataFrame(table, schema=schema, orient="row").select(
+        pl.exclude("interval_reason"),
+        pl.lit(n_rows, pl.UInt32).alias("n_rows"),
+        pl.lit(n_null, pl.UInt32).alias("n_null"),
+        "interval_reason",
     )

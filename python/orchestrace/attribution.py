@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import polars as pl
 
+from .agreement import collected
 from .corpus import check_numbers
 from .errors import ParameterError
-from .schema import unknown_name
+from .influence import Mean, check_confidence, mean_interval
+from .schema import CREDITS, unknown_name
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 Blame = Literal["highest", "lowest"]
 
@@ -28,7 +31,6 @@ _NEEDED: Final = {
     "credits": ("trace_id", "unit", "unit_id", "credit", "method"),
     "labels": ("trace_id", "annotator", "turn", "agent"),
 }
-_CHUNK: Final = 1 << 22  # cells of the resampling matrix held at once
 
 
 def localisation(
@@ -36,8 +38,8 @@ def localisation(
     labels: pl.DataFrame | pl.LazyFrame,
     *,
     within: Sequence[int] = (1, 3, 5),
+    tasks: pl.DataFrame | pl.LazyFrame | None = None,
     k_folds: int = 5,
-    n_boot: int = 2000,
     seed: int = 0,
     confidence: float = 0.95,
     blame: Blame = "highest",
@@ -56,10 +58,14 @@ def localisation(
         a trace, any of them is right.
     within
         Tolerances in steps, for the columns ``within_<k>``.
-    k_folds
-        Folds over traces for the constant step: it is chosen on the other folds, never on the trace itself.
-    n_boot, seed, confidence
-        Resamples of traces for the percentile intervals, the seed for these and for the folds, the coverage.
+    tasks
+        Which traces are rollouts of one task: ``trace_id task_id`` of all traces with a label, as
+        `Corpus.traces` has them. None: every trace is a task of its own.
+    k_folds, seed
+        Folds over traces for the constant step, and their seed: it is chosen on the other folds, never on the
+        trace itself.
+    confidence
+        Coverage of the intervals, between 0 and 1.
     blame
         Whether the unit with the ``"highest"`` or the ``"lowest"`` credit is blamed; it depends on the sign
         of the reward, not on the method.
@@ -67,19 +73,19 @@ def localisation(
     Returns
     -------
     DataFrame
-        One row per annotator and method, baselines last: ``annotator method n_traces``; for each of
-        ``agent_accuracy step_accuracy within_<k>… mrr`` the mean over traces and its interval
+        One row per annotator and method, baselines last: ``annotator method n_traces n_tasks``; for each of
+        ``agent_accuracy step_accuracy within_<k>… mrr`` the mean over traces and its interval over tasks
         (``…_low …_high``), all in 0..1; ``agent_vs_best step_vs_best``: ``better``, ``worse`` or
-        ``indistinct`` from the best baseline of that metric, by the interval of the paired difference on the
-        same resamples (null for baselines, and where nothing was told); with fewer than two traces it is
-        ``indistinct``.
+        ``indistinct`` from the best baseline of that metric, by the interval of the paired difference (null
+        for baselines, and where nothing was told); ``interval_reason``: ``support.absent`` where a mean has
+        no interval, since fewer than two tasks have it. Verdicts are ``indistinct`` there.
 
     Raises
     ------
     ParameterError
         A column is absent, no trace has both, a unit has two credits in one method or the method the name
-        of a baseline, an annotator or a method is null, a turn is no whole number, or an option is out of
-        range.
+        of a baseline, an annotator or a method is null, a turn is no whole number, `tasks` lack a trace or
+        have it in two tasks, or an option is out of range.
 
     Notes
     -----
@@ -101,9 +107,12 @@ def localisation(
     other folds (the smaller one of equals). All take the owner of their turn as agent, and rank the others
     by distance from it. The best baseline is chosen on the data it is reported on, which favours it.
 
-    Time is linear in rows, plus traces times (`n_boot` + distinct labelled steps).
+    *Intervals* are Wilson's with Student's t over tasks (docs/intervals.md), of paired differences in -1..1.
 
-    Source: Who&When (Zhang et al., arXiv 2505.00212) for agent and step accuracy.
+    Time is linear in rows, plus traces times distinct labelled steps.
+
+    Source: Who&When (Zhang et al., arXiv 2505.00212) for agent and step accuracy; intervals, Wilson 1927,
+    Bell & McCaffrey 2002.
 
     Examples
     --------
@@ -116,7 +125,7 @@ def localisation(
     >>> table.select("method", "agent_accuracy", "step_accuracy", "mrr").row(0)
     ('mine', 1.0, 1.0, 1.0)
     """
-    within = _check_options(within, k_folds, n_boot, seed, confidence, blame)
+    within = _check_options(within, k_folds, seed, confidence, blame)
     credits = tell_apart(credits)
     turns, agents = _units(_exact(credits, "credits"), 1.0 if blame == "highest" else -1.0)
     named = _exact(labels.collect() if isinstance(labels, pl.LazyFrame) else labels, "labels")
@@ -141,21 +150,18 @@ def localisation(
         per_trace |= {name: theirs.get(name, truth.misses(len(metrics))) for name in BASELINES}
         if traces.height < 2:  # nothing to choose a constant on
             per_trace[BASELINES[-1]] = truth.misses(len(metrics)) * float("nan")
-        means = _bootstrap(per_trace, n_boot, seed)
-        rows += _rows(str(annotator), per_trace, means, metrics, confidence)
+        rows += _rows(str(annotator), per_trace, _codes(traces, tasks), metrics, confidence)
     return pl.DataFrame(rows, infer_schema_length=None).with_columns(
-        pl.col("agent_vs_best", "step_vs_best").cast(pl.String)
+        pl.col("agent_vs_best", "step_vs_best").cast(pl.String),
+        pl.col("interval_reason").cast(CREDITS["reason"]),
     )
 
 
-def _check_options(
-    within: object, k_folds: int, n_boot: int, seed: int, confidence: float, blame: str
-) -> tuple[int, ...]:
+def _check_options(within: object, k_folds: int, seed: int, confidence: float, blame: str) -> tuple[int, ...]:
     if blame not in get_args(Blame):
         raise ParameterError(unknown_name("blame", str(blame), list(get_args(Blame))))
-    if not (isinstance(confidence, int | float) and 0.0 < confidence < 1.0):
-        raise ParameterError(f"confidence is {confidence!r}, expected a number between 0 and 1")
-    check_numbers(k_folds=k_folds, n_boot=n_boot, seed=seed)
+    check_confidence(confidence)
+    check_numbers(k_folds=k_folds, seed=seed)
     try:
         steps = tuple(operator.index(k) for k in within)  # type: ignore[attr-defined]  # that is the question
     except TypeError:
@@ -452,82 +458,58 @@ def _constant_steps(
     return pl.DataFrame({"t": np.arange(n_traces, dtype=np.uint32), "constant": chosen})
 
 
-def _bootstrap(per_trace: dict[str, "Floats"], n_boot: int, seed: int) -> "Floats":
-    """Means over the same resamples of traces for all methods: [resample, method, metric]."""
-    import numpy as np
-
-    values = np.stack(list(per_trace.values()), axis=1)
-    n_traces, n_methods, n_metrics = values.shape
-    flat = values.reshape(n_traces, -1)
-    valid = np.isfinite(flat)
-    flat = np.where(valid, flat, 0.0)
-    rng = np.random.Generator(np.random.PCG64([seed, 0]))
-    means = np.empty((n_boot, flat.shape[1]))
-    chunk = max(1, _CHUNK // n_traces)
-    for start in range(0, n_boot, chunk):
-        size = min(chunk, n_boot - start)
-        drawn = rng.integers(n_traces, size=(size, n_traces)) + np.arange(size)[:, None] * n_traces
-        times = (
-            np.bincount(drawn.ravel(), minlength=size * n_traces).reshape(size, n_traces).astype(np.float64)
-        )
-        counts = times @ valid
-        means[start : start + size] = np.where(counts > 0, times @ flat, np.nan) / np.where(
-            counts > 0, counts, 1.0
-        )
-    return means.reshape(n_boot, n_methods, n_metrics)
+def _codes(traces: pl.DataFrame, tasks: pl.DataFrame | pl.LazyFrame | None) -> "Ints":
+    """The task of each trace, by number."""
+    if tasks is None:
+        return traces["t"].cast(pl.Int64).to_numpy()
+    given = collected(tasks, "tasks", ("trace_id", "task_id"))
+    given = given.select(pl.col("trace_id", "task_id").cast(pl.String)).unique()
+    joined = traces.join(given, on="trace_id", how="left", maintain_order="left")
+    if joined.height > traces.height:
+        twice = joined.filter(pl.col("trace_id").is_duplicated())["trace_id"][0]
+        raise ParameterError(f"tasks have several task_id for trace '{twice}', expected one")
+    if joined["task_id"].null_count():
+        alone = joined.filter(pl.col("task_id").is_null())["trace_id"][0]
+        raise ParameterError(f"tasks have no task_id for trace '{alone}': give Corpus.traces of its corpus")
+    return joined["task_id"].rank("dense").cast(pl.Int64).to_numpy()
 
 
 def _rows(
-    annotator: str, per_trace: dict[str, "Floats"], means: "Floats", metrics: list[str], confidence: float
+    annotator: str, per_trace: dict[str, "Floats"], tasks: "Ints", metrics: list[str], confidence: float
 ) -> list[dict[str, object]]:
-    import numpy as np
-
-    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
-
-    def mean(column: "Floats") -> float | None:
-        known = column[np.isfinite(column)]
-        return float(known.mean()) if known.size else None
-
-    def interval(column: "Floats") -> tuple[float | None, float | None]:
-        known = column[np.isfinite(column)]
-        if not known.size:
-            return None, None
-        low, high = np.quantile(known, tails)
-        return float(low), float(high)
-
-    names = list(per_trace)
+    means = {
+        name: [mean_interval(column, tasks, confidence=confidence, within=(0.0, 1.0)) for column in table.T]
+        for name, table in per_trace.items()
+    }
     best = {
-        metric: max(
-            (name for name in BASELINES if mean(per_trace[name][:, i]) is not None),
-            key=lambda name, i=i: mean(per_trace[name][:, i]) or 0.0,  # type: ignore[misc]
+        i: max(
+            (name for name in BASELINES if means[name][i].estimate is not None),
+            key=lambda name, i=i: means[name][i].estimate or 0.0,  # type: ignore[misc]
             default=None,
         )
-        for i, metric in enumerate(metrics[:2])
+        for i in (0, 1)
     }
     rows = []
-    for m, name in enumerate(names):
-        row: dict[str, object] = {"annotator": annotator, "method": name, "n_traces": len(per_trace[name])}
-        for i, metric in enumerate(metrics):
-            low, high = interval(means[:, m, i])
-            row |= {metric: mean(per_trace[name][:, i]), f"{metric}_low": low, f"{metric}_high": high}
-        for i, (metric, column) in enumerate(
-            zip(metrics[:2], ("agent_vs_best", "step_vs_best"), strict=True)
-        ):
-            rival = best[metric]
-            if name in BASELINES or rival is None or row[metric] is None:
-                row[column] = None
-                continue
-            low, high = interval(means[:, m, i] - means[:, names.index(rival), i])
-            paired = np.isfinite(per_trace[name][:, i]) & np.isfinite(per_trace[rival][:, i])
-            verdict = (
-                "indistinct"
-                if np.count_nonzero(paired) < 2 or low is None or high is None
-                else "better"
-                if low > 0
-                else "worse"
-                if high < 0
-                else "indistinct"
-            )
-            row[column] = verdict
+    for name, own in means.items():
+        row: dict[str, object] = {"annotator": annotator, "method": name, "n_traces": len(tasks)}
+        row["n_tasks"] = len(set(tasks.tolist()))
+        for metric, mean in zip(metrics, own, strict=True):
+            ends = {f"{metric}_low": mean.around.lower, f"{metric}_high": mean.around.upper}
+            row |= {metric: mean.estimate, **ends}
+        for i, column in enumerate(("agent_vs_best", "step_vs_best")):
+            rival = best[i]
+            row[column] = None
+            if name not in BASELINES and rival is not None and own[i].estimate is not None:
+                apart = per_trace[name][:, i] - per_trace[rival][:, i]
+                row[column] = _verdict(mean_interval(apart, tasks, confidence=confidence, within=(-1.0, 1.0)))
+        known = [mean.around.reason for mean in own if mean.estimate is not None]
+        row["interval_reason"] = next((reason for reason in known if reason is not None), None)
         rows.append(row)
     return rows
+
+
+def _verdict(difference: Mean) -> str:
+    low, high = difference.around.lower, difference.around.upper
+    if low is None or high is None or low <= 0.0 <= high:
+        return "indistinct"
+    return "better" if low > 0.0 else "worse"

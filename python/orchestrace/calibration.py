@@ -6,11 +6,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.stats import t as student
+
+from .influence import mean_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+CONFIDENCE: Final = 0.95
 CALIBRATION: Final = {
     "bin": pl.UInt32(),
     "n": pl.UInt32(),
@@ -18,6 +20,7 @@ CALIBRATION: Final = {
     "observed": pl.Float64(),
     "lower": pl.Float64(),
     "upper": pl.Float64(),
+    "reason": pl.String(),
 }
 
 
@@ -36,29 +39,16 @@ class Quality:
 def quality(predicted: Floats, base: Floats, targets: Floats, clusters: Ints, bins: int) -> Quality:
     """Brier scores with the interval of their difference, calibration line and table."""
     gained = np.square(base - targets) - np.square(predicted - targets)
-    mean, error, n_clusters = clustered_mean(gained, clusters)
-    half = float(student.ppf(0.975, n_clusters - 1)) * error
+    gain = mean_interval(gained, clusters, confidence=CONFIDENCE, within=(-1.0, 1.0)).around
     slope, intercept = _line(predicted, targets)
     return Quality(
         brier=float(np.square(predicted - targets).mean()),
         brier_base=float(np.square(base - targets).mean()),
-        gain=(mean - half, mean + half),
+        gain=None if gain.lower is None or gain.upper is None else (gain.lower, gain.upper),
         slope=slope,
         intercept=intercept,
         table=_table(predicted, targets, clusters, bins),
     )
-
-
-def clustered_mean(values: Floats, clusters: Ints) -> tuple[float, float, int]:
-    """Mean, its standard error over clusters (of a ratio; 0 with fewer than two), how many there are."""
-    mean = float(values.mean())
-    _, codes = np.unique(clusters, return_inverse=True)
-    sums = np.bincount(codes, weights=values - mean)
-    n_clusters = sums.size
-    if n_clusters < 2:
-        return mean, 0.0, n_clusters
-    error = np.sqrt(np.square(sums).sum() * n_clusters / (n_clusters - 1)) / values.size
-    return mean, float(error), n_clusters
 
 
 def _line(predicted: Floats, targets: Floats) -> tuple[float | None, float | None]:
@@ -75,26 +65,10 @@ def _table(predicted: Floats, targets: Floats, clusters: Ints, bins: int) -> pl.
     """Bins of about as many targets; equal predictions are in one bin."""
     cuts = np.unique(np.quantile(predicted, np.linspace(0.0, 1.0, bins + 1)[1:-1], method="lower"))
     of = np.searchsorted(cuts, predicted, side="left")
-    rows: list[tuple[int, int, float, float, float, float]] = []
+    rows: list[tuple[object, ...]] = []
     for k in np.unique(of):
         here = of == k
-        observed, error, n_clusters = clustered_mean(targets[here], clusters[here])
-        lower, upper = _wilson(observed, error, n_clusters, int(here.sum()))
-        rows.append((len(rows), int(here.sum()), float(predicted[here].mean()), observed, lower, upper))
+        mean = mean_interval(targets[here], clusters[here], confidence=CONFIDENCE, within=(0.0, 1.0))
+        ends = mean.around.lower, mean.around.upper, mean.around.reason
+        rows.append((len(rows), int(here.sum()), float(predicted[here].mean()), mean.estimate, *ends))
     return pl.DataFrame(rows, schema=CALIBRATION, orient="row")
-
-
-def _wilson(share: float, error: float, n_clusters: int, n: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927) with the effective number of targets p(1 - p)/error².
-
-    Where all targets are alike their spread says nothing, and every cluster counts once.
-    """
-    effective = share * (1.0 - share) / error**2 if error > 0.0 else n_clusters
-    effective = max(min(effective, n), 1e-9)
-    z = float(student.ppf(0.975, n_clusters - 1)) if n_clusters > 1 else np.inf
-    if not np.isfinite(z):
-        return 0.0, 1.0
-    centre = share + z * z / (2 * effective)
-    half = z * np.sqrt(share * (1 - share) / effective + z * z / (4 * effective**2))
-    scale = 1 + z * z / effective
-    return max(float((centre - half) / scale), 0.0), min(float((centre + half) / scale), 1.0)

@@ -16,8 +16,8 @@ from .credit import credit
 from .credit import methods as registered
 from .display import plain
 from .errors import ParameterError
+from .influence import check_confidence, mean_interval
 from .progress import Progress, reporting
-from .resampling import check_confidence, cluster_interval
 from .reward import check_channels, weights_of
 from .schema import CREDITS, Unit, unknown_name
 
@@ -43,7 +43,6 @@ def compare(
     truth: pl.DataFrame | pl.LazyFrame | None = None,
     labels: pl.DataFrame | pl.LazyFrame | None = None,
     blame: Blame = "highest",
-    n_boot: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
     threads: int | None = None,
@@ -70,9 +69,8 @@ def compare(
     blame
         Whether the ``"highest"`` or the ``"lowest"`` credit is what labels are compared with. Failures with a
         reward of 0 say nothing in most methods: give them one of their own (`Corpus.with_measures`).
-    n_boot, confidence
-        Resamples of tasks for the intervals against `truth`, and their coverage. Those of `labels` resample
-        traces, as in `localisation`.
+    confidence
+        Coverage of the intervals against `truth` and `labels`, between 0 and 1.
     progress
         As in `read_traces`; counts methods.
 
@@ -87,7 +85,8 @@ def compare(
         the mean within-trace rho with the contribution, and ``truth_sign_accuracy``, the share of right
         signs among the 5 % of a trace's units with the largest contribution (rounded up, ties shared out),
         each with ``_low`` and ``_high``, and ``truth_n_traces``. With `labels` ``agent_accuracy`` and
-        ``step_accuracy`` (0..1) with ``_low`` and ``_high``.
+        ``step_accuracy`` (0..1) with ``_low`` and ``_high``. With either ``interval_reason``:
+        ``support.absent`` where a mean has no interval, since fewer than two tasks have it.
 
     Raises
     ------
@@ -101,6 +100,9 @@ def compare(
     Time is the sum over the methods, plus O(n log n) in rows for each pair of them. Seconds are one run with
     whatever else the machine does: to compare speed, repeat. Nothing about memory is measured.
 
+    Intervals are Wilson's in the range of the metric, with Student's t over tasks (docs/intervals.md).
+    Source: Wilson 1927, Bell & McCaffrey 2002.
+
     Examples
     --------
     >>> import orchestrace as ot
@@ -110,7 +112,7 @@ def compare(
     [('uniform', 'share', 0.0), ('flow', 'share', 0.0)]
     """
     check_corpus(corpus)
-    check_numbers(n_boot=n_boot, seed=seed, threads=threads)
+    check_numbers(seed=seed, threads=threads)
     confidence = check_confidence(confidence)
     if blame not in get_args(Blame):
         raise ParameterError(unknown_name("blame", str(blame), list(get_args(Blame))))
@@ -123,7 +125,9 @@ def compare(
     named = None if labels is None else _one_annotator(corpus, labels)
     n_events = corpus._sizes()["events"]
     options: dict[str, Any] = {"reward": reward, "seed": seed, "threads": threads}
-    chances: dict[str, Any] = {"n_boot": n_boot, "seed": seed, "confidence": confidence, "blame": blame}
+    judging: dict[str, Any] = {"seed": seed, "confidence": confidence, "blame": blame}
+    if named is not None:
+        judging["tasks"] = corpus.traces.select("trace_id", "task_id").collect(engine="streaming")
     rows: list[dict[str, object]] = []
     credits: list[pl.DataFrame | None] = []
     with reporting(progress, "comparing") as callback:
@@ -136,7 +140,7 @@ def compare(
                 frame, facts = _run(corpus, name, {**options, **params}, unit, n_events)
                 row |= facts
                 if named is not None:
-                    row |= _located(corpus, name, {**options, **params}, named, chances)
+                    row |= _located(corpus, name, {**options, **params}, named, judging)
             except Exception as error:  # one method must not cost the others their rows
                 kind = "" if isinstance(error, ParameterError) else f"{type(error).__name__}: "
                 row = {**row, "params": json.dumps(dict(params), default=str, sort_keys=True)}
@@ -151,7 +155,7 @@ def compare(
     if truths is not None:
         for row, frame in zip(rows, credits, strict=True):
             if frame is not None:
-                row |= _against(corpus, frame, truths, n_boot, seed, confidence)
+                row |= _against(corpus, frame, truths, confidence)
     return pl.DataFrame(rows, schema=_schema(truths is not None, named is not None))
 
 
@@ -291,7 +295,7 @@ def _truth(given: pl.DataFrame | pl.LazyFrame, unit: str) -> pl.DataFrame:
 
 
 def _against(
-    corpus: Corpus, credits: pl.DataFrame, truth: pl.DataFrame, n_boot: int, seed: int, confidence: float
+    corpus: Corpus, credits: pl.DataFrame, truth: pl.DataFrame, confidence: float
 ) -> dict[str, object]:
     import numpy as np
 
@@ -313,9 +317,14 @@ def _against(
     with np.errstate(invalid="ignore"):
         accuracy = rankings.sums(right, starts) / rankings.sums(share, starts)
     row: dict[str, object] = {"truth_n_traces": int(np.isfinite(rho).sum())}
-    for name, values in (("truth_spearman", rho), ("truth_sign_accuracy", accuracy)):
-        mean, low, high = cluster_interval(values, tasks, n_boot, seed, confidence)
-        row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+    for name, values, within in (
+        ("truth_spearman", rho, (-1.0, 1.0)),
+        ("truth_sign_accuracy", accuracy, (0.0, 1.0)),
+    ):
+        mean = mean_interval(values, tasks, confidence=confidence, within=within)
+        row |= {name: mean.estimate, f"{name}_low": mean.around.lower, f"{name}_high": mean.around.upper}
+        if mean.estimate is not None and mean.around.reason is not None:
+            row["interval_reason"] = mean.around.reason
     return row
 
 
@@ -336,7 +345,7 @@ def _located(
     name: str,
     options: dict[str, Any],
     labels: pl.DataFrame,
-    chances: dict[str, Any],
+    judging: dict[str, Any],
 ) -> dict[str, object]:
     levels: tuple[Unit, ...] = ("turn", "agent")
     # credit first: methods of groups and corpora compare with traces that nobody labelled
@@ -346,13 +355,14 @@ def _located(
         )
         for unit in levels
     ]
-    table = localisation(pl.concat(frames), labels, **chances)
+    table = localisation(pl.concat(frames), labels, **judging)
     own = table.row(0, named=True)
-    return {
+    ends = {
         f"{metric}{end}": own[f"{metric}{end}"]
         for metric in ("agent_accuracy", "step_accuracy")
         for end in ("", "_low", "_high")
     }
+    return {**ends, "interval_reason": own["interval_reason"]}
 
 
 def _schema(truth: bool, labels: bool) -> dict[str, Any]:
@@ -374,4 +384,6 @@ def _schema(truth: bool, labels: bool) -> dict[str, Any]:
         schema |= dict.fromkeys((name, f"{name}_low", f"{name}_high"), pl.Float64)
     if truth:
         schema["truth_n_traces"] = pl.UInt32
+    if metrics:
+        schema["interval_reason"] = CREDITS["reason"]
     return {**schema, "error": pl.String}

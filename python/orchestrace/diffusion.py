@@ -10,8 +10,8 @@ import polars as pl
 from .agreement import check_corpus, collected
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
+from .influence import check_confidence, mean_interval
 from .laws import REASONS, fit_law
-from .resampling import check_confidence
 from .schema import CREDITS, unknown_name
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _CURVE: Final = {
     "theory": pl.Float64(),
     "rollouts": pl.UInt64(),
     "rollouts_theory": pl.UInt64(),
+    "reason": CREDITS["reason"],
 }
 _SLOPE: Final = {
     "source": pl.Enum(["planted", "simulated"]),
@@ -143,9 +144,10 @@ class DiffusionLaw:
         A row for each replicate and length: ``replicate`` (u32), ``n`` (u32), ``correlation`` (f64).
     curve
         A row for each length: ``n``, ``units`` that share a reward (f64), ``sigma`` (f64, standard deviation
-        of their contributions), mean ``correlation`` with ``low high`` (Student's t over replicates), the
-        ``theory``, and the ``rollouts`` needed (u64, at 5 % and 80 %) by the one and by the other; null for a
-        correlation that is not above 0.
+        of their contributions), mean ``correlation`` with ``low high`` (Wilson's interval in -1..1 with
+        Student's t over replicates), the ``theory``, and the ``rollouts`` needed (u64, at 5 % and 80 %) by
+        the one and by the other, null for a correlation that is not above 0; ``reason``: ``support.absent``
+        where fewer than two replicates have a correlation, so that ``low high`` are null.
     slope
         One row: ``source method``, the ``slope`` of log correlation on log n with ``low high``, that of the
         ``theory`` at the same lengths, whether the interval ``agrees`` with it, ``n_replicates``, ``reason``.
@@ -483,21 +485,18 @@ def _planted(
 
 def _curve(measured: pl.DataFrame, block: int | None, noise: float, confidence: float) -> pl.DataFrame:
     """What is known of each length."""
-    from .influence import t_quantile
-
     rows = []
     for (n,), own in measured.group_by("n", maintain_order=True):
-        known = own["correlation"].drop_nulls()
-        mean, spread = known.mean(), known.std()
+        values = own["correlation"].cast(pl.Float64).fill_null(math.nan).to_numpy()
+        found = mean_interval(values, own["replicate"].to_numpy(), confidence=confidence, within=(-1.0, 1.0))
+        mean, around = found.estimate, found.around
         units, sigma = _units(int(str(n)), block), float(own["sigma"].to_numpy().mean())
         row: dict[str, Any] = {"n": n, "units": units, "sigma": sigma, "correlation": mean}
-        if isinstance(mean, float) and isinstance(spread, float):
-            reach = t_quantile((1.0 + confidence) / 2.0, known.len() - 1) * spread / math.sqrt(known.len())
-            row |= {"low": mean - reach, "high": mean + reach}
+        row |= {"low": around.lower, "high": around.upper, "reason": around.reason}
         ratio = noise / sigma if sigma > 0.0 else math.inf
         row["theory"] = 1.0 / math.sqrt(units + ratio * ratio)
         row["rollouts_theory"] = rollouts_at(row["theory"])
-        row["rollouts"] = rollouts_at(mean if isinstance(mean, float) else None)
+        row["rollouts"] = rollouts_at(mean)
         rows.append(row)
     return pl.DataFrame(rows, _CURVE, orient="row").sort("n")
 

@@ -1,19 +1,12 @@
-"""What rows say of fitted laws: errors on clusters held out, the choice of a model, resampled intervals."""
+"""What rows say of fitted laws: errors on clusters held out, the choice of a model, resampled parameters."""
 
 import hashlib
-import math
-from typing import Final
 
 import numpy as np
-from scipy.special import ndtr
 
-from .calibration import clustered_mean
-from .influence import t_quantile
+from .influence import mean_interval
 from .law_models import Floats, Ints, Law, Points
 from .resampling import draws
-
-FEWEST_CLUSTERS: Final = 5
-"""With fewer, resampling says nothing of the spread between them."""
 
 
 class Rows:
@@ -76,8 +69,8 @@ def simplest(squares: dict[str, Floats], data: Rows) -> str | None:
     least = 1e-20 * (1.0 if data.relative else float(np.square(data.target).mean()))
     best = min(squares, key=lambda model: float(squares[model].mean()))
     for model, own in squares.items():
-        mean, error, _ = clustered_mean(own - squares[best], data.codes)
-        if mean <= max(error, least):
+        worse = mean_interval(own - squares[best], data.codes, confidence=0.5)
+        if (worse.estimate or 0.0) <= max(worse.around.stderr or 0.0, least):
             return model
     return best
 
@@ -94,14 +87,3 @@ def resampled(data: Rows, law: Law, theta: Floats, n_clusters: int, n_boot: int,
             if own is not None and np.isfinite(own).all():
                 found.append(own)
     return np.array(found).reshape(-1, theta.size)
-
-
-def percentiles(drawn: Floats, n_clusters: int, confidence: float) -> tuple[float | None, float | None]:
-    """Percentiles, moved outwards as far as Student's t asks for few clusters (Hesterberg 2015)."""
-    known = drawn[np.isfinite(drawn)]
-    if n_clusters < FEWEST_CLUSTERS or not known.size:
-        return None, None
-    reach = t_quantile((1.0 + confidence) / 2.0, n_clusters - 1) * math.sqrt(n_clusters / (n_clusters - 1))
-    outside = float(ndtr(-reach))
-    low, high = np.quantile(known, [outside, 1.0 - outside])
-    return float(low), float(high)

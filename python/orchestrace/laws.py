@@ -9,7 +9,8 @@ import polars as pl
 from .agreement import collected
 from .corpus import check_numbers
 from .errors import ParameterError
-from .resampling import check_confidence
+from .influence import check_confidence
+from .resampling import FEWEST_CLUSTERS, percentiles
 from .schema import unknown_name
 
 if TYPE_CHECKING:
@@ -306,8 +307,6 @@ def _said(
     """Estimate and interval at one size."""
     import numpy as np
 
-    from .law_evidence import FEWEST_CLUSTERS, percentiles
-
     log_x = np.array([math.log(size)])
     estimate = float(law.curve(theta, log_x)[0])
     if not math.isfinite(estimate):
@@ -383,7 +382,7 @@ def _fit_group(
     """Rows of the result for one group."""
     import numpy as np
 
-    from .law_evidence import FEWEST_CLUSTERS, Rows, deal, held_out, percentiles, resampled, simplest
+    from .law_evidence import Rows, deal, held_out, resampled, simplest
     from .law_models import LAWS
 
     x, y = rows["x"].to_numpy(), rows["y"].to_numpy()

@@ -65,7 +65,6 @@ def matched_effect(
     within: Within = "task",
     features: Sequence[str] = FEATURES,
     caliper: float = 0.25,
-    n_boot: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
@@ -97,8 +96,10 @@ def matched_effect(
         Largest distance of partners in the stage ``nearest``: Euclidean, over ``position`` and
         ``tokens_before`` (log2(1 + x)), ``depth``, ``n_tools`` and ``n_agents``, each in its standard
         deviations; a decision without one of them has no partner there.
-    n_boot, confidence, seed
-        Resamples of tasks behind the intervals, their coverage, and the seed.
+    confidence
+        Coverage of the intervals, between 0 and 1.
+    seed
+        Of the order in which decisions choose equally near partners.
 
     Returns
     -------
@@ -110,7 +111,8 @@ def matched_effect(
         absolute standardised mean difference of the numbers of `caliper` over all decisions and over those
         matched; ``support``, the matched share of decisions; ``tier`` = observed; ``reason``; ``params``,
         with all options and the difference of every number (``smd``). Where nothing matches, the effect is
-        null and the reason ``support.absent``.
+        null and the reason ``support.absent``; beside an effect the reason is that of a null interval:
+        ``support.absent`` with one run or bucket, ``group.degenerate`` where the effect is the same in all.
 
     Raises
     ------
@@ -137,7 +139,7 @@ def matched_effect(
     topology``; known before the decision ``position step tokens_before budget depth n_tools n_agents tools``;
     ``spawned`` of orchestrator decisions; ``context choice``; lifted columns.
 
-    O(events log events + n_boot * tasks); ``nearest`` O(n log n) in the decisions left, per round.
+    O(events log events); ``nearest`` O(n log n) in the decisions left, per round.
 
     Source: exact and coarsened matching, Iacus, King & Porro 2012; nearest neighbour with caliper, Rosenbaum
     & Rubin 1985; standardised differences, Austin 2009; context siblings, arXiv 2603.06859; first visits,
@@ -153,7 +155,7 @@ def matched_effect(
     ('combined', 'observed', True, True)
     """
     check_corpus(corpus)
-    check_numbers(n_boot=n_boot, seed=seed)
+    check_numbers(seed=seed)
     confidence = check_share(confidence, "confidence", 0.0, 1.0)
     if isinstance(caliper, bool) or not (isinstance(caliper, int | float) and 0.0 < caliper < float("inf")):
         raise ParameterError(f"caliper is {caliper!r}, expected a number above 0")
@@ -185,14 +187,13 @@ def matched_effect(
         "within": within,
         "features": shared,
         "caliper": float(caliper),
-        "n_boot": n_boot,
         "confidence": confidence,
         "seed": seed,
     }
     table = []
     for stage in [*ordered, "combined"]:
         own = matched if stage == "combined" else matched.filter(pl.col("stage") == stage)
-        table.append({"stage": stage, **estimate(rows, own, params, n_boot, seed, confidence)})
+        table.append({"stage": stage, **estimate(rows, own, params, confidence)})
     return pl.DataFrame(table, schema=MATCHED)
 
 
@@ -355,8 +356,6 @@ def estimate(
     rows: pl.DataFrame,
     matched: pl.DataFrame,
     params: dict[str, object],
-    n_boot: int,
-    seed: int,
     confidence: float,
 ) -> dict[str, object]:
     """One row of the result, but for its stage."""
@@ -388,8 +387,6 @@ def estimate(
         clusters,
         matched["bucket"].to_numpy(),
         found.lone,
-        n_boot=n_boot,
-        seed=seed,
         confidence=confidence,
     )
     after = differences(matched, found.weight, before=rows)
@@ -406,6 +403,7 @@ def estimate(
         "smd_before": _largest(before),
         "smd_after": _largest(after),
         "tier": "observed",
+        "reason": around.reason,
         "params": params_text(params | {"smd": smd, "clusters": kind}),
     }
 

@@ -5,11 +5,11 @@ from typing import Final
 
 import polars as pl
 
-from .corpus import Corpus, check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
+from .influence import check_confidence, mean_interval
 from .metrics import metrics, numeric, unit_columns
 from .naming import names_of, number_column
-from .resampling import check_confidence, cluster_interval
 from .schema import CREDITS, unknown_name
 
 Measured = Corpus | pl.DataFrame
@@ -28,6 +28,7 @@ _COMPARISON: Final = {
     "n_traces_b": pl.UInt32(),
     "time_unit": pl.String(),
     "reason": CREDITS["reason"],
+    "interval_reason": CREDITS["reason"],
 }
 
 
@@ -36,9 +37,7 @@ def compare_metrics(
     b: Measured,
     *,
     names: Sequence[str] | None = None,
-    n_boot: int = 1000,
     confidence: float = 0.95,
-    seed: int = 0,
 ) -> pl.DataFrame:
     """Compare the metrics of two corpora, or of two checkpoints, task by task.
 
@@ -48,18 +47,19 @@ def compare_metrics(
         Corpora, or tables of `metrics` (a row per trace), such as the rows of two values of ``train_step``.
     names
         Metrics to compare; None is all that both have.
-    n_boot, confidence, seed
-        Resamples of tasks, coverage of the intervals (0..1), and the seed.
+    confidence
+        Coverage of the intervals, between 0 and 1.
 
     Returns
     -------
     DataFrame
         A row per metric: ``metric``; ``mean_a mean_b``, means over tasks of a task's mean over its traces;
-        ``difference``, the mean of b less a over tasks, with its percentile interval ``low high`` by
-        bootstrap over tasks (null with fewer than two); ``ratio``, mean_b / mean_a; ``share_above``, the
-        share of tasks in which b is higher, ties counted half; ``n_tasks`` that both have with the metric,
-        ``n_traces_a n_traces_b`` of these (UInt32); ``time_unit`` of metrics that are times. ``reason`` is
-        ``support.absent`` where no task has the metric on both sides.
+        ``difference``, the mean of b less a over tasks, with its interval ``low high`` over tasks;
+        ``ratio``, mean_b / mean_a; ``share_above``, the share of tasks in which b is higher, ties counted
+        half; ``n_tasks`` that both have with the metric, ``n_traces_a n_traces_b`` of these (UInt32);
+        ``time_unit`` of metrics that are times. ``reason`` is ``support.absent`` where no task has the metric
+        on both sides; ``interval_reason``, why ``low high`` are null: ``support.absent`` with fewer than two
+        tasks, ``group.degenerate`` where all tasks have the same difference.
 
     Raises
     ------
@@ -70,17 +70,19 @@ def compare_metrics(
     Notes
     -----
     Only tasks (``task_id``) of both sides are compared, each with equal weight; times only where both sides
-    are in one unit. O(traces + n_boot tasks) for each metric.
+    are in one unit. The interval is that of a paired t test over tasks, of flags Wilson's in -1..1 with
+    Student's t (docs/intervals.md). O(traces) for each metric.
+
+    Source: Student 1908; Wilson 1927.
 
     Examples
     --------
     >>> import orchestrace as ot
     >>> before, after = ot.generate(traces=16, seed=0), ot.generate(traces=16, seed=1)
-    >>> table = ot.compare_metrics(before, after, names=["parallelism"], n_boot=100)
+    >>> table = ot.compare_metrics(before, after, names=["parallelism"])
     >>> table["n_tasks"].item()
     2
     """
-    check_numbers(n_boot=n_boot, seed=seed)
     confidence = check_confidence(confidence)
     sides = [_measured(side, which) for side, which in ((a, "a"), (b, "b"))]
     common = [name for name in numeric(sides[0]) if name in numeric(sides[1])]
@@ -89,7 +91,7 @@ def compare_metrics(
         if name not in common:
             raise ParameterError(unknown_name("metric", name, common))
     units = unit_columns()
-    rows = [_compared(sides, name, units.get(name), n_boot, seed, confidence) for name in asked]
+    rows = [_compared(sides, name, units.get(name), confidence) for name in asked]
     return pl.DataFrame(rows, schema=_COMPARISON)
 
 
@@ -106,7 +108,7 @@ def _measured(given: object, which: str) -> pl.DataFrame:
 
 
 def _compared(
-    sides: list[pl.DataFrame], name: str, of_unit: str | None, n_boot: int, seed: int, confidence: float
+    sides: list[pl.DataFrame], name: str, of_unit: str | None, confidence: float
 ) -> dict[str, object]:
     import numpy as np
 
@@ -128,22 +130,30 @@ def _compared(
     both = by_task[0].join(by_task[1], on="task_id").sort("task_id")
     row: dict[str, object] = {"metric": name, "n_tasks": both.height, "time_unit": unit}
     if not both.height:
-        return {**row, "n_traces_a": 0, "n_traces_b": 0, "reason": "support.absent"}
+        absent = dict.fromkeys(("reason", "interval_reason"), "support.absent")
+        return {**row, "n_traces_a": 0, "n_traces_b": 0, **absent}
     differences = (both["b"] - both["a"]).to_numpy()
-    mean, low, high = cluster_interval(differences, np.arange(both.height), n_boot, seed, confidence)
+    flags = all(side.schema[name] == pl.Boolean for side in sides)
+    difference = mean_interval(
+        differences,
+        np.arange(both.height),
+        confidence=confidence,
+        within=(-1.0, 1.0) if flags else None,
+    )
     mean_a, mean_b = (float(both[side].to_numpy().mean()) for side in ("a", "b"))
     above = (differences > 0).mean() + (differences == 0).mean() / 2
     return {
         **row,
         "mean_a": mean_a,
         "mean_b": mean_b,
-        "difference": mean,
-        "low": low,
-        "high": high,
+        "difference": difference.estimate,
+        "low": difference.around.lower,
+        "high": difference.around.upper,
         "ratio": mean_b / mean_a if mean_a else None,
         "share_above": float(above),
         "n_traces_a": both["n_a"].sum(),
         "n_traces_b": both["n_b"].sum(),
+        "interval_reason": difference.around.reason,
     }
 
 

@@ -9,9 +9,9 @@ from . import _core
 from .agreement import check_corpus
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
+from .influence import NO_INTERVAL, check_confidence, mean_interval
 from .naming import names_of
 from .progress import Progress, reporting
-from .resampling import check_confidence, cluster_interval
 from .schedule import Durations, empty_store, timing_options
 from .schema import CREDITS, unknown_name
 
@@ -20,6 +20,7 @@ By = Literal["agent", "role", "task", "topology", "system", "importer"]
 _MEMBERS: Final = ("agent", "role")
 _KEYS: Final = {"task": "task_id", "topology": "topology", "system": "system", "importer": "importer"}
 _TAIL: Final = ("time_unit", "durations")
+_COUNTS: Final = ("n_tasks", "n_traces", "n_null")
 FAMILIES: Final = {
     "E1": ("task_success",),
     "E2": ("parallelism",),
@@ -62,9 +63,7 @@ def metrics(
     harness: Mapping[str, Collection[str]] | None = None,
     intervention_at: float | None = None,
     pool_harnesses: bool = False,
-    n_boot: int = 1000,
     confidence: float = 0.95,
-    seed: int = 0,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -94,8 +93,8 @@ def metrics(
         done already.
     pool_harnesses
         Take means over runs of different harnesses (``harness_hash``), too.
-    n_boot, confidence, seed
-        Resamples of tasks for the intervals of means, their coverage (0..1), and the seed.
+    confidence
+        Coverage of the intervals of means, between 0 and 1.
     threads, progress
         As in `read_traces`.
 
@@ -112,9 +111,11 @@ def metrics(
         it is null. By agent or role: ``trace trace_id``, the name (Categorical), its metrics,
         ``time_unit durations clock_unit reason``. By task or another column: that column, ``harness_hash``
         (String, of the runs that are pooled), ``metric`` (String), ``mean low high`` (Float64: mean over
-        traces that have the metric, its percentile interval by bootstrap over tasks; null with fewer than
-        two), ``n_traces n_null`` (UInt32), ``time_unit``, ``reason``, the most frequent one. Means of times
-        are over the traces whose unit is the more frequent one, which ``time_unit`` names.
+        traces that have the metric, and its interval over tasks), ``n_tasks`` and ``n_traces`` that have it,
+        ``n_null`` traces that do not (UInt32), ``time_unit``, ``reason`` of these, the most frequent one;
+        ``interval_reason``, why ``low high`` are null: ``support.absent`` with fewer than two tasks,
+        ``group.degenerate`` where all tasks have the same value. Means of times are over the traces whose
+        unit is the more frequent one, which ``time_unit`` names.
 
     Raises
     ------
@@ -123,9 +124,12 @@ def metrics(
 
     Notes
     -----
+    Intervals are Student's over tasks, of flags Wilson's with Student's t: rollouts of one task never count
+    as independent. Means of skewed values are covered less often than asked for (docs/intervals.md).
+
     O(events + edges) for the default groups. Sources: arXiv 2605.02801, Table 13 (E1 to E4); Brent 1974,
     Graham 1969 (work and span); arXiv 2512.08296 (message density); each metric's own in
-    `metric_definitions`.
+    `metric_definitions`; intervals, Bell & McCaffrey 2002, Wilson 1927.
 
     Examples
     --------
@@ -138,7 +142,7 @@ def metrics(
     True
     """
     check_corpus(corpus)
-    check_numbers(n_boot=n_boot, seed=seed, threads=threads)
+    check_numbers(threads=threads)
     confidence = check_confidence(confidence)
     if by is not None and by not in get_args(By):
         raise ParameterError(unknown_name("word for by", str(by), list(get_args(By))))
@@ -165,7 +169,7 @@ def metrics(
     table = _with_families(_with_measures(corpus, _packed(table)))
     if by is None:
         return table
-    return _summarised(corpus, table, by, pool_harnesses, n_boot, seed, confidence)
+    return _summarised(corpus, table, by, pool_harnesses, confidence)
 
 
 def _names(what: str, given: Mapping[str, Collection[str]] | None) -> Any:
@@ -245,9 +249,7 @@ def unit_columns() -> dict[str, str]:
     return {name: columns[counts] for name, counts in rows.select("metric", "counts").iter_rows()}
 
 
-def _summarised(
-    corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, n_boot: int, seed: int, confidence: float
-) -> pl.DataFrame:
+def _summarised(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confidence: float) -> pl.DataFrame:
     """Means over the traces of a key, with intervals over tasks."""
     key = _KEYS[by]
     if key not in table.columns:
@@ -258,6 +260,7 @@ def _summarised(
     keys = [key, "harness_hash"]
     units, fields = unit_columns(), table["reason"].struct.fields
     usual = {column: _usual(table, keys, column) for column in ("time_unit", "clock_unit")}
+    flags = {name for name, dtype in table.schema.items() if dtype == pl.Boolean}
     parts = []
     for name in numeric(table.drop("task")):
         reason = pl.col("reason").struct.field(name) if name in fields else pl.lit(None, CREDITS["reason"])
@@ -277,7 +280,9 @@ def _summarised(
             rows.group_by(keys, maintain_order=True).agg(
                 pl.lit(name).alias("metric"),
                 pl.col("value").mean().alias("mean"),
+                # one task has no interval: nothing has to be computed where there are many of them
                 pl.col("value", "task").filter(known & (pl.col("task").filter(known).n_unique() > 1)),
+                pl.col("task").filter(known).n_unique().cast(pl.UInt32).alias("n_tasks"),
                 known.sum().alias("n_traces"),
                 (pl.col("n").first() - known.sum()).alias("n_null"),
                 unit.alias("time_unit"),
@@ -285,19 +290,29 @@ def _summarised(
             )
         )
     told = pl.concat(parts)
-    chances = (n_boot, seed, confidence)
-    bounds = [
-        cluster_interval(values.to_numpy(), tasks.to_numpy(), *chances)[1:] if len(values) else (None, None)
-        for values, tasks in zip(told["value"], told["task"], strict=True)
+    around = [
+        mean_interval(
+            values.to_numpy(),
+            tasks.to_numpy(),
+            confidence=confidence,
+            within=(0.0, 1.0) if metric in flags else None,
+        ).around
+        if len(values)
+        else NO_INTERVAL
+        for metric, values, tasks in zip(told["metric"], told["value"], told["task"], strict=True)
     ]
-    low, high = (pl.Series([pair[at] for pair in bounds], dtype=pl.Float64) for at in (0, 1))
     order = {value: at for at, value in enumerate(table.select(keys).unique(maintain_order=True).iter_rows())}
     places = pl.Series([order[pair] for pair in told.select(keys).iter_rows()], dtype=pl.Int64)
     return (
-        told.with_columns(low=low, high=high, place=places, n_traces=pl.col("n_traces").cast(pl.UInt32))
-        .with_columns(pl.col("n_null").cast(pl.UInt32))
+        told.with_columns(
+            pl.col("n_traces", "n_null").cast(pl.UInt32),
+            low=pl.Series([one.lower for one in around], dtype=pl.Float64),
+            high=pl.Series([one.upper for one in around], dtype=pl.Float64),
+            interval_reason=pl.Series([one.reason for one in around], dtype=CREDITS["reason"]),
+            place=places,
+        )
         .sort("place", maintain_order=True)
-        .select(*keys, "metric", "mean", "low", "high", "n_traces", "n_null", "time_unit", "reason")
+        .select(*keys, "metric", "mean", "low", "high", *_COUNTS, "time_unit", "reason", "interval_reason")
     )
 
 

@@ -7,10 +7,10 @@ import polars as pl
 
 from .agreement import check_corpus
 from .contexts import without_order
-from .corpus import Corpus, check_numbers
+from .corpus import Corpus
 from .decisions import EFFECT, EVIDENCE, Source, check_share, decision_rows, params_text
 from .errors import ParameterError
-from .influence import clusters_of, interval
+from .influence import NO_SPREAD, clusters_of, mean_interval
 from .reward import Reward
 from .schema import unknown_name
 from .shrinkage import shrunk
@@ -109,7 +109,8 @@ def message_effects(
         The effect is null with ``siblings.absent`` where no run did anything else in this context: `replay`
         of ``drop(message=...)`` answers by a structural model. With ``field.absent`` where a text has no key,
         with ``graph.cycle`` where edges leave no order to find a context by, with ``reward.absent`` without
-        the outcome.
+        the outcome. Beside an effect the reason is that of a null interval: ``support.absent`` where every
+        choice was made once, ``group.degenerate`` where each always came to the same outcome.
 
     Raises
     ------
@@ -118,9 +119,10 @@ def message_effects(
 
     Notes
     -----
-    The effect is the credit of ``c3``, which is exactly 0 where this is null. The error takes the spread
-    of outcomes around their choice's mean to be equal in one context, Student's t; it is null where every
-    choice was made once. The choices that others made are what it is compared with, whatever their type.
+    The effect is the credit of ``c3``, which is exactly 0 where this is null. The error takes the spread of
+    outcomes around their choice's mean to be equal in one context, Student's t; it is null where every choice
+    was made once, and 0 without an interval where outcomes never differ. The choices that others made are
+    what it is compared with, whatever their type.
 
     O(n log n) in decisions. Source: C3, arXiv 2603.06859.
 
@@ -130,7 +132,7 @@ def message_effects(
     >>> corpus, truth = ot.generate_planted(traces=64, seed=1)
     >>> table = ot.message_effects(corpus)
     >>> table["reason"].unique(maintain_order=True).to_list()
-    ['siblings.absent', None]
+    ['siblings.absent', None, 'support.absent']
     """
     check_corpus(corpus)
     confidence = check_share(confidence, "confidence", 0.0, 1.0)
@@ -182,11 +184,13 @@ def message_effects(
     )
     spent = pl.when(pl.col("tokens") > 0).then(pl.col("tokens"))
     found = pl.col("effect").is_not_null()
+    level = pl.max_horizontal(pl.col("mean_treated", "mean_control").abs())
+    flat = pl.col("stderr") <= NO_SPREAD * level
     return (
         table.with_columns(
             unit_id="id",
-            lower=pl.col("effect") - pl.col("reach") * pl.col("stderr"),
-            upper=pl.col("effect") + pl.col("reach") * pl.col("stderr"),
+            lower=pl.when(~flat).then(pl.col("effect") - pl.col("reach") * pl.col("stderr")),
+            upper=pl.when(~flat).then(pl.col("effect") + pl.col("reach") * pl.col("stderr")),
             utility=pl.col("effect") / spent,
             support=found.cast(pl.Float64),
             tier=pl.when(found).then(pl.lit("observed")),
@@ -197,7 +201,11 @@ def message_effects(
             .when(missing)
             .then(pl.lit("field.absent"))
             .when(~found)
-            .then(pl.lit("siblings.absent")),
+            .then(pl.lit("siblings.absent"))
+            .when(pl.col("stderr").is_null())
+            .then(pl.lit("support.absent"))
+            .when(flat)
+            .then(pl.lit("group.degenerate")),
             params=pl.lit(params_text({"reward": reward, "context": context, "confidence": confidence})),
         )
         .sort("trace", "seq")
@@ -245,7 +253,8 @@ def delegation_effects(
         ``effect`` = outcome_cf - outcome, ``stderr lower upper`` (units of the reward); ``mean``, the plain
         one; counts (UInt32); ``support``, the weight of the pair's own outcomes in its estimate, 0 to 1;
         ``tier`` = observed; ``reason``; ``params`` with the variances. One delegate for a class:
-        null ``outcome_cf`` and effect, ``siblings.absent``. No variance to be had, since no pair has two
+        null ``outcome_cf`` and effect, ``siblings.absent``. Outcomes that never vary: an effect without an
+        interval, ``group.degenerate``. No variance to be had, since no pair has two
         tasks: all null, ``support.absent``. No delegation has a class: an empty frame.
 
     Raises
@@ -342,9 +351,7 @@ def aggregation_effects(
     *,
     by: Literal["rule", "event"] = "rule",
     clip: float = 0.01,
-    n_boot: int = 1000,
     confidence: float = 0.95,
-    seed: int = 0,
 ) -> pl.DataFrame:
     """Join the recorded inputs of aggregates by other rules, and compare with what was made of them.
 
@@ -356,8 +363,8 @@ def aggregation_effects(
         ``"rule"``: the mean over aggregates, a row per rule. ``"event"``: a row per aggregate and rule.
     clip
         Scores nearer to 0 or 1 than this count as this far in the rule ``confidence``, above 0, below ½.
-    n_boot, confidence, seed
-        Resamples of tasks behind the intervals of means, their coverage, and the seed.
+    confidence
+        Coverage of the intervals of means, between 0 and 1.
 
     Returns
     -------
@@ -368,7 +375,9 @@ def aggregation_effects(
         ``stderr lower upper`` of the mean over aggregates (null in rows of events); counts (UInt32);
         ``support``, the share of aggregates that have all scores, of events that of their inputs; ``tier`` =
         observed, ``reason``, ``params``. The effect is null with ``field.absent`` where a score is missing,
-        with ``outcome.absent`` where there is no aggregate with inputs.
+        with ``outcome.absent`` where there is no aggregate with inputs. Beside the effect of a rule the
+        reason is that of a null interval: ``support.absent`` with one run, ``group.degenerate`` where the
+        effect is the same everywhere.
 
     Raises
     ------
@@ -392,7 +401,6 @@ def aggregation_effects(
     (['best', 'majority', 'mean', 'confidence'], True)
     """
     check_corpus(corpus)
-    check_numbers(n_boot=n_boot, seed=seed)
     confidence = check_share(confidence, "confidence", 0.0, 1.0)
     clip = check_share(clip, "clip", 0.0, 0.5)
     if by not in ("rule", "event"):
@@ -401,7 +409,7 @@ def aggregation_effects(
     traces = corpus.traces.select(
         pl.col("trace").cast(pl.Int64), "trace_id", pl.col("task_id").cast(pl.String)
     ).collect(engine="streaming")
-    params = params_text({"clip": clip, "n_boot": n_boot, "confidence": confidence, "seed": seed})
+    params = params_text({"clip": clip, "confidence": confidence})
     wide = pl.concat(parts) if parts else pl.DataFrame(schema={"trace": pl.Int64})
     schema = AGGREGATIONS[by]
     if not wide.height:
@@ -459,11 +467,9 @@ def aggregation_effects(
             continue
         clusters, _ = clusters_of(own)
         effects = own["effect"].to_numpy()
-        effect = float(effects.mean())
-        psi = (effects - effect) / len(effects)
-        around = interval(effect, psi, clusters, n_boot=n_boot, seed=seed, confidence=confidence)
+        mean = mean_interval(effects, clusters, confidence=confidence)
         means = {name: own[name].mean() for name in ("outcome", "outcome_cf")}
-        table.append(row | {"effect": effect, **around._asdict(), **means, "tier": "observed"})
+        table.append(row | {"effect": mean.estimate, **mean.around._asdict(), **means, "tier": "observed"})
     return pl.DataFrame(table, schema=schema)
 
 

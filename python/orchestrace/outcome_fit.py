@@ -69,10 +69,11 @@ class FittedOutcome:
         Mean squared error of predictions of held-out clusters, and that of the mean of the other ones; null
         with fewer than two clusters.
     brier_gain
-        95 % interval of ``brier_base - brier``.
+        95 % interval of ``brier_base - brier``, Wilson's in -1..1 with Student's t over clusters.
     calibration
         Held-out predictions in bins: ``bin n`` (u32), ``expected observed lower upper`` (f64), where the
-        interval is that of ``observed``.
+        interval is that of ``observed``, Wilson's with Student's t over clusters; ``reason`` (str):
+        ``support.absent`` where one cluster has no interval.
     slope, intercept
         Of the least-squares line of targets on held-out predictions; 1 and 0 where these are calibrated.
     converged

@@ -1,25 +1,18 @@
-"""Percentile intervals of means over traces, by resampling the tasks that the traces are rollouts of."""
+"""Intervals of what is no mean, where no formula gives its error: percentiles over resampled clusters."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
-
-from .errors import ParameterError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+
+FEWEST_CLUSTERS: Final = 5
+"""With fewer, resampling says nothing of the spread between them: docs/intervals.md has the coverage."""
 
 _CHUNK: Final = 1 << 22  # cells of a block of resamples
-
-
-def check_confidence(confidence: object) -> float:
-    """A coverage strictly between 0 and 1."""
-    if isinstance(confidence, int | float) and 0.0 < confidence < 1.0:
-        return float(confidence)
-    raise ParameterError(f"confidence is {confidence!r}, expected a number between 0 and 1")
 
 
 def draws(n_clusters: int, n_boot: int, seed: int) -> "Iterator[Floats]":
@@ -35,28 +28,20 @@ def draws(n_clusters: int, n_boot: int, seed: int) -> "Iterator[Floats]":
         yield times.reshape(size, n_clusters).astype(np.float64)
 
 
-def cluster_interval(
-    values: "Floats", clusters: "Ints", n_boot: int, seed: int, confidence: float
-) -> tuple[float | None, float | None, float | None]:
-    """Mean of the finite values, and the percentile interval of that mean over resampled clusters.
+def percentiles(drawn: "Floats", n_clusters: int, confidence: float) -> tuple[float | None, float | None]:
+    """Percentiles of resamples, moved outwards as far as Student's t asks for few clusters.
 
-    A cluster keeps all its values together, so that rollouts of one task do not count as independent. With
-    fewer than two clusters that have a value there is a mean and no interval.
+    Null with fewer than `FEWEST_CLUSTERS`. Source: Hesterberg 2015 (arXiv 1411.5279), section 3.3.
     """
     import numpy as np
+    from scipy.special import ndtr
 
-    known = np.isfinite(values)
-    values, clusters = values[known], clusters[known]
-    if not values.size:
-        return None, None, None
-    mean = float(values.mean())
-    _, codes = np.unique(clusters, return_inverse=True)
-    n_clusters = int(codes.max()) + 1
-    if n_clusters < 2:
-        return mean, None, None
-    sums = np.bincount(codes, weights=values, minlength=n_clusters)
-    counts = np.bincount(codes, minlength=n_clusters).astype(np.float64)
-    blocks = draws(n_clusters, n_boot, seed)
-    means = np.concatenate([(times @ sums) / (times @ counts) for times in blocks])
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return mean, float(low), float(high)
+    from .influence import t_quantile
+
+    known = drawn[np.isfinite(drawn)]
+    if n_clusters < FEWEST_CLUSTERS or not known.size:
+        return None, None
+    reach = t_quantile((1.0 + confidence) / 2.0, n_clusters - 1) * (n_clusters / (n_clusters - 1)) ** 0.5
+    outside = float(ndtr(-reach))
+    low, high = np.quantile(known, [outside, 1.0 - outside])
+    return float(low), float(high)

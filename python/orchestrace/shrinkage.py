@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from .influence import Floats, Ints, t_quantile
+from .influence import NO_SPREAD, Floats, Ints, t_quantile
 
 
 def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[str, object]]:
@@ -86,7 +86,7 @@ def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[s
     reach = t_quantile((1.0 + confidence) / 2.0, df)
     several = np.bincount(what)[what] > 1
     effect = estimate - outcome
-    some = pl.Series(several)
+    some, flat = pl.Series(several), pl.Series(stderr <= NO_SPREAD * np.abs(mean).max())
     found = cells.select("subtask", "delegate", "mean").with_columns(
         outcome=pl.Series(outcome),
         outcome_cf=pl.Series(estimate),
@@ -97,10 +97,11 @@ def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[s
         support=pl.Series(1.0 - pull),
     )
     found = found.with_columns(
-        pl.when(some).then(pl.col(name)).alias(name) for name in ("effect", "stderr", "lower", "upper")
+        *(pl.when(some).then(pl.col(name)).alias(name) for name in ("effect", "stderr")),
+        *(pl.when(some & ~flat).then(pl.col(name)).alias(name) for name in ("lower", "upper")),
     ).with_columns(
         tier=pl.when(some).then(pl.lit("observed")),
-        reason=pl.when(~some).then(pl.lit("siblings.absent")),
+        reason=pl.when(~some).then(pl.lit("siblings.absent")).when(flat).then(pl.lit("group.degenerate")),
     )
     return found, {"sigma2": sigma2, "tau2": tau2}
 

@@ -71,7 +71,6 @@ def spawn_effect(
     costs: bool = True,
     folds: int = 5,
     penalty: float = 1.0,
-    n_boot: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
@@ -115,8 +114,10 @@ def spawn_effect(
         that saw its task.
     penalty
         On squared weights of standardised features, of both regressions.
-    n_boot, confidence, seed
-        Resamples of tasks behind the intervals, their coverage; the seed of these and of the folds.
+    confidence
+        Coverage of the intervals, between 0 and 1.
+    seed
+        Of the folds.
 
     Returns
     -------
@@ -125,12 +126,13 @@ def spawn_effect(
         upper mean_treated mean_control`` (units of the outcome; the means are E[R(1)] and E[R(0)]), counts
         of the decisions used (UInt32), ``ess_treated ess_control`` of the weights 1/e and 1/(1-e),
         ``overlap``, the share of decisions with overlap, ``support``, the share that the row rests on,
-        ``tier reason params``. ``aipw``: the mean effect over the decisions with overlap; tier observed
-        if e is recorded or given, else surrogate; null with ``overlap.absent`` below `min_overlap`, or
-        where no decision, or every one, was treated. ``bounds`` and ``monotone``: no effect, but ``lower``
-        and ``upper`` over all decisions; ``range.unknown`` where the rewards have no known bounds. They are
-        those of the recorded decisions; ``stderr_lower`` and ``stderr_upper`` in ``params`` are of their
-        sampling.
+        ``tier reason params``. ``aipw``: the mean effect over the decisions with overlap; tier observed if e
+        is recorded or given, else surrogate; null with ``overlap.absent`` below `min_overlap`, or where no
+        decision, or every one, was treated; beside an effect the reason is that of a null interval:
+        ``support.absent`` with one run, ``group.degenerate`` where nothing varies. ``bounds`` and
+        ``monotone``: no effect, but ``lower`` and ``upper`` over all decisions; ``range.unknown`` where the
+        rewards have no known bounds. They are those of the recorded decisions; ``stderr_lower`` and
+        ``stderr_upper`` in ``params`` are of their sampling.
 
     Raises
     ------
@@ -148,7 +150,7 @@ def spawn_effect(
     upper = P1 E1 + (1-P1) b - (P0 E0 + (1-P0) a). They assume nothing, are b - a wide and hold 0. If every
     decision spawned, they are all that the recordings say.
 
-    O(events log events + decisions * features² + n_boot * tasks).
+    O(events log events + decisions * features²).
 
     Source: AIPW, Robins, Rotnitzky & Zhao 1994; cross-fitting, Chernozhukov et al. 2018; overlap, Crump et
     al. 2009; bounds, Manski 1990; monotone treatment response, Manski 1997.
@@ -165,7 +167,7 @@ def spawn_effect(
     True
     """
     check_corpus(corpus)
-    check_numbers(n_boot=n_boot, seed=seed, folds=folds)
+    check_numbers(seed=seed, folds=folds)
     if folds < 2:
         raise ParameterError(f"folds is {folds}, expected a whole number from 2")
     confidence = check_share(confidence, "confidence", 0.0, 1.0)
@@ -204,7 +206,6 @@ def spawn_effect(
         "monotone": bool(monotone),
         "folds": folds,
         "penalty": penalty,
-        "n_boot": n_boot,
         "confidence": confidence,
         "seed": seed,
     }
@@ -215,7 +216,7 @@ def spawn_effect(
     rows = rows.select(*_NEEDED, **own_names, treated=pl.lit(treated))
     setting = Setting(
         list(own_names)[: len(columns)],
-        *(eta, float(min_overlap), folds, float(penalty), n_boot, confidence, seed),
+        *(eta, float(min_overlap), folds, float(penalty), confidence, seed),
     )
     outcomes = {label: "reward", **(COSTS if costs else {})}
     table: list[dict[str, object]] = []
@@ -238,7 +239,6 @@ class Setting:
     min_overlap: float
     folds: int
     penalty: float
-    n_boot: int
     confidence: float
     seed: int
 
@@ -322,14 +322,7 @@ def aipw_row(rows: pl.DataFrame, setting: Setting, params: dict[str, object]) ->
         return base | {"overlap": share, "reason": "overlap.absent"}
     d, y, e = treated[inside], kept["outcome"].to_numpy(), e[inside]
     effect, influence, means = aipw(d, y, e, arms[1], arms[0])
-    around = interval(
-        effect,
-        influence,
-        clusters[inside],
-        n_boot=setting.n_boot,
-        seed=setting.seed,
-        confidence=setting.confidence,
-    )
+    around = interval(effect, influence, clusters[inside], confidence=setting.confidence)
     return base | {
         "effect": effect,
         "stderr": around.stderr,
@@ -346,6 +339,7 @@ def aipw_row(rows: pl.DataFrame, setting: Setting, params: dict[str, object]) ->
         "overlap": share,
         "support": share,
         "tier": "observed" if is_given else "surrogate",
+        "reason": around.reason,
         "params": params_text(params | {"clusters": kind, "folds": int(fold.max()) + 1}),
     }
 
@@ -415,8 +409,7 @@ def bound_rows(
     ends = {}
     for name, terms in (("lower", lower), ("upper", upper)):
         centred = (terms - terms.mean()) / len(terms)
-        # one resample is the least there can be; only the error is used
-        ends[name] = interval(0.0, centred, clusters, n_boot=1, seed=0, confidence=0.5).stderr
+        ends[name] = interval(0.0, centred, clusters, confidence=0.5).stderr
     sampled = {"stderr_lower": ends["lower"], "stderr_upper": ends["upper"], "clusters": kind}
     base |= {"support": 1.0, "tier": "observed", "params": params_text(params | sampled)}
     low, high = float(lower.mean()), float(upper.mean())

@@ -10,8 +10,8 @@ from scipy import stats
 
 import orchestrace as ot
 from orchestrace import rankings
-from orchestrace.agreement import METRICS
-from orchestrace.resampling import cluster_interval
+from orchestrace.agreement import RANGES, statistics
+from orchestrace.influence import mean_interval
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +85,14 @@ def test_overlap_and_signs_by_plain_loops():
 
 def test_a_method_agrees_with_itself_and_with_its_reverse(corpus):
     flow = ot.credit(corpus, method="flow", unit="event")
-    same = by_metric(ot.agreement(corpus, flow, flow.sample(fraction=1.0, shuffle=True, seed=1), n_boot=50))
-    for metric in METRICS:
-        assert same[metric]["value"] == same[metric]["low"] == same[metric]["high"] == 1.0
-    mirrored = by_metric(ot.agreement(corpus, flow, flow.with_columns(-pl.col("credit")), n_boot=50))
+    same = by_metric(ot.agreement(corpus, flow, flow.sample(fraction=1.0, shuffle=True, seed=1)))
+    # that tasks agree is no certainty: as many as that could differ, and not have been seen
+    unseen = 1 - 0.025 ** (1 / same["kendall"]["n_tasks"])
+    for metric, (least, most) in RANGES.items():
+        row = same[metric]
+        assert row["value"] == row["high"] == 1.0 and least < row["low"] < 1.0
+        assert row["low"] <= 1.0 - unseen * (most - least) + 1e-12  # of equal tasks it is that
+    mirrored = by_metric(ot.agreement(corpus, flow, flow.with_columns(-pl.col("credit"))))
     assert mirrored["kendall"]["value"] == mirrored["spearman"]["value"] == -1.0
     assert mirrored["sign_agreement"]["value"] == 0.0
 
@@ -102,7 +106,7 @@ def test_the_mean_over_traces_by_hand(corpus):
     for _, own in both.group_by("trace"):
         tau = stats.kendalltau(own["credit"], own["credit_b"])[0] if own.height > 1 else float("nan")
         taus += [] if math.isnan(tau) else [tau]
-    row = by_metric(ot.agreement(corpus, a, b, n_boot=200))["kendall"]
+    row = by_metric(ot.agreement(corpus, a, b))["kendall"]
     assert row["value"] == pytest.approx(sum(taus) / len(taus))
     assert row["n_traces"] == len(taus) > 10
     assert row["low"] < row["value"] < row["high"]
@@ -126,54 +130,90 @@ def test_nulls_are_left_out_and_counted(corpus):
     a = ot.credit(corpus, method="uniform", unit="event")
     b = ot.credit(corpus, method="flow", unit="event")
     holes = b.with_columns(credit=pl.when(pl.int_range(pl.len()) % 3 > 0).then("credit"))
-    table = ot.agreement(corpus, b, holes.filter(pl.int_range(pl.len()) % 2 == 0), n_boot=10)
+    table = ot.agreement(corpus, b, holes.filter(pl.int_range(pl.len()) % 2 == 0))
     compared = holes.filter(pl.int_range(pl.len()) % 2 == 0)["credit"].count()
     assert table["n_rows"].unique().to_list() == [compared]
     assert table["n_null"].unique().to_list() == [b.height - compared]
     assert by_metric(table)["kendall"]["value"] == 1.0
     # equal credit ranks nothing
-    constant = by_metric(ot.agreement(corpus, a, b, n_boot=10))
+    constant = by_metric(ot.agreement(corpus, a, b))
     assert (constant["kendall"]["value"], constant["kendall"]["n_traces"]) == (None, 0)
-    empty = ot.agreement(corpus, a.clear(), b.clear(), n_boot=10)
+    empty = ot.agreement(corpus, a.clear(), b.clear())
     assert empty["value"].to_list() == [None] * 4 and empty["n_rows"].to_list() == [0] * 4
-    pooled = ot.agreement(corpus, a.clear(), b.clear(), by="corpus", n_boot=10)
+    pooled = ot.agreement(corpus, a.clear(), b.clear(), by="corpus")
     assert pooled.drop("value").equals(empty.drop("value")) and pooled["value"].null_count() == 4
 
 
 def test_rollouts_of_one_task_are_one_draw():
     # four tasks, values equal within: the interval must be that of four numbers, however many rollouts
     values = np.array([0.0, 1.0, 2.0, 3.0])
-    few = cluster_interval(values, np.arange(4), 4000, 0, 0.95)
-    many = cluster_interval(np.repeat(values, 100), np.repeat(np.arange(4), 100), 4000, 0, 0.95)
-    assert few == pytest.approx(many)
-    means = [np.mean(c) for c in np.array(np.meshgrid(*[values] * 4)).reshape(4, -1).T]
-    assert few[1:] == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.26)
-    assert cluster_interval(values, np.zeros(4, int), 100, 0, 0.95) == (1.5, None, None)
-    assert cluster_interval(values * np.nan, np.arange(4), 100, 0, 0.95) == (None, None, None)
+    few = mean_interval(values, np.arange(4), confidence=0.95)
+    many = mean_interval(np.repeat(values, 100), np.repeat(np.arange(4), 100), confidence=0.95)
+    assert few.around[:3] == pytest.approx(many.around[:3])
+    by_hand = stats.t.interval(0.95, 3, loc=1.5, scale=stats.sem(values))
+    assert few.around[1:3] == pytest.approx(by_hand)
 
 
-def test_the_interval_covers_what_it_says():
-    rng = np.random.default_rng(5)
-    covered = 0
-    for trial in range(400):
-        effects = rng.normal(size=40)
-        values = np.repeat(effects, 3) + rng.normal(scale=0.5, size=120)
-        _, low, high = cluster_interval(values, np.repeat(np.arange(40), 3), 400, trial, 0.9)
-        covered += low <= 0.0 <= high
-    # a binomial of 400 at .9 has sd .015; percentile intervals of 40 clusters are a little short
-    assert 0.84 <= covered / 400 <= 0.94
+def test_intervals_are_those_of_means_over_tasks(corpus):
+    a, b = (ot.credit(corpus, method=m, unit="agent") for m in ("flow", "discounted"))
+    table = by_metric(ot.agreement(corpus, a, b, k=1, confidence=0.9))
+    rows = a.join(b, on=["trace", "unit_id"], suffix="_b").drop_nulls(["credit", "credit_b", "unit_id"])
+    rows = rows.sort("trace", "unit_id")
+    values = statistics(*(rows[name].to_numpy() for name in ("credit", "credit_b")), *_starts(rows), 1)
+    tasks = rows.select("trace").unique(maintain_order=True).join(corpus.traces.collect(), on="trace")
+    task = tasks["task_id"].rank("dense").cast(pl.Int64).to_numpy()
+    for metric, within in RANGES.items():
+        mean = mean_interval(values[metric], task, confidence=0.9, within=within)
+        row = table[metric]
+        assert (row["value"], row["n_tasks"]) == (mean.estimate, mean.n_clusters)
+        assert (row["low"], row["high"]) == (mean.around.lower, mean.around.upper)
+        assert within[0] <= row["low"] < row["value"] < row["high"] <= within[1]
+
+
+def _starts(rows):
+    return [np.flatnonzero(np.diff(rows["trace"].to_numpy(), prepend=-1))]
+
+
+def test_one_task_has_no_interval_and_says_so(corpus):
+    task = corpus.traces.collect().filter(pl.col("task_id") == pl.col("task_id").first())
+    alone = corpus.filter(pl.col("trace").is_in(task["trace"].implode()))
+    a, b = (ot.credit(alone, method=m, unit="agent") for m in ("flow", "discounted"))
+    table = ot.agreement(alone, a, b, k=1)
+    assert table["value"].null_count() == 0 and table["n_tasks"].unique().to_list() == [1]
+    assert table["low"].null_count() == table["high"].null_count() == 4
+    assert table["interval_reason"].to_list() == ["support.absent"] * 4
+    runs = [ot.credit(corpus, method=m, unit="agent") for m in ("flow", "discounted")]
+    both = ot.agreement(corpus, *runs, k=1)
+    assert both["interval_reason"].null_count() == 4 and both["low"].null_count() == 0
+
+
+def test_one_ranking_of_few_tasks_is_not_resampled(corpus):
+    few = corpus.filter(pl.col("task_id").cast(pl.String).rank("dense") <= 3)
+    a, b = (ot.credit(few, method=m, unit="agent") for m in ("flow", "discounted"))
+    table = by_metric(ot.agreement(few, a, b, by="corpus", k=0.1))
+    assert {row["n_tasks"] for row in table.values()} == {3}
+    signs = table.pop("sign_agreement")  # a mean of units: three tasks are enough
+    assert (signs["interval_reason"], signs["low"] < signs["value"] < signs["high"]) == (None, True)
+    for row in table.values():
+        assert (row["low"], row["high"], row["interval_reason"]) == (None, None, "support.absent")
+    same = by_metric(ot.agreement(corpus, *[ot.credit(corpus, method="flow", unit="agent")] * 2, by="corpus"))
+    assert same["kendall"]["interval_reason"] == "group.degenerate" and same["kendall"]["low"] is None
+    # every task agrees in all its signs: as much as tasks that differ could have been missed
+    unseen = 0.025 ** (1 / same["sign_agreement"]["n_tasks"])
+    assert 0.0 < same["sign_agreement"]["low"] <= unseen  # of tasks with as many units it is that
 
 
 def test_the_seed_decides(corpus):
     a, b = (ot.credit(corpus, method=m, unit="agent") for m in ("flow", "discounted"))
-    first, again, other = (ot.agreement(corpus, a, b, n_boot=50, seed=s) for s in (1, 1, 2))
+    options = {"by": "corpus", "n_boot": 50}
+    first, again, other = (ot.agreement(corpus, a, b, seed=s, **options) for s in (1, 1, 2))
     assert first.equals(again) and not first.equals(other)
 
 
 def test_credits_on_disk_are_taken_too(corpus, tmp_path):
     a = ot.credit(corpus, method="flow", unit="agent", sink=tmp_path / "a")
     assert isinstance(a, pl.LazyFrame)
-    assert ot.agreement(corpus, a, a, n_boot=5)["value"][0] == 1.0
+    assert ot.agreement(corpus, a, a)["value"][0] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -519,7 +519,7 @@ def test_localisation(memory: ot.Corpus, sliced: ot.PartitionedCorpus) -> None:
         corpus = corpus.filter(pl.col("importer") == "who_and_when")
         traces = corpus.traces.select("trace").collect()
         corpus = corpus.with_measures(traces.with_columns(fault=pl.lit(1.0)))
-        return ot.localisation(ot.credit(corpus, reward="fault", unit="turn"), corpus.labels, n_boot=50)
+        return ot.localisation(ot.credit(corpus, reward="fault", unit="turn"), corpus.labels)
 
     assert_frame_equal(judged(sliced), judged(memory))
 

@@ -57,7 +57,7 @@ def test_what_lists_no_names_is_told_in_one_line(given: object, said: str) -> No
 )
 def test_names_of_metrics_are_checked(table: pl.DataFrame, names: Any, said: str) -> None:
     with pytest.raises(ot.ParameterError, match=said):
-        ot.compare_metrics(table, table, names=names, n_boot=10)
+        ot.compare_metrics(table, table, names=names)
 
 
 @pytest.mark.parametrize(

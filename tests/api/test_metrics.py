@@ -344,10 +344,10 @@ def test_families_and_measures() -> None:
 
 def test_means_by_topology_and_task() -> None:
     corpus = read(fork(), debate())
-    table = ot.metrics(corpus, by="topology", n_boot=50)
+    table = ot.metrics(corpus, by="topology")
     debates = table.filter(pl.col("topology") == "debate", metric="parallelism").row(0, named=True)
     assert (debates["mean"], debates["low"], debates["n_traces"]) == (pytest.approx(1.9), None, 1)
-    tasks = ot.metrics(corpus, by="task", n_boot=50).filter(metric="n_events")
+    tasks = ot.metrics(corpus, by="task").filter(metric="n_events")
     assert tasks["mean"].to_list() == [10, 9]
 
 
@@ -358,7 +358,7 @@ def test_recorded_times_are_averaged_over_one_unit() -> None:
     corpus = read(*({**one, "events": of} for one, of in zip(ordinal, events, strict=True)), basis="ordinal")
     row = ot.metrics(corpus).row(0, named=True)
     assert (row["time_unit"], row["clock_unit"]) == ("seconds", "steps")
-    means = ot.metrics(corpus, by="importer", n_boot=20)
+    means = ot.metrics(corpus, by="importer")
     units = {row["metric"]: row["time_unit"] for row in means.iter_rows(named=True)}
     assert (units["work"], units["elapsed"], units["parallelism"]) == ("seconds", "steps", None)
 
@@ -367,9 +367,9 @@ def test_harnesses_are_kept_apart() -> None:
     runs = [{**fork(), "trace_id": f"r{n}", "task_id": "t"} for n in range(3)]
     for run, harness in zip(runs, ("x", "x", "y"), strict=True):
         run["events"] = [{**event, "harness_hash": harness} for event in run["events"]]
-    apart = ot.metrics(read(*runs), by="task", n_boot=20).filter(metric="span")
+    apart = ot.metrics(read(*runs), by="task").filter(metric="span")
     assert apart.select("harness_hash", "n_traces").rows() == [("x", 2), ("y", 1)]
-    pooled = ot.metrics(read(*runs), by="task", n_boot=20, pool_harnesses=True).filter(metric="span")
+    pooled = ot.metrics(read(*runs), by="task", pool_harnesses=True).filter(metric="span")
     assert pooled.select("harness_hash", "n_traces").rows() == [(None, 3)]
 
 
@@ -378,7 +378,7 @@ def test_times_of_two_units_have_no_common_mean() -> None:
     untimed = {**solo(), "system": "s"}
     stepped = [{**untimed, "trace_id": f"solo{n}"} for n in range(2)]
     # durations of all events are seconds, whatever the basis; the two without any are in steps
-    table = ot.metrics(read(timed, *stepped, basis="ordinal"), by="system", n_boot=20)
+    table = ot.metrics(read(timed, *stepped, basis="ordinal"), by="system")
     row = table.filter(metric="span").row(0, named=True)
     assert (row["mean"], row["time_unit"], row["n_traces"], row["n_null"]) == (3, "steps", 2, 1)
 
@@ -426,18 +426,23 @@ def test_comparison_is_paired_by_task() -> None:
 
     a = runs({"x": [1.0, 3.0], "y": [2.0], "only a": [50.0]})
     b = runs({"x": [4.0], "y": [3.0, 5.0], "only b": [90.0]})
-    row = ot.compare_metrics(a, b, n_boot=200).row(0, named=True)
+    row = ot.compare_metrics(a, b).row(0, named=True)
     assert (row["mean_a"], row["mean_b"], row["difference"], row["ratio"]) == (2, 4, 2, 2)
     assert (row["n_tasks"], row["n_traces_a"], row["n_traces_b"], row["share_above"]) == (2, 3, 3, 1)
-    assert row["low"] == row["high"] == 2
+    # both tasks have the same difference: that tells nothing of how far others would be
+    assert (row["low"], row["high"], row["interval_reason"]) == (None, None, "group.degenerate")
     apart = ot.compare_metrics(a.filter(task_id="only a"), b).row(0, named=True)
     assert (apart["difference"], apart["reason"]) == (None, "support.absent")
+    assert apart["interval_reason"] == "support.absent"
+    alone = ot.compare_metrics(a.filter(task_id="x"), b).row(0, named=True)
+    assert (alone["difference"], alone["low"], alone["reason"]) == (2, None, None)
+    assert (alone["n_tasks"], alone["interval_reason"]) == (1, "support.absent")
 
 
 def test_checkpoints_of_one_corpus_are_compared() -> None:
     table = ot.metrics(ot.generate(traces=32, seed=1))
     halves = [table.filter(pl.col("trace") % 2 == rest) for rest in (0, 1)]
-    told = ot.compare_metrics(*halves, names=["span", "utilisation"], n_boot=100)
+    told = ot.compare_metrics(*halves, names=["span", "utilisation"])
     assert told["n_tasks"].to_list() == [4, 4]
     assert (told["low"] <= told["difference"]).all() and (told["difference"] <= told["high"]).all()
     with pytest.raises(ot.ParameterError, match="did you mean 'utilisation'"):

@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import json
+import math
 import os
 import signal
 import subprocess
@@ -14,9 +15,11 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from scipy import stats
 
 import orchestrace as ot
 from orchestrace import registry
+from orchestrace.influence import Interval
 from orchestrace.study import workers as study_workers
 from orchestrace.study.cells import cells
 from orchestrace.study.costs import doubled, extrapolated, foretold, measured
@@ -38,7 +41,6 @@ SMALL = {
     "slots": [1, 2, 4],
     "queues": ["recorded", "critical_path"],
     "seed": 3,
-    "n_boot": 200,
 }
 
 
@@ -53,14 +55,14 @@ def test_rollouts_needed_are_the_published_ones():
         assert _needed(none, None, None)["rollouts"] is None
 
 
-def test_an_interval_of_which_every_resample_is_degenerate_is_none():
-    # Of sixty tasks one varies; one resample that lacks it says nothing, and five of which all do neither.
+def test_tasks_that_do_not_vary_are_no_evidence():
+    # Of sixty tasks one varies: a correlation, and nothing to tell how far that of another task would be.
     ours = np.array([0.0, 1.0] + [0.0, 0.0] * 59)
     theirs, task = np.tile([0.0, 1.0], 60), np.repeat(np.arange(60), 2)
-    found = {_pooled(ours, theirs, task, 1, seed, 0.9)[1] for seed in range(20)}
-    assert None in found and len(found) > 1
-    alone = next(seed for seed in range(20) if _pooled(ours, theirs, task, 1, seed, 0.9)[1] is None)
-    assert _pooled(ours, theirs, task, 1, alone, 0.9) == (pytest.approx(60**-0.5), None, None)
+    rho, around = _pooled(ours, theirs, task, 0.9)
+    assert rho == pytest.approx(60**-0.5) and around.lower is not None  # the truth varies in all of them
+    rho, around = _pooled(ours, ours, task, 0.9)
+    assert (rho, around) == (pytest.approx(1.0), Interval(None, None, None, "support.absent"))
 
 
 def test_credit_that_is_one_number_for_all_diffuses_with_the_root_of_the_units():
@@ -69,8 +71,8 @@ def test_credit_that_is_one_number_for_all_diffuses_with_the_root_of_the_units()
         effects = rng.normal(size=(4000, n))
         credit = np.repeat(effects.sum(axis=1), n)
         task = np.repeat(np.arange(40), 100 * n)
-        rho, low, high = _pooled(credit, effects.ravel(), task, 200, 0, 0.95)
-        assert low <= n**-0.5 <= high and abs(rho * n**0.5 - 1) < 0.1
+        rho, around = _pooled(credit, effects.ravel(), task, 0.95)
+        assert around.lower <= n**-0.5 <= around.upper and abs(rho * n**0.5 - 1) < 0.1
 
 
 def test_pooled_correlation_is_that_of_what_is_centred_in_its_task():
@@ -78,11 +80,36 @@ def test_pooled_correlation_is_that_of_what_is_centred_in_its_task():
     task = np.repeat([0, 1, 2], [5, 9, 4])
     x, y = rng.normal(size=18) + 10 * task, rng.normal(size=18) - 7 * task
     centred = [v - np.array([v[task == t].mean() for t in task]) for v in (x, y)]
-    rho, low, high = _pooled(x, y, task, 500, 0, 0.9)
+    rho, around = _pooled(x, y, task, 0.9)
     assert rho == pytest.approx(np.corrcoef(*centred)[0, 1], abs=1e-12)
-    assert low < rho < high
-    assert _pooled(np.ones(4), np.arange(4.0), np.zeros(4, int), 10, 0, 0.9) == (None, None, None)
-    assert _pooled(np.zeros(0), np.zeros(0), np.zeros(0, int), 10, 0, 0.9) == (None, None, None)
+    assert -1.0 < around.lower < rho < around.upper < 1.0
+    absent = (None, Interval(None, None, None, "support.absent"))
+    assert _pooled(np.ones(4), np.arange(4.0), np.zeros(4, int), 0.9) == absent
+    assert _pooled(np.zeros(0), np.zeros(0), np.zeros(0, int), 0.9) == absent
+
+
+def test_the_interval_of_a_pooled_correlation_by_what_each_task_moves():
+    rng = np.random.default_rng(2)
+    task = np.repeat([0, 1, 2, 3], [5, 9, 4, 6])
+    x = rng.normal(size=task.size)
+    y = x + rng.normal(size=task.size)
+    rho, around = _pooled(x, y, task, 0.9)
+    x, y = (v - np.array([v[task == t].mean() for t in task]) for v in (x, y))
+
+    def correlation(times):
+        return (times * x * y).sum() / np.sqrt((times * x * x).sum() * (times * y * y).sum())
+
+    step = 1e-6
+    moved = [(correlation(1.0 + step * (task == t)) - rho) / step for t in range(4)]
+    parts = [np.bincount(task, weights=v * v) / (v * v).sum() for v in (x, y)]
+    share = (parts[0] + parts[1]) / 2
+    error = math.sqrt(sum(m * m / (1 - w) for m, w in zip(moved, share, strict=True)))
+    bent = share**2 / (1 - share)
+    df = 1 / ((share**2).sum() + bent.sum() ** 2 - (bent**2).sum())
+    reach = stats.t.ppf(0.95, df) * error / (1 - rho**2)
+    ends = [math.tanh(math.atanh(rho) + side * reach) for side in (-1, 1)]
+    assert around.stderr == pytest.approx(error, rel=1e-4)
+    assert (around.lower, around.upper) == pytest.approx(tuple(ends), rel=1e-4)
 
 
 def test_spread_between_rollouts_by_hand():
@@ -102,15 +129,36 @@ def test_numbers_of_a_cell_are_those_of_compare(tmp_path):
         named = truth.contributions if cell.unit == "event" else truth.agents
         if cell.run.params:
             continue  # draws go by the seed of the cell
-        table = ot.compare(
-            corpus, [(cell.run.name, cell.run.params)], unit=cell.unit, truth=named, n_boot=10
-        ).row(0, named=True)
+        table = ot.compare(corpus, [(cell.run.name, cell.run.params)], unit=cell.unit, truth=named).row(
+            0, named=True
+        )
         assert found["status"] == "ok"
         assert found["numbers"]["rho"] == pytest.approx(table["truth_spearman"], abs=1e-12)
         assert found["numbers"]["rho_n_traces"] == table["truth_n_traces"]
         if found["numbers"]["rho_n_traces"] == len(corpus):
             assert found["numbers"]["sign"] == pytest.approx(table["truth_sign_accuracy"], abs=1e-12)
         assert found["numbers"]["n_events"] == cell.size.events * cell.size.traces
+
+
+def test_cells_of_one_task_have_no_interval_and_say_so(tmp_path):
+    small = {"agents": 3, "group_size": 8}
+    sizes = [small | {"events": 12, "traces": 8}, small | {"events": 13, "traces": 32}]
+    config = SMALL | {"sizes": sizes, "methods": ["flow"], "slots": [1, 2]}
+    ot.study.run(config, tmp_path, workers=0)
+    one, two = (ot.study.load(tmp_path).filter(n_traces=n) for n in (8, 32))
+    one, two = (table.drop_nulls(["rho", "sign", "pooled"]) for table in (one, two))
+    assert one.height > 0 and two.height > 0
+    ends = [f"{name}_{end}" for name in ("rho", "sign", "pooled") for end in ("low", "high")]
+    assert one.select(ends).null_count().row(0) == (one.height,) * 6
+    assert set(one["interval_reason"]) == {"support.absent"}
+    for name in ("rho", "sign", "pooled"):
+        assert two[f"{name}_low"].is_null().equals(two[name].is_null())
+    assert set(two["interval_reason"]) == {None}
+    slots = ot.study.load(tmp_path, "schedules")
+    told = slots.filter(n_traces=32, k=1)
+    # one slot has a speed-up of 1 whatever the task: no spread, and no interval of width 0
+    assert set(told["speedup"]) == {1.0} and set(told["interval_reason"]) == {"group.degenerate"}
+    assert told["speedup_low"].count() == 0 and told["makespan_low"].count() == told.height
 
 
 def test_a_study_gives_the_same_numbers_twice(tmp_path):
@@ -436,8 +484,9 @@ def test_cells_come_from_the_smallest_size_on_those_of_a_corpus_in_a_row():
         ({"queues": "recorded"}, "queues is 'recorded', expected a list"),
         ({"seed": "a"}, "seed is 'a', expected a whole number"),
         ({"seed": None}, "seed is None, expected a whole number"),
-        ({"n_boot": 2.5}, "n_boot is 2.5, expected a whole number"),
-        ({"n_boot": True}, "n_boot is True, expected a whole number"),
+        ({"replicates": 2.5}, "replicates is 2.5, expected a whole number"),
+        ({"replicates": True}, "replicates is True, expected a whole number"),
+        ({"n_boot": 1000}, "unknown key 'n_boot'"),
         ({"budget_s": "60"}, "budget_s is '60', expected seconds"),
         ({"budget_s": 10**400}, "budget_s is 10{400}, expected seconds"),
         ({"presets": {"a": {"noise": 10**400}}}, "preset 'a': int too large"),
@@ -449,7 +498,7 @@ def test_cells_come_from_the_smallest_size_on_those_of_a_corpus_in_a_row():
         ({"slots": [0]}, "slots has 0"),
         ({"queues": ["fifo"]}, "unknown queues 'fifo'"),
         ({"seed": -1}, "seed is -1"),
-        ({"replicates": 0}, "replicates and n_boot are at least 1"),
+        ({"replicates": 0}, "replicates is at least 1"),
         ({"budget_s": 0}, "budget_s is 0, expected seconds above 0"),
         ({"budget_s": float("nan")}, "budget_s is nan"),
         ({"confidence": 1.0}, "confidence is 1.0"),

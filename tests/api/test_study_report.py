@@ -40,7 +40,6 @@ CONFIG = {
     },
     "methods": ["flow", "broadcast", "gae", {"name": "shapley", "units": ["agent"]}],
     "slots": [1, 2, 8],
-    "n_boot": 200,
 }
 ENVELOPES = pl.DataFrame(
     {

@@ -16,7 +16,6 @@ CONFIG = """
 methods = ["flow", "broadcast"]
 units = ["agent"]
 slots = [1, 2]
-n_boot = 100
 [[sizes]]
 events = 10
 agents = 2

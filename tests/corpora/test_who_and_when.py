@@ -370,9 +370,7 @@ def all_credits(corpus: ot.Corpus, reward: str) -> pl.DataFrame:
 def test_localisation_of_all_methods(subsets: dict[str, ot.Corpus], subset: str, reward: str) -> None:
     corpus = subsets[subset]
     failed = corpus.traces.select("trace_id").collect().with_columns(failed=pl.lit(1.0))
-    table = ot.localisation(
-        all_credits(corpus.with_measures(failed), reward), corpus.labels, n_boot=200, within=(1, 5)
-    )
+    table = ot.localisation(all_credits(corpus.with_measures(failed), reward), corpus.labels, within=(1, 5))
     methods = set(table["method"])
     assert {"uniform", "discounted", "flow", "grpo"} <= methods
     baselines = {method for method in methods if method.startswith("baseline: ")}
@@ -406,7 +404,7 @@ def test_positional_baselines(
 ) -> None:
     corpus = subsets[subset]
     n_traces = SUBSETS[subset][0]
-    table = ot.localisation(ot.credit(corpus, method="uniform", unit="turn"), corpus.labels, n_boot=50)
+    table = ot.localisation(ot.credit(corpus, method="uniform", unit="turn"), corpus.labels)
     rules = table.with_columns(rule=pl.col("method").str.strip_prefix("baseline: "))
     agents = {rule: share * n_traces for rule, share in rules.select("rule", "agent_accuracy").rows()}
     steps = {rule: share * n_traces for rule, share in rules.select("rule", "step_accuracy").rows()}

@@ -123,7 +123,7 @@ def effect(found: list[list[Row]]) -> float | None:
 
 
 def task_error(found: list[list[Row]]) -> float | None:
-    """√(C/(C-1) Σ_c (Σ_{b in c} n_b (d_b - effect) / n)²), where every bucket is in one task."""
+    """√(Σ_c (Σ_{b in c} n_b (d_b - effect) / n)² / (1 - n_c/n)), where every bucket is in one task."""
     tasks = sorted({row["task_id"] for bucket in found for row in bucket})
     if len(tasks) < 2:
         return None
@@ -133,5 +133,6 @@ def task_error(found: list[list[Row]]) -> float | None:
     for task in tasks:
         own = [bucket for bucket in found if bucket[0]["task_id"] == task]
         moved = [len(bucket) / n * ((effect([bucket]) or 0.0) - whole) for bucket in own]
-        squares.append(math.fsum(moved) ** 2)
-    return math.sqrt(len(tasks) / (len(tasks) - 1) * math.fsum(squares))
+        share = sum(len(bucket) for bucket in own) / n
+        squares.append(math.fsum(moved) ** 2 / (1.0 - share))
+    return math.sqrt(math.fsum(squares))

@@ -69,7 +69,7 @@ def test_effects_are_those_of_the_reference(name: str, documents: list[Document]
     expected = reference.matched(rows, COARSE)
     expected["combined"] = [bucket for own in expected.values() for bucket in own]
     found = ot.matched_effect(
-        read(documents), TREATMENTS[name][0], stages=["exact", "coarse"], features=COARSE, n_boot=20
+        read(documents), TREATMENTS[name][0], stages=["exact", "coarse"], features=COARSE
     )
     for row in found.iter_rows(named=True):
         own = expected[row["stage"]]
@@ -82,7 +82,7 @@ def test_effects_are_those_of_the_reference(name: str, documents: list[Document]
             assert row["effect"] is None and row["tier"] is None and row["reason"] == "support.absent"
             continue
         assert row["effect"] == pytest.approx(truth, abs=1e-12)
-        assert (row["tier"], row["reason"]) == ("observed", None)
+        assert row["tier"] == "observed" and (row["reason"] is None) == (row["lower"] is not None)
         error = reference.task_error(own)
         if error is not None and all(len({r["task_id"] for r in bucket}) == 1 for bucket in own):
             assert row["stderr"] == pytest.approx(error, abs=1e-9)
@@ -183,14 +183,15 @@ def test_runs_of_one_bucket_have_the_error_of_neyman() -> None:
 
 def test_equal_outcomes_have_no_effect_and_no_error() -> None:
     rows = table(np.random.default_rng(0)).with_columns(reward=pl.lit(0.1))
-    row = estimate(rows, match(rows, ["coarse", "nearest"]), {}, 50, 0, 0.95)
+    row = estimate(rows, match(rows, ["coarse", "nearest"]), {}, 0.95)
     assert row["effect"] == pytest.approx(0.0, abs=1e-15)
-    assert row["stderr"] == 0.0 and row["lower"] == row["upper"] == row["effect"]
+    # that all tasks agree tells nothing of how far others would be
+    assert (row["stderr"], row["lower"], row["upper"], row["reason"]) == (0.0, None, None, "group.degenerate")
 
 
 def test_differences_shrink_where_matching_works() -> None:
     rows = table(np.random.default_rng(1), confounding=2.0)
-    row = estimate(rows, match(rows, ["coarse"]), {}, 50, 0, 0.95)
+    row = estimate(rows, match(rows, ["coarse"]), {}, 0.95)
     smd = json.loads(str(row["params"]))["smd"]
     t, c = (rows.filter(pl.col("treated") == arm)["depth"].cast(float) for arm in (True, False))
     by_hand = (t.mean() - c.mean()) / math.sqrt((t.var() + c.var()) / 2)
@@ -202,9 +203,9 @@ def test_differences_shrink_where_matching_works() -> None:
 def test_scaling_and_shifting_the_outcome() -> None:
     rows = table(np.random.default_rng(2))
     found = match(rows, ["coarse"])
-    one = estimate(rows, found, {}, 200, 0, 0.95)
+    one = estimate(rows, found, {}, 0.95)
     scaled = found.with_columns(reward=pl.col("reward") * 1e-20 + 1e-19)
-    two = estimate(rows, scaled, {}, 200, 0, 0.95)
+    two = estimate(rows, scaled, {}, 0.95)
     for name in ("effect", "stderr", "lower", "upper"):
         assert two[name] == pytest.approx(one[name] * 1e-20, rel=1e-6)
 
@@ -215,7 +216,7 @@ def test_the_order_of_runs_does_not_matter() -> None:
     corpus.write_jsonl(buffer)
     lines = buffer.getvalue().splitlines()
     other = ot.read_traces(io.BytesIO(b"\n".join(lines[::-1]) + b"\n"), format="native")
-    frames = [ot.matched_effect(c, pl.col("action") == "option_0", n_boot=50) for c in (corpus, other)]
+    frames = [ot.matched_effect(c, pl.col("action") == "option_0") for c in (corpus, other)]
     assert_frame_equal(*frames, check_exact=True)
 
 
@@ -239,7 +240,7 @@ def test_intervals_cover_the_planted_effect(name: str) -> None:
     for seed in range(runs):
         rows = table(rng, **options)
         found = match(rows, stages, within=within, seed=seed)
-        row = estimate(rows, found, {}, 200, seed, 0.95)
+        row = estimate(rows, found, {}, 0.95)
         covered += row["lower"] <= 0.5 <= row["upper"]
         effects.append(row["effect"])
         errors.append(row["stderr"])
@@ -255,14 +256,14 @@ def test_intervals_of_buckets_cover_at_the_nominal_rate(tasks: int, rollouts: in
     rng = np.random.default_rng(8)
     task = np.repeat(np.arange(tasks), rollouts)
     covered, runs = 0, 2000
-    for seed in range(runs):
+    for _ in range(runs):
         treated = rng.random(tasks * rollouts) < 0.4
         level, own = rng.normal(size=(2, tasks))
         y = level[task] + (1.0 + 0.5 * own[task]) * treated + rng.normal(size=tasks * rollouts)
         n = np.bincount(task, weights=treated)
         both = ((n > 0) & (n < rollouts))[task]
         found = stratified(task[both], treated[both], y[both])
-        around = interval(found.effect, found.influence, task[both], n_boot=300, seed=seed, confidence=0.95)
+        around = interval(found.effect, found.influence, task[both], confidence=0.95)
         covered += around.lower <= 1.0 <= around.upper
     assert 0.93 <= covered / runs <= 0.97
 
@@ -274,7 +275,7 @@ def test_comparing_without_matching_is_wrong_here() -> None:
         rows = table(rng, confounding=1.0)
         arms = [rows.filter(pl.col("treated") == arm)["reward"].mean() for arm in (True, False)]
         naive.append(arms[0] - arms[1])
-        matched.append(estimate(rows, match(rows, ["coarse"], seed=seed), {}, 20, seed, 0.95)["effect"])
+        matched.append(estimate(rows, match(rows, ["coarse"], seed=seed), {}, 0.95)["effect"])
     assert np.mean(naive) > 1.0
     assert np.mean(matched) == pytest.approx(0.5, abs=0.1)
 
@@ -298,7 +299,7 @@ def test_exact_matching_recovers_planted_contributions() -> None:
     for seed in range(runs):
         corpus, truth = planted(seed)
         good = pl.col("action").replace_strict({"good": True, "bad": False}, default=None)
-        row = ot.matched_effect(corpus, good, stages=["exact"], n_boot=200).row(-1, named=True)
+        row = ot.matched_effect(corpus, good, stages=["exact"]).row(-1, named=True)
         rows = decision_rows(corpus, "team", context="auto").with_columns(treated=good)
         own = match(rows.filter(pl.col("treated").is_not_null()), ["exact"])
         worth = own.select(pl.col("trace", "seq").cast(pl.UInt32), "bucket", "treated").join(
@@ -320,7 +321,7 @@ def test_a_corpus_on_disk_gives_the_same(tmp_path) -> None:
     corpus.write_jsonl(tmp_path / "runs.jsonl")
     ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=3)
     stored = ot.read_corpus(tmp_path / "corpus")
-    frames = [ot.matched_effect(c, pl.col("type") == "message", n_boot=50) for c in (corpus, stored)]
+    frames = [ot.matched_effect(c, pl.col("type") == "message") for c in (corpus, stored)]
     assert_frame_equal(*frames, check_exact=True)
     assert frames[0].schema == pl.Schema(MATCHED)
 
@@ -377,7 +378,7 @@ def test_no_partner_no_number() -> None:
         ({"caliper": 0}, "caliper is 0, expected a number above 0"),
         ({"caliper": True}, "caliper is True"),
         ({"confidence": 1.0}, "confidence is 1.0"),
-        ({"n_boot": 0}, "n_boot is 0"),
+        ({"confidence": 0}, "confidence is 0"),
         ({"reward": "tem"}, "unknown reward channel 'tem'"),
         ({"context": "none"}, "unknown context 'none'"),
     ],

@@ -1,7 +1,7 @@
 """Credit against planted truth: what theory promises holds at the rate that it promises.
 
-Intervals are over independent seeds (Student's t) or over tasks (bootstrap). No bound was fitted to pass:
-it is the promised value and the width of the interval.
+Intervals are over independent seeds (Student's t) or over tasks (docs/intervals.md). No bound was fitted to
+pass: it is the promised value and the width of the interval.
 """
 
 import importlib.util
@@ -180,7 +180,7 @@ def test_permuted_rewards_tell_no_more_than_structure(script, found) -> None:
     # The recorded order tells more: among siblings, and not to a rule that does not know who chose what.
     gained = script.gains(found)
     for run in ("c3", "broadcast", "aristocrat", "coma"):
-        _, low, _ = script.interval(gained.filter(unit="siblings", run=run), "rho")
+        _, low, _ = script.interval(gained.filter(unit="siblings", run=run), "rho", script.GAIN)
         assert low > 0.1, run
 
 

@@ -14,7 +14,6 @@ PLANTED: dict[str, Any] = {
     "treatment": ACTION == "spawn",
     "among": ACTION.is_in(["spawn", "no_spawn"]),
     "costs": False,
-    "n_boot": 200,
 }
 SEEDS = range(12)
 
@@ -63,7 +62,7 @@ def test_the_default_knows_the_state_where_it_is_recorded() -> None:
             (errors, {}),
             (without, {"features": [name for name in FEATURES if name != "state_key"]}),
         ):
-            row = ot.spawn_effect(corpus, costs=False, n_boot=50, **options).row(0, named=True)
+            row = ot.spawn_effect(corpus, costs=False, **options).row(0, named=True)
             assert row["tier"] == "surrogate"
             mean = planted / (row["n_treated"] + row["n_control"])
             into.append((row["effect"] - mean) / row["stderr"])

@@ -37,7 +37,6 @@ def test_observed_effects_cover_the_planted_one_at_the_nominal_rate() -> None:
             among=action.is_in(["spawn", "no_spawn"]),
             propensity="recorded",
             costs=False,
-            n_boot=200,
         ).row(0, named=True)
         assert row["tier"] == "observed"
         inside += row["lower"] <= truth.decisions["effect"].mean() <= row["upper"]

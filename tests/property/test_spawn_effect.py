@@ -22,7 +22,7 @@ from property.decision_tables import choices
 
 
 def estimated(rows: pl.DataFrame, columns: list[str], seed: int = 0, **changes: object) -> dict[str, object]:
-    options = {"eta": 0.02, "min_overlap": 0.5, "folds": 5, "penalty": 1.0, "n_boot": 200, "confidence": 0.95}
+    options = {"eta": 0.02, "min_overlap": 0.5, "folds": 5, "penalty": 1.0, "confidence": 0.95}
     return aipw_row(rows, Setting(columns, **(options | {"seed": seed} | changes)), {})
 
 
@@ -130,7 +130,9 @@ def test_the_whole_estimate_is_that_of_plain_numpy() -> None:
     parts = parts[inside]
     assert row["effect"] == pytest.approx(parts.mean(), abs=1e-5)
     moved = [(parts[np.array(task)[inside] == t] - parts.mean()).sum() / len(parts) for t in set(task)]
-    assert row["stderr"] == pytest.approx(math.sqrt(12 / 11 * np.square(moved).sum()), abs=1e-5)
+    share = [np.mean(np.array(task)[inside] == t) for t in set(task)]
+    error = math.sqrt(sum(m * m / (1.0 - s) for m, s in zip(moved, share, strict=True)))
+    assert row["stderr"] == pytest.approx(error, abs=1e-5)
     assert row["overlap"] == inside.mean()
 
 
@@ -182,14 +184,14 @@ def test_intervals_cover_at_the_nominal_rate() -> None:
     rng = np.random.default_rng(9)
     task = np.repeat(np.arange(30), 6)
     covered, total = 0, 0.0
-    for seed in range(2000):
+    for _ in range(2000):
         x = rng.normal(size=180)
         e = np.clip(1.0 / (1.0 + np.exp(-x)), 0.1, 0.9)
         d = rng.random(180) < e
         level, own = rng.normal(size=(2, 30))
         y = x + level[task] + (1.0 + 0.5 * own[task]) * d + rng.normal(size=180)
         effect, influence, _ = aipw(d, y, e, 0.5 * x + 1.0, 0.5 * x)
-        around = interval(effect, influence, task, n_boot=300, seed=seed, confidence=0.95)
+        around = interval(effect, influence, task, confidence=0.95)
         covered += around.lower <= 1.0 <= around.upper
         total += effect
     assert 0.93 <= covered / 2000 <= 0.97
@@ -349,7 +351,7 @@ def test_intervals_cover_the_effect_on_corpora(recorded: bool) -> None:
     inside, effects = 0, []
     for seed in range(30):
         corpus, truth = corpus_of(400, tasks=40, binary=recorded, seed=seed)
-        row = ot.spawn_effect(corpus, costs=False, n_boot=200).row(0, named=True)
+        row = ot.spawn_effect(corpus, costs=False).row(0, named=True)
         inside += row["lower"] <= truth <= row["upper"]
         effects.append(row["effect"])
     assert inside >= 25 and abs(np.mean(effects) - truth) < 3 * np.std(effects) / math.sqrt(30)
@@ -409,7 +411,6 @@ def test_intervals_cover_planted_contributions() -> None:
             among=pl.col("action").is_not_null() & (pl.col("type") == "message"),
             features=["position", "role"],
             costs=False,
-            n_boot=200,
         )
         row = table.row(0, named=True)
         assert row["tier"] == "observed" and row["support"] == 1.0
@@ -428,7 +429,7 @@ def test_a_corpus_on_disk_and_any_order_give_the_same(tmp_path) -> None:
     (tmp_path / "runs.jsonl").write_bytes(b"\n".join(lines[::-1]) + b"\n")
     ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=3)
     stored = ot.read_corpus(tmp_path / "corpus")
-    frames = [ot.spawn_effect(c, n_boot=50) for c in (corpus, stored)]
+    frames = [ot.spawn_effect(c) for c in (corpus, stored)]
     assert_frame_equal(*frames, check_exact=True)
     assert frames[0].schema == pl.Schema(SPAWNED)
 

@@ -11,7 +11,7 @@ from ..display import plain
 from ..paths import path_of
 from ..publication import published_folder, write_parquet
 from .application import app
-from .options import Json, Seed, StrictOptions, grouped
+from .options import Json, MaxGap, StrictOptions, grouped
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions, show, tell
 
@@ -27,12 +27,12 @@ def metrics_(
     group: Annotated[
         list[str] | None, typer.Option("--group", help="A group of metrics; repeatable; default: all linear.")
     ] = None,
-    seed: Seed = 0,
+    max_gap: MaxGap = None,
 ) -> None:
     """Measure efficiency, collaboration, overhead and safety."""
     corpus = usable(recordings)
-    options: dict[str, Any] = {"by": None if by == "trace" else by, "groups": group or None, "seed": seed}
-    frame = metrics(corpus, **options, threads=recordings.threads, progress=True)
+    options: dict[str, Any] = {"by": None if by == "trace" else by, "groups": group or None}
+    frame = metrics(corpus, **options, max_gap=max_gap, threads=recordings.threads, progress=True)
     table.give(frame, f"metrics by {by}", f"metrics by {by}")
     tell_quarantined(corpus, recordings, recordings.strict)
 

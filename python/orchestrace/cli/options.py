@@ -26,6 +26,10 @@ Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if records were quarantined.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1)]
+MaxGap = Annotated[
+    float | None,
+    typer.Option("--max-gap", help="The longest gap that is work, in the recording's time; more is idle."),
+]
 Params = Annotated[list[str] | None, typer.Option("--param", "-P", help="NAME=VALUE; repeatable.")]
 Unit = Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")]
 Method = Annotated[str, typer.Option("--method", help="See the command methods.")]

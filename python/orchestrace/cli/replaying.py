@@ -7,7 +7,7 @@ import typer
 from .. import replay
 from . import values as words
 from .application import app
-from .options import StrictOptions, grouped
+from .options import MaxGap, StrictOptions, grouped
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions, show_replays
 
@@ -61,6 +61,7 @@ def replay_(
     outcome: Annotated[str, typer.Option("--outcome", help="noisy_or, typed, linear, max, ...")] = "noisy_or",
     quorum: Annotated[float, typer.Option("--quorum", help="Share that a majority needs more than.")] = 0.5,
     sensitivity: Annotated[bool, typer.Option(help="Bound the effects over seven families of gates.")] = True,
+    max_gap: MaxGap = None,
     program_order: Annotated[
         bool, typer.Option("--program-order", help="Join consecutive events of an owner.")
     ] = False,
@@ -86,6 +87,7 @@ def replay_(
         outcome=outcome,  # type: ignore[arg-type]  # judged there
         quorum=quorum,
         sensitivity=sensitivity,
+        max_gap=max_gap,
         program_order=program_order,
         threads=recordings.threads,
         progress=True,

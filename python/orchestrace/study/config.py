@@ -99,8 +99,8 @@ class StudyConfig:
         Corpora of every preset and size, each with a seed of its own that `seed` determines.
     budget_s
         Seconds that one credit call may take.
-    n_boot, confidence
-        Resamples of tasks for the intervals, and their coverage.
+    confidence
+        Coverage of the intervals, between 0 and 1.
 
     Examples
     --------
@@ -123,7 +123,6 @@ class StudyConfig:
     seed: int = 0
     replicates: int = 1
     budget_s: float = 60.0
-    n_boot: int = 1000
     confidence: float = 0.95
 
     def text(self) -> str:
@@ -227,7 +226,7 @@ def begun_config(given: Mapping[str, Any]) -> StudyConfig:
         raise ParameterError(f"the configuration is of type {type(given).__name__}, expected a mapping")
     _known("key", given, [one.name for one in fields(StudyConfig)])
     scalars = {name: given[name] for name in ("budget_s", "confidence") if name in given}
-    counts = {name: _whole(name, given[name]) for name in ("seed", "replicates", "n_boot") if name in given}
+    counts = {name: _whole(name, given[name]) for name in ("seed", "replicates") if name in given}
     made = StudyConfig(
         sizes=_sizes(given.get("sizes")),
         presets=_presets(given.get("presets")),
@@ -363,8 +362,8 @@ def _twice(names: list[str]) -> str | None:
 
 
 def _check_scalars(made: StudyConfig) -> None:
-    if made.replicates < 1 or made.n_boot < 1:
-        raise ParameterError("replicates and n_boot are at least 1")
+    if made.replicates < 1:
+        raise ParameterError("replicates is at least 1")
     if not made.units:
         raise ParameterError("units is empty: give 'event', 'agent' or both")
     if made.slots and not made.queues:

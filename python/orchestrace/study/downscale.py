@@ -11,10 +11,10 @@ from ..comparison import Method
 from ..corpus import Corpus, check_numbers
 from ..credit import Rewards, credit, methods
 from ..errors import ParameterError
+from ..influence import check_confidence, mean_interval
 from ..partitioned import PartitionedCorpus
 from ..progress import Progress, reporting
-from ..resampling import check_confidence, cluster_interval
-from ..schema import Unit, unknown_name
+from ..schema import CREDITS, Unit, unknown_name
 from .config import MethodRun
 
 TOP: Final = 0.05
@@ -30,6 +30,7 @@ _SCHEMA: Final[dict[str, Any]] = {
     "high": pl.Float64,
     "n_traces": pl.UInt32,
     "n_tasks": pl.UInt32,
+    "interval_reason": CREDITS["reason"],
     "null_share": pl.Float64,
     "error": pl.String,
 }
@@ -120,7 +121,6 @@ def downscale(
     unit: Unit = "agent",
     reward: Rewards = "team",
     min_events: int = 16,
-    n_boot: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
     threads: int | None = None,
@@ -140,8 +140,8 @@ def downscale(
         As in `credit`.
     min_events
         Shorter traces are left out: one set of traces for all shares.
-    n_boot, confidence
-        Resamples of tasks for the intervals, and their coverage.
+    confidence
+        Coverage of the intervals, between 0 and 1.
     progress
         As in `read_traces`; counts calls.
 
@@ -150,10 +150,11 @@ def downscale(
     DataFrame
         A row per share, method and metric: ``share``, ``mean_events`` (kept, per trace), ``mean_lost`` (per
         trace, among the first events but without a cause that is), ``method unit metric value low high``,
-        ``n_traces n_tasks`` (with a value), ``null_share`` of the units without credit, ``error`` (why the
-        method could not run). Metrics: ``spearman``, ``top_k_overlap`` and ``sign_agreement`` with the credit
-        that the whole recording gives the same units, as in `agreement` with ``k=0.05``; ``top_share``: of
-        the absolute credit of a trace, what the 5 % of its units have that have most.
+        ``n_traces n_tasks`` (with a value), ``interval_reason`` (``support.absent``: fewer than two tasks
+        have no interval), ``null_share`` of the units without credit, ``error`` (why the method could not
+        run). Metrics: ``spearman``, ``top_k_overlap`` and ``sign_agreement`` with the credit that the whole
+        recording gives the same units, as in `agreement` with ``k=0.05``; ``top_share``: of the absolute
+        credit of a trace, what the 5 % of its units have that have most.
 
     Raises
     ------
@@ -176,12 +177,11 @@ def downscale(
     >>> trend.filter(metric="spearman", share=1.0)["value"].to_list()
     [1.0]
     """
-    check_numbers(n_boot=n_boot, seed=seed, threads=threads)
-    check_confidence(confidence)
+    check_numbers(seed=seed, threads=threads)
+    confidence = check_confidence(confidence)
     steps = sorted({float(one) for one in _shares(shares)} | {1.0})
     runs = _runs(methods)
     options: dict[str, Any] = {"unit": unit, "reward": reward, "seed": seed, "threads": threads}
-    drawn = {"n_boot": n_boot, "seed": seed, "confidence": confidence}
     cut = {share: prefixes(corpus, share, min_events=min_events) for share in steps}
     if not len(cut[1.0]):
         raise ParameterError(f"no trace has {min_events} events: give a smaller min_events")
@@ -191,7 +191,7 @@ def downscale(
         for name, params in runs:
             whole = None
             for share in reversed(steps):
-                rows_now, whole = _step(cut, share, name, params, options, drawn, whole)
+                rows_now, whole = _step(cut, share, name, params, options, confidence, whole)
                 rows += rows_now
                 done += 1
                 if callback is not None:
@@ -205,7 +205,7 @@ def _step(
     name: str,
     params: dict[str, Any],
     options: dict[str, Any],
-    drawn: dict[str, Any],
+    confidence: float,
     whole: pl.DataFrame | None,
 ) -> tuple[list[dict[str, Any]], pl.DataFrame | None]:
     """Rows of one method on one share, and its credit on the whole, which comes first."""
@@ -227,14 +227,14 @@ def _step(
     told = found.filter(pl.col("unit_id").is_not_null())
     empty = told.filter(pl.col("credit").fill_nan(None).is_null()).height
     key["null_share"] = empty / told.height if told.height else None
-    rows = [key | _top_share(corpus, found, drawn)]
+    rows = [key | _top_share(corpus, found, confidence)]
     if whole is not None:
-        table = agreement(cut[1.0], found, whole, k=TOP, **drawn)
+        table = agreement(cut[1.0], found, whole, k=TOP, confidence=confidence)
         rows += [key | row for row in table.iter_rows(named=True) if row["metric"] != "kendall"]
     return [{name: row.get(name) for name in _SCHEMA} for row in rows], whole
 
 
-def _top_share(corpus: Corpus, found: pl.DataFrame, drawn: dict[str, Any]) -> dict[str, Any]:
+def _top_share(corpus: Corpus, found: pl.DataFrame, confidence: float) -> dict[str, Any]:
     """How much of the absolute credit of a trace few of its units have."""
     import numpy as np
 
@@ -247,15 +247,15 @@ def _top_share(corpus: Corpus, found: pl.DataFrame, drawn: dict[str, Any]) -> di
     with np.errstate(invalid="ignore"):
         value = rankings.sums(size * rankings.top(size, starts, counts), starts) / rankings.sums(size, starts)
     tasks = rows["task"].to_numpy()[starts]
-    mean, low, high = cluster_interval(value, tasks, **drawn)
-    known = np.isfinite(value)
+    mean = mean_interval(value, tasks, confidence=confidence, within=(0.0, 1.0))
     return {
         "metric": "top_share",
-        "value": mean,
-        "low": low,
-        "high": high,
-        "n_traces": int(known.sum()),
-        "n_tasks": len(set(tasks[known].tolist())),
+        "value": mean.estimate,
+        "low": mean.around.lower,
+        "high": mean.around.upper,
+        "n_traces": int(np.isfinite(value).sum()),
+        "n_tasks": mean.n_clusters,
+        "interval_reason": mean.around.reason,
     }
 
 

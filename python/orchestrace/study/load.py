@@ -33,6 +33,7 @@ _NUMBERS: Final[dict[str, Any]] = {
     "null_share": pl.Float64,
     "null_reason": pl.String,
     **{f"{name}{end}": pl.Float64 for name in ("rho", "sign", "pooled", "rollouts") for end in _ENDS},
+    "interval_reason": pl.String,
     "rho_n_traces": pl.UInt32,
     "rho_n_tasks": pl.UInt32,
     "rho_sd_rollouts": pl.Float64,
@@ -61,6 +62,7 @@ _SCHEDULES: Final[dict[str, Any]] = {
     "worst": pl.Float64,
     "parallelism": pl.Float64,
     "in_bounds": pl.Float64,
+    "interval_reason": pl.String,
     "time_unit": pl.String,
 }
 _TASKS: Final[dict[str, Any]] = {"task": pl.Int64, "rho": pl.Float64, "sign": pl.Float64}
@@ -89,7 +91,8 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
         units of a trace, mean over traces; ``sign``: share of right signs among the 5 % of a trace's units
         with the largest contribution; ``pooled``: Pearson's correlation over the units of all rollouts of a
         task; ``rollouts``: how many show an effect at that correlation (5 %, power 80 %); each with ``_low``
-        and ``_high``, intervals over tasks. ``rho_n_traces rho_n_tasks``: with a rho, which is not
+        and ``_high``, intervals over tasks; ``interval_reason`` where one is null: ``support.absent`` with
+        fewer than two tasks. ``rho_n_traces rho_n_tasks``: with a rho, which is not
         defined where credit does not vary. ``rho_sd_rollouts``: standard deviation of rho between rollouts
         of a task. ``snr``: median of |mean|/sd of credit over rollouts, by agent or type of event.
         ``sampling_share``: of the variance of credit, what the draws of a method make.
@@ -104,7 +107,9 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
 
         Schedules: ``makespan speedup utilisation`` with intervals; ``over_lower`` (makespan by its lower
         bound, at least 1) and ``of_upper`` (by its upper, at most 1); ``best worst``: speed-ups that the
-        bounds allow; ``parallelism`` T1/T∞; ``in_bounds``: share of traces within both; ``time_unit``.
+        bounds allow; ``parallelism`` T1/T∞; ``in_bounds``: share of traces within both; ``time_unit``;
+        ``interval_reason`` of the first interval that is null: ``group.degenerate`` where all tasks have one
+        value, as the speed-up of one slot.
 
     Raises
     ------

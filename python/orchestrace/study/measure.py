@@ -8,8 +8,8 @@ import polars as pl
 from ..corpus import Corpus
 from ..credit import credit
 from ..errors import ParameterError
+from ..influence import mean_interval
 from ..planted import Truth, generate_planted
-from ..resampling import cluster_interval
 from ..schedule import scaling_curve
 from .cells import SCHEDULE, Cell, seed_of
 from .config import StudyConfig
@@ -76,15 +76,7 @@ class Bench:
         stage("call")
         credits, cost = measured(lambda: credit(corpus, **call))
         stage("judge")
-        numbers, tasks = judged(
-            corpus,
-            truth,
-            credits,
-            cell.unit,
-            config.n_boot,
-            seed_of(config.seed, "boot", cell.corpus),
-            config.confidence,
-        )
+        numbers, tasks = judged(corpus, truth, credits, cell.unit, config.confidence)
         return {"numbers": numbers, "cost": cost, "tasks": tasks.to_dict(as_series=False)}
 
     def _schedule(self, cell: Cell, corpus: Corpus, _: Truth, stage: Stage) -> dict[str, Any]:
@@ -99,14 +91,11 @@ class Bench:
             )
         )
         stage("judge")
-        seed = seed_of(config.seed, "boot", cell.corpus)
-        return {"numbers": {}, "cost": cost, "rows": _by_slots(corpus, curve, config, seed)}
+        return {"numbers": {}, "cost": cost, "rows": _by_slots(corpus, curve, config.confidence)}
 
 
-def _by_slots(corpus: Corpus, curve: pl.DataFrame, config: StudyConfig, seed: int) -> list[dict[str, Any]]:
+def _by_slots(corpus: Corpus, curve: pl.DataFrame, confidence: float) -> list[dict[str, Any]]:
     """A row for each k: means over traces with intervals over tasks, and whether the bounds held."""
-    import numpy as np
-
     tasks = corpus.traces.select("trace", task=pl.col("task_id").cast(pl.String)).collect()
     tasks = tasks.with_columns(pl.col("task").rank("dense").cast(pl.Int64))
     known = curve.drop_nulls("makespan").join(tasks, on="trace", maintain_order="left")
@@ -126,10 +115,11 @@ def _by_slots(corpus: Corpus, curve: pl.DataFrame, config: StudyConfig, seed: in
         row: dict[str, Any] = {"k": k, "n_traces": own.height, "in_bounds": float(held)}
         for name in ("makespan", "speedup", "over_lower", "of_upper", "utilisation"):
             values = own[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-            mean, low, high = cluster_interval(
-                values, np.asarray(own["task"]), config.n_boot, seed, config.confidence
-            )
-            row |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+            within = (0.0, 1.0) if name == "utilisation" else None
+            mean = mean_interval(values, own["task"].to_numpy(), confidence=confidence, within=within)
+            row |= {name: mean.estimate, f"{name}_low": mean.around.lower, f"{name}_high": mean.around.upper}
+            if mean.estimate is not None and mean.around.reason is not None:
+                row.setdefault("interval_reason", mean.around.reason)
         for name in ("best", "worst", "parallelism"):
             row[name] = own[name].mean()
         rows.append({**row, "time_unit": own["unit"][0]})

@@ -119,7 +119,7 @@ def _synthetic(config: StudyConfig) -> str:
     runs = ", ".join(f"{size.traces * config.replicates:,} of {size.events:,} steps" for size in config.sizes)
     return (
         f"Synthetic runs with planted contributions, in each world {runs}; bars are {config.confidence:.0%}"
-        " intervals by bootstrap over tasks."
+        " intervals over tasks."
     )
 
 
@@ -241,7 +241,7 @@ def _trend(table: pl.DataFrame, drawn: Drawn) -> Section:
         f"Recorded runs, up to {int(most.to_numpy().max()) if most.len() else 0:,}, cut to their beginnings"
         " with every cause kept. Left: rank correlation of the credit that a beginning gives its units with"
         " what the whole gives them. Right: share of absolute credit on the 5 % of units that have most. Bars"
-        " are intervals by bootstrap over tasks. Nobody knows the truth of a recording: this is stability,"
+        " are intervals over tasks. Nobody knows the truth of a recording: this is stability,"
         " not accuracy."
     )
     section = Section("Beginnings of recorded runs")

@@ -9,7 +9,7 @@ from .config import Size
 from .measure import OK, TOO_SLOW
 
 FEWEST_TASKS: Final = 5
-"""Fewer tasks with a value are not shown: an interval over four is none."""
+"""Fewer tasks with a value are not shown: their intervals span most of what a correlation can be."""
 
 FINDS: Final = "finds"
 NOTHING: Final = "nothing"

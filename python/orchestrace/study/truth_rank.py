@@ -7,8 +7,8 @@ import polars as pl
 from .. import rankings
 from ..corpus import Corpus
 from ..diffusion import rollouts_at
+from ..influence import NO_INTERVAL, Interval, correlation_interval, mean_interval
 from ..planted import Truth
-from ..resampling import cluster_interval, draws
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ TOP: Final = 0.05
 
 
 def judged(
-    corpus: Corpus, truth: Truth, credits: pl.DataFrame, unit: str, n_boot: int, seed: int, confidence: float
+    corpus: Corpus, truth: Truth, credits: pl.DataFrame, unit: str, confidence: float
 ) -> tuple[dict[str, Any], pl.DataFrame]:
     """Numbers of one cell, and ``task rho sign`` of its tasks."""
     import numpy as np
@@ -44,11 +44,16 @@ def judged(
         "rho_n_tasks": int(np.unique(tasks[np.isfinite(rho)]).size),
         "rho_sd_rollouts": _sd_within(rho, tasks),
     }
-    for name, values in (("rho", rho), ("sign", sign)):
-        mean, low, high = cluster_interval(values, tasks, n_boot, seed, confidence)
-        numbers |= {name: mean, f"{name}_low": low, f"{name}_high": high}
-    pooled, low, high = _pooled(ours, theirs, task, n_boot, seed, confidence)
-    numbers |= {"pooled": pooled, "pooled_low": low, "pooled_high": high, **_needed(pooled, low, high)}
+    told: dict[str, tuple[float | None, Interval]] = {
+        name: mean_interval(values, tasks, confidence=confidence, within=within)[:2]
+        for name, values, within in (("rho", rho, (-1.0, 1.0)), ("sign", sign, (0.0, 1.0)))
+    }
+    told["pooled"] = _pooled(ours, theirs, task, confidence)
+    for name, (value, around) in told.items():
+        numbers |= {name: value, f"{name}_low": around.lower, f"{name}_high": around.upper}
+    numbers |= _needed(numbers["pooled"], numbers["pooled_low"], numbers["pooled_high"])
+    why = [around.reason for value, around in told.values() if value is not None]
+    numbers["interval_reason"] = next((reason for reason in why if reason is not None), None)
     numbers["snr"] = _signal(rows)
     numbers["sampling_share"] = _sampling_share(units)
     own = pl.DataFrame({"task": tasks, "rho": rho, "sign": sign}).fill_nan(None)
@@ -105,39 +110,29 @@ def _sd_within(rho: "Floats", tasks: "Ints") -> float | None:
 
 
 def _pooled(
-    ours: "Floats", theirs: "Floats", task: "Ints", n_boot: int, seed: int, confidence: float
-) -> tuple[float | None, float | None, float | None]:
+    ours: "Floats", theirs: "Floats", task: "Ints", confidence: float
+) -> tuple[float | None, Interval]:
     """Pearson's correlation of credit with contribution over all units and rollouts of a task: the rho of
     6.9, to which credit that is one number for a whole rollout contributes too.
 
-    Both are centred in their task and their moments summed over tasks, which the interval resamples.
+    Both are centred in their task and their moments summed over tasks: what a task's own moments move is its
+    influence, and their share of the sums its weight.
     """
     import numpy as np
 
     if not ours.size:
-        return None, None, None
+        return None, NO_INTERVAL
     _, code = np.unique(task, return_inverse=True)
     count = np.bincount(code)
     x = ours - (np.bincount(code, weights=ours) / count)[code]
     y = theirs - (np.bincount(code, weights=theirs) / count)[code]
-    moments = np.stack([np.bincount(code, weights=part) for part in (x * y, x * x, y * y)], axis=1)
-
-    def correlation(sums: "Floats") -> "Floats":
-        scale = np.sqrt(sums[..., 1] * sums[..., 2])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(scale > 0, np.clip(sums[..., 0] / scale, -1.0, 1.0), np.nan)
-
-    mean = float(correlation(moments.sum(axis=0)[None])[0])
-    if not np.isfinite(mean):
-        return None, None, None
-    if count.size < 2:
-        return mean, None, None
-    drawn = np.concatenate([correlation(times @ moments) for times in draws(count.size, n_boot, seed)])
-    drawn = drawn[np.isfinite(drawn)]
-    if not drawn.size:  # few tasks vary, and no resample has one of them
-        return mean, None, None
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return mean, float(low), float(high)
+    xy, xx, yy = (np.bincount(code, weights=part) for part in (x * y, x * x, y * y))
+    scale = float(np.sqrt(xx.sum() * yy.sum()))
+    if not scale > 0.0:
+        return None, NO_INTERVAL
+    rho = min(max(float(xy.sum()) / scale, -1.0), 1.0)
+    weight = (xx / xx.sum() + yy / yy.sum()) / 2.0
+    return rho, correlation_interval(rho, xy / scale - rho * weight, weight, confidence=confidence)
 
 
 def _needed(rho: float | None, low: float | None, high: float | None) -> dict[str, float | None]:

@@ -123,7 +123,7 @@ codes!(
         OutcomeSeed = "outcome.seed" => "The outcome is itself where the taint begins.",
         UnitNone = "unit.none" => "What belongs to no unit has no advantage.",
         BudgetExceeded = "budget.exceeded" => "The exact value would cost more than the budget.",
-        GroupDegenerate = "group.degenerate" => "The group has one rollout or no spread: the credit is exactly 0.",
+        GroupDegenerate = "group.degenerate" => "The group has one rollout or no spread: a credit is exactly 0, an interval null.",
         SupportAbsent = "support.absent" => "The recordings never show what the method would have to compare with.",
         RewardNotPositive = "reward.not_positive" => "The amount that is divided is not above 0.",
         PlayerFixed = "player.fixed" => "The unit does not play: it is always there, and nothing is paid for it.",
