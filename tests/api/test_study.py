@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from orchestrace.study.cells import cells
 from orchestrace.study.costs import doubled, extrapolated, foretold, measured
 from orchestrace.study.folder import StudyFolder
 from orchestrace.study.measure import Bench
-from orchestrace.study.truth_rank import _needed, _pooled, _sd_within
+from orchestrace.study.truth_rank import _needed, _pooled, _sd_within, _tasks_that_vary
 
 _DAY = datetime.date(2026, 5, 27)
 SMALL = {
@@ -110,6 +111,32 @@ def test_the_interval_of_a_pooled_correlation_by_what_each_task_moves():
     ends = [math.tanh(math.atanh(rho) + side * reach) for side in (-1, 1)]
     assert around.stderr == pytest.approx(error, rel=1e-4)
     assert (around.lower, around.upper) == pytest.approx(tuple(ends), rel=1e-4)
+
+
+def test_tasks_that_make_a_pooled_correlation_are_those_that_vary():
+    ours, theirs = (
+        np.array([1.0, 2.0, 3.0, 3.0, 0.0, 1.0, 5.0]),
+        np.array([0.0, 1.0, 0.0, 1.0, 4.0, 4.0, 2.0]),
+    )
+    # Credit does not vary in the second task, contribution not in the third, and the fourth is one unit.
+    assert _tasks_that_vary(ours, theirs, np.array([0, 0, 1, 1, 2, 2, 3])) == 1
+    assert _tasks_that_vary(np.zeros(0), np.zeros(0), np.zeros(0, int)) == 0
+
+
+def test_a_run_says_once_which_sizes_have_too_few_tasks(tmp_path):
+    config = SMALL | {"slots": [1], "methods": ["flow", "broadcast"], "n_boot": 10}
+    told = "size 12x3 has 4 (32 traces in groups of 8; five tasks are 40 traces), size 40x6 has 4"
+    with pytest.warns(RuntimeWarning, match="fewer than five tasks: ") as caught:
+        table = ot.study.run(config, tmp_path / "few", workers=0)
+    assert len(caught) == 1 and told in str(caught[0].message)
+    assert caught[0].filename == __file__
+    assert table.filter(method="broadcast")["pooled_n_tasks"].max() <= 4
+    assert set(table["rho_n_tasks"]) <= {0, 1, 2, 3, 4}
+    assert ot.study.load(tmp_path / "few", "schedules")["n_tasks"].unique().to_list() == [4]
+    enough = config | {"sizes": [size | {"traces": 33} for size in SMALL["sizes"]]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ot.study.run(enough, tmp_path / "enough", workers=0)
 
 
 def test_spread_between_rollouts_by_hand():

@@ -275,6 +275,7 @@ def _rows(**changed):
         "pooled": 0.2,
         "pooled_low": 0.1,
         "pooled_high": 0.3,
+        "pooled_n_tasks": 9,
         "rollouts": 197.0,
         "seconds": 2.0,
         "cost_s_extrapolated": None,
@@ -287,6 +288,7 @@ def _rows(**changed):
 _TYPES = {"reason": pl.String, "cost_s_extrapolated": pl.Float64, "seconds": pl.Float64, "rho": pl.Float64}
 _TYPES |= {"lower_bound": pl.Boolean}
 _TYPES |= {"rho_low": pl.Float64, "rho_high": pl.Float64, "pooled": pl.Float64, "rho_n_tasks": pl.UInt32}
+_TYPES |= {"pooled_low": pl.Float64, "pooled_high": pl.Float64, "pooled_n_tasks": pl.UInt32}
 
 
 def _verdict(*rows):
@@ -295,25 +297,56 @@ def _verdict(*rows):
 
 
 def test_verdicts_by_hand():
-    assert _verdict(_rows()) == ("finds", 0.5, False, 0.2, True, 1, 1, False)
+    assert _verdict(_rows()) == ("finds", 0.5, False, 0.2, True, 1, 1, False, 0.4, 0.6, 9)
     # In one world of two is not in most.
     two = _verdict(_rows(), _rows(preset="two", rho=0.1, rho_low=-0.1))
     assert two[:3] == ("nothing", pytest.approx(0.3), False) and two.found == 1 and two.presets == 2
-    # Fewer than five tasks with a rho say nothing about ranks; that there is one says that it ranks.
-    assert _verdict(_rows(rho_n_tasks=4)).kind == "none"
     flat = _verdict(_rows(rho=None, rho_low=None, rho_high=None, rho_n_tasks=0))
-    assert flat == ("finds", 0.2, True, 0.2, True, 1, 1, False)
+    assert flat == ("finds", 0.2, True, 0.2, True, 1, 1, False, 0.1, 0.3, 9)
     none = {"rho": None, "pooled": None, "rho_n_tasks": None, "n_traces": None, "seconds": None}
     slow = _verdict(_rows(status="too_slow", cost_s_extrapolated=70.0, **none))
-    assert slow == ("slow", None, False, 7.0, False, 0, 1, False)
+    assert slow[:8] == ("slow", None, False, 7.0, False, 0, 1, False)
     refused = _verdict(_rows(status="refused", cost_s_extrapolated=None, **none))
-    assert refused == ("none", None, False, None, False, 0, 1, False)
+    assert refused[:8] == ("none", None, False, None, False, 0, 1, False)
+
+
+def test_values_of_few_tasks_are_shown_and_count_for_nothing():
+    # The interval is above 0, and yet nothing is found: an interval over four tasks says too little.
+    few = _verdict(_rows(rho_n_tasks=4))
+    assert few == ("few", 0.5, False, 0.2, True, 0, 1, False, 0.4, 0.6, 4)
+    pooled = {"rho": None, "rho_low": None, "rho_high": None, "rho_n_tasks": 0}
+    flat = _verdict(_rows(pooled_n_tasks=2, **pooled))
+    assert flat == ("few", 0.2, True, 0.2, True, 0, 1, False, 0.1, 0.3, 2)
+    # Of how many tasks nobody says is of few; a rank that is there is no reason for the pooled one.
+    assert _verdict(_rows(pooled_n_tasks=None, **pooled)).kind == "few"
+    assert _verdict(_rows(rho_n_tasks=1, rho_low=None, rho_high=None)).low is None
+    # Where some worlds have enough, they alone are told.
+    both = _verdict(_rows(rho_n_tasks=4, rho=0.9), _rows(preset="two", rho=0.1, rho_low=0.05))
+    assert both[:3] == ("nothing", 0.1, False) and (both.found, both.presets) == (1, 2)
+
+
+def test_a_size_with_few_tasks_puts_no_method_first():
+    rows = [
+        _rows(
+            method=method, events=events, agents=events // 20, rho=rho, rho_low=rho - 0.05, rho_n_tasks=tasks
+        )
+        for method, events, rho, tasks in (
+            ("low", 100, 0.2, 9),
+            ("low", 1000, 0.9, 2),
+            ("high", 100, 0.4, 9),
+            ("high", 1000, 0.1, 2),
+        )
+    ]
+    sizes = (Size(100, 5, 72), Size(1000, 50, 16))
+    table = method_table(pl.DataFrame(rows, schema_overrides=_TYPES), sizes)
+    assert [method for method, *_ in table] == ["high", "low"]
+    assert [[one.kind for one in verdicts] for *_, verdicts in table] == [["finds", "few"]] * 2
 
 
 def test_what_was_stopped_is_told_as_a_lower_bound():
     none = {"rho": None, "pooled": None, "rho_n_tasks": None, "n_traces": None, "seconds": None}
     slow = _rows(status="too_slow", cost_s_extrapolated=70.0, lower_bound=True, **none)
-    assert _verdict(slow) == ("slow", None, False, 7.0, False, 0, 1, True)
+    assert _verdict(slow)[:8] == ("slow", None, False, 7.0, False, 0, 1, True)
     # One world of three is enough for the median to be one; what is measured somewhere is measured.
     known = [slow | {"preset": name, "lower_bound": False} for name in ("two", "three")]
     assert _verdict(slow, *known).at_least and not _verdict(*known).at_least
@@ -368,11 +401,16 @@ def test_rungs_are_the_nearest_on_a_logarithmic_scale():
     sizes = (Size(10, 2), Size(90, 4), Size(4000, 300), Size(100_000, 300))
     assert [size.events for size in rungs(sizes, ENVELOPES)] == [10, 4000]
     assert rungs(sizes, ENVELOPES.head(0)) == (sizes[0], sizes[-1])
+    # Nothing is concluded from sizes with too few tasks.
+    few = (*sizes[:2], Size(4000, 300, 16), Size(100_000, 300, 12, 2))
+    assert [size.tasks for size in few] == [8, 8, 2, 6]
+    assert [size.events for size in rungs(few, ENVELOPES)] == [10, 90]
+    assert rungs((Size(10, 2, 16),), ENVELOPES) is None
     assert (
         gap_sentences(
             pl.DataFrame([_rows()], schema_overrides=_TYPES),
             pl.DataFrame(),
-            (Size(100, 5, 10),),
+            (Size(100, 5, 40),),
             ENVELOPES.head(0),
         )
         == []

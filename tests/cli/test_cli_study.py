@@ -57,6 +57,25 @@ def test_a_study_is_run_gone_on_with_and_reported(config, tmp_path):
     assert "mine" in (folder / "report.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.filterwarnings("default:fewer than five tasks:RuntimeWarning")
+def test_sizes_with_few_tasks_are_said_in_one_line(config, tmp_path):
+    few = CONFIG.replace("events = 30\nagents = 3\ntraces = 48", "events = 30\nagents = 3\ntraces = 16")
+    config.write_text(few)
+    said = run("study", "run", config, "-o", tmp_path / "s", "--workers", 0).stderr
+    assert [line for line in said.splitlines() if "tasks" in line] == [
+        "warning: fewer than five tasks: size 30x3 has 2 (16 traces in groups of 8; five tasks are 40"
+        " traces); the report marks their values and draws no conclusion from them"
+    ]
+
+
+def test_what_a_report_needs_is_said_with_the_command_that_installs_it(config, tmp_path, monkeypatch):
+    run("study", "run", config, "-o", tmp_path / "s", "--workers", 0)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    result = run("study", "report", tmp_path / "s", code=2)
+    assert result.stderr == "error: a report needs Altair and vl-convert: pip install 'orchestrace[plot]'\n"
+    assert "pip install 'orchestrace[plot]'" in " ".join(run("study", "report", "--help").stdout.split())
+
+
 def test_corpora_of_one_name_and_on_disk_have_a_place_each(config, tmp_path):
     pytest.importorskip("vl_convert")
     folder = tmp_path / "study"

@@ -65,7 +65,7 @@ def report_(
         typer.Option("--corpus", help="Recordings or a corpus on disk to place on the map; repeatable."),
     ] = None,
 ) -> None:
-    """Write the report: report.html, report.md and the figures."""
+    """Write report.html, report.md and the figures; needs pip install 'orchestrace[plot]'."""
     named: dict[str, Corpus] = {}
     for path in corpus or []:
         path = path_of(path)

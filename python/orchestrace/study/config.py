@@ -24,6 +24,10 @@ from ..schema import unknown_name
 UNITS: Final = ("event", "agent")
 """Levels at which contributions are planted."""
 
+FEWEST_TASKS: Final = 5
+"""With fewer tasks an interval over them says little: values are shown and marked, and no conclusion rests on
+them."""
+
 PRESET_OPTIONS: Final = (
     "topology",
     "outcome",
@@ -63,6 +67,11 @@ class Size:
     @property
     def label(self) -> str:
         return f"{self.events}x{self.agents}"
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks its traces are rollouts of: what intervals resample."""
+        return -(-self.traces // self.group_size)
 
 
 @dataclass(frozen=True)

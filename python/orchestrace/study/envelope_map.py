@@ -80,7 +80,10 @@ def envelope_map(
     if envelopes is not None:
         systems = placed(envelopes).select("number", "kind", "agents", "steps")
     x, y = _axes(sheet, "steps", "agents")
-    colour = alt.Color("kind:N", title=None, sort=KINDS).scale(domain=KINDS, range=_RANGE)
+    there = {*systems["kind"], KINDS[3], *([KINDS[2]] if corpora.height else [])}
+    shown = [kind for kind in KINDS if kind in there]
+    colours = [_RANGE[KINDS.index(kind)] for kind in shown]
+    colour = alt.Color("kind:N", title=None, sort=shown).scale(domain=shown, range=colours)
     colour = colour.legend(orient="bottom", symbolType="circle", symbolSize=70)
     both = systems.drop_nulls(["agents", "steps"])
     layers = []

@@ -1,111 +1,175 @@
 """The charts of a report; every one from a table of the study, none from anything else."""
 
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import polars as pl
 
 from .config import Size
 from .measure import OK
-from .sheet import COLOURS, GREY, Sheet
-from .summary import averaged, correlations
+from .sheet import COLOURS, GREY, Looks, Sheet
+from .summary import are_few, averaged, correlations
 
-_PANEL: Final = {"width": 210, "height": 150}
-_ACROSS: Final = 3
+_WIDTHS: Final = {1: 480, 2: 310, 3: 210}
+"""Of a panel, by how many stand in a row: the page has room for so much."""
+_HEIGHT: Final = 160
+_APART: Final = 0.013
+"""How far methods stand apart at one size, as a share of the axis, so that no interval hides another."""
+_NAMED: Final = 6
+"""Of many methods, how many a figure tells apart."""
+_SPACING: Final = {"row": 14, "column": 18}
+
+Spec = dict[str, Any]
 
 
 def featured(table: pl.DataFrame, unit: str) -> list[str]:
-    """The methods that a figure of many names: those with the largest mean correlation at a unit."""
+    """The methods that a figure names: all where there are as many colours, else those with the largest mean
+    correlation at a unit.
+
+    Values from few tasks count only for methods that have no others.
+    """
     known = correlations(averaged(table).filter(unit=unit, status=OK)).drop_nulls("value")
     known = known.filter(~pl.col("pooled_used"))
-    means = known.group_by("method").agg(n=pl.len(), mean=pl.col("value").mean())
-    ranked = means.sort(["mean", "method"], descending=[True, False])["method"].to_list()
-    return ranked[: len(COLOURS)]
+    means = known.group_by("method", "few").agg(mean=pl.col("value").mean())
+    ranked = means.sort(["few", "mean", "method"], descending=[False, True, False])
+    methods = ranked["method"].unique(maintain_order=True).to_list()
+    return methods if len(methods) <= len(COLOURS) else methods[:_NAMED]
+
+
+def measured_rows(table: pl.DataFrame, unit: str, column: str) -> pl.DataFrame:
+    """``preset events method value low high few``: what the cells of a unit say of one measure."""
+    rows = averaged(table).filter(unit=unit, status=OK)
+    if column == "rollouts":
+        rows = rows.filter(pl.col("pooled_low") > 0)  # what is not told apart from 0 needs no finite number
+    n_tasks = pl.col("pooled_n_tasks" if column in ("pooled", "rollouts") else "rho_n_tasks")
+    return rows.drop_nulls(column).select(
+        "preset",
+        "events",
+        "method",
+        value=column,
+        low=f"{column}_low",
+        high=f"{column}_high",
+        few=are_few(n_tasks),
+    )
 
 
 def ladder(
-    table: pl.DataFrame,
-    unit: str,
-    column: str,
+    rows: pl.DataFrame,
     title: str,
-    named: list[str],
-    presets: list[str],
+    named: Sequence[str],
+    presets: Sequence[str],
+    looks: Looks,
     *,
     log: bool = False,
-) -> dict[str, Any] | None:
-    """A measure against the length of a run, a panel per preset; methods not named are grey."""
-    sheet = Sheet()
-    rows = averaged(table).filter(unit=unit, status=OK)
-    if column == "rho":
-        rows = correlations(rows).filter(~pl.col("pooled_used")).drop_nulls("value")
-        rows = rows.with_columns(rho="value", rho_low="value_low", rho_high="value_high")
-    if column == "rollouts":
-        rows = rows.filter(pl.col("pooled_low") > 0)  # what is not told apart from 0 needs no finite number
-    rows = rows.drop_nulls(column)
-    if column == "sign":
-        rows = rows.filter(pl.col("rho_n_tasks") >= 5)
-    if rows.is_empty() or not named:
+) -> Spec | None:
+    """A measure against the length of a run, a panel per preset, of what `measured_rows` gives.
+
+    Methods not named are grey. A hollow point rests on few tasks.
+    """
+    named = [name for name in named if name in set(rows["method"])]
+    if not named:
         return None  # a figure that names no method says nothing, and has no size
-    ends = {"low": f"{column}_low", "high": f"{column}_high"}
-    rows = rows.select(
-        "preset", "events", "method", value=column, low=pl.col(ends["low"]), high=pl.col(ends["high"])
-    )
+    sheet = Sheet(looks)
+    rows, room = _side_by_side(rows, named)
+    x = sheet.steps("x", rows["events"], room=room)
+    y = _values_axis(sheet, rows, named, title, log)
+    presets = [preset for preset in presets if preset in set(rows["preset"])]
+    across = _in_a_row(len(presets))
     panels = []
-    domain = _domain(rows, log)
     for preset in presets:
-        own = rows.filter(preset=preset)
-        if own.is_empty():
-            continue
-        x = sheet.steps("events", rows["events"])
-        panels.append(_panel(sheet, own, named, domain, title, preset, x, log))
-    return sheet.grid(panels, _ACROSS, {"row": 14, "column": 18})
+        layers = _layers(sheet, rows.filter(preset=preset), named, x, y)
+        if not log:
+            zero = sheet.chart(pl.DataFrame({"value": [0.0]})).mark_rule(color="#8a9099", strokeWidth=1)
+            layers.insert(0, zero.encode(y=y("value")))
+        size = {"width": _WIDTHS[across], "height": _HEIGHT}
+        panels.append(sheet.alt.layer(*layers).properties(title=sheet.head(preset), **size))
+    return sheet.grid(panels, across, _SPACING)
 
 
-def _domain(rows: pl.DataFrame, log: bool) -> list[float]:
-    low, high = rows["value"].min(), rows["value"].max()
-    assert isinstance(low, float) and isinstance(high, float)
+def _side_by_side(rows: pl.DataFrame, named: Sequence[str]) -> tuple[pl.DataFrame, float]:
+    """The rows with ``x``, where the methods of one size stand beside each other; the room that they need at
+    both ends of the axis, in decades."""
+    rungs = sorted(math.log10(events) for events in rows["events"].unique())
+    gaps = (after - before for before, after in pairwise(rungs))
+    apart = min([_APART * max(rungs[-1] - rungs[0], 1.0), *(gap / (2 * len(named)) for gap in gaps)])
+    shifts = {name: apart * (at - (len(named) - 1) / 2) for at, name in enumerate(named)}
+    shift = pl.col("method").replace_strict(shifts, default=0.0, return_dtype=pl.Float64)
+    moved = rows.with_columns(x=pl.col("events") * pl.lit(10.0).pow(shift))
+    return moved, apart * len(named) / 2 + 0.06
+
+
+def _values_axis(
+    sheet: Sheet, rows: pl.DataFrame, named: Sequence[str], title: str, log: bool
+) -> Callable[[str], Any]:
+    """The encoding of a column on the one axis of all panels, on which every point and every end of an
+    interval lies."""
+    drawn = rows.filter(pl.col("method").is_in(named))
+    ends = pl.concat([rows["value"], drawn["low"], drawn["high"]]).drop_nulls().to_numpy()
+    low, high = float(ends.min()), float(ends.max())
     if log:
-        return [low / 1.5, high * 1.5]
-    return [min(low, 0.0) - 0.02, max(high, 0.1) + 0.02]
+        domain = [low / 1.3, high * 1.3]
+        scale: dict[str, Any] = {"type": "log", "domain": domain, "nice": False}
+        axis: dict[str, Any] = {"format": "~s", "values": _decades(*domain)}
+    else:
+        low, high = min(low, 0.0), max(high, 0.1)
+        room = 0.04 * (high - low)
+        scale = {"domain": [low - room, high + room], "nice": False}
+        axis = {"format": ".1f", "tickCount": 5}
+    return lambda column: sheet.alt.Y(f"{column}:Q", title=title).scale(**scale).axis(**axis)
 
 
-def _panel(
-    sheet: Sheet,
-    own: pl.DataFrame,
-    named: list[str],
-    domain: list[float],
-    title: str,
-    preset: str,
-    x: Any,
-    log: bool,
-) -> Any:
-    alt = sheet.alt
-    scale = {"type": "log"} if log else {}
-    y = alt.Y("value:Q", title=title).scale(domain=domain, clamp=True, **scale)
-    y = y.axis(format="~s", tickCount=5) if log else y.axis(format=".1f", tickCount=5)
-    shown = [name for name in named if name in own["method"].to_list()]
-    colour = alt.Color("method:N", title=None, sort=named).scale(domain=named, range=COLOURS[: len(named)])
-    legend = colour.legend(orient="bottom", columns=3, symbolType="stroke")
-    others = sheet.chart(own.filter(~pl.col("method").is_in(named)))
-    mine = sheet.chart(own.filter(pl.col("method").is_in(shown)))
-    base = mine.encode(x=x, color=legend)
-    layers = [
-        others.mark_line(color=GREY, strokeWidth=1).encode(x=x, y=y, detail="method:N"),
-        base.mark_rule(strokeWidth=1.2, opacity=0.7).encode(
-            y=alt.Y("low:Q", title=title).scale(domain=domain, clamp=True, **scale), y2="high:Q"
-        ),
-        base.mark_line(strokeWidth=1.8).encode(y=y),
-        base.mark_point(filled=True, size=26, opacity=1).encode(y=y),
+def _decades(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis: powers of ten, and where these are few also twice and five times."""
+    steps = (1, 2, 5) if high / low < 300 else (1,)
+    tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [step * 10.0**n for n in tens for step in steps if low <= step * 10.0**n <= high]
+
+
+def _in_a_row(panels: int) -> int:
+    return 2 if panels == 4 else min(panels, 3)
+
+
+def _layers(
+    sheet: Sheet, rows: pl.DataFrame, named: Sequence[str], x: Any, y: Callable[[str], Any]
+) -> list[Any]:
+    """Lines, intervals and points of the methods that are named, and before them grey lines of the others."""
+    colour, dash = sheet.of_methods(named, "bottom", 3)
+    mine = rows.filter(pl.col("method").is_in(named))
+    rest = rows.filter(~pl.col("method").is_in(named))
+    bars = sheet.chart(mine.drop_nulls(["low", "high"]))
+    return [
+        sheet.chart(rest).mark_line(color=GREY, strokeWidth=1).encode(x=x, y=y("value"), detail="method:N"),
+        sheet.chart(rest.filter("few"))
+        .mark_point(filled=False, fill="white", stroke=GREY, size=12, strokeWidth=1, opacity=1)
+        .encode(x=x, y=y("value")),
+        bars.mark_rule(strokeWidth=1.2, opacity=0.75).encode(x=x, y=y("low"), y2="high:Q", color=colour),
+        sheet.chart(mine).mark_line(strokeWidth=1.8).encode(x=x, y=y("value"), color=colour, strokeDash=dash),
+        *_points(sheet, mine, x, y("value"), colour),
     ]
-    if not log:
-        zero = sheet.chart(pl.DataFrame({"value": [0.0]})).mark_rule(color="#8a9099", strokeWidth=1)
-        layers.insert(0, zero.encode(y=y))
-    head = sheet.head(preset)
-    return alt.layer(*layers).properties(title=head, **_PANEL)
 
 
-def costs(table: pl.DataFrame, sizes: tuple[Size, ...], named: list[str], unit: str) -> dict[str, Any] | None:
-    """Seconds for a trace against its length; hollow points are extrapolated."""
-    sheet = Sheet()
+def _points(sheet: Sheet, rows: pl.DataFrame, x: Any, y: Any, colour: Any) -> list[Any]:
+    """Points, hollow where they rest on few tasks."""
+    full = sheet.chart(rows.filter(~pl.col("few"))).mark_point(filled=True, size=28, opacity=1)
+    hollow = sheet.chart(rows.filter("few")).mark_point(
+        filled=False, fill="white", size=28, strokeWidth=1.4, opacity=1
+    )
+    return [full.encode(x=x, y=y, color=colour), hollow.encode(x=x, y=y, color=colour)]
+
+
+_DURATION: Final = (
+    "datum.value >= 1 ? format(datum.value, '~g') + ' s' : datum.value >= 0.00099"
+    " ? format(datum.value * 1e3, '~g') + ' ms' : format(datum.value * 1e6, '~g') + ' µs'"
+)
+
+
+def costs(
+    table: pl.DataFrame, sizes: tuple[Size, ...], named: Sequence[str], unit: str, looks: Looks
+) -> Spec | None:
+    """Seconds for a trace against its length; triangles are extrapolated."""
+    sheet = Sheet(looks)
     alt = sheet.alt
     traces = {(size.events, size.agents): size.traces for size in sizes}
     rows = []
@@ -122,41 +186,47 @@ def costs(table: pl.DataFrame, sizes: tuple[Size, ...], named: list[str], unit: 
         pl.DataFrame(rows)
         .group_by("method", "events")
         .agg(seconds=pl.col("seconds").median(), measured=pl.col("measured").mean() > 0.5)
+        .sort("method", "events")
     )
-    frame = frame.sort("method", "events").with_columns(
-        kind=pl.when("measured").then(pl.lit("measured")).otherwise(pl.lit("extrapolated"))
-    )
-    slow = frame.filter(pl.col("events") == frame["events"].max()).sort(
-        ["seconds", "method"], descending=[True, False]
-    )
-    chosen = [*slow["method"].to_list()[:5], *(name for name in named if name in set(frame["method"]))]
+    slow = frame.filter(pl.col("events") == frame["events"].max())
+    slow = slow.sort(["seconds", "method"], descending=[True, False])
+    known = set(frame["method"])
+    chosen = [*slow["method"].to_list()[:5], *(name for name in named if name in known), *sorted(known)]
     chosen = list(dict.fromkeys(chosen))[: len(COLOURS)]
     x = sheet.steps("events", frame["events"])
-    y = alt.Y("seconds:Q", title="seconds for a run").scale(type="log").axis(format="~g", tickCount=7)
-    colour = alt.Color("method:N", title=None, sort=chosen).scale(domain=chosen, range=COLOURS[: len(chosen)])
-    mine = sheet.chart(frame.filter(pl.col("method").is_in(chosen)))
+    seconds = frame["seconds"].to_numpy()
+    domain = [float(seconds.min()) / 1.4, float(seconds.max()) * 1.4]
+    y = alt.Y("seconds:Q", title="time for one run").scale(type="log", domain=domain, nice=False)
+    y = y.axis(labelExpr=_DURATION, values=_decades(*domain))
+    colour, dash = sheet.of_methods(chosen, "right")
+    mine = frame.filter(pl.col("method").is_in(chosen))
     rest = sheet.chart(frame.filter(~pl.col("method").is_in(chosen)))
-    mine = mine.encode(x=x, y=y, color=colour.legend(orient="right", symbolType="stroke"))
-    hollow = alt.FillOpacity("kind:N", legend=None).scale(domain=["measured", "extrapolated"], range=[1, 0])
-    points = mine.mark_point(size=44, opacity=1, strokeWidth=1.6).encode(fill="method:N", fillOpacity=hollow)
-    fill = alt.Fill("method:N", legend=None).scale(domain=chosen, range=COLOURS[: len(chosen)])
+    dots = sheet.chart(mine.filter("measured")).mark_point(filled=True, size=44, opacity=1)
+    open_ones = sheet.chart(mine.filter(~pl.col("measured"))).mark_point(
+        shape="triangle-up", filled=False, fill="white", size=50, strokeWidth=1.5, opacity=1
+    )
     layers = alt.layer(
         rest.mark_line(color=GREY, strokeWidth=1).encode(x=x, y=y, detail="method:N"),
-        mine.mark_line(strokeWidth=1.8),
-        points.encode(fill=fill),
+        sheet.chart(mine).mark_line(strokeWidth=1.8).encode(x=x, y=y, color=colour, strokeDash=dash),
+        dots.encode(x=x, y=y, color=colour),
+        open_ones.encode(x=x, y=y, color=colour),
     )
     return sheet.finished(layers.properties(width=430, height=280))
 
 
-def schedules(table: pl.DataFrame) -> dict[str, Any] | None:
+def schedules(table: pl.DataFrame) -> Spec | None:
     """Speed-up over slots between the bounds, a panel per size; means over presets."""
     sheet = Sheet()
     alt = sheet.alt
     if table.is_empty():
         return None
     key = ["events", "agents", "method", "k"]
-    means = table.group_by(key).agg(pl.col("speedup", "best", "worst").mean()).sort(key)
+    means = table.group_by(key).agg(
+        pl.col("speedup", "best", "worst").mean(), few=are_few(pl.col("n_tasks").min())
+    )
+    means = means.sort(key)
     queues = means["method"].unique().sort().to_list()
+    across = _in_a_row(means.select("events", "agents").n_unique())
     panels = []
     for (events, agents), own in means.group_by("events", "agents", maintain_order=True):
         values = sheet.chart(own)
@@ -167,45 +237,42 @@ def schedules(table: pl.DataFrame) -> dict[str, Any] | None:
         colour = alt.Color("method:N", title="queue", sort=queues).scale(
             domain=queues, range=COLOURS[: len(queues)]
         )
+        colour = colour.legend(orient="bottom", symbolType="stroke", symbolSize=400, symbolOpacity=1)
         layers = [
             values.mark_area(color="#dfe3e8", opacity=1).encode(x=x, y=low, y2="best:Q"),
-            values.mark_line(strokeWidth=1.8).encode(x=x, y=y, color=colour.legend(orient="bottom")),
-            values.mark_point(filled=True, size=22, opacity=1).encode(x=x, y=y, color=colour),
+            values.mark_line(strokeWidth=1.8).encode(x=x, y=y, color=colour),
+            *_points(sheet, own, x, y, colour),
         ]
         head = sheet.head(f"{events:,} steps, {agents:,} agents")
-        panels.append(alt.layer(*layers).properties(title=head, **_PANEL))
-    return sheet.grid(panels, _ACROSS, {"row": 14, "column": 18})
+        panels.append(alt.layer(*layers).properties(title=head, width=_WIDTHS[across], height=_HEIGHT))
+    return sheet.grid(panels, across, _SPACING)
 
 
-def trend(table: pl.DataFrame) -> dict[str, Any] | None:
+def trend(table: pl.DataFrame, looks: Looks) -> Spec | None:
     """Agreement of the beginning of recorded runs with the whole, and how concentrated credit is."""
-    sheet = Sheet()
-    alt = sheet.alt
-    known = table.drop_nulls("value").filter(pl.col("metric").is_in(["spearman", "top_share"]))
+    known = trend_rows(table)
     if known.is_empty():
         return None
-    words = {"spearman": "rank agreement with the whole", "top_share": "share of credit on the top 5 %"}
+    sheet = Sheet(looks)
     names = known["method"].unique().sort().to_list()[: len(COLOURS)]
+    known = known.filter(pl.col("method").is_in(names))
     panels = []
-    for metric, word in words.items():
-        own = known.filter(pl.col("metric") == metric, pl.col("method").is_in(names))
+    for metric, title in TRENDS.items():
+        own = known.filter(metric=metric)
         if own.is_empty():
             continue
-        values = sheet.chart(own.select("mean_events", "method", "value", "low", "high"))
-        x = (
-            alt.X("mean_events:Q", title="events kept, mean of a run")
-            .scale(type="log")
-            .axis(format="~s", grid=False)
-        )
-        colour = alt.Color("method:N", title=None, sort=names).scale(
-            domain=names, range=COLOURS[: len(names)]
-        )
-        base = values.encode(x=x, color=colour.legend(orient="bottom", symbolType="stroke"))
-        y = alt.Y("value:Q", title=word).scale(zero=True)
-        layers = [
-            base.mark_rule(strokeWidth=1.2, opacity=0.7).encode(y=alt.Y("low:Q", title=word), y2="high:Q"),
-            base.mark_line(strokeWidth=1.8).encode(y=y),
-            base.mark_point(filled=True, size=26, opacity=1).encode(y=y),
-        ]
-        panels.append(alt.layer(*layers).properties(width=300, height=190))
+        rows, room = _side_by_side(own.rename({"mean_events": "events"}), names)
+        x = sheet.steps("x", rows["events"], "events kept, mean of a run", room)
+        layers = _layers(sheet, rows, names, x, _values_axis(sheet, rows, names, title, False))
+        panels.append(sheet.alt.layer(*layers).properties(width=_WIDTHS[2], height=190))
     return sheet.grid(panels, len(panels), {"row": 14, "column": 30})
+
+
+TRENDS: Final = {"spearman": "rank agreement with the whole", "top_share": "share of credit on the top 5 %"}
+
+
+def trend_rows(table: pl.DataFrame) -> pl.DataFrame:
+    """``metric mean_events method value low high few`` of the measures that a trend shows."""
+    known = table.drop_nulls("value").filter(pl.col("metric").is_in(list(TRENDS)))
+    columns = ["metric", "mean_events", "method", "value", "low", "high"]
+    return known.select(*columns, few=are_few(pl.col("n_tasks")))

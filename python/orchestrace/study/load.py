@@ -36,6 +36,7 @@ _NUMBERS: Final[dict[str, Any]] = {
     "interval_reason": pl.String,
     "rho_n_traces": pl.UInt32,
     "rho_n_tasks": pl.UInt32,
+    "pooled_n_tasks": pl.UInt32,
     "rho_sd_rollouts": pl.Float64,
     "snr": pl.Float64,
     "sampling_share": pl.Float64,
@@ -57,6 +58,7 @@ _CURVE: Final = ("makespan", "speedup", "over_lower", "of_upper", "utilisation")
 _SCHEDULES: Final[dict[str, Any]] = {
     "k": pl.UInt32,
     "n_traces": pl.UInt32,
+    "n_tasks": pl.UInt32,
     **{f"{name}{end}": pl.Float64 for name in _CURVE for end in _ENDS},
     "best": pl.Float64,
     "worst": pl.Float64,
@@ -92,9 +94,10 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
         with the largest contribution; ``pooled``: Pearson's correlation over the units of all rollouts of a
         task; ``rollouts``: how many show an effect at that correlation (5 %, power 80 %); each with ``_low``
         and ``_high``, intervals over tasks; ``interval_reason`` where one is null: ``support.absent`` with
-        fewer than two tasks. ``rho_n_traces rho_n_tasks``: with a rho, which is not
-        defined where credit does not vary. ``rho_sd_rollouts``: standard deviation of rho between rollouts
-        of a task. ``snr``: median of |mean|/sd of credit over rollouts, by agent or type of event.
+        fewer than two tasks. ``rho_n_traces rho_n_tasks``: with a rho, which is not defined where credit
+        does not vary; ``pooled_n_tasks``: in which credit and contribution vary. ``rho_sd_rollouts``:
+        standard deviation of rho between rollouts of a task. ``snr``: median of |mean|/sd of credit over
+        rollouts, by agent or type of event.
         ``sampling_share``: of the variance of credit, what the draws of a method make.
 
         Costs: ``seconds`` (of the shortest of ``repeats`` calls), ``events_per_s`` (1/s), ``peak_bytes``
@@ -105,11 +108,11 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
         a ``lower_bound`` where one of the points is a call that was stopped, or there is one alone; after
         a call that was stopped also ``stopped_s``, when.
 
-        Schedules: ``makespan speedup utilisation`` with intervals; ``over_lower`` (makespan by its lower
-        bound, at least 1) and ``of_upper`` (by its upper, at most 1); ``best worst``: speed-ups that the
-        bounds allow; ``parallelism`` T1/T∞; ``in_bounds``: share of traces within both; ``time_unit``;
-        ``interval_reason`` of the first interval that is null: ``group.degenerate`` where all tasks have one
-        value, as the speed-up of one slot.
+        Schedules: ``makespan speedup utilisation`` with intervals over ``n_tasks`` tasks; ``over_lower``
+        (makespan by its lower bound, at least 1) and ``of_upper`` (by its upper, at most 1); ``best
+        worst``: speed-ups that the bounds allow; ``parallelism`` T1/T∞; ``in_bounds``: share of traces within
+        both; ``time_unit``; ``interval_reason`` of the first interval that is null: ``group.degenerate`` where
+        all tasks have one value, as the speed-up of one slot.
 
     Raises
     ------
@@ -127,7 +130,7 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
     >>> import tempfile
     >>> import orchestrace as ot
     >>> config = {
-    ...     "sizes": [{"events": 10, "agents": 2, "traces": 16}],
+    ...     "sizes": [{"events": 10, "agents": 2, "traces": 40}],
     ...     "presets": {"additive": {"outcome": "linear"}},
     ...     "methods": ["flow"], "units": ["agent"], "slots": [1, 2],
     ... }

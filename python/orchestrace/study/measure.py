@@ -112,7 +112,8 @@ def _by_slots(corpus: Corpus, curve: pl.DataFrame, confidence: float) -> list[di
     rows: list[dict[str, Any]] = []
     for (k,), own in known.group_by("k", maintain_order=True):
         held = own["held"].to_numpy().mean()
-        row: dict[str, Any] = {"k": k, "n_traces": own.height, "in_bounds": float(held)}
+        row: dict[str, Any] = {"k": k, "n_traces": own.height, "n_tasks": own["task"].n_unique()}
+        row["in_bounds"] = float(held)
         for name in ("makespan", "speedup", "over_lower", "of_upper", "utilisation"):
             values = own[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
             within = (0.0, 1.0) if name == "utilisation" else None

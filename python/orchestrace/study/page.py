@@ -67,8 +67,9 @@ th { text-align: left; font-weight: 600; vertical-align: bottom; border-bottom: 
 th, td { padding: .32rem .7rem .32rem 0; }
 td { border-bottom: 1px solid #eaeef2; vertical-align: top; font-variant-numeric: tabular-nums; }
 td.finds { background: #e3f4ec; } td.nothing { background: #f4f5f7; color: #57606a; }
-td.slow { background: #fdf0dd; } td.none { color: #8a9099; }
-td.finds, td.nothing, td.slow, td.none { padding-left: .5rem; padding-right: .5rem; white-space: nowrap; }
+td.slow { background: #fdf0dd; } td.none { color: #8a9099; } td.few { color: #57606a; font-style: italic; }
+td.finds, td.nothing, td.few, td.slow, td.none {
+  padding-left: .5rem; padding-right: .5rem; white-space: nowrap; }
 code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .88em; }
 @media print {
   body { font-size: 10.5pt; } main { max-width: none; padding: 0; } nav { display: none; }

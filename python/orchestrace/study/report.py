@@ -48,14 +48,17 @@ def report(
     Raises
     ------
     ParameterError
-        Altair is not installed, nothing is measured yet, or a frame lacks a column.
+        Altair or vl-convert is not installed (``pip install 'orchestrace[plot]'``), nothing is measured yet,
+        or a frame lacks a column.
     InputError
         The folder has no study.
 
     Notes
     -----
     Every number is computed from the tables of the folder and the arguments; captions say whether a figure is
-    of synthetic or recorded runs, how many, and what its intervals are. A few seconds.
+    of synthetic or recorded runs, how many, and what its intervals are. A value from fewer than five tasks is
+    shown with its interval and marked (a hollow point, † in tables); no conclusion rests on it. A method has
+    one colour in all figures. A few seconds.
 
     Examples
     --------

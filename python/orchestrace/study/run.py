@@ -1,6 +1,7 @@
 """The verb that measures all cells of a study, and goes on where it stopped."""
 
 import os
+import warnings
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
@@ -12,7 +13,7 @@ from ..credit import methods
 from ..errors import ParameterError
 from ..progress import Progress, reporting
 from .cells import Cell, cells
-from .config import StudyConfig, parse_config, read_config
+from .config import FEWEST_TASKS, StudyConfig, parse_config, read_config
 from .costs import doubled, extrapolated, foretold
 from .folder import StudyFolder
 from .load import load, write_tables
@@ -59,6 +60,12 @@ def run(
     InputError
         A file cannot be read or written.
 
+    Warns
+    -----
+    RuntimeWarning
+        Once, before anything is measured: a size has fewer than five tasks. Its values are measured, and
+        marked in the report, which draws no conclusion from them.
+
     Notes
     -----
     Cells run from the smallest size to the largest. A cell of which smaller sizes say, by a power law, that
@@ -78,7 +85,7 @@ def run(
     >>> import tempfile
     >>> import orchestrace as ot
     >>> config = {
-    ...     "sizes": [{"events": 10, "agents": 2, "traces": 16}, {"events": 20, "agents": 4, "traces": 16}],
+    ...     "sizes": [{"events": 10, "agents": 2, "traces": 40}, {"events": 20, "agents": 4, "traces": 40}],
     ...     "presets": {"additive": {"outcome": "linear"}},
     ...     "methods": ["flow", "grpo"],
     ... }
@@ -95,6 +102,8 @@ def run(
     elif not isinstance(config, StudyConfig):
         config = read_config(config)
     place = StudyFolder.begun(folder, config)
+    if few := few_tasks(config):
+        warnings.warn(few, RuntimeWarning, stacklevel=2)
     todo = cells(config)
     known = _Known()
     bench = Workers(config, workers, threads) if workers else Here(config, threads)
@@ -133,6 +142,20 @@ def run(
         bench.close()
     write_tables(place)
     return load(folder)
+
+
+def few_tasks(config: StudyConfig) -> str:
+    """What is said of sizes with too few tasks for conclusions; empty where all have enough."""
+    told = [
+        f"size {size.label} has {size.tasks} ({size.traces} traces in groups of {size.group_size}; five tasks"
+        f" are {FEWEST_TASKS * size.group_size} traces)"
+        for size in config.sizes
+        if size.tasks < FEWEST_TASKS
+    ]
+    if not told:
+        return ""
+    marked = "the report marks their values and draws no conclusion from them"
+    return f"fewer than five tasks: {', '.join(told)}; {marked}"
 
 
 class _Known:

@@ -1,17 +1,18 @@
 """The sections of a report: what is drawn and said of a study, in order."""
 
 import os
+from collections.abc import Sequence
 from typing import Any, Final
 
 import polars as pl
 
 from ..display import plain
 from . import figures
-from .config import Size, StudyConfig
+from .config import FEWEST_TASKS, Size, StudyConfig
 from .envelope_map import envelope_map, placed
 from .page import Cell, Figure, Grid, Section
-from .sheet import COLOURS
-from .summary import FINDS, NONE, NOTHING, SLOW, Verdict, gap_sentences, method_table
+from .sheet import COLOURS, Looks, looks
+from .summary import FEW, NONE, SLOW, Verdict, are_few, gap_sentences, method_table
 
 _PNG_SCALE: Final = 2.5
 _ONE_NUMBER: Final = ("broadcast", "grpo", "rloo")
@@ -50,19 +51,31 @@ def sections_of(
         maintain_order="left",
     )
     gap = " ".join(gap_sentences(table, made["schedules"], config.sizes, envelopes))
+    shown = _looks(table, config, downscaled)
     found = [
         Section("The gap in numbers", [gap]),
         _map(config.sizes, envelopes, corpora, drawn),
-        _ladder(table, config, drawn),
+        _ladder(table, config, shown, drawn),
         _methods(table, config.sizes),
-        _costs(table, config.sizes, drawn),
+        _costs(table, config.sizes, shown, drawn),
     ]
     if made["schedules"].height:
         found.append(_schedules(made["schedules"], drawn))
     if downscaled is not None:
-        found.append(_trend(downscaled, drawn))
+        found.append(_trend(downscaled, shown, drawn))
     found.append(_how(config))
     return found
+
+
+def _looks(table: pl.DataFrame, config: StudyConfig, downscaled: pl.DataFrame | None) -> Looks:
+    """The one look of each method in all figures: those that figures name first have their own colours."""
+    ranked = [figures.featured(table, unit) for unit in config.units]
+    longest = max(map(len, ranked), default=0)
+    first = [names[place] for place in range(longest) for names in ranked if place < len(names)]
+    methods = [run.label for run in config.methods]
+    if downscaled is not None:
+        methods += downscaled["method"].unique().sort().to_list()
+    return looks(methods, first)
 
 
 def _map(sizes: tuple[Size, ...], envelopes: pl.DataFrame, corpora: pl.DataFrame, drawn: Drawn) -> Section:
@@ -123,7 +136,22 @@ def _synthetic(config: StudyConfig) -> str:
     )
 
 
-def _ladder(table: pl.DataFrame, config: StudyConfig, drawn: Drawn) -> Section:
+def _hollow(few: Sequence[str]) -> str:
+    """What a caption says of hollow points; nothing where there are none."""
+    if not few:
+        return ""
+    return (
+        f" Hollow points rest on fewer than {FEWEST_TASKS} tasks ({', '.join(few)}): their intervals say"
+        " little, and no conclusion is drawn from them."
+    )
+
+
+def _few_steps(rows: pl.DataFrame) -> list[str]:
+    """The sizes at which rows are marked."""
+    return [f"at {events:,} steps" for events in rows.filter("few")["events"].unique().sort()]
+
+
+def _ladder(table: pl.DataFrame, config: StudyConfig, looks: Looks, drawn: Drawn) -> Section:
     section = Section("What credit finds as runs grow")
     section.parts.append(
         "In every world the contribution of each event is planted, so that it is known what a method should"
@@ -132,41 +160,44 @@ def _ladder(table: pl.DataFrame, config: StudyConfig, drawn: Drawn) -> Section:
         " to read it with: the field `value`, which `gae` and its kin read, is the exact expected outcome"
         " here unless a world has value_noise, a critic that nobody has; and under gates no outcome is"
         " negative, so that any share of it ranks who did more above who did less: there `uniform` is the"
-        " baseline, not 0."
+        " baseline, not 0. A method has the same colour and line in all figures; methods of one size stand"
+        " side by side."
     )
     presets, words = list(config.presets), _synthetic(config)
+
+    def add(
+        name: str, column: str, title: str, named: Sequence[str], caption: str, log: bool = False
+    ) -> None:
+        rows = figures.measured_rows(table, unit, column)
+        spec = figures.ladder(rows, title, named, presets, looks, log=log)
+        section.parts += drawn.add(f"{name}-{unit}", spec, f"{caption} {words}{_hollow(_few_steps(rows))}")
+
     for unit in config.units:
         named = figures.featured(table, unit)
-        colours = f"The {len(named)} methods with the largest mean have a colour, the others are grey."
-        section.parts += drawn.add(
-            f"rank-{unit}",
-            figures.ladder(table, unit, "rho", "rank correlation", named, presets),
+        others = set(figures.measured_rows(table, unit, "rho")["method"]) - set(named)
+        colours = f" The {len(named)} methods with the largest mean have a colour, the others are grey."
+        caption = (
             f"Spearman's correlation of credit with contribution among the {unit}s of a run, a panel for each"
-            f" world. {colours} {words}",
+            f" world.{colours if others else ''}"
         )
-        section.parts += drawn.add(
-            f"sign-{unit}",
-            figures.ladder(table, unit, "sign", "right signs", named, presets),
-            f"Share of right signs among the 5 % of the {unit}s of a run that matter most. {words}",
-        )
+        add("rank", "rho", "rank correlation", named, caption)
+        caption = f"Share of right signs among the 5 % of the {unit}s of a run that matter most."
+        add("sign", "sign", "right signs", named, caption)
         flat = [name for name in _ONE_NUMBER if name in set(table["method"])]
-        chosen = list(dict.fromkeys([*flat, *named]))[: len(COLOURS)]
-        section.parts += drawn.add(
-            f"rollouts-{unit}",
-            figures.ladder(table, unit, "rollouts", "rollouts needed", chosen, presets, log=True),
+        caption = (
             f"Rollouts that show the effect of one {unit} (two-sided 5 %, power 80 %), from the correlation"
             " over the units of all rollouts of a task; only where its interval is above 0. With equal units"
-            f" and no noise, one number for all needs them in proportion to the units of a run. {words}",
+            " and no noise, one number for all needs them in proportion to the units of a run."
         )
+        chosen = list(dict.fromkeys([*flat, *named]))[: len(COLOURS)]
+        add("rollouts", "rollouts", "rollouts needed", chosen, caption, log=True)
     return section
 
 
 def _methods(table: pl.DataFrame, sizes: tuple[Size, ...]) -> Section:
     head = ["method", "unit", *(f"{size.events:,} steps, {size.agents:,} agents" for size in sizes)]
-    rows = [
-        [Cell(f"`{method}`"), Cell(unit), *map(_told, verdicts)]
-        for method, unit, verdicts in method_table(table, sizes)
-    ]
+    found = method_table(table, sizes)
+    rows = [[Cell(f"`{method}`"), Cell(unit), *map(_told, verdicts)] for method, unit, verdicts in found]
     caption = (
         f"Median over {table['preset'].n_unique()} worlds of the rank correlation (*: of a method that ranks"
         " nothing inside a run, over the rollouts of a task), how many worlds have its interval above 0, and"
@@ -175,6 +206,11 @@ def _methods(table: pl.DataFrame, sizes: tuple[Size, ...]) -> Section:
         " coalitions tells; at least so much where a call was stopped, or one size was measured. Synthetic"
         " runs, intervals over tasks."
     )
+    if any(one.kind == FEW for *_, verdicts in found for one in verdicts):
+        caption += (
+            f" †: no world has at least {FEWEST_TASKS} tasks with a value; median of the values and of the"
+            " ends of their intervals, with the number of tasks. No conclusion rests on them."
+        )
     return Section("Who is usable at which scale, at what cost", [Grid(head, rows, caption)])
 
 
@@ -186,10 +222,19 @@ def _told(one: Verdict) -> Cell:
     if one.kind == NONE or one.rho is None:
         return Cell(cost and f"no value {cost}", NONE)
     star = "*" if one.pooled else ""
-    kind = one.kind if one.kind == FINDS else NOTHING
+    value = _correlation(one.rho, one.pooled)
+    if one.kind == FEW:
+        ends = ""
+        if one.low is not None and one.high is not None:
+            ends = f" [{_correlation(one.low, one.pooled)}, {_correlation(one.high, one.pooled)}]"
+        tasks = f" {one.tasks} task{'' if one.tasks == 1 else 's'}" if one.tasks else ""
+        return Cell(f"{value}{star}†{ends}{tasks} {cost}", FEW)
+    return Cell(f"{value}{star} ({one.found}/{one.presets}) {cost}", one.kind)
+
+
+def _correlation(value: float, pooled: bool) -> str:
     # Over rollouts small correlations still count: they say how many rollouts are enough.
-    value = f"{one.rho:.3f}" if one.pooled else f"{one.rho:.2f}".replace("-0.00", "0.00")
-    return Cell(f"{value}{star} ({one.found}/{one.presets}) {cost}", kind)
+    return f"{value:.3f}" if pooled else f"{value:.2f}".replace("-0.00", "0.00")
 
 
 def seconds_told(value: float) -> str:
@@ -203,15 +248,15 @@ def seconds_told(value: float) -> str:
     raise AssertionError("microseconds take everything")
 
 
-def _costs(table: pl.DataFrame, sizes: tuple[Size, ...], drawn: Drawn) -> Section:
+def _costs(table: pl.DataFrame, sizes: tuple[Size, ...], looks: Looks, drawn: Drawn) -> Section:
     section = Section("What it costs")
     for unit in table["unit"].unique().sort():
         section.parts += drawn.add(
             f"cost-{unit}",
-            figures.costs(table, sizes, figures.featured(table, unit), unit),
-            f"Seconds for one run at unit {unit}, median over worlds; this report was written on a machine of"
-            f" {os.cpu_count()} cores. Hollow: beyond the budget, extrapolated by a power law through the"
-            " last three measured sizes, or at least so much, from when a call was stopped. The slowest"
+            figures.costs(table, sizes, figures.featured(table, unit), unit, looks),
+            f"Time for one run at unit {unit}, median over worlds; this report was written on a machine of"
+            f" {os.cpu_count()} cores. Open triangles: beyond the budget, extrapolated by a power law through"
+            " the last three measured sizes, or at least so much, from when a call was stopped. The slowest"
             " methods and those that find most have a colour."
             " Synthetic runs, the shortest of up to five calls, no intervals.",
         )
@@ -226,26 +271,28 @@ def _schedules(table: pl.DataFrame, drawn: Drawn) -> Section:
     each = table.group_by("preset", "events", "agents", "replicate").agg(pl.col("n_traces").max())
     held = float(table["in_bounds"].to_numpy().min())
     kept = "in all of them" if held == 1.0 else f"in at least {held:.1%} of them"
+    few = _few_steps(table.with_columns(few=are_few(pl.col("n_tasks"))))
     caption = (
         "Speed-up of list schedules over the number of slots, between what the bounds of Graham and Brent"
         f" allow at best and at worst (grey); means over {table['preset'].n_unique()} worlds. Synthetic"
         f" durations, {int(each['n_traces'].sum()):,} runs; at every point both bounds hold {kept}. Intervals"
-        " of each world are in `schedules.parquet`."
+        f" of each world are in `schedules.parquet`.{_hollow(few)}"
     )
     return Section("Schedules", [*drawn.add("schedules", figures.schedules(table), caption)])
 
 
-def _trend(table: pl.DataFrame, drawn: Drawn) -> Section:
+def _trend(table: pl.DataFrame, looks: Looks, drawn: Drawn) -> Section:
     most = table["n_traces"].drop_nulls()
+    few = figures.trend_rows(table).filter("few")["method"].unique().sort().to_list()
     caption = (
         f"Recorded runs, up to {int(most.to_numpy().max()) if most.len() else 0:,}, cut to their beginnings"
         " with every cause kept. Left: rank correlation of the credit that a beginning gives its units with"
         " what the whole gives them. Right: share of absolute credit on the 5 % of units that have most. Bars"
         " are intervals over tasks. Nobody knows the truth of a recording: this is stability,"
-        " not accuracy."
+        f" not accuracy.{_hollow([f'`{name}`' for name in few])}"
     )
     section = Section("Beginnings of recorded runs")
-    section.parts += drawn.add("downscaled", figures.trend(table), caption)
+    section.parts += drawn.add("downscaled", figures.trend(table, looks), caption)
     if not section.parts:
         section.parts.append("No method has a value on the recorded runs that were given.")
     return section

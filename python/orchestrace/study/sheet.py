@@ -1,14 +1,17 @@
-"""What all charts share: the look, the axis of steps, and rows that are kept out of Altair's hands."""
+"""What all charts share: the look, a colour per method, the axis of steps, rows kept from Altair's hands."""
 
 import math
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from ..errors import ParameterError
 
-COLOURS: Final = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#5b4fa2"]
-"""Okabe and Ito's, which people with any kind of colour vision tell apart."""
+COLOURS: Final = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#882255", "#332288"]
+"""Six of Okabe and Ito's and two of Tol's: people with any kind of colour vision tell every two apart."""
+DASHES: Final = [[1, 0], [6, 3], [2, 2], [8, 2, 2, 2]]
+"""Lines of the methods beyond the eighth, which share a colour with an earlier one."""
 GREY: Final = "#c4c8ce"
 INK: Final = "#1f2328"
 _FONT: Final = "Helvetica Neue, Helvetica, Arial, sans-serif"
@@ -37,6 +40,29 @@ _LOOK: Final = {
 """One look for all: dark ink on white, hairline grids, no frames."""
 
 
+class Look(NamedTuple):
+    """How a method is drawn, in every figure of a report."""
+
+    colour: str
+    dash: list[int]
+
+
+Looks = Mapping[str, Look]
+
+
+def looks(methods: Sequence[str], first: Sequence[str]) -> Looks:
+    """The look of each method of a report, whichever figures it is in.
+
+    Colours go by the order of `methods`. Where there are more methods than colours, those that `first` begins
+    with have a colour of their own, and the others the same colours with another line.
+    """
+    ordered = list(dict.fromkeys(methods))
+    own = [name for name in dict.fromkeys([*first, *ordered]) if name in ordered][: len(COLOURS)]
+    ordered.sort(key=lambda name: name not in own)
+    all_looks = [Look(colour, dash) for dash in DASHES for colour in COLOURS]
+    return {name: all_looks[place % len(all_looks)] for place, name in enumerate(ordered)}
+
+
 class Sheet:
     """One chart on its way to a specification.
 
@@ -44,8 +70,9 @@ class Sheet:
     rows only, and these are put in at the end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, looks: Looks | None = None) -> None:
         self.alt = drawing()
+        self._looks = looks or {}
         self._rows: dict[str, list[dict[str, Any]]] = {}
 
     def chart(self, frame: pl.DataFrame) -> Any:
@@ -54,10 +81,23 @@ class Sheet:
         self._rows[name] = frame.to_dicts()
         return self.alt.Chart(self.alt.NamedData(name=name))
 
-    def steps(self, field: str, values: pl.Series, title: str = "steps in a run") -> Any:
-        """A logarithmic axis over values with a tick for each power of ten."""
+    def of_methods(self, names: Sequence[str], orient: str, columns: int = 1) -> tuple[Any, Any]:
+        """Colour and dash of methods, each its own, with one legend for both."""
+        domain = list(names)
+        colours = [self._looks[name].colour for name in domain]
+        dashes = [self._looks[name].dash for name in domain]
+        legend = {"orient": orient, "columns": columns, "symbolType": "stroke", "symbolOpacity": 1}
+        legend |= {"symbolSize": 400}
+        colour = self.alt.Color("method:N", title=None, sort=domain).scale(domain=domain, range=colours)
+        dash = self.alt.StrokeDash("method:N", title=None, sort=domain).scale(domain=domain, range=dashes)
+        return colour.legend(**legend), dash.legend(**legend)
+
+    def steps(
+        self, field: str, values: pl.Series, title: str = "steps in a run", room: float = math.log10(1.25)
+    ) -> Any:
+        """A logarithmic axis over values with a tick for each power of ten; `room` beside them in decades."""
         known = values.to_numpy()
-        low, high = float(known.min()) / 1.25, float(known.max()) * 1.25
+        low, high = float(known.min()) / 10**room, float(known.max()) * 10**room
         tens = [10.0**n for n in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
         steps = (1, 2, 5) if high / low < 100 else (1,)
         ticks = [step * ten for ten in tens for step in steps if low <= step * ten <= high]
@@ -77,7 +117,7 @@ class Sheet:
         """The specification of panels that share their colours."""
         # Joined as plain data: Altair would copy every panel for each that it adds.
         joined = {"concat": [_plain(one) for one in panels], "columns": columns, "spacing": spacing}
-        return self._whole({**joined, "resolve": {"scale": {"color": "shared"}}})
+        return self._whole({**joined, "resolve": {"scale": {"color": "shared", "strokeDash": "shared"}}})
 
     def _whole(self, spec: dict[str, Any]) -> dict[str, Any]:
         return {"$schema": self.alt.SCHEMA_URL, "config": _LOOK, "datasets": self._rows, **spec}
@@ -94,5 +134,7 @@ def drawing() -> Any:
         import altair as alt
         import vl_convert  # noqa: F401  # what makes SVG and PNG of a chart
     except ImportError:
-        raise ParameterError("a report needs Altair and vl-convert: pip install orchestrace[plot]") from None
+        raise ParameterError(
+            "a report needs Altair and vl-convert: pip install 'orchestrace[plot]'"
+        ) from None
     return alt

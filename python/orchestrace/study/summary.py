@@ -5,14 +5,12 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from .config import Size
+from .config import FEWEST_TASKS, Size
 from .measure import OK, TOO_SLOW
-
-FEWEST_TASKS: Final = 5
-"""Fewer tasks with a value are not shown: their intervals span most of what a correlation can be."""
 
 FINDS: Final = "finds"
 NOTHING: Final = "nothing"
+FEW: Final = "few"
 SLOW: Final = "slow"
 NONE: Final = "none"
 
@@ -21,10 +19,12 @@ class Verdict(NamedTuple):
     """A method at a size, over all presets."""
 
     kind: str
-    """``finds``: the interval of its correlation is above 0 in most presets; ``nothing``: in fewer; ``slow``;
+    """``finds``: the interval of its correlation is above 0 in most presets; ``nothing``: in fewer; ``few``:
+    every preset that has a value has it from fewer than five tasks, so that nothing is concluded; ``slow``;
     ``none``: not defined or refused."""
     rho: float | None
-    """Median over presets of rho, else of the pooled correlation."""
+    """Median of rho, else of the pooled correlation, over the presets that have it from enough tasks; of kind
+    ``few`` over all that have it."""
     pooled: bool
     """Whether it is the pooled one, since the method ranks nothing inside a trace."""
     seconds: float | None
@@ -35,6 +35,11 @@ class Verdict(NamedTuple):
     presets: int
     at_least: bool = False
     """Whether those seconds are a lower bound: calls were stopped, and nobody knows when they had ended."""
+    low: float | None = None
+    high: float | None = None
+    """Medians of the ends of the intervals that the values of `rho` have."""
+    tasks: int | None = None
+    """The most tasks that one of these values rests on."""
 
 
 def averaged(table: pl.DataFrame) -> pl.DataFrame:
@@ -45,22 +50,33 @@ def averaged(table: pl.DataFrame) -> pl.DataFrame:
     return table.group_by(key, maintain_order=True).agg(
         pl.col(numeric).mean(),
         pl.col("status", "reason").mode().sort().first(),
-        pl.col("n_traces", "rho_n_tasks", "peak_bytes").max(),
+        pl.col("n_traces", "rho_n_tasks", "pooled_n_tasks", "peak_bytes").max(),
         pl.col("lower_bound").any(),
     )
 
 
 def correlations(table: pl.DataFrame) -> pl.DataFrame:
-    """Rows with ``value value_low value_high pooled_used``: the rank correlation inside traces; of methods
-    that rank nothing there (one number for a whole trace) the pooled one."""
-    told = (pl.col("rho_n_tasks") >= FEWEST_TASKS) & pl.col("rho").is_not_null()
-    one_number = pl.col("rho").is_null() & pl.col("pooled").is_not_null()
+    """Rows with ``value value_low value_high n_tasks few pooled_used``: the rank correlation inside traces;
+    of methods that rank nothing there (one number for a whole trace) the pooled one."""
+    pooled = pl.col("rho").is_null() & pl.col("pooled").is_not_null()
+
+    def either(of_rho: str, of_pooled: str) -> pl.Expr:
+        return pl.when(pooled).then(of_pooled).otherwise(of_rho)
+
+    n_tasks = either("rho_n_tasks", "pooled_n_tasks")
     return table.with_columns(
-        value=pl.when(told).then("rho").when(one_number).then("pooled"),
-        value_low=pl.when(told).then("rho_low").when(one_number).then("pooled_low"),
-        value_high=pl.when(told).then("rho_high").when(one_number).then("pooled_high"),
-        pooled_used=~told & one_number,
+        value=either("rho", "pooled"),
+        value_low=either("rho_low", "pooled_low"),
+        value_high=either("rho_high", "pooled_high"),
+        n_tasks=n_tasks,
+        few=are_few(n_tasks),
+        pooled_used=pooled,
     )
+
+
+def are_few(n_tasks: pl.Expr) -> pl.Expr:
+    """Whether a value rests on fewer than five tasks; one that does not say on how many is not trusted."""
+    return (n_tasks < FEWEST_TASKS).fill_null(True)
 
 
 def verdict(rows: pl.DataFrame) -> Verdict:
@@ -74,14 +90,27 @@ def verdict(rows: pl.DataFrame) -> Verdict:
     bounds = rows.filter(pl.col("cost_s_extrapolated").is_not_null())["lower_bound"]
     at_least = not measured and bounds.any()
     slow = rows.filter(status=TOO_SLOW).height
-    done = rows.filter(status=OK)
-    known = correlations(done).drop_nulls("value")
+    known = correlations(rows.filter(status=OK)).drop_nulls("value")
+    enough = known.filter(~pl.col("few"))
     if known.is_empty():
         return Verdict(SLOW if slow else NONE, None, False, cost, measured, 0, presets, at_least)
-    found = known.filter(pl.col("value_low") > 0).height
-    kind = SLOW if slow * 2 > presets else FINDS if found * 2 > presets else NOTHING
-    pooled = bool(known["pooled_used"].any())
-    return Verdict(kind, _median(known["value"]), pooled, cost, measured, found, presets, at_least)
+    shown = known if enough.is_empty() else enough
+    found = enough.filter(pl.col("value_low") > 0).height
+    kind = FEW if enough.is_empty() else FINDS if found * 2 > presets else NOTHING
+    most = shown["n_tasks"].max()
+    return Verdict(
+        SLOW if slow * 2 > presets else kind,
+        _median(shown["value"]),
+        bool(shown["pooled_used"].any()),
+        cost,
+        measured,
+        found,
+        presets,
+        at_least,
+        _median(shown["value_low"]),
+        _median(shown["value_high"]),
+        most if isinstance(most, int) else None,
+    )
 
 
 def _median(values: pl.Series) -> float | None:
@@ -105,19 +134,25 @@ def method_table(table: pl.DataFrame, sizes: tuple[Size, ...]) -> list[tuple[str
         at = [own.filter(events=size.events, agents=size.agents) for size in sizes]
         found = [verdict(one) if one.height else Verdict(NONE, None, False, None, False, 0, 0) for one in at]
         rows.append((str(method), str(unit), found))
-    rank = {FINDS: 0, NOTHING: 1, SLOW: 2, NONE: 3}
+    rank = {FINDS: 0, NOTHING: 1, FEW: 1, SLOW: 2, NONE: 3}
 
     def order(row: tuple[str, str, list[Verdict]]) -> tuple[Any, ...]:
         largest = list(reversed(row[2]))
-        values = [one.rho for one in largest if one.rho is not None and not one.pooled]
-        return row[1], rank[largest[0].kind], -(values[0] if values else -1.0), row[0]
+        settled = [one for one in largest if one.rho is not None and one.kind != FEW]
+        # What rests on few tasks puts no method before another one.
+        kind = settled[0].kind if settled and largest[0].kind == FEW else largest[0].kind
+        values = [one.rho for one in settled if one.rho is not None and not one.pooled]
+        return row[1], rank[kind], -(values[0] if values else -1.0), row[0]
 
     return sorted(rows, key=order)
 
 
-def rungs(sizes: tuple[Size, ...], envelopes: pl.DataFrame) -> tuple[Size, Size]:
-    """The sizes nearest to the longest published academic and industrial run, by their steps."""
-    ordered = sorted(sizes, key=lambda size: size.events)
+def rungs(sizes: tuple[Size, ...], envelopes: pl.DataFrame) -> tuple[Size, Size] | None:
+    """The sizes nearest to the longest published academic and industrial run, by their steps, of those that
+    have enough tasks; None if none has."""
+    ordered = sorted((size for size in sizes if size.tasks >= FEWEST_TASKS), key=lambda size: size.events)
+    if not ordered:
+        return None
 
     def nearest(kind: str, default: Size) -> Size:
         steps = _most(envelopes, kind, "steps_max")
@@ -126,6 +161,24 @@ def rungs(sizes: tuple[Size, ...], envelopes: pl.DataFrame) -> tuple[Size, Size]
         return min(ordered, key=lambda size: abs(math.log(size.events / steps)))
 
     return nearest("academic", ordered[0]), nearest("industrial", ordered[-1])
+
+
+def marked_sentence(sizes: tuple[Size, ...]) -> str:
+    """Which sizes have too few tasks for conclusions, and what the report does about that; empty if none."""
+    few = [size for size in sizes if size.tasks < FEWEST_TASKS]
+    if not few:
+        return ""
+    told = ", ".join(f"{size.events:,} steps ({_tasks(size)})" for size in few)
+    return (
+        f"Values from fewer than {FEWEST_TASKS} tasks are shown with their intervals and marked: hollow"
+        " points in figures, † in tables. No conclusion rests on them. That concerns everything at"
+        f" {told}."
+    )
+
+
+def _tasks(size: Size) -> str:
+    runs = f"{size.traces:,} runs in groups of {size.group_size:,}"
+    return f"{size.tasks} task{'s' if size.tasks > 1 else ''}: {runs}"
 
 
 def _most(envelopes: pl.DataFrame, kind: str, column: str) -> float | None:
@@ -140,18 +193,20 @@ def gap_sentences(
     table: pl.DataFrame, schedules: pl.DataFrame, sizes: tuple[Size, ...], envelopes: pl.DataFrame
 ) -> list[str]:
     """The gap in numbers: what is published, what credit finds, rollouts, schedules; a sentence each."""
-    small, large = rungs(sizes, envelopes)
     told = averaged(table)
     sentences = _published(envelopes)
-    if small == large:
-        return sentences
+    marked = [one for one in [marked_sentence(sizes)] if one]
+    ends = rungs(sizes, envelopes)
+    if ends is None or ends[0] == ends[1]:
+        return sentences + marked
+    small, large = ends
     sentences.append(
         f"On this ladder, whose contributions are planted, that is from {small.events:,} steps and"
         f" {small.agents:,} agents to {large.events:,} and {large.agents:,}."
     )
     sentences += [one for unit in ("event", "agent") for one in _ranks(told, small, large, unit)]
     sentences += _rollouts(told, small, large)
-    return sentences + _speedups(schedules, small, large)
+    return sentences + _speedups(schedules, small, large) + marked
 
 
 def _published(envelopes: pl.DataFrame) -> list[str]:
@@ -170,7 +225,7 @@ def _ranks(told: pl.DataFrame, small: Size, large: Size, unit: str) -> list[str]
     ends = []
     for size in (small, large):
         own = told.filter(events=size.events, agents=size.agents, unit=unit, status=OK)
-        own = correlations(own).drop_nulls("value").filter(~pl.col("pooled_used"))
+        own = correlations(own).drop_nulls("value").filter(~pl.col("pooled_used") & ~pl.col("few"))
         finds = (pl.col("value_low") > 0).mean() > 0.5
         ends.append(own.group_by("method").agg(value=pl.col("value").median(), finds=finds))
     both = ends[0].join(ends[1], on="method", suffix="_large")
@@ -192,6 +247,7 @@ def _ranks(told: pl.DataFrame, small: Size, large: Size, unit: str) -> list[str]
 def _rollouts(told: pl.DataFrame, small: Size, large: Size) -> list[str]:
     """What credit that is one number for a whole run needs to show the effect of one event."""
     known = told.filter(unit="event", status=OK).filter(pl.col("pooled_low") > 0)
+    known = known.filter(~are_few(pl.col("pooled_n_tasks")))
     for name in ("broadcast", "rloo", "grpo"):
         few, many = (
             _median(known.filter(method=name, events=size.events, agents=size.agents)["rollouts"])

@@ -54,6 +54,7 @@ def judged(
     numbers |= _needed(numbers["pooled"], numbers["pooled_low"], numbers["pooled_high"])
     why = [around.reason for value, around in told.values() if value is not None]
     numbers["interval_reason"] = next((reason for reason in why if reason is not None), None)
+    numbers["pooled_n_tasks"] = _tasks_that_vary(ours, theirs, task)
     numbers["snr"] = _signal(rows)
     numbers["sampling_share"] = _sampling_share(units)
     own = pl.DataFrame({"task": tasks, "rho": rho, "sign": sign}).fill_nan(None)
@@ -133,6 +134,13 @@ def _pooled(
     rho = min(max(float(xy.sum()) / scale, -1.0), 1.0)
     weight = (xx / xx.sum() + yy / yy.sum()) / 2.0
     return rho, correlation_interval(rho, xy / scale - rho * weight, weight, confidence=confidence)
+
+
+def _tasks_that_vary(ours: "Floats", theirs: "Floats", task: "Ints") -> int:
+    """Tasks in which both credit and contribution vary: those that a pooled correlation is made of."""
+    by_task = pl.DataFrame({"task": task, "ours": ours, "theirs": theirs}).group_by("task")
+    vary = by_task.agg(pl.col("ours", "theirs").max() > pl.col("ours", "theirs").min())
+    return vary.filter("ours", "theirs").height
 
 
 def _needed(rho: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
