@@ -147,7 +147,7 @@ def _fit(points: pl.DataFrame, model: str) -> dict[str, Any]:
 
 
 def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
-    """Draw speed-up against slots with its bounds, all traces together.
+    """Draw speed-up against slots with its bounds, all traces together (``pip install 'orchestrace[plot]'``).
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
     try:
         import altair as alt
     except ImportError:
-        raise ParameterError("plot_scaling needs Altair: pip install orchestrace[plot]") from None
+        raise ParameterError("plot_scaling needs Altair: pip install 'orchestrace[plot]'") from None
     known = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
     sums = known.group_by("k").agg(pl.col(_BOUNDS).sum()).sort("k")
     drawn = points.join(sums, on="k").with_columns(

@@ -380,5 +380,5 @@ def test_the_plot_of_runs_without_time_has_no_limit() -> None:
 def test_a_plot_without_altair_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
     curve = ot.scaling_curve(ot.generate(traces=3, seed=0), slots=[1, 2])
-    with pytest.raises(ot.ParameterError, match=r"^plot_scaling needs .* pip install orchestrace\[plot\]$"):
+    with pytest.raises(ot.ParameterError, match=r"^plot_scaling needs .* pip install 'orchestrace\[plot\]'$"):
         ot.plot_scaling(curve)

@@ -353,7 +353,7 @@ def test_without_scikit_learn_it_says_what_to_install(
     monkeypatch.setattr(learners.importlib, "import_module", absent)
     with pytest.raises(ot.ParameterError) as caught:
         ot.credit(planted.corpus, method=method, fit=fit)
-    assert str(caught.value) == f"fit='{fit}' needs scikit-learn: pip install orchestrace[fit]"
+    assert str(caught.value) == f"fit='{fit}' needs scikit-learn: pip install 'orchestrace[fit]'"
 
 
 # --- the page ---------------------------------------------------------------------------------------------

@@ -270,7 +270,12 @@ def _quality(
     params=(
         Param("bins", 8, "buckets of the return; distinct values where they are no more", low=2, high=1000),
         Param("by_task", False, "tell states of different tasks apart"),
-        Param("fit", "count", "how h is fitted", kind=("count", "logistic")),
+        Param(
+            "fit",
+            "count",
+            "how h is fitted; logistic needs pip install 'orchestrace[fit]'",
+            kind=("count", "logistic"),
+        ),
         FOLDS,
         Param("penalty", 1.0, "of fit='logistic', on squared weights", low=1e-9, high=1e9),
         Param("smoothing", 0.0, "of fit='count', added to each count", low=0.0, high=1e6),

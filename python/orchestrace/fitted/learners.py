@@ -29,4 +29,4 @@ def learner(module: str, name: str, option: str) -> Any:
     try:
         return getattr(importlib.import_module(f"sklearn.{module}"), name)
     except ImportError:
-        raise ParameterError(f"{option} needs scikit-learn: pip install orchestrace[fit]") from None
+        raise ParameterError(f"{option} needs scikit-learn: pip install 'orchestrace[fit]'") from None

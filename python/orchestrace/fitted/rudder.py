@@ -171,7 +171,12 @@ class _Boosting:
     axioms=("efficiency",),
     params=(
         ALPHA,
-        Param("fit", "ridge", "the regression g", kind=("ridge", "boosting")),
+        Param(
+            "fit",
+            "ridge",
+            "the regression g; boosting needs pip install 'orchestrace[fit]'",
+            kind=("ridge", "boosting"),
+        ),
         FOLDS,
         Param(
             "residual",
