@@ -32,7 +32,7 @@ def _(mo):
 
 
 @app.cell
-def _(ot):
+def _(ot, pl):
     planted, truth = ot.generate_planted(traces=64, agents=5, seed=0)
     chosen = [
         "uniform",
@@ -57,14 +57,15 @@ def _(ot):
         "truth_spearman_high",
         "agreement",
         "reason",
-    )
+    ).with_columns(pl.col(pl.Float64).round_sig_figs(3))
     return marked, methods
 
 
 @app.cell
 def _(alt, marked):
-    rows = marked.drop_nulls("truth_spearman")
-    base = alt.Chart(rows).encode(y=alt.Y("method", sort="-x", title=None))
+    rows = marked.drop_nulls("truth_spearman").sort("truth_spearman", descending=True)
+    # Layers share the axis: an order by the x of one of them would not hold for the other.
+    base = alt.Chart(rows).encode(y=alt.Y("method", sort=rows["method"].to_list(), title=None))
     interval = base.mark_rule().encode(
         x=alt.X(
             "truth_spearman_low",
@@ -89,12 +90,12 @@ def _(mo):
 
 
 @app.cell
-def _(methods, mo, ot):
+def _(methods, mo, ot, pl):
     path = mo.cli_args().get("path")
     corpus = ot.read_traces(str(path)) if path else ot.generate(traces=64, seed=1)
     channel = next(iter(sorted(corpus.reward_channels(), key=lambda name: name != "team")), None)
     table = ot.compare(corpus, methods, unit="agent", reward=channel) if channel else None
-    table
+    None if table is None else table.with_columns(pl.col(pl.Float64).round_sig_figs(3))
     return (table,)
 
 

@@ -16,8 +16,9 @@ def _():
     import polars as pl
 
     import orchestrace as ot
+    from orchestrace.samples import samples_path
 
-    return alt, mo, ot, pl
+    return alt, mo, ot, pl, samples_path
 
 
 @app.cell
@@ -25,16 +26,16 @@ def _(mo):
     mo.md("""
     # A first tour
 
-    Everything below runs on generated recordings. Give `--path` a file or folder of your own and it runs on
-    them: the format is found by content.
+    Everything below runs on the sample corpus, of whose 44 records seven are broken on purpose. Give `--path`
+    a file or folder of your own and it runs on that: the format is found by content.
     """)
     return
 
 
 @app.cell
-def _(mo, ot):
+def _(mo, ot, samples_path):
     path = mo.cli_args().get("path")
-    corpus = ot.read_traces(str(path)) if path else ot.generate(traces=64, seed=0)
+    corpus = ot.read_traces(str(path) if path else samples_path())
     corpus
     return (corpus,)
 
@@ -53,7 +54,15 @@ def _(mo):
 @app.cell
 def _(corpus, mo, ot):
     summary = ot.report(corpus)
-    mo.vstack([summary["formats"], summary["findings"], summary["quarantine"]])
+    told = {"What was read": "formats", "What is odd": "findings", "What was rejected, and why": "quarantine"}
+    mo.vstack(
+        part
+        for heading, table in told.items()
+        for part in (
+            mo.md(f"**{heading}**"),
+            summary[table] if summary[table].height else mo.md("Nothing."),
+        )
+    )
     return
 
 
@@ -68,9 +77,10 @@ def _(mo):
 
 
 @app.cell
-def _(corpus, ot):
+def _(corpus, ot, pl):
     metrics = ot.metrics(corpus)
-    metrics.select("trace_id", "n_agents", "n_events", "work", "span", "parallelism", "utilisation", "reason")
+    told_metrics = ["n_agents", "n_events", "work", "span", "parallelism", "utilisation"]
+    metrics.select("trace_id", *told_metrics, "reason").with_columns(pl.col(pl.Float64).round_sig_figs(3))
     return (metrics,)
 
 

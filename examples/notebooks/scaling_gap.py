@@ -75,7 +75,7 @@ def _(mo):
 
 
 @app.cell
-def _(ot, tempfile):
+def _(ot, pl, tempfile):
     ladder = {
         "sizes": [
             {"events": 12, "agents": 3, "traces": 96},
@@ -88,7 +88,8 @@ def _(ot, tempfile):
     }
     with tempfile.TemporaryDirectory() as folder:
         cells = ot.study.run(ladder, folder, workers=0)
-    cells.select("method", "events", "agents", "rho", "rho_low", "rho_high", "rollouts", "status")
+    shown = cells.select("method", "events", "agents", "rho", "rho_low", "rho_high", "rollouts", "status")
+    shown.with_columns(pl.col(pl.Float64).round_sig_figs(3))
     return (cells,)
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,43 @@ def test_the_tour_shows_where_a_number_comes_from() -> None:
     assert made["credits"]["credit"].sum() == pytest.approx(
         made["corpus"].measures.filter(pl.col("name").cast(pl.String) == "team").collect()["value"].sum()
     )
+
+
+def shown(output: Any) -> str:
+    """What a reader sees of an output."""
+    return output.text if hasattr(output, "text") else str(output)
+
+
+def test_the_tour_has_something_to_show_in_every_table() -> None:
+    outputs, made = run(next(path for path in NOTEBOOKS if path.stem == "first_tour"))
+    told = next(shown(one) for one in outputs if "What was rejected" in shown(one))
+    assert "field.missing" in told and made["corpus"].records["quarantined"] == 7
+    # What is empty of a corpus of one's own is said in words.
+    assert "No results" not in told
+
+
+def test_methods_are_charted_from_the_best_to_the_worst() -> None:
+    outputs, made = run(next(path for path in NOTEBOOKS if path.stem == "compare_methods"))
+    chart = next(one for one in outputs if hasattr(one, "to_dict") and hasattr(one, "layer")).to_dict()
+    ranked = made["marked"].drop_nulls("truth_spearman").sort("truth_spearman", descending=True)["method"]
+    orders = [layer["encoding"]["y"].get("sort") for layer in chart["layer"]]
+    assert orders == [ranked.to_list()] * 2
+
+
+def test_numbers_of_compared_methods_are_shown_with_few_digits() -> None:
+    outputs, _ = run(next(path for path in NOTEBOOKS if path.stem == "compare_methods"))
+    frames = [one.select(pl.col(pl.Float64)) for one in outputs if isinstance(one, pl.DataFrame)]
+    assert len(frames) == 2
+    for frame in frames:
+        assert frame.equals(frame.with_columns(pl.all().round_sig_figs(3)))
+
+
+def test_extras_have_what_notebooks_and_reports_draw_with() -> None:
+    root = Path(__file__).resolve().parents[2]
+    extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    drawing = {one for one in extras["optional-dependencies"]["plot"]}
+    assert drawing <= set(extras["optional-dependencies"]["notebooks"])
+    assert "__marimo__/" in (root / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
 def test_the_gap_shows_the_published_law() -> None:
