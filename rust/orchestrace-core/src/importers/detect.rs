@@ -118,6 +118,9 @@ impl Importer for Unknown {
     }
 }
 
+/// What reads a format that no importer knows.
+const OWN: &str = "a format of your own needs a mapping file (docs/formats/mapping.md)";
+
 /// What was looked for, and what comes nearest.
 fn unknown_message(keys: &[&str]) -> String {
     const SHOWN: usize = 6;
@@ -141,9 +144,7 @@ fn unknown_message(keys: &[&str]) -> String {
         || {
             let names: Vec<&str> = IMPORTERS.iter().map(|format| format.info().name).collect();
             let names = names.join(", ");
-            format!(
-                "nothing in it is of any format that is known ({names}); a house format needs a mapping file"
-            )
+            format!("nothing in it is of any format that is known ({names}); {OWN}")
         },
         |info| {
             let quoted = |has: bool| {
@@ -153,7 +154,7 @@ fn unknown_message(keys: &[&str]) -> String {
             let lacks = quoted(false);
             let lacks = if lacks.is_empty() { String::new() } else { format!(", lacks {lacks}") };
             format!(
-                "looks most like {}: has {}{lacks}; if it is that, say format='{}'",
+                "looks most like {}: has {}{lacks}; if it is that, say format='{}', else {OWN}",
                 info.name,
                 quoted(true),
                 info.name
@@ -202,6 +203,14 @@ mod tests {
             messages.starts_with("looks most like who_and_when: has 'history', lacks 'mistake_agent'"),
             "{messages}"
         );
+        for row in [0, 1] {
+            let message = crate::store::text_at(rows.column(6), row).unwrap_or_default();
+            assert!(
+                message
+                    .contains("a format of your own needs a mapping file (docs/formats/mapping.md); found"),
+                "{message}"
+            );
+        }
     }
 
     #[test]
