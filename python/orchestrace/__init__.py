@@ -9,7 +9,7 @@ True
 
 import warnings
 
-from . import _core, advantages, study
+from . import _core, advantages, mapping, study
 from .agreement import agreement
 from .annotation import place_labels
 from .attribution import localisation
@@ -111,6 +111,7 @@ __all__ = [
     "ingest",
     "ledger",
     "localisation",
+    "mapping",
     "matched_effect",
     "merge",
     "message_effects",

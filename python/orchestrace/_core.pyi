@@ -119,6 +119,12 @@ class Store:
     def nbytes(self) -> int: ...
     @property
     def lifted(self) -> dict[str, str]: ...
+    @property
+    def mapping_counts(
+        self,
+    ) -> tuple[list[tuple[str, str, int, int, str]], list[tuple[str, str, int, int]]] | None:
+        """Of a reading with a mapping: rows (key, pointer, matched, of, types), and of fields that no key
+        reads (field, types, records, values)."""
     def table(self, name: str) -> Stream: ...
     def combined(self, name: str) -> Stream: ...
     def filter(self, traces: Sequence[int]) -> Store: ...
@@ -193,6 +199,7 @@ def read(
     *,
     threads: int | None = None,
     progress: _Progress = None,
+    tables: Sequence[str] | None = None,
     **options: Any,
 ) -> Store: ...
 def credit(

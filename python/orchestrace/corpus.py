@@ -15,7 +15,7 @@ from .errors import InputError, ParameterError
 from .measures import Measures, measures_of
 from .progress import Progress, reporting
 from .publication import published, target_of
-from .schema import EXTENSION_FIELDS, SCHEMAS, cast_exactly, dtype_of, unknown_name
+from .schema import EXTENSION_FIELDS, MAPPING_COUNTS, SCHEMAS, cast_exactly, dtype_of, unknown_name
 
 if TYPE_CHECKING:
     import pyarrow
@@ -72,6 +72,7 @@ class Corpus:
     def __init__(self, store: _core.Store) -> None:
         self._store = store
         self._frames: dict[str, pl.DataFrame] = {}
+        self._mapping_counts = (store.mapping_counts or ([], []))[0]
 
     @classmethod
     def from_arrow(
@@ -189,6 +190,15 @@ class Corpus:
     def record_counts(self) -> pl.LazyFrame:
         """What became of the records that were read: file, importer, status, kind of the ignored, count."""
         return self._table("record_counts")
+
+    @property
+    def mapping_counts(self) -> pl.DataFrame:
+        """How often each key of the mapping found a value: ``key pointer matched of type``.
+
+        What the columns mean says `orchestrace.mapping.check`. Empty where nothing was read by a mapping. The
+        numbers are about the reading: a filter leaves them as they are.
+        """
+        return pl.DataFrame(self._mapping_counts, schema=MAPPING_COUNTS, orient="row")
 
     def slices(self) -> Iterator["Corpus"]:
         """The corpus in pieces that memory has room for; here the corpus itself, on disk several."""
@@ -511,7 +521,9 @@ class Corpus:
 
     def _replacing(self, **frames: pl.DataFrame) -> "Corpus":
         kept = {name: self._stored(name) for name in SCHEMAS if name not in _DERIVED}
-        return Corpus(_core.Store.from_arrow({**kept, **frames}))
+        made = Corpus(_core.Store.from_arrow({**kept, **frames}))
+        made._mapping_counts = self._mapping_counts
+        return made
 
     def _located(self, given: pl.DataFrame, what: str) -> pl.DataFrame:
         """`given` with its traces by number, checked to be traces of this corpus."""

@@ -11,7 +11,7 @@ import polars as pl
 from . import _core
 from .errors import InputError
 from .io import ErrorBudget
-from .manifest import GATHERED, Gathering, Input, Manifest
+from .manifest import GATHERED, Gathering, Input, KeyCount, Manifest
 from .memory import BATCH_SHARE, LEAST_BATCH, OVERHEAD
 from .shards import INDEX, clear_leftovers, current_index, merge, scan_index, staging, told, write_shard
 
@@ -214,6 +214,8 @@ class IngestWork:
                 self._rejected += sum(part[3] for part in parts)
                 self._budget.check(self._rejected, self._seen, pl.DataFrame(store.table("quarantine")))
                 write_shard(files, manifest, store, index)
+                if (counts := store.mapping_counts) is not None:
+                    manifest.mapping_counts = [KeyCount(*row) for row in counts[0]]
                 manifest.next_trace = self._index.next_number
                 files.publish()
                 manifest.save(folder)

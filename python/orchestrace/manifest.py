@@ -74,6 +74,17 @@ class Input:
 
 
 @dataclass
+class KeyCount:
+    """How often a value was found on one way of one key of the mapping."""
+
+    key: str
+    pointer: str
+    matched: int
+    of: int
+    type: str
+
+
+@dataclass
 class Gathering:
     """Traces that are put together from several inputs."""
 
@@ -126,6 +137,8 @@ class Manifest:
     gathering: Gathering | None = None
     mapping: str | None = None
     """What tells the fields of its house format, as JSON."""
+    mapping_counts: list[KeyCount] = field(default_factory=list)
+    """What its keys found when all records of the format were last read."""
     trace_by: str = "trace"
     """What became one trace."""
     reward_scores: list[str] = field(default_factory=list)

@@ -21,7 +21,7 @@ from .memory import memory_bytes
 from .paths import expanded
 from .progress import Progress, reporting
 from .publication import published
-from .schema import SCHEMAS, dtype_of
+from .schema import MAPPING_COUNTS, SCHEMAS, dtype_of
 from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_side, present_schema, scan
 
 Step = Callable[[Corpus], Corpus]
@@ -55,6 +55,13 @@ class PartitionedCorpus(Corpus):
     @property
     def records(self) -> dict[str, int]:
         return self._manifest.records()
+
+    @property
+    def mapping_counts(self) -> pl.DataFrame:
+        rows = [
+            (one.key, one.pointer, one.matched, one.of, one.type) for one in self._manifest.mapping_counts
+        ]
+        return pl.DataFrame(rows, schema=MAPPING_COUNTS, orient="row")
 
     def pieces(self) -> Iterator[tuple[str, Callable[[], Corpus]]]:
         """The corpus in memory, piece by piece: whole groups, about as many events as the budget has room

@@ -1,6 +1,6 @@
 """Polars schemas of all tables, built from the core at import, so that no column is spelt twice."""
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import polars as pl
 
@@ -61,6 +61,16 @@ def _extension_fields() -> tuple[str, ...]:
 
 EXTENSION_FIELDS: Final = _extension_fields()
 """Columns of `events` that a recording may or may not have."""
+
+
+MAPPING_COUNTS: Final[dict[str, Any]] = {
+    "key": pl.String,
+    "pointer": pl.String,
+    "matched": pl.UInt64,
+    "of": pl.UInt64,
+    "type": pl.String,
+}
+"""What a reading found of each key of its mapping."""
 
 
 def lifted_kind(name: str, dtype: object) -> str:

@@ -3,6 +3,7 @@
 import shlex
 import warnings
 
+import polars as pl
 import typer
 
 from .. import read_corpus, read_traces
@@ -36,7 +37,17 @@ def opened(given: RecordingOptions, rewards: RewardOptions | None = None, *, ext
                 progress=True,
                 extras=extras,
             )
+        if given.mapping is not None:
+            _tell_unused(corpus, given)
     return corpus
+
+
+def _tell_unused(corpus: Corpus, given: RecordingOptions) -> None:
+    """Say on stderr which keys of a mapping found nothing."""
+    unused = corpus.findings.filter(pl.col("code") == "mapping.unused").select("message").collect()
+    command = shlex.join(["orchestrace", "mapping", "check", str(given.mapping), *given.paths])
+    for message in unused["message"]:
+        typer.echo(plain(f"{given.mapping}: {message}; to see all keys: {command}"), err=True)
 
 
 def usable(given: RecordingOptions, rewards: RewardOptions | None = None) -> Corpus:

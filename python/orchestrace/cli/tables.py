@@ -61,6 +61,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "taint cut": ("trace_id", "event_id", "agent", "type", "cost", "reason"),
     "methods": ("name", "quantity", "units", "summary"),
     "importers": ("name", "summary", "suffixes"),
+    "mapping keys": ("key", "pointer", "matched", "note", "type"),
     "ingest": (
         "input",
         "importer",

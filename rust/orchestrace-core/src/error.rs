@@ -76,6 +76,7 @@ codes!(
         IdRepeated = "id.repeated" => "Two records of the source have one id; the later event has a suffix.",
         SafetyConservative = "safety.conservative" => "Taint edges are drawn along contexts, an upper bound.",
         OutcomeAmbiguous = "outcome.ambiguous" => "Several agents could have answered; results about the outcome are null.",
+        MappingUnused = "mapping.unused" => "Keys of the mapping were looked for in every record and never had a value.",
     ]
 );
 
@@ -105,7 +106,8 @@ impl FindingCode {
             | Self::ClockSkew
             | Self::IdRepeated
             | Self::Utf8Replaced
-            | Self::OutcomeAmbiguous => "warning",
+            | Self::OutcomeAmbiguous
+            | Self::MappingUnused => "warning",
             Self::FieldIgnored | Self::TracePartial | Self::UsageRepeated | Self::SafetyConservative => {
                 "note"
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::Mapping;
-use orchestrace_core::ingest::{self, Input, LiftKind, ReadOptions, TRACE_BY, TraceBy};
+use orchestrace_core::ingest::{self, Input, LiftKind, Projection, ReadOptions, TRACE_BY, TraceBy};
 use orchestrace_core::schema::TimeBasis;
 use orchestrace_core::store::{Store, Tables, write_jsonl};
 use pyo3::prelude::*;
@@ -20,6 +20,11 @@ use crate::stream::{Stream, import};
 /// Immutable columns of a corpus in memory.
 #[pyclass(frozen, name = "Store", module = "orchestrace._core")]
 pub(crate) struct PyStore(pub(crate) Arc<Store>);
+
+/// A key of a mapping: key, pointer, matched, of, types.
+type KeyRow = (String, String, u64, u64, String);
+/// A field that no key reads: field, types, records, values.
+type FieldRow = (String, String, u64, u64);
 
 /// Options of a reading, by name; what is absent or `None` has its default.
 pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) -> PyResult<ReadOptions> {
@@ -64,23 +69,29 @@ pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) ->
                 })?;
             }
             "reward_scores" => options.reward_scores = value.extract()?,
+            "unread_fields" => options.unread_fields = value.extract()?,
             other => return Err(bad_parameter(py, format!("unknown option '{other}'"))),
         }
     }
     Ok(options)
 }
 
-/// Reads inputs into a store.
+/// Reads inputs into a store; `tables` limit what is built.
 #[pyfunction]
-#[pyo3(signature = (inputs, *, threads = None, progress = None, **options))]
+#[pyo3(signature = (inputs, *, threads = None, progress = None, tables = None, **options))]
 pub(crate) fn read(
     py: Python<'_>,
     inputs: Vec<Bound<'_, PyAny>>,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    tables: Option<Vec<String>>,
     options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<PyStore> {
-    let options = read_options(py, options.as_ref())?;
+    let mut options = read_options(py, options.as_ref())?;
+    if let Some(tables) = tables {
+        let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+        options.projection = Projection::new(&tables, None).map_err(|e| to_python(py, &e))?;
+    }
     let exchange = Exchange::default();
     let inputs = inputs.into_iter().map(|object| input(object, &exchange)).collect();
     let store =
@@ -155,6 +166,16 @@ impl PyStore {
     #[getter]
     fn nbytes(&self) -> usize {
         self.0.nbytes()
+    }
+
+    /// What the reading found of its mapping: key, pointer, matched, of, types; unread fields: field, types, records,
+    /// values.
+    #[getter]
+    fn mapping_counts(&self) -> Option<(Vec<KeyRow>, Vec<FieldRow>)> {
+        let counts = self.0.mapping_counts()?.clone();
+        let keys = counts.keys.into_iter().map(|k| (k.key, k.pointer, k.matched, k.of, k.types));
+        let unread = counts.unread.into_iter().map(|f| (f.field, f.types, f.records, f.values));
+        Some((keys.collect(), unread.collect()))
     }
 
     #[getter]

@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::Record;
 use super::hex::spell;
+use super::mapping::Counts;
 use crate::error::Reject;
 use crate::ingest::TraceBy;
 use crate::ingest::intern::Interner;
@@ -31,6 +32,8 @@ pub(crate) struct ItemColumns {
     pub partial: Vec<u32>,
     /// Keys that are gathered together.
     pub together: Vec<(u32, u32)>,
+    /// How often a mapping found what it looked for.
+    pub counts: Counts,
     /// What the next item of the record does without.
     left_out: LeftOut,
 }
@@ -296,6 +299,16 @@ impl<'w> Items<'w> {
         self.columns.left_out = left_out;
     }
 
+    /// What a mapping counted so far in this block: to be given back to [`Items::count`].
+    pub(crate) fn counts(&mut self) -> Counts {
+        std::mem::take(&mut self.columns.counts)
+    }
+
+    /// Gives back what a mapping counted; it stays whatever becomes of the record.
+    pub(crate) fn count(&mut self, counts: Counts) {
+        self.columns.counts = counts;
+    }
+
     /// Appends the text of an item without what is left out of it.
     fn keep(&mut self, text: &str) {
         let ItemColumns { piece: Piece { text: kept, .. }, left_out: LeftOut(left_out), .. } = self.columns;
@@ -449,6 +462,7 @@ pub struct TraceItems<'a> {
     another: Cell<bool>,
     /// The item whose input is that of the trace.
     home: Cell<usize>,
+    counts: RefCell<Counts>,
 }
 
 /// What became of items that are not used.
@@ -478,7 +492,18 @@ impl<'a> TraceItems<'a> {
             part: 0,
             another: Cell::new(false),
             home: Cell::new(0),
+            counts: RefCell::default(),
         }
+    }
+
+    /// What a mapping counted so far: to be given back to [`TraceItems::count`].
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts.take()
+    }
+
+    /// Gives back what a mapping counted.
+    pub(crate) fn count(&self, counts: Counts) {
+        self.counts.replace(counts);
     }
 
     /// The key that the items were put under, or the id of their conversation.

@@ -8,11 +8,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
-use crate::error::{FindingCode, Reject, RejectCode, Result};
+use crate::error::{Finding, FindingCode, Reject, RejectCode, Result};
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Kind, Limits};
 use crate::ingest::writer::TraceWriter;
 
+mod counts;
 mod judge;
 mod source;
 mod spec;
@@ -20,6 +21,8 @@ mod telling;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use counts::{Counts, Totals};
+pub use counts::{KeyCount, MappingCounts, UnreadField};
 use source::{Found, Pointer, Scope, Slot, Slots, digits, spell};
 use spec::{Field, Key, Spec, StepKind};
 
@@ -69,6 +72,16 @@ impl Mapping {
         known.push(made);
         Ok(made)
     }
+
+    /// What a reading found of each key, and which fields none reads.
+    pub(crate) fn counted(&self, totals: &Totals) -> MappingCounts {
+        self.spec.counted(totals)
+    }
+
+    /// The keys that never had a value, as a finding of a reading.
+    pub(crate) fn unused(&self, totals: &Totals) -> Option<Finding> {
+        self.spec.unused(totals)
+    }
 }
 
 impl SpreadImporter for Mapping {
@@ -81,11 +94,17 @@ impl SpreadImporter for Mapping {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> std::result::Result<(), Reject> {
-        items(&self.spec, NAME, None, record, out)
+        // Counted beside what is put: a record that is rejected shows what was missing in it.
+        let counts = out.counts().sized(self.spec.ways.len());
+        let judged = items(&self.spec, NAME, None, Some(&counts), record, out);
+        out.count(counts);
+        judged
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        trace(&self.spec, items, out);
+        let counts = items.counts().sized(self.spec.ways.len());
+        trace(&self.spec, Some(&counts), items, out);
+        items.count(counts);
     }
 }
 
@@ -156,11 +175,11 @@ impl SpreadImporter for BuiltIn {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> std::result::Result<(), Reject> {
-        items(self.spec(), self.info.name, self.aside, record, out)
+        items(self.spec(), self.info.name, self.aside, None, record, out)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        trace(self.spec(), items, out);
+        trace(self.spec(), None, items, out);
     }
 }
 
@@ -177,7 +196,7 @@ fn missing(field: &Field, found: &Found<'_>, expected: &str) -> Reject {
 
 fn sort<'t>(spec: &Spec, scope: Scope<'_, 't>) -> std::result::Result<Sort<'t>, Reject> {
     let Some(field) = spec.step.get(Key::Kind) else { return Ok(Sort::Kind(StepKind::Trace)) };
-    let theirs = field.expr.find(scope);
+    let theirs = field.expr.find(&scope);
     let Some(word) = theirs.word() else { return Err(missing(field, &theirs, "the kind of a step")) };
     Ok(match field.find(scope).word().and_then(|ours| StepKind::parse(&ours)) {
         Some(StepKind::Ignore) | None => Sort::Ignored(word),
@@ -197,6 +216,7 @@ fn items(
     spec: &Spec,
     name: &str,
     aside: Option<(&str, &str)>,
+    counts: Option<&Counts>,
     record: &Record<'_>,
     out: &mut Items<'_>,
 ) -> std::result::Result<(), Reject> {
@@ -205,13 +225,14 @@ fn items(
             out.ignored(&format!("{name}.{kind}"));
             Ok(())
         }
-        None => cut(spec, name, record, root, out),
+        None => cut(spec, name, counts, record, root, out),
     })
 }
 
 fn cut(
     spec: &Spec,
     name: &str,
+    counts: Option<&Counts>,
     record: &Record<'_>,
     root: Value<'_>,
     out: &mut Items<'_>,
@@ -221,13 +242,17 @@ fn cut(
         let message = format!("found {}, expected an object", Found::Json(root).shown());
         return Err(Reject::new(RejectCode::RecordNotObject, "", message));
     }
+    if let Some(counts) = counts {
+        counts.record(root);
+    }
     let offset = out.offset();
     let place = if spec.slots.contains(&Slot::Place) {
         format!("{}:{offset}", digits(record.text))
     } else {
         String::new()
     };
-    let mut cut = Cut { spec, name, record, root, place: &place, offset, beside: Vec::new(), put: false };
+    let mut cut =
+        Cut { spec, name, counts, record, root, place: &place, offset, beside: Vec::new(), put: false };
     let Some(steps) = &spec.steps else {
         let key = cut.key(root)?;
         cut.beside(root);
@@ -243,6 +268,9 @@ fn cut(
     let mut any = false;
     for up in ups {
         let list = last.map_or(up, |last| Pointer(vec![last.clone()]).of(up));
+        if let Some((counts, way)) = counts.zip(spec.steps_way) {
+            counts.note(way, counts.place(), &Found::Json(list));
+        }
         let key = match cut.key(up) {
             Ok(key) if list.kind() == Some(Kind::Array) => key,
             judged => {
@@ -281,6 +309,7 @@ fn no_list(spec: &Spec, list: Value<'_>) -> Reject {
 struct Cut<'a, 't> {
     spec: &'a Spec,
     name: &'a str,
+    counts: Option<&'a Counts>,
     record: &'a Record<'a>,
     root: Value<'t>,
     place: &'a str,
@@ -301,7 +330,8 @@ impl<'a, 't> Cut<'a, 't> {
             place: self.place,
             offset: self.offset,
         };
-        Scope { here: step, step, slots, known: &self.spec.slots }
+        let place = self.counts.map_or(0, Counts::place);
+        Scope { here: step, step, slots, known: &self.spec.slots, counts: self.counts, place }
     }
 
     fn key(&self, up: Value<'t>) -> std::result::Result<String, Reject> {
@@ -360,8 +390,10 @@ impl<'a, 't> Cut<'a, 't> {
         if let Sort::Kind(kind) = &sort
             && kind.needs_other()
         {
-            let found = fields.find(Key::To, scope);
+            // Of a step that stays it is counted when it is told.
+            let found = fields.find(Key::To, scope.uncounted());
             if found.word().is_none() {
+                let found = fields.find(Key::To, scope);
                 let message = format!("found {}, expected the agent that it concerns", found.shown());
                 let path = fields.get(Key::To).map_or("", |field| field.place.as_str());
                 return Err(Reject::new(RejectCode::FieldMissing, path, message));
@@ -371,7 +403,7 @@ impl<'a, 't> Cut<'a, 't> {
     }
 }
 
-fn trace(spec: &Spec, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+fn trace(spec: &Spec, counts: Option<&Counts>, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
     let limits = items.limits();
     // Each was parsed when the record was cut.
     let steps: Vec<Tree<'_>> = items.iter().filter_map(|item| Tree::parse(item.text, limits).ok()).collect();
@@ -394,15 +426,17 @@ fn trace(spec: &Spec, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
         }
         which.push(beside.len().saturating_sub(1));
     }
+    let first = counts.map_or(0, |counts| counts.places(steps.len()));
     let scope = |at: usize| {
         let (step, list) = (steps[at].root(), beside[which[at]].root());
         let slots = if spec.steps.is_some() { Slots::Beside(list) } else { Slots::Own(list) };
-        Scope { here: step, step, slots, known: &spec.slots }
+        let place = first.wrapping_add(at as u32);
+        Scope { here: step, step, slots, known: &spec.slots, counts, place }
     };
     let mut order: Vec<usize> = (0..steps.len()).collect();
     if let Some(field) = spec.step.get(Key::Order) {
         let ranks: Vec<Rank> =
-            order.iter().map(|at| rank(&field.find(scope(*at))).unwrap_or_default()).collect();
+            order.iter().map(|at| rank(&field.find(scope(*at).uncounted())).unwrap_or_default()).collect();
         order.sort_by(|a, b| ranks[*a].0.total_cmp(&ranks[*b].0).then(ranks[*a].1.cmp(&ranks[*b].1)));
     }
     let mut telling = telling::Telling::new(spec, &mut recording);

@@ -249,6 +249,7 @@ impl BlockWriter {
             labels: std::mem::take(&mut self.labels),
             findings: std::mem::take(&mut self.findings),
             quarantine: std::mem::take(&mut self.quarantine),
+            mapping: None,
         })
     }
 }

@@ -1,5 +1,7 @@
 //! One finished block.
 
+use std::sync::Arc;
+
 use arrow_array::ArrayRef;
 
 use super::block::{Facts, LabelRow};
@@ -8,6 +10,7 @@ use super::intern::Interner;
 use super::quarantine::{Position, QuarantineRow};
 use super::tally::Tally;
 use crate::error::Finding;
+use crate::importers::mapping::MappingCounts;
 
 /// One block's tables, before the dictionaries of all blocks are merged.
 #[derive(Debug, Clone)]
@@ -54,6 +57,8 @@ pub struct RawChunk {
     pub(crate) labels: Vec<LabelRow>,
     pub(crate) findings: Vec<(u32, Finding)>,
     pub(crate) quarantine: Vec<QuarantineRow>,
+    /// What a whole reading found of its mapping.
+    pub(crate) mapping: Option<Arc<MappingCounts>>,
 }
 
 impl RawChunk {

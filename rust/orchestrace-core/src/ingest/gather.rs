@@ -19,12 +19,15 @@ use super::writer::{BlockWriter, RawChunk};
 use crate::error::{Error, Result};
 use crate::importers::SpreadImporter;
 use crate::importers::items::{ItemColumns, ItemRow, NO_CONTEXT, Piece, Shared};
+use crate::importers::mapping::Totals;
 use crate::run::Run;
 use crate::schema::{Dict, RecordStatus};
 
 mod spread;
+mod unused;
 
 use spread::{Scratch, Spread};
+use unused::HeldBack;
 
 /// Items of one block of one input.
 #[derive(Debug)]
@@ -181,6 +184,9 @@ pub(super) struct Gathered {
     chunks: u64,
     looked_at: u64,
     skip: u64,
+    /// What the mapping found, and the traces that wait until that is known.
+    totals: Totals,
+    held_back: HeldBack,
 }
 
 /// What a group of traces became.
@@ -188,6 +194,7 @@ struct Made {
     chunk: Option<RawChunk>,
     tallies: Tallies,
     quarantine: Vec<(u32, QuarantineRow)>,
+    totals: Totals,
 }
 
 impl Collecting {
@@ -209,8 +216,11 @@ impl Collecting {
             chunks: 0,
             looked_at: 0,
             skip,
+            totals: Totals::default(),
+            held_back: HeldBack::default(),
         };
         let maps = out.number(&mut blocks);
+        out.held_back = HeldBack::new(&out);
         let pieces = blocks.iter_mut().zip(maps);
         let Some(spill) = spill else {
             let pieces = pieces.map(|(collected, map)| {
@@ -347,6 +357,7 @@ impl Gathered {
                 let [one, other] = [one, other].map(|local| top(&mut first, traces[*local as usize]));
                 first[one.max(other) as usize] = one.min(other);
             }
+            self.totals.add(&mut block.columns.counts);
             for local in &block.columns.partial {
                 self.planned[traces[*local as usize] as usize].partial = true;
             }
@@ -404,9 +415,9 @@ impl Gathered {
         starts
     }
 
-    /// Traces that were looked at so far: where a later reading of the same inputs goes on.
+    /// Traces that were looked at so far and are handed on: where a later reading of the same inputs goes on.
     pub(super) fn position(&self) -> u64 {
-        self.looked_at
+        self.held_back.first().unwrap_or(self.looked_at)
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -431,8 +442,8 @@ impl Gathered {
             limits: super::json::Limits { lenient: true, ..options.limits },
             ..options.clone()
         };
-        let mut out = Vec::new();
-        let mut held = 0;
+        let mut out: Vec<RawChunk> = Vec::new();
+        let (mut held, mut counted) = (0, 0);
         let idle = Mutex::new(Vec::new());
         while held < limit && !self.is_done() {
             run.check()?;
@@ -450,7 +461,9 @@ impl Gathered {
             let groups = self.groups(&mut ordered, block, threads, most);
             let made = self.made(&ordered, &groups, source, &options, &idle, run)?;
             for (made, group) in made.into_iter().zip(groups) {
+                let begin = self.looked_at;
                 self.looked_at += group.len() as u64;
+                self.totals.merge(made.totals);
                 self.tallies.merge(made.tallies);
                 for (source, row) in made.quarantine {
                     self.quarantine.entry(source).or_default().push(row);
@@ -458,10 +471,13 @@ impl Gathered {
                 if let Some(mut chunk) = made.chunk {
                     chunk.index = self.chunks;
                     self.chunks += 1;
-                    held += chunk.nbytes();
-                    out.push(chunk);
+                    self.held_back.put(begin, chunk, limit, &mut out);
                 }
+                let unused = || options.mapping.and_then(|mapping| mapping.unused(&self.totals));
+                self.held_back.settle(self.looked_at, unused, &mut out);
             }
+            held += out[counted..].iter().map(RawChunk::nbytes).sum::<usize>();
+            counted = out.len();
             if ordered.next + 1 < ordered.starts.len() {
                 self.open = Some(ordered);
             }
@@ -470,7 +486,7 @@ impl Gathered {
     }
 
     /// What is known of inputs at the end: chunks of no traces, with what was rejected and the counts.
-    pub(super) fn counts(&mut self) -> Result<Vec<RawChunk>> {
+    pub(super) fn counts(&mut self, options: &ReadOptions) -> Result<Vec<RawChunk>> {
         let mut writer = BlockWriter::new(&ReadOptions::default());
         let mut out = Vec::new();
         for (source, quarantine) in std::mem::take(&mut self.quarantine) {
@@ -484,6 +500,10 @@ impl Gathered {
         for (source, tallies) in self.tallies.take() {
             let records = tallies.iter().map(|tally| tally.count).sum();
             out.push(RawChunk { source, records, tallies: Some(tallies), ..empty.clone() });
+        }
+        if let Some(mapping) = options.mapping {
+            let mapping = Some(Arc::new(mapping.counted(&self.totals)));
+            out.push(RawChunk { tallies: Some(Vec::new()), mapping, ..empty });
         }
         Ok(out)
     }
@@ -584,7 +604,12 @@ impl Gathered {
         options: &ReadOptions,
         writer: &mut BlockWriter,
     ) -> Result<Made> {
-        let mut made = Made { chunk: None, tallies: Tallies::default(), quarantine: Vec::new() };
+        let mut made = Made {
+            chunk: None,
+            tallies: Tallies::default(),
+            quarantine: Vec::new(),
+            totals: Totals::default(),
+        };
         let (mut files, mut names) = (Vec::new(), Vec::new());
         let mut scratch = Scratch::default();
         for local in group {
@@ -598,6 +623,7 @@ impl Gathered {
             trace.make(options, writer, &mut scratch, &mut made, &mut names);
             files.extend(names.iter().map(|file| writer.dicts[Dict::File as usize].code(file)));
         }
+        made.totals.add(&mut scratch.counts);
         if !writer.facts.is_empty() || !writer.labels.is_empty() {
             let mut chunk = writer.finish(source, 0, true, 0, 0)?;
             // Its records are counted where they lie.

@@ -166,6 +166,8 @@ pub struct ReadOptions {
     pub reward_scores: Vec<String>,
     /// Whether records are hashed, so that repeated exports can be told.
     pub digests: bool,
+    /// Whether the fields are counted that no key of the mapping reads.
+    pub unread_fields: bool,
     /// Tables and columns that are kept.
     pub projection: Projection,
     /// Bytes of the texts of traces that are spread over records which may be held; more goes to a temporary file.
@@ -191,6 +193,7 @@ impl Default for ReadOptions {
             trace_by: TraceBy::Trace,
             reward_scores: Vec::new(),
             digests: false,
+            unread_fields: false,
             projection: Projection::ALL,
             gather_budget: 256 << 20,
             spill_folder: None,

@@ -171,6 +171,9 @@ impl BlockParser<'_> {
         ignored: bool,
     ) -> Option<ItemBlock> {
         let mut items = ItemBlock::new(source, block.index, block.line.is_some());
+        if self.options.unread_fields {
+            items.columns.counts.with_fields();
+        }
         // Of some formats all stays, of others little: what is not needed is given back.
         items.columns.piece.text.reserve(block.bytes.len());
         if ignored {

@@ -280,7 +280,7 @@ impl TraceReader {
             chunks.extend(gathered.next(limit - held, source, &self.options, run)?);
         }
         if gathered.is_done() {
-            chunks.extend(gathered.counts()?);
+            chunks.extend(gathered.counts(&self.options)?);
             chunks.sort_by_key(|c| (c.source, c.index));
         }
         Ok(())

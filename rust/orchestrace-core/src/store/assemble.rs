@@ -77,6 +77,7 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
     event_columns.dedup();
 
     let places = places(&raw);
+    let mapping = raw.iter().find_map(|chunk| chunk.mapping.clone());
     let mut quarantine = Vec::new();
     let mut labels = Vec::new();
     for (((chunk, place), map), file) in raw.iter_mut().zip(&places).zip(&maps).zip(&places_of) {
@@ -129,6 +130,7 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
         lifted: options.fields.clone(),
         records_read: counts.values().sum(),
         projection: options.projection,
+        mapping,
     })
 }
 

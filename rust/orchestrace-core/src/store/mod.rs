@@ -11,6 +11,7 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::take::take;
 
 use crate::error::{Error, Result};
+use crate::importers::mapping::MappingCounts;
 use crate::ingest::intern::Interner;
 use crate::ingest::{LiftKind, Projection};
 use crate::schema::{self, Column, Dict, Table};
@@ -118,6 +119,7 @@ pub struct Store {
     pub(crate) lifted: Vec<(String, LiftKind)>,
     pub(crate) records_read: u64,
     pub(crate) projection: Projection,
+    pub(crate) mapping: Option<Arc<MappingCounts>>,
 }
 
 impl Store {
@@ -174,6 +176,13 @@ impl Store {
     #[must_use]
     pub fn records_read(&self) -> u64 {
         self.records_read
+    }
+
+    /// What the reading found of its mapping, if it had one; also of a store that was filtered since. Of several
+    /// batches the last one says it, of them all.
+    #[must_use]
+    pub fn mapping_counts(&self) -> Option<&MappingCounts> {
+        self.mapping.as_deref()
     }
 
     /// Records that were rejected.
@@ -284,6 +293,7 @@ impl Store {
             event_columns: self.event_columns.clone(),
             lifted: self.lifted.clone(),
             projection: self.projection,
+            mapping: self.mapping.clone(),
         };
         let labels = arrays::filter_labels(&kept)?;
         Ok(Store { labels, ..kept })

@@ -100,6 +100,7 @@ impl Partition {
             event_columns: whole.event_columns.clone(),
             lifted: whole.lifted.clone(),
             projection: whole.projection,
+            mapping: None,
         }))
     }
 }

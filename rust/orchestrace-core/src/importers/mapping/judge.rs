@@ -1,6 +1,7 @@
 //! The mapping file, judged: every key is known, every pointer is one, every word is one of ours. What is wrong is the
 //! user's mistake, told in one line with the key, what was found and what is expected.
 
+use super::counts::{Reads, Way};
 use super::source::{Expr, Found, Pointer, Slot, Unit};
 use super::spec::{Field, Fields, Key, Measures, Parts, Spec, StepKind, Word};
 use crate::error::{Error, Result, unknown_name};
@@ -62,7 +63,17 @@ impl Spec {
     pub(super) fn parse(text: &str, file: &str) -> Result<Self> {
         let tree = Tree::parse(text, LIMITS)
             .map_err(|fault| Error::Parameter(format!("{file}: {}", fault.into_reject().message)))?;
-        let mut reading = Reading { file, slots: Vec::new(), of_record: true };
+        let mut reading = Reading {
+            file,
+            slots: Vec::new(),
+            of_record: true,
+            ways: Vec::new(),
+            keys: Vec::new(),
+            key: String::new(),
+            here: vec![Vec::new()],
+            step: Vec::new(),
+            up: Vec::new(),
+        };
         reading.spec(tree.root())
     }
 }
@@ -72,6 +83,15 @@ struct Reading<'f> {
     slots: Vec<Slot>,
     /// Whether pointers without a word before them lead into the record.
     of_record: bool,
+    ways: Vec<Way>,
+    keys: Vec<(String, Expr)>,
+    /// The key that is read.
+    key: String,
+    /// Where, in a record, what is read lies: what is told, of which there may be several kinds; the step; what holds
+    /// the list of steps.
+    here: Vec<Vec<String>>,
+    step: Vec<String>,
+    up: Vec<String>,
 }
 
 impl Reading<'_> {
@@ -122,6 +142,18 @@ impl Reading<'_> {
             Some(_) => return self.expected("users", users, "a list of names"),
         };
         let steps = self.steps(root.get("steps"))?;
+        let steps_way = steps.as_ref().map(|pointer| {
+            let shown = pointer.spelt();
+            self.up = pointer.0[..pointer.0.len().saturating_sub(1)].to_vec();
+            self.step = pointer.0.iter().cloned().chain(["*".to_owned()]).collect();
+            self.ways.push(Way {
+                key: "steps".into(),
+                shown,
+                paths: vec![pointer.0.clone()],
+                reads: Reads::List,
+            });
+            self.ways.len() - 1
+        });
         let (trace, step) = (root.get("trace"), root.get("step"));
         for (section, value, key) in [("trace", trace, "id"), ("step", step, "kind")] {
             if !value.exists() || (value.kind() == Some(Kind::Object) && value.get(key).is_absent()) {
@@ -136,6 +168,7 @@ impl Reading<'_> {
         let costs = self.measures("trace.costs", trace.get("costs"))?;
         let trace_labels = self.parts("trace.labels", trace.get("labels"), LABELS)?;
         self.of_record = false;
+        self.here = vec![self.step.clone()];
         let lists = ["calls", "results", "labels", "extras"];
         let step_fields = self.section("step", step, STEP, &lists)?;
         let calls = self.parts("step.calls", step.get("calls"), CALLS)?;
@@ -164,6 +197,9 @@ impl Reading<'_> {
             labels,
             extras,
             relative,
+            ways: std::mem::take(&mut self.ways),
+            keys: std::mem::take(&mut self.keys),
+            steps_way,
         };
         spec.settle();
         Ok(spec)
@@ -223,6 +259,14 @@ impl Reading<'_> {
     }
 
     fn field(&mut self, key: &str, value: Value<'_>, of: Option<Key>) -> Result<Field> {
+        key.clone_into(&mut self.key);
+        let field = self.place_of(key, value, of)?;
+        self.keys.push((key.to_owned(), field.expr.clone()));
+        Ok(field)
+    }
+
+    /// Where a value lies and what its words mean.
+    fn place_of(&mut self, key: &str, value: Value<'_>, of: Option<Key>) -> Result<Field> {
         let mut field = Field {
             expr: Expr::Constant(String::new()),
             words: None,
@@ -323,7 +367,10 @@ impl Reading<'_> {
 
     fn expr(&mut self, key: &str, value: Value<'_>) -> Result<Expr> {
         match value.kind() {
-            Some(Kind::String) => self.way(key, value, value.str().unwrap_or_default()),
+            Some(Kind::String) => {
+                let expr = self.way(key, value, value.str().unwrap_or_default())?;
+                Ok(self.counted(value, expr))
+            }
             Some(Kind::Array) if !value.is_empty() => {
                 let of = value.elements().map(|one| self.expr(key, one)).collect::<Result<_>>()?;
                 Ok(Expr::First(of))
@@ -344,6 +391,31 @@ impl Reading<'_> {
             }
             _ => self.expected(key, value, "a JSON pointer, or a list of them"),
         }
+    }
+
+    /// A way with its number, where it does not say the same whatever is recorded.
+    fn counted(&mut self, value: Value<'_>, expr: Expr) -> Expr {
+        if matches!(expr, Expr::Constant(_)) {
+            return expr;
+        }
+        let under = |base: &[String], pointer: &Pointer| [base, &pointer.0].concat();
+        let mut inner = &expr;
+        while let Expr::Hash(of) | Expr::Count(of) = inner {
+            inner = of;
+        }
+        let paths = match inner {
+            Expr::Here(pointer) => self.here.iter().map(|base| under(base, pointer)).collect(),
+            Expr::Step(pointer) => vec![under(&self.step, pointer)],
+            Expr::Slot(at) => match &self.slots[*at] {
+                Slot::Record(pointer) => vec![pointer.0.clone()],
+                Slot::Up(pointer) => vec![under(&self.up, pointer)],
+                Slot::Stem | Slot::Folder | Slot::Place | Slot::Offset => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        let shown = value.str().unwrap_or_default().to_owned();
+        self.ways.push(Way { key: self.key.clone(), shown, paths, reads: Reads::All });
+        Expr::Counted(self.ways.len() - 1, Box::new(expr))
     }
 
     /// A way that is spelt as one text.
@@ -426,12 +498,22 @@ impl Reading<'_> {
             return Ok(None);
         }
         let each = value.get("each");
+        let first = self.ways.len();
         let each = if each.exists() { Some(self.field(&format!("{name}.each"), each, None)?) } else { None };
         // What is told of an element of a list lies in it.
-        let outer = self.of_record;
+        let mut here = self.here.clone();
+        if each.is_some() {
+            here.clear();
+            for way in &mut self.ways[first..] {
+                way.reads = Reads::List;
+                let elements = way.paths.iter().map(|path| [path.as_slice(), &["*".to_owned()]].concat());
+                here.extend(elements);
+            }
+        }
+        let outer = (self.of_record, std::mem::replace(&mut self.here, here));
         self.of_record &= each.is_none();
         let fields = self.section(name, value, keys, &["each"]);
-        self.of_record = outer;
+        (self.of_record, self.here) = outer;
         let fields = fields?;
         let needed = match name {
             "step.calls" => Key::Tool,
@@ -499,6 +581,7 @@ impl Spec {
                 let members = taken.iter().filter(|p| p.len() > of.len() && p.starts_with(of));
                 except.extend(members.map(|p| p[of.len()].clone()));
             }
+            field.expr.counted(&mut |way| self.ways[way].reads = Reads::Numbers(except.clone()));
         }
     }
 }

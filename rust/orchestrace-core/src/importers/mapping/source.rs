@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use super::counts::Counts;
 use crate::importers::hex::hex;
 use crate::importers::recording::hash;
 use crate::ingest::json::tree::{Value, canonical};
@@ -101,6 +102,8 @@ pub(super) enum Expr {
     Hash(Box<Expr>),
     /// How many elements it has; an empty list stands for none that was recorded.
     Count(Box<Expr>),
+    /// A way that the file spells, by its number: how often it leads to a value is counted.
+    Counted(usize, Box<Expr>),
 }
 
 /// Where the slots are read.
@@ -121,12 +124,20 @@ pub(super) struct Scope<'a, 't> {
     pub(super) step: Value<'t>,
     pub(super) slots: Slots<'a, 't>,
     pub(super) known: &'a [Slot],
+    /// Where it is counted what is found, and the number of this place.
+    pub(super) counts: Option<&'a Counts>,
+    pub(super) place: u32,
 }
 
 impl<'t> Scope<'_, 't> {
     /// The same scope further in.
     pub(super) fn at(self, here: Value<'t>) -> Self {
-        Self { here, ..self }
+        Self { here, place: self.counts.map_or(0, Counts::place), ..self }
+    }
+
+    /// The same scope where nothing is counted: what is looked for here was counted elsewhere.
+    pub(super) fn uncounted(self) -> Self {
+        Self { counts: None, ..self }
     }
 
     pub(super) fn slot(&self, at: usize) -> Found<'t> {
@@ -297,8 +308,15 @@ fn flag(text: &str) -> Option<bool> {
 }
 
 impl Expr {
-    pub(super) fn find<'t>(&self, scope: Scope<'_, 't>) -> Found<'t> {
+    pub(super) fn find<'t>(&self, scope: &Scope<'_, 't>) -> Found<'t> {
         match self {
+            Self::Counted(way, of) => {
+                let found = of.find(scope);
+                if let Some(counts) = scope.counts {
+                    counts.note(*way, scope.place, &found);
+                }
+                found
+            }
             Self::Here(pointer) => Found::Json(pointer.of(scope.here)),
             Self::Step(pointer) => Found::Json(pointer.of(scope.step)),
             Self::Slot(at) => scope.slot(*at),
@@ -336,6 +354,15 @@ impl Expr {
         }
     }
 
+    /// The numbers of the ways in it.
+    pub(super) fn counted(&self, told: &mut impl FnMut(usize)) {
+        match self {
+            Self::Counted(way, _) => told(*way),
+            Self::First(of) | Self::Join(of, _) => of.iter().for_each(|expr| expr.counted(told)),
+            _ => {}
+        }
+    }
+
     /// The pointers in it, with whether they are in what is being told.
     pub(super) fn pointers<'e>(&'e self, known: &'e [Slot], out: &mut Vec<(bool, &'e Pointer)>) {
         match self {
@@ -345,7 +372,7 @@ impl Expr {
                 _ => {}
             },
             Self::First(of) | Self::Join(of, _) => of.iter().for_each(|expr| expr.pointers(known, out)),
-            Self::Hash(of) | Self::Count(of) => of.pointers(known, out),
+            Self::Hash(of) | Self::Count(of) | Self::Counted(_, of) => of.pointers(known, out),
             Self::Step(_) | Self::Constant(_) => {}
         }
     }

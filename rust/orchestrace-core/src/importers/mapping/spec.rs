@@ -1,5 +1,6 @@
 //! What a mapping file says: the fields of a trace and of its steps, and what a step can be.
 
+use super::counts::Way;
 use super::source::{Expr, Found, Pointer, Scope, Slot, Unit};
 
 /// What a file of ours can be told.
@@ -177,7 +178,7 @@ pub(super) enum Word {
 
 impl Field {
     pub(super) fn find<'t>(&self, scope: Scope<'_, 't>) -> Found<'t> {
-        let found = self.expr.find(scope);
+        let found = self.expr.find(&scope);
         let Some(words) = &self.words else { return found };
         let Some(word) = found.word() else { return found };
         let ours = words.iter().find(|(theirs, _)| *theirs == word).map(|(_, ours)| ours);
@@ -254,6 +255,12 @@ pub(super) struct Spec {
     pub(super) extras: Vec<(String, Field)>,
     /// Whether times count from the beginning of the run.
     pub(super) relative: bool,
+    /// Every way to a value, in the order of the sections: what [`Expr::Counted`] numbers.
+    pub(super) ways: Vec<Way>,
+    /// Of each key the ways to it.
+    pub(super) keys: Vec<(String, Expr)>,
+    /// The way to the lists of steps.
+    pub(super) steps_way: Option<usize>,
 }
 
 impl Spec {

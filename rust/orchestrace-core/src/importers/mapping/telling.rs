@@ -99,8 +99,10 @@ impl<'a> Telling<'a> {
     /// Tells the steps in order; each comes with the number of what travels beside it.
     pub(super) fn tell(&mut self, steps: &[(usize, Scope<'_, '_>)]) {
         for (_, scope) in steps {
-            let Some(actor) = self.spec.step.find(Key::Agent, *scope).word() else { continue };
-            let sort = sort(self.spec, *scope);
+            // Counted when the step is told; its kind was when it was cut out of its record.
+            let scope = scope.uncounted();
+            let Some(actor) = self.spec.step.find(Key::Agent, scope).word() else { continue };
+            let sort = sort(self.spec, scope);
             let nobody = matches!(sort, Ok(Sort::Kind(StepKind::Result | StepKind::Trace)));
             if !nobody && !self.is_user(&actor) {
                 if self.first.is_empty() {
@@ -113,12 +115,15 @@ impl<'a> Telling<'a> {
             NAMELESS.clone_into(&mut self.first);
         }
         let mut told = None;
+        let mut counted = HashSet::new();
         for (n, (beside, scope)) in steps.iter().enumerate() {
-            // What a record has in common for all its steps is told once.
+            // What a record has in common for all its steps is told once, and again where steps of another one came
+            // between.
             if self.spec.steps.is_none() || told.replace(*beside) != Some(*beside) {
-                self.trace_facts(*scope);
+                let again = self.spec.steps.is_some() && !counted.insert(*beside);
+                self.trace_facts(if again { scope.uncounted() } else { *scope });
             }
-            if let Ok(Sort::Kind(kind)) = sort(self.spec, *scope) {
+            if let Ok(Sort::Kind(kind)) = sort(self.spec, scope.uncounted()) {
                 self.step(n, kind, *scope);
             }
         }

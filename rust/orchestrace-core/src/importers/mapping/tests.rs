@@ -675,3 +675,235 @@ fn agents_of_agents_retries_repeated_ids_and_a_late_clock() {
     let codes: Vec<String> = findings(&store).into_iter().map(|(code, ..)| code).collect();
     assert!(codes.contains(&"clock.skew".into()) && codes.contains(&"id.repeated".into()), "{codes:?}");
 }
+
+/// What a reading with the mapping in its options found: key, pointer, matched, of, types; and the store.
+fn counted(mapping: &Json, inputs: &[(&str, &str)], options: &ReadOptions) -> (Vec<String>, Store) {
+    let of = house(mapping);
+    let options = ReadOptions { mapping: Some(of), ..options.clone() };
+    let bytes: Vec<(&str, &[u8])> = inputs.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
+    let store = read_bytes(Format::Spread(of), &bytes, &options, 2);
+    let counts = store.mapping_counts().expect("a reading with a mapping counts");
+    let told = counts.keys.iter().map(|k| {
+        format!("{} {} {} of {} {}", k.key, k.pointer, k.matched, k.of, k.types).trim_end().to_owned()
+    });
+    (told.collect(), store)
+}
+
+fn unread(store: &Store) -> Vec<String> {
+    let fields = store.mapping_counts().map(|counts| counts.unread.clone()).unwrap_or_default();
+    fields.iter().map(|f| format!("{} {} {} {}", f.field, f.types, f.records, f.values)).collect()
+}
+
+#[test]
+fn each_way_is_counted_where_it_is_looked_for() {
+    let mut log = team_log();
+    log.push(json!({"ev": "llm"}));
+    let log = lines(&log);
+    for block_size in [64, 1 << 20] {
+        let options = ReadOptions { block_size, unread_fields: true, ..ReadOptions::default() };
+        let (told, store) = counted(&team(), &[("log.jsonl", &log)], &options);
+        let expected = [
+            // Of each record, the one that is rejected for it too.
+            "trace.id /run 11 of 12 string",
+            "trace.task /job 1 of 10 string",
+            "trace.group /batch 1 of 10 string",
+            "trace.reward /verdict/score 1 of 10 number",
+            // Of each step that has a trace, those that mean nothing too.
+            "step.kind /ev 11 of 11 string",
+            "step.id /id 8 of 10 string",
+            "step.agent /who 7 of 10 string",
+            // Until an agent has one.
+            "step.role /job_title 1 of 5 string",
+            // Where an agent answers.
+            "step.tokens_in /in 3 of 6 number",
+            "step.cost /usd 1 of 6 number",
+            "step.model /model 1 of 6 string",
+            // Of what makes events.
+            "step.extras.shard /shard 1 of 9 number",
+            "step.arguments /args 2 of 2 string, object",
+            "step.ok /status 2 of 6 string",
+            "step.content /text 5 of 7 string",
+        ];
+        for line in expected {
+            assert!(told.contains(&line.to_owned()), "{line} in {told:#?}");
+        }
+        assert_eq!(unread(&store), [""; 0]);
+        assert_eq!(findings(&store).len(), 0);
+    }
+}
+
+#[test]
+fn keys_that_never_had_a_value_are_a_finding_of_the_last_trace() {
+    let mut mapping = team();
+    mapping["step"]["tokens_in"] = json!("/inn");
+    mapping["step"]["error"] = json!("/failure");
+    // One of the alternatives is enough, and a part that is missing is not.
+    mapping["step"]["agent"] = json!(["/actor", "/who"]);
+    mapping["step"]["role"] = json!(["/rank", "=member"]);
+    mapping["step"]["id"] = json!({"join": ["/id", "/half"]});
+    // Nobody looks for a result in a step that is none.
+    mapping["step"]["results"] = json!({"each": "/results", "content": "/text", "ok": "/status"});
+    let run = |id: &str| {
+        let mut log = team_log();
+        log.iter_mut().for_each(|record| record["run"] = json!(id));
+        lines(&log)
+    };
+    let inputs = [("a.jsonl", run("r1")), ("b.jsonl", run("r2")), ("c.jsonl", "{\"run\":\"r3\"}\n".into())];
+    let inputs: Vec<(&str, &str)> = inputs.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let options = ReadOptions { unread_fields: true, ..ReadOptions::default() };
+    let (told, store) = counted(&mapping, &inputs, &options);
+    for line in [
+        "step.agent /actor 0 of 20",
+        "step.agent /who 14 of 20 string",
+        "step.role /rank 0 of 4",
+        "step.id /id 16 of 20 string",
+        "step.id /half 0 of 16",
+        "step.results.each /results 0 of 4",
+        "step.results.content /text 0 of 0",
+    ] {
+        assert!(told.contains(&line.to_owned()), "{line} in {told:#?}");
+    }
+    assert_eq!(
+        findings(&store),
+        [(
+            "mapping.unused".to_owned(),
+            5,
+            "keys of the mapping that found no value: step.id at /half (0 of 16), step.tokens_in at /inn (0 of 12), \
+             step.error at /failure (0 of 10), step.role at /rank (0 of 4), step.results.each at /results (0 of 4)"
+                .to_owned()
+        )]
+    );
+    let rows = store.combined("findings").unwrap();
+    assert_eq!(rows.column(0).as_primitive::<UInt32Type>().value(0), 1, "the last trace");
+    // What the keys look for is there, under names that no key has.
+    assert_eq!(unread(&store), ["/in number 6 6", "/job_title string 2 2"]);
+}
+
+#[test]
+fn fields_that_no_key_reads_are_told_with_how_many_records_have_them() {
+    let mapping = json!({
+        "steps": "/agents/*/log",
+        "trace": {"id": "/run", "metrics": {"*": {"at": "/scores", "except": ["draft"]}},
+                  "labels": {"each": "record:/marks", "label": "/verdict"}},
+        "step": {"kind": "=response", "agent": "up:/name", "content": "/body",
+                 "calls": {"each": "/calls", "tool": "/fn/name", "arguments": "/fn/args/0"}},
+    });
+    let step = json!({"body": [{"text": "x", "deep": 1}], "a/b": true,
+                      "calls": [{"fn": {"name": "ls", "args": [{"q": 1}, 2]}, "cost": 1}, {"fn": {}, "cost": null}]});
+    let record = |run: u32| {
+        json!({"run": run, "scores": {"good": 1, "draft": 2, "note": "n"}, "host": "h",
+               "agents": [{"name": "ann", "log": [step.clone(), step.clone()], "team": "red"}],
+               "marks": [{"verdict": "fine", "who": "me"}], "blank": null, "none": []})
+    };
+    let (_, store) = {
+        let log = lines(&[record(1), record(2), json!({"run": 3, "agents": [], "host": 4})]);
+        let options = ReadOptions { unread_fields: true, ..ReadOptions::default() };
+        counted(&mapping, &[("log.jsonl", &log)], &options)
+    };
+    assert_eq!(
+        unread(&store),
+        [
+            "/host number, string 3 3",
+            "/agents/*/log/*/a~1b bool 2 4",
+            "/agents/*/log/*/calls/*/cost number 2 4",
+            "/agents/*/log/*/calls/*/fn object 2 4",
+            "/agents/*/team string 2 2",
+            "/marks/*/who string 2 2",
+            "/none list 2 2",
+            "/scores/draft number 2 2",
+            "/scores/note string 2 2",
+            "/agents list 1 1",
+        ]
+    );
+}
+
+#[test]
+fn fields_are_counted_within_bounds() {
+    let mapping = json!({"trace": {"id": "/run"}, "step": {"kind": "=response", "content": "/text"}});
+    let mut log: Vec<Json> =
+        (0..3_000).map(|i| json!({"run": 1, "text": "x", format!("k{i}"): i, "same": 1})).collect();
+    log[0]["x".repeat(1_000)] = json!(1);
+    for i in 0..9_000 {
+        log[2_999][format!("m{i:05}")] = json!(1);
+    }
+    let options = ReadOptions { unread_fields: true, ..ReadOptions::default() };
+    let (_, store) = counted(&mapping, &[("log.jsonl", &lines(&log))], &options);
+    let told = unread(&store);
+    assert_eq!((told.len(), told[0].as_str()), (200, "/same number 3000 3000"));
+    assert!(told.iter().all(|line| line.len() < 100), "{told:?}");
+}
+
+#[test]
+fn mappings_of_ours_count_nothing_and_find_nothing_unused() {
+    let line = json!({"input": "q", "output": "a", "gts": null, "score": 1.0, "step": 1}).to_string() + "\n";
+    let store = read_bytes(
+        Format::Spread(&crate::importers::VERL),
+        &[("1.jsonl", line.as_bytes())],
+        &ReadOptions::default(),
+        1,
+    );
+    assert_eq!((store.n_traces(), store.mapping_counts(), findings(&store)), (1, None, Vec::new()));
+}
+
+#[test]
+fn batches_say_the_same_as_one_reading() {
+    use crate::ingest::{Input, ReadPosition, TraceReader};
+    use crate::run::Run;
+
+    let mut mapping = team();
+    mapping["step"]["error"] = json!("/failure");
+    let log: String = (0..200)
+        .map(|id| {
+            let mut log = team_log();
+            log.iter_mut().for_each(|record| record["run"] = json!(id));
+            lines(&log)
+        })
+        .collect();
+    let of = house(&mapping);
+    let options = ReadOptions { mapping: Some(of), block_size: 2_000, ..ReadOptions::default() };
+    let run = Run::new(Some(2)).unwrap();
+    let reader = |taken: u64| {
+        let input = Input::Stream {
+            name: "log.jsonl".into(),
+            reader: Box::new(std::io::Cursor::new(log.clone().into_bytes())),
+        };
+        let inputs = vec![(input, ReadPosition::default(), Some(Format::Spread(of)))];
+        let gathered = ReadPosition { blocks: taken, ..ReadPosition::default() };
+        TraceReader::resumed(inputs, gathered, options.clone()).unwrap()
+    };
+    let whole = reader(0).all(&run).unwrap();
+    assert_eq!(findings(&whole).len(), 1);
+    let trace = |store: &Store| {
+        let rows = store.combined("findings").unwrap();
+        let traces = rows.column(0).as_primitive::<UInt32Type>().values().to_vec();
+        traces.into_iter().zip(findings(store)).collect::<Vec<_>>()
+    };
+    let (mut told, mut batches, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+    let mut batched = reader(0);
+    while let Some(batch) = batched.next(20_000, None, &run).unwrap() {
+        told.extend(trace(&batch.store));
+        taken.push(batch.parts[1].position.blocks);
+        batches.push((batch.store.n_traces(), batch.store.mapping_counts().cloned()));
+    }
+    assert_eq!(told, trace(&whole));
+    assert!(batches.len() > 3, "{}", batches.len());
+    assert_eq!(batches.iter().map(|(traces, _)| traces).sum::<usize>(), 200);
+    let (last, before) = batches.split_last().unwrap();
+    assert_eq!(last.1.as_ref(), whole.mapping_counts());
+    assert!(before.iter().all(|(_, counts)| counts.is_none()));
+    // A reading that is taken up again where a batch ended has the rest, and what all of it says of the mapping.
+    let mut before = 0;
+    for (done, (traces, _)) in taken.iter().zip(&batches) {
+        before += traces;
+        let mut resumed = reader(*done);
+        let (mut rest, mut found, mut counts) = (0, 0, None);
+        while let Some(batch) = resumed.next(20_000, None, &run).unwrap() {
+            rest += batch.store.n_traces();
+            found += findings(&batch.store).len();
+            counts = batch.store.mapping_counts().cloned();
+        }
+        assert_eq!(before + rest, 200);
+        assert_eq!(found, usize::from(rest > 0));
+        assert_eq!(counts.as_ref(), whole.mapping_counts());
+    }
+}

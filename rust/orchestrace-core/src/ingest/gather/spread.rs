@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{Gathered, Made, Ordered};
 use crate::error::FindingCode;
 use crate::importers::items::{Fate, ItemRow, Piece};
+use crate::importers::mapping::Counts;
 use crate::importers::{TraceItem, TraceItems};
 use crate::ingest::ReadOptions;
 use crate::ingest::block::BlockWriter;
@@ -22,6 +23,8 @@ pub(super) struct Scratch {
     /// Hashes and numbers of items.
     seen: HashTable<(u64, u32)>,
     hasher: RandomState,
+    /// What the mapping found, trace by trace.
+    pub(super) counts: Counts,
 }
 
 /// One trace to be made.
@@ -53,6 +56,7 @@ impl<'a> Spread<'a> {
         let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
         let mut trace =
             TraceItems::new(self.gathered.key(planned.key), &items, planned.partial, options.limits);
+        trace.count(std::mem::take(&mut scratch.counts));
         let input = |row: &ItemRow| self.gathered.sources[row.source as usize].1;
         let again = u64::from(self.number) < self.gathered.skip;
         let mut nothing = true;
@@ -78,6 +82,7 @@ impl<'a> Spread<'a> {
                         made.quarantine.push((row.source, row_of));
                         made.tallies.add(input(row), name, RecordStatus::Quarantined, 1);
                     }
+                    scratch.counts = trace.counts();
                     return;
                 }
                 nothing = false;
@@ -101,6 +106,7 @@ impl<'a> Spread<'a> {
                 break;
             }
         }
+        scratch.counts = trace.counts();
         let kind = format!("{name}.no_events");
         let tallies = &mut made.tallies;
         trace.settle(
@@ -121,7 +127,7 @@ impl<'a> Spread<'a> {
         name: &'static str,
         tallies: &mut Tallies,
     ) -> (Vec<TraceItem<'a>>, Vec<&'a ItemRow>) {
-        let Scratch { seen, hasher } = scratch;
+        let Scratch { seen, hasher, .. } = scratch;
         seen.clear();
         // What many items share is hashed once.
         let mut beside = ("", hasher.hash_one(""));

@@ -303,7 +303,8 @@ impl Telling<'_> {
     ) {
         let spec = self.spec;
         let tool = fields.find(Key::Tool, scope).word().map(Cow::into_owned);
-        let named = spec.step.find(Key::Agent, scope).word().map(Cow::into_owned);
+        // Looked for in one of several results too, which is not the step.
+        let named = spec.step.find(Key::Agent, scope.uncounted()).word().map(Cow::into_owned);
         let own = named.as_deref().and_then(|name| self.of_id.get(name).copied());
         let caller = call.and_then(|call| {
             let own = own.filter(|own| self.open.contains_key(&(*own, call.to_owned())));

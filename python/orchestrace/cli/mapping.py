@@ -1,0 +1,67 @@
+"""The command mapping: what the keys of a mapping file find."""
+
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import typer
+
+from .. import mapping
+from ..display import counted, plain
+from .application import FAILED, QUARANTINED, SETTINGS
+from .options import Json, Threads
+from .tables import show, tell
+
+mapping_app = typer.Typer(
+    help="Check the mapping file of a house format (docs/formats/mapping.md).",
+    no_args_is_help=True,
+    context_settings=SETTINGS,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@mapping_app.command(name="check")
+def check_(
+    file: Annotated[Path, typer.Argument(metavar="MAPPING", help="TOML or JSON file.", show_default=False)],
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILES...", help="Files, globs, folders; - is standard input.", show_default=False
+        ),
+    ],
+    threads: Threads = None,
+    as_json: Json = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit with 3 if a key found no value or a record was quarantined."),
+    ] = False,
+) -> None:
+    """Say how often each key finds a value, and which fields of the records no key reads.
+
+    Exits with 1 if no record could be used.
+    """
+    found = mapping.check(file, paths, threads=threads, progress=True)
+    missed = (pl.col("matched") == 0) & (pl.col("of") > 0)
+    if as_json:
+        tell(found)
+    else:
+        idle = pl.when(pl.col("of") == 0).then(pl.lit("never looked for"))
+        note = pl.when(missed).then(pl.lit("no value")).otherwise(idle).alias("note")
+        matched = pl.format("{} of {}", "matched", "of").alias("matched")
+        show(found["keys"].select("key", "pointer", matched, "type", note), "keys", "mapping keys")
+        if found["unread"].height:
+            show(found["unread"], "fields that no key reads", "mapping unread")
+        records = found["records"]
+        told = [
+            f"{count:,} {status}" + (f" ({plain(kind)})" if kind else "")
+            for status, kind, count in records.iter_rows()
+        ]
+        typer.echo(f"{counted(records['count'].sum(), 'record')}: {', '.join(told) or 'none'}")
+        for code, path, message, count in found["quarantine"].iter_rows():
+            place = f" {path}" if path else ""
+            typer.echo(plain(f"{count:,} quarantined: {code}{place}: {message}"))
+    if not (found["records"]["status"] == "used").any():
+        raise typer.Exit(FAILED)
+    if strict and (found["keys"].filter(missed).height or found["quarantine"].height):
+        raise typer.Exit(QUARANTINED)
