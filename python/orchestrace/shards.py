@@ -203,6 +203,21 @@ def scan(
 
 
 def _scan_files(files: list[Path], schema: pl.Schema) -> pl.LazyFrame:
+    if "code" not in schema:
+        return _scan_alike(files, schema)
+    # The vocabularies of codes grow: files of an earlier version have fewer words.
+    frames = []
+    for known, alike in itertools.groupby(files, _codes_of):
+        frame = _scan_alike(list(alike), pl.Schema({**schema, "code": known}))
+        frames.append(frame.with_columns(pl.col("code").cast(schema["code"])))
+    return frames[0] if len(frames) == 1 else pl.concat(frames)
+
+
+def _codes_of(file: Path) -> pl.DataType:
+    return pl.scan_parquet(file, glob=False, hive_partitioning=False).collect_schema()["code"]
+
+
+def _scan_alike(files: list[Path], schema: pl.Schema) -> pl.LazyFrame:
     return pl.scan_parquet(
         files,
         schema=schema,

@@ -222,3 +222,31 @@ def test_folders_whose_names_look_like_patterns(runs: Path, tmp_path: Path) -> N
     ot.ingest(write(tmp_path / "more.jsonl", trace("new")), folder)
     sink = tmp_path / "s[1]"
     assert ot.credit(ot.read_corpus(folder), unit="team", sink=sink).collect().height == 49
+
+
+# --- versions ---------------------------------------------------------------------------------------------
+
+
+def test_a_corpus_of_a_version_with_fewer_codes_is_read_and_added_to(runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    backwards = json.loads(trace("back", "other", events=3))
+    backwards["events"][0]["t"] = 99.0
+    write(runs, json.dumps(backwards).encode(), trace("fine"), b"{}")
+    ot.ingest(runs, folder, partitions=2)
+    for table in ("findings", "quarantine"):
+        files = [*folder.glob(f"part=*/{table}/*.parquet"), *folder.glob(f"{table}/*.parquet")]
+        assert files
+        for file in files:
+            rows = pl.read_parquet(file)
+            codes = rows.schema["code"].categories
+            # As a version wrote it that did not have the last code yet.
+            rows.with_columns(pl.col("code").cast(pl.Enum(codes[:-1]))).write_parquet(file)
+    write(tmp_path / "more.jsonl", json.dumps({**backwards, "trace_id": "again"}).encode(), b"[]")
+    ot.ingest([runs, tmp_path / "more.jsonl"], folder)
+    corpus = ot.read_corpus(folder)
+    found = corpus.findings.select(pl.col("code").cast(pl.String)).collect()["code"]
+    assert found.to_list() == ["time.reversed", "time.reversed"]
+    rejects = corpus.quarantine.select(pl.col("code").cast(pl.String)).collect()["code"]
+    assert sorted(rejects) == ["field.missing", "record.not_object"]
+    assert corpus.filter(pl.col("trace_id") == "back").findings.collect().height == 1
+    assert ot.report(corpus)["findings"]["traces"].to_list() == [2]

@@ -745,7 +745,9 @@ fn keys_that_never_had_a_value_are_a_finding_of_the_last_trace() {
     mapping["step"]["results"] = json!({"each": "/results", "content": "/text", "ok": "/status"});
     let run = |id: &str| {
         let mut log = team_log();
-        log.iter_mut().for_each(|record| record["run"] = json!(id));
+        for record in &mut log {
+            record["run"] = json!(id);
+        }
         lines(&log)
     };
     let inputs = [("a.jsonl", run("r1")), ("b.jsonl", run("r2")), ("c.jsonl", "{\"run\":\"r3\"}\n".into())];
@@ -855,7 +857,9 @@ fn batches_say_the_same_as_one_reading() {
     let log: String = (0..200)
         .map(|id| {
             let mut log = team_log();
-            log.iter_mut().for_each(|record| record["run"] = json!(id));
+            for record in &mut log {
+                record["run"] = json!(id);
+            }
             lines(&log)
         })
         .collect();
