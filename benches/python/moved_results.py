@@ -1,13 +1,14 @@
 """What a change of the code moves in results over published corpora.
 
-    ORCHESTRACE_CORPORA=... python benches/python/moved_results.py record before/     # with the code of before
-    ORCHESTRACE_CORPORA=... python benches/python/moved_results.py record after/      # with the code of now
+    export ORCHESTRACE_CORPORA=...
+    python benches/python/moved_results.py record before/     # with the code of before
+    python benches/python/moved_results.py record after/      # with the code of now
     python benches/python/moved_results.py compare before/ after/
 
-`record` writes the tables of the corpora and what credit, metrics, replay, schedules and taint say of them, a Parquet
-file each. `compare` prints a row for each file, format and column with a cell that moved: how many of how many, and the
-largest difference of two numbers. Values are compared bit for bit. Nothing is timed. The files hold data of the corpora:
-keep them out of the repository.
+`record` writes the tables of the corpora and what credit, metrics, replay, schedules and taint say of them,
+a Parquet file each. `compare` prints a row for each file, format and column with a cell that moved: how many
+of how many, and the largest difference of two numbers. Values are compared bit for bit. Nothing is timed. The
+files hold data of the corpora: keep them out of the repository.
 """
 
 import argparse
@@ -78,12 +79,7 @@ def results(corpus: ot.Corpus) -> Iterator[tuple[str, Callable[[], pl.DataFrame]
     """What is recorded, by the name of its file."""
     for name in ("traces", "events", "edges", "agents", "measures", "findings", "record_counts"):
         yield name, lambda name=name: getattr(corpus, name).collect()
-    yield (
-        "metrics",
-        lambda: ot.metrics(
-            corpus, groups=ot.metric_definitions()["group"].unique().drop_nulls().to_list()[:0] or None
-        ),
-    )
+    yield "metrics", lambda: ot.metrics(corpus)
     yield "members", lambda: ot.metrics(corpus, by="agent")
     yield "schedule", lambda: ot.schedule(corpus)
     yield "slots", lambda: ot.scaling_curve(corpus, [1, 2, 4, 8])

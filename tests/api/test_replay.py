@@ -149,7 +149,7 @@ def test_tools_by_name_and_call_by_call() -> None:
 
 
 def test_without_recorded_values_there_are_bounds_and_no_effect() -> None:
-    """Of agents that all paths run through nothing is known but that they do, and of none that they are useless."""
+    """Of agents that all paths run through nothing else is known, and of none that they are useless."""
     bare = fork(scores=(None, None, None, None))
     row = one([bare], ot.drop(role="worker"))
     assert (row["reason"], row["tier"], row["support"]) == ("support.absent", "surrogate", 0)

@@ -57,7 +57,8 @@ def check_(
             f"{count:,} {status}" + (f" ({plain(kind)})" if kind else "")
             for status, kind, count in records.iter_rows()
         ]
-        typer.echo(f"{counted(records['count'].sum(), 'record')}: {', '.join(told) or 'none'}")
+        total = int(records["count"].sum())
+        typer.echo(f"{counted(total, 'record')}: {', '.join(told) or 'none'}")
         for code, path, message, count in found["quarantine"].iter_rows():
             place = f" {path}" if path else ""
             typer.echo(plain(f"{count:,} quarantined: {code}{place}: {message}"))

@@ -111,8 +111,8 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
         Schedules: ``makespan speedup utilisation`` with intervals over ``n_tasks`` tasks; ``over_lower``
         (makespan by its lower bound, at least 1) and ``of_upper`` (by its upper, at most 1); ``best
         worst``: speed-ups that the bounds allow; ``parallelism`` T1/T∞; ``in_bounds``: share of traces within
-        both; ``time_unit``; ``interval_reason`` of the first interval that is null: ``group.degenerate`` where
-        all tasks have one value, as the speed-up of one slot.
+        both; ``time_unit``; ``interval_reason`` of the first interval that is null: ``group.degenerate``
+        where all tasks have one value, as the speed-up of one slot.
 
     Raises
     ------
