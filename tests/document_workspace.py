@@ -74,6 +74,7 @@ def laid_out(home: Path, name: str) -> Path:
     mapping = (ROOT / "docs" / "formats" / "mapping.md").read_text(encoding="utf-8")
     (here / "house.toml").write_text(_block(mapping, "toml"))
     (here / "log.jsonl").write_text(_block(mapping, "json"))
+    shutil.copy(here / "log.jsonl", here / "logs")
     if format == "trl":
         (here / "completions").mkdir()
         lines = (IMPORTERS / "trl" / "input.jsonl").read_text().splitlines()

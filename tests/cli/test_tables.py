@@ -85,6 +85,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
     bounds = pl.DataFrame({"bounds": ["0..1"]})  # made for the terminal out of lower and upper
     report = ot.report(corpus)
     ot.ingest(path, path.parent / "corpus")
+    mapped = ot.mapping.check({"trace": {"id": "/trace_id"}, "step": {"kind": "/type"}}, path)
     study = pl.DataFrame(schema=["events", "agents", "status", "cells", "seconds"])
     return {
         "credit": [credits],
@@ -102,6 +103,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         "taint": [ot.taint(corpus)],
         "taint cut": [ot.sanitizer_cut(corpus)],
         "methods": [ot.methods()],
+        "mapping keys": [mapped["keys"], pl.DataFrame(schema=["note"])],  # the note is made for the terminal
         "importers": [ot.importers()],
         "ingest": [ot.ingest(path, path.parent / "corpus").inputs],
         "study": [study],

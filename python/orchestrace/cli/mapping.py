@@ -13,7 +13,7 @@ from .options import Json, Threads
 from .tables import show, tell
 
 mapping_app = typer.Typer(
-    help="Check the mapping file of a house format (docs/formats/mapping.md).",
+    help="Check a mapping file against the records that it is for.",
     no_args_is_help=True,
     context_settings=SETTINGS,
     rich_markup_mode=None,
@@ -37,9 +37,9 @@ def check_(
         typer.Option("--strict", help="Exit with 3 if a key found no value or a record was quarantined."),
     ] = False,
 ) -> None:
-    """Say how often each key finds a value, and which fields of the records no key reads.
+    """Say what each key finds, and what no key reads.
 
-    Exits with 1 if no record could be used.
+    How often each key finds a value, and which fields of the records no key reads. Exits with 1 if no record could be used.
     """
     found = mapping.check(file, paths, threads=threads, progress=True)
     missed = (pl.col("matched") == 0) & (pl.col("of") > 0)

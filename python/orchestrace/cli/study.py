@@ -65,7 +65,10 @@ def report_(
         typer.Option("--corpus", help="Recordings or a corpus on disk to place on the map; repeatable."),
     ] = None,
 ) -> None:
-    """Write report.html, report.md and the figures; needs pip install 'orchestrace[plot]'."""
+    """Write report.html, report.md and the figures.
+
+    Needs pip install 'orchestrace[plot]'.
+    """
     named: dict[str, Corpus] = {}
     for path in corpus or []:
         path = path_of(path)
