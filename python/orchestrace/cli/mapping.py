@@ -39,7 +39,8 @@ def check_(
 ) -> None:
     """Say what each key finds, and what no key reads.
 
-    How often each key finds a value, and which fields of the records no key reads. Exits with 1 if no record could be used.
+    How often each key finds a value, and which fields of the records no key reads. Exits with 1 if no record
+    could be used.
     """
     found = mapping.check(file, paths, threads=threads, progress=True)
     missed = (pl.col("matched") == 0) & (pl.col("of") > 0)
