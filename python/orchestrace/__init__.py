@@ -52,6 +52,7 @@ from .schedule import scaling_curve, schedule
 from .schedule_interventions import cap_stragglers, concurrency, merge, remove, serialise, speed_up, split
 from .siblings import sibling_diagnostics
 from .spawn_effect import spawn_effect
+from .story import Story, story
 from .survey import survey
 from .tokens import token_credits
 
@@ -71,6 +72,7 @@ __all__ = [
     "PartitionedCorpus",
     "QuarantineError",
     "SchemaError",
+    "Story",
     "Truth",
     "__version__",
     "advantages",
@@ -141,6 +143,7 @@ __all__ = [
     "spawn_effect",
     "speed_up",
     "split",
+    "story",
     "study",
     "survey",
     "taint",

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from orchestrace.samples import samples_path
 from property.random_runs import Document, jsonl
 
 FORK_EDGES = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 4), (4, 5), (6, 7), (7, 8), (5, 9), (8, 9)]
@@ -398,6 +399,14 @@ def test_mistakes_are_one_clear_line(options: dict[str, Any], message: str) -> N
     with pytest.raises(ot.ParameterError, match=message) as error:
         ot.metrics(read(fork()), **options)
     assert "\n" not in str(error.value)
+
+
+def test_no_metric_is_minus_zero() -> None:
+    """What has no work that is lost has none of it, not -0.0 of it."""
+    table = ot.metrics(ot.read_traces(samples_path()))
+    values = [table[name] for name in table.columns if table[name].dtype == pl.Float64]
+    zeros = [value for column in values for value in column.drop_nulls() if value == 0.0]
+    assert zeros and all(math.copysign(1.0, value) > 0.0 for value in zeros)
 
 
 def test_a_cycle_is_told() -> None:

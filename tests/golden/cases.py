@@ -666,6 +666,12 @@ accept("large integer unknown", put(f"{SPARE}/x_note", 10**30 + 1))
 
 accept("group", events((0, {"group_id": "g"}), (2, {"group_id": "g"})))
 accept("group conflict", events((0, {"group_id": "g"}), (2, {"group_id": "h"})), group_conflict=(1, 2))
+accept(
+    "group by time",
+    events((0, {"group_id": "g", "t": 0.9}), (2, {"group_id": "h", "t": 0.1})),
+    group_conflict=(1, 0),
+    time_reversed=(1, {1}),
+)
 accept("group named late", events((1, {"group_id": ""}), (3, {"group_id": "h"})), group_conflict=(1, 3))
 
 accept("time reversed", edges(("spare", "e1")), time_reversed=(1, {0, 3}))

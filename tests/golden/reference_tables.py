@@ -59,13 +59,20 @@ class Findings(dict[str, tuple[int, int | None]]):
         self[code] = (count + 1, first)
 
 
+def group_of(document: dict[str, Any]) -> str:
+    """The first group that an event names by its time, else the task."""
+    naming = [event for event in document["events"] if isinstance(event.get("group_id"), str)]
+    first = min(naming, key=lambda event: float(event["t"]), default=None)
+    return str(document["task_id"] if first is None else first["group_id"])
+
+
 def findings(document: dict[str, Any]) -> Findings:
     """Code to (count, first event); of a cycle only that there is one.
 
     What follows from who owns what is not among them.
     """
     found = Findings()
-    groups: list[str] = []
+    group = group_of(document)
     for seq, event in enumerate(document["events"]):
         if is_rounded(event["t"]):
             found.note("number.rounded", seq)
@@ -78,11 +85,8 @@ def findings(document: dict[str, Any]) -> Findings:
                     numbers = event[name] if name == "p_actions" else [event[name]]
                     if any(map(is_rounded, numbers)):
                         found.note("number.rounded", seq)
-        group = event.get("group_id")
-        if isinstance(group, str):
-            groups.append(group)
-            if group != groups[0]:
-                found.note("group.conflict", seq)
+        if isinstance(event.get("group_id"), str) and event["group_id"] != group:
+            found.note("group.conflict", seq)
     for name in ("rewards", "costs", "metrics"):
         for value in document.get(name, {}).values():
             if is_rounded(value):
@@ -137,12 +141,11 @@ def time_bases(document: dict[str, Any]) -> set[str]:
 
 def trace_row(document: dict[str, Any], trace: int) -> dict[str, Any]:
     """The columns of `traces` that follow from the document alone."""
-    groups = [e["group_id"] for e in document["events"] if isinstance(e.get("group_id"), str)]
     return {
         "trace": trace,
         "trace_id": document["trace_id"],
         "task_id": document["task_id"],
-        "group_id": groups[0] if groups else document["task_id"],
+        "group_id": group_of(document),
         "system": document.get("system"),
         "topology": document.get("topology"),
         "importer": "native",

@@ -91,7 +91,8 @@ class Timed:
         #: Seconds of work among steps have no clock that says from when to when.
         self.recorded_makespan = max(self.end) - self.origin if seconds or rule == "gap" else None
         self.queued: list[float | None] = [
-            b - w
+            # less than a subtraction rounds is nothing
+            (b - w if b - w > 4 * sys.float_info.epsilon * max(abs(b), abs(w)) else 0.0)
             if r is not None
             and w is not None
             and self.aside[v] is None

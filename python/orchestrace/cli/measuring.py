@@ -11,7 +11,7 @@ from ..display import plain
 from ..paths import path_of
 from ..publication import published_folder, write_parquet
 from .application import app
-from .options import Json, MaxGap, StrictOptions, grouped
+from .options import Json, MaxGap, StrictOptions, UntrustedTools, grouped
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions, show, tell
 
@@ -43,10 +43,7 @@ def taint_(
     recordings: StrictOptions,
     table: TableOptions,
     carry: Annotated[str, typer.Option("--carry", help="all, context or safety_flow.")] = "all",
-    untrusted: Annotated[
-        list[str] | None,
-        typer.Option("--untrusted-tool", help="A tool whose results are untrusted; repeatable."),
-    ] = None,
+    untrusted: UntrustedTools = None,
     cut: Annotated[bool, typer.Option("--cut", help="Where sanitizers would keep outcomes clean.")] = False,
 ) -> None:
     """Follow untrusted content: what it reached, where to stop it."""

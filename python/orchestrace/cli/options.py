@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import shlex
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -30,6 +31,10 @@ MaxGap = Annotated[
     float | None,
     typer.Option("--max-gap", help="The longest gap that is work, in the recording's time; more is idle."),
 ]
+UntrustedTools = Annotated[
+    list[str] | None,
+    typer.Option("--untrusted-tool", help="A tool whose results are untrusted; repeatable."),
+]
 Params = Annotated[list[str] | None, typer.Option("--param", "-P", help="NAME=VALUE; repeatable.")]
 Unit = Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")]
 Method = Annotated[str, typer.Option("--method", help="See the command methods.")]
@@ -47,6 +52,13 @@ class RecordingOptions:
     format: Format = "auto"
     mapping: House = None
     threads: Threads = None
+
+    def words(self) -> str:
+        """The same recordings on a command line."""
+        words = [*self.paths]
+        words += ["--format", self.format] if self.format != "auto" else []
+        words += ["--mapping", str(self.mapping)] if self.mapping is not None else []
+        return shlex.join(words)
 
 
 @dataclass(frozen=True)

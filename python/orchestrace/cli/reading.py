@@ -1,33 +1,38 @@
 """Commands that read and judge recordings, and make some."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from .. import credit, generate, importers, ingest, read_corpus, read_traces, report
+from .. import credit, generate, importers, ingest, read_corpus, read_traces, report, story
 from ..display import counted, plain, plain_json
 from ..errors import InputError
 from ..paths import path_of
 from ..publication import write_parquet, write_text
 from ..samples import samples_path
 from ..schema import SCHEMAS, TraceBy
+from ..story import HOUR
+from ..terminal import terminal_width
 from .application import FAILED, STOPPED, app
 from .options import (
     Force,
     Format,
     House,
     Json,
+    MaxGap,
     RecordingOptions,
     Scores,
     Seed,
     Strict,
     StrictOptions,
     Threads,
+    UntrustedTools,
     grouped,
 )
-from .recordings import opened, refuse_unused, tell_quarantined
+from .recordings import opened, refuse_unused, tell_quarantined, usable
 from .tables import TableOptions, show, tell
 
 _DEMO: Final = ".orchestrace-demo"
@@ -55,7 +60,8 @@ def demo(
     write_text("", folder / _DEMO)
     for name, frame in frames.items():
         write_parquet(frame, folder / f"{name}.parquet", overwrite=True)
-    typer.echo(f"wrote {len(frames)} Parquet files to {plain(output)}")
+    typer.echo(f"wrote {len(frames)} Parquet files to {plain(output)}\n")
+    typer.echo(story(corpus, threads=threads).text(shlex.quote(str(samples_path())), terminal_width() or 80))
 
 
 def _demo_folder(output: Path, force: bool) -> Path:
@@ -83,6 +89,30 @@ def validate(recordings: RecordingOptions, as_json: Json = False) -> None:
         typer.echo(f"{counted(records['read'], 'record')}: {', '.join(counts) or 'none'}; {traces}")
     if records["quarantined"] or not records["used"]:
         raise typer.Exit(FAILED)
+
+
+@app.command(name="story")
+@grouped
+def story_(
+    recordings: StrictOptions,
+    max_gap: MaxGap = HOUR,
+    untrusted: UntrustedTools = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what is worth knowing first: cost, time, answers, what to open."""
+    corpus = usable(recordings)
+    told = story(
+        corpus,
+        max_gap=max_gap,
+        untrusted_tools=untrusted or (),
+        threads=recordings.threads,
+        progress=True,
+    )
+    if as_json:
+        typer.echo(plain_json(told.to_json()))
+    else:
+        typer.echo(told.text(recordings.words(), terminal_width() or 80))
+    tell_quarantined(corpus, recordings, recordings.strict)
 
 
 @app.command(name="ingest")

@@ -80,10 +80,7 @@ def refuse_unused(corpus: Corpus) -> None:
 def tell_quarantined(corpus: Corpus, given: RecordingOptions, strict: bool = False) -> None:
     """Say on stderr what was quarantined and which command tells why; fail if that is asked for."""
     if count := corpus.records["quarantined"]:
-        command = ["orchestrace", "validate", *given.paths]
-        command += ["--format", given.format] if given.format != "auto" else []
-        command += ["--mapping", str(given.mapping)] if given.mapping is not None else []
         told = f"{count:,} of {counted(corpus.records['read'], 'record')} quarantined; to see why:"
-        typer.echo(plain(f"{told} {shlex.join(command)}"), err=True)
+        typer.echo(plain(f"{told} orchestrace validate {given.words()}"), err=True)
         if strict:
             raise typer.Exit(QUARANTINED)

@@ -67,7 +67,7 @@ codes!(
         TimeReversed = "time.reversed" => "An edge leads to an earlier time.",
         NumberRounded = "number.rounded" => "An integer that a 64-bit float cannot hold exactly.",
         FieldIgnored = "field.ignored" => "A known extension field of the wrong type; it stays in extras.",
-        GroupConflict = "group.conflict" => "Events name more than one group; the first counts.",
+        GroupConflict = "group.conflict" => "Events name more than one group; the first by (t, seq) counts.",
         TraceIdReused = "trace.id_reused" => "Another trace of the corpus has the same `trace_id`.",
         TracePartial = "trace.partial" => "The recording ends before the run did.",
         ClockSkew = "clock.skew" => "Clocks of different hosts disagree.",

@@ -109,6 +109,11 @@ impl EventColumns {
         &mut self.optional[field as usize - FIRST_OPTIONAL]
     }
 
+    /// The column of a field, as far as it has been written.
+    pub(crate) fn given(&self, field: EventField) -> &OptionalColumn {
+        &self.optional[field as usize - FIRST_OPTIONAL]
+    }
+
     /// The event columns at their exact size, in the order of the schema; empties them.
     pub(super) fn finish(&mut self, rows: usize, keep: Keep) -> Result<Vec<(usize, Finished)>> {
         let mut out = Vec::with_capacity(8);

@@ -360,30 +360,35 @@ impl TraceWriter<'_> {
         }
     }
 
-    /// Group of the trace: first `group_id` of an event, else the task (ARCHITECTURE.md, D13).
+    /// Group of the trace: the first `group_id` of an event in canonical order, else the task
+    /// (ARCHITECTURE.md, D1 and D13).
     fn settle_group(&mut self) {
         let row = self.block.facts.len();
         if let Some(group) = self.group.take() {
             self.block.group_id.set(row, &group);
             return;
         }
-        let OptionalColumn::Text(column) = self.block.events.optional(EventField::GroupId) else { return };
-        let text = |view: &u128| String::from_utf8_lossy(column.bytes(&view.to_le_bytes())).into_owned();
         let first_event = self.first_event;
-        let views = column.views(first_event).iter().enumerate();
-        let mut given = views.filter(|(i, _)| column.is_set(first_event + i));
-        let first = given.next().map(|(_, view)| text(view));
-        let others: Vec<(usize, String)> = match &first {
-            Some(group) => {
-                given.map(|(i, view)| (i, text(view))).filter(|(_, other)| other != group).collect()
-            }
-            None => Vec::new(),
+        let events = &self.block.events;
+        let OptionalColumn::Text(column) = events.given(EventField::GroupId) else { return };
+        let given = || {
+            let views = column.views(first_event).iter().enumerate();
+            views.filter(|(seq, _)| column.is_set(first_event + seq))
         };
-        if let Some(group) = first {
+        let text = |view: &u128| String::from_utf8_lossy(column.bytes(&view.to_le_bytes())).into_owned();
+        // Of equal times the first in the document is the minimum.
+        let t = &events.t[first_event..];
+        if let Some((_, first)) = given().min_by(|(a, _), (b, _)| t[*a].total_cmp(&t[*b])) {
+            let group = text(first);
+            let is_other = |view: &u128| column.bytes(&view.to_le_bytes()) != group.as_bytes();
+            let others: Vec<(usize, String)> = given()
+                .filter(|(_, view)| is_other(view))
+                .map(|(seq, view)| (seq, text(view)))
+                .collect();
             self.block.group_id.set(row, &group);
             for (seq, other) in others {
                 self.finding(FindingCode::GroupConflict, Some(seq as u32), || {
-                    format!("found group_id '{other}' after '{group}', which counts")
+                    format!("found group_id '{other}' beside '{group}', which counts")
                 });
             }
         } else {

@@ -152,7 +152,8 @@ impl<'a> Row<'a> {
     /// Writes the metric at a place of the group; what is no finite number is null (`result.range`).
     pub fn set(&mut self, at: usize, value: f64) {
         let finite = value.is_finite();
-        self.values[at] = if finite { value } else { f64::NAN };
+        // the sum of no numbers is -0.0, and no metric means that
+        self.values[at] = if finite { value + 0.0 } else { f64::NAN };
         self.reasons[at] = if finite { TOLD } else { Reason::ResultRange as u8 };
     }
 

@@ -397,8 +397,12 @@ impl<'a> ChunkWriter<'a> {
             .map(|member| Carried::read(member.value));
         let importer = text_of(traces, "importer", trace).unwrap_or("native");
         let group = text_of(traces, "group_id", trace);
+        let events = &self.chunk.events;
+        let t = events["t"].as_primitive::<Float64Type>();
         let given_group = (self.chunk.starts[trace][0]..self.chunk.starts[trace + 1][0])
-            .find_map(|row| text_of(&self.chunk.events, "group_id", row as usize))
+            .filter_map(|row| Some((t.value(row as usize), text_of(events, "group_id", row as usize)?)))
+            .min_by(|(a, _), (b, _)| a.total_cmp(b))
+            .map(|(_, group)| group)
             .or_else(|| text_of(traces, "task_id", trace));
         let partial = traces.column_by_name("partial").is_some_and(|c| c.as_boolean().value(trace));
         let started = traces

@@ -217,7 +217,9 @@ impl Timing {
             self.ended.push(if met { end } else { f64::NAN });
             self.idle.push(if idle { gap } else { 0.0 });
             let works = self.aside[v].is_none() && !inputs.is_empty() && axis;
-            self.queued.push(told.filter(|_| works).map(|_| (began - waited).max(0.0)));
+            let room = ROUNDING * began.abs().max(waited.abs());
+            let queued = if began - waited > room { began - waited } else { 0.0 };
+            self.queued.push(told.filter(|_| works).map(|_| queued));
             if released {
                 self.release.push(began);
             }
