@@ -2,6 +2,7 @@
 
 import heapq
 import math
+import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -72,6 +73,13 @@ class Timed:
         self.end = [self._end(v) for v in range(n)]
         self.waited = [max((self.end[u] for u, w in self.edges if w == v), default=None) for v in range(n)]
         recorded = [self._recorded(v) for v in range(n)]
+        for v, length in enumerate(recorded):
+            inputs = {u for u, w in self.edges if w == v}
+            answered = any(events[u]["type"] == "return" for u in inputs)
+            if length is not None and events[v]["type"] == "tool_result" and answered:
+                # the rest is the work of the agent that answered
+                left = max(0.0, self.end[v] - (self.waited[v] or 0.0)) if seconds or rule == "gap" else 0.0
+                recorded[v] = min(length, left)
         gap = [self._gap(v) for v in range(n)]
         long = [r is None and max_gap is not None and g > max_gap for r, g in zip(recorded, gap, strict=True)]
         self.idle = [g if too_long else 0.0 for g, too_long in zip(gap, long, strict=True)]

@@ -6,14 +6,15 @@
 //!
 //! `end` is `t`, or `t_end` where that tells the duration; t0 is the least `t`. What a human does takes no time here, nor
 //! what a scorer does: it happens when it was recorded, and is no work of the team. A gap that is longer than somebody
-//! allows is no work either. The rule of the trace: `explicit` if every event of the others has one of the first two, else
+//! allows is no work either, nor is what a call waited for an agent that answers it: of the result of such a call counts
+//! what is left after the answer. The rule of the trace: `explicit` if every event of the others has one of the first two, else
 //! `mixed` if times are in seconds, else `gap` for all, since seconds and steps do not add. O(|V|+|E|).
 //!
 //! A recorded event may begin before what it waits for has ended (edges say what was used, not when). A replay that is
 //! to return every recorded time takes the overlap off its duration; how often is counted.
 
 use crate::graph::{CsrGraph, Owners};
-use crate::schema::{AgentKind, Reason, TimeBasis};
+use crate::schema::{AgentKind, EventType, Reason, TimeBasis};
 use crate::store::view::TraceView;
 
 /// Where durations come from.
@@ -62,6 +63,12 @@ pub enum Rule {
 
 /// Spellings of [`Rule`], in code order.
 pub const RULES: &[&str] = &["explicit", "mixed", "gap"];
+
+/// Whether an event is the result of a call that another agent answered.
+fn hands_over(view: &TraceView<'_>, inputs: &[u32], v: usize) -> bool {
+    let is = |v: usize, what: EventType| view.types[v] == what as u8;
+    is(v, EventType::ToolResult) && inputs.iter().any(|&u| is(u as usize, EventType::Return))
+}
 
 /// Two times that differ by less than a subtraction rounds are one.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
@@ -195,9 +202,12 @@ impl Timing {
         let axis = seconds || self.rule == Rule::Gap;
         let mut origin = f64::INFINITY;
         for v in 0..n {
-            let (told, end) = (self.told(view, v), self.ends[v]);
+            let end = self.ends[v];
             let inputs = graph.predecessors_of(v);
             let waited = inputs.iter().map(|&u| self.ends[u as usize]).fold(f64::NEG_INFINITY, f64::max);
+            let left = if axis { (end - waited).max(0.0) } else { 0.0 };
+            let told = self.told(view, v);
+            let told = if hands_over(view, inputs, v) { told.map(|d| d.min(left)) } else { told };
             let earliest = if inputs.is_empty() { t0 } else { waited };
             let gap = (end - earliest).max(0.0);
             let idle = told.is_none() && lengths.max_gap.is_some_and(|most| gap > most);

@@ -86,6 +86,20 @@ fn what_humans_do_is_no_work_and_takes_no_slot() {
 }
 
 #[test]
+fn a_call_that_an_agent_answers_takes_what_is_left_after_the_answer() {
+    // a calls, b works from 1 to 61 and answers, the result takes 1 s more and says 61 s for all of it
+    let mut t = TestTrace::default();
+    t.event(EventType::Spawn, "a").at(1.0);
+    t.event(EventType::Return, "b").at(61.0);
+    t.event(EventType::ToolResult, "a").at(62.0);
+    t.flag_duration(1, 60.0);
+    t.flag_duration(2, 61.0);
+    t.edge(0, 1, EdgeType::Spawn).edge(1, 2, EdgeType::Return);
+    let free = outlooks(&t.view(), &[on(None)], false)[0].unwrap();
+    assert_eq!((free.work, free.span, free.recorded), (61.0, 61.0, Some(61.0)));
+}
+
+#[test]
 fn gaps_that_are_too_long_are_no_work() {
     let mut t = TestTrace::default();
     t.event(EventType::ToolCall, "a").at(0.0);
