@@ -190,6 +190,7 @@ def test_the_edge_cases_of_formats_have_their_tests() -> None:
 def test_the_two_commands_of_the_readme() -> None:
     assert [block.strip() for block in blocks("README.md", "sh")] == [
         "pip install . && orchestrace demo",
+        "orchestrace story runs/",
         "make test",
     ]
     assert "\nmake test\n" in text(".ci/run")
@@ -279,6 +280,32 @@ def test_the_table_of_limits_is_that_of_reading() -> None:
 def test_the_changelog_knows_the_version() -> None:
     assert f"## [{ot.__version__}]" in text("CHANGELOG.md")
     assert f"Table layout {_core.SCHEMA_VERSION}." in text("CHANGELOG.md")
+
+
+def test_the_first_page_says_what_methods_find_as_the_page_on_credit_measured_it() -> None:
+    """The ranges of rank correlations of README.md are those over the worlds of the table of docs/credit.md."""
+    measured: dict[tuple[str, str], list[float]] = {}
+    for row in re.findall(
+        r"^\| `(.+?)` \| (event|agent|siblings) \|(.+)$", text("docs/credit.md"), re.MULTILINE
+    ):
+        worlds = [cell.split("[")[0].strip() for cell in row[2].split("|")[:5]]
+        numbers = [float(cell) for cell in worlds if cell not in ("", "-")]
+        measured.setdefault((row[0], row[1]), numbers)
+    found = table("README.md", "question", "ask", "rank correlation with planted truth")
+    critic = "gae (rows=events, lambda_=0.0, gamma=1.0)"
+    told = {
+        0: [("c3", "siblings"), ("coma", "siblings")],
+        1: [(critic, "event")],
+        2: [(critic, "agent")],
+        3: [("grpo", "siblings")],
+        4: [("rudder", "agent")],
+        5: [("flow", "event"), ("flow", "agent")],
+    }
+    for at, methods in told.items():
+        ranges = [
+            f"{min(numbers):.2f} to {max(numbers):.2f}" for numbers in (measured[one] for one in methods)
+        ]
+        assert re.findall(r"-?\d\.\d\d to -?\d\.\d\d", found[at][2]) == ranges, found[at]
 
 
 def test_the_table_of_metrics_is_that_of_the_registry() -> None:

@@ -99,7 +99,7 @@ def story_(
     untrusted: UntrustedTools = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what is worth knowing first: cost, time, answers, what to open."""
+    """Tell what is worth knowing first, on one screen."""
     corpus = usable(recordings)
     told = story(
         corpus,
