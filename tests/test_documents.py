@@ -283,7 +283,7 @@ def test_the_changelog_knows_the_version() -> None:
 
 
 def test_the_first_page_says_what_methods_find_as_the_page_on_credit_measured_it() -> None:
-    """The ranges of rank correlations of README.md are those over the worlds of the table of docs/credit.md."""
+    """Ranges of rank correlations are over the worlds of the table of docs/credit.md."""
     measured: dict[tuple[str, str], list[float]] = {}
     for row in re.findall(
         r"^\| `(.+?)` \| (event|agent|siblings) \|(.+)$", text("docs/credit.md"), re.MULTILINE
