@@ -114,7 +114,7 @@ def _found(corpus: Corpus) -> pl.DataFrame:
         roles=pl.col("role").drop_nulls().n_unique(),
         messages=kind.is_in(["message", "return"]).sum(),
         calls=(kind == "tool_call").sum(),
-        tokens=pl.any_horizontal(pl.col("tokens", "tokens_in", "tokens_out").is_not_null()).sum(),
+        tokens=pl.col("tokens").is_not_null().sum(),
         written=pl.col("tokens_out").is_not_null().sum(),
         rewards=pl.col("reward").is_not_null().sum(),
         trusted=pl.col("trusted").is_not_null().sum(),

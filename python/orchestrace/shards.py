@@ -188,6 +188,9 @@ def scan(
 
     The columns are those of `schema`; one that a file does not have is null there.
     """
+    counted = table == "events" and manifest.schema_version == "1.0"
+    if counted:
+        schema = pl.Schema({**SCHEMAS["events"], **schema})
     here = [(partition, part) for partition, part in parts if table in part.rows]
     plain = [file_of(partition, table, part.name) for partition, part in here if not manifest.outdated(part)]
     frames = []
@@ -199,7 +202,23 @@ def scan(
             frames.append(_valid(frame, folder, manifest, partition, table, part))
     if not frames:
         return pl.LazyFrame(schema=schema)
-    return frames[0] if len(frames) == 1 else pl.concat(frames)
+    frame = frames[0] if len(frames) == 1 else pl.concat(frames)
+    return _with_counts(frame) if counted else frame
+
+
+def _with_counts(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Events of layout 1.0, which had parts of tokens in the extras and no total beside input and output, with the
+    columns of today. Rows that were written since stay as they are."""
+    in_extras = {
+        name: pl.coalesce(name, pl.col("extras").str.json_path_match(f"$.x_{name}").cast(pl.Int64, strict=False))
+        for name in ("tokens_cached", "tokens_cache_write", "tokens_reasoning")
+    }
+    cache = pl.sum_horizontal("tokens_cached", "tokens_cache_write")
+    told = pl.any_horizontal(pl.col("tokens_in", "tokens_out").is_not_null())
+    return events.with_columns(**in_extras).with_columns(
+        tokens_fresh=pl.coalesce("tokens_fresh", (pl.col("tokens_in") - cache).clip(0)),
+        tokens=pl.coalesce("tokens", pl.when(told).then(pl.sum_horizontal("tokens_in", "tokens_out"))),
+    )
 
 
 def _scan_files(files: list[Path], schema: pl.Schema) -> pl.LazyFrame:

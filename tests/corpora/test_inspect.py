@@ -124,7 +124,7 @@ def test_tokens_are_those_of_the_logs(folder: Path, found: dict[str, Document]) 
         for field, name in (("tokens_in", "input_tokens"), ("tokens_out", "output_tokens")):
             assert sum(e.get(field, 0) for e in events) == sum(usage[name] for usage in reported.values())
         cached = sum(usage.get("input_tokens_cache_read") or 0 for usage in reported.values())
-        assert sum(e.get("x_tokens_cached", 0) for e in events) == cached
+        assert sum(e.get("tokens_cached", 0) for e in events) == cached
 
 
 def test_where_logs_contradict_themselves(folder: Path) -> None:

@@ -597,14 +597,29 @@ accept("duration_s negative", put(f"{SPARE}/duration_s", -1), field_ignored=(1, 
 accept("duration_s of minus zero", literal(f"{SPARE}/duration_s", "-0.0"))
 for _key, _top in (
     ("tokens_in", 2**63 - 1),
+    ("tokens_fresh", 2**63 - 1),
+    ("tokens_cached", 2**63 - 1),
+    ("tokens_cache_write", 2**63 - 1),
     ("tokens_out", 2**63 - 1),
+    ("tokens_reasoning", 2**63 - 1),
     ("tokens", 2**63 - 1),
     ("turn", 2**32 - 1),
 ):
     for _spelling in ("0", "3", "3.0", "30e-1", "1e3", "0.0", str(_top)):
-        accept(f"{_key} {_spelling}", literal(f"{SPARE}/{_key}", _spelling))
+        # the event has 40 tokens in all
+        _more = _key not in ("tokens", "tokens_reasoning", "turn") and float(_spelling) > 40
+        _told: dict[str, Any] = {"usage_conflict": (1, 3)} if _more else {}
+        accept(f"{_key} {_spelling}", literal(f"{SPARE}/{_key}", _spelling), **_told)
     for _spelling in ("-1", "-1.0", "3.5", "1e-3", str(_top + 1), "1e30", "null", "true", '"3"', "[3]"):
         accept(f"{_key} {_spelling}", literal(f"{SPARE}/{_key}", _spelling), field_ignored=(1, 3))
+for _name, _counts in {
+    "a total that is another": {"tokens_in": 30, "tokens_out": 9},
+    "input without its cache": {"tokens_in": 2, "tokens_cached": 30, "tokens_out": 8},
+    "input that is no sum": {"tokens_in": 40, "tokens_fresh": 2, "tokens_cached": 30},
+    "output without its reasoning": {"tokens_out": 5, "tokens_reasoning": 9},
+}.items():
+    accept(_name, member(SPARE, json.dumps(_counts)[1:-1]), usage_conflict=(1, 3))
+accept("parts of all tokens", member(SPARE, '"tokens_in": 30, "tokens_cached": 20, "tokens_out": 10'))
 accept("tokens 1e18", literal(f"{SPARE}/tokens", "1e18"))
 accept("tokens beyond 2**53 stay exact", put(f"{SPARE}/tokens", 2**53 + 1))
 for _key in [

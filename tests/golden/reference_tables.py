@@ -18,7 +18,11 @@ TEXTS = [
 ]
 FLAGS = ["ok", "corrupted", "sanitizer", "privileged"]
 FLOATS = ["duration_s", "t_end", "cost_usd", "score", "reward", "draft_score", "value", "p_behavior"]
-COUNTS = {"tokens_in": 2**63 - 1, "tokens_out": 2**63 - 1, "tokens": 2**63 - 1, "turn": 2**32 - 1}
+INPUT = ["tokens_fresh", "tokens_cached", "tokens_cache_write"]
+PARTS = [*INPUT, "tokens_out"]
+TOKENS = ["tokens_in", *PARTS, "tokens_reasoning", "tokens"]
+MOST = 2**63 - 1
+COUNTS = {**dict.fromkeys(TOKENS, MOST), "turn": 2**32 - 1}
 SCHEMA_FIELDS = ["id", "t", "type", "agent", "role", "from", "to", "tool", "content_ref", "trusted"]
 EXTENSIONS = [*FLOATS, *COUNTS, *TEXTS, *FLAGS, "p_actions"]
 EVENT_COLUMNS = ["trace", "seq", *SCHEMA_FIELDS, *EXTENSIONS, "extras"]
@@ -49,6 +53,41 @@ def extension(name: str, value: Any) -> Any:
     if name in COUNTS:
         return int(value) if value == math.floor(value) and 0 <= value <= COUNTS[name] else IGNORED
     return IGNORED if name == "duration_s" and value < 0 else float(value)
+
+
+def settled(told: dict[str, int]) -> dict[str, int]:
+    """Counts of tokens of an event with what follows from them; of what contradicts, the parts count."""
+    now = dict(told)
+    cache = sum(now.get(name, 0) for name in INPUT[1:])
+    if "tokens_in" in now:
+        uncached = now["tokens_in"] if now["tokens_in"] < cache else now["tokens_in"] - cache
+        now.setdefault("tokens_fresh", uncached)
+        now["tokens_in"] = min(MOST, now["tokens_fresh"] + cache)
+    if now.get("tokens_out", MOST) < now.get("tokens_reasoning", 0):
+        now["tokens_out"] = min(MOST, now["tokens_out"] + now["tokens_reasoning"])
+    if any(name in now for name in PARTS):
+        parts = min(MOST, sum(now.get(name, 0) for name in PARTS))
+        whole = {"tokens_in", "tokens_out"} <= now.keys()
+        now["tokens"] = parts if whole else max(parts, now.get("tokens", 0))
+    return now
+
+
+def counts_of(event: dict[str, Any]) -> dict[str, int]:
+    """Counts of tokens that an event of a document tells."""
+    told = {name: extension(name, event[name]) for name in TOKENS if name in event}
+    return {name: count for name, count in told.items() if count is not IGNORED}
+
+
+def unfollowed(event: dict[str, Any]) -> dict[str, Any]:
+    """An event of a document with its counts settled, without those that follow from others."""
+    told = counts_of(event)
+    now = settled(told)
+    for name in ("tokens_fresh", "tokens"):
+        others = {other: count for other, count in now.items() if other != name}
+        if name in now and settled(others).get(name) == now[name]:
+            now = others
+    kept = {key: value for key, value in event.items() if key not in told}
+    return kept | now
 
 
 class Findings(dict[str, tuple[int, int | None]]):
@@ -85,6 +124,9 @@ def findings(document: dict[str, Any]) -> Findings:
                     numbers = event[name] if name == "p_actions" else [event[name]]
                     if any(map(is_rounded, numbers)):
                         found.note("number.rounded", seq)
+        told = counts_of(event)
+        if any(settled(told)[name] != count for name, count in told.items()):
+            found.note("usage.conflict", seq)
         if isinstance(event.get("group_id"), str) and event["group_id"] != group:
             found.note("group.conflict", seq)
     for name in ("rewards", "costs", "metrics"):
@@ -172,6 +214,7 @@ def event_rows(document: dict[str, Any], trace: int) -> list[dict[str, Any]]:
                 row[key] = typed
             else:
                 extras[key] = value
+        row |= settled(counts_of(event))
         row["extras"] = extras or None
         rows.append(row)
     return rows
@@ -196,9 +239,10 @@ def measure_rows(document: dict[str, Any], trace: int) -> dict[tuple[int, str, s
 
 
 def rounded(document: dict[str, Any]) -> dict[str, Any]:
-    """The document after its read numbers went through 64-bit floats; all else is kept as it was."""
+    """The document after its read numbers went through 64-bit floats and its counts of tokens were settled; all else
+    is kept as it was."""
     events = []
-    for event in document["events"]:
+    for event in map(unfollowed, document["events"]):
         kept = {name for name in FLOATS if name in event and extension(name, event[name]) is not IGNORED}
         events.append(
             {key: float(value) if key in kept or key == "t" else value for key, value in event.items()}

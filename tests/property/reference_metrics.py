@@ -6,6 +6,7 @@ from typing import Any
 
 import networkx as nx
 
+from golden.reference_tables import PARTS
 from property.reference_schedule import Timed
 from property.reference_trace import Trace
 
@@ -33,12 +34,17 @@ class Measured:
 
     # --- small parts ----------------------------------------------------------------------------------
 
-    def tokens(self, v: int) -> int | None:
+    def outsider(self, v: int) -> str | None:
         event = self.events[v]
-        if event["tokens"] is not None:
-            return int(event["tokens"])
-        parts = [event[name] for name in ("tokens_in", "tokens_out") if event[name] is not None]
-        return sum(parts) if parts else None
+        return "user" if event["type"] == "human_intervention" else self.trace.outside.get(event["agent"])
+
+    def spent(self, name: str, by: str | None = None) -> Any:
+        """What the team, or who is not of it, has spent in a column of numbers; None if nothing tells."""
+        return self.sum_of([event[name] for v, event in enumerate(self.events) if self.outsider(v) == by])
+
+    def tokens(self, v: int) -> int | None:
+        told = self.events[v]["tokens"]
+        return None if told is None or self.outsider(v) else int(told)
 
     def sum_of(self, values: list[Any]) -> Any:
         known = [value for value in values if value is not None]
@@ -69,6 +75,7 @@ class Measured:
             **self.scale(),
             **self.span(),
             **self.time(),
+            **self.usage(),
             **self.stages(),
             **self.protocol(),
             **self.utilisation(),
@@ -116,8 +123,15 @@ class Measured:
             "graph_depth": max(layers.values()) if layers else None,
             "graph_width": max(Counter(layers.values()).values()) if layers else None,
             "tokens": self.sum_of([self.tokens(v) for v in range(self.n)]),
-            "cost_usd": self.sum_of([event["cost_usd"] for event in self.events]),
+            "cost_usd": self.spent("cost_usd"),
             "elapsed": max(self.times) - min(self.times),
+        }
+
+    def usage(self) -> Metrics:
+        return {
+            **{name: self.spent(name) for name in (*PARTS, "tokens_reasoning")},
+            "scorer_tokens": self.spent("tokens", "scorer"),
+            "scorer_cost_usd": self.spent("cost_usd", "scorer"),
         }
 
     def longest(self, durations: list[float]) -> list[float]:

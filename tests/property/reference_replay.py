@@ -315,7 +315,6 @@ class Replay:
 
     def tokens(self, v: int) -> int | None:
         event = self.trace.events[v]
-        if event["tokens"] is not None:
-            return int(event["tokens"])
-        parts = [event[name] for name in ("tokens_in", "tokens_out") if event[name] is not None]
-        return sum(parts) if parts else None
+        if event["type"] == "human_intervention" or event["agent"] in self.trace.outside:
+            return None
+        return None if event["tokens"] is None else int(event["tokens"])

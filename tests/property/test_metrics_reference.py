@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
+from golden.reference_tables import PARTS, TOKENS
 from property.random_runs import Document, jsonl, random_document
 from property.reference_metrics import Measured
 from property.reference_trace import Trace
@@ -17,6 +18,7 @@ from property.reference_trace import Trace
 QUICK = settings(max_examples=150, deadline=None, derandomize=True)
 BASES = ["seconds", "partial", "ordinal", "unknown"]
 FILLED = ("content_hash", "content_ref", "args_hash", "tokens_out", "role", "turn")
+SPENT = ("tokens", *PARTS, "tokens_reasoning", "cost_usd")
 
 
 @st.composite
@@ -35,8 +37,9 @@ def recordings(draw: st.DrawFn) -> tuple[list[Document], str]:
                 event["cost_usd"] = r.randrange(12) / 4
             if r.random() < 0.3:
                 event["ok"] = r.random() < 0.6
-            if r.random() < 0.2:
-                event["tokens_in"] = r.randrange(9)
+            for name in TOKENS:
+                if r.random() < 0.2:
+                    event[name] = r.randrange(9)
         documents.append(one)
     return documents, draw(st.sampled_from(BASES))
 
@@ -85,11 +88,12 @@ def test_members_add_up_to_their_trace(recorded: tuple[list[Document], str]) -> 
     for by in ("agent", "role"):
         rows = ot.metrics(corpus, by=by)  # type: ignore[arg-type]
         sums = rows.group_by("trace", maintain_order=True).agg(
-            pl.col("n_events", "n_turns", "n_agents", "tokens", "work", "critical_work").sum()
+            pl.col("n_events", "n_turns", "n_agents", *SPENT, "work", "critical_work").sum()
         )
         for name in ("n_events", "n_turns", "n_agents"):
             assert sums[name].to_list() == table[name].to_list()
-        assert sums["tokens"].to_list() == table["tokens"].fill_null(0).to_list()
+        for name in SPENT:
+            assert sums[name].to_list() == table[name].fill_null(0).to_list()
         for name, whole in (("work", "work"), ("critical_work", "span")):
             told = sums.filter(acyclic)[name]
             assert told.to_list() == pytest.approx(table.filter(acyclic)[whole].to_list())

@@ -141,10 +141,8 @@ def event_table(corpus: Corpus, vocabulary: Vocabulary) -> EventTable:
         A score or reward of an event is too large for sums of squares.
     """
     wanted = ("trace", "seq", "t", "type", "tool", "action", "ok", "corrupted", "score", "reward")
-    parts = pl.col("tokens_in", "tokens_out")
-    some = pl.when(pl.any_horizontal(parts.is_not_null())).then(pl.sum_horizontal(parts.fill_null(0)))
     events = (
-        corpus.events.select(*wanted, tokens=pl.coalesce("tokens", some).fill_null(0))
+        corpus.events.select(*wanted, tokens=pl.col("tokens").fill_null(0))
         .with_row_index("row")
         .collect()
         .hstack(owners(corpus).select("owner", "role", "depth"))

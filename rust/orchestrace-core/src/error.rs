@@ -77,6 +77,7 @@ codes!(
         SafetyConservative = "safety.conservative" => "Taint edges are drawn along contexts, an upper bound.",
         OutcomeAmbiguous = "outcome.ambiguous" => "Several agents could have answered; results about the outcome are null.",
         MappingUnused = "mapping.unused" => "Keys of the mapping were looked for in every record and never had a value.",
+        UsageConflict = "usage.conflict" => "Counts of tokens contradict each other; the parts count.",
     ]
 );
 
@@ -107,7 +108,8 @@ impl FindingCode {
             | Self::IdRepeated
             | Self::Utf8Replaced
             | Self::OutcomeAmbiguous
-            | Self::MappingUnused => "warning",
+            | Self::MappingUnused
+            | Self::UsageConflict => "warning",
             Self::FieldIgnored | Self::TracePartial | Self::UsageRepeated | Self::SafetyConservative => {
                 "note"
             }

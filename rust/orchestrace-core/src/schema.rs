@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 pub use crate::error::{REASONS, Reason};
 
 /// Version of the table layout, `major.minor`. Within a major, columns are only added.
-pub const SCHEMA_VERSION: &str = "1.0";
+pub const SCHEMA_VERSION: &str = "1.1";
 
 /// Dictionaries of open vocabularies. Columns that name the same kind of thing share one, so that
 /// codes can be compared across columns (an event's `agent` with another event's `to`).
@@ -224,8 +224,9 @@ words!(
     EventField, EVENT_FIELDS, [
         Id = "id", T = "t", Type = "type", Agent = "agent", Role = "role", From = "from", To = "to",
         Tool = "tool", ContentRef = "content_ref", Trusted = "trusted", DurationS = "duration_s",
-        TEnd = "t_end", TokensIn = "tokens_in", TokensOut = "tokens_out", Tokens = "tokens",
-        CostUsd = "cost_usd", Model = "model", Turn = "turn", Ok = "ok", Score = "score",
+        TEnd = "t_end", TokensIn = "tokens_in", TokensFresh = "tokens_fresh",
+        TokensCached = "tokens_cached", TokensCacheWrite = "tokens_cache_write", TokensOut = "tokens_out",
+        TokensReasoning = "tokens_reasoning", Tokens = "tokens", CostUsd = "cost_usd", Model = "model", Turn = "turn", Ok = "ok", Score = "score",
         Reward = "reward", DraftScore = "draft_score", Value = "value", PBehavior = "p_behavior",
         Action = "action", PActions = "p_actions", StateKey = "state_key", PrefixKey = "prefix_key",
         SubtaskId = "subtask_id", ContentHash = "content_hash", ArgsHash = "args_hash",
@@ -240,6 +241,17 @@ impl EventField {
     pub fn column(self) -> &'static Column {
         &EVENTS.columns[self as usize + 2]
     }
+
+    /// The tokens of an event: all input and its three parts, output and the reasoning in it, the total.
+    pub const TOKENS: [EventField; 7] = [
+        EventField::TokensIn,
+        EventField::TokensFresh,
+        EventField::TokensCached,
+        EventField::TokensCacheWrite,
+        EventField::TokensOut,
+        EventField::TokensReasoning,
+        EventField::Tokens,
+    ];
 
     /// Whether the survey's schema does not have it: a wrong type is then a finding, not a reject.
     #[must_use]
@@ -291,7 +303,11 @@ pub static EVENTS: Table = Table {
         opt("duration_s", Kind::F64),
         opt("t_end", Kind::F64),
         opt("tokens_in", Kind::I64),
+        opt("tokens_fresh", Kind::I64),
+        opt("tokens_cached", Kind::I64),
+        opt("tokens_cache_write", Kind::I64),
         opt("tokens_out", Kind::I64),
+        opt("tokens_reasoning", Kind::I64),
         opt("tokens", Kind::I64),
         opt("cost_usd", Kind::F64),
         opt("model", Kind::Name(Dict::Model)),

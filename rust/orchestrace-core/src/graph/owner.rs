@@ -462,6 +462,20 @@ impl Owners {
         self.slots.get(view.agent[v]).and_then(|at| self.names[at as usize].outsider)
     }
 
+    /// Tokens of an event that are spent on the team's work (D18): none of those who are not of it.
+    #[must_use]
+    #[inline]
+    pub fn tokens(&self, view: &TraceView<'_>, v: usize) -> Option<i64> {
+        view.tokens.get(v).filter(|_| self.outsider(view, v).is_none())
+    }
+
+    /// Price of an event that is paid for the team's work, likewise.
+    #[must_use]
+    #[inline]
+    pub fn cost_usd(&self, view: &TraceView<'_>, v: usize) -> Option<f64> {
+        view.cost_usd.get(v).filter(|_| self.outsider(view, v).is_none())
+    }
+
     /// Whether a name is not of the team: the user, a stand-in, a scorer, an environment. The user may be named and say
     /// nothing.
     #[must_use]

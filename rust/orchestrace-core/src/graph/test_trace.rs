@@ -340,6 +340,7 @@ impl TestTrace {
             tool: self.tool.column(),
             turn: self.turn.column(),
             tokens_out: self.tokens_out.column(),
+            tokens: self.tokens_out.column(),
             score: self.score.column(),
             duration_s: self.duration_s.column(),
             ok: self.ok.column(),

@@ -359,6 +359,7 @@ fn usage(usage: Value<'_>) -> Usage {
         tokens: count(&["total_tokens"]).filter(|_| !split),
         cached: cache_read.or(within),
         cache_write,
+        reasoning: usage.path(&["completion_tokens_details", "reasoning_tokens"]).i64(),
         ..Usage::default()
     }
 }

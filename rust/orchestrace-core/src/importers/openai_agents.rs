@@ -285,6 +285,7 @@ fn usage_of(usage: Value<'_>) -> Usage {
         tokens_in: read,
         tokens_out: written,
         tokens: count(usage.get("total_tokens")).filter(|_| read.is_none() && written.is_none()),
+        cache_write: details(&["input_tokens_details", "prompt_tokens_details"], "cache_write_tokens"),
         cached: details(&["input_tokens_details", "prompt_tokens_details"], "cached_tokens"),
         reasoning: details(&["output_tokens_details", "completion_tokens_details"], "reasoning_tokens"),
         ..Usage::default()

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::error::FindingCode;
 use crate::ingest::json::tree::{Tree, Value, canonical};
 use crate::ingest::json::{Limits, write_string};
+use crate::ingest::usage::Counts;
 use crate::schema::{AgentKind, EdgeType, EventType, MeasureKind, TimeBasis, Topology};
 
 mod emission;
@@ -105,11 +106,14 @@ pub struct Response {
     pub extras: Text,
 }
 
-/// Usage of one answer, in the words of R7: all that was read, cache included; all that was written, reasoning included.
+/// Usage of one answer, in the words of R7 and D18: all that was read, cache included; all that was written, reasoning
+/// included. What follows of the rest is told where events are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
     /// Everything the model read.
     pub tokens_in: Option<i64>,
+    /// Of what was read, what no cache gave or took, where the source tells that instead of all.
+    pub fresh: Option<i64>,
     /// Everything it wrote.
     pub tokens_out: Option<i64>,
     /// Total, where the source does not split it.
@@ -122,6 +126,32 @@ pub struct Usage {
     pub reasoning: Option<i64>,
     /// US dollars.
     pub cost_usd: Option<f64>,
+}
+
+impl Usage {
+    /// Its counts of tokens as events have them; a number below 0 is none.
+    fn counts(&self) -> Counts {
+        let cache = self.cached.unwrap_or(0).saturating_add(self.cache_write.unwrap_or(0));
+        // In the order of `EventField::TOKENS`.
+        let counts = [
+            self.tokens_in.or_else(|| self.fresh.map(|fresh| fresh.saturating_add(cache))),
+            self.fresh,
+            self.cached,
+            self.cache_write,
+            self.tokens_out,
+            self.reasoning,
+            self.tokens,
+        ];
+        Counts::new(counts.map(|count| count.filter(|n| *n >= 0)))
+    }
+
+    /// All its tokens (D18).
+    #[must_use]
+    pub fn total(&self) -> Option<i64> {
+        let mut counts = self.counts();
+        counts.settle();
+        counts.total()
+    }
 }
 
 /// What a call does.

@@ -42,6 +42,11 @@ impl Validity {
         self.bits[row / 8] |= 1 << (row % 8);
     }
 
+    #[inline]
+    fn of_eight(&self, eight: usize) -> u8 {
+        self.bits.get(eight).copied().unwrap_or(0)
+    }
+
     fn any(&self) -> bool {
         self.bits.iter().any(|byte| *byte != 0)
     }
@@ -76,7 +81,7 @@ pub struct Values<T> {
 }
 
 impl<T: Copy + Default> Values<T> {
-    /// Sets the value of `row`, which is not before any row that has one.
+    /// Sets the value of `row`.
     #[inline]
     pub fn set(&mut self, row: usize, value: T) {
         if self.values.len() <= row {
@@ -84,6 +89,20 @@ impl<T: Copy + Default> Values<T> {
         }
         self.values[row] = value;
         self.valid.set(row);
+    }
+
+    /// The value of `row`.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, row: usize) -> Option<T> {
+        (self.valid.of_eight(row / 8) & 1 << (row % 8) != 0).then(|| self.values[row])
+    }
+
+    /// Which of the eight rows from `8 * eight` on have a value, as bits.
+    #[inline]
+    #[must_use]
+    pub fn which(&self, eight: usize) -> u8 {
+        self.valid.of_eight(eight)
     }
 
     /// Forgets the rows from `rows` on.

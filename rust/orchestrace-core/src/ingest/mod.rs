@@ -31,6 +31,7 @@ mod source;
 mod spill;
 pub(crate) mod tally;
 pub mod time;
+pub(crate) mod usage;
 pub mod validate;
 mod work;
 pub mod writer;

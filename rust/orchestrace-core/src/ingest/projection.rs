@@ -79,6 +79,11 @@ impl Projection {
                 columns |= 1 << (field as usize + 2);
             }
         }
+        // Counts of tokens follow from each other, and what contradicts is a finding.
+        let tokens = EventField::TOKENS.iter().fold(0_u64, |bits, field| bits | 1 << (*field as usize + 2));
+        if columns & tokens != 0 || self.table("findings") {
+            columns |= tokens;
+        }
         Self { columns, ..*self }
     }
 }

@@ -308,6 +308,7 @@ impl TraceWriter<'_> {
             self.index_ids().map_err(|fault| fault.under("events"))?;
         }
         self.forget_unknown_costs();
+        self.settle_tokens();
         self.settle_carried();
         if self.block.keep.facts {
             self.settle_group();

@@ -1,11 +1,12 @@
 //! The agents or roles of a trace, a row for each: what they did, what it cost, what of it was of use.
 //!
 //! A row without a member holds the events that nobody owns (D4), so that counts, tokens and work add up to those of the
-//! trace. O(|V|+|E|).
+//! trace; of tokens and prices, those of the team (D18). O(|V|+|E|).
 
 use super::group::{Count, Metric, Row};
 use super::lifetimes::Lifetimes;
 use super::subject::Subject;
+use super::usage;
 use crate::error::Reason;
 use crate::graph::NOBODY;
 use crate::graph::slots::Slots;
@@ -44,6 +45,11 @@ pub static MEMBER_METRICS: &[Metric] = &[
         summary: "tool results with ok = false; null where none has ok",
     },
     Metric { name: "tokens", count: Count::Tokens, summary: "tokens of their events" },
+    usage::TOKENS[0],
+    usage::TOKENS[1],
+    usage::TOKENS[2],
+    usage::TOKENS[3],
+    usage::TOKENS[4],
     Metric { name: "cost_usd", count: Count::Usd, summary: "price of their events" },
     Metric { name: "work", count: Count::Time, summary: "durations of their events" },
     Metric {
@@ -89,6 +95,7 @@ struct Sums {
     calls: u32,
     errors: Option<u32>,
     tokens: Option<i64>,
+    kinds: [Option<i64>; usage::KINDS],
     cost: Option<f64>,
     work: f64,
     critical: f64,
@@ -108,6 +115,7 @@ const NONE: Sums = Sums {
     calls: 0,
     errors: None,
     tokens: None,
+    kinds: [None; usage::KINDS],
     cost: None,
     work: 0.0,
     critical: 0.0,
@@ -195,7 +203,10 @@ impl Members {
             if let Some(tokens) = subject.tokens(v) {
                 sums.tokens = Some(sums.tokens.unwrap_or(0).saturating_add(tokens));
             }
-            if let Some(cost) = view.cost_usd.get(v) {
+            if subject.owners.outsider(view, v).is_none() {
+                usage::add(&mut sums.kinds, view, v);
+            }
+            if let Some(cost) = subject.owners.cost_usd(view, v) {
                 sums.cost = Some(sums.cost.unwrap_or(0.0) + cost);
             }
             sums.live += u32::from(lives.is_some_and(|lives| lives[v]));
@@ -244,23 +255,26 @@ impl Members {
         }
         out.put(8, sums.errors.map(f64::from).ok_or(Reason::FieldAbsent));
         out.put(9, sums.tokens.map(|tokens| tokens as f64).ok_or(Reason::FieldAbsent));
-        out.put(10, sums.cost.ok_or(Reason::FieldAbsent));
+        for (at, sum) in sums.kinds.iter().enumerate() {
+            out.put(10 + at, sum.map(|sum| sum as f64).ok_or(Reason::FieldAbsent));
+        }
+        out.put(15, sums.cost.ok_or(Reason::FieldAbsent));
         if let Err(reason) = subject.scheduled() {
-            out.all_absent(11..15, reason);
+            out.all_absent(16..20, reason);
         } else {
-            out.set(11, sums.work);
-            out.set(12, sums.critical);
-            out.ratio(13, sums.critical, subject.earliest.makespan);
+            out.set(16, sums.work);
+            out.set(17, sums.critical);
+            out.ratio(18, sums.critical, subject.earliest.makespan);
             if sums.events > 0 {
-                out.set(14, sums.slack);
+                out.set(19, sums.slack);
             } else {
-                out.absent(14, Reason::RatioEmpty);
+                out.absent(19, Reason::RatioEmpty);
             }
         }
         match subject.lives() {
-            Err(reason) => out.absent(15, reason),
-            Ok(_) => out.ratio(15, f64::from(sums.live), f64::from(sums.events)),
+            Err(reason) => out.absent(20, reason),
+            Ok(_) => out.ratio(20, f64::from(sums.live), f64::from(sums.events)),
         }
-        if sums.agents > 0 { out.set(16, sums.lifetime) } else { out.absent(16, Reason::RatioEmpty) }
+        if sums.agents > 0 { out.set(21, sums.lifetime) } else { out.absent(21, Reason::RatioEmpty) }
     }
 }

@@ -3,7 +3,7 @@
 //! - [`subject`]: what all metrics of a trace share, computed once: graph, owners, turns, times, stages
 //! - [`group`]: the trait that a file of metrics implements, and what a metric is called and counted in
 //! - [`table`]: all metrics of a store, as columns
-//! - one file for each group: [`scale`], [`span`], [`time`], [`stages`], [`protocol`], [`utilisation`], [`delegation`], [`quality`],
+//! - one file for each group: [`scale`], [`span`], [`time`], [`usage`], [`stages`], [`protocol`], [`utilisation`], [`delegation`], [`quality`],
 //!   [`errors`], [`taint`], [`conformance`]; on request [`cut`], [`diversity`], [`drag`], [`steering`], [`utility`]
 //! - [`members`]: the same kind of numbers for the agents or roles of a trace
 //!
@@ -30,6 +30,7 @@ pub mod subject;
 pub mod table;
 pub mod taint;
 pub mod time;
+pub mod usage;
 pub mod utilisation;
 pub mod utility;
 
@@ -49,6 +50,7 @@ pub static METRICS: &[&dyn Group] = &[
     &scale::Scale,
     &span::Span,
     &time::Time,
+    &usage::Usage,
     &stages::Stages,
     &protocol::Protocol,
     &utilisation::Utilisation,

@@ -45,8 +45,8 @@ static INFO: GroupInfo = GroupInfo {
             count: Count::Things,
             summary: "events of the largest layer of equal depth",
         },
-        Metric { name: "tokens", count: Count::Tokens, summary: "tokens of all events" },
-        Metric { name: "cost_usd", count: Count::Usd, summary: "price of all events" },
+        Metric { name: "tokens", count: Count::Tokens, summary: "tokens of the team's events" },
+        Metric { name: "cost_usd", count: Count::Usd, summary: "price of the team's events" },
         Metric {
             name: "elapsed",
             count: Count::Clock,
@@ -105,8 +105,8 @@ impl Measure for Worker {
         }
         out.put(12, subject.all_tokens.map(|sum| sum as f64).ok_or(Reason::FieldAbsent));
         if !view.cost_usd.is_absent() {
-            let told = (0..view.len()).filter_map(|v| view.cost_usd.get(v));
-            let sum = told.fold(None, |sum, one| Some(sum.unwrap_or(0.0) + one));
+            let told = (0..view.len()).filter_map(|v| subject.owners.cost_usd(view, v));
+            let sum = told.reduce(|sum, one| sum + one);
             out.put(13, sum.ok_or(Reason::FieldAbsent));
         }
         let (first, last) = ends(view.t);

@@ -40,7 +40,7 @@ pub struct Subject<'a> {
     pub stages: &'a StageTable,
     /// Messages between two agents (D18): events of type message that are a `message` unit.
     pub messages: &'a [u32],
-    /// Tokens of all events, if any has some.
+    /// Tokens of the team's work, if any event has some.
     pub all_tokens: Option<i64>,
 }
 
@@ -63,11 +63,11 @@ impl Subject<'_> {
         self.owners.root().and_then(|code| self.owners.name_index(code)).unwrap_or(NOBODY)
     }
 
-    /// Tokens of an event (D18): `tokens`, else those read and written, either of which may be absent.
+    /// Tokens of an event that are spent on the team's work (D18).
     #[must_use]
     #[inline]
     pub fn tokens(&self, v: usize) -> Option<i64> {
-        tokens(self.view, v)
+        self.owners.tokens(self.view, v)
     }
 
     /// Tokens of some events, of those of all.
@@ -75,7 +75,7 @@ impl Subject<'_> {
         match self.all_tokens {
             None => Err(Reason::FieldAbsent),
             Some(0) => Err(Reason::RatioEmpty),
-            Some(all) => Ok(sum_of_tokens(self.view, events).unwrap_or(0) as f64 / all as f64),
+            Some(all) => Ok(sum_of_tokens(self.owners, self.view, events).unwrap_or(0) as f64 / all as f64),
         }
     }
 
@@ -106,17 +106,9 @@ impl Subject<'_> {
     }
 }
 
-fn tokens(view: &TraceView<'_>, v: usize) -> Option<i64> {
-    view.tokens.get(v).or_else(|| match (view.tokens_in.get(v), view.tokens_out.get(v)) {
-        (None, None) => None,
-        (read, written) => Some(read.unwrap_or(0).saturating_add(written.unwrap_or(0))),
-    })
-}
-
 /// Of those events that have some; `None` if none has.
-fn sum_of_tokens(view: &TraceView<'_>, events: impl Iterator<Item = usize>) -> Option<i64> {
-    let told = events.filter_map(|v| tokens(view, v));
-    told.fold(None, |sum: Option<i64>, one| Some(sum.unwrap_or(0).saturating_add(one)))
+fn sum_of_tokens(owners: &Owners, view: &TraceView<'_>, events: impl Iterator<Item = usize>) -> Option<i64> {
+    events.filter_map(|v| owners.tokens(view, v)).reduce(i64::saturating_add)
 }
 
 /// A worker's buffers for the trace at hand.
@@ -166,9 +158,8 @@ impl Preparation {
             view.types[*v] == EventType::Message as u8 && units::is_message(view, &self.owners, *v)
         };
         self.messages.extend((0..view.len()).filter(is_message).map(|v| v as u32));
-        let recorded =
-            !(view.tokens.is_absent() && view.tokens_in.is_absent() && view.tokens_out.is_absent());
-        let all_tokens = if recorded { sum_of_tokens(view, 0..view.len()) } else { None };
+        let recorded = !view.tokens.is_absent();
+        let all_tokens = recorded.then(|| sum_of_tokens(&self.owners, view, 0..view.len())).flatten();
         Subject {
             view,
             graph: &self.graph,

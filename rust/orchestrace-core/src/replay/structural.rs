@@ -148,6 +148,7 @@ impl Replayer {
         let outcome =
             graph.outcome(view).and_then(|y| if view.partial { Err(Reason::TracePartial) } else { Ok(y) });
         roster.compute(plan, view, graph);
+        let tokens = count_tokens(graph.owners(view), view, tokens);
         let weights = Some(options.structure.weights.table());
         graph.build(view, GraphOptions { program_order: options.program_order, weights });
         let (csr, order) = graph.ordered();
@@ -175,7 +176,7 @@ impl Replayer {
             plan,
             scene,
             bases: &bases[..used],
-            tokens: count_tokens(view, tokens),
+            tokens,
             support,
             bounded: options.sensitivity,
             cautious: !options.structure_alone && options.structure.weights == Weights::Normalised,
@@ -383,17 +384,16 @@ fn cyclic(plan: &Plan) -> Vec<Answer> {
     (0..plan.scenarios.len()).map(|scenario| Answer::none(scenario, None, Reason::GraphCycle)).collect()
 }
 
-/// Tokens of each event (D18) and of all; `None` if no event tells any, or if their sum is beyond the range.
-fn count_tokens<'a>(view: &TraceView<'_>, of: &'a mut Vec<i64>) -> Option<(&'a [i64], i64)> {
+/// Tokens of each event of the team (D18) and of all; `None` if none tells any, or if their sum is beyond the range.
+fn count_tokens<'a>(
+    owners: &crate::graph::Owners,
+    view: &TraceView<'_>,
+    of: &'a mut Vec<i64>,
+) -> Option<(&'a [i64], i64)> {
     of.clear();
     let (mut any, mut total) = (false, 0_i64);
     for v in 0..view.len() {
-        let parts = [view.tokens_in.get(v), view.tokens_out.get(v)];
-        let sum = || match parts {
-            [None, None] => None,
-            [a, b] => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
-        };
-        let tokens = view.tokens.get(v).or_else(sum);
+        let tokens = owners.tokens(view, v);
         any |= tokens.is_some();
         total = total.checked_add(tokens.unwrap_or(0))?;
         of.push(tokens.unwrap_or(0));

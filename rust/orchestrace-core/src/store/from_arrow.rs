@@ -16,6 +16,7 @@ use crate::ingest::block::{BlockWriter, Scratch};
 use crate::ingest::column::NO_CODE;
 use crate::ingest::json::{Cursor, Limits, Parsed};
 use crate::ingest::quarantine::Position;
+use crate::ingest::usage::Counts;
 use crate::ingest::writer::{Event, TraceWriter, Value};
 use crate::ingest::{LiftKind, ReadOptions};
 use crate::run::Run;
@@ -427,9 +428,16 @@ impl Builder<'_> {
         clash.map_or(Ok(replaced.then_some(kept)), Err)
     }
 
-    /// Whether an extension field or a lifted one has a value in its column.
+    /// Whether an extension field or a lifted one has a value in its column, other than one that follows from others.
     fn is_written(&self, key: &str, row: usize) -> bool {
         if let Some(field) = EventField::parse(key).filter(|f| *f != EventField::Extras) {
+            if matches!(field, EventField::Tokens | EventField::TokensFresh) {
+                let counts = Counts::new(EventField::TOKENS.map(|field| {
+                    let column = self.events.columns[field as usize + 2].filter(|c| c.is_valid(row));
+                    column.map(|c| c.as_primitive::<Int64Type>().value(row))
+                }));
+                return counts.is_written(field);
+            }
             return self.events.columns[field as usize + 2].is_some_and(|c| c.is_valid(row));
         }
         let lifted = self.options.fields.iter().position(|(name, _)| name == key);

@@ -146,11 +146,17 @@ pub struct TraceView<'a> {
     pub duration_s: Nullable<'a, f64>,
     /// When the work ended, of sources whose `t` is when it began.
     pub t_end: Nullable<'a, f64>,
-    /// Tokens read.
-    pub tokens_in: Nullable<'a, i64>,
-    /// Tokens written.
+    /// Tokens read that are not told to come from a cache or to go to one.
+    pub tokens_fresh: Nullable<'a, i64>,
+    /// Tokens read from a cache.
+    pub tokens_cached: Nullable<'a, i64>,
+    /// Tokens read and written to a cache.
+    pub tokens_cache_write: Nullable<'a, i64>,
+    /// Tokens written, reasoning included.
     pub tokens_out: Nullable<'a, i64>,
-    /// Tokens read and written.
+    /// Tokens written to reason.
+    pub tokens_reasoning: Nullable<'a, i64>,
+    /// Tokens of an event (D18): all that it read and wrote. Never absent beside one of its parts.
     pub tokens: Nullable<'a, i64>,
     /// Dense reward.
     pub reward: Nullable<'a, f64>,
@@ -278,8 +284,11 @@ pub(crate) struct EventArrays<'a> {
     turn: Option<&'a UInt32Array>,
     duration_s: Option<&'a Float64Array>,
     t_end: Option<&'a Float64Array>,
-    tokens_in: Option<&'a Int64Array>,
+    tokens_fresh: Option<&'a Int64Array>,
+    tokens_cached: Option<&'a Int64Array>,
+    tokens_cache_write: Option<&'a Int64Array>,
     tokens_out: Option<&'a Int64Array>,
+    tokens_reasoning: Option<&'a Int64Array>,
     tokens: Option<&'a Int64Array>,
     reward: Option<&'a Float64Array>,
     value: Option<&'a Float64Array>,
@@ -340,6 +349,7 @@ fn conservative(findings: &RecordBatch) -> Vec<u32> {
 impl<'a> EventArrays<'a> {
     pub(crate) fn new(batch: &'a RecordBatch) -> Self {
         let primitive = |name: &str| batch.column_by_name(name);
+        let counts = |name: &str| primitive(name).and_then(|c| c.as_primitive_opt::<Int64Type>());
         let texts = |name: &str| batch.column_by_name(name).and_then(|c| c.as_string_view_opt());
         let flags = |name: &str| batch.column_by_name(name).and_then(|c| c.as_boolean_opt());
         Self {
@@ -354,9 +364,12 @@ impl<'a> EventArrays<'a> {
             turn: primitive("turn").and_then(|c| c.as_primitive_opt::<UInt32Type>()),
             duration_s: primitive("duration_s").and_then(|c| c.as_primitive_opt::<Float64Type>()),
             t_end: primitive("t_end").and_then(|c| c.as_primitive_opt::<Float64Type>()),
-            tokens_in: primitive("tokens_in").and_then(|c| c.as_primitive_opt::<Int64Type>()),
-            tokens_out: primitive("tokens_out").and_then(|c| c.as_primitive_opt::<Int64Type>()),
-            tokens: primitive("tokens").and_then(|c| c.as_primitive_opt::<Int64Type>()),
+            tokens_fresh: counts("tokens_fresh"),
+            tokens_cached: counts("tokens_cached"),
+            tokens_cache_write: counts("tokens_cache_write"),
+            tokens_out: counts("tokens_out"),
+            tokens_reasoning: counts("tokens_reasoning"),
+            tokens: counts("tokens"),
             reward: primitive("reward").and_then(|c| c.as_primitive_opt::<Float64Type>()),
             value: primitive("value").and_then(|c| c.as_primitive_opt::<Float64Type>()),
             state_key: texts("state_key"),
@@ -390,8 +403,11 @@ impl<'a> EventArrays<'a> {
         view.turn = nullable(self.turn, from, to);
         view.duration_s = nullable(self.duration_s, from, to);
         view.t_end = nullable(self.t_end, from, to);
-        view.tokens_in = nullable(self.tokens_in, from, to);
+        view.tokens_fresh = nullable(self.tokens_fresh, from, to);
+        view.tokens_cached = nullable(self.tokens_cached, from, to);
+        view.tokens_cache_write = nullable(self.tokens_cache_write, from, to);
         view.tokens_out = nullable(self.tokens_out, from, to);
+        view.tokens_reasoning = nullable(self.tokens_reasoning, from, to);
         view.tokens = nullable(self.tokens, from, to);
         view.reward = nullable(self.reward, from, to);
         view.value = nullable(self.value, from, to);

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
-use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt8Type, UInt32Type};
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use rayon::prelude::*;
 
@@ -16,8 +16,9 @@ use super::{Chunk, Store};
 use crate::error::{Error, FindingCode, Result};
 use crate::ingest::json::{Cursor, Limits, Parsed, write_string};
 use crate::ingest::time::{format_timestamp, parse_timestamp};
+use crate::ingest::usage::Counts;
 use crate::run::Run;
-use crate::schema::{MeasureKind, TimeBasis};
+use crate::schema::{EventField, MeasureKind, TimeBasis};
 
 /// Writes all traces in order; the number of documents written.
 ///
@@ -198,6 +199,8 @@ struct ChunkWriter<'a> {
     labels: &'a HashMap<u32, Vec<usize>>,
     /// Of each trace the rows of findings, where there are any.
     findings: HashMap<u32, Vec<usize>>,
+    /// Columns of counts of tokens, where there are any.
+    tokens: [Option<&'a ArrayRef>; EventField::TOKENS.len()],
 }
 
 /// Writes members of an object.
@@ -264,7 +267,8 @@ impl<'a> ChunkWriter<'a> {
         for (row, trace) in u32_values(&chunk.findings, 0).iter().enumerate() {
             findings.entry(*trace).or_default().push(row);
         }
-        Self { chunk, store, labels, findings }
+        let tokens = EventField::TOKENS.map(|field| chunk.events.column_by_name(field.as_str()));
+        Self { chunk, store, labels, findings, tokens }
     }
 
     /// Labels and findings of a trace as members, each empty if there are none; and whether there are any.
@@ -484,9 +488,19 @@ impl<'a> ChunkWriter<'a> {
     fn event(&self, row: usize, facts: Option<&Facts>, out: &mut Vec<u8>) {
         let events = &self.chunk.events;
         let mut object = Members::open(out);
+        let counts = Counts::new(self.tokens.map(|column| {
+            column.filter(|c| c.is_valid(row)).map(|c| c.as_primitive::<Int64Type>().value(row))
+        }));
         for (field, column) in events.schema_ref().fields().iter().zip(events.columns()).skip(2) {
             if column.is_null(row) || field.name() == "extras" {
                 continue;
+            }
+            // What follows from other counts is not written: it may not stand in the document that was read.
+            let follows = |field: EventField| !counts.is_written(field);
+            match field.name().as_str() {
+                "tokens" if follows(EventField::Tokens) => continue,
+                "tokens_fresh" if follows(EventField::TokensFresh) => continue,
+                _ => {}
             }
             match column.data_type() {
                 DataType::Float64 => {

@@ -117,7 +117,7 @@ fn usage_is_counted_where_a_version_has_it() {
     let of_message = trace(&one);
     assert_eq!(of_message["costs"]["tokens"], 27, "what messages say is not counted twice");
     assert_eq!(
-        (&of_message["events"][1]["tokens_in"], &of_message["events"][1]["x_tokens_cached"]),
+        (&of_message["events"][1]["tokens_in"], &of_message["events"][1]["tokens_cached"]),
         (&json!(25), &json!(20))
     );
 }

@@ -71,10 +71,7 @@ fn a_step_is_a_response_with_its_results() {
     );
     assert_eq!(edges_of(&trace, "return"), set(&["a a:r", "b b:r"]));
     let call = event(&trace, "a");
-    assert_eq!(
-        (&call["t"], &call["tokens_in"], &call["x_tokens_cached"]),
-        (&json!(1), &json!(10), &json!(4))
-    );
+    assert_eq!((&call["t"], &call["tokens_in"], &call["tokens_cached"]), (&json!(1), &json!(10), &json!(4)));
     assert_eq!((&call["model"], &event(&trace, "s1:5")["model"]), (&json!("gpt-x"), &json!("gpt-y")));
     assert_eq!(event(&trace, "a:r")["t"], json!(3), "results have the time of the next step");
     assert_eq!((&trace["costs"]["tokens"], &trace["costs"]["cost_usd"]), (&json!(24), &json!(1)));

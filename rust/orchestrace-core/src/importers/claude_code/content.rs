@@ -284,11 +284,10 @@ fn usage(usage: Value<'_>, cost: Value<'_>) -> Usage {
     Usage {
         tokens_in: known.then_some(tokens_in),
         tokens_out,
-        tokens: None,
         cached,
         cache_write,
-        reasoning: None,
         cost_usd: cost.f64().filter(|cost| *cost >= 0.0),
+        ..Usage::default()
     }
 }
 

@@ -303,10 +303,11 @@ impl Teller<'_> {
 
 /// Each line of a response repeats its usage so far: the largest number counts.
 fn join(usage: &mut Usage, line: &Usage) {
-    usage.tokens_in = usage.tokens_in.max(line.tokens_in);
+    if line.tokens_in > usage.tokens_in {
+        // With its parts, which another line may tell otherwise.
+        *usage = Usage { tokens_out: usage.tokens_out, cost_usd: usage.cost_usd, ..*line };
+    }
     usage.tokens_out = usage.tokens_out.max(line.tokens_out);
-    usage.cached = usage.cached.max(line.cached);
-    usage.cache_write = usage.cache_write.max(line.cache_write);
     usage.cost_usd = match (usage.cost_usd, line.cost_usd) {
         (Some(a), Some(b)) => Some(a.max(b)),
         (a, b) => a.or(b),

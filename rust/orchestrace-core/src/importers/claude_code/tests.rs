@@ -198,7 +198,7 @@ fn a_prompt_a_tool_and_an_answer() {
     );
     let call = event(&trace, "t1");
     assert_eq!((call["tokens_in"].as_i64(), call["tokens_out"].as_i64()), (Some(20), Some(3)));
-    assert_eq!((call["x_tokens_cached"].as_i64(), call["x_tokens_cache_write"].as_i64()), (Some(6), Some(4)));
+    assert_eq!((call["tokens_cached"].as_i64(), call["tokens_cache_write"].as_i64()), (Some(6), Some(4)));
     assert_eq!((call["model"].as_str(), call["x_gen"].as_str()), (Some("m-1"), Some("m1")));
     assert_eq!((trace["trace_id"].as_str(), trace["system"].as_str()), (Some(SESSION), Some("claude-code")));
     assert_eq!(trace["costs"]["tokens"], 45);
@@ -206,6 +206,24 @@ fn a_prompt_a_tool_and_an_answer() {
     assert_eq!(event(&trace, "t1:r")["trusted"], false);
     assert!(!is_partial(&trace));
     assert_eq!(trace["rewards"], json!({}));
+}
+
+#[test]
+fn parts_of_usage_are_those_of_one_line() {
+    let mut lines = vec![
+        asks(0, "u1", "", "go"),
+        says(1, "a1", "u1", "m1", "so"),
+        answers(2, "a2", "a1", "m1", 9, json!([{"type": "text", "text": "done"}])),
+    ];
+    // The first line was written when another part of the prompt was known to be cached.
+    lines[1]["message"]["usage"]["cache_read_input_tokens"] = 8.into();
+    lines[1]["message"]["usage"]["input_tokens"] = 1.into();
+    let store = store(&[(MAIN, &lines)]);
+    let (trace, kinds) =
+        (&traces(&store)[0], ["tokens_in", "tokens_cached", "tokens_cache_write", "tokens_out"]);
+    let answer = event(trace, "m1");
+    assert_eq!(kinds.map(|kind| answer[kind].as_i64()), [Some(20), Some(6), Some(4), Some(9)]);
+    assert!(!findings(&store).iter().any(|(code, _)| code == "usage.conflict"));
 }
 
 #[test]

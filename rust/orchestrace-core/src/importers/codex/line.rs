@@ -32,7 +32,7 @@ pub(super) enum By {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sums {
     pub input: i64,
-    pub cached: i64,
+    pub cached: Option<i64>,
     pub cache_write: Option<i64>,
     pub output: i64,
     pub reasoning: Option<i64>,
@@ -45,21 +45,24 @@ impl Sums {
         let output = number(&["output_tokens", "completion"]);
         (input.is_some() || output.is_some()).then(|| Self {
             input: input.unwrap_or(0),
-            cached: number(&["cached_input_tokens"]).unwrap_or(0),
+            cached: number(&["cached_input_tokens"]),
             cache_write: number(&["cache_write_input_tokens"]),
             output: output.unwrap_or(0),
             reasoning: number(&["reasoning_output_tokens"]),
         })
     }
 
-    /// What came after `before`; nothing where the sums began anew.
+    /// What came after `before`, of which what it does not tell is 0; nothing where the sums began anew.
     pub(super) fn since(self, before: Self) -> Option<Self> {
+        let after = |now: Option<i64>, before: Option<i64>| {
+            now.map(|now| now - before.unwrap_or(0)).filter(|rest| *rest >= 0)
+        };
         let rest = Self {
             input: self.input - before.input,
-            cached: self.cached - before.cached,
-            cache_write: self.cache_write.zip(before.cache_write).map(|(a, b)| a - b),
+            cached: after(self.cached, before.cached),
+            cache_write: after(self.cache_write, before.cache_write),
             output: self.output - before.output,
-            reasoning: self.reasoning.zip(before.reasoning).map(|(a, b)| a - b),
+            reasoning: after(self.reasoning, before.reasoning),
         };
         (rest.input >= 0 && rest.output >= 0).then_some(rest)
     }

@@ -283,7 +283,8 @@ impl Reader<'_> {
             What::Message { by, content } => put(4 + u8::from(*by == By::User), &[content]),
             What::Echo { by, content } => put(6 + u8::from(*by == By::User), &[content]),
             What::Usage { total: Some(total), .. } => {
-                let numbers = [total.input, total.cached, total.output, total.reasoning.unwrap_or(0)];
+                let (cached, reasoning) = (total.cached.unwrap_or(0), total.reasoning.unwrap_or(0));
+                let numbers = [total.input, cached, total.output, reasoning];
                 put(8, &numbers.map(i64::to_le_bytes).each_ref().map(|bytes| &bytes[..]))
             }
             What::TurnStart | What::TurnEnd { .. } | What::Context { .. } | What::Aborted { .. } => {

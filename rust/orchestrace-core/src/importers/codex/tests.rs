@@ -187,7 +187,7 @@ fn a_turn_is_responses_calls_and_results() {
     assert_eq!(edges(&trace, "message"), set(&["A:6 c1"]));
     let first = event(&trace, "c1");
     assert_eq!(
-        (&first["tokens_in"], &first["tokens_out"], &first["x_tokens_cached"]),
+        (&first["tokens_in"], &first["tokens_out"], &first["tokens_cached"]),
         (&json!(100), &json!(10), &json!(1))
     );
     assert_eq!((&first["model"], &first["turn"]), (&json!("gpt-x"), &json!(0)));

@@ -6,7 +6,7 @@ use super::content::Contents;
 use super::ends::{error_type, finish};
 use super::scores;
 use super::transcript::{About, NONE, ROOT, Span, Step, Transcript};
-use super::usage::{reported, total, usage};
+use super::usage::{reported, usage};
 use crate::error::FindingCode;
 use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response,
@@ -279,7 +279,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             }
             used = Usage::default();
         }
-        self.tokens += total(&used);
+        self.tokens += used.total().unwrap_or(0);
         let took = match (step.start, step.end) {
             (Some(start), Some(end)) => Some(end.saturating_sub(start) as f64 / 1e9),
             _ => output.get("time").f64().or(value.get("working_time").f64()),

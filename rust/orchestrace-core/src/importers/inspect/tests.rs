@@ -145,7 +145,7 @@ fn a_response_is_told_with_its_time_usage_and_results() {
     let call = event(&trace, "c1");
     assert_eq!((call["t"].as_f64(), call["duration_s"].as_f64()), (Some(2.0), Some(2.0)));
     assert_eq!((call["tokens_in"].as_i64(), call["tokens_out"].as_i64()), (Some(10), Some(2)));
-    assert_eq!((call["x_tokens_cached"].as_i64(), call["x_retries"].as_i64()), (Some(4), Some(2)));
+    assert_eq!((call["tokens_cached"].as_i64(), call["x_retries"].as_i64()), (Some(4), Some(2)));
     assert_eq!(call["model"], "x/m");
     let slow = event(&trace, "c1:r");
     assert_eq!((slow["t"].as_f64(), slow["duration_s"].as_f64()), (Some(9.0), Some(7.0)));

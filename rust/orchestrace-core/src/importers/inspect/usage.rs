@@ -24,20 +24,16 @@ pub(super) fn usage(usage: Value<'_>) -> Usage {
         tokens_in: split.then(|| read.saturating_add(beside_input)),
         tokens_out: split.then(|| written.saturating_add(beside_output)),
         tokens: total.filter(|_| !split),
-        cached: cached.filter(|n| *n > 0),
-        cache_write: cache_write.filter(|n| *n > 0),
-        reasoning: reasoning.filter(|n| *n > 0),
+        cached,
+        cache_write,
+        reasoning,
         cost_usd: usage.get("total_cost").f64(),
+        ..Usage::default()
     }
-}
-
-/// All tokens of a usage.
-pub(super) fn total(usage: &Usage) -> i64 {
-    usage.tokens.unwrap_or(0) + usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0))
 }
 
 /// What the sample says that its models used; nothing where it does not say.
 pub(super) fn reported(sample: Value<'_>) -> Option<i64> {
     let by_model = sample.get("model_usage");
-    (!by_model.is_empty()).then(|| by_model.members().map(|(_, u)| total(&usage(u))).sum())
+    (!by_model.is_empty()).then(|| by_model.members().map(|(_, u)| usage(u).total().unwrap_or(0)).sum())
 }

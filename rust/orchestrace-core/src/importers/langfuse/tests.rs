@@ -181,9 +181,9 @@ fn parts_of_usage_lie_inside_or_beside_by_the_total() {
             "tokens_in",
             "tokens_out",
             "tokens",
-            "x_tokens_cached",
-            "x_tokens_cache_write",
-            "x_tokens_reasoning",
+            "tokens_cached",
+            "tokens_cache_write",
+            "tokens_reasoning",
             "x_reported_tokens",
         ]
         .map(|key| e[key].as_i64())

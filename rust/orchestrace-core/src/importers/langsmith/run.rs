@@ -231,6 +231,7 @@ fn usage(run: &Run<'_>) -> (Usage, Option<i64>) {
         cache_write: detail("prompt_token_details", &inputs, &["cache_creation"]),
         reasoning: detail("completion_token_details", &outputs, &["reasoning", "reasoning_tokens"]),
         cost_usd: run.get("total_cost").number_like().filter(|cost| cost.is_finite() && *cost > 0.0),
+        ..Usage::default()
     };
     (usage, total)
 }

@@ -249,7 +249,7 @@ fn usage_of_messages_and_their_cache() {
         "total_tokens": 59, "input_token_details": {"cache_read": 30, "cache_creation": 5}, "output_token_details": {"reasoning": 4}});
     let trace = one(&[run(ROOT, &[], "chain", "AgentExecutor", 0, 9, json!({})), record]);
     let e = event(&trace, "g1");
-    let told = ["tokens_in", "tokens_out", "x_tokens_cached", "x_tokens_cache_write", "x_tokens_reasoning"]
+    let told = ["tokens_in", "tokens_out", "tokens_cached", "tokens_cache_write", "tokens_reasoning"]
         .map(|key| e[key].as_i64());
     assert_eq!((told, e["cost_usd"].as_f64()), ([50, 9, 30, 5, 4].map(Some), Some(0.25)));
 }

@@ -29,6 +29,7 @@ const STEP: &[Key] = &[
     Key::Tokens,
     Key::Cached,
     Key::CacheWrite,
+    Key::Fresh,
     Key::Reasoning,
     Key::Cost,
     Key::Prompt,

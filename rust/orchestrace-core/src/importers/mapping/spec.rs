@@ -42,6 +42,7 @@ keys!(
     TokensIn = "tokens_in",
     TokensOut = "tokens_out",
     Tokens = "tokens",
+    Fresh = "fresh",
     Cached = "cached",
     CacheWrite = "cache_write",
     Reasoning = "reasoning",

@@ -461,6 +461,7 @@ impl<'a> Telling<'a> {
         let spec = self.spec;
         Usage {
             tokens_in: self.whole(Key::TokensIn, scope),
+            fresh: self.whole(Key::Fresh, scope),
             tokens_out: self.whole(Key::TokensOut, scope),
             tokens: self.whole(Key::Tokens, scope),
             cached: self.whole(Key::Cached, scope),

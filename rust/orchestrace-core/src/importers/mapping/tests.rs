@@ -54,6 +54,24 @@ fn findings(store: &Store) -> Vec<(String, u32, String)> {
     (0..rows.num_rows()).map(|row| (text(1, row), count.value(row), text(4, row))).collect()
 }
 
+#[test]
+fn input_may_be_told_by_its_parts() {
+    let mapping = json!({
+        "name": "acme", "trace": {"id": "/run"},
+        "step": {"kind": "=response", "id": "/id", "agent": "/who", "content": "/text",
+                 "fresh": "/new", "cached": "/hit", "cache_write": "/kept", "tokens_out": "/out", "reasoning": "/thought"},
+    });
+    let log = [
+        json!({"run": "r", "id": "e", "who": "a", "text": "x", "new": 5, "hit": 90, "kept": 3, "out": 7, "thought": 4}),
+    ];
+    let store = read(&mapping, &[("log.jsonl", &lines(&log))]);
+    let trace = &documents(&store)[0];
+    let kinds = ["tokens_in", "tokens_cached", "tokens_cache_write", "tokens_out", "tokens_reasoning"];
+    let counts = kinds.map(|kind| trace["events"][0][kind].as_i64());
+    assert_eq!(counts, [Some(98), Some(90), Some(3), Some(7), Some(4)]);
+    assert_eq!(trace["costs"]["tokens"], 105);
+}
+
 /// A record an event: a team of two, whose lead makes the other work.
 fn team() -> Json {
     json!({

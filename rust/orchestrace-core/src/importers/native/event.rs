@@ -18,15 +18,17 @@ static PATTERNS: [Pattern; 64] = {
     let mut field = 0;
     while field < EVENT_FIELDS.len() - 1 {
         let name = EVENT_FIELDS[field].as_bytes();
-        assert!(name.len() <= 13, "a pattern holds names of up to thirteen bytes");
-        let mut token = [b'"'; 16];
-        let mut i = 0;
-        while i < name.len() {
-            token[1 + i] = name[i];
-            i += 1;
+        // A pattern holds names of up to thirteen bytes; longer ones go the complete way.
+        if name.len() <= 13 {
+            let mut token = [b'"'; 16];
+            let mut i = 0;
+            while i < name.len() {
+                token[1 + i] = name[i];
+                i += 1;
+            }
+            token[2 + i] = b':';
+            patterns[field] = Pattern::new(token.split_at(3 + i).0);
         }
-        token[2 + i] = b':';
-        patterns[field] = Pattern::new(token.split_at(3 + i).0);
         field += 1;
     }
     patterns
@@ -55,6 +57,16 @@ fn field_of(key: &Str<'_>, scratch: &mut String) -> Option<EventField> {
         FIELD_WORDS.find(key).and_then(EventField::from_code)
     };
     field.filter(|f| *f != EventField::Extras)
+}
+
+/// The field of a key that documents have from before there was a column.
+fn former_field_of(key: &Str<'_>, scratch: &mut String) -> Option<EventField> {
+    match key.text(scratch) {
+        "x_tokens_cached" => Some(EventField::TokensCached),
+        "x_tokens_cache_write" => Some(EventField::TokensCacheWrite),
+        "x_tokens_reasoning" => Some(EventField::TokensReasoning),
+        _ => None,
+    }
 }
 
 /// Reads all events of a trace.
@@ -127,7 +139,10 @@ fn event(
             first = false;
             key_start = cursor.pos();
             let key = cursor.key()?;
-            let Some(field) = field_of(&key, &mut scratch.key) else {
+            let former = |field: &EventField| seen & (1 << *field as u8) == 0;
+            let known = field_of(&key, &mut scratch.key)
+                .or_else(|| former_field_of(&key, &mut scratch.key).filter(former));
+            let Some(field) = known else {
                 unknown_field(cursor, out, scratch, key_start, index)?;
                 continue;
             };

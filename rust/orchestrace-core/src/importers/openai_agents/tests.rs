@@ -207,8 +207,7 @@ fn what_the_sdk_adds_is_structure() {
     );
     let response = event(trace, "r1");
     assert_eq!(
-        ["tokens_in", "tokens_out", "x_tokens_cached", "x_tokens_reasoning"]
-            .map(|key| response[key].as_i64()),
+        ["tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning"].map(|key| response[key].as_i64()),
         [100, 7, 60, 4].map(Some)
     );
     assert_eq!(event(trace, "s1")["x_triggered"], true);

@@ -436,6 +436,11 @@ impl<'t> Facts<'t> {
                 self.arguments.offer(3, text.clone());
                 self.input = text;
             }
+            // Pydantic AI; agents have the sum of their answers.
+            "operation.cost" => {
+                let n = self.number(key, &a);
+                self.cost.offer(2, n);
+            }
             "gcp.vertex.agent.llm_response" => self.messages.offer(2, a.filled()),
             "gcp.vertex.agent.tool_call_args" => self.arguments.offer(2, a.text()),
             "gcp.vertex.agent.tool_response" => self.result.offer(2, a.text()),

@@ -81,13 +81,36 @@ struct Emission<'r, 'w, 'b> {
     spelt: Vec<u8>,
     calls: u32,
     messages: u32,
-    tokens: Option<i64>,
-    cost_usd: Option<f64>,
+    spent: Accounts,
     conservative: bool,
     ended: bool,
     partial: bool,
     skew: f64,
     repeated: Option<String>,
+}
+
+/// Tokens and dollars.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    tokens: Option<i64>,
+    cost_usd: Option<f64>,
+}
+
+/// What was spent, by whose account it goes on (R7): only that of the team is what the run costs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Accounts {
+    team: Spent,
+    /// In the order of [`AgentKind::OUTSIDE`].
+    outside: [Spent; AgentKind::OUTSIDE.len()],
+}
+
+impl Accounts {
+    fn of(&mut self, outside: Option<AgentKind>) -> &mut Spent {
+        match AgentKind::OUTSIDE.iter().position(|(_, kind)| Some(*kind) == outside) {
+            Some(at) => &mut self.outside[at],
+            None => &mut self.team,
+        }
+    }
 }
 
 impl Recording {
@@ -117,8 +140,7 @@ impl Recording {
             spelt: Vec::new(),
             calls: 0,
             messages: 0,
-            tokens: None,
-            cost_usd: None,
+            spent: Accounts::default(),
             conservative: false,
             ended: false,
             partial: self.trace.partial || self.agents.iter().any(|a| a.open),
@@ -432,33 +454,18 @@ impl<'r> Emission<'r, '_, '_> {
         }
     }
 
-    fn usage(&mut self, usage: &Usage) {
-        for (field, value) in [
-            (EventField::TokensIn, usage.tokens_in),
-            (EventField::TokensOut, usage.tokens_out),
-            (EventField::Tokens, usage.tokens),
-        ] {
-            if let Some(value) = value {
-                self.out.set(field, Value::I64(value));
-            }
+    /// The usage of a response, and its part of what the team, a scorer or a stand-in for the user has spent (R7).
+    fn usage(&mut self, agent: u32, usage: &Usage) {
+        for (field, count) in usage.counts().told() {
+            self.out.set(field, Value::I64(count));
         }
-        if let Some(cost) = usage.cost_usd {
+        let spent = self.spent.of(self.recording.agents[agent as usize].outside);
+        if let Some(cost) = usage.cost_usd.filter(|cost| *cost >= 0.0 && cost.is_finite()) {
             self.out.set(EventField::CostUsd, Value::F64(cost));
-            *self.cost_usd.get_or_insert(0.0) += cost;
+            *spent.cost_usd.get_or_insert(0.0) += cost;
         }
-        for (key, value) in [
-            ("x_tokens_cached", usage.cached),
-            ("x_tokens_cache_write", usage.cache_write),
-            ("x_tokens_reasoning", usage.reasoning),
-        ] {
-            if let Some(value) = value {
-                self.extra(key, value);
-            }
-        }
-        let split = usage.tokens_in.is_some() || usage.tokens_out.is_some();
-        let split = split.then(|| usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0)));
-        if let Some(tokens) = usage.tokens.or(split) {
-            let sum = self.tokens.get_or_insert(0);
+        if let Some(tokens) = usage.total() {
+            let sum = spent.tokens.get_or_insert(0);
             *sum = sum.saturating_add(tokens);
         }
     }
@@ -469,7 +476,7 @@ impl<'r> Emission<'r, '_, '_> {
         self.reads(agent, seq);
         self.first[e as usize] = seq;
         self.turns[e as usize] = self.turn;
-        self.usage(&response.usage);
+        self.usage(agent, &response.usage);
         self.set_text(EventField::Model, response.model);
         for (field, value) in [
             (EventField::DurationS, response.duration_s),

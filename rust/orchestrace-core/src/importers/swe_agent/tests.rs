@@ -201,7 +201,7 @@ fn messages_of_mini_runs() {
     );
     let call = event(&trace, "m2:c0");
     assert_eq!((call["tokens_in"].as_i64(), call["tokens_out"].as_i64()), (Some(50), Some(7)));
-    assert_eq!((call["x_tokens_cached"].as_i64(), call["cost_usd"].as_f64()), (Some(20), Some(0.02)));
+    assert_eq!((call["tokens_cached"].as_i64(), call["cost_usd"].as_f64()), (Some(20), Some(0.02)));
     assert_eq!(call["model"], "m-1");
     let failed = event(&trace, "m2:c1:r");
     assert_eq!((failed["ok"].as_bool(), failed["x_returncode"].as_i64()), (Some(false), Some(1)));

@@ -181,9 +181,11 @@ fn measures(run: Value<'_>, reason: &str, costs: bool, recording: &mut Recording
     if let Some(seconds) = run.get("duration").f64().filter(|seconds| *seconds >= 0.0) {
         recording.wall_clock_s(seconds);
     }
-    let spent = ["agent_cost", "user_cost"].map(|name| run.get(name).f64());
-    if !costs && spent.iter().any(Option::is_some) {
-        recording.measure(MeasureKind::Cost, "cost_usd", spent.into_iter().flatten().sum());
+    // What the user's model costs is no cost of the run.
+    for (name, measure) in [("agent_cost", "cost_usd"), ("user_cost", "user_cost_usd")] {
+        if let Some(cost) = run.get(name).f64().filter(|cost| !costs && *cost >= 0.0) {
+            recording.measure(MeasureKind::Cost, measure, cost);
+        }
     }
     let judged = run.get("reward_info");
     if NOT_JUDGED.contains(&reason) || !judged.exists() {

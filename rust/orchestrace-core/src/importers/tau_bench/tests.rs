@@ -276,8 +276,9 @@ fn in_simulations_the_caller_is_who_requested() {
     assert_eq!((&trace["events"][6]["ok"], &trace["events"][1]["model"]), (&json!(false), &json!("sim")));
     assert_eq!(trace["rewards"], json!({"team": 1, "tool": 0.5}));
     assert_eq!(trace["metrics"], json!({"db_match": 1, "env_assertions": 1}));
-    assert_eq!((&trace["costs"]["tokens"], &trace["costs"]["wall_clock_s"]), (&json!(35), &json!(7.75)));
-    assert_eq!(trace["costs"]["cost_usd"], 0.75);
+    assert_eq!((&trace["costs"]["tokens"], &trace["costs"]["wall_clock_s"]), (&json!(23), &json!(7.75)));
+    assert_eq!((&trace["costs"]["cost_usd"], &trace["costs"]["user_cost_usd"]), (&json!(0.25), &json!(0.5)));
+    assert_eq!(trace["costs"]["user_tokens"], 12, "what the user's model uses is no cost of the run");
 
     let other = &documents[1];
     assert!(is_partial(other) && !is_partial(trace));

@@ -194,7 +194,7 @@ impl Replayer {
             canonical_rank: &self.canonical_rank,
             bases: &self.bases,
             makespans,
-            tokens: tokens(view, |_| true),
+            tokens: tokens(&self.owners, view, |_| true),
         };
         if scenarios.len() > 1 && scenarios.len() * view.len() >= LARGE {
             let outlooks = scenarios.par_iter().map_init(Scratch::default, |scratch, s| {
@@ -325,7 +325,11 @@ impl Ready<'_> {
             makespan_cf: unlimited,
             recorded: timing.makespan,
             tokens: self.tokens,
-            tokens_cf: if work.has_absent() { tokens(view, |v| !work.absent(v)) } else { self.tokens },
+            tokens_cf: if work.has_absent() {
+                tokens(owners, view, |v| !work.absent(v))
+            } else {
+                self.tokens
+            },
             work: work.duration.iter().sum(),
             span: unlimited,
             lower: None,
@@ -462,17 +466,15 @@ fn hold(
     }
 }
 
-/// Tokens of the events that count: `tokens`, else those read and written (D18).
-fn tokens(view: &TraceView<'_>, counts: impl Fn(usize) -> bool) -> Option<i64> {
-    if view.tokens.is_absent() && view.tokens_in.is_absent() && view.tokens_out.is_absent() {
+/// Tokens of the team's events that count (D18).
+fn tokens(owners: &Owners, view: &TraceView<'_>, counts: impl Fn(usize) -> bool) -> Option<i64> {
+    if view.tokens.is_absent() {
         return None;
     }
     let mut any = false;
     let mut sum = 0_i64;
     for v in 0..view.len() {
-        let parts = [view.tokens_in.get(v), view.tokens_out.get(v)];
-        let both = parts.iter().flatten().fold(0_i64, |sum, &part| sum.saturating_add(part));
-        let own = view.tokens.get(v).or_else(|| parts.iter().any(Option::is_some).then_some(both));
+        let own = owners.tokens(view, v);
         any |= own.is_some();
         if counts(v) {
             sum = sum.saturating_add(own.unwrap_or(0));

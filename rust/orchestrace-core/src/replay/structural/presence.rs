@@ -45,6 +45,7 @@ pub fn presence(
     // an outcome of one's own is asked, whether or not the recording shows one
     let outcome = graph.outcome(&trace).unwrap_or(Outcome::VirtualSink);
     roster.compute(plan, &trace, &mut graph);
+    let tokens = count_tokens(graph.owners(&trace), &trace, &mut tokens);
     graph.build(&trace, GraphOptions { program_order, weights: None });
     let (csr, order) = graph.ordered();
     let (mut answers, mut present) = (Vec::new(), Vec::new());
@@ -55,7 +56,6 @@ pub fn presence(
             Blocks::new(plan, |s| super::units(plan, &scene, s), &mut answers);
         affordable(answers.len(), trace.len())?;
         present.resize(answers.len() * trace.len(), 1);
-        let tokens = count_tokens(&trace, &mut tokens);
         let (mut masks, mut rows) = (Masks::default(), rows.into_iter());
         for of in spans {
             let segments = &segments[of];

@@ -54,7 +54,7 @@ impl Stream<'_, '_> {
             response.usage = Usage {
                 tokens_in: Some(spent.input),
                 tokens_out: Some(spent.output),
-                cached: Some(spent.cached),
+                cached: spent.cached,
                 cache_write: spent.cache_write,
                 reasoning: spent.reasoning,
                 ..Usage::default()

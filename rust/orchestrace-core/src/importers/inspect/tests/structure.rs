@@ -89,8 +89,9 @@ fn agents_that_tools_ask_are_spawned_by_the_call() {
     assert_eq!(event(&trace, "c1:s")["x_agent_id"], "A");
     assert_eq!(
         (trace["costs"]["tokens"].as_i64(), trace["costs"]["tool_calls"].as_i64()),
-        (Some(84), Some(0))
+        (Some(72), Some(0))
     );
+    assert_eq!(trace["costs"]["scorer_tokens"], 12, "what a grader uses is no cost of the team");
     assert_eq!(event(&trace, "c1:r")["trusted"], true);
     assert!(!is_partial(&trace));
 }

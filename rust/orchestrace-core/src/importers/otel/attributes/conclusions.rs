@@ -253,6 +253,7 @@ impl<'t> Facts<'t> {
             cache_write,
             reasoning: self.reasoning.value,
             cost_usd: self.cost.value.or(sum).filter(|cost| *cost >= 0.0),
+            ..Usage::default()
         }
     }
 

@@ -96,9 +96,9 @@ fn one_generation_in_every_dialect() {
         for (key, value) in [
             ("tokens_in", json!(100)),
             ("tokens_out", json!(7)),
-            ("x_tokens_cached", json!(60)),
-            ("x_tokens_cache_write", json!(20)),
-            ("x_tokens_reasoning", json!(3)),
+            ("tokens_cached", json!(60)),
+            ("tokens_cache_write", json!(20)),
+            ("tokens_reasoning", json!(3)),
             ("model", json!("m")),
             ("tool", json!("look")),
             ("content_ref", json!(asked())),
@@ -236,4 +236,6 @@ fn totals_and_odd_numbers() {
     let (event, ..) =
         usage(json!({"openinference.span.kind": "LLM", "llm.cost.prompt": 0.5, "llm.cost.completion": 0.25}));
     assert_eq!(event["cost_usd"], 0.75);
+    let (event, ..) = usage(json!({"gen_ai.operation.name": "chat", "operation.cost": 0.5}));
+    assert_eq!(event["cost_usd"], 0.5, "Pydantic AI");
 }

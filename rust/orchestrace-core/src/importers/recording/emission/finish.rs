@@ -1,11 +1,13 @@
 //! What is known once all events are written: edges between them, costs, labels, findings.
 
+use std::borrow::Cow;
+
 use hashbrown::HashSet;
 
 use super::super::{Text, What};
-use super::{Emission, End, NONE};
+use super::{Accounts, Emission, End, NONE, Spent};
 use crate::error::FindingCode;
-use crate::schema::{EdgeType, MeasureKind, TimeBasis};
+use crate::schema::{AgentKind, EdgeType, MeasureKind, TimeBasis};
 
 impl Emission<'_, '_, '_> {
     fn resolve(&self, end: End) -> Option<u32> {
@@ -87,13 +89,21 @@ impl Emission<'_, '_, '_> {
         };
         let span = self.order.end.saturating_sub(self.order.base) as f64 / 1e9;
         let clock = self.order.timed && recording.trace.time_basis.is_none_or(|b| b == TimeBasis::Seconds);
-        let derived = [
-            ("tokens", self.tokens.map(|tokens| tokens as f64)),
+        let Accounts { team, outside } = self.spent;
+        let tokens = |spent: Spent| spent.tokens.map(|tokens| tokens as f64);
+        let mut derived: Vec<(Cow<'_, str>, Option<f64>)> = [
+            ("tokens", tokens(team)),
             ("wall_clock_s", recording.wall_clock_s.or(clock.then_some(span))),
             ("tool_calls", Some(f64::from(self.calls))),
             ("messages", Some(f64::from(self.messages))),
-            ("cost_usd", self.cost_usd),
-        ];
+            ("cost_usd", team.cost_usd),
+        ]
+        .map(|(name, value)| (name.into(), value))
+        .into();
+        for ((role, _), spent) in AgentKind::OUTSIDE.iter().zip(outside) {
+            derived.push((format!("{role}_tokens").into(), tokens(spent)));
+            derived.push((format!("{role}_cost_usd").into(), spent.cost_usd));
+        }
         let rewards = &self.out.options.reward_scores;
         let kind_of = |(kind, name, _): &(MeasureKind, Text, f64)| match kind {
             MeasureKind::Metric if rewards.iter().any(|reward| reward == recording.read(*name)) => {
