@@ -18,7 +18,9 @@ import polars as pl
 
 COLUMNS = (
     *("trace", "seq", "id", "t", "type", "agent", "role", "from", "to", "tool", "content_ref", "trusted"),
-    *("duration_s", "tokens_in", "tokens_out", "model", "turn", "ok", "extras"),
+    "duration_s",
+    *("tokens_in", "tokens_fresh", "tokens_cached", "tokens_cache_write", "tokens_out", "tokens"),
+    *("model", "turn", "ok", "extras"),
 )
 TOPOLOGIES = ("unknown", "centralized", "hierarchical")
 FLOWS = "untrusted text is taken to flow into every later response of its context"
@@ -83,8 +85,10 @@ class Response:
     turn: int = 0
     asks: int | None = None
     """Its decision, if it makes others work."""
-    cache: dict[str, int] = field(default_factory=dict)
-    """What a cache gave and took of its input."""
+    cached: int | None = None
+    """Of its input, what a cache gave."""
+    cache_write: int | None = None
+    """Of its input, what a cache took."""
 
 
 @dataclass(slots=True, eq=False)
@@ -118,8 +122,7 @@ class Tables:
         known: dict[str, Any] = {
             "t": pl.Float64,
             "duration_s": pl.Float64,
-            "tokens_in": number,
-            "tokens_out": number,
+            **{column: number for column in COLUMNS if column.startswith("tokens")},
         }
         known |= {"trace": u32, "seq": u32, "turn": u32, **text, **flags}
         events = {column: known.get(column, name) for column in COLUMNS}
@@ -200,12 +203,12 @@ class Trace:
             extras["x_agent_id"] = agent.source
         if child is not None:
             extras["x_agent_id"] = child.source
-        if opening:
-            extras |= response.cache
         extras["x_gen"] = response.id
         speaks = name if kind in ("message", "return") or to == "user" else None
         r = response
-        usage = (r.duration_s, r.tokens_in, r.tokens_out, r.model) if opening else (None, None, None, None)
+        fresh = r.tokens_in - (r.cached or 0) - (r.cache_write or 0)
+        tokens = (r.tokens_in, fresh, r.cached, r.cache_write, r.tokens_out, r.tokens_in + r.tokens_out)
+        usage = (r.duration_s, *tokens, r.model) if opening else (None,) * 8
         ok = r.ok if opening else None
         rest = (speaks, to, tool, content, True, *usage, r.turn, ok, orjson.dumps(extras).decode())
         seq = self.event(event_id, t, kind, name, role or agent.role, *rest)
@@ -283,7 +286,7 @@ class Trace:
         content, ok, turn = result.content, result.ok, call.response.turn if call.response else None
         extras = orjson.dumps(result.extras).decode() if result.extras else None
         rest = (None, None, call.tool, content, result.trusted, result.duration_s)
-        rest = (*rest, None, None, None, turn, ok, extras)
+        rest = (*rest, *(None,) * 7, turn, ok, extras)
         if call.child is None:
             self.owned[self.name(agent)] += 1
         seq = self.event(f"{result.id}:r", t, "tool_result", call.tool, None, *rest)
@@ -301,7 +304,7 @@ class Trace:
         agent.returned.append(child)
 
     def prompt(self, agent: Agent, t: float, prompt: tuple[str, str]) -> None:
-        rest = ("user", self.name(agent), None, prompt[1], True, *(None,) * 7)
+        rest = ("user", self.name(agent), None, prompt[1], True, *(None,) * 11)
         seq = self.event(prompt[0], t, "message", "user", None, *rest)
         agent.waiting.append((seq, "message"))
 
@@ -329,7 +332,8 @@ class Trace:
         if self.flows:
             tables.findings.append((number, "safety.conservative", 1, None, FLOWS))
         kinds = Counter(event[4] for event in own)
-        tokens = sum(event[13] + event[14] for event in own if event[13] is not None)
+        at = COLUMNS.index("tokens")
+        tokens = sum(event[at] for event in own if event[at] is not None)
         costs = {"tokens": tokens, "wall_clock_s": seconds, "tool_calls": kinds["tool_call"]}
         for name, value in {**costs, "messages": kinds["message"]}.items():
             tables.measures.append((self.number, "cost", name, float(value)))
@@ -387,13 +391,12 @@ def _take(span: dict[str, Any], out: list[tuple[Any, ...]]) -> None:
     if operation == "chat":
         calls, text = _answer(facts["gen_ai.output.messages"])
         model, tokens_in = facts["gen_ai.response.model"], facts["gen_ai.usage.input_tokens"]
-        cached = facts.get("gen_ai.usage.cache_read.input_tokens", 0)
-        if tokens_in < cached:
+        cached = facts.get("gen_ai.usage.cache_read.input_tokens")
+        if tokens_in < (cached or 0):
             tokens_in += cached
         written = facts["gen_ai.usage.output_tokens"]
         what = Response(span["spanId"], end, model, tokens_in, written, seconds, ok, calls, text)
-        if cached:
-            what.cache["x_tokens_cached"] = cached
+        what.cached = cached
     elif operation == "execute_tool":
         asked, content = facts["gen_ai.tool.call.id"], _hash(facts["gen_ai.tool.call.result"])
         extras = {"x_error_type": facts["error.type"]} if ok is False and "error.type" in facts else {}
@@ -483,8 +486,8 @@ class Session:
             acts.append([when, Trace.respond, response])
         read = usage["input_tokens"] + usage["cache_creation_input_tokens"] + usage["cache_read_input_tokens"]
         response.tokens_in = max(response.tokens_in, read)
-        response.cache["x_tokens_cached"] = usage["cache_read_input_tokens"]
-        response.cache["x_tokens_cache_write"] = usage["cache_creation_input_tokens"]
+        response.cached = usage["cache_read_input_tokens"]
+        response.cache_write = usage["cache_creation_input_tokens"]
         response.tokens_out = max(response.tokens_out, usage["output_tokens"])
         if not response.calls:
             response.t = when

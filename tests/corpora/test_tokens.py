@@ -140,7 +140,16 @@ def test_langfuse_by_generations(corpora: Path) -> None:
     assert corpus.events.select(pl.col("cost_usd").sum()).collect().item() == pytest.approx(cost, rel=1e-12)
 
 
-CORPORA = ("claude-code/real", "codex", "inspect-ai", "langfuse", "otel-kagent", "trail", "tau-bench", "swe-agent")
+CORPORA = (
+    "claude-code/real",
+    "codex",
+    "inspect-ai",
+    "langfuse",
+    "otel-kagent",
+    "trail",
+    "tau-bench",
+    "swe-agent",
+)
 CORPORA += ("agentdojo", "atif-goldens", "who-and-when")
 
 

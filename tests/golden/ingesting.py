@@ -70,8 +70,8 @@ def written(corpus: ot.Corpus) -> list[bytes]:
 
 
 def assert_identity(corpus: ot.Corpus, lines: list[bytes]) -> None:
-    """Reading and writing gives the same documents, up to key order, the spelling of numbers and counts of tokens that
-    follow from others. That some contradicted each other is told with the document."""
+    """Reading and writing gives the same documents, up to key order, the spelling of numbers and counts of
+    tokens that follow from others. That some contradicted each other is told with the document."""
     out = written(corpus)
     assert len(out) == len(lines)
     for before, after in zip(lines, out, strict=True):

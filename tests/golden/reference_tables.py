@@ -239,8 +239,8 @@ def measure_rows(document: dict[str, Any], trace: int) -> dict[tuple[int, str, s
 
 
 def rounded(document: dict[str, Any]) -> dict[str, Any]:
-    """The document after its read numbers went through 64-bit floats and its counts of tokens were settled; all else
-    is kept as it was."""
+    """The document after its read numbers went through 64-bit floats and its counts of tokens were settled;
+    all else is kept as it was."""
     events = []
     for event in map(unfollowed, document["events"]):
         kept = {name for name in FLOATS if name in event and extension(name, event[name]) is not IGNORED}
