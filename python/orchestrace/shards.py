@@ -207,8 +207,10 @@ def scan(
 
 
 def _with_counts(events: pl.LazyFrame) -> pl.LazyFrame:
-    """Events of layout 1.0, which had parts of tokens in the extras and no total beside input and output, with
-    the columns of today. Rows that were written since stay as they are."""
+    """Events of layout 1.0 with the columns of today; rows that were written since stay as they are.
+
+    It had parts of tokens in the extras, and no total beside input and output.
+    """
     in_extras = {
         name: pl.coalesce(
             name, pl.col("extras").str.json_path_match(f"$.x_{name}").cast(pl.Int64, strict=False)

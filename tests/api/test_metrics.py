@@ -59,6 +59,8 @@ def fork() -> Document:
     return drawn("fork", events, FORK_EDGES, metrics={"task_success": 1.0, "train_step": 3})
 
 
+USAGE = ("tokens_fresh", "tokens_cached", "tokens_cache_write", "tokens_out", "tokens_reasoning")
+UNTOLD = dict.fromkeys((*USAGE, "scorer_tokens", "scorer_cost_usd"), "field.absent")
 FORK = {
     "n_events": 10,
     "n_edges": 10,
@@ -75,6 +77,7 @@ FORK = {
     "tokens": 60,
     "cost_usd": 0.5,
     "elapsed": 8,
+    **UNTOLD,
     "work": 12,
     "span": 9,
     "parallelism": 4 / 3,
@@ -146,6 +149,7 @@ SOLO = {
     "tokens": "field.absent",
     "cost_usd": "field.absent",
     "elapsed": 3,
+    **UNTOLD,
     "work": 3,
     "span": 3,
     "parallelism": 1,
@@ -221,6 +225,9 @@ DEBATE = {
     "tokens": 25,
     "cost_usd": "field.absent",
     "elapsed": 10,
+    **UNTOLD,
+    "tokens_fresh": 3,
+    "tokens_out": 1,
     "work": 19,
     "span": 10,
     "parallelism": 1.9,
@@ -279,7 +286,7 @@ def test_every_metric_by_hand(document: Document, expected: dict[str, Any], basi
         else:
             assert row["reason"][name] is None, name
             assert row[name] == pytest.approx(value, abs=1e-12), name
-    drawn_groups = ["scale", "span", "stages", "protocol", "utilisation", "dominators", "delegation"]
+    drawn_groups = ["scale", "span", "usage", "stages", "protocol", "utilisation", "dominators", "delegation"]
     assert set(ot.metrics(read(document), groups=drawn_groups)["reason"].struct.fields) == set(expected)
 
 
