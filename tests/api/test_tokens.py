@@ -93,9 +93,10 @@ def test_tables_are_settled_when_they_are_taken_over() -> None:
 
 
 @pytest.mark.parametrize("columns", [["tokens"], ["tokens_fresh"], ["tokens_cached", "seq"]])
-def test_one_column_needs_the_others(columns: list[str]) -> None:
-    text = json.dumps(document({"tokens_in": 10, "tokens_cached": 7, "tokens_out": 1})).encode()
-    found = ot.scan_events(io.BytesIO(text)).select(columns).collect().row(0, named=True)
+def test_one_column_needs_the_others(columns: list[str], tmp_path: Path) -> None:
+    source = tmp_path / "runs.jsonl"
+    source.write_text(json.dumps(document({"tokens_in": 10, "tokens_cached": 7, "tokens_out": 1})))
+    found = ot.scan_events(source).select(columns).collect().row(0, named=True)
     whole = {"tokens": 11, "tokens_fresh": 3, "tokens_cached": 7, "seq": 0}
     assert found == {name: whole[name] for name in columns}
 

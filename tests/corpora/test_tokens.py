@@ -92,6 +92,8 @@ def test_inspect_by_models(corpora: Path) -> None:
         used = test_inspect.log_of(path)["stats"]["model_usage"].values()
         corpus = ot.read_traces(path, format="inspect")
         found = summed(corpus)
+        if not found:
+            continue  # of two logs no usage is known of the events
         sums: Sums = Counter()
         for usage in used:
             cached, write = (usage.get(f"input_tokens_cache_{kind}") or 0 for kind in ("read", "write"))
@@ -108,8 +110,6 @@ def test_inspect_by_models(corpora: Path) -> None:
                 tokens_reasoning=reasoning,
                 tokens=usage["total_tokens"],
             )
-        if not found:
-            continue  # of two logs no usage is known of the events
         assert {name: found[name] for name in TOKENS} == {name: sums[name] for name in TOKENS}, path.name
         compared += 1
         # what graders use is no cost of the team
@@ -119,7 +119,7 @@ def test_inspect_by_models(corpora: Path) -> None:
         costs = corpus.measures.filter(pl.col("kind") == "cost").collect()
         for name, want in (("tokens", team), ("scorer_tokens", scorer)):
             assert costs.filter(pl.col("name") == name)["value"].sum() == want
-    assert compared > 8
+    assert compared >= 7
 
 
 def test_langfuse_by_generations(corpora: Path) -> None:
@@ -131,12 +131,14 @@ def test_langfuse_by_generations(corpora: Path) -> None:
     for path in paths:
         for one in test_langfuse.innermost(json.loads(path.read_bytes())):
             usage = one["usageDetails"]
-            assert set(usage) <= {"input", "output", "total"}, "no cache is told"
             sums.update(tokens_in=usage.get("input", 0), tokens_out=usage.get("output", 0))
+            for word, name in (("cache_read", "tokens_cached"), ("reasoning", "tokens_reasoning")):
+                sums[name] += sum(count for key, count in usage.items() if word in key)
             cost += one["totalCost"]
     found = summed(corpus)
-    assert (found["tokens_in"], found["tokens_out"]) == (sums["tokens_in"], sums["tokens_out"])
-    assert found["tokens"] == sums.total() == found["tokens_fresh"] + found["tokens_out"]
+    assert {name: found[name] for name in sums} == dict(sums)
+    assert found["tokens_fresh"] == sums["tokens_in"] - sums["tokens_cached"]
+    assert found["tokens"] == sums["tokens_in"] + sums["tokens_out"]
     assert corpus.events.select(pl.col("cost_usd").sum()).collect().item() == pytest.approx(cost, rel=1e-12)
 
 
