@@ -114,7 +114,7 @@ class Story:
             Sentence(
                 "Answers", self._answers(), f"orchestrace metrics {path} --by trace --group utilisation"
             ),
-            Sentence("Tokens", self._tokens(), f"orchestrace metrics {path} --by trace --group tokens"),
+            Sentence("Tokens", self._tokens(), f"orchestrace metrics {path} --by trace --group usage"),
             Sentence("Cost", self._cost(), f"orchestrace metrics {path} --by agent --sort -cost_usd"),
             Sentence("Time", self._time(), f"orchestrace metrics {path} --by trace --group time"),
             Sentence(

@@ -46,7 +46,7 @@ def claude_tokens(rows: Iterable[Line]) -> dict[str, int]:
 
 
 def claude_times(rows: list[Line], given: float) -> tuple[float, float]:
-    """Seconds of the model and of tools of one agent, who was given something at `given` before the first row."""
+    """Seconds of the model and of tools of an agent, who was given something at `given` before its rows."""
     model = tool = 0.0
     calls: dict[str, float] = {}
     wrote: float | None = None
@@ -204,7 +204,7 @@ def test_an_export_of_langfuse(corpora: Path) -> None:
     path = corpora / "langfuse" / "pydantic-ai-tools-2025-12-04.trace.json"
     seen = json.loads(path.read_text(encoding="utf-8"))["observations"]
     story = ot.story(ot.read_traces(path))
-    # three agents below the one that asks and answers; three calls and their results; a call of the last agent
+    # three agents below the one that asks and answers; three calls, their results, a call of the last agent
     assert story.records == {"read": 13, "used": 11, "ignored": 2, "duplicate": 0, "quarantined": 0}
     assert (story.n_traces, story.n_events, story.n_agents) == (1, 14, 4)
     assert story.answered_by == {"joke-generator": 1}
