@@ -1,6 +1,6 @@
 """What actors had seen when they decided: decisions that share it are siblings."""
 
-from typing import Literal
+from typing import Any, Final, Literal
 
 import polars as pl
 
@@ -8,13 +8,16 @@ from . import _core
 from .agreement import check_corpus
 from .corpus import Corpus, check_numbers
 from .progress import Progress, reporting
+from .schema import CREDITS
 
-_SCHEMA = {
+_SCHEMA: Final[dict[str, Any]] = {
     "trace": pl.UInt32,
     "seq": pl.UInt32,
     "context": pl.String,
     "choice": pl.String,
     "role": pl.String,
+    "assumed": pl.Boolean,
+    "reason": CREDITS["reason"],
 }
 
 
@@ -37,17 +40,20 @@ def contexts(
         The recordings.
     context
         ``recorded`` takes the field ``prefix_key``. ``computed`` hashes the causal history: task, and type,
-        agent, addressee, tool and text key of everything that the actor can have seen. ``auto`` takes the
-        field in traces that have it.
+        agent, addressee, tool and text key of everything that the actor can have seen: what it did itself,
+        what reached it along edges, and what was addressed to it. ``auto`` takes the field in traces that
+        have it.
     threads, progress
         As in `read_traces`.
 
     Returns
     -------
     DataFrame
-        A row per decision: ``trace seq`` (UInt32), ``context choice role`` (String). Context and choice are
-        hashes that do not hang on ids, times or the order of files; null where a text has no key, where the
-        history before the event has such a text, and in traces with a cycle.
+        A row per decision: ``trace seq`` (UInt32), ``context choice role`` (String), ``assumed`` (Boolean),
+        ``reason``. Context and choice are hashes that do not hang on ids, times or the order of files.
+        ``assumed`` is true where the recording does not tell who heard a message before the decision: the
+        context then holds it as if everybody had. Where the context is null, ``reason`` is ``field.absent``
+        (a text before the event has no key) or ``graph.cycle``. A choice is null if its text has no key.
 
     Raises
     ------
@@ -56,6 +62,12 @@ def contexts(
 
     Notes
     -----
+    An event that names an agent of the trace in ``to`` is heard at that agent's next event, unless an edge
+    leads from it to an event of that agent. A message, return or intervention that names nobody and leads to
+    nobody else's event was heard by nobody, if the trace tells of others of this type which other agent heard
+    them; if it tells that of none, by everybody (``assumed``). Events from outside of the team are another
+    type in this; in a trace of one agent, that one hears them.
+
     O(events + edges). Texts themselves are never compared, but their keys (``content_hash``, else
     ``content_ref``; ``args_hash`` of calls). Source: C3, arXiv 2603.06859, for recordings.
 
@@ -63,7 +75,7 @@ def contexts(
     --------
     >>> import orchestrace as ot
     >>> ot.contexts(ot.generate(traces=2, seed=0)).columns
-    ['trace', 'seq', 'context', 'choice', 'role']
+    ['trace', 'seq', 'context', 'choice', 'role', 'assumed', 'reason']
     """
     check_corpus(corpus)
     check_numbers(threads=threads)
@@ -73,47 +85,3 @@ def contexts(
             for _, load in corpus.pieces()
         ]
     return pl.concat(frames) if frames else pl.DataFrame(schema=_SCHEMA)
-
-
-def without_order(corpus: Corpus, context: str) -> pl.Series:
-    """Traces whose contexts would have to be computed, but have no order to compute them by.
-
-    Parameters
-    ----------
-    corpus
-        In memory or on disk.
-    context
-        As in `contexts`: a recorded context needs no order.
-
-    Returns
-    -------
-    Series
-        ``trace`` (UInt32), each once, ascending: the reason of what is null there is ``graph.cycle``.
-
-    Notes
-    -----
-    Edges and the order in which agents acted contradict each other there; the finding ``graph.cycle`` is
-    about edges alone, and would not do. O(events + edges).
-
-    Examples
-    --------
-    >>> import orchestrace as ot
-    >>> from orchestrace.contexts import without_order
-    >>> without_order(ot.generate(traces=2, seed=0), "auto").to_list()
-    []
-    """
-    from .schedule import scaling_curve
-
-    if context == "recorded":
-        return pl.Series("trace", dtype=pl.UInt32)
-    curve = scaling_curve(corpus, slots=[None], program_order=True)  # a row for each trace
-    cyclic = curve.filter(pl.col("reason").cast(pl.String) == "graph.cycle").select("trace")
-    if context == "auto" and cyclic.height:
-        recorded = (
-            corpus.events.filter(pl.col("prefix_key").is_not_null())
-            .select(pl.col("trace").cast(pl.UInt32))
-            .unique()
-            .collect(engine="streaming")
-        )
-        cyclic = cyclic.join(recorded, on="trace", how="anti")
-    return cyclic["trace"].sort()

@@ -36,7 +36,8 @@ _OWN: Final = (*_TEXT, "p_behavior", "p_actions", "turn", "ok", "score", "value"
 BEFORE: Final = ("position", "step", "tokens_before", "budget", "depth", "n_tools", "n_agents")
 """Numbers that are known before the decision."""
 _COMPUTED: Final = (
-    *(*BEFORE, "tools", "spawned", "tokens_after", "seconds_after", "context", "choice", "spent", "owner"),
+    *(*BEFORE, "tools", "spawned", "tokens_after", "seconds_after", "context", "choice"),
+    *("assumed", "context_reason", "spent", "owner"),
     *(
         "to_role",
         "owner_role",
@@ -86,7 +87,7 @@ def decision_rows(corpus: Corpus, reward: Reward, *, context: Source | None = No
     reward
         As in `credit`; decisions of traces without it have a null ``reward``.
     context
-        As in `contexts`; None leaves ``context`` and ``choice`` out.
+        As in `contexts`; None leaves its columns out.
 
     Returns
     -------
@@ -100,7 +101,8 @@ def decision_rows(corpus: Corpus, reward: Reward, *, context: Source | None = No
         ``tools``, a number that stands for the set of tools.
         After it: ``spawned`` (of orchestrator decisions: whether their owner spawns before its next one),
         ``tokens_after``, ``seconds_after`` (null without a clock), ``reward``.
-        ``context choice``; and lifted columns, unless their name is one of these.
+        ``context choice assumed`` and, as ``context_reason``, ``reason`` of `contexts`; lifted columns,
+        unless their name is one of these.
 
     Notes
     -----
@@ -133,7 +135,10 @@ def decision_rows(corpus: Corpus, reward: Reward, *, context: Source | None = No
     )
     if context is not None:
         found = contexts(corpus, context=context).select(
-            pl.col("trace", "seq").cast(pl.Int64), pl.col("context", "choice").cast(pl.String)
+            pl.col("trace", "seq").cast(pl.Int64),
+            pl.col("context", "choice").cast(pl.String),
+            "assumed",
+            context_reason=pl.col("reason").cast(pl.String),
         )
         rows = rows.join(found, on=["trace", "seq"], how="left", maintain_order="left")
     clock = pl.col("time_basis").is_in(["seconds", "partial"])

@@ -32,7 +32,19 @@ FEATURES: Final = ("role", "depth", "step", "budget", "tools")
 _WITHIN: Final[dict[str, list[str]]] = {"group": ["group_id"], "task": ["task_id"], "corpus": []}
 _NEIGHBOURS: Final = 16  # of a decision, looked at in one round
 DISTANCES: Final = ("position", "tokens_before", "depth", "n_tools", "n_agents")
-_NEEDED: Final = ("trace", "trace_id", "group_id", "task_id", "role", "context", "reward", *DISTANCES)
+_NEEDED: Final = (
+    "trace",
+    "trace_id",
+    "group_id",
+    "task_id",
+    "role",
+    "context",
+    "assumed",
+    "reward",
+    *DISTANCES,
+)
+
+_ASSUMES: Final = "everybody heard the messages that name nobody"
 
 MATCHED: Final[dict[str, Any]] = {
     "stage": pl.Enum([*STAGES, "combined"]),
@@ -45,6 +57,7 @@ MATCHED: Final[dict[str, Any]] = {
     "n_buckets": pl.UInt32,
     "n_traces": pl.UInt32,
     "n_tasks": pl.UInt32,
+    "n_assumed": pl.UInt32,
     "ess_treated": pl.Float64,
     "ess_control": pl.Float64,
     "smd_before": pl.Float64,
@@ -106,12 +119,14 @@ def matched_effect(
     DataFrame
         A row per stage and the row ``combined`` over all of them: ``stage``; ``effect stderr lower upper
         mean_treated mean_control`` (units of the reward); ``n_decisions`` compared, and how many were
-        matched: ``n_treated n_control`` in ``n_buckets`` of ``n_traces`` and ``n_tasks`` (UInt32);
+        matched: ``n_treated n_control`` in ``n_buckets`` of ``n_traces`` and ``n_tasks``; ``n_assumed`` of
+        them by a context that rests on who may have heard what (UInt32);
         ``ess_treated ess_control``, effective sample sizes (Σw)²/Σw²; ``smd_before smd_after``, the largest
         absolute standardised mean difference of the numbers of `caliper` over all decisions and over those
-        matched; ``support``, the matched share of decisions; ``tier`` = observed; ``reason``; ``params``,
-        with all options and the difference of every number (``smd``). Where nothing matches, the effect is
-        null and the reason ``support.absent``; beside an effect the reason is that of a null interval:
+        matched; ``support``, the matched share of decisions; ``tier`` = observed, or surrogate where
+        ``n_assumed`` is above 0; ``reason``; ``params``, with all options, the difference of every number
+        (``smd``), and what was assumed, if anything (``assumes``). Where nothing matches, the effect is null
+        and the reason ``support.absent``; beside an effect the reason is that of a null interval:
         ``support.absent`` with one run or bucket, ``group.degenerate`` where the effect is the same in all.
 
     Raises
@@ -130,6 +145,10 @@ def matched_effect(
     outcome, and comparing a run with itself pulls the effect to 0. So would runs with their past in common:
     decisions that several runs of a group made in one context, all alike, are not matched beyond it.
 
+    Where a recording does not tell who heard a message, contexts hold it as if everybody had (`contexts`).
+    Decisions matched by such a context saw the same if whoever heard it, and when, was the same in both
+    runs; that is what the tier ``surrogate`` stands for.
+
     The error is that of the sum of influence per task (`orchestrace.influence`), in a corpus of one task per
     trace; it holds the matching fixed. It has the spread of the effect between tasks in it, so that it is
     about the tasks that these are drawn from.
@@ -137,7 +156,7 @@ def matched_effect(
     *Columns of decisions:* ``type agent role to tool action p_behavior p_actions state_key prefix_key
     subtask_id model turn ok score value``, as of events; ``trace seq trace_id task_id group_id system
     topology``; known before the decision ``position step tokens_before budget depth n_tools n_agents tools``;
-    ``spawned`` of orchestrator decisions; ``context choice``; lifted columns.
+    ``spawned`` of orchestrator decisions; ``context choice assumed``; lifted columns.
 
     O(events log events); ``nearest`` O(n log n) in the decisions left, per round.
 
@@ -360,6 +379,9 @@ def estimate(
 ) -> dict[str, object]:
     """One row of the result, but for its stage."""
     n_treated = int(matched["treated"].sum())
+    n_assumed = int((matched["assumed"].fill_null(False) & (matched["stage"] == "exact")).sum())
+    if n_assumed:
+        params = params | {"assumes": _ASSUMES}
     counts: dict[str, object] = {
         "n_decisions": rows.height,
         "n_treated": n_treated,
@@ -367,6 +389,7 @@ def estimate(
         "n_buckets": matched["bucket"].n_unique(),
         "n_traces": matched["trace"].n_unique(),
         "n_tasks": matched["task_id"].n_unique(),
+        "n_assumed": n_assumed,
         "support": matched.height / rows.height if rows.height else 0.0,
     }
     before = differences(rows, np.ones(rows.height))
@@ -402,7 +425,7 @@ def estimate(
         "ess_control": effective(found.weight[~treated]),
         "smd_before": _largest(before),
         "smd_after": _largest(after),
-        "tier": "observed",
+        "tier": "surrogate" if n_assumed else "observed",
         "reason": around.reason,
         "params": params_text(params | {"smd": smd, "clusters": kind}),
     }

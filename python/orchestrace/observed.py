@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 
 from .agreement import check_corpus
-from .contexts import without_order
 from .corpus import Corpus
 from .decisions import EFFECT, EVIDENCE, Source, check_share, decision_rows, params_text
 from .errors import ParameterError
@@ -105,7 +104,8 @@ def message_effects(
         seq`` as in `credit`, ``agent to``; ``effect`` = ``mean_treated`` (mean outcome of the ``n_treated``
         runs that made this choice) - ``mean_control`` (that of the ``n_control`` which made another of the
         ``n_candidates``), ``stderr lower upper``, in units of the reward; ``tokens``, ``utility`` = effect /
-        tokens (null without tokens); ``support``, 1 or 0; ``tier`` = observed; ``reason``; ``params``.
+        tokens (null without tokens); ``support``, 1 or 0; ``tier`` = observed, or surrogate where the
+        context rests on who may have heard what (``assumed`` of `contexts`); ``reason``; ``params``.
         The effect is null with ``siblings.absent`` where no run did anything else in this context: `replay`
         of ``drop(message=...)`` answers by a structural model. With ``field.absent`` where a text has no key,
         with ``graph.cycle`` where edges leave no order to find a context by, with ``reward.absent`` without
@@ -176,8 +176,6 @@ def message_effects(
     compared = pl.col("n_control") > 0
     reach = pl.Series("reach", _reach(joined["df"], confidence), dtype=pl.Float64).fill_nan(None)
     missing = pl.col("context").is_null() | pl.col("choice").is_null()
-    unplaced = rows["context"].null_count() > 0
-    cyclic = without_order(corpus, context if unplaced else "recorded")
     numbers = ("effect", "stderr", "mean_control")
     table = joined.with_columns(reach).with_columns(
         pl.when(compared & pl.col("reward").is_not_null()).then(pl.col(name)).alias(name) for name in numbers
@@ -193,13 +191,14 @@ def message_effects(
             upper=pl.when(~flat).then(pl.col("effect") + pl.col("reach") * pl.col("stderr")),
             utility=pl.col("effect") / spent,
             support=found.cast(pl.Float64),
-            tier=pl.when(found).then(pl.lit("observed")),
+            tier=pl.when(found & ~pl.col("assumed"))
+            .then(pl.lit("observed"))
+            .when(found)
+            .then(pl.lit("surrogate")),
             reason=pl.when(pl.col("reward").is_null())
             .then(pl.lit("reward.absent"))
-            .when(missing & pl.col("trace").is_in(cyclic.implode()))
-            .then(pl.lit("graph.cycle"))
             .when(missing)
-            .then(pl.lit("field.absent"))
+            .then(pl.coalesce("context_reason", pl.lit("field.absent")))
             .when(~found)
             .then(pl.lit("siblings.absent"))
             .when(pl.col("stderr").is_null())

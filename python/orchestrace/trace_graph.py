@@ -31,6 +31,7 @@ _TEXT: Final = {
     "orchestrator_decision",
     "aggregate",
 }
+_SPEECH: Final = {"message", "return", "human_intervention"}
 _UNDECIDED: Final = 0.25  # an input of all the weight fails with this probability
 
 # Gauss-Legendre rule of eight points, from [-1, 1] to [0, 1]; exact for gates of up to sixteen inputs
@@ -58,9 +59,16 @@ class TraceGraph:
 
 
 def trace_graph(
-    trace: TraceEvents, *, program_order: bool = False, weights: Sequence[float] | None = None
+    trace: TraceEvents,
+    *,
+    program_order: bool = False,
+    weights: Sequence[float] | None = None,
+    further: Sequence[tuple[int, int]] = (),
 ) -> TraceGraph | None:
-    """The graph of a trace, each edge with the sum of the weights of its types; None if it has a cycle."""
+    """The graph of a trace, each edge with the sum of the weights of its types; None if it has a cycle.
+
+    Edges that are `further` are temporal, where no other joins the two.
+    """
     weight_of = dict(zip(TYPE_WEIGHTS, weights, strict=True)) if weights is not None else TYPE_WEIGHTS
     predecessors: list[dict[int, float]] = [{} for _ in trace.order]
     for s, d, kind in trace.edges:
@@ -78,6 +86,8 @@ def trace_graph(
             latest[owner] = v
         for u, v in added:
             predecessors[v][u] = weight_of["temporal"]
+    for u, v in further:
+        predecessors[v].setdefault(u, weight_of["temporal"])
     successors: list[list[int]] = [[] for _ in trace.order]
     for v, before in enumerate(predecessors):
         for u in before:
@@ -180,12 +190,64 @@ def is_decision(trace: TraceEvents, v: int) -> bool:
     return trace.owner[v] is not None and trace.columns["type"][v] in DECISIONS
 
 
+def heard(trace: TraceEvents) -> list[tuple[int, int]]:
+    """Edges from what agents were told, or may have been told, to the event at which they heard it.
+
+    The rule is that of `contexts`; repeats of recorded edges are left out.
+    """
+    kinds, owner = trace.columns["type"], trace.owner
+    agents = {name for name in owner if name is not None}
+    only = next(iter(agents)) if len(agents) == 1 else None
+    to_other: set[int] = set()
+    to_agent: set[int] = set()
+    reached: set[tuple[int, str]] = set()
+    for s, d, _ in trace.edges:
+        own = owner[d]
+        if trace.text("agent", s) == trace.text("agent", d) or (own is not None and own == owner[s]):
+            continue
+        to_other.add(s)
+        if own is not None:
+            to_agent.add(s)
+            reached.add((s, own))
+    addressee: list[str | None] = []
+    for v in range(len(trace)):
+        to = trace.text("to", v)
+        if to is None and owner[v] is None and kinds[v] in _SPEECH:
+            to = only
+        addressee.append(to if to in agents and to != owner[v] else None)
+    like = [(kinds[v], owner[v] is None) for v in range(len(trace))]
+    told = {like[v] for v in range(len(trace)) if addressee[v] is not None or v in to_agent}
+    following: dict[str, int] = {}
+    found = []
+    for v in reversed(trace.order):
+        to = addressee[v]
+        if to is not None and to in following and (v, to) not in reached:
+            found.append((v, following[to]))
+        own = owner[v]
+        if own is not None:
+            following[own] = v
+    latest: int | None = None
+    known: dict[str, int | None] = {}
+    for v in trace.order if only is None else ():
+        own = owner[v]
+        is_open = (
+            kinds[v] in _SPEECH and trace.text("to", v) is None and v not in to_other and like[v] not in told
+        )
+        if latest is not None and (is_open or (own is not None and known.get(own) != latest)):
+            found.append((latest, v))
+        if is_open and agents:
+            latest = v
+        if own is not None:
+            known[own] = latest
+    return found
+
+
 def contexts(trace: TraceEvents, task: str, names: dict[Hashable, int]) -> list[Hashable | None] | None:
     """Class of the causal history of every event, None where it is unknown; None for a trace with a cycle.
 
     `names` numbers the classes and is shared by the traces that are compared.
     """
-    graph = trace_graph(trace, program_order=True)
+    graph = trace_graph(trace, program_order=True, further=heard(trace))
     if graph is None:
         return None
     found: list[Hashable | None] = [None] * len(trace)

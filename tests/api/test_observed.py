@@ -28,8 +28,8 @@ def read(documents: list[Document]) -> ot.Corpus:
 # --- messages -----------------------------------------------------------------------------------------
 
 
-def messages(documents: list[Document]) -> dict[tuple[int, int], tuple[Any, Any, Any, Any]]:
-    """Effect, error, degrees of freedom and reason of every message, from the definition."""
+def messages(documents: list[Document]) -> dict[tuple[int, int], tuple[Any, Any, Any, Any, Any]]:
+    """Effect, error, degrees of freedom, reason and tier of every message, from the definition."""
     rows = rows_of(documents)
     firsts: dict[Any, dict[str, dict[str, Any]]] = defaultdict(dict)
     for row in rows:
@@ -57,7 +57,8 @@ def messages(documents: list[Document]) -> dict[tuple[int, int], tuple[Any, Any,
                 squares = math.fsum((x - mean(xs)) ** 2 for xs in arms.values() for x in xs)
                 error = math.sqrt(squares / df * (1 / len(own) + 1 / len(rest))) if df else None
                 answer = (mean(own) - mean(rest), error, df, None)
-        found[row["trace"], row["seq"]] = answer
+        tier = None if answer[0] is None else "surrogate" if row["assumed"] else "observed"
+        found[row["trace"], row["seq"]] = (*answer, tier)
     return found
 
 
@@ -70,10 +71,10 @@ def test_messages_are_those_of_the_reference(documents: list[Document]) -> None:
     expected = messages(documents)
     assert table.select("trace", "seq").rows() == sorted(expected)
     for row in table.iter_rows(named=True):
-        effect, error, df, reason = expected[row["trace"], row["seq"]]
+        effect, error, df, reason, tier = expected[row["trace"], row["seq"]]
         assert row["effect"] == (None if effect is None else pytest.approx(effect, abs=1e-12))
         assert row["stderr"] == (None if error is None else pytest.approx(error, abs=1e-9))
-        assert row["tier"] == (None if effect is None else "observed")
+        assert row["tier"] == tier
         assert row["support"] == float(effect is not None)
         if effect is not None and error is None:
             reason = "support.absent"

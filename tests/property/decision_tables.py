@@ -3,6 +3,8 @@
 import numpy as np
 import polars as pl
 
+import orchestrace as ot
+
 
 def table(
     rng: np.random.Generator,
@@ -42,6 +44,7 @@ def table(
             "group_id": [f"task {t:04}" for t in task],
             "role": "worker",
             "context": pl.Series(names, dtype=pl.String),
+            "assumed": False,
             "treated": treated,
             "reward": outcome[trace],
             "position": place,
@@ -53,6 +56,47 @@ def table(
             "n_agents": 1,
             "tools": 0,
         }
+    )
+
+
+def told_choices(rng: np.random.Generator, told: str, *, tasks: int = 30, rollouts: int = 12) -> ot.Corpus:
+    """Runs in which a scout tells a worker what it saw, and the worker chooses a tool by that.
+
+    A good clue is worth 1 by itself and makes the worker take the fast tool in 7 of 10 runs, a bad one in 3;
+    the tool adds 0.5. `told` is how the recording says who heard the clue: by an ``edge``, by ``to``, or in
+    no way (``nothing``).
+    """
+    n = tasks * rollouts
+    good = rng.random(n) < 0.5
+    fast = rng.random(n) < np.where(good, 0.7, 0.3)
+    level = np.repeat(rng.normal(size=tasks), rollouts)
+    outcome = level + good + 0.5 * fast + 0.5 * rng.normal(size=n)
+    trace = np.arange(n)
+    clue = pl.DataFrame({"trace": trace, "type": "message", "agent": "scout", "role": "scout"}).with_columns(
+        to=pl.lit("worker" if told == "to" else None, pl.String),
+        content_hash=pl.Series(np.where(good, "good", "bad")),
+        id=pl.lit("clue"),
+        t=0.0,
+    )
+    choice = pl.DataFrame({"trace": trace, "type": "tool_call", "agent": "worker", "role": "worker"})
+    choice = choice.with_columns(
+        tool=pl.Series(np.where(fast, "fast", "slow")), args_hash=pl.lit("same"), id=pl.lit("choice"), t=1.0
+    )
+    answer = choice.drop("tool", "args_hash").with_columns(
+        type=pl.lit("return"), to=pl.lit("user"), content_hash=pl.lit("done"), id=pl.lit("answer"), t=2.0
+    )
+    edges = {"src": 1, "dst": 2} | ({"src": 0, "dst": 1} if told == "edge" else {})
+    return ot.Corpus.from_arrow(
+        traces=pl.DataFrame(
+            {
+                "trace": trace,
+                "trace_id": [f"run {i:05}" for i in trace],
+                "task_id": [f"task {i // rollouts:04}" for i in trace],
+            }
+        ),
+        events=pl.concat([clue, choice, answer], how="diagonal").sort("trace", "t"),
+        edges=pl.DataFrame({"trace": trace}).with_columns(**edges, type=pl.lit("causal")),
+        measures=pl.DataFrame({"trace": trace, "kind": "reward", "name": "team", "value": outcome}),
     )
 
 

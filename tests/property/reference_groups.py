@@ -281,6 +281,6 @@ def gigpo(
 
 def anchor(trace: Trace, turn: Turn, context: str) -> Hashable:
     if is_computed(trace, context, "state_key"):
-        return None if trace.is_cyclic else computed_context(trace, turn.events[0])
+        return None if lacks_order(trace, context, "state_key") else computed_context(trace, turn.events[0])
     keys = [trace.events[v]["state_key"] for v in turn.events]
     return next((key for key in keys if key is not None), None)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Hashable
 from typing import Any
 
-from property.reference_siblings import DECISIONS, decision, lacks_order
+from property.reference_siblings import DECISIONS, decision, is_computed, lacks_order
 from property.reference_trace import Trace
 
 Row = dict[str, Any]
@@ -47,6 +47,9 @@ def rows_of(documents: list[dict[str, Any]], reward: str = "team") -> list[Row]:
                     "tokens": (spent[v] or 0) if counted else None,
                     "context": context,
                     "cyclic": cyclic,
+                    "assumed": None
+                    if context is None
+                    else is_computed(trace, "auto", "prefix_key") and trace.is_assumed(v),
                     "choice": choice,
                     "position": len(before),
                     "step": int(math.log2(1 + len(before))),

@@ -28,7 +28,10 @@ def is_computed(trace: Trace, context: str, field: str) -> bool:
 
 
 def lacks_order(trace: Trace, context: str, field: str) -> bool:
-    return is_computed(trace, context, field) and trace.is_cyclic
+    return (
+        is_computed(trace, context, field)
+        and trace.topological(dict.fromkeys(trace.heard_edges, 1.0)) is None
+    )
 
 
 def content_key(event: dict[str, Any]) -> str | None:
@@ -39,7 +42,7 @@ def content_key(event: dict[str, Any]) -> str | None:
 
 def computed_context(trace: Trace, v: int) -> Hashable:
     """What led to an event, by edges and by what its actor did before; None if a content of it is unknown."""
-    into = [src for src, dst in trace.weights(program_order=True) if dst == v]
+    into = [src for src, dst in trace.heard_edges if dst == v]
     causes = []
     for u in into:
         event, before = trace.events[u], computed_context(trace, u)
@@ -169,11 +172,7 @@ def _decided(trace: Trace, reward: float, context: str, critic: str) -> dict[int
             later = trace.order[trace.rank[v] + 1 :]
             after = trace.events[later[0]]["value"] if later else reward
             outcome = None if after is None else after + (event["reward"] or 0.0)
-        known = (
-            None
-            if trace.is_cyclic and is_computed(trace, context, "prefix_key")
-            else decision(trace, v, context)[0]
-        )
+        known = None if lacks_order(trace, context, "prefix_key") else decision(trace, v, context)[0]
         place = None if known is None else (trace.group, known, trace.role[trace.owner[v]])
         options = None if event["p_actions"] is None else sum(p > 0 for p in event["p_actions"])
         found[v] = (place, event["action"], event["p_behavior"], options, outcome)
@@ -232,7 +231,7 @@ def _by_policy(
             listed.append(Row([v], None, ABSENT) if absent else Row([v], *value(n, place, action, outcome)))
         rows.append(listed if any(row.reason != ABSENT for row in listed) else ABSENT)
     for n, trace in enumerate(traces):
-        if lacks_order(trace, context, "prefix_key"):
+        if decided[n] and lacks_order(trace, context, "prefix_key"):
             rows[n] = CYCLE
     return rows
 

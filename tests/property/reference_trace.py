@@ -19,6 +19,7 @@ EDGE_WEIGHTS = {
     "aggregate": 1.2,
     "safety_flow": 0.3,
 }
+SPEECH = ("message", "return", "human_intervention")
 UNITS = ["team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token"]
 #: Roles of those who take part without being of the team.
 OUTSIDE = ("user", "scorer", "environment")
@@ -339,6 +340,68 @@ class Trace:
     def is_cyclic(self) -> bool:
         """Whether edges and the order in which agents acted contradict each other."""
         return self.topological(self.weights(program_order=True)) is None
+
+    # --- contexts -----------------------------------------------------------------------------------
+
+    def _like(self, v: int) -> tuple[str, bool]:
+        return self.events[v]["type"], self.owner[v] is None
+
+    def _reaches(self, v: int) -> set[str | None]:
+        """Whose events the edges of an event lead to, but for its own actor's; None is somebody outside."""
+        others = [dst for src, dst in self.edges if src == v]
+        named = [w for w in others if self.events[w]["agent"] != self.events[v]["agent"]]
+        return {self.owner[w] for w in named if self.owner[w] is None or self.owner[w] != self.owner[v]}
+
+    def _addressee(self, v: int) -> str | None:
+        to, speaks = self.events[v]["to"], self.events[v]["type"] in SPEECH
+        if to is None and speaks and self.owner[v] is None and len(self.agents) == 1:
+            return self.agents[0]
+        return to if to in self.agents and to != self.owner[v] else None
+
+    @cached_property
+    def unaddressed(self) -> list[int]:
+        """What everybody may have heard: of its like the trace tells nowhere which other agent heard it."""
+        told = {
+            self._like(v)
+            for v in range(len(self))
+            if self._addressee(v) is not None or self._reaches(v) - {None}
+        }
+        return [
+            v
+            for v in self.order
+            if len(self.agents) > 1
+            and self.events[v]["type"] in SPEECH
+            and self.events[v]["to"] is None
+            and not self._reaches(v)
+            and self._like(v) not in told
+        ]
+
+    def is_assumed(self, v: int) -> bool:
+        """Whether somebody else said before what everybody may have heard."""
+        before = [u for u in self.unaddressed if self.rank[u] < self.rank[v]]
+        return any(self.owner[u] is None or self.owner[u] != self.owner[v] for u in before)
+
+    @cached_property
+    def heard_edges(self) -> set[tuple[int, int]]:
+        """Edges with program order, and from what was heard to where it was: at the hearer's next event."""
+        found = set(self.weights(program_order=True))
+        for v in range(len(self)):
+            to = self._addressee(v)
+            after = self.first(
+                [w for w in self.owned() if self.owner[w] == to and self.rank[w] > self.rank[v]]
+            )
+            if to is not None and to not in self._reaches(v) and after is not None:
+                found.add((v, after))
+        for w in range(len(self)):
+            before = [u for u in self.unaddressed if self.rank[u] < self.rank[w]]
+            own = [v for v in self.owned() if self.owner[v] == self.owner[w] and self.rank[v] < self.rank[w]]
+            since = self.rank[own[-1]] if own and self.owner[w] is not None else -1
+            hears = w in self.unaddressed or (
+                self.owner[w] is not None and before and self.rank[before[-1]] > since
+            )
+            if before and hears:
+                found.add((before[-1], w))
+        return found
 
     # --- units (D4) ---------------------------------------------------------------------------------
 

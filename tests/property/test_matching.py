@@ -17,7 +17,7 @@ from orchestrace.decisions import decision_rows
 from orchestrace.influence import interval
 from orchestrace.matching import FEATURES, MATCHED, estimate, match, spread_of, stratified
 from property import reference_observed as reference
-from property.decision_tables import table
+from property.decision_tables import table, told_choices
 from property.random_runs import Document, corpora, jsonl
 
 TREATMENTS = {
@@ -49,7 +49,7 @@ def test_decisions_are_those_of_the_reference(documents: list[Document]) -> None
     rows = decision_rows(read(documents), "team", context="auto")
     assert rows.select("trace", "seq").rows() == [(row["trace"], row["seq"]) for row in expected]
     names = ["trace_id", "task_id", "group_id", "type", "agent", "role", "to", "tokens", "position", "step"]
-    names += ["tokens_before", "budget", "tokens_after", "n_agents", "spawned", "reward"]
+    names += ["tokens_before", "budget", "tokens_after", "n_agents", "spawned", "reward", "assumed"]
     for name in names:
         assert rows[name].to_list() == [row[name] for row in expected], name
     assert rows["n_tools"].to_list() == [len(row["tools"]) for row in expected]
@@ -82,7 +82,11 @@ def test_effects_are_those_of_the_reference(name: str, documents: list[Document]
             assert row["effect"] is None and row["tier"] is None and row["reason"] == "support.absent"
             continue
         assert row["effect"] == pytest.approx(truth, abs=1e-12)
-        assert row["tier"] == "observed" and (row["reason"] is None) == (row["lower"] is not None)
+        # the later stages do not go by contexts
+        assumed = sum(bool(r["assumed"]) for bucket in expected["exact"] for r in bucket)
+        assumed = 0 if row["stage"] == "coarse" else assumed
+        assert (row["tier"], row["n_assumed"]) == ("surrogate" if assumed else "observed", assumed)
+        assert (row["reason"] is None) == (row["lower"] is not None)
         error = reference.task_error(own)
         if error is not None and all(len({r["task_id"] for r in bucket}) == 1 for bucket in own):
             assert row["stderr"] == pytest.approx(error, abs=1e-9)
@@ -388,3 +392,32 @@ def test_mistakes_are_told_in_one_line(options: dict[str, object], message: str)
     with pytest.raises(ot.ParameterError) as error:
         ot.matched_effect(ot.generate(traces=2, seed=0), **given_)
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+# --- what was heard -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "tier"), [("edge", "observed"), ("to", "observed"), ("nothing", "surrogate")]
+)
+def test_decisions_after_different_messages_are_not_alike(told: str, tier: str) -> None:
+    """A clue moves both the choice and the outcome. Siblings that heard different ones differ by 0.9."""
+    rng = np.random.default_rng(7)
+    inside, effects = 0, []
+    for _ in range(60):
+        corpus = told_choices(rng, told)
+        found = ot.matched_effect(
+            corpus,
+            pl.col("tool") == "fast",
+            among=pl.col("type") == "tool_call",
+            stages=["exact"],
+            n_boot=100,
+        )
+        row = found.row(0, named=True)
+        assert (row["tier"], row["reason"]) == (tier, None) and row["support"] > 0.75
+        matched = row["n_treated"] + row["n_control"]
+        assert row["n_assumed"] == (matched if tier == "surrogate" else 0)
+        assert ("assumes" in json.loads(row["params"])) is (tier == "surrogate")
+        effects.append(row["effect"])
+        inside += row["lower"] <= 0.5 <= row["upper"]
+    assert abs(np.mean(effects) - 0.5) < 0.03 and inside >= 54

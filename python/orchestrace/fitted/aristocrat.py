@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ..contexts import contexts, without_order
+from ..contexts import contexts
 from ..corpus import Corpus
 from ..errors import ParameterError
 from ..parameters import Param
@@ -40,18 +40,19 @@ CONTEXT = Param(
 
 
 def decisions(corpus: Corpus, rewards: pl.DataFrame, context: str) -> pl.DataFrame:
-    """Decisions with an `action` or `p_behavior`, and what is compared of them: ``row trace seq place action
-    p options amount``.
+    """Decisions with an `action` or `p_behavior`, and what is compared of them: ``row trace seq place reason
+    action p options amount``.
 
-    ``row`` is the place in `Corpus.events`, ``place`` names group, context and role (null without a context),
-    ``options`` counts the actions with a probability, where all probabilities are recorded.
+    ``row`` is the place in `Corpus.events`, ``place`` names group, context and role (null without a context,
+    ``reason`` says why), ``options`` counts the actions with a probability, where all probabilities are
+    recorded.
     """
     assert context in ("auto", "recorded", "computed")
     events = corpus.events.select("trace", "seq", "action", "p_behavior", "p_actions").collect()
     traces = corpus.traces.select(
         "trace", group=pl.coalesce(pl.col("group_id").cast(pl.String), pl.col("task_id").cast(pl.String))
     ).collect()
-    found = contexts(corpus, context=context).select("trace", "seq", "context", "role")  # type: ignore[arg-type]  # as just checked
+    found = contexts(corpus, context=context).select("trace", "seq", "context", "role", "reason")  # type: ignore[arg-type]  # as just checked
     own = (
         events.with_row_index("row")
         .filter(pl.col("action").is_not_null() | pl.col("p_behavior").is_not_null())
@@ -66,6 +67,7 @@ def decisions(corpus: Corpus, rewards: pl.DataFrame, context: str) -> pl.DataFra
         "trace",
         "seq",
         place=pl.when(pl.col("context").is_not_null()).then(place),
+        reason=pl.col("reason").cast(pl.String),
         action=pl.col("action").cast(pl.String),
         p="p_behavior",
         options=possible.cast(pl.Int64),
@@ -151,7 +153,6 @@ def compared(
             f"the outcome of trace {huge['trace'][0]} is {huge['amount'][0]:.3g}, too large for sums:"
             f" expected at most {_LARGEST:.0e} in size; give it a weight, as in reward={{'team': 1e-300}}"
         )
-    cyclic = without_order(corpus, context)
     told = _policy(known)
     value = pl.col("table" if table else "own")
     found = told.with_columns(value=value.fill_nan(None)).select(
@@ -166,14 +167,13 @@ def compared(
     )
     absent = rows.join(known.select("row"), on="row", how="anti").select(
         "row",
-        reason=pl.when(pl.col("trace").is_in(cyclic.implode()))
-        .then(pl.lit(_CYCLE))
-        .otherwise(pl.lit(_ABSENT)),
+        reason=pl.coalesce("reason", pl.lit(_ABSENT)),
         value=pl.lit(None, pl.Float64),
     )
     every = corpus.events.select("trace").collect().with_row_index("row").select("row")
     frame = every.join(pl.concat([found, absent]), on="row", how="left", maintain_order="left")
     served = known["trace"].unique()
+    cyclic = rows.filter(pl.col("reason") == _CYCLE)["trace"].unique()
     traces = rewards.select(
         "trace",
         "amount",

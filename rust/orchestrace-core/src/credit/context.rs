@@ -3,9 +3,12 @@
 //! A recorded context is the event's own key. A computed one is a Merkle class of the causal history:
 //!
 //! ```text
-//! ctx(v)  = H(task, sorted multiset of node(u) over the predecessors u of v, program order included)
+//! ctx(v)  = H(task, sorted multiset of node(u) over the predecessors u of v)
 //! node(u) = H(type, agent, to, tool, key of u, ctx(u))
 //! ```
+//!
+//! Predecessors are those by edges, by program order, and by what the actor [heard](crate::graph::hearing). Where the
+//! recording does not tell who heard a message, everybody may have: the context then rests on an assumption.
 //!
 //! Two events have one context exactly when their histories unfold alike, whatever their ids, times and order in the
 //! document. An event that carries text (message, return, call, result, intervention, decision, aggregate) and has no
@@ -18,17 +21,17 @@ use super::decisions::{Vocabulary, halves, key_of};
 use super::params::{CONTEXT, Param};
 use crate::error::Result;
 use crate::graph::owner::NOBODY;
-use crate::graph::{GraphOptions, Order, TraceGraph};
+use crate::graph::{Order, TraceGraph};
 use crate::run::Run;
 use crate::schema::EventType::{
     self, Aggregate, HumanIntervention, Message, OrchestratorDecision, Return, Spawn, ToolCall, ToolResult,
 };
-use crate::schema::{Dict, Reason};
-use crate::store::Store;
+use crate::schema::{Column, Dict, Kind, REASONS, Reason};
 use crate::store::view::{ChunkView, Texts, TraceView};
+use crate::store::{Store, word_array};
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use arrow_schema::{Schema, SchemaRef};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
@@ -40,6 +43,8 @@ pub static PARAMS: &[Param] = &[CONTEXT];
 pub struct Contexts {
     /// Context of every event; none where it is unknown.
     pub of_event: Vec<Option<u128>>,
+    /// Whether it holds what the event's owner may or may not have heard.
+    pub assumed: Vec<bool>,
     nodes: Vec<Option<u128>>,
     before: Vec<u128>,
 }
@@ -82,6 +87,8 @@ impl Contexts {
 
     /// Takes the values of `field`.
     pub fn record(&mut self, field: &Texts<'_>, n_events: usize) {
+        self.assumed.clear();
+        self.assumed.resize(n_events, false);
         self.of_event.clear();
         self.of_event.extend((0..n_events).map(|v| field.get(v).map(|key| xxh3_128(key.as_bytes()))));
     }
@@ -94,7 +101,8 @@ impl Contexts {
         graph: &mut TraceGraph,
     ) -> std::result::Result<(), Reason> {
         let n = view.len();
-        graph.build(view, GraphOptions { program_order: true, weights: None });
+        self.assumed.clear();
+        self.assumed.extend_from_slice(graph.build_heard(view));
         let (csr, order) = graph.ordered();
         let order = order.ok_or(Reason::GraphCycle)?;
         self.of_event.clear();
@@ -168,20 +176,28 @@ pub fn is_decision(kind: EventType, owner: u32) -> bool {
     owner != NOBODY && matches!(kind, OrchestratorDecision | Message | Return | Spawn | ToolCall | Aggregate)
 }
 
-/// The decisions of a store with what makes them siblings, a batch a chunk: `trace seq context choice role`. Context and
-/// choice are 32 hexadecimal digits, null where unknown; a trace whose computed contexts cannot be found (a
-/// cycle) has null contexts. O(events + edges).
+static CONTEXTS: [Column; 7] = [
+    column("trace", Kind::U32),
+    column("seq", Kind::U32),
+    column("context", Kind::Text),
+    column("choice", Kind::Text),
+    column("role", Kind::Text),
+    column("assumed", Kind::Bool),
+    column("reason", Kind::Word(REASONS)),
+];
+
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind, nullable: true }
+}
+
+/// The decisions of a store with what makes them siblings, a batch a chunk: `trace seq context choice role assumed
+/// reason`. Context and choice are 32 hexadecimal digits, null where unknown; `reason` says why a context is. O(events +
+/// edges).
 pub fn contexts(store: &Store, word: Option<&str>, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
     store.expect_whole()?;
     run.expect(store.n_traces() as u64);
     let corpus = Vocabulary::new(store, None);
-    let schema = Arc::new(Schema::new(vec![
-        Field::new("trace", DataType::UInt32, false),
-        Field::new("seq", DataType::UInt32, false),
-        Field::new("context", DataType::Utf8View, true),
-        Field::new("choice", DataType::Utf8View, true),
-        Field::new("role", DataType::Utf8View, true),
-    ]));
+    let schema = Arc::new(Schema::new(CONTEXTS.iter().map(Column::field).collect::<Vec<_>>()));
     let batches = run.pool().install(|| {
         store
             .chunks()
@@ -197,7 +213,7 @@ pub fn contexts(store: &Store, word: Option<&str>, run: &Run) -> Result<(Vec<Rec
                         rows.append(&view.trace(i), word, &corpus, store, graph, contexts);
                     }
                     run.advance(chunk.n_traces() as u64);
-                    Ok(RecordBatch::try_new(Arc::clone(&schema), rows.columns())?)
+                    Ok(RecordBatch::try_new(Arc::clone(&schema), rows.columns()?)?)
                 },
             )
             .collect::<Result<Vec<_>>>()
@@ -212,6 +228,8 @@ struct ContextRows {
     context: StringViewBuilder,
     choice: StringViewBuilder,
     role: StringViewBuilder,
+    assumed: Vec<Option<bool>>,
+    reason: Vec<Option<Reason>>,
 }
 
 impl ContextRows {
@@ -224,30 +242,34 @@ impl ContextRows {
         graph: &mut TraceGraph,
         contexts: &mut Contexts,
     ) {
-        let known = contexts.find(view, word, corpus, graph).is_ok();
+        let unordered = contexts.find(view, word, corpus, graph).err();
         let owners = graph.owners(view);
         let roles = store.names().dict(Dict::Role);
         for v in 0..view.len() {
             if !is_decision(view.event_type(v), owners.codes()[v]) {
                 continue;
             }
-            let context = if known { contexts.of_event[v] } else { None };
+            let context = if unordered.is_none() { contexts.of_event[v] } else { None };
             self.trace.push(view.trace);
             self.seq.push(v as u32);
             self.context.append_option(context.map(|key| format!("{key:032x}")));
             self.choice.append_option(act(view, corpus, v).map(|key| format!("{key:032x}")));
             let role = owners.names()[owners.indices()[v] as usize].role();
             self.role.append_option(role.map(|code| roles.name(code)));
+            self.assumed.push(context.map(|_| contexts.assumed[v]));
+            self.reason.push(context.is_none().then(|| unordered.unwrap_or(Reason::FieldAbsent)));
         }
     }
 
-    fn columns(mut self) -> Vec<ArrayRef> {
-        vec![
+    fn columns(mut self) -> Result<Vec<ArrayRef>> {
+        Ok(vec![
             Arc::new(UInt32Array::from(self.trace)),
             Arc::new(UInt32Array::from(self.seq)),
             Arc::new(self.context.finish()),
             Arc::new(self.choice.finish()),
             Arc::new(self.role.finish()),
-        ]
+            Arc::new(BooleanArray::from(self.assumed)),
+            word_array(self.reason.iter().map(|r| r.map_or(u8::MAX, |r| r as u8)).collect(), REASONS)?,
+        ])
     }
 }

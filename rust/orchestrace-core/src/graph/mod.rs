@@ -7,11 +7,13 @@
 //! - [`order`]: canonical and topological order, cycles (D1)
 //! - [`csr`], [`weights`], [`program`]: adjacency both ways, type weights, program order (D3)
 //! - [`owner`]: owners, root agent, roles, the `agents` table (D4, D16)
+//! - [`hearing`]: who heard what, beyond the edges
 //! - [`outcome`]: the event that the team is paid for, or why it is not known (D5)
 //! - [`turns`], [`units`]: turns (D6) and the partition of a trace at each level of credit (D4)
 //! - [`table`]: what these say of each event, as columns
 
 pub mod csr;
+pub mod hearing;
 pub mod order;
 pub mod outcome;
 pub mod owner;

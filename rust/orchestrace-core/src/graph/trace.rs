@@ -1,6 +1,7 @@
 //! Everything derived from one trace that kernels share, computed at most once and only when asked for.
 
 use super::csr::CsrGraph;
+use super::hearing::Hearing;
 use super::order::{CanonicalOrder, Order, Topological};
 use super::outcome::{self, Outcome};
 use super::owner::Owners;
@@ -32,6 +33,7 @@ pub struct TraceGraph {
     turns: Turns,
     turns_known: bool,
     program: ProgramOrder,
+    hearing: Hearing,
     canonical: CanonicalOrder,
     surrogate: Surrogate,
 }
@@ -89,6 +91,14 @@ impl TraceGraph {
             self.csr.build(view, &[], options.weights);
         }
         &self.csr
+    }
+
+    /// Adjacency of the trace with program order and with what agents heard; of every event whether that is partly assumed.
+    pub fn build_heard(&mut self, view: &TraceView<'_>) -> &[bool] {
+        self.owners(view);
+        let program = self.program.compute(view, &self.owners);
+        self.csr.build(view, self.hearing.compute(view, &self.owners, program), None);
+        self.hearing.assumed()
     }
 
     /// The graph as built, and a topological order of it unless it has a cycle.
