@@ -15,6 +15,9 @@ import orchestrace as ot
 from orchestrace.units import TracesByNumber
 from property.random_runs import jsonl
 
+#: What an agent decides, asks for or says.
+WRITTEN = ("orchestrator_decision", "spawn", "message", "tool_call", "return", "aggregate")
+
 
 def corpus_of(seed: int = 3, traces: int = 16) -> ot.Corpus:
     """Generated traces whose events wrote 0 to 4 tokens, every seventh unknown, some with probabilities."""
@@ -45,9 +48,22 @@ def expected(corpus: ot.Corpus, credits: pl.DataFrame, by_token: bool) -> list[d
         for row in credits.iter_rows(named=True)
         if row["unit_id"] is not None
     }
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, trace in TracesByNumber(corpus).items():
+        steps: dict[str, int] = {}
+        before: dict[str, Any] | None = None
+        early = 0.0
+        written = [
+            turn for turn in trace.turns if any(trace.columns["type"][seq] in WRITTEN for seq in turn.events)
+        ]
         for index, turn in enumerate(trace.turns):
+            if turn not in written:  # what it earned, the row before it did
+                earned = math.fsum(trace.number("reward", seq) or 0.0 for seq in turn.events)
+                if before is None:
+                    early += earned
+                elif before["reward"] is not None:
+                    before["reward"] += earned
+                continue
             wrote = {seq: int(trace.number("tokens_out", seq) or 0) for seq in turn.events}
             known = any(trace.number("tokens_out", seq) is not None for seq in turn.events)
             length = sum(wrote.values()) if known else None
@@ -66,10 +82,10 @@ def expected(corpus: ot.Corpus, credits: pl.DataFrame, by_token: bool) -> list[d
                     pieces += [None if credit is None else credit / parts if share else credit] * n
                 advantage = None if None in pieces or not pieces else pieces
             paid = math.fsum(trace.number("reward", seq) or 0.0 for seq in turn.events)
-            at_last = outcome.get(number) if index == len(trace.turns) - 1 else 0.0
-            reward = None if at_last is None else paid + at_last
+            at_last = outcome.get(number) if turn is written[-1] else 0.0
+            reward = None if at_last is None else paid + at_last + early
+            early = 0.0
             p = [q for seq in turn.events if (q := trace.number("p_behavior", seq)) is not None]
-            foreign = ("tool_result", "human_intervention")
             exact = [(n, trace.number("p_behavior", seq)) for seq, n in wrote.items() if n]
             rows.append(
                 {
@@ -80,21 +96,22 @@ def expected(corpus: ot.Corpus, credits: pl.DataFrame, by_token: bool) -> list[d
                     "agent": turn.owner,
                     "turn": turn.unit_id,
                     "turn_index": index,
+                    "agent_step": steps.get(turn.owner, 0),
                     "seqs": turn.events,
                     "response_length": length,
                     "advantages": advantage,
                     "reward": reward,
                     "sequence_log_prob": math.fsum(map(math.log, p)) if p else None,
                     "trained": [
-                        int(trace.columns["type"][s] not in foreign)
-                        for s, n in wrote.items()
-                        for _ in range(n)
+                        int(trace.columns["type"][s] in WRITTEN) for s, n in wrote.items() for _ in range(n)
                     ],
                     "log_probs": [math.log(q) for _, q in exact if q is not None]
                     if exact and all(n == 1 and q is not None for n, q in exact)
                     else None,
                 }
             )
+            before = rows[-1]
+            steps[turn.owner] = steps.get(turn.owner, 0) + 1
     return rows
 
 
@@ -207,6 +224,81 @@ def test_tokens_of_tools_are_not_trained(tmp_path: Path) -> None:
     assert trl["group_id"].to_list() == ["t", "t"]
 
 
+def run_of(events: list[dict[str, Any]], name: str = "one", team: float = 1.0) -> dict[str, Any]:
+    rest = {"edges": [], "rewards": {"team": team}, "costs": {"tokens": 0, "wall_clock_s": 0}}
+    own = [{"id": f"e{n}", "t": n, **event} for n, event in enumerate(events)]
+    return {"trace_id": name, "task_id": "t", "events": own, **rest}
+
+
+def test_what_the_policy_did_not_write_is_no_row() -> None:
+    """A terminal that also speaks, so that its results are its own; a guard; a user and an environment."""
+    terminal = {"agent": "terminal", "tool": "shell", "reward": 0.25}
+    events: list[dict[str, Any]] = [
+        {"type": "tool_result", **terminal},
+        {"type": "message", "agent": "user", "to": "a"},
+        {"type": "tool_call", "agent": "a", "tool": "shell", "reward": 0.5},
+        {"type": "message", "agent": "env", "role": "environment", "to": "a"},
+        {"type": "safety_event", "agent": "guard"},
+        {"type": "message", "agent": "terminal", "to": "a"},
+        {"type": "message", "agent": "judge", "role": "scorer", "to": "a"},
+        {"type": "return", "agent": "a", "to": "user"},
+        {"type": "message", "agent": "b", "to": "terminal"},
+        {"type": "message", "agent": "a", "to": "terminal"},
+        {"type": "tool_result", **terminal},
+        {"type": "tool_result", **terminal, "turn": 9},
+    ]
+    corpus = ot.read_traces(io.BytesIO(jsonl([run_of(events)])))
+    credits = ot.credit(corpus, method="broadcast", unit="turn")
+    table = ot.trainer_table(corpus, credits)
+    kinds = dict(corpus.events.select("seq", pl.col("type").cast(pl.String)).collect().rows())
+    assert all({kinds[seq] for seq in row} & set(WRITTEN) for row in table["seqs"])
+    assert set(table["agent"]) == {"a", "b", "terminal"}
+    assert table["advantages"].null_count() == 0 and table.height < credits["unit_id"].count()
+    steps = {agent: own["agent_step"].to_list() for (agent,), own in table.group_by("agent")}
+    assert all(own == list(range(len(own))) for own in steps.values()) and len(steps["a"]) > 1
+    # nothing that was earned is lost: the outcome, and what tools' results earned
+    assert table["reward"].sum() == 1.0 + 0.5 + 3 * 0.25
+    masks = ot.trainer_table(corpus, credits, per="token")["response_mask"]
+    assert masks.null_count() == len(masks)  # nobody counted tokens
+
+
+def test_steps_of_rllm_are_found_again() -> None:
+    """`agent_uid` and `agent_step` lead back to the trajectory and step that a row is about."""
+
+    def step(number: int, said: str | None) -> dict[str, Any]:
+        rest = {"thought": "", "action": None, "reward": 0.0, "done": False, "chat_completions": []}
+        return {"observation": f"seen {number}", "model_response": said, **rest}
+
+    said = {"u1": ["a", "", None, "d"], "u2": ["e", "f"], "u3": ["g"]}
+    names = {"u1": "solver", "u2": "solver", "u3": "judge"}
+    trajectories = [
+        {
+            "name": names[uid],
+            "uid": uid,
+            "reward": 1.0,
+            "steps": [step(n, text) for n, text in enumerate(own)],
+        }
+        for uid, own in said.items()
+    ]
+    episodes = [
+        {"training_step": 1, "epoch": 0, "episode_id": f"q:{k}", "task": {"q": 1}, "task_hash": "a"}
+        | {"is_correct": bool(k), "termination_reason": "x", "metrics": {}, "timing": {}}
+        | {"trajectories": trajectories}
+        for k in range(2)
+    ]
+    corpus = ot.read_traces(io.BytesIO(jsonl(episodes)), format="rllm")
+    for unit in ("turn", "event"):
+        credits = ot.credit(corpus, method="grpo", unit=unit)
+        table = ot.trainer_table(corpus, credits)
+        found = table.select("trajectory_id", "agent_uid", "agent_step").rows()
+        assert found == [
+            (f"1:0:q:{k}", uid, n) for k in range(2) for uid, own in said.items() for n in range(len(own))
+        ]
+        assert table["advantages"].null_count() == 0
+        n_events = corpus.events.select(pl.len()).collect().item()
+        assert n_events > table.height, "observations are events, and no rows"
+
+
 def test_verl_takes_it_without_a_renaming(corpus: ot.Corpus) -> None:
     """What `DataProto.from_dict` and its check ask for, in NumPy: verl itself needs torch, ray and more."""
     credits = ot.credit(corpus, method="grpo", unit="turn")
@@ -235,6 +327,80 @@ def test_verl_takes_it_without_a_renaming(corpus: ot.Corpus) -> None:
         np.arange(width) < table["response_length"].to_numpy()[:, None]
     )
     assert np.array_equal(spread, batch["advantages"])
+
+
+def one_step_corpus() -> ot.Corpus:
+    """Rollouts of one prompt, each one answer of two to five tokens, then one with a tool's result in its turn."""
+    answer = {"type": "return", "agent": "a", "to": "user"}
+    runs = [
+        run_of([answer | {"tokens_out": 2 + n % 4}], f"run {n}", team=float(n % 3 == 0)) for n in range(8)
+    ]
+    call = {"type": "tool_call", "agent": "a", "tool": "web", "tokens_out": 2}
+    got = {"type": "tool_result", "agent": "web", "tool": "web", "tokens_out": 3}
+    mixed = run_of([call, got], "with a tool", team=0.0)
+    return ot.read_traces(io.BytesIO(jsonl([*runs, mixed])))
+
+
+@pytest.mark.filterwarnings("ignore")  # those of the reader are not ours
+def test_verl_itself_takes_it() -> None:
+    """The snippet of docs/exports.md, and what verl's own estimator and loss make of its batch."""
+    reason = "verl (with torch, tensordict, ray) is not installed, which reads its tables"
+    torch = pytest.importorskip("torch", reason=reason)
+    verl = pytest.importorskip("verl", reason=reason)
+    algos = pytest.importorskip("verl.trainer.ppo.core_algos", reason=reason)
+    pad = torch.nn.utils.rnn.pad_sequence
+    corpus = one_step_corpus()
+    credits = ot.credit(corpus, method="grpo", unit="turn")
+    table = ot.trainer_table(corpus, credits, per="token").drop_nulls("advantages")
+    names = ["advantages", "token_level_rewards", "response_mask"]
+    tensors = {name: pad([torch.tensor(row) for row in table[name]], batch_first=True) for name in names}
+    others = {
+        name: table[name].to_numpy().astype(object) for name in ("uid", "trajectory_id", "agent", "turn")
+    }
+    batch = verl.DataProto.from_dict(tensors=tensors, non_tensors=others)
+    batch.check_consistency()
+    assert len(batch) == table.height == 9
+    back = verl.DataProto.concat(batch.chunk(3))
+    assert torch.equal(back.batch["advantages"], batch.batch["advantages"])
+    assert back.non_tensor_batch["trajectory_id"].tolist() == table["trajectory_id"].to_list()
+    mask = batch.batch["response_mask"]
+    ours = batch.batch["advantages"] * mask
+    theirs, _ = algos.compute_grpo_outcome_advantage(
+        batch.batch["token_level_rewards"], mask, batch.non_tensor_batch["uid"]
+    )
+    assert torch.allclose(ours.double(), theirs.double(), atol=1e-5)
+    # what a tool gave back is masked out of the loss, whatever stands there
+    assert mask[-1].tolist()[:5] == [1, 1, 0, 0, 0]
+    loss = algos.agg_loss(loss_mat=-batch.batch["advantages"], loss_mask=mask, loss_agg_mode="token-mean")
+    assert loss.item() == pytest.approx(-(ours.sum() / mask.sum()).item())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_trl_itself_takes_it(tmp_path: Path) -> None:
+    """What GRPOTrainer does with a batch before its loss: padding, shuffling, splitting."""
+    reason = "trl (with torch, datasets) is not installed, which reads its tables"
+    torch = pytest.importorskip("torch", reason=reason)
+    datasets = pytest.importorskip("datasets", reason=reason)
+    theirs = pytest.importorskip("trl.trainer.utils", reason=reason)
+    corpus = one_step_corpus()
+    credits = ot.credit(corpus, method="grpo", unit="turn")
+    ot.export(corpus, "trl", tmp_path / "turns.parquet", credits=credits, per="token")
+    read = datasets.load_dataset(
+        "parquet", data_files=str(tmp_path / "turns.parquet"), cache_dir=str(tmp_path / "cache")
+    )["train"]
+    table = ot.trainer_table(corpus, credits, layout="trl", per="token")
+    assert read.to_list() == table.to_dicts()
+    names = ["advantages", "completion_mask", "tool_mask"]
+    batch = {name: theirs.pad([torch.tensor(row[name]) for row in read], padding_value=0) for name in names}
+    shapes = {tensor.shape for tensor in batch.values()}
+    assert shapes == {(9, max(table["response_length"]))}
+    batch["number"] = torch.arange(9)
+    parts = theirs.split_tensor_dict(theirs.shuffle_sequence_dict(batch), 3)
+    numbers = torch.cat([part["number"] for part in parts])
+    for name in names:
+        assert torch.equal(torch.cat([part[name] for part in parts]), batch[name][numbers])
+    loss_mask = batch["completion_mask"] * batch["tool_mask"]
+    assert loss_mask[-1].tolist()[:5] == [1, 1, 0, 0, 0]
 
 
 @pytest.mark.filterwarnings("ignore")  # those of the reader are not ours

@@ -71,3 +71,23 @@ def test_what_is_written_is_what_was_read(everything: ot.Corpus) -> None:
     second = io.BytesIO()
     again.write_jsonl(second)
     assert second.getvalue() == out.getvalue()
+
+
+def test_trainers_are_given_what_the_policy_wrote(everything: ot.Corpus) -> None:
+    credits = ot.credit(everything, method="broadcast", unit="turn")
+    kinds = everything.agents.select("trace", pl.col("agent").cast(pl.String), "kind").collect()
+    types = everything.events.select("trace", "seq", pl.col("type").cast(pl.String)).collect()
+    for layout in ("verl", "trl"):
+        table = ot.trainer_table(everything, credits, layout=layout)
+        assert table.height > 5_000
+        assert set(table.join(kinds, on=["trace", "agent"], how="left")["kind"]) == {"agent"}
+        own = (
+            table.select("trace", "turn", "agent", seq="seqs").explode("seq").join(types, on=["trace", "seq"])
+        )
+        said = ["orchestrator_decision", "spawn", "message", "tool_call", "return", "aggregate"]
+        wrote = own.group_by("trace", "turn").agg(pl.col("type").is_in(said).any())
+        assert wrote.height == table.height and wrote["type"].all()
+        # what a terminal gave back alone is a turn, but nothing to train on
+        assert 100 < credits["unit_id"].count() - table.height < 300
+        steps = table.group_by("trace", "agent", maintain_order=True).agg("agent_step")["agent_step"]
+        assert all(own == list(range(len(own))) for own in steps.to_list())

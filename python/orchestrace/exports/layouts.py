@@ -22,6 +22,8 @@ TURN: Final[dict[str, pl.DataType]] = {
     "role": pl.String(),
     "turn": pl.String(),
     "turn_index": pl.UInt32(),
+    "agent_step": pl.UInt32(),
+    "agent_uid": pl.String(),
     "seqs": pl.List(pl.UInt32()),
     "content_refs": pl.List(pl.String()),
     "response_length": pl.Int64(),

@@ -15,7 +15,7 @@ from ..schema import unknown_name
 from ..tokens import token_credits
 from .format import Export, Request, Sink
 from .layouts import LAYOUTS, TOKEN, TURN
-from .turns import KEY, members, turns
+from .turns import KEY, agent_uids, members, turns
 
 Frame = pl.DataFrame | pl.LazyFrame
 
@@ -66,7 +66,7 @@ def trainer_table(
     Returns
     -------
     DataFrame
-        One row per turn of an agent (D6), in order of trace and first event.
+        One row per turn of an agent (D6) in which it wrote something, in order of trace and first event.
 
         ===================== ============== ==========================================================
         verl                  trl            what it is
@@ -78,6 +78,11 @@ def trainer_table(
         ``prefix_key``        same           String, the recorded key of the context of the turn
         ``agent role turn``   same           String, who acted, and the ``unit_id`` of the turn
         ``turn_index``        same           UInt32, the place of the turn in its trajectory, from 0
+        ``agent_step``        same           UInt32, the place of the row among those of its agent in the
+                                             trajectory, from 0
+        ``agent_uid``         same           String, what the recording calls the agent (``x_agent_id``): of
+                                             rLLM the ``uid`` of its trajectory, of which ``agent_step`` is
+                                             the step
         ``seqs``              same           List(UInt32), the events of the turn
         ``content_refs``      same           List(String), their texts, by reference
         ``response_length``   same           Int64, tokens of the turn; the length of the lists
@@ -90,8 +95,8 @@ def trainer_table(
         ``reason``            same           String, why ``advantages`` is null; or ``group.degenerate``
         ===================== ============== ==========================================================
 
-        Per token also ``response_mask`` of verl (1 for tokens of the policy, 0 for those of tools and
-        people), ``completion_mask`` (1 for all) and ``tool_mask`` of TRL, ``token_level_rewards`` of verl
+        Per token also ``response_mask`` of verl (1 for tokens of the policy, 0 for those of tools, people
+        and guards), ``completion_mask`` (1 for all) and ``tool_mask`` of TRL, ``token_level_rewards`` of verl
         (the reward at the last token), and ``old_log_probs`` or ``old_per_token_logps``: a list only if each
         event of the turn wrote one token whose probability is recorded, else null, since the probability of
         an action is not that of its tokens.
@@ -106,6 +111,10 @@ def trainer_table(
 
     Notes
     -----
+    The policy writes the decisions, messages, returns, spawns, tool calls and aggregates of agents. A turn
+    without any of these (a tool's results alone, a guard's verdict) is no row; its reward counts to the row
+    before it. Users, environments and scorers have no turns at all (D4).
+
     Texts and token ids are not in the recordings' tables: join what a tokenizer made (``prompts``,
     ``responses``, ``prompt`` and ``completion``) by ``content_refs`` or by ``trajectory_id`` and ``seqs``. An
     advantage at unit ``event`` or ``token`` is averaged over the turn, a share is added up (D11). Per token
@@ -123,7 +132,7 @@ def trainer_table(
     >>> table = ot.trainer_table(corpus, credits)
     >>> table.select("uid", "turn", "advantages").columns
     ['uid', 'turn', 'advantages']
-    >>> table.height == credits["unit_id"].count()
+    >>> table.height <= credits["unit_id"].count()
     True
     """
     schema, frames = _prepared(corpus, credits, layout, per, returns, lambda_, max_tokens)
@@ -217,6 +226,8 @@ def _frames(
     for piece, numbers in _batches(corpus, run, later, by_token):
         events = members(piece)
         rows = turns(events)
+        events = events.join(rows.select(KEY), on=KEY, how="semi", maintain_order="left")
+        rows = rows.join(agent_uids(piece), on=["trace", "agent"], how="left", maintain_order="left")
         rows = rows.join(_trace_keys(piece), on="trace", how="left", maintain_order="left")
         rows = _rewarded(rows, paid)
         rows = rows.join(_by_turn(run, numbers, events), on=KEY, how="left", maintain_order="left")
