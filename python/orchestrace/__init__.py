@@ -51,6 +51,7 @@ from .scan import scan_events, scan_traces
 from .schedule import scaling_curve, schedule
 from .schedule_interventions import cap_stragglers, concurrency, merge, remove, serialise, speed_up, split
 from .siblings import sibling_diagnostics
+from .source import EventSource
 from .spawn_effect import spawn_effect
 from .story import Story, story
 from .survey import survey
@@ -61,6 +62,7 @@ __version__ = _core.VERSION
 __all__ = [
     "Corpus",
     "DiffusionLaw",
+    "EventSource",
     "EventValues",
     "ExportSize",
     "FittedOutcome",

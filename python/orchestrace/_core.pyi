@@ -36,6 +36,7 @@ __all__ = [
     "generate_planted",
     "importers",
     "lifetimes",
+    "locate",
     "member_metrics",
     "methods",
     "metric_definitions",
@@ -43,6 +44,7 @@ __all__ = [
     "ownership",
     "presets",
     "read",
+    "record_bytes",
     "relative",
     "replay_presence",
     "replay_schedules",
@@ -193,6 +195,16 @@ def formats(
     inputs: Sequence[tuple[str, str]], *, threads: int | None = None, **options: Any
 ) -> list[tuple[str, bool]]: ...
 def fingerprint(path: str, length: int, *, progress: _Progress = None) -> str: ...
+def locate(
+    inputs: Sequence[tuple[str, str]],
+    trace_id: str,
+    place: tuple[str, int, int, int],
+    *,
+    threads: int | None = None,
+    progress: _Progress = None,
+    **options: Any,
+) -> tuple[Store, list[tuple[str, int, int, int]]]: ...
+def record_bytes(path: str, name: str, place: tuple[str, int, int, int], **options: Any) -> bytes | None: ...
 def copy_records(path: str, places: Sequence[tuple[int, int]], target: str | BinaryIO) -> int: ...
 def read(
     inputs: Sequence[_Input],

@@ -3,6 +3,7 @@
 import operator
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, overload
 
@@ -19,6 +20,8 @@ from .schema import EXTENSION_FIELDS, MAPPING_COUNTS, SCHEMAS, cast_exactly, dty
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from .source import EventSource
 
 _DERIVED = {"agents"}
 
@@ -69,8 +72,9 @@ class Corpus:
     Float64
     """
 
-    def __init__(self, store: _core.Store) -> None:
+    def __init__(self, store: _core.Store, options: dict[str, Any] | None = None) -> None:
         self._store = store
+        self._options = options or {}  # of reading, to find records again
         self._frames: dict[str, pl.DataFrame] = {}
         self._mapping_counts = (store.mapping_counts or ([], []))[0]
 
@@ -234,7 +238,7 @@ class Corpus:
         2
         """
         kept = self.traces.filter(*predicates).select("trace").collect()["trace"]
-        return Corpus(self._store.filter(kept.to_list()))
+        return Corpus(self._store.filter(kept.to_list()), self._options)
 
     def with_measures(self, frame: Measures) -> "Corpus":
         """Add rewards, costs or metrics of your own to the traces of a corpus.
@@ -481,14 +485,70 @@ class Corpus:
         """What a result depends on beside the call; None where that cannot be told."""
         return None
 
+    def source(self, trace: int, seq: int) -> "EventSource":
+        """Find the record that an event was made of, with its text.
+
+        Parameters
+        ----------
+        trace, seq
+            The key of the event.
+
+        Returns
+        -------
+        EventSource
+            ``file line offset length text``. A native trace gives the object of the event in its document.
+            Other formats give the record as their reader counts it (the line of a session, the span, the
+            sample), of Who&When the whole document. An event that several records tell gives the one that
+            made it: a call its own line, a text the first line of it, a result the line of the result.
+
+        Raises
+        ------
+        ParameterError
+            The corpus has no such trace, or the trace no such event.
+        InputError
+            The trace was not read from a file, or the file is gone or has changed.
+
+        Notes
+        -----
+        Nothing of it is kept in the tables: what the trace was made of is read once more, with the options
+        of the first reading. That is the record of a native trace; of formats that spread traces over files,
+        all files of that format. Compressed files are read up to the record. Of a corpus that was changed
+        by `with_fields` or `with_measures` the source is what was read.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import orchestrace as ot
+        >>> path = f"{tempfile.mkdtemp()}/runs.jsonl"
+        >>> _ = ot.generate(path, traces=2, seed=0)
+        >>> source = ot.read_traces(path).source(1, 0)
+        >>> source.line, source.text[:7]
+        (2, '{"id":"')
+        """
+        from .source import event_source
+
+        check_numbers(trace=trace, seq=seq)
+        return event_source(self, trace, seq)
+
     def _origin(self, file: str) -> str:
         """Where a file of the tables lies."""
-        if not os.path.isfile(file):
-            for folder in Path(file).parents:
-                if folder.is_file():
-                    raise InputError(f"'{file}' lies in the archive '{folder}': unpack it and read its files")
-            raise InputError(f"'{file}' is no file that can be read again (looked from '{os.getcwd()}')")
-        return file
+        path, name = self._input(file)
+        if name != file:
+            raise InputError(f"'{file}' lies in the archive '{name}': unpack it and read its files")
+        return path
+
+    def _input(self, file: str) -> tuple[str, str]:
+        """Where the file of the tables, or the archive that it lies in, can be read again, and its name."""
+        if os.path.isfile(file):
+            return file, file
+        for end, letter in enumerate(file):
+            if letter == "/" and os.path.isfile(file[:end]):
+                return file[:end], file[:end]
+        raise InputError(f"'{file}' is no file that can be read again (looked from '{os.getcwd()}')")
+
+    def _read_options(self) -> dict[str, Any]:
+        """Options of the reading, as the core takes them."""
+        return self._options
 
     def __len__(self) -> int:
         return self._store.n_traces
@@ -521,7 +581,7 @@ class Corpus:
 
     def _replacing(self, **frames: pl.DataFrame) -> "Corpus":
         kept = {name: self._stored(name) for name in SCHEMAS if name not in _DERIVED}
-        made = Corpus(_core.Store.from_arrow({**kept, **frames}))
+        made = Corpus(_core.Store.from_arrow({**kept, **frames}), self._options)
         made._mapping_counts = self._mapping_counts
         return made
 

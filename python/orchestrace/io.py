@@ -161,7 +161,7 @@ def read_traces(
     with reporting(progress, "reading", in_bytes=True) as callback, ExitStack() as opened:
         inputs = input_files(source, opened).inputs
         store = _core.read(inputs, threads=threads, progress=callback, **options)
-    corpus = Corpus(store)
+    corpus = Corpus(store, {name: value for name, value in options.items() if name != "format"})
     if store.records_quarantined:
         budget.check(store.records_quarantined, store.records_read, corpus._stored("quarantine"))
     if (reason := nothing_used(corpus)) is not None:

@@ -108,15 +108,23 @@ class PartitionedCorpus(Corpus):
         with published(target, overwrite=overwrite) as sink, reporting(progress, "writing") as callback:
             return sum(c._store.write_jsonl(sink, threads=threads, progress=callback) for c in self.slices())
 
-    def _origin(self, file: str) -> str:
-        known = {one.name: one for one in self._manifest.inputs}
-        if (one := known.get(file)) is None:
-            return super()._origin(file)
-        path = super()._origin(one.path)
-        stat = os.stat(path)
-        if (stat.st_size, stat.st_mtime_ns) != (one.size, one.mtime_ns):
-            raise InputError(f"'{path}' has changed since it was read: ingest it again")
-        return path
+    def _input(self, file: str) -> tuple[str, str]:
+        for one in self._manifest.inputs:
+            if file != one.name and not file.startswith(f"{one.name}/"):
+                continue
+            path, _ = super()._input(one.path)
+            stat = os.stat(path)
+            if (stat.st_size, stat.st_mtime_ns) != (one.size, one.mtime_ns):
+                raise InputError(f"'{path}' has changed since it was read: ingest it again")
+            return path, one.name
+        return super()._input(file)
+
+    def _read_options(self) -> dict[str, Any]:
+        manifest = self._manifest
+        options: dict[str, Any] = {"trace_by": manifest.trace_by, "reward_scores": manifest.reward_scores}
+        if manifest.mapping is not None:
+            options["mapping"] = (manifest.mapping, f"the mapping in {self._folder / NAME}")
+        return options
 
     def identity(self) -> dict[str, object] | None:
         """What a result depends on beside the call; None where that cannot be told."""

@@ -1,6 +1,7 @@
 """All published corpora at once: no record is unaccounted for, and what is written is what was read."""
 
 import io
+import json
 from pathlib import Path
 
 import polars as pl
@@ -91,3 +92,14 @@ def test_trainers_are_given_what_the_policy_wrote(everything: ot.Corpus) -> None
         assert 100 < credits["unit_id"].count() - table.height < 300
         steps = table.group_by("trace", "agent", maintain_order=True).agg("agent_step")["agent_step"]
         assert all(own == list(range(len(own))) for own in steps.to_list())
+
+
+def test_an_event_of_every_format_leads_back_to_its_record(everything: ot.Corpus) -> None:
+    names = everything.traces.select(pl.col("importer").cast(pl.String), "trace", "n_events").collect()
+    firsts = names.sort("trace").group_by("importer", maintain_order=True).agg(pl.all().first())
+    assert firsts.height > 8
+    for importer, trace, n in firsts.rows():
+        for seq in {0, n // 2, n - 1}:
+            source = everything.source(trace, seq)
+            assert isinstance(json.loads(source.text), dict), (importer, trace, seq)
+            assert len(source.text.encode()) == source.length > 10 and source.line > 0

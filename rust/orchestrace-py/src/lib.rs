@@ -52,7 +52,8 @@ mod _core {
     use super::planted::generate_planted;
     #[pymodule_export]
     use super::reader::{
-        PyPart, PyPartition, PyTraceIndex, PyTraceReader, copy_records, fingerprint, formats,
+        PyPart, PyPartition, PyTraceIndex, PyTraceReader, copy_records, fingerprint, formats, locate,
+        record_bytes,
     };
     #[pymodule_export]
     use super::registry::{codes, importers, methods, nearest, presets, tables};

@@ -1,5 +1,6 @@
 //! Reading in batches, and what a corpus on disk has to know to go on.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +11,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use orchestrace_core::error::Error;
 use orchestrace_core::importers::{self, Format};
 use orchestrace_core::ingest::{
-    self, Batch, IndexRow, Input, Projection, ReadPosition, SourcePart, TraceIndex, TraceReader,
+    self, Batch, EventPlace, IndexRow, Input, Projection, ReadPosition, Sought, SourcePart, TraceIndex,
+    TraceReader,
 };
 use orchestrace_core::store::{Part as StorePart, Partition, Store};
 use pyo3::prelude::*;
@@ -251,6 +253,51 @@ pub(crate) fn formats(
     let found =
         run_detached(py, threads, None, &Exchange::default(), |run| ingest::formats(inputs, &options, run))?;
     Ok(found.into_iter().map(|format| (format.info().name, matches!(format, Format::Spread(_)))).collect())
+}
+
+/// Input or entry, line, offset, length: see `EventPlace`.
+type Lies = (String, u64, u64, u64);
+
+/// Reads files, each with its name, for one trace: its tables, and where each of its events lies, or one place for all.
+#[pyfunction]
+#[pyo3(signature = (inputs, trace_id, place, *, threads = None, progress = None, **options))]
+pub(crate) fn locate(
+    py: Python<'_>,
+    inputs: Vec<(PathBuf, String)>,
+    trace_id: String,
+    place: Lies,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
+) -> PyResult<(PyStore, Vec<Lies>)> {
+    let options = read_options(py, options.as_ref())?;
+    let inputs = inputs.into_iter().map(|(path, name)| Input::Named { name, path }).collect();
+    let (file, line, offset, length) = place;
+    let sought = Sought::new(trace_id, file, line, offset, length);
+    let (store, places) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        ingest::locate(inputs, sought, &options, run)
+    })?;
+    let places = places.into_iter().map(|place| (place.file, place.line, place.offset, place.length));
+    Ok((PyStore(Arc::new(store)), places.collect()))
+}
+
+/// Bytes of a record of the file `path`, which the tables call `name`; nothing if it is not there.
+#[pyfunction]
+#[pyo3(signature = (path, name, place, **options))]
+pub(crate) fn record_bytes(
+    py: Python<'_>,
+    path: PathBuf,
+    name: &str,
+    place: Lies,
+    options: Option<Bound<'_, PyDict>>,
+) -> PyResult<Option<Cow<'static, [u8]>>> {
+    let options = read_options(py, options.as_ref())?;
+    let (file, line, offset, length) = place;
+    let place = EventPlace { file, line, offset, length };
+    let bytes = run_detached(py, Some(1), None, &Exchange::default(), |run| {
+        ingest::record_bytes(&path, name, &place, &options, run)
+    })?;
+    Ok(bytes.map(Cow::Owned))
 }
 
 /// The BLAKE3 hash of a file's first `length` bytes.

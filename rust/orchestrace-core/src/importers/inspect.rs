@@ -81,6 +81,7 @@ impl SpreadImporter for Inspect {
             let message = "a surrogate without its other half was replaced by U+FFFD";
             recording.finding(FindingCode::Utf8Replaced, None, message);
         }
+        recording.made_of(fullest as u32);
         describe::describe(sample.root(), eval.root(), items.key(), items.limits(), &mut recording);
         recording.write(out);
     }

@@ -127,9 +127,10 @@ impl SpreadImporter for Langfuse {
         recording.trace.trace_id = recording.text(items.key());
         recording.trace.system = recording.text("langfuse");
         let value = |i: u32| parsed.get(i as usize);
-        let mut traces: Vec<Value<'_>> = parts.traces.iter().filter_map(|i| value(*i)).collect();
-        traces.sort_by_key(|trace| trace.get("timestamp").str().and_then(parse_timestamp));
-        let trace = traces.first().copied();
+        let mut traces: Vec<(u32, Value<'_>)> =
+            parts.traces.iter().filter_map(|i| Some((*i, value(*i)?))).collect();
+        traces.sort_by_key(|(_, trace)| trace.get("timestamp").str().and_then(parse_timestamp));
+        let trace = traces.first().map(|(_, trace)| *trace);
         let observations: Vec<(u32, Value<'_>)> =
             parts.observations.iter().filter_map(|i| Some((*i, value(*i)?))).collect();
         let scores: Vec<Value<'_>> = parts.scores.iter().filter_map(|i| value(*i)).collect();
@@ -139,11 +140,11 @@ impl SpreadImporter for Langfuse {
             Fate::Ignored(_) if told.contains(&item) => {}
             Fate::Ignored(kind) => items.ignored(item as usize, kind),
         });
-        for trace in &traces {
+        for (item, trace) in &traces {
             let id = trace.get("id").str();
             let own = |value: Value<'_>| trace_of(value).map_or(traces.len() == 1, |of| Some(of) == id);
             if !observations.iter().any(|(_, observation)| own(*observation)) {
-                alone(*trace, &mut spans.recording);
+                alone(*item, *trace, &mut spans.recording);
             }
             let listed = trace.get("observations").elements().filter_map(Value::str);
             let known = |id: &str| observations.iter().any(|(_, o)| o.get("id").str() == Some(id));
@@ -283,13 +284,14 @@ fn class_of(value: Value<'_>) -> u8 {
 }
 
 /// A trace of which no observation is there: one event, of what came out.
-fn alone(trace: Value<'_>, recording: &mut Recording) {
+fn alone(item: u32, trace: Value<'_>, recording: &mut Recording) {
     let name = recording.text(trace.get("name").some_str().unwrap_or("langfuse"));
     let agent = recording.agent(AgentInfo { name, open: true, ..AgentInfo::default() });
     let output = trace.get("output");
     let output = output.exists().then(|| hash(output.str().unwrap_or_else(|| output.raw())));
     let id = recording.text(trace.get("id").str().unwrap_or_default());
     let time = trace.get("timestamp").str().and_then(parse_timestamp);
+    recording.made_of(item);
     recording.lone_saying(agent, Saying { id, content: output, time, ..Saying::default() });
     recording.trace.partial = true;
 }

@@ -440,7 +440,7 @@ fn trace(spec: &Spec, counts: Option<&Counts>, items: &TraceItems<'_>, out: &mut
         order.sort_by(|a, b| ranks[*a].0.total_cmp(&ranks[*b].0).then(ranks[*a].1.cmp(&ranks[*b].1)));
     }
     let mut telling = telling::Telling::new(spec, &mut recording);
-    let scopes: Vec<(usize, Scope<'_, '_>)> = order.iter().map(|at| (which[*at], scope(*at))).collect();
+    let scopes: Vec<_> = order.iter().map(|at| (which[*at], *at as u32, scope(*at))).collect();
     telling.tell(&scopes);
     telling.end(items.key(), items.is_partial());
     recording.write(out);

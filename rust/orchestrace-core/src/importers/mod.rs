@@ -1,6 +1,7 @@
 //! Formats. One file and one entry in [`IMPORTERS`] add one.
 
 use crate::error::{Error, Reject, Result, unknown_name};
+use crate::ingest::json::Limits;
 use crate::ingest::json::tree::Value;
 use crate::ingest::writer::TraceWriter;
 
@@ -170,6 +171,11 @@ pub trait Importer: Sync {
 
     /// Whether a record whose outermost object begins with these keys is of this format.
     fn sniff(&self, keys: &[&str]) -> Confidence;
+
+    /// Where each event lies in a record that was read; nothing where an event is no part of its own.
+    fn events(&self, _record: &Record<'_>, _limits: Limits) -> Vec<std::ops::Range<usize>> {
+        Vec::new()
+    }
 
     /// Reads one record into one trace.
     fn record(&self, record: &Record<'_>, out: &mut TraceWriter<'_>) -> std::result::Result<(), Reject>;

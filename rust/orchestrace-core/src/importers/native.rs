@@ -6,10 +6,13 @@
 // Left to itself the compiler calls the short ways of the parser, and their results go through memory (measured).
 #![allow(clippy::inline_always)]
 
+use std::ops::Range;
+
 use super::{Confidence, Importer, ImporterInfo, Record};
 use crate::error::{Reject, RejectCode};
 use crate::ingest::block::Scratch;
-use crate::ingest::json::{Cursor, Fault, Kind, Parsed};
+use crate::ingest::json::tree::Tree;
+use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
 use crate::ingest::writer::TraceWriter;
 use crate::schema::{Dict, MeasureKind, TOPOLOGIES, Topology};
 
@@ -48,6 +51,12 @@ impl Importer for Native {
             _ if found >= 2 || keys.contains(&"trace_id") => Confidence::Maybe,
             _ => Confidence::No,
         }
+    }
+
+    fn events(&self, record: &Record<'_>, limits: Limits) -> Vec<Range<usize>> {
+        let Ok(tree) = Tree::parse(record.text, limits) else { return Vec::new() };
+        let spans = tree.root().get("events").elements().map(|event| event.span());
+        spans.map(|(from, to)| from as usize..to as usize).collect()
     }
 
     fn record(&self, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Result<(), Reject> {

@@ -321,6 +321,8 @@ enum What {
 struct Described {
     agent: Agent,
     what: What,
+    /// The item that it was read from.
+    item: u32,
 }
 
 /// The ids and other facts of a trace.
@@ -356,6 +358,8 @@ pub struct Recording {
     texts: String,
     agents: Vec<AgentInfo>,
     entries: Vec<Described>,
+    /// The item that is being read.
+    item: u32,
     edges: Vec<(Entry, Entry, EdgeType)>,
     measures: Vec<(MeasureKind, Text, f64)>,
     labels: Vec<Label>,
@@ -370,11 +374,18 @@ impl Recording {
         self.texts.clear();
         self.agents.clear();
         self.entries.clear();
+        self.item = 0;
         self.edges.clear();
         self.measures.clear();
         self.labels.clear();
         self.findings.clear();
         self.wall_clock_s = None;
+    }
+
+    /// Says which item of the trace is read from here on: what is described then was made of it. The first one as long as
+    /// nothing is said.
+    pub fn made_of(&mut self, item: u32) {
+        self.item = item;
     }
 
     /// Makes room for so many entries and bytes of texts.
@@ -449,7 +460,7 @@ impl Recording {
     }
 
     fn push(&mut self, agent: Agent, what: What) -> Entry {
-        self.entries.push(Described { agent, what });
+        self.entries.push(Described { agent, what, item: self.item });
         Entry(self.entries.len() as u32 - 1)
     }
 

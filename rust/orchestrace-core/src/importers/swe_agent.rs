@@ -86,11 +86,12 @@ impl SpreadImporter for SweAgent {
         match Shape::of(first) {
             Some(Shape::Steps) => run.steps(first),
             Some(Shape::Message) => {
-                run.chat(&trees.iter().map(Tree::root).collect::<Vec<_>>());
+                run.chat(&(0..).zip(trees.iter().map(Tree::root)).collect::<Vec<_>>());
                 run.end(None);
             }
             _ => {
-                run.chat(&first.first(&["messages", "history"]).elements().collect::<Vec<_>>());
+                let messages = first.first(&["messages", "history"]);
+                run.chat(&messages.elements().map(|message| (0, message)).collect::<Vec<_>>());
                 run.end(Some(first.get("info")).filter(|info| info.exists()));
             }
         }
@@ -280,8 +281,12 @@ impl<'r> Run<'r> {
     }
 
     /// Messages in order.
-    fn chat(&mut self, messages: &[Value<'_>]) {
-        for (at, message) in messages.iter().enumerate().filter(|(_, message)| !is_demo(**message)) {
+    /// Messages, each with the number of its item.
+    fn chat(&mut self, messages: &[(u32, Value<'_>)]) {
+        for (at, (item, message)) in
+            messages.iter().enumerate().filter(|(_, (_, message))| !is_demo(*message))
+        {
+            self.out.made_of(*item);
             let extra = message.get("extra");
             let time = nanoseconds(extra.get("timestamp"));
             let id = format!("m{at}");

@@ -2,6 +2,7 @@
 //! the store takes the blocks in input order.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::error::{Error, Result, unknown_name};
 use crate::importers::{self, Format, Mapping, mapping};
@@ -27,6 +28,7 @@ mod parse;
 mod projection;
 pub mod quarantine;
 mod reader;
+mod sought;
 mod source;
 mod spill;
 pub(crate) mod tally;
@@ -43,6 +45,7 @@ pub use index::{IndexRow, TraceIndex};
 pub use input::{ReadPosition, formats};
 pub use projection::Projection;
 pub use reader::{Batch, SourcePart, TraceReader, read};
+pub use sought::{EventPlace, Sought, locate, record_bytes};
 
 use json::Limits;
 
@@ -169,6 +172,8 @@ pub struct ReadOptions {
     pub digests: bool,
     /// Whether the fields are counted that no key of the mapping reads.
     pub unread_fields: bool,
+    /// The one trace that is looked for; no other is kept.
+    pub sought: Option<Arc<Sought>>,
     /// Tables and columns that are kept.
     pub projection: Projection,
     /// Bytes of the texts of traces that are spread over records which may be held; more goes to a temporary file.
@@ -195,6 +200,7 @@ impl Default for ReadOptions {
             reward_scores: Vec::new(),
             digests: false,
             unread_fields: false,
+            sought: None,
             projection: Projection::ALL,
             gather_budget: 256 << 20,
             spill_folder: None,

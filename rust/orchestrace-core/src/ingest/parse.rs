@@ -66,6 +66,10 @@ impl RecordSink for Traces<'_> {
     }
 
     fn record(&mut self, parser: &BlockParser<'_>, record: &Record<'_>, position: Position) -> Judged {
+        let sought = parser.options.sought.as_deref();
+        if sought.is_some_and(|sought| !sought.lies(parser.path, position)) {
+            return Ok(());
+        }
         let mut out = self.writer.begin(parser.options, position);
         if record.replaced {
             out.finding(FindingCode::Utf8Replaced, None, || "invalid UTF-8 was replaced by U+FFFD".into());
@@ -76,6 +80,13 @@ impl RecordSink for Traces<'_> {
             .and_then(|()| out.commit(self.importer.accepted_as()).map_err(super::json::Fault::into_reject));
         if outcome.is_err() {
             out.rollback();
+        } else if let Some(sought) = sought {
+            sought.found_in(
+                record.text,
+                self.importer.events(record, parser.options.limits),
+                parser.path,
+                position,
+            );
         }
         outcome
     }

@@ -55,6 +55,8 @@ pub struct TraceWriter<'w> {
     pub(crate) group: Option<String>,
     pub(crate) unknown_costs: Vec<String>,
     pub(crate) carried: Carried,
+    /// Of each event the item that it was made of, where that is asked for.
+    pub(crate) items: Vec<u32>,
 }
 
 /// Rows of side tables that a native document brings with it.
@@ -111,6 +113,7 @@ impl BlockWriter {
             group: None,
             unknown_costs: Vec::new(),
             carried: Carried::default(),
+            items: Vec::new(),
         }
     }
 }
@@ -158,6 +161,24 @@ impl TraceWriter<'_> {
         block.events.types.push(event.event_type as u8);
         block.events.agent.push(block.dicts[Dict::Agent as usize].code(event.agent));
         (row - self.first_event) as u32
+    }
+
+    /// Says which item the last event was made of.
+    #[inline]
+    pub(crate) fn made_of(&mut self, item: u32) {
+        if self.options.sought.is_some() {
+            self.items.resize(self.n_events(), 0);
+            if let Some(last) = self.items.last_mut() {
+                *last = item;
+            }
+        }
+    }
+
+    /// The external id, once it is set.
+    pub(crate) fn trace_id(&self) -> String {
+        let ids = &self.block.trace_id;
+        let view = ids.views(self.block.facts.len())[0].to_le_bytes();
+        String::from_utf8_lossy(ids.bytes(&view)).into_owned()
     }
 
     /// Sets an optional field of the last event; each field once an event.

@@ -191,6 +191,7 @@ impl<'t> Telling<'t, '_, '_> {
         };
         for (at, (item, step)) in document.steps.iter().enumerate() {
             let next = document.steps.get(at + 1).and_then(|(_, step)| time_of(step.root()));
+            self.recording.made_of(*item as u32);
             self.step(&mut stream, *item, at, step.root(), next);
         }
         // Where a later document of the same run goes on, it is that one that says how it ended.

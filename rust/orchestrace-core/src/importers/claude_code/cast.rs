@@ -149,14 +149,16 @@ impl Teller<'_> {
             if !self.by_id.contains_key(&entry.agent) {
                 let child = self.agent(entry.agent, None, [0; 3]);
                 let told = self.records.journal.iter().find(|e| e.agent == entry.agent && e.result.is_some());
-                match told.and_then(|told| told.result) {
-                    Some(content) => {
+                match told.and_then(|told| Some((told.item, told.result?))) {
+                    Some((item, content)) => {
                         let id = self.name(entry.agent);
                         let id = [self.recording.read(id).to_owned(), ":return".to_owned()].concat();
                         let id = self.recording.text(&id);
                         let saying =
                             Saying { id, content: Some(content), time: line.time, ..Saying::default() };
+                        self.recording.made_of(item);
                         self.recording.lone_saying(child, saying);
+                        self.recording.made_of(line.item);
                     }
                     None => self.recording.agent_info(child).open = true,
                 }

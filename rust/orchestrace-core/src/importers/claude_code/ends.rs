@@ -15,7 +15,7 @@ impl Teller<'_> {
             if agent == self.agents[0] {
                 continue;
             }
-            if let Some((call, content, time)) = self.returned.get(&agent).copied() {
+            if let Some((call, content, time, item)) = self.returned.get(&agent).copied() {
                 let id = [self.recording.read(call), ":return"].concat();
                 let saying = Saying {
                     id: self.recording.text(&id),
@@ -24,6 +24,7 @@ impl Teller<'_> {
                     extras: self.recording.extra(Text::default(), "x_partial", "true"),
                     ..Saying::default()
                 };
+                self.recording.made_of(item);
                 self.recording.lone_saying(agent, saying);
                 self.recording.agent_info(agent).open = false;
                 self.recording.trace.partial = true;
@@ -42,10 +43,11 @@ impl Teller<'_> {
         for agent in silent.collect::<BTreeSet<_>>() {
             match self.returned.get(&agent).copied() {
                 // Its result is told by its call, unless that only launched it.
-                Some((call, content, time)) if self.delivered.contains(&agent) => {
+                Some((call, content, time, item)) if self.delivered.contains(&agent) => {
                     let id = [self.recording.read(call), ":return"].concat();
                     let id = self.recording.text(&id);
                     let saying = Saying { id, content: Some(content), time, ..Saying::default() };
+                    self.recording.made_of(item);
                     self.recording.lone_saying(agent, saying);
                     self.recording.trace.partial = true;
                 }

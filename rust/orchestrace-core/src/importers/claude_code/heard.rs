@@ -173,7 +173,7 @@ impl Teller<'_> {
         }
         let entry = self.recording.result(agent, result);
         if let Some(child) = child.filter(|_| !outcome.launched) {
-            self.returned.entry(child).or_insert((result.call, outcome.content, line.time));
+            self.returned.entry(child).or_insert((result.call, outcome.content, line.time, line.item));
             self.reported.extend(outcome.tokens.map(|tokens| (entry, child, tokens)));
         }
         if let Some(child) = of_agent {
@@ -195,7 +195,7 @@ impl Teller<'_> {
         if self.delivered.insert(child) {
             self.recording.delivery(agent, child);
             let id = self.recording.agent_info(child).source_id;
-            self.returned.entry(child).or_insert((id, content, line.time));
+            self.returned.entry(child).or_insert((id, content, line.time, line.item));
         }
     }
 

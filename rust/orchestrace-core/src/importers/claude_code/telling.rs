@@ -65,8 +65,8 @@ pub(super) struct Teller<'a> {
     pub(super) by_name: HashMap<Code, Agent>,
     /// Contents of messages between agents: what arrives has been told where it was sent.
     pub(super) sent: HashSet<Hash>,
-    /// What the call of an agent gave back: call, content, time.
-    pub(super) returned: HashMap<Agent, (Text, Hash, Option<i64>)>,
+    /// What the call of an agent gave back: call, content, time, item.
+    pub(super) returned: HashMap<Agent, (Text, Hash, Option<i64>, u32)>,
     /// Agents whose answer from the background has arrived.
     pub(super) delivered: HashSet<Agent>,
     /// Tokens of the last response of each agent, and what results tell of it.
@@ -82,6 +82,8 @@ pub(super) struct Open {
     pub(super) entry: Entry,
     pub(super) usage: Usage,
     pub(super) texts: Vec<Text>,
+    /// The item of the first text, or of what there is before one.
+    pub(super) item: u32,
     pub(super) calls: u32,
     pub(super) time: Option<i64>,
     pub(super) wants_tools: bool,
@@ -129,6 +131,7 @@ impl Teller<'_> {
         let first = self.streams.list[at].first;
         for number in &lines {
             let line = &self.records.lines[*number as usize];
+            self.recording.made_of(line.item);
             if line.abandoned != running.abandoned {
                 running.abandoned = line.abandoned;
                 running.last = Last::Nothing;
@@ -166,6 +169,7 @@ impl Teller<'_> {
                 open.texts.iter().for_each(|text| sha.update(self.recording.read(*text)));
                 let content = Some(sha.finalize().into());
                 let saying = Saying { content, extras: open.extras, ..Saying::default() };
+                self.recording.made_of(open.item);
                 self.recording.say(open.entry, saying);
             }
             if let Some(response) = self.recording.response_mut(open.entry) {
@@ -220,6 +224,7 @@ impl Teller<'_> {
                 entry: self.recording.response(agent, response),
                 usage: Usage::default(),
                 texts: Vec::new(),
+                item: line.item,
                 calls: 0,
                 time: line.time,
                 wants_tools: false,
@@ -240,7 +245,13 @@ impl Teller<'_> {
         }
         for (at, block) in (assistant.blocks.0..).zip(self.records.blocks(assistant.blocks)) {
             match block {
-                Block::Text(text) => running.open[place].texts.push(*text),
+                Block::Text(text) => {
+                    let open = &mut running.open[place];
+                    if open.texts.is_empty() {
+                        open.item = line.item;
+                    }
+                    open.texts.push(*text);
+                }
                 Block::Use(call) => {
                     let open = &mut running.open[place];
                     let time = line.time.filter(|_| open.calls > 0);

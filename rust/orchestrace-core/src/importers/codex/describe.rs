@@ -141,6 +141,7 @@ impl<'a, 'i> Stream<'a, 'i> {
         let thread = self.thread;
         for (at, line) in thread.own().enumerate() {
             self.at = at;
+            self.recording.made_of(line.item);
             self.abandoned = self.facts.abandoned.contains(&at);
             self.line(line);
         }

@@ -96,9 +96,9 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// Tells the steps in order; each comes with the number of what travels beside it.
-    pub(super) fn tell(&mut self, steps: &[(usize, Scope<'_, '_>)]) {
-        for (_, scope) in steps {
+    /// Tells the steps in order; each comes with the number of what travels beside it, and its own.
+    pub(super) fn tell(&mut self, steps: &[(usize, u32, Scope<'_, '_>)]) {
+        for (_, _, scope) in steps {
             // Counted when the step is told; its kind was when it was cut out of its record.
             let scope = scope.uncounted();
             let Some(actor) = self.spec.step.find(Key::Agent, scope).word() else { continue };
@@ -116,7 +116,8 @@ impl<'a> Telling<'a> {
         }
         let mut told = None;
         let mut counted = HashSet::new();
-        for (n, (beside, scope)) in steps.iter().enumerate() {
+        for (n, (beside, item, scope)) in steps.iter().enumerate() {
+            self.recording.made_of(*item);
             // What a record has in common for all its steps is told once, and again where steps of another one came
             // between.
             if self.spec.steps.is_none() || told.replace(*beside) != Some(*beside) {

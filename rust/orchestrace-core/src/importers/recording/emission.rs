@@ -72,6 +72,8 @@ struct Emission<'r, 'w, 'b> {
     /// The response that is being written, and whether nothing of it is yet.
     response: Option<(u32, Response)>,
     opening: bool,
+    /// The item that what is being written was read from.
+    item: u32,
     turn: u32,
     /// `t` of what is being written.
     t: f64,
@@ -133,6 +135,7 @@ impl Recording {
             edges: Vec::new(),
             response: None,
             opening: false,
+            item: 0,
             turn: 0,
             t: 0.0,
             id: String::new(),
@@ -210,6 +213,7 @@ impl<'r> Emission<'r, '_, '_> {
             let e = self.order.entries[index];
             let entry = recording.entries[e as usize];
             self.t = self.order.t(e, index);
+            self.item = entry.item;
             let agent = entry.agent.0;
             if !std::mem::replace(&mut begun[agent as usize], true) && self.plan.unspawned[agent as usize] {
                 self.spawn_unrecorded(agent);
@@ -300,7 +304,9 @@ impl<'r> Emission<'r, '_, '_> {
         self.extras.clear();
         self.calls += u32::from(event_type == EventType::ToolCall);
         self.messages += u32::from(event_type == EventType::Message);
-        self.out.event(Event { id: &self.id, t: self.t, event_type, agent })
+        let seq = self.out.event(Event { id: &self.id, t: self.t, event_type, agent });
+        self.out.made_of(self.item);
+        seq
     }
 
     /// An event of an agent, with the edges that lead to it.
@@ -384,6 +390,9 @@ impl<'r> Emission<'r, '_, '_> {
             if self.out.options.extras {
                 self.out.set(EventField::Extras, Value::Text(&self.extras));
             }
+        }
+        if let Some(entry) = self.recording.entries.get(e as usize) {
+            self.out.made_of(entry.item);
         }
         let seq = self.out.n_events() as u32 - 1;
         if let Some(first) = self.first.get_mut(e as usize).filter(|first| **first == NONE) {

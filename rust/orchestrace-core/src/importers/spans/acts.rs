@@ -198,6 +198,7 @@ impl Describing<'_> {
     }
 
     fn row(&mut self, row: &Row) {
+        self.all.recording.made_of(self.all.spans[row.span as usize].item);
         match row.act {
             _ if row.said => {}
             Act::Responds => self.responds(row),

@@ -86,9 +86,21 @@ impl<'a> Spread<'a> {
                     return;
                 }
                 nothing = false;
-                if again {
+                let home_path = &self.gathered.sources[home.source as usize].0;
+                let sought = options.sought.as_deref();
+                let is_sought =
+                    sought.is_none_or(|sought| sought.is(&out.trace_id(), home_path, rows[0].position));
+                if again || !is_sought {
                     out.rollback();
                 } else {
+                    if let Some(sought) = sought {
+                        let made_of = (0..out.n_events()).map(|seq| {
+                            let item = out.items.get(seq).map_or(trace.home(), |item| *item as usize);
+                            let row = rows[item.min(rows.len() - 1)];
+                            (&*self.gathered.sources[row.source as usize].0, row.position)
+                        });
+                        sought.found(made_of);
+                    }
                     let committed = out.commit(name);
                     debug_assert!(committed.is_ok(), "what it refuses was looked at before");
                     if options.digests {

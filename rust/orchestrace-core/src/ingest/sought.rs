@@ -1,0 +1,129 @@
+//! Where the events of one trace lie: its inputs are read once more, and what its events were made of is noted. The
+//! tables themselves say so of traces alone; nobody who reads pays for a question that is seldom asked.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use memchr::memchr_iter;
+
+use super::input::{Opened, Raw, ReadPosition, io_error};
+use super::quarantine::Position;
+use super::{Input, ReadOptions, read};
+use crate::error::Result;
+use crate::importers::IMPORTERS;
+use crate::run::Run;
+use crate::store::Store;
+
+/// The trace that a reading is after, as the table `traces` names it.
+#[derive(Debug)]
+pub struct Sought {
+    trace_id: String,
+    file: String,
+    line: u64,
+    offset: u64,
+    length: u64,
+    places: Mutex<Vec<EventPlace>>,
+}
+
+/// Where the record lies that an event was made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventPlace {
+    /// Its input, or the entry of an archive, as the tables name it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u64,
+    /// First byte, in the decompressed input.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+impl Sought {
+    /// A trace by its id and the place of its first record.
+    #[must_use]
+    pub fn new(trace_id: String, file: String, line: u64, offset: u64, length: u64) -> Self {
+        Self { trace_id, file, line, offset, length, places: Mutex::default() }
+    }
+
+    /// Whether a record is the trace.
+    pub(super) fn lies(&self, path: &str, position: Position) -> bool {
+        self.file == path && (self.offset, self.length) == (position.offset, position.length)
+    }
+
+    /// Whether a trace that was put together is the one.
+    pub(super) fn is(&self, trace_id: &str, path: &str, position: Position) -> bool {
+        self.trace_id == trace_id && self.lies(path, position)
+    }
+
+    /// Notes the records that the events were made of, in order.
+    pub(super) fn found<'a>(&self, records: impl Iterator<Item = (&'a str, Position)>) {
+        let place = |(path, position): (&str, Position)| EventPlace {
+            file: path.to_owned(),
+            line: position.line,
+            offset: position.offset,
+            length: position.length,
+        };
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = records.map(place).collect();
+    }
+
+    /// Notes the events of a record that is a whole trace: parts of it, or all of them the whole.
+    pub(super) fn found_in(&self, text: &str, events: Vec<Range<usize>>, path: &str, position: Position) {
+        // Who reads a range of a file does not know its lines; who asks does.
+        let whole = Position { line: self.line, ..position };
+        let (mut line, mut counted) = (self.line, 0);
+        let parts = events.into_iter().map(|part| {
+            line += memchr_iter(b'\n', &text.as_bytes()[counted..part.start]).count() as u64;
+            counted = part.start;
+            (path, Position { line, offset: position.offset + part.start as u64, length: part.len() as u64 })
+        });
+        let parts: Vec<_> = parts.collect();
+        if parts.is_empty() {
+            self.found(std::iter::once((path, whole)));
+        } else {
+            self.found(parts.into_iter());
+        }
+    }
+}
+
+/// Reads inputs for one trace: a store of nothing else, and where each of its events lies, or one place for all. Both are
+/// empty if it is not where it was.
+pub fn locate(
+    inputs: Vec<Input>,
+    sought: Sought,
+    options: &ReadOptions,
+    run: &Run,
+) -> Result<(Store, Vec<EventPlace>)> {
+    let sought = Arc::new(sought);
+    let options = ReadOptions { sought: Some(Arc::clone(&sought)), ..options.clone() };
+    let store = read(inputs, &options, run)?;
+    let places = std::mem::take(&mut *sought.places.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((store, places))
+}
+
+/// Bytes of a record as they stand in the input `path`, which the tables call `name`; nothing if the input has changed and
+/// ends before, or has no such entry. O(bytes before it).
+pub fn record_bytes(
+    path: &Path,
+    name: &str,
+    place: &EventPlace,
+    options: &ReadOptions,
+    run: &Run,
+) -> Result<Option<Vec<u8>>> {
+    let raw = Raw::File(File::open(path).map_err(io_error(name))?);
+    // Blocks are cut alike for all formats, and nothing is parsed.
+    let format = IMPORTERS.first().copied();
+    let mut opened = Opened::new(raw, ReadPosition::default(), options, format, name, None, run)
+        .map_err(io_error(name))?;
+    while let Some(given) = opened.next(run).map_err(io_error(name))? {
+        let own = given.entry.as_ref().map_or(name, |entry| entry.path.as_str());
+        let (block, end) = (&given.block, place.offset + place.length);
+        if own == place.file && block.offset <= place.offset && end <= block.offset + block.bytes.len() as u64
+        {
+            let from = (place.offset - block.offset) as usize;
+            return Ok(Some(block.bytes[from..from + place.length as usize].to_vec()));
+        }
+    }
+    Ok(None)
+}
