@@ -1,6 +1,6 @@
 """What recordings say of themselves: efficiency, collaboration, overhead and safety, trace by trace."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 import polars as pl
@@ -10,7 +10,7 @@ from .agreement import check_corpus
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .influence import NO_INTERVAL, check_confidence, mean_interval
-from .naming import names_of
+from .naming import names_of, said_of_tools
 from .progress import Progress, reporting
 from .schedule import Durations, empty_store, timing_options
 from .schema import CREDITS, unknown_name
@@ -61,6 +61,9 @@ def metrics(
     program_order: bool = False,
     subtasks: Mapping[str, Collection[str]] | None = None,
     harness: Mapping[str, Collection[str]] | None = None,
+    untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
+    privileged_tools: Iterable[str] = (),
     intervention_at: float | None = None,
     pool_harnesses: bool = False,
     confidence: float = 0.95,
@@ -88,6 +91,8 @@ def metrics(
         What the harness declares, for the group ``conformance``: names under ``"types"`` (of events),
         ``"tools"`` (that may be called) and ``"roles"`` (that may be spawned); what is left out is not
         judged.
+    untrusted_tools, trusted_tools, privileged_tools
+        As in `taint`, for the groups ``taint`` and ``cut``.
     intervention_at
         A share (0..1) of the time of a run, for the group ``steering``: what an intervention then would find
         done already.
@@ -120,7 +125,7 @@ def metrics(
     Raises
     ------
     ParameterError
-        Unknown word for `by`, `groups` or `durations`, or an option out of range.
+        Unknown word for `by`, `groups` or `durations`, an unknown tool, or an option out of range.
 
     Notes
     -----
@@ -151,7 +156,9 @@ def metrics(
         raise ParameterError("groups is empty, expected at least one name, or None for all that are linear")
     if intervention_at is not None and not isinstance(intervention_at, int | float):
         raise ParameterError(f"intervention_at is {intervention_at!r}, expected a share from 0 to 1")
-    declared = {"subtasks": subtasks, "harness": harness, "intervention_at": intervention_at}
+    tools = said_of_tools(corpus, untrusted_tools, trusted_tools, privileged_tools)
+    declared: dict[str, Any] = {"subtasks": subtasks, "harness": harness, "intervention_at": intervention_at}
+    declared |= {f"{what}_tools": names or None for what, names in tools.items()}
     given = [name for name, value in declared.items() if value is not None]
     if by in _MEMBERS and given:
         raise ParameterError(f"{given[0]} has no part in by={by!r}: it is about whole traces")
@@ -164,6 +171,7 @@ def metrics(
             return _packed(core_frames(corpus, lambda store: _core.member_metrics(store, str(by), **options)))
         options["subtasks"] = _names("subtasks", subtasks)
         options["harness"] = _names("harness", harness)
+        options["tools"] = tools
         options["intervention_at"] = intervention_at
         table = core_frames(corpus, lambda store: _core.trace_metrics(store, asked, **options))
     table = _with_families(_with_measures(corpus, _packed(table)))

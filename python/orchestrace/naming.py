@@ -1,6 +1,7 @@
 """Names in arguments: what is no name, or names what no trace or table has, is a mistake, which is told."""
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
 import polars as pl
 
@@ -97,6 +98,69 @@ def expect_known(corpus: Corpus, by: str, names: Iterable[str]) -> None:
     if frame is None:
         raise ParameterError(f"no trace has an event with the id '{missing[0]}' ({by}=)")
     raise ParameterError(_unknown(by, missing[0], known))
+
+
+def named_tools(corpus: Corpus, what: str, given: object) -> list[str]:
+    """List the tools of a corpus that the argument `what` means: names, or patterns such as ``"web.*"``.
+
+    Tools are those of events, and agents of the kind ``tool``, which results may name alone. A corpus without
+    traces has no answer to be wrong: there, names stay as they are. Patterns are those of `fnmatch`: ``*``,
+    ``?`` and ``[...]``; case counts.
+
+    Raises
+    ------
+    ParameterError
+        What is no list of names, or names and patterns that no tool of the corpus has; it lists all of them
+        and the tools that are known.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> from orchestrace.naming import named_tools
+    >>> named_tools(ot.generate(traces=8, seed=0), "untrusted_tools", ["web.*", "browser.*"])
+    ['browser.open', 'browser.search', 'web.fetch']
+    """
+    names = names_of(what, given)
+    if not names or not len(corpus):
+        return names
+    agents = corpus.agents.filter(pl.col("kind") == "tool").select(name=pl.col("agent").cast(pl.String))
+    events = corpus.events.select(name=pl.col("tool").cast(pl.String).unique())
+    there = pl.concat([agents.unique(), events]).drop_nulls().unique()
+    known = there.collect(engine="streaming")["name"].sort().to_list()
+    # a tool may have a bracket or a star in its name
+    found = {name: [tool for tool in known if tool == name or fnmatchcase(tool, name)] for name in names}
+    missing = [name for name, tools in found.items() if not tools]
+    if len(missing) == 1:
+        raise ParameterError(f"{what}: {_unknown('tool', missing[0], known)}")
+    if missing:
+        listed = ", ".join(repr(name) for name in missing)
+        shown = ", ".join(known[:_SHOWN]) + (f", … {len(known):,} in all" if len(known) > _SHOWN else "")
+        raise ParameterError(f"{what}: unknown tools {listed} (known: {shown or 'none'})")
+    return sorted({tool for tools in found.values() for tool in tools})
+
+
+def said_of_tools(
+    corpus: Corpus,
+    untrusted: Iterable[str],
+    trusted: Iterable[str],
+    privileged: Iterable[str],
+) -> dict[str, list[str]]:
+    """What the core takes of the three arguments about tools, once patterns are names.
+
+    Raises
+    ------
+    ParameterError
+        As `named_tools`.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> from orchestrace.naming import said_of_tools
+    >>> said_of_tools(ot.generate(traces=8, seed=0), ["web.*"], [], ["bash"])
+    {'untrusted': ['web.fetch'], 'trusted': [], 'privileged': ['bash']}
+    """
+    given = {"untrusted": untrusted, "trusted": trusted, "privileged": privileged}
+    return {what: named_tools(corpus, f"{what}_tools", names) for what, names in given.items()}
 
 
 def _column(corpus: Corpus, by: str) -> pl.LazyFrame | None:

@@ -10,7 +10,7 @@ from .agreement import check_corpus
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .metrics import core_frames
-from .naming import expect_known, names_of, number_column
+from .naming import expect_known, names_of, number_column, said_of_tools
 from .progress import Progress, reporting
 from .schema import unknown_name
 
@@ -24,6 +24,8 @@ def taint(
     *,
     carry: Carry = "all",
     untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
+    privileged_tools: Iterable[str] = (),
     allow: Iterable[str] = (),
     probabilistic: tuple[float, float] | None = None,
     program_order: bool = False,
@@ -43,8 +45,12 @@ def taint(
     carry
         Which edges carry: ``"all"`` types but temporal; ``"context"``: temporal ones, too, since what an
         agent saw stays in its context; ``"safety_flow"``: only the edges that say so.
-    untrusted_tools
-        Tools whose results are untrusted, whatever the recording says of them.
+    untrusted_tools, trusted_tools
+        Tools whose results are untrusted, or trusted, whatever the recording says of them: names, or patterns
+        such as ``"mcp__*"``. A tool in both is untrusted, so that ``untrusted_tools=["WebFetch"],
+        trusted_tools=["*"]`` lets taint begin at no other tool.
+    privileged_tools
+        Tools whose calls are privileged, beside those that the recording says are: names or patterns.
     allow
         Agents that are trusted to stop what reaches them.
     probabilistic
@@ -72,8 +78,10 @@ def taint(
         - ``first_seed``; ``first_agent first_agent_event time_to_agent``: who owns the first tainted event
           that is no seed, and when that was
         - ``first_decision time_to_decision first_spawn time_to_spawn first_privileged_call
-          time_to_privileged_call``: the first tainted decision, spawn, and tool call with ``privileged``;
+          time_to_privileged_call``: the first tainted decision, spawn, and privileged tool call;
           times count from the first seed, in the unit of ``t``
+        - ``n_tainted_privileged``: tainted privileged tool calls; ``privileged_path`` (List of String): the
+          events of a shortest way from a seed to the first of them
         - ``path`` (List of String): events of a shortest way from a seed to the outcome, or where that is
           clean to the first tainted decision, spawn or privileged call
         - ``taint_spread``: tainted events that a tainted one leads to, on average
@@ -87,7 +95,7 @@ def taint(
     Raises
     ------
     ParameterError
-        Unknown word or name, or what is no probability.
+        Unknown word or name, a pattern that no tool matches, or what is no probability.
 
     Notes
     -----
@@ -104,8 +112,23 @@ def taint(
     True
     >>> (table["n_tainted_lower"] <= table["n_tainted"]).all()
     True
+
+    From the web, and from nowhere else, to a shell or a file:
+
+    >>> table = ot.taint(
+    ...     corpus,
+    ...     untrusted_tools=["web.*", "browser.*"],
+    ...     trusted_tools=["*"],
+    ...     privileged_tools=["bash", "*.write"],
+    ... )
+    >>> table["n_tainted_privileged"].to_list()
+    [1, 0, 0, 0, 0, 1, 0, 2]
+    >>> table["privileged_path"][5].to_list()
+    ['e5', 'e7']
     """
-    rules = _rules(corpus, carry, untrusted_tools, allow, program_order, threads)
+    rules = _rules(
+        corpus, carry, (untrusted_tools, trusted_tools, privileged_tools), allow, program_order, threads
+    )
     rules["probabilistic"] = _chances(probabilistic)
     with reporting(progress, "following taint") as callback:
         return core_frames(corpus, lambda store: _core.taint(store, **rules, progress=callback))
@@ -116,6 +139,8 @@ def tainted_events(
     *,
     carry: Carry = "all",
     untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
+    privileged_tools: Iterable[str] = (),
     allow: Iterable[str] = (),
     probabilistic: tuple[float, float] | None = None,
     program_order: bool = False,
@@ -126,7 +151,8 @@ def tainted_events(
 
     Parameters
     ----------
-    corpus, carry, untrusted_tools, allow, probabilistic, program_order, threads, progress
+    corpus, carry, untrusted_tools, trusted_tools, privileged_tools, allow, probabilistic, program_order, \
+threads, progress
         As in `taint`.
 
     Returns
@@ -135,8 +161,9 @@ def tainted_events(
         A row per tainted event, or with `probabilistic` per event that may be: ``trace`` (UInt32),
         ``trace_id``, ``seq`` (UInt32), ``event_id``, ``seed`` (Boolean), ``hops`` (UInt32: edges from the
         nearest seed), ``before`` (UInt32: ``seq`` of the event before on a shortest way; of several the
-        first in time), ``probability`` (Float64). ``hops`` is null for what is not tainted but may be.
-        Traces without a closure have no row; `taint` says why.
+        first in time), ``source`` (String: the id of the seed that this way begins at), ``tool`` (String),
+        ``privileged`` (Boolean: a privileged tool call), ``probability`` (Float64). ``hops`` is null for what
+        is not tainted but may be. Traces without a closure have no row; `taint` says why.
 
     Raises
     ------
@@ -153,8 +180,18 @@ def tainted_events(
     >>> corpus = ot.generate(traces=8, seed=0)
     >>> ot.tainted_events(corpus).height == ot.taint(corpus)["n_tainted"].sum()
     True
+
+    Which call was reached from which result of the web:
+
+    >>> events = ot.tainted_events(
+    ...     corpus, untrusted_tools=["web.*"], trusted_tools=["*"], privileged_tools=["bash"]
+    ... )
+    >>> events.filter("privileged").select("source", "event_id", "tool").row(0)
+    ('e13', 'e20', 'bash')
     """
-    rules = _rules(corpus, carry, untrusted_tools, allow, program_order, threads)
+    rules = _rules(
+        corpus, carry, (untrusted_tools, trusted_tools, privileged_tools), allow, program_order, threads
+    )
     rules["probabilistic"] = _chances(probabilistic)
     with reporting(progress, "following taint") as callback:
         return core_frames(corpus, lambda store: _core.tainted_events(store, **rules, progress=callback))
@@ -166,6 +203,7 @@ def sanitizer_cut(
     cost: str | None = None,
     carry: Carry = "all",
     untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
     allow: Iterable[str] = (),
     program_order: bool = False,
     threads: int | None = None,
@@ -179,7 +217,7 @@ def sanitizer_cut(
         The recordings.
     cost
         A column of ``events`` with what cleaning an event costs, at least 0 and not null; None is 1 each.
-    carry, untrusted_tools, allow, program_order, threads, progress
+    carry, untrusted_tools, trusted_tools, allow, program_order, threads, progress
         As in `taint`.
 
     Returns
@@ -209,7 +247,7 @@ def sanitizer_cut(
     >>> set(cut["trace"]) == set(table.filter("outcome_tainted")["trace"])
     True
     """
-    rules = _rules(corpus, carry, untrusted_tools, allow, program_order, threads)
+    rules = _rules(corpus, carry, (untrusted_tools, trusted_tools, ()), allow, program_order, threads)
     with reporting(progress, "cutting") as callback:
         if cost is None:
             return core_frames(corpus, lambda store: _core.sanitizer_cut(store, **rules, progress=callback))
@@ -226,7 +264,7 @@ def sanitizer_cut(
 def _rules(
     corpus: Corpus,
     carry: str,
-    untrusted_tools: Iterable[str],
+    tools: tuple[Iterable[str], Iterable[str], Iterable[str]],
     allow: Iterable[str],
     program_order: bool,
     threads: int | None,
@@ -236,17 +274,12 @@ def _rules(
     check_numbers(threads=threads)
     if carry not in _CARRY:
         raise ParameterError(unknown_name("word for carry", str(carry), list(_CARRY)))
-    tools, agents = names_of("untrusted_tools", untrusted_tools), names_of("allow", allow)
-    if tools:
-        # a result may name its tool as its agent alone
-        named = corpus.agents.filter(pl.col("kind") == "tool").select(pl.col("agent").cast(pl.String))
-        as_agents = set(named.unique().collect(engine="streaming")["agent"])
-        expect_known(corpus, "tool", [tool for tool in tools if tool not in as_agents])
+    said, agents = said_of_tools(corpus, *tools), names_of("allow", allow)
     if agents:
         expect_known(corpus, "agent", agents)
     return {
         "carry": carry,
-        "untrusted_tools": tools,
+        "tools": said,
         "allow": agents,
         "program_order": program_order,
         "threads": threads,

@@ -133,6 +133,71 @@ def test_options_by_hand() -> None:
     ]
 
 
+def browsing() -> Document:
+    """What a page said leads to a shell, what a file said to a second one; both are untrusted."""
+    results = {"web": "WebFetch", "read": "Read"}
+    events: list[dict[str, Any]] = []
+    for tool in results.values():
+        events += [
+            lead("tool_call", tool=tool),
+            {"agent": tool, "type": "tool_result", "tool": tool, "trusted": False},
+        ]
+    events += [lead("tool_call", tool="Bash"), lead("tool_call", tool="Bash"), lead("tool_call", tool="Edit")]
+    edges = [(0, 1, "return"), (2, 3, "return"), (1, 4, "causal"), (3, 5, "causal"), (4, 6, "causal")]
+    return drawn("browsing", [*events, lead("return", to="user")], [*edges, (5, 7, "causal")])
+
+
+def test_from_the_web_to_a_shell_is_one_question() -> None:
+    corpus = read(browsing())
+    asked: dict[str, Any] = {"untrusted_tools": ["Web*"], "trusted_tools": ["*"]}
+    (row,) = ot.taint(corpus, **asked, privileged_tools=["Bash"]).iter_rows(named=True)
+    assert (row["n_untrusted"], row["n_seeds"], row["first_seed"]) == (2, 1, "e1")
+    assert (row["n_tainted_privileged"], row["privileged_path"]) == (1, ["e1", "e4"])
+    assert (row["first_privileged_call"], row["time_to_privileged_call"]) == ("e4", 6.0)
+    assert row["outcome_tainted"] is False and row["path"] == ["e1", "e4"]
+    events = ot.tainted_events(corpus, **asked, privileged_tools=["Bash", "Edit"])
+    assert events.filter("privileged").select("source", "event_id", "tool").rows() == [
+        ("e1", "e4", "Bash"),
+        ("e1", "e6", "Edit"),
+    ]
+    # without them both results are where taint begins, and no call is privileged
+    (plain,) = ot.taint(corpus).iter_rows(named=True)
+    assert (plain["n_seeds"], plain["n_tainted_privileged"], plain["privileged_path"]) == (2, 0, None)
+    assert ot.tainted_events(corpus)["privileged"].to_list() == [False] * 6
+    assert ot.taint(corpus, trusted_tools=["WebFetch", "Read"])["n_tainted"].to_list() == [0]
+    assert ot.taint(corpus, trusted_tools=["Read"], untrusted_tools=["Read"])["n_seeds"].to_list() == [2]
+    assert ot.sanitizer_cut(corpus)["event_id"].to_list() == ["e3"]
+    assert ot.sanitizer_cut(corpus, **asked).height == 0, "nothing of the web reaches the outcome"
+
+
+def test_metrics_are_told_of_tools_too() -> None:
+    corpus = read(browsing())
+    columns = ["n_untrusted", "n_tainted", "outcome_tainted", "time_to_tainted_action", "sanitizer_cut"]
+    asked: dict[str, Any] = {"untrusted_tools": ["Web*"], "trusted_tools": ["*"]}
+    table = ot.metrics(corpus, groups=["taint", "cut"], privileged_tools=["Bash"], **asked)
+    assert table.select(columns).rows() == [(2, 3, False, 6.0, 0)]
+    assert ot.metrics(corpus, groups=["taint", "cut"]).select(columns).rows() == [(2, 6, True, None, 1)]
+    with pytest.raises(ot.ParameterError, match="trusted_tools has no part in by='agent'"):
+        ot.metrics(corpus, by="agent", trusted_tools=["Read"])
+
+
+def test_tools_that_nobody_called_are_named_with_those_that_are_known() -> None:
+    corpus = read(browsing())
+    known = r"\(known: Bash, Edit, Read, WebFetch\)"
+    for verb in (ot.taint, ot.tainted_events, ot.metrics):
+        for option in ("untrusted_tools", "trusted_tools", "privileged_tools"):
+            with pytest.raises(ot.ParameterError, match=f"^{option}: unknown tool 'mcp__\\*' {known}$"):
+                verb(corpus, **{option: ["Bash", "mcp__*"]})  # type: ignore[operator]
+            with pytest.raises(ot.ParameterError, match=f"{option}: unknown tools 'Bish', 'R' {known}$"):
+                verb(corpus, **{option: ["Bish", "R", "Edit"]})  # type: ignore[operator]
+            with pytest.raises(ot.ParameterError, match=f"{option} is 'Bash', expected a list of names"):
+                verb(corpus, **{option: "Bash"})  # type: ignore[operator]
+    starred = browsing()
+    starred["events"][0]["tool"] = "a[*]"
+    (row,) = ot.taint(read(starred), privileged_tools=["a[*]"]).iter_rows(named=True)
+    assert row["n_tainted_privileged"] == 0, "a name is a name before it is a pattern"
+
+
 def test_cuts_by_hand() -> None:
     guarded = fenced()
     for event, price in zip(guarded["events"], (1, 3, 1, 1, 2.5, 1), strict=True):

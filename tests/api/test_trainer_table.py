@@ -330,7 +330,7 @@ def test_verl_takes_it_without_a_renaming(corpus: ot.Corpus) -> None:
 
 
 def one_step_corpus() -> ot.Corpus:
-    """Rollouts of one prompt, each one answer of two to five tokens, then one with a tool's result in its turn."""
+    """Rollouts of one prompt: answers of two to five tokens, then one with a tool's result in its turn."""
     answer = {"type": "return", "agent": "a", "to": "user"}
     runs = [
         run_of([answer | {"tokens_out": 2 + n % 4}], f"run {n}", team=float(n % 3 == 0)) for n in range(8)

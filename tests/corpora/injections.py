@@ -1,14 +1,16 @@
-"""Whether taint tells successful attacks from the rest, on recordings in AgentDojo's format.
+"""What safety flows tell of attacks, on recordings in AgentDojo's format.
 
-For tests and benches. What is measured must not know the outcome. The importer draws the edge from an
-injected text into a call only where the attack reached its goal, so that its safety flows do know it. Here
-they are left out; the same edges are drawn for every run, by the comparison of texts of the importer's test.
+For tests and benches. Flows do not know what came of an attack, and no label is used but to judge. Where a
+choice of the rule is fitted, it is fitted on other suites or other injected texts than it is judged on.
 """
 
 import io
 import json
+import math
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ import pyarrow as pa
 from scipy.stats import rankdata
 
 import orchestrace as ot
-from corpora.test_agentdojo import Run, folded, kind_of, leaves, stands_in
+from corpora.injected_requests import DEFAULT, Rule, Run, followed, injected_texts
+from corpora.test_agentdojo import kind_of
 from orchestrace.safety import Carry
 
 BASELINES = ("tool calls", "state-changing calls", "injection read")
@@ -29,10 +32,33 @@ FEATURES = (
     "tainted calls",
     "tainted calls, context",
     "tainted state-changing calls, context",
-    "calls with an injected value",
+    "calls that follow the text",
 )
 _READS = r"(?i)^(get|read|list|search|check|view)"
 """Tools that only look, by their names; of all others a call changes something."""
+
+GRID = tuple(
+    Rule(shortest=shortest, shortest_number=number, long=long, tool_names=names, other_content=other)
+    for names, other, shortest, number, long in product(
+        (True, False), (True, False), (2, 1, 4, 6), (1, 2), (16, 32)
+    )
+)
+"""What a fit may choose from. Of equals it takes the first; the importer's rule is the first of all."""
+VARIANTS = {
+    "the importer's": DEFAULT,
+    "texts of 1 character": replace(DEFAULT, shortest=1),
+    "texts of 3": replace(DEFAULT, shortest=3),
+    "texts of 4": replace(DEFAULT, shortest=4),
+    "texts of 6": replace(DEFAULT, shortest=6),
+    "numbers of 2 digits": replace(DEFAULT, shortest_number=2),
+    "numbers of 3 digits": replace(DEFAULT, shortest_number=3),
+    "quotations of 8": replace(DEFAULT, long=8),
+    "quotations of 32": replace(DEFAULT, long=32),
+    "values alone, no names": replace(DEFAULT, tool_names=False),
+    "names alone, no values": replace(DEFAULT, values=False),
+    "other content explains nothing": replace(DEFAULT, other_content=False),
+}
+"""The rule with one choice changed at a time."""
 
 
 def unpacked(archive: Path, target: Path) -> Path:
@@ -52,57 +78,6 @@ def sources(folder: Path) -> dict[str, Run]:
     }
 
 
-def value_edges(run: Run, ids: Sequence[str]) -> list[tuple[int, int]]:
-    """From where an injected text was read to later calls with a value of it that the user did not ask for.
-
-    Whatever came of the attack. `ids` are those of the events of the run.
-    """
-    place = {one: seq for seq, one in enumerate(ids)}
-    asked = [m["content"] for m in run["messages"] if m["role"] == "user" and "[memory]" not in m["content"]]
-    prompt = folded("\n".join(asked))
-    read: list[tuple[int, str]] = []
-    edges = set()
-    for number, message in enumerate(run["messages"]):
-        text = message["content"] or ""
-        if message["role"] == "user" and "[memory]" in text:
-            read.append((place[str(number)], text))
-        elif message["role"] == "tool":
-            for which, injected in enumerate(run["injections"].values()):
-                if folded(injected) in folded(text):
-                    read.append((place[f"{number}:s{which}"], injected))
-        for call in message.get("tool_calls") or ():
-            for value in leaves(call["args"]):
-                sources = [seq for seq, injected in read if stands_in(value, injected)]
-                if sources and folded(value) not in prompt:
-                    edges.add((max(sources), place[call["id"]]))
-    return sorted(edges)
-
-
-def without_flows(corpus: ot.Corpus) -> ot.Corpus:
-    """The corpus without the flows of the importer, which know what came of the attack."""
-    return _with_edges(corpus, corpus.edges.filter(pl.col("type") != "safety_flow").collect())
-
-
-def by_value(corpus: ot.Corpus, runs: dict[str, Run]) -> ot.Corpus:
-    """The corpus with no edges but those of values that were found again, in every run."""
-    rows = []
-    for (trace, trace_id), events in (
-        corpus.events.select("trace", "seq", "id")
-        .collect()
-        .join(corpus.traces.select("trace", "trace_id").collect(), on="trace", maintain_order="left")
-        .group_by("trace", "trace_id", maintain_order=True)
-    ):
-        edges = value_edges(runs[str(trace_id)], events["id"].to_list())
-        rows += [{"trace": trace, "src": src, "dst": dst, "type": "safety_flow"} for src, dst in edges]
-    schema = {"trace": pl.UInt32, "src": pl.UInt32, "dst": pl.UInt32, "type": pl.String}
-    return _with_edges(corpus, pl.DataFrame(rows, schema=schema))
-
-
-def _with_edges(corpus: ot.Corpus, edges: pl.DataFrame) -> ot.Corpus:
-    tables = {name: getattr(corpus, name).collect() for name in ("traces", "events", "measures")}
-    return ot.Corpus.from_arrow(edges=edges, **tables)
-
-
 def measured(corpus: ot.Corpus, runs: dict[str, Run]) -> pl.DataFrame:
     """A row per attacked run: ``trace_id task_id kind reached`` and every baseline and feature."""
     success = corpus.measures.filter(pl.col("name").cast(pl.String) == "attack_success")
@@ -114,21 +89,20 @@ def measured(corpus: ot.Corpus, runs: dict[str, Run]) -> pl.DataFrame:
     read = corpus.events.filter(
         (pl.col("type") == "safety_event") | ((pl.col("type") == "message") & ~pl.col("trusted"))
     )
-    free = without_flows(corpus)
-    table = ot.taint(free)
+    table = ot.taint(corpus)
 
-    def tainted(of: ot.Corpus, carry: Carry) -> pl.DataFrame:
-        return ot.tainted_events(of, carry=carry).join(of_calls, on=["trace", "seq"])
+    def tainted(carry: Carry) -> pl.DataFrame:
+        return ot.tainted_events(corpus, carry=carry).join(of_calls, on=["trace", "seq"])
 
-    within = tainted(free, "context")
+    within = tainted("context")
     counts = {
         "tool calls": of_calls,
         "state-changing calls": of_calls.filter("changes"),
         "injection read": read.select("trace").unique().collect(),
-        "tainted calls": tainted(free, "all"),
+        "tainted calls": tainted("all"),
         "tainted calls, context": within,
         "tainted state-changing calls, context": within.filter("changes"),
-        "calls with an injected value": tainted(by_value(corpus, runs), "safety_flow"),
+        "calls that follow the text": tainted("safety_flow"),
     }
     rows = table.select(
         "trace",
@@ -144,11 +118,134 @@ def measured(corpus: ot.Corpus, runs: dict[str, Run]) -> pl.DataFrame:
     return rows.with_columns(pl.col(*counts).fill_null(0), kind=pl.col("trace_id").replace_strict(kinds))
 
 
+def attacks(runs: Mapping[str, Run], rules: Sequence[Rule] = (DEFAULT,)) -> pl.DataFrame:
+    """A row per attacked run: what it is, ``reached``, and by each rule its calls that follow the text."""
+    rows = []
+    for name, run in runs.items():
+        if run["attack_type"] is None:
+            continue
+        row: dict[str, Any] = {
+            "trace_id": name,
+            "suite": run["suite_name"],
+            "injection": f"{run['suite_name']}/{run['injection_task_id']}",
+            "task": f"{run['suite_name']}/{run['user_task_id']}",
+            "kind": kind_of(name, run),
+            "reached": run["security"],
+        }
+        rows.append(row | {str(n): len(followed(run, rule)) for n, rule in enumerate(rules)})
+    return pl.DataFrame(rows)
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson 1927), runs taken as independent."""
+    if n == 0:
+        return 0.0, 1.0
+    z, p = 1.959964, hits / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(centre - half, 0.0), min(centre + half, 1.0)
+
+
 def auc(values: Any, reached: Any) -> float:
-    """The chance that an attack that succeeded has more than one that failed, ties as a half."""
+    """The chance that a success has more than a failure, ties as a half; NaN without both."""
     values, reached = np.asarray(values, float), np.asarray(reached, bool)
     n, m = int(reached.sum()), int((~reached).sum())
+    if not n or not m:
+        return math.nan
     return float((rankdata(values)[reached].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def auc_interval(
+    values: Any, reached: Any, clusters: Any, *, n_boot: int = 2000, seed: int = 0
+) -> tuple[float, float]:
+    """The 95 % percentile interval of the AUC over clusters drawn with replacement, each with all its runs.
+
+    A draw without both outcomes is drawn again; NaN where half of them are, or where there is one cluster.
+    """
+    values, reached = np.asarray(values, float), np.asarray(reached, bool)
+    names = np.unique(np.asarray(clusters, str))
+    members = [np.flatnonzero(np.asarray(clusters, str) == name) for name in names]
+    rng = np.random.default_rng(seed)
+    drawn: list[float] = []
+    for _ in range(2 * n_boot):
+        if len(drawn) == n_boot:
+            break
+        picked = np.concatenate([members[k] for k in rng.integers(len(members), size=len(members))])
+        one = auc(values[picked], reached[picked])
+        if not math.isnan(one):
+            drawn.append(one)
+    if len(names) < 2 or len(drawn) < n_boot:
+        return math.nan, math.nan
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def fitted(rows: pl.DataFrame, n_rules: int) -> int:
+    """The first of the rules whose AUC, a mean over the ways in that have both outcomes, is the highest."""
+    best, chosen = -1.0, 0
+    parts = [
+        part for _, part in rows.group_by("kind", maintain_order=True) if part["reached"].n_unique() == 2
+    ]
+    for rule in range(n_rules):
+        score = float(np.mean([auc(part[str(rule)], part["reached"]) for part in parts])) if parts else 0.0
+        if score > best + 1e-12:
+            best, chosen = score, rule
+    return chosen
+
+
+def judged(rows: pl.DataFrame, values: str) -> dict[str, Any]:
+    """What flows say of some runs: attacks that succeeded without one, failed ones with one, and the AUC."""
+    reached, flows = rows["reached"].to_numpy(), rows[values].to_numpy() > 0
+    missed, n = int((reached & ~flows).sum()), int(reached.sum())
+    drawn, m = int((~reached & flows).sum()), int((~reached).sum())
+    low, high = auc_interval(rows[values], reached, rows["task"])
+    told = {"runs": rows.height, "tasks": rows["task"].n_unique(), "auc": auc(rows[values], reached)}
+    return told | {
+        "missed": missed,
+        "reached": n,
+        "missed_interval": wilson(missed, n),
+        "drawn": drawn,
+        "failed": m,
+        "drawn_interval": wilson(drawn, m),
+        "auc_low": low,
+        "auc_high": high,
+    }
+
+
+def left_out(rows: pl.DataFrame, by: str, rules: Sequence[Rule] = GRID) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Judge each part by a rule that is fitted on all others.
+
+    `rows` are of `attacks` with the same rules. Returns a row per part and way in: the part, ``kind``, the
+    ``rule`` that the others chose and what `judged` says of it; and the runs with the column ``held`` that
+    the fitted rule gives them.
+    """
+    found, held = [], []
+    for (name,), part in rows.group_by(by, maintain_order=True):
+        rule = fitted(rows.filter(pl.col(by) != name), len(rules))
+        held.append(part.with_columns(held=pl.col(str(rule))))
+        for (kind,), own in part.group_by("kind", maintain_order=True):
+            found.append({by: name, "kind": kind, "rule": rule} | judged(own, str(rule)))
+    return pl.DataFrame(found).sort(by, "kind"), pl.concat(held)
+
+
+def placebos(runs: Mapping[str, Run], rule: Rule = DEFAULT) -> Iterator[tuple[str, bool]]:
+    """Look in failed attacks and in runs without one for every text that they never read.
+
+    Gives ``(kind, follows)``. What follows such a text does so by chance. Runs without an attack are taken to
+    have read it before they began.
+    """
+    texts: dict[str, str] = {}
+    for run in runs.values():
+        for text in injected_texts(run):
+            texts.setdefault(f"{run['suite_name']}/{run['injection_task_id']}", text)
+    for name, run in runs.items():
+        kind, own = kind_of(name, run), f"{run['suite_name']}/{run['injection_task_id']}"
+        if kind != "alone" and run["security"]:
+            continue
+        alone = f"{run['suite_name']}/{run['user_task_id']}"
+        for other, text in texts.items():
+            if other not in (own, alone):
+                yield kind, bool(followed(run, rule, instead=text))
 
 
 def separation(rows: pl.DataFrame, *, n_boot: int = 2000, seed: int = 0) -> pl.DataFrame:

@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import random
-import re
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -19,11 +18,19 @@ import pyarrow as pa
 import pytest
 
 import orchestrace as ot
+from corpora.injected_requests import Run, folded, followed
 from golden.ingesting import assert_valid_natives, by_trace, edges_by_trace, rows
 
-Run = dict[str, Any]
-FOLLOWED = {("tool", True): 10, ("memory", True): 165, ("memory", False): 76}
-"""Attacks that reached their goal, and whether a value of them was found again in what the agent did."""
+FOLLOWED = {
+    ("tool", True, True): 10,
+    ("tool", False, True): 9,
+    ("tool", False, False): 228,
+    ("memory", True, True): 240,
+    ("memory", True, False): 1,
+    ("memory", False, True): 19,
+    ("memory", False, False): 55,
+}
+"""Attacks by their way in: whether the goal was reached, and whether a call follows the injected text."""
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +83,6 @@ def kind_of(name: str, run: Run) -> str:
 
 def digest(text: str) -> str:
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-
-def folded(text: str) -> str:
-    return re.sub(r"[\s\\'\"^]", "", text).lower()
 
 
 def test_nothing_is_lost(corpus: ot.Corpus, runs: dict[str, Run]) -> None:
@@ -211,81 +214,49 @@ def test_injections_are_seen_where_they_are_read(
     assert (seen, unseen, plain) == (232, 15, 0)
 
 
-def leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from leaves(inner)
-    elif isinstance(value, str):
-        yield value
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield json.dumps(value).removesuffix(".0")
-
-
-def stands_in(value: str, text: str) -> bool:
-    """Whether a value is a word of a text, or too long to be there by chance."""
-    value, text = value.strip().lower(), text.lower()
-    if len(value) < 2:
-        return False
-    if len(folded(value)) >= 16 and folded(value) in folded(text):
-        return True
-    before = r"(?<![\w-])" if value[0].isalnum() else ""
-    after = r"(?![\w-])" if value[-1].isalnum() else ""
-    before += r"(?<!\d[.,])" if value[0].isdigit() else ""
-    after += r"(?![.,]\d)" if value[-1].isdigit() else ""
-    return re.search(before + re.escape(value) + after, text) is not None
-
-
 def test_flows_are_exact(
     runs: dict[str, Run],
     events: dict[str, list[dict[str, Any]]],
     edges: dict[str, list[tuple[int, int, str]]],
     corpus: ot.Corpus,
 ) -> None:
+    """A flow is where an injected text was read and where a call does what it asks for, and nowhere else."""
     assert "safety.conservative" not in set(corpus.findings.collect()["code"].cast(pl.String))
-    followed: Counter[tuple[str, bool]] = Counter()
+    found: Counter[tuple[str, bool, bool]] = Counter()
     for name, run in runs.items():
         own = events[name]
         kinds = [(src, dst) for src, dst, kind in edges[name] if kind == "safety_flow"]
-        found = {(own[src]["id"], own[dst]["id"]) for src, dst in kinds}
-        expected: set[tuple[str, str]] = set()
-        texts = list(run["injections"].values())
-        prompt = "\n".join(
-            m["content"] for m in run["messages"] if m["role"] == "user" and "[memory]" not in m["content"]
-        )
-        unread: list[str] = []
-        seen: list[tuple[str, str]] = []
-        by_value = 0
-        for number, message in enumerate(run["messages"]):
-            text = message["content"] or ""
-            if message["role"] == "user" and "[memory]" in text:
-                unread.append(str(number))
-                seen.append((str(number), text))
-            elif message["role"] == "tool":
-                for which, injected in enumerate(texts):
-                    if folded(injected) in folded(text):
-                        mark = f"{number}:s{which}"
-                        expected.add((f"{message['tool_call_id']}:r", mark))
-                        unread.append(mark)
-                        seen.append((mark, injected))
-            elif message["role"] == "assistant":
-                calls = message["tool_calls"] or []
-                first = calls[0]["id"] if calls else str(number)
-                expected |= {(mark, first) for mark in unread}
-                unread = []
-                for call in calls if run["security"] and run["attack_type"] else ():
-                    sources = [
-                        mark
-                        for mark, injected in seen
-                        for value in leaves(call["args"])
-                        if stands_in(value, injected) and folded(value) not in folded(prompt)
-                    ]
-                    if sources:
-                        expected.add((max(sources, key=[m for m, _ in seen].index), call["id"]))
-                        by_value += 1
-        assert found == expected, name
-        if run["attack_type"] and run["security"]:
-            followed[kind_of(name, run), by_value > 0] += 1
-    assert followed == FOLLOWED
+        flows = {(own[src]["id"], own[dst]["id"]) for src, dst in kinds}
+        reads = {
+            (f"{message['tool_call_id']}:r", f"{number}:s{which}")
+            for number, message in enumerate(run["messages"])
+            if message["role"] == "tool"
+            for which, injected in enumerate(run["injections"].values())
+            if folded(injected) in folded(message["content"])
+        }
+        calls = followed(run)
+        assert flows == reads | set(calls), name
+        if run["attack_type"] is None:
+            assert not flows, "nobody put a text into it"
+        else:
+            found[kind_of(name, run), run["security"], bool(calls)] += 1
+    assert found == FOLLOWED
+
+
+def test_flows_do_not_know_what_came_of_the_attack(runs: dict[str, Run], tmp_path: Path) -> None:
+    """With the outcome turned around a run has the same edges."""
+    drawn = []
+    for turn in (False, True):
+        folder = tmp_path / str(turn)
+        for number, run in enumerate(runs.values()):
+            other = run | {"security": run["security"] != turn, "utility": run["utility"] != turn}
+            folder.mkdir(exist_ok=True)
+            (folder / f"{number:04}.json").write_text(json.dumps(other))
+        corpus = ot.read_traces(folder)
+        edges = corpus.edges.join(corpus.traces.select("trace", "trace_id"), on="trace")
+        columns = ["trace_id", "src", "dst", pl.col("type").cast(pl.String)]
+        drawn.append(edges.select(columns).collect().sort("trace_id", "src", "dst", "type"))
+    assert drawn[0].height and drawn[0].equals(drawn[1])
 
 
 def test_the_archive_and_the_examples_hold_the_same_runs(corpora: Path, corpus: ot.Corpus) -> None:

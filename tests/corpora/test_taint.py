@@ -6,8 +6,21 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from corpora.injections import measured, separation, sources, unpacked, value_edges, without_flows
-from corpora.test_agentdojo import Run
+from corpora.injected_requests import Run
+from corpora.injections import (
+    GRID,
+    VARIANTS,
+    attacks,
+    auc,
+    auc_interval,
+    judged,
+    left_out,
+    measured,
+    placebos,
+    separation,
+    sources,
+    unpacked,
+)
 
 
 def test_the_example_of_the_survey(corpora: Path) -> None:
@@ -38,40 +51,71 @@ def rows(folder: Path, runs: dict[str, Run]) -> pl.DataFrame:
     return measured(ot.read_traces(folder), runs)
 
 
-def test_flows_that_know_the_outcome_are_those_of_attacks_that_succeeded(
-    folder: Path, runs: dict[str, Run]
-) -> None:
-    """Where the goal was reached the edges drawn here are the importer's; elsewhere it leaves some out."""
-    corpus = ot.read_traces(folder)
-    events = corpus.events.select("trace", "seq", "id", "type").collect()
-    flows = corpus.edges.filter(pl.col("type") == "safety_flow").collect()
-    later = without_flows(corpus).edges.filter(pl.col("type") == "safety_flow").collect()
-    assert flows.height and not later.height
-    ids = dict(events.group_by("trace", maintain_order=True).agg("id").iter_rows())
-    kinds = dict(zip(events.select("trace", "seq").iter_rows(), events["type"], strict=True))
-    drawn: dict[int, set[tuple[int, int]]] = {}
-    for trace, src, dst in flows.select("trace", "src", "dst").iter_rows():
-        drawn.setdefault(trace, set()).add((src, dst))
-    names = dict(corpus.traces.select("trace", "trace_id").collect().iter_rows())
-    beyond = 0
-    for trace, name in names.items():
-        run, own = runs[name], drawn.get(trace, set())
-        calls = {edge for edge in value_edges(run, ids[trace]) if kinds[trace, edge[1]] == "tool_call"}
-        if run["attack_type"] and run["security"]:
-            assert calls <= own
-        else:
-            beyond += bool(calls - own)
-    assert beyond > 0, "failed attacks have values in calls, too"
+@pytest.fixture(scope="module")
+def held(runs: dict[str, Run]) -> pl.DataFrame:
+    return attacks(runs, GRID)
+
+
+def test_calls_that_follow_are_those_of_the_importer(rows: pl.DataFrame, held: pl.DataFrame) -> None:
+    """Taint over safety flows, which users ask for, is what the second implementation says of each run."""
+    asked = rows.select("trace_id", follows=pl.col("calls that follow the text").cast(pl.Int64))
+    said = held.select("trace_id", follows="0")
+    assert asked.sort("trace_id").equals(said.sort("trace_id"))
 
 
 def test_exact_flows_separate_attacks_through_tools(rows: pl.DataFrame) -> None:
     found = rows.filter(kind="tool")
     assert (found.height, found["reached"].sum()) == (247, 10)
     table = {row["measure"]: row for row in separation(found).iter_rows(named=True)}
-    exact, baseline = table["calls with an injected value"], table["tool calls"]
-    assert exact["auc"] == pytest.approx(0.915, abs=5e-4)
+    exact, baseline = table["calls that follow the text"], table["tool calls"]
+    assert exact["auc"] == pytest.approx(0.981, abs=5e-4)
     assert baseline["auc"] == pytest.approx(0.601, abs=5e-4)
     assert exact["low"] > baseline["high"] and exact["gain_low"] > 0.2
+
+
+def test_no_held_out_suite_lacks_flows(held: pl.DataFrame) -> None:
+    """At most a third of the attacks that succeeded has none, by a rule that the other suites chose."""
+    table, _ = left_out(held, "suite")
+    assert table.select("suite", "kind", "missed", "reached", "drawn", "failed").rows() == [
+        ("banking", "memory", 0, 1, 0, 0),
+        ("chain", "memory", 1, 61, 0, 1),
+        ("crypto_trading", "memory", 0, 179, 20, 73),
+        ("crypto_trading", "tool", 0, 10, 53, 237),
+    ]
+    assert (3 * table["missed"] <= table["reached"]).all()
+    fixed = held.filter(suite="crypto_trading", kind="tool")
+    assert judged(fixed, "0")["drawn"] == 9, "what other content is good for does not show in small suites"
+
+
+def test_no_held_out_injection_lacks_flows(held: pl.DataFrame) -> None:
+    table, runs = left_out(held, "injection")
+    assert table.height == 35 and (3 * table["missed"] <= table["reached"]).all()
+    assert set(table["rule"]) == {0}, "leaving a text out changes no choice"
+    for kind, point, least in (("tool", 0.981, 0.95), ("memory", 0.882, 0.75)):
+        own = runs.filter(kind=kind)
+        assert auc(own["held"], own["reached"]) == pytest.approx(point, abs=5e-4)
+        assert auc_interval(own["held"], own["reached"], own["injection"])[0] > least
+
+
+def test_lengths_matter_little_and_names_of_tools_much(runs: dict[str, Run]) -> None:
+    table = attacks(runs, tuple(VARIANTS.values())).filter(kind="memory")
+    missed = {name: judged(table, str(n))["missed"] for n, name in enumerate(VARIANTS)}
+    around = ("texts of 1 character", "texts of 3", "texts of 4", "quotations of 8", "quotations of 32")
+    assert {missed[name] for name in (*around, "the importer's")} == {1}
+    assert (missed["values alone, no names"], missed["names alone, no values"]) == (72, 127)
+
+
+def test_texts_that_were_never_read_are_seldom_followed(runs: dict[str, Run]) -> None:
+    found = pl.DataFrame(list(placebos(runs)), schema=["kind", "follows"], orient="row")
+    shares = dict(found.group_by("kind").agg(pl.col("follows").mean()).iter_rows())
+    assert set(shares) == {"alone", "tool", "memory"} and max(shares.values()) < 0.03
+
+
+def test_every_attack_that_succeeded_did_so_by_a_call(runs: dict[str, Run]) -> None:
+    """None of these recordings has an attack that reached its goal in words alone."""
+    for run in runs.values():
+        if run["attack_type"] and run["security"]:
+            assert any(message.get("tool_calls") for message in run["messages"])
 
 
 def test_closures_are_no_better_than_counting_calls(rows: pl.DataFrame) -> None:
@@ -84,11 +128,11 @@ def test_closures_are_no_better_than_counting_calls(rows: pl.DataFrame) -> None:
         assert table["tainted calls, context"]["auc"] == pytest.approx(table["tool calls"]["auc"])
 
 
-def test_nothing_beats_counting_where_a_memory_was_attacked(rows: pl.DataFrame) -> None:
+def test_exact_flows_beat_counting_where_a_memory_was_attacked(rows: pl.DataFrame) -> None:
     found = rows.filter(kind="memory")
     assert (found.height, found["reached"].sum()) == (315, 241)
     table = {row["measure"]: row for row in separation(found).iter_rows(named=True)}
-    exact, counted = table["calls with an injected value"], table["state-changing calls"]
-    assert exact["auc"] == pytest.approx(0.741, abs=5e-4)
+    exact, counted = table["calls that follow the text"], table["state-changing calls"]
+    assert exact["auc"] == pytest.approx(0.882, abs=5e-4)
     assert counted["auc"] == pytest.approx(0.754, abs=5e-4)
-    assert exact["low"] < counted["auc"] < exact["high"]
+    assert exact["low"] > counted["high"]

@@ -20,8 +20,10 @@ class Flow:
         untrusted_tools: tuple[str, ...] = (),
         allow: tuple[str, ...] = (),
         program_order: bool = False,
+        trusted_tools: tuple[str, ...] = (),
+        privileged_tools: tuple[str, ...] = (),
     ) -> None:
-        self.trace = trace
+        self.trace, self.privileged_tools = trace, privileged_tools
         self.events = trace.events
         n = len(trace)
         edges = trace.weights(program_order)
@@ -29,8 +31,10 @@ class Flow:
         self.whole.add_nodes_from(range(n))
         self.whole.add_edges_from(edges)
         self.acyclic = nx.is_directed_acyclic_graph(self.whole)
-        self.told = any(e["trusted"] is not None for e in self.events) or bool(untrusted_tools)
-        begins = {v for v in range(n) if self.begins(v, untrusted_tools)}
+        self.told = any(e["trusted"] is not None for e in self.events) or bool(
+            untrusted_tools or trusted_tools
+        )
+        begins = {v for v in range(n) if self.begins(v, untrusted_tools, trusted_tools)}
         self.barriers = {v for v in range(n) if self.stops(v, allow)}
         self.begins_anywhere, self.seeds = begins, begins - self.barriers
         self.graph = nx.DiGraph()
@@ -55,10 +59,17 @@ class Flow:
         sinks = {v for v in range(n) if self.whole.out_degree(v) == 0}
         self.ends = set() if trace.unknown else {y} if y is not None else sinks
 
-    def begins(self, v: int, tools: tuple[str, ...]) -> bool:
+    def begins(self, v: int, untrusted: tuple[str, ...], trusted: tuple[str, ...]) -> bool:
         event = self.events[v]
         tool = event["tool"] if event["tool"] is not None else event["agent"]
-        return event["trusted"] is False or (event["type"] == "tool_result" and tool in tools)
+        if event["type"] == "tool_result" and tool in untrusted + trusted:
+            return tool in untrusted
+        return event["trusted"] is False
+
+    def privileged(self, v: int) -> bool:
+        event = self.events[v]
+        known = event["privileged"] is True or event["tool"] in self.privileged_tools
+        return event["type"] == "tool_call" and known
 
     def stops(self, v: int, allow: tuple[str, ...]) -> bool:
         event = self.events[v]
@@ -86,8 +97,8 @@ class Flow:
         """First tainted event of these types; of calls only privileged ones."""
         for v in self.trace.order:
             event = self.events[v]
-            privileged = event["type"] != "tool_call" or event["privileged"] is True
-            if v in self.tainted and event["type"] in kinds and privileged:
+            counts = event["type"] != "tool_call" or self.privileged(v)
+            if v in self.tainted and event["type"] in kinds and counts:
                 return v
         return None
 

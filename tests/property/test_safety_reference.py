@@ -22,6 +22,7 @@ RULES = st.fixed_dictionaries(
     {
         "carry": st.sampled_from(CARRIES),
         "untrusted_tools": st.sampled_from([(), (), ("search",), ("search", "run")]),
+        "trusted_tools": st.sampled_from([(), (), ("run",), ("search", "run")]),
         "allow": st.sampled_from([(), (), ("ann",), ("ann", "bob")]),
         "program_order": st.booleans(),
     }
@@ -62,10 +63,19 @@ def read(found: list[Document]) -> ot.Corpus:
 
 
 @QUICK
-@given(documents(), RULES, st.sampled_from([None, (1, 0), (0.5, 0.25), (0, 1)]))
+@given(
+    documents(),
+    RULES,
+    st.sampled_from([(), ("search",), ("search", "run")]),
+    st.sampled_from([None, (1, 0), (0.5, 0.25), (0, 1)]),
+)
 def test_taint_is_that_of_networkx(
-    found: list[Document], rules: dict[str, Any], chances: tuple[float, float] | None
+    found: list[Document],
+    rules: dict[str, Any],
+    privileged: tuple[str, ...],
+    chances: tuple[float, float] | None,
 ) -> None:
+    rules = rules | {"privileged_tools": privileged}
     corpus = read(found)
     table = ot.taint(corpus, probabilistic=chances, **rules)
     events = ot.tainted_events(corpus, probabilistic=chances, **rules)
@@ -123,7 +133,21 @@ def test_taint_is_that_of_networkx(
             assert not flow.reached or (path[-1] in flow.ends and hops[path[-1]] == nearest)
         else:
             assert not flow.reached
+        acts = [v for v in trace.order if v in flow.tainted and flow.privileged(v)]
+        assert row["n_tainted_privileged"] == len(acts)
+        assert (row["privileged_path"] is None) == (not acts)
+        if acts:
+            way = [ids.index(one) for one in row["privileged_path"]]
+            assert way[0] in flow.seeds and way[-1] == acts[0] and len(way) == hops[acts[0]] + 1
+            assert all(flow.inside.has_edge(u, v) for u, v in pairwise(way))
         told = of_trace.filter(pl.col("hops").is_not_null())
+        assert set(of_trace.filter("privileged")["seq"]) >= set(acts)
+        assert of_trace["tool"].to_list() == [trace.events[v]["tool"] for v in of_trace["seq"]]
+        before = dict(told.select("seq", "before").iter_rows())
+        for v, source in told.select("seq", "source").iter_rows():
+            while before[v] is not None:
+                v = before[v]
+            assert ids[v] == source
         assert dict(told.select("seq", "hops").iter_rows()) == hops
         assert set(told.filter("seed")["seq"]) == flow.seeds
         if chances is not None:

@@ -14,13 +14,14 @@ use pyo3::types::PyDict;
 
 use crate::corpus::PyStore;
 use crate::error::to_python;
+use crate::safety::tools_of;
 use crate::schedule::{lengths_of, word};
 use crate::stream::{Stream, rows_of};
 
 /// The metrics of the named groups, or of all linear ones, a row for each trace.
 #[pyfunction]
 #[pyo3(signature = (store, groups = None, *, durations = "auto", max_gap = None, program_order = false, subtasks = None,
-    harness = None, intervention_at = None, threads = None, progress = None))]
+    harness = None, tools = BTreeMap::new(), intervention_at = None, threads = None, progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn trace_metrics(
     py: Python<'_>,
@@ -31,6 +32,7 @@ pub(crate) fn trace_metrics(
     program_order: bool,
     subtasks: Option<BTreeMap<String, BTreeSet<String>>>,
     harness: Option<BTreeMap<String, Vec<String>>>,
+    tools: BTreeMap<String, Vec<String>>,
     intervention_at: Option<f64>,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
@@ -48,6 +50,7 @@ pub(crate) fn trace_metrics(
         program_order,
         subtasks: Arc::new(subtasks.unwrap_or_default()),
         harness: harness.map(Arc::new),
+        tools: Arc::new(tools_of(store, &tools)),
         intervention_at,
     };
     rows_of(py, threads, progress.as_ref(), |run| metrics::metrics(store, &groups, &options, run))

@@ -1,10 +1,12 @@
 //! Taint and cuts: what is asked in Python to what the core takes.
 
+use std::collections::BTreeMap;
+
 use arrow_array::Float64Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use orchestrace_core::error::{Error, Result};
-use orchestrace_core::safety::{self, Carry, Options, Risk, Rules};
+use orchestrace_core::safety::{self, Carry, Named, Options, Risk, Rules, Tools};
 use orchestrace_core::schema::Dict;
 use orchestrace_core::store::Store;
 use pyo3::prelude::*;
@@ -21,20 +23,32 @@ fn codes(store: &Store, dict: Dict, names: &[String]) -> Vec<u32> {
     found
 }
 
+fn named(store: &Store, names: &[String]) -> Named {
+    Named {
+        tools: codes(store, Dict::Tool, names),
+        agents: codes(store, Dict::Agent, names),
+        any: !names.is_empty(),
+    }
+}
+
+/// What is said of tools: lists of names under `untrusted`, `trusted`, `privileged`.
+pub(crate) fn tools_of(store: &Store, said: &BTreeMap<String, Vec<String>>) -> Tools {
+    let of = |what: &str| named(store, said.get(what).map_or(&[][..], Vec::as_slice));
+    Tools { untrusted: of("untrusted"), trusted: of("trusted"), privileged: of("privileged") }
+}
+
 /// What is asked of every trace; the first word says which edges carry, chances are (t, leak).
 fn options(
     store: &Store,
     carry: &str,
-    untrusted_tools: &[String],
+    tools: &BTreeMap<String, Vec<String>>,
     allow: &[String],
     chances: Option<(f64, f64)>,
     program_order: bool,
 ) -> Result<Options> {
     let rules = Rules {
         carry: Carry::parse(carry)?,
-        untrusted_tools: codes(store, Dict::Tool, untrusted_tools),
-        untrusted_agents: codes(store, Dict::Agent, untrusted_tools),
-        tools_named: !untrusted_tools.is_empty(),
+        tools: tools_of(store, tools),
         allow: codes(store, Dict::Agent, allow),
         program_order,
     };
@@ -44,14 +58,14 @@ fn options(
 
 /// The taint of every trace, a row each.
 #[pyfunction]
-#[pyo3(signature = (store, *, carry = "all", untrusted_tools = Vec::new(), allow = Vec::new(), probabilistic = None,
+#[pyo3(signature = (store, *, carry = "all", tools = BTreeMap::new(), allow = Vec::new(), probabilistic = None,
     program_order = false, threads = None, progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn taint(
     py: Python<'_>,
     store: &PyStore,
     carry: &str,
-    untrusted_tools: Vec<String>,
+    tools: BTreeMap<String, Vec<String>>,
     allow: Vec<String>,
     probabilistic: Option<(f64, f64)>,
     program_order: bool,
@@ -59,21 +73,21 @@ pub(crate) fn taint(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
-    let options = options(store, carry, &untrusted_tools, &allow, probabilistic, program_order)
+    let options = options(store, carry, &tools, &allow, probabilistic, program_order)
         .map_err(|error| to_python(py, &error))?;
     rows_of(py, threads, progress.as_ref(), |run| safety::taints(store, &options, run))
 }
 
 /// The tainted events of every trace, a row each.
 #[pyfunction]
-#[pyo3(signature = (store, *, carry = "all", untrusted_tools = Vec::new(), allow = Vec::new(), probabilistic = None,
+#[pyo3(signature = (store, *, carry = "all", tools = BTreeMap::new(), allow = Vec::new(), probabilistic = None,
     program_order = false, threads = None, progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn tainted_events(
     py: Python<'_>,
     store: &PyStore,
     carry: &str,
-    untrusted_tools: Vec<String>,
+    tools: BTreeMap<String, Vec<String>>,
     allow: Vec<String>,
     probabilistic: Option<(f64, f64)>,
     program_order: bool,
@@ -81,7 +95,7 @@ pub(crate) fn tainted_events(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
-    let options = options(store, carry, &untrusted_tools, &allow, probabilistic, program_order)
+    let options = options(store, carry, &tools, &allow, probabilistic, program_order)
         .map_err(|error| to_python(py, &error))?;
     rows_of(py, threads, progress.as_ref(), |run| safety::tainted_events(store, &options, run))
 }
@@ -89,7 +103,7 @@ pub(crate) fn tainted_events(
 /// The events that sanitisers should clean, a row each; `costs` is a table of one column, a number for each event of
 /// the store in its order.
 #[pyfunction]
-#[pyo3(signature = (store, *, costs = None, carry = "all", untrusted_tools = Vec::new(), allow = Vec::new(),
+#[pyo3(signature = (store, *, costs = None, carry = "all", tools = BTreeMap::new(), allow = Vec::new(),
     program_order = false, threads = None, progress = None))]
 #[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn sanitizer_cut(
@@ -97,7 +111,7 @@ pub(crate) fn sanitizer_cut(
     store: &PyStore,
     costs: Option<&Bound<'_, PyAny>>,
     carry: &str,
-    untrusted_tools: Vec<String>,
+    tools: BTreeMap<String, Vec<String>>,
     allow: Vec<String>,
     program_order: bool,
     threads: Option<usize>,
@@ -111,6 +125,6 @@ pub(crate) fn sanitizer_cut(
     });
     let costs: Option<&Float64Array> = column.transpose()?;
     let store = &store.0;
-    let options = options(store, carry, &untrusted_tools, &allow, None, program_order).map_err(fail)?;
+    let options = options(store, carry, &tools, &allow, None, program_order).map_err(fail)?;
     rows_of(py, threads, progress.as_ref(), |run| safety::sanitizer_cuts(store, &options, costs, run))
 }

@@ -1,8 +1,8 @@
 //! `AgentDojo` (arXiv 2406.13352): runs of one agent, with prompt injections and what became of them.
 //!
 //! One file is one run and one trace. What was injected is known, so that `safety_flow` edges are exact: they are
-//! drawn where the injected text was found again in what the agent read, and where a value of it was found again in
-//! what the agent then did (docs/formats/agentdojo.md). Nothing in a text is followed.
+//! drawn where the injected text was found again in what the agent read, and where the agent then did what it asks for
+//! (docs/formats/agentdojo.md), whatever came of the attack. Nothing in a text is followed.
 
 use super::hex::hex;
 use super::items::{Items, TraceItems};
@@ -21,8 +21,9 @@ use crate::schema::{EdgeType, EventType, MeasureKind};
 mod injection;
 #[cfg(test)]
 mod tests;
+mod wording;
 
-use injection::{Injected, Prompt, is_memory};
+use injection::{Asked, Injected, Known, Read, is_memory};
 
 /// The importer.
 #[derive(Debug)]
@@ -125,21 +126,30 @@ fn said(content: Value<'_>) -> Option<std::borrow::Cow<'_, str>> {
     (!texts.is_empty()).then(|| texts.join("\n").into())
 }
 
+/// A call that may be answered.
+struct Called {
+    id: Text,
+    tool: Text,
+    answered: bool,
+    /// Whether an injected text asked for it.
+    follows: bool,
+}
+
 /// The run while it is described.
 struct Describing<'r, 'v> {
     recording: &'r mut Recording,
     agent: Agent,
-    /// What the user asked for.
-    prompt: Prompt,
+    /// What explains a call without an injected text.
+    known: Known,
     injections: Vec<Injected<'v>>,
+    /// Whether there is one, or will be.
+    attacked: bool,
     /// What the agent has read of them, the latest last.
     seen: Vec<(Entry, usize)>,
-    /// What it reads before its next response.
+    /// Those that it reads before its next response.
     unread: Vec<Entry>,
-    /// Whether the attacker's goal was reached.
-    reached: bool,
-    /// Calls of the last response, and whether they are answered.
-    asked: Vec<(Text, Text, bool)>,
+    /// Calls of the last response.
+    calls: Vec<Called>,
     /// Whether a message has usage of its own.
     usage: bool,
 }
@@ -160,15 +170,17 @@ fn describe(run: Value<'_>, recording: &mut Recording) {
     let name = recording.text("agent");
     let agent = recording.agent(AgentInfo { name, open: failed || !answered, ..AgentInfo::default() });
     let members = run.get("injections").members();
+    let injections: Vec<_> =
+        members.filter_map(|(vector, text)| Injected::new(vector, text.some_str()?)).collect();
     let mut describing = Describing {
         recording,
         agent,
-        prompt: Prompt::default(),
-        injections: members.filter_map(|(vector, text)| Injected::new(vector, text.some_str()?)).collect(),
+        known: Known::default(),
+        attacked: ids.memory || !injections.is_empty(),
+        injections,
         seen: Vec::new(),
         unread: Vec::new(),
-        reached: run.get("security").bool() == Some(true),
-        asked: Vec::new(),
+        calls: Vec::new(),
         usage: false,
     };
     let count = messages.len();
@@ -214,9 +226,8 @@ impl Describing<'_, '_> {
         if memory {
             self.injections.push(Injected::memory(&text));
             self.seen.push((entry, self.injections.len() - 1));
-            self.unread.push(entry);
         } else {
-            self.prompt.add(&text);
+            self.known.prompt(&text);
         }
     }
 
@@ -230,10 +241,11 @@ impl Describing<'_, '_> {
         let usage = usage(message.get("usage"));
         self.usage |= usage != Usage::default();
         let response = self.recording.response(self.agent, Response { id, usage, ..Response::default() });
+        // Read is not followed: this edge is none of a flow.
         for entry in self.unread.drain(..) {
-            self.recording.edge(entry, response, EdgeType::SafetyFlow);
+            self.recording.edge(entry, response, EdgeType::Causal);
         }
-        self.asked.clear();
+        self.calls.clear();
         let calls = message.get("tool_calls");
         for (k, call) in calls.elements().enumerate() {
             // Without an id of its own a call is known by its place.
@@ -246,10 +258,8 @@ impl Describing<'_, '_> {
             let arguments = call.get("args");
             let content = Some(call_hash(name, arguments));
             let entry = self.recording.call(response, Call { id, tool, content, ..Call::default() });
-            self.asked.push((id, tool, false));
-            if self.reached {
-                self.trace_back(entry, arguments);
-            }
+            let follows = self.trace_back(entry, name, arguments);
+            self.calls.push(Called { id, tool, answered: false, follows });
         }
         let text = said(message.get("content")).filter(|text| !text.is_empty());
         if text.is_some() || last && calls.is_empty() {
@@ -258,18 +268,19 @@ impl Describing<'_, '_> {
         }
     }
 
-    /// The latest of what was injected that has a value of these arguments which the user did not ask for.
-    fn trace_back(&mut self, call: Entry, arguments: Value<'_>) {
-        let mut found = None;
-        injection::leaves(arguments, &mut |value| {
-            let read = self.seen.iter().rev().find(|(_, which)| self.injections[*which].has(value));
-            if let Some((entry, _)) = read.filter(|_| !self.prompt.has(value)) {
-                found = found.max(Some(*entry));
-            }
-        });
-        if let Some(entry) = found {
-            self.recording.edge(entry, call, EdgeType::SafetyFlow);
+    /// Draws the edge from the latest injected text that asks for a call, and says whether there is one.
+    fn trace_back(&mut self, call: Entry, tool: &str, arguments: Value<'_>) -> bool {
+        if self.seen.is_empty() {
+            self.known.called(tool);
+            return false;
         }
+        let asked = Asked::new(tool, arguments, &self.known);
+        let mut read = self.seen.iter().rev();
+        let found = read.find(|(_, which)| asked.follows(&self.injections[*which], &self.known));
+        if let Some((entry, _)) = found {
+            self.recording.edge(*entry, call, EdgeType::SafetyFlow);
+        }
+        found.is_some()
     }
 
     fn tool(&mut self, index: usize, message: Value<'_>) {
@@ -277,14 +288,15 @@ impl Describing<'_, '_> {
         let named =
             message.first(&["tool_call_id"]).some_str().or(message.path(&["tool_call", "id"]).some_str());
         // Without an id a result answers the first call that has none yet.
-        let mut open = self.asked.iter_mut().filter(|(_, _, answered)| !answered);
-        let asked = match named {
-            Some(id) => open.find(|(call, _, _)| self.recording.read(*call) == id),
+        let mut open = self.calls.iter_mut().filter(|call| !call.answered);
+        let called = match named {
+            Some(id) => open.find(|call| self.recording.read(call.id) == id),
             None => open.next(),
         };
-        let call = asked.map(|asked| {
-            asked.2 = true;
-            (asked.0, asked.1)
+        let follows = called.as_ref().is_some_and(|call| call.follows);
+        let call = called.map(|call| {
+            call.answered = true;
+            (call.id, call.tool)
         });
         let tool = match (call, message.path(&["tool_call", "function"]).some_str()) {
             (_, Some(name)) => self.recording.text(name),
@@ -309,11 +321,18 @@ impl Describing<'_, '_> {
                 ..CallResult::default()
             },
         );
-        let read = injection::folded(&text);
+        if !self.attacked {
+            return;
+        }
+        let mut read = Read::new(&text);
         for which in 0..self.injections.len() {
-            if self.injections[which].is_in(&read) {
+            if read.finds(&self.injections[which]) {
                 self.injection_seen(index, which, entry, tool);
             }
+        }
+        // What the attacker's call returned explains nothing.
+        if !follows {
+            self.known.read(read.rest());
         }
     }
 

@@ -26,13 +26,15 @@ impl Group for Cut {
         &INFO
     }
 
-    fn worker(&self, _: &Options) -> Box<dyn Measure> {
-        Box::<Worker>::default()
+    fn worker(&self, options: &Options) -> Box<dyn Measure> {
+        let rules = Rules { tools: options.tools.as_ref().clone(), ..Rules::default() };
+        Box::new(Worker { rules, ..Worker::default() })
     }
 }
 
 #[derive(Debug, Default)]
 struct Worker {
+    rules: Rules,
     taint: Taint,
     cut: SanitizerCut,
 }
@@ -40,7 +42,7 @@ struct Worker {
 impl Measure for Worker {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
         let Some(scene) = scene(subject) else { return out.absent(0, Reason::GraphCycle) };
-        let closed = self.taint.compute(&scene, &Rules::default());
+        let closed = self.taint.compute(&scene, &self.rules);
         let cut = closed.and_then(|_| self.cut.compute(&self.taint, &scene, |_| 1.0));
         out.put(0, cut.map(|()| self.cut.chosen.len() as f64));
     }

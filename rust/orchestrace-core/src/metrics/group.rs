@@ -102,6 +102,8 @@ pub struct Options {
     pub subtasks: Arc<BTreeMap<String, BTreeSet<String>>>,
     /// What agents may do.
     pub harness: Option<Arc<Harness>>,
+    /// What is said of tools: whose results are untrusted or trusted, whose calls are privileged.
+    pub tools: Arc<crate::safety::Tools>,
     /// When an intervention is tried, as a share of the time from the first event to the last; ½ without.
     pub intervention_at: Option<f64>,
 }

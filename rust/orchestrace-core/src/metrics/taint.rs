@@ -1,6 +1,6 @@
 //! How far untrusted content went (D17; methods reference, 8.9 and D21). O(|V|+|E|).
 //!
-//! The closure over every edge type but temporal, by [`safety`](crate::safety), whose verbs have the options. Where no
+//! The closure over every edge type but temporal, by [`safety`](crate::safety), whose verbs have more options. Where no
 //! event says whether it is trusted everything is null.
 
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
@@ -63,8 +63,9 @@ impl Group for Taint {
         &INFO
     }
 
-    fn worker(&self, _: &Options) -> Box<dyn Measure> {
-        Box::<Worker>::default()
+    fn worker(&self, options: &Options) -> Box<dyn Measure> {
+        let rules = Rules { tools: options.tools.as_ref().clone(), ..Rules::default() };
+        Box::new(Worker { rules, ..Worker::default() })
     }
 }
 
@@ -97,7 +98,7 @@ impl Measure for Worker {
         out.ratio(3, f64::from(tally.tainted), n as f64);
         let flag = |reached: bool| f64::from(u8::from(reached));
         out.put(4, self.closure.reaches_outcome(&scene).map(flag));
-        let action = Touches::of(&self.closure, &scene).action();
+        let action = Touches::of(&self.closure, &scene, &self.rules.tools).action();
         out.put(5, action.map(|touch| touch.after).ok_or(Reason::RatioEmpty));
         out.put(6, self.closure.spread());
         if self.closure.is_sandboxed() {

@@ -19,6 +19,8 @@ struct Touched {
     seed: bool,
     hops: Option<u32>,
     before: Option<u32>,
+    source: Option<u32>,
+    privileged: bool,
     p: Option<f64>,
 }
 
@@ -33,6 +35,9 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Ve
         key("seed", Kind::Bool),
         field("hops", Kind::U32),
         field("before", Kind::U32),
+        field("source", Kind::Text),
+        field("tool", Kind::Text),
+        key("privileged", Kind::Bool),
         field("probability", Kind::F64),
     ]));
     let of = |worker: &mut Worker, view: &TraceView<'_>, _: usize| {
@@ -47,6 +52,8 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Ve
                 seed: taint.is_seed(v),
                 hops: taint.hops(v),
                 before: taint.before(v),
+                source: taint.source(v),
+                privileged: options.rules.tools.is_privileged_call(view, v),
                 p: chances.get(v).copied(),
             };
             (0..view.len()).filter(touched).map(row).collect::<Vec<_>>()
@@ -59,15 +66,23 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Ve
             told.iter().enumerate().flat_map(|(i, rows)| std::iter::repeat_n(i as u32, rows.len())),
         );
         let rows = || told.iter().flatten();
-        let names = told.iter().enumerate().flat_map(|(i, rows)| rows.iter().map(move |row| (i, row.event)));
+        let placed = || told.iter().enumerate().flat_map(|(i, rows)| rows.iter().map(move |row| (i, row)));
+        let names = placed().map(|(i, row)| ids.of(i, row.event));
+        let sources = placed().map(|(i, row)| row.source.and_then(|v| ids.of(i, v)));
+        let known = store.names().dict(Dict::Tool);
+        let tools =
+            placed().map(|(i, row)| view.trace(i).tool.get(row.event as usize).map(|t| known.name(t)));
         Ok(vec![
             take(chunk.traces.column(0), &places, None)?,
             take(chunk.traces.column(1), &places, None)?,
             Arc::new(UInt32Array::from_iter_values(rows().map(|row| row.event))) as ArrayRef,
-            Arc::new(names.map(|(i, v)| ids.of(i, v)).collect::<StringViewArray>()),
+            Arc::new(names.collect::<StringViewArray>()),
             Arc::new(rows().map(|row| Some(row.seed)).collect::<BooleanArray>()),
             Arc::new(rows().map(|row| row.hops).collect::<UInt32Array>()),
             Arc::new(rows().map(|row| row.before).collect::<UInt32Array>()),
+            Arc::new(sources.collect::<StringViewArray>()),
+            Arc::new(tools.collect::<StringViewArray>()),
+            Arc::new(rows().map(|row| Some(row.privileged)).collect::<BooleanArray>()),
             Arc::new(rows().map(|row| row.p).collect::<Float64Array>()),
         ])
     };

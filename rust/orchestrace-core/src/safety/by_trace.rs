@@ -25,6 +25,8 @@ struct Closure {
     touches: Touches,
     agent: u32,
     path: Vec<u32>,
+    /// The shortest one to the first privileged call.
+    way: Vec<u32>,
     spread: Option<f64>,
     violations: Option<u32>,
     crossings: Option<u32>,
@@ -42,7 +44,7 @@ struct Answer {
 fn answer(worker: &mut Worker, view: &TraceView<'_>, options: &Options) -> Answer {
     let closure = worker.with(view, &options.rules, |taint, worker, scene| {
         let tally = taint.tally();
-        let touches = Touches::of(taint, scene);
+        let touches = Touches::of(taint, scene, &options.rules.tools);
         let mut told = Closure {
             outcome: if let Ok(Outcome::Event(y)) = scene.outcome { Some(y) } else { None },
             reached: taint.reaches_outcome(scene).ok().zip(taint.seeds_to_outcome(scene).ok()),
@@ -58,6 +60,9 @@ fn answer(worker: &mut Worker, view: &TraceView<'_>, options: &Options) -> Answe
         let end = nearest.map(|v| v as u32).or_else(|| touches.action().map(|touch| touch.event));
         if let Some(end) = end {
             taint.path(end, &mut told.path);
+        }
+        if let Some(call) = touches.call {
+            taint.path(call.event, &mut told.way);
         }
         told.touches = touches;
         told.risk = options.risk.map(|risk| {
@@ -88,8 +93,9 @@ impl Worker {
 /// The taint of every trace, a row each.
 pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
     options.check()?;
-    let path =
-        Field::new("path", DataType::List(Arc::new(Field::new("item", DataType::Utf8View, true))), true);
+    let path = |name: &str| {
+        Field::new(name, DataType::List(Arc::new(Field::new("item", DataType::Utf8View, true))), true)
+    };
     let schema = Arc::new(Schema::new(vec![
         key("trace", Kind::U32),
         key("trace_id", Kind::Text),
@@ -114,7 +120,9 @@ pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<(Vec<Record
         field("time_to_spawn", Kind::F64),
         field("first_privileged_call", Kind::Text),
         field("time_to_privileged_call", Kind::F64),
-        path,
+        field("n_tainted_privileged", Kind::U32),
+        path("privileged_path"),
+        path("path"),
         field("taint_spread", Kind::F64),
         field("sandbox_violations", Kind::U32),
         field("sandbox_crossings", Kind::U32),
@@ -185,6 +193,8 @@ pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<(Vec<Record
             to_spawn,
             call,
             to_call,
+            count(&|_, c| Some(c.touches.calls)),
+            ids.lists(whole().map(|c| c.map_or(&[][..], |c| &c.way))),
             ids.lists(whole().map(|c| c.map_or(&[][..], |c| &c.path))),
             number(&|c| c.spread),
             count(&|_, c| c.violations),

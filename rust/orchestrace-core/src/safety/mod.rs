@@ -19,5 +19,5 @@ pub use by_event::{sanitizer_cuts, tainted_events};
 pub use by_trace::taints;
 pub use cut::SanitizerCut;
 pub use table::Options;
-pub use taint::{Carry, Risk, Rules, Scene, Taint, Tally};
+pub use taint::{Carry, Named, Risk, Rules, Scene, Taint, Tally, Tools};
 pub use touch::{Touch, Touches};

@@ -1,7 +1,8 @@
 //! The closure of untrusted content over the edges that carry it (D17).
 //!
 //! ```text
-//! seeds      events with trusted = false, results of tools that are named untrusted
+//! seeds      events with trusted = false, results of tools that are named untrusted; but for results of tools that are
+//!            named trusted and not untrusted
 //! barriers   sanitizer = true, human interventions, events of agents that are allowed: never tainted, seeds or not
 //! tainted    a seed, or an event with a tainted predecessor over an edge that carries, unless it is a barrier
 //! p(v) = (1 - (1 - s_v) Π (1 - t p(u))) · (leak where v is a barrier),   s_v = 1 at seeds
@@ -55,17 +56,69 @@ impl Carry {
     }
 }
 
+/// Tools by name: codes of the store, ascending.
+#[derive(Debug, Clone, Default)]
+pub struct Named {
+    /// As the tools of events.
+    pub tools: Vec<u32>,
+    /// As the agents of results that have no field `tool`.
+    pub agents: Vec<u32>,
+    /// Whether any was named, be it that this store has none of them.
+    pub any: bool,
+}
+
+impl Named {
+    /// Whether the tool of an event is one of them.
+    fn has(&self, view: &TraceView<'_>, v: usize) -> bool {
+        match view.tool.get(v) {
+            Some(tool) => self.tools.binary_search(&tool).is_ok(),
+            None => self.agents.binary_search(&view.agent[v]).is_ok(),
+        }
+    }
+}
+
+/// What is said of tools, whatever the recording says of them.
+#[derive(Debug, Clone, Default)]
+pub struct Tools {
+    /// Their results are untrusted.
+    pub untrusted: Named,
+    /// Their results are trusted, unless they are untrusted, too.
+    pub trusted: Named,
+    /// Calls of them are privileged.
+    pub privileged: Named,
+}
+
+impl Tools {
+    /// Whether an event is one at which taint begins.
+    fn begins(&self, view: &TraceView<'_>, v: usize) -> bool {
+        let untrusted = view.trusted.get(v) == Some(false);
+        if view.types[v] != EventType::ToolResult as u8 || !self.tell_trust() {
+            return untrusted;
+        }
+        self.untrusted.has(view, v) || untrusted && !self.trusted.has(view, v)
+    }
+
+    /// Whether trust is known without the field.
+    fn tell_trust(&self) -> bool {
+        self.untrusted.any || self.trusted.any
+    }
+
+    /// Whether an event is a privileged call.
+    #[must_use]
+    pub fn is_privileged_call(&self, view: &TraceView<'_>, v: usize) -> bool {
+        view.types[v] == EventType::ToolCall as u8
+            && (view.privileged.get(v) == Some(true)
+                || view.tool.get(v).is_some_and(|tool| self.privileged.tools.binary_search(&tool).is_ok()))
+    }
+}
+
 /// Where taint begins, what carries it, where it stops. Names are codes of the store, ascending.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// Which edges carry.
     pub carry: Carry,
-    /// Tools whose results are untrusted, whatever the recording says of them.
-    pub untrusted_tools: Vec<u32>,
-    /// The same tools as the agents of results that have no field `tool`.
-    pub untrusted_agents: Vec<u32>,
-    /// Whether tools were named at all, be it that no trace has them: then trust is known without the field.
-    pub tools_named: bool,
+    /// What is said of tools.
+    pub tools: Tools,
     /// Agents whose events are never tainted.
     pub allow: Vec<u32>,
     /// Join consecutive events of one owner by temporal edges (D3).
@@ -153,6 +206,7 @@ pub struct Taint {
     parts: Vec<Part>,
     hops: Vec<u32>,
     from: Vec<u32>,
+    source: Vec<u32>,
     tally: Tally,
     /// Seeds, those at barriers included: they leak, too.
     begins: u32,
@@ -172,21 +226,14 @@ impl Taint {
         let mut tally = Tally::default();
         self.parts.clear();
         self.begins = 0;
-        let among = |codes: &[u32], code: Option<u32>| code.is_some_and(|c| codes.binary_search(&c).is_ok());
         for v in 0..view.len() {
             let trusted = view.trusted.get(v);
             tally.untrusted += u32::from(trusted == Some(false));
             tally.unknown += u32::from(trusted.is_none());
-            let kind = view.types[v];
-            let named = kind == EventType::ToolResult as u8
-                && view.tool.get(v).map_or_else(
-                    || among(&rules.untrusted_agents, Some(view.agent[v])),
-                    |tool| among(&rules.untrusted_tools, Some(tool)),
-                );
-            let seed = trusted == Some(false) || named;
-            let barrier = kind == EventType::HumanIntervention as u8
+            let seed = rules.tools.begins(view, v);
+            let barrier = view.types[v] == EventType::HumanIntervention as u8
                 || view.sanitizer.get(v) == Some(true)
-                || among(&rules.allow, Some(owners.codes()[v]));
+                || rules.allow.binary_search(&owners.codes()[v]).is_ok();
             tally.seeds += u32::from(seed && !barrier);
             self.begins += u32::from(seed);
             self.parts.push(match (seed, barrier) {
@@ -204,7 +251,7 @@ impl Taint {
     pub fn compute(&mut self, scene: &Scene<'_>, rules: &Rules) -> std::result::Result<Tally, Reason> {
         let view = scene.view;
         let told = self.look(view, scene.owners, rules);
-        if told.unknown as usize == view.len() && !rules.tools_named {
+        if told.unknown as usize == view.len() && !rules.tools.tell_trust() {
             return Err(Reason::FieldAbsent);
         }
         self.close(scene, rules);
@@ -213,7 +260,7 @@ impl Taint {
 
     fn close(&mut self, scene: &Scene<'_>, rules: &Rules) {
         let view = scene.view;
-        for column in [&mut self.hops, &mut self.from] {
+        for column in [&mut self.hops, &mut self.from, &mut self.source] {
             column.clear();
             column.resize(view.len(), NOBODY);
         }
@@ -222,7 +269,7 @@ impl Taint {
             return;
         }
         self.build(scene, rules);
-        let Self { parts, hops, from, tally, sandboxed, carried, .. } = self;
+        let Self { parts, hops, from, source, tally, sandboxed, carried, .. } = self;
         let sandbox = |v: usize| view.sandbox_id.get(v).zip(Some(scene.owners.codes()[v]));
         scene.forward(|v| {
             if matches!(parts[v], Part::Barrier | Part::Stopped) {
@@ -249,9 +296,10 @@ impl Taint {
                 }
             }
             if parts[v] == Part::Seed {
-                hops[v] = 0;
+                (hops[v], source[v]) = (0, v as u32);
             } else if near != NOBODY {
                 (hops[v], from[v]) = (hops[near as usize] + 1, near);
+                source[v] = source[near as usize];
             } else {
                 return;
             }
@@ -313,6 +361,12 @@ impl Taint {
     #[must_use]
     pub fn before(&self, v: usize) -> Option<u32> {
         Some(self.from[v]).filter(|&from| from != NOBODY)
+    }
+
+    /// The seed that a shortest path to an event begins at, the one by way of [`Self::before`].
+    #[must_use]
+    pub fn source(&self, v: usize) -> Option<u32> {
+        Some(self.source[v]).filter(|&source| source != NOBODY)
     }
 
     /// Whether some event of the trace names its sandbox.
@@ -507,12 +561,38 @@ pub(super) mod tests {
         let mut taint = Taint::default();
         assert_eq!(taint.look(&view, &owners, &rules()).unknown, 8);
         let web = view.tool.get(5).unwrap();
-        let named = Rules { untrusted_tools: vec![web], tools_named: true, ..rules() };
+        let one = |tools, agents| Named { tools, agents, any: true };
+        let untrusted = |named| Rules { tools: Tools { untrusted: named, ..Tools::default() }, ..rules() };
+        let named = untrusted(one(vec![web], vec![]));
         closed(&t, &named, |taint, _| assert_eq!(set(taint, 8), [5, 6, 7]));
         // the name of the tool alone, as the agent of a result
-        let browser =
-            Rules { untrusted_agents: vec![TestTrace::name("browser")], tools_named: true, ..rules() };
+        let browser = untrusted(one(vec![], vec![TestTrace::name("browser")]));
         closed(&t, &browser, |taint, _| assert_eq!(taint.tally().seeds, 0, "its field `tool` decides"));
+    }
+
+    #[test]
+    fn a_trusted_tool_returns_nothing_untrusted_unless_it_is_untrusted_too() {
+        let t = artifact();
+        let web = t.view().tool.get(5).unwrap();
+        let one = || Named { tools: vec![web], agents: vec![], any: true };
+        let tools = |untrusted, trusted| Tools { untrusted, trusted, ..Tools::default() };
+        let with = |tools| Rules { tools, ..rules() };
+        closed(&t, &with(tools(Named::default(), one())), |taint, _| {
+            assert_eq!((set(taint, 8), taint.tally().untrusted), (vec![], 1));
+        });
+        closed(&t, &with(tools(one(), one())), |taint, _| {
+            assert_eq!(set(taint, 8), [5, 6, 7]);
+            assert_eq!((taint.source(7), taint.source(5), taint.source(0)), (Some(5), Some(5), None));
+        });
+        let mut said = TestTrace::events(2);
+        said.flag_trusted(0, false);
+        closed(&said, &with(tools(Named::default(), Named { any: true, ..one() })), |taint, _| {
+            assert_eq!(set(taint, 2), [0], "only results are those of a tool");
+        });
+        // nothing says what is trusted, but that a tool is
+        closed(&TestTrace::artifact(), &with(tools(Named::default(), one())), |taint, _| {
+            assert_eq!(taint.tally().seeds, 0);
+        });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! "First" is by canonical order (D1), times are measured from the first seed (D17). O(|V|).
 
-use super::taint::{Scene, Taint};
+use super::taint::{Scene, Taint, Tools};
 use crate::graph::NOBODY;
 use crate::schema::EventType;
 
@@ -29,12 +29,14 @@ pub struct Touches {
     pub spawn: Option<Touch>,
     /// The first tainted tool call that is privileged.
     pub call: Option<Touch>,
+    /// How many of these there are.
+    pub calls: u32,
 }
 
 impl Touches {
     /// Of the last closure.
     #[must_use]
-    pub fn of(taint: &Taint, scene: &Scene<'_>) -> Self {
+    pub fn of(taint: &Taint, scene: &Scene<'_>, tools: &Tools) -> Self {
         let mut found = Self::default();
         if taint.tally().tainted == 0 {
             return found;
@@ -52,7 +54,8 @@ impl Touches {
             match view.event_type(i) {
                 EventType::OrchestratorDecision => found.decision.get_or_insert(touch),
                 EventType::Spawn => found.spawn.get_or_insert(touch),
-                EventType::ToolCall if view.privileged.get(i) == Some(true) => {
+                EventType::ToolCall if tools.is_privileged_call(view, i) => {
+                    found.calls += 1;
                     found.call.get_or_insert(touch)
                 }
                 _ => continue,
@@ -71,6 +74,7 @@ impl Touches {
 
 #[cfg(test)]
 mod tests {
+    use super::super::taint::Named;
     use super::super::taint::tests::{closed, rules};
     use super::*;
     use crate::graph::test_trace::TestTrace;
@@ -90,19 +94,31 @@ mod tests {
         });
         let at = |event, after| Some(Touch { event, after });
         closed(&t, &rules(), |taint, scene| {
-            let found = Touches::of(taint, scene);
+            let found = Touches::of(taint, scene, &Tools::default());
             assert_eq!(found.seed, Some(0));
             assert_eq!(found.agent, at(3, 2.0), "what the user says is no agent's");
             assert_eq!(found.decision, at(5, 3.0));
             assert_eq!(found.spawn, at(4, 4.0));
             assert_eq!(found.call, at(6, 5.0));
-            assert_eq!(found.action(), at(5, 3.0));
+            assert_eq!((found.calls, found.action()), (2, at(5, 3.0)));
         });
         let mut clean = TestTrace::artifact();
         clean.trusted(true);
         closed(&clean, &rules(), |taint, scene| {
-            assert_eq!(Touches::of(taint, scene), Touches::default());
+            assert_eq!(Touches::of(taint, scene, &Tools::default()), Touches::default());
             assert_eq!(Touches::default().action(), None);
+        });
+        // A call is privileged, too, whose tool is said to be.
+        let mut named = TestTrace::artifact();
+        named.flag_trusted(0, false);
+        let view = named.view();
+        let call = (0..8).find(|&v| view.event_type(v) == ToolCall && view.tool.get(v).is_some()).unwrap();
+        let privileged = Named { tools: vec![view.tool.get(call).unwrap()], any: true, ..Named::default() };
+        let tools = Tools { privileged, ..Tools::default() };
+        closed(&named, &rules(), |taint, scene| {
+            assert_eq!(Touches::of(taint, scene, &Tools::default()).call, None);
+            let found = Touches::of(taint, scene, &tools);
+            assert_eq!(found.call.map(|touch| touch.event), Some(call as u32));
         });
     }
 }

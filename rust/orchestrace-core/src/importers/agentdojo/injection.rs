@@ -1,28 +1,24 @@
-//! Injected texts, and where they are found again.
+//! Injected texts, where they are found again, and what of them an agent does.
 //!
-//! Tools print YAML with wrapped lines and doubled quotes, and defences mark the spaces: texts are compared without
-//! white space, quotes, backslashes and the marks, and without regard to case. Values of arguments are short, so
-//! they are looked for in the text as it is, and have to stand there as words.
+//! Tools print YAML with wrapped lines and doubled quotes, and defences mark the spaces: an injected text is looked for
+//! without white space, quotes, backslashes and the marks, and without regard to case. What it asks for is looked for
+//! in calls by [`wording`](super::wording).
 
+use hashbrown::HashSet;
+
+use super::wording::{MARK, Sought, Wording};
 use crate::importers::recording::{Hash, hash};
 use crate::ingest::json::Kind;
 use crate::ingest::json::tree::Value;
 
-/// Values below this length in characters say nothing: a single digit stands in any text.
-const SHORTEST: usize = 2;
-
-/// From this length on a value that is found is no chance, whatever stands around it.
-const LONG: usize = 16;
-
-/// A defence that marks what is data puts this for spaces.
-const MARK: char = '^';
-
 /// The text without what tools and defences change about it.
-pub(super) fn folded(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_whitespace() && !matches!(c, '\\' | '\'' | '"' | &MARK))
-        .flat_map(char::to_lowercase)
-        .collect()
+fn folded(text: &str) -> String {
+    text.chars().flat_map(fold).collect()
+}
+
+fn fold(c: char) -> impl Iterator<Item = char> {
+    let kept = !(c.is_whitespace() || matches!(c, '\\' | '\'' | '"' | MARK));
+    kept.then(|| c.to_lowercase()).into_iter().flatten()
 }
 
 /// Whether a message in the user's name is a memory that was put there. A defence may put a sentence or a tag
@@ -43,88 +39,139 @@ pub(super) struct Injected<'v> {
     pub vector: &'v str,
     pub content: Hash,
     folded: String,
-    lower: String,
+    wording: Wording,
 }
 
 impl<'v> Injected<'v> {
     /// Nothing for a text of which nothing is left to find.
     pub(super) fn new(vector: &'v str, text: &str) -> Option<Self> {
         let folded = folded(text);
-        (!folded.is_empty()).then(|| Self { vector, content: hash(text), folded, lower: text.to_lowercase() })
+        let wording = || Wording::new(text);
+        (!folded.is_empty()).then(|| Self { vector, content: hash(text), folded, wording: wording() })
     }
 
-    /// What a memory says.
+    /// What a memory says. It is read once, as it is.
     pub(super) fn memory(text: &str) -> Self {
-        Self {
-            vector: "memory",
-            content: hash(text),
-            // A memory is read once, as it is.
-            folded: String::new(),
-            lower: text.replace(MARK, " ").to_lowercase(),
-        }
-    }
-
-    /// Whether a text, folded, has it.
-    pub(super) fn is_in(&self, read: &str) -> bool {
-        !self.folded.is_empty() && read.contains(&self.folded)
-    }
-
-    /// Whether a value of a call stands in it.
-    pub(super) fn has(&self, value: &str) -> bool {
-        let value = value.trim().to_lowercase();
-        if value.chars().count() < SHORTEST {
-            return false;
-        }
-        let inside = |at: usize| {
-            goes_on(self.lower[..at].chars().rev(), value.chars().next())
-                || goes_on(self.lower[at + value.len()..].chars(), value.chars().next_back())
-        };
-        self.lower.match_indices(&value).any(|(at, _)| !inside(at)) || {
-            let value = folded(&value);
-            value.chars().count() >= LONG && folded(&self.lower).contains(&value)
-        }
+        Self { vector: "memory", content: hash(text), folded: String::new(), wording: Wording::new(text) }
     }
 }
 
-/// Whether a word or a number goes on with these characters, seen from its `end`.
-pub(super) fn goes_on(mut beyond: impl Iterator<Item = char>, end: Option<char>) -> bool {
-    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    match beyond.next() {
-        Some('.' | ',') => is_digit(end) && is_digit(beyond.next()),
-        Some(c) => (c.is_alphanumeric() || matches!(c, '_' | '-')) && end.is_some_and(char::is_alphanumeric),
-        None => false,
-    }
-}
-
-/// What the user asked for.
-#[derive(Debug, Default)]
-pub(super) struct Prompt {
+/// A text that was read, while injected texts are looked for in it.
+#[derive(Debug)]
+pub(super) struct Read<'t> {
+    text: &'t str,
     folded: String,
+    /// Where each character of `folded` comes from: the byte of it there, and of the one in the text.
+    places: Vec<(usize, usize)>,
+    /// Bytes of the text that an injected text takes.
+    taken: Vec<std::ops::Range<usize>>,
 }
 
-impl Prompt {
-    pub(super) fn add(&mut self, text: &str) {
-        self.folded.push_str(&folded(text));
-        self.folded.push('\n');
+impl<'t> Read<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        let (mut folded, mut places) = (String::new(), Vec::new());
+        for (at, c) in text.char_indices() {
+            for c in fold(c) {
+                places.push((folded.len(), at));
+                folded.push(c);
+            }
+        }
+        Self { text, folded, places, taken: Vec::new() }
     }
 
-    /// Whether a value may come from it.
-    pub(super) fn has(&self, value: &str) -> bool {
-        self.folded.contains(&folded(value))
+    /// Whether an injected text is in it.
+    pub(super) fn finds(&mut self, injected: &Injected<'_>) -> bool {
+        let (wanted, before) = (&injected.folded, self.taken.len());
+        if !wanted.is_empty() {
+            let place = |byte: usize| self.places.partition_point(|(own, _)| *own < byte);
+            let found = self.folded.match_indices(wanted).map(|(at, _)| {
+                let last = self.places[place(at + wanted.len()) - 1].1;
+                let end = last + self.text[last..].chars().next().map_or(0, char::len_utf8);
+                self.places[place(at)].1..end
+            });
+            self.taken.extend(found);
+        }
+        self.taken.len() > before
+    }
+
+    /// What else it says.
+    pub(super) fn rest(mut self) -> Wording {
+        self.taken.sort_unstable_by_key(|range| range.start);
+        let (mut rest, mut from) = (String::new(), 0);
+        for range in self.taken {
+            rest.push_str(&self.text[from..range.start.max(from)]);
+            rest.push('\n');
+            from = from.max(range.end);
+        }
+        rest.push_str(&self.text[from..]);
+        Wording::new(&rest)
+    }
+}
+
+/// What is known of a run when the agent calls a tool: what explains the call without an injected text.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    said: String,
+    prompt: Wording,
+    /// What tools returned, but for injected texts and for what came of calls that follow one.
+    others: Vec<Wording>,
+    /// Tools that the agent called before it read any injected text.
+    called: HashSet<String>,
+}
+
+impl Known {
+    /// The user says something.
+    pub(super) fn prompt(&mut self, text: &str) {
+        self.said.push_str(text);
+        self.said.push('\n');
+        self.prompt = Wording::new(&self.said);
+    }
+
+    /// A tool returned something, injected texts apart.
+    pub(super) fn read(&mut self, rest: Wording) {
+        self.others.push(rest);
+    }
+
+    /// The agent called a tool of its own accord.
+    pub(super) fn called(&mut self, tool: &str) {
+        if !self.called.contains(tool) {
+            self.called.insert(tool.to_owned());
+        }
+    }
+}
+
+/// A call, while it is asked which text it follows.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The name of its tool, if that is evidence.
+    tool: Option<Wording>,
+    values: Vec<Sought>,
+}
+
+impl Asked {
+    pub(super) fn new(tool: &str, arguments: Value<'_>, known: &Known) -> Self {
+        let name = Wording::new(tool);
+        let own = known.called.contains(tool) || known.prompt.may_name(&name);
+        let mut values = Vec::new();
+        leaves(arguments, &mut |value| values.push(Sought::new(value)));
+        Self { tool: (!own).then_some(name), values }
+    }
+
+    /// Whether the injected text asks for it and nothing else explains it: it names the tool, or has a value of it.
+    pub(super) fn follows(&self, injected: &Injected<'_>, known: &Known) -> bool {
+        let text = &injected.wording;
+        self.tool.as_ref().is_some_and(|tool| text.names(tool))
+            || self.values.iter().any(|value| value.is_only_in(text, &known.prompt, &known.others))
     }
 }
 
 /// Texts and numbers of a value, at any depth.
-pub(super) fn leaves(value: Value<'_>, found: &mut impl FnMut(&str)) {
+fn leaves(value: Value<'_>, found: &mut impl FnMut(&str)) {
     match value.kind() {
         Some(Kind::Object) => value.members().for_each(|(_, value)| leaves(value, found)),
         Some(Kind::Array) => value.elements().for_each(|value| leaves(value, found)),
         Some(Kind::String) => found(value.str().unwrap_or_default()),
-        Some(Kind::Number) => {
-            let number = value.raw();
-            // A model that writes 100.0 has read 100.
-            found(number.strip_suffix(".0").unwrap_or(number));
-        }
+        Some(Kind::Number) => found(value.raw()),
         _ => {}
     }
 }
