@@ -2,6 +2,7 @@
 
 import json
 import math
+from decimal import Decimal
 from typing import Any
 
 TEXTS = [
@@ -51,7 +52,12 @@ def extension(name: str, value: Any) -> Any:
     if not is_number(value):
         return IGNORED
     if name in COUNTS:
-        return int(value) if value == math.floor(value) and 0 <= value <= COUNTS[name] else IGNORED
+        # exact: what is written as 2.353239134393423e+16 is more digits than a float has
+        return (
+            int(Decimal(repr(value)))
+            if value == math.floor(value) and 0 <= value <= COUNTS[name]
+            else IGNORED
+        )
     return IGNORED if name == "duration_s" and value < 0 else float(value)
 
 

@@ -59,7 +59,12 @@ def test_sizes_are_those_of_the_definitions(documents: list[Document]) -> None:
         assert row["n_steps"] == len(steps)
         assert row["n_tool_calls"] == sum(e["type"] == "tool_call" for e in events)
         assert row["n_agents"] == len({e["owner"] for e in events} - {None})
-        told = [e["tokens_out"] for e in events if e["tokens_out"] is not None]
+        of_team = [
+            e
+            for e in events
+            if e["type"] != "human_intervention" and e["agent"] not in Trace(document).outside
+        ]
+        told = [e["tokens_out"] for e in of_team if e["tokens_out"] is not None]
         assert row["tokens"] == (sum(told) if told else None)
         assert row["group_size"] == groups.count(group)
 
