@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::{Confidence, Importer, ImporterInfo, Record};
 use crate::error::{Reject, RejectCode};
 use crate::ingest::block::Scratch;
-use crate::ingest::json::tree::Tree;
+use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
 use crate::ingest::writer::TraceWriter;
 use crate::schema::{Dict, MeasureKind, TOPOLOGIES, Topology};
@@ -55,7 +55,7 @@ impl Importer for Native {
 
     fn events(&self, record: &Record<'_>, limits: Limits) -> Vec<Range<usize>> {
         let Ok(tree) = Tree::parse(record.text, limits) else { return Vec::new() };
-        let spans = tree.root().get("events").elements().map(|event| event.span());
+        let spans = tree.root().get("events").elements().map(Value::span);
         spans.map(|(from, to)| from as usize..to as usize).collect()
     }
 
