@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import orchestrace as ot
-from cli.commands import recordings, run, told
+from cli.commands import RUN, recordings, run, told
 from orchestrace.cli.tables import COLUMNS
 from orchestrace.samples import samples_path
 from orchestrace.schema import SCHEMAS
@@ -45,6 +45,10 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
     "taint": (
         ["taint", "RUNS"],
         ["trace_id", "n_tainted", "taint_share", "outcome_tainted", "path"],
+    ),
+    "taint privileged": (
+        ["taint", "RUNS", "--privileged-tool", "*"],
+        ["trace_id", "n_tainted_privileged", "privileged_path"],
     ),
     "taint cut": (["taint", "RUNS", "--cut"], ["trace_id", "event_id", "agent", "type"]),
     "methods": (["methods"], ["name", "quantity", "units", "summary"]),
@@ -101,6 +105,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         **{f"metrics by {by}": [ot.metrics(corpus, by=by)] for by in ("system", "task")},
         "metrics by trace": [ot.metrics(corpus)],
         "taint": [ot.taint(corpus)],
+        "taint privileged": [ot.taint(corpus, privileged_tools=["*"])],
         "taint cut": [ot.sanitizer_cut(corpus)],
         "methods": [ot.methods()],
         "mapping keys": [mapped["keys"], pl.DataFrame(schema=["note"])],  # the note is made for the terminal
@@ -156,6 +161,30 @@ def test_csv_has_every_row_every_column_and_lists_as_json(path: Path) -> None:
     header, *rows = rows_of(run("metrics", path, "--by", "agent", "--csv").stdout)
     reasons = [json.loads(row[header.index("reason")]) for row in rows]
     assert reasons == ot.metrics(ot.read_traces(path), by="agent")["reason"].to_list()
+
+
+def test_from_an_untrusted_tool_to_a_privileged_one_is_one_question(tmp_path: Path) -> None:
+    shell = {"id": "shell", "t": 6, "type": "tool_call", "agent": "w", "tool": "bash"}
+    read = {"id": "read", "t": 4, "type": "tool_result", "agent": "w", "tool": "read", "trusted": False}
+    edges = [("call", "found"), ("found", "shell"), ("read", "end"), ("shell", "end")]
+    path = recordings(
+        tmp_path,
+        count=1,
+        events=[*RUN["events"], shell, read],
+        edges=[{"src": src, "dst": dst, "type": "causal"} for src, dst in edges],
+    )
+    ways = ["--untrusted-tool", "w?b", "--trusted-tool", "*", "--privileged-tool", "ba*"]
+    shown = run("taint", path, *ways).stdout
+    assert "n_tainted_privileged" in shown and "[found, shell]" in shown
+    (row,) = json.loads(run("taint", path, *ways, "--json").stdout)
+    assert (row["n_seeds"], row["n_tainted_privileged"], row["privileged_path"]) == (1, 1, ["found", "shell"])
+    assert json.loads(run("taint", path, "--json").stdout)[0]["n_seeds"] == 2
+    assert json.loads(run("taint", path, "--cut", "--trusted-tool", "*", "--json").stdout) == []
+    for option in ("--untrusted-tool", "--trusted-tool", "--privileged-tool"):
+        error = told(run("taint", path, option, "bask*", code=2))
+        assert "unknown tool 'bask*'" in error and "(known: bash, read, web)" in error
+    error = told(run("taint", path, "--cut", "--privileged-tool", "bash", code=2))
+    assert error.startswith("--privileged-tool has no part in --cut")
 
 
 def test_lists_are_printed_as_lists(path: Path) -> None:

@@ -8,10 +8,19 @@ import typer
 
 from .. import metrics, sanitizer_cut, survey, taint
 from ..display import plain
+from ..errors import ParameterError
 from ..paths import path_of
 from ..publication import published_folder, write_parquet
 from .application import app
-from .options import Json, MaxGap, StrictOptions, UntrustedTools, grouped
+from .options import (
+    Json,
+    MaxGap,
+    PrivilegedTools,
+    StrictOptions,
+    TrustedTools,
+    UntrustedTools,
+    grouped,
+)
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions, show, tell
 
@@ -44,16 +53,23 @@ def taint_(
     table: TableOptions,
     carry: Annotated[str, typer.Option("--carry", help="all, context or safety_flow.")] = "all",
     untrusted: UntrustedTools = None,
+    trusted: TrustedTools = None,
+    privileged: PrivilegedTools = None,
     cut: Annotated[bool, typer.Option("--cut", help="Where sanitizers would keep outcomes clean.")] = False,
 ) -> None:
     """Follow untrusted content: what it reached, where to stop it."""
+    if cut and privileged:
+        raise ParameterError(
+            "--privileged-tool has no part in --cut, which is about the outcome: drop one of them"
+        )
     corpus = usable(recordings)
     options: dict[str, Any] = {"carry": carry, "untrusted_tools": untrusted or ()}
-    options |= {"threads": recordings.threads, "progress": True}
+    options |= {"trusted_tools": trusted or (), "threads": recordings.threads, "progress": True}
     if cut:
         table.give(sanitizer_cut(corpus, **options), "sanitizers", "taint cut")
     else:
-        table.give(taint(corpus, **options), "taint", "taint")
+        found = taint(corpus, privileged_tools=privileged or (), **options)
+        table.give(found, "taint", "taint privileged" if privileged else "taint")
     tell_quarantined(corpus, recordings, recordings.strict)
 
 

@@ -33,7 +33,15 @@ MaxGap = Annotated[
 ]
 UntrustedTools = Annotated[
     list[str] | None,
-    typer.Option("--untrusted-tool", help="A tool whose results are untrusted; repeatable."),
+    typer.Option("--untrusted-tool", help="A tool whose results are untrusted, or a pattern; repeatable."),
+]
+TrustedTools = Annotated[
+    list[str] | None,
+    typer.Option("--trusted-tool", help="A tool whose results are trusted unless untrusted; repeatable."),
+]
+PrivilegedTools = Annotated[
+    list[str] | None,
+    typer.Option("--privileged-tool", help="A tool whose calls are privileged, or a pattern; repeatable."),
 ]
 Params = Annotated[list[str] | None, typer.Option("--param", "-P", help="NAME=VALUE; repeatable.")]
 Unit = Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")]

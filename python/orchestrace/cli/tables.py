@@ -58,6 +58,10 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         *("trace_id", "outcome_tainted", "n_tainted", "taint_share", "path", "first_agent", "reason"),
         "time_to_privileged_call",
     ),
+    "taint privileged": (
+        *("trace_id", "n_tainted_privileged", "privileged_path", "n_seeds", "reason"),
+        *("first_privileged_call", "time_to_privileged_call", "outcome_tainted", "n_tainted"),
+    ),
     "taint cut": ("trace_id", "event_id", "agent", "type", "cost", "reason"),
     "methods": ("name", "quantity", "units", "summary"),
     "importers": ("name", "summary", "suffixes"),
