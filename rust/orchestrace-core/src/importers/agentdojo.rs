@@ -144,8 +144,8 @@ struct Describing<'r, 'v> {
     injections: Vec<Injected<'v>>,
     /// Whether there is one, or will be.
     attacked: bool,
-    /// What the agent has read of them, the latest last.
-    seen: Vec<(Entry, usize)>,
+    /// Where the agent read each of them last.
+    seen: Vec<Option<Entry>>,
     /// Those that it reads before its next response.
     unread: Vec<Entry>,
     /// Calls of the last response.
@@ -177,8 +177,8 @@ fn describe(run: Value<'_>, recording: &mut Recording) {
         agent,
         known: Known::default(),
         attacked: ids.memory || !injections.is_empty(),
+        seen: vec![None; injections.len()],
         injections,
-        seen: Vec::new(),
         unread: Vec::new(),
         calls: Vec::new(),
         usage: false,
@@ -225,8 +225,8 @@ impl Describing<'_, '_> {
         let entry = self.recording.incoming(self.agent, incoming);
         if memory {
             self.injections.push(Injected::memory(&text));
-            self.seen.push((entry, self.injections.len() - 1));
-        } else {
+            self.seen.push(Some(entry));
+        } else if self.attacked {
             self.known.prompt(&text);
         }
     }
@@ -270,15 +270,17 @@ impl Describing<'_, '_> {
 
     /// Draws the edge from the latest injected text that asks for a call, and says whether there is one.
     fn trace_back(&mut self, call: Entry, tool: &str, arguments: Value<'_>) -> bool {
-        if self.seen.is_empty() {
+        let seen = self.seen.iter().zip(&self.injections);
+        let mut read: Vec<_> = seen.filter_map(|(entry, injected)| Some(((*entry)?, injected))).collect();
+        if read.is_empty() {
             self.known.called(tool);
             return false;
         }
         let asked = Asked::new(tool, arguments, &self.known);
-        let mut read = self.seen.iter().rev();
-        let found = read.find(|(_, which)| asked.follows(&self.injections[*which], &self.known));
+        read.sort_unstable_by_key(|(entry, _)| std::cmp::Reverse(*entry));
+        let found = read.into_iter().find(|(_, injected)| asked.follows(injected, &self.known));
         if let Some((entry, _)) = found {
-            self.recording.edge(*entry, call, EdgeType::SafetyFlow);
+            self.recording.edge(entry, call, EdgeType::SafetyFlow);
         }
         found.is_some()
     }
@@ -356,7 +358,7 @@ impl Describing<'_, '_> {
         };
         let entry = self.recording.mark(self.agent, mark);
         self.recording.edge(result, entry, EdgeType::SafetyFlow);
-        self.seen.push((entry, which));
+        self.seen[which] = Some(entry);
         self.unread.push(entry);
     }
 }

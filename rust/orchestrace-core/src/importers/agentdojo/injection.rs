@@ -111,8 +111,8 @@ impl<'t> Read<'t> {
 /// What is known of a run when the agent calls a tool: what explains the call without an injected text.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    said: String,
-    prompt: Wording,
+    /// What the user said, message by message.
+    prompts: Vec<Wording>,
     /// What tools returned, but for injected texts and for what came of calls that follow one.
     others: Vec<Wording>,
     /// Tools that the agent called before it read any injected text.
@@ -122,9 +122,7 @@ pub(super) struct Known {
 impl Known {
     /// The user says something.
     pub(super) fn prompt(&mut self, text: &str) {
-        self.said.push_str(text);
-        self.said.push('\n');
-        self.prompt = Wording::new(&self.said);
+        self.prompts.push(Wording::new(text));
     }
 
     /// A tool returned something, injected texts apart.
@@ -151,7 +149,7 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn new(tool: &str, arguments: Value<'_>, known: &Known) -> Self {
         let name = Wording::new(tool);
-        let own = known.called.contains(tool) || known.prompt.may_name(&name);
+        let own = known.called.contains(tool) || name.is_spelt_by(&known.prompts);
         let mut values = Vec::new();
         leaves(arguments, &mut |value| values.push(Sought::new(value)));
         Self { tool: (!own).then_some(name), values }
@@ -161,7 +159,7 @@ impl Asked {
     pub(super) fn follows(&self, injected: &Injected<'_>, known: &Known) -> bool {
         let text = &injected.wording;
         self.tool.as_ref().is_some_and(|tool| text.names(tool))
-            || self.values.iter().any(|value| value.is_only_in(text, &known.prompt, &known.others))
+            || self.values.iter().any(|value| value.is_only_in(text, &known.prompts, &known.others))
     }
 }
 
