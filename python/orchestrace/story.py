@@ -279,6 +279,8 @@ def story(
     *,
     max_gap: float | None = HOUR,
     untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
+    privileged_tools: Iterable[str] = (),
     threads: int | None = None,
     progress: Progress = None,
 ) -> Story:
@@ -296,7 +298,7 @@ def story(
     max_gap
         As in `schedule`: longer gaps are idle, no work. Of recordings that have times; those in steps have no
         idle time.
-    untrusted_tools
+    untrusted_tools, trusted_tools, privileged_tools
         As in `taint`.
     threads, progress
         As in `read_traces`.
@@ -329,7 +331,12 @@ def story(
     max_gap = max_gap if (traces["time_basis"].cast(pl.String) == "seconds").any() else None
     rows = metrics(corpus, max_gap=max_gap, **common)
     members = metrics(corpus, by="agent", max_gap=max_gap, **common)
-    tainted = taint(corpus, untrusted_tools=untrusted_tools, **common)
+    tools = {
+        "untrusted_tools": untrusted_tools,
+        "trusted_tools": trusted_tools,
+        "privileged_tools": privileged_tools,
+    }
+    tainted = taint(corpus, **tools, **common)
     paths = critical_path(corpus, by="agent", max_gap=max_gap, **common)
     timed = rows.filter(pl.col("time_unit") == "seconds")
     unit = "seconds" if timed.height else "steps"

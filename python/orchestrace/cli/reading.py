@@ -23,12 +23,14 @@ from .options import (
     House,
     Json,
     MaxGap,
+    PrivilegedTools,
     RecordingOptions,
     Scores,
     Seed,
     Strict,
     StrictOptions,
     Threads,
+    TrustedTools,
     UntrustedTools,
     grouped,
 )
@@ -97,6 +99,8 @@ def story_(
     recordings: StrictOptions,
     max_gap: MaxGap = HOUR,
     untrusted: UntrustedTools = None,
+    trusted: TrustedTools = None,
+    privileged: PrivilegedTools = None,
     as_json: Json = False,
 ) -> None:
     """Tell what is worth knowing first, on one screen."""
@@ -105,6 +109,8 @@ def story_(
         corpus,
         max_gap=max_gap,
         untrusted_tools=untrusted or (),
+        trusted_tools=trusted or (),
+        privileged_tools=privileged or (),
         threads=recordings.threads,
         progress=True,
     )
