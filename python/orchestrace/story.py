@@ -331,7 +331,7 @@ def story(
     max_gap = max_gap if (traces["time_basis"].cast(pl.String) == "seconds").any() else None
     rows = metrics(corpus, max_gap=max_gap, **common)
     members = metrics(corpus, by="agent", max_gap=max_gap, **common)
-    tools = {
+    tools: dict[str, Any] = {
         "untrusted_tools": untrusted_tools,
         "trusted_tools": trusted_tools,
         "privileged_tools": privileged_tools,
