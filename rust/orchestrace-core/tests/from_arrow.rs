@@ -439,7 +439,7 @@ fn a_conflict_of_groups_follows_the_groups() {
         document("y", &json!({"group_id": "g"}), &json!({"group_id": "h"})),
     ]);
     let conflict = |trace: u32| {
-        let message = "found group_id 'h' after 'g', which counts".to_owned();
+        let message = "found group_id 'h' beside 'g', which counts".to_owned();
         (trace, "group.conflict".to_owned(), 1, Some(1), message)
     };
     assert_eq!(findings(&before), [conflict(0), conflict(1)]);
