@@ -403,10 +403,8 @@ impl TraceWriter<'_> {
         if let Some((_, first)) = given().min_by(|(a, _), (b, _)| t[*a].total_cmp(&t[*b])) {
             let group = text(first);
             let is_other = |view: &u128| column.bytes(&view.to_le_bytes()) != group.as_bytes();
-            let others: Vec<(usize, String)> = given()
-                .filter(|(_, view)| is_other(view))
-                .map(|(seq, view)| (seq, text(view)))
-                .collect();
+            let others: Vec<(usize, String)> =
+                given().filter(|(_, view)| is_other(view)).map(|(seq, view)| (seq, text(view))).collect();
             self.block.group_id.set(row, &group);
             for (seq, other) in others {
                 self.finding(FindingCode::GroupConflict, Some(seq as u32), || {
