@@ -115,6 +115,8 @@ def test_examples_of_pages_print_what_they_say(name: str) -> None:
 NOT_RUN = {
     "orchestrace --install-completion": "it asks which shell runs it; tests/cli/test_help.py gives one",
     "orchestrace --show-completion": "the same",
+    "orchestrace taint runs/ --untrusted-tool 'Web*' --trusted-tool '*' --privileged-tool Bash "
+    "--privileged-tool Write": "no run here has these tools; tests/cli/test_tables.py asks for its own",
 }
 """Commands that a test of the documents cannot run, and why."""
 
