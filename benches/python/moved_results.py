@@ -162,7 +162,8 @@ def moved(name: str, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
                 changed &= ~(left.is_nan() & right.is_nan()).fill_null(False)
             n = int(changed.sum())
             if n:
-                most = (left - right).abs().max() if left.dtype.is_numeric() else None
+                numbers = left.dtype.is_numeric()
+                most = (left.cast(pl.Float64) - right.cast(pl.Float64)).abs().max() if numbers else None
                 nulls = (
                     int((left.is_null() & right.is_not_null()).sum()),
                     int((left.is_not_null() & right.is_null()).sum()),

@@ -126,6 +126,7 @@ pub(crate) fn dominators(
 #[pyfunction]
 #[pyo3(signature = (store, member, *, durations = "auto", max_gap = None, program_order = false, threads = None,
     progress = None))]
+#[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn member_metrics(
     py: Python<'_>,
     store: &PyStore,

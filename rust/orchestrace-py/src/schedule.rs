@@ -18,6 +18,7 @@ use crate::stream::{Stream, rows_of};
 #[pyfunction]
 #[pyo3(signature = (store, scenarios, *, durations = "auto", max_gap = None, program_order = false, threads = None,
     progress = None))]
+#[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn replay_schedules(
     py: Python<'_>,
     store: &PyStore,
@@ -38,6 +39,7 @@ pub(crate) fn replay_schedules(
 #[pyfunction]
 #[pyo3(signature = (store, scenario, *, durations = "auto", max_gap = None, program_order = false, threads = None,
     progress = None))]
+#[allow(clippy::too_many_arguments)] // keyword options of one call
 pub(crate) fn schedule(
     py: Python<'_>,
     store: &PyStore,

@@ -221,6 +221,7 @@ mod tests {
         of_view(&TraceView { partial: true, ..t.view() })
     }
 
+    #[allow(clippy::unnecessary_wraps)] // as what it is compared with
     fn at(v: u32) -> Result<Outcome, Reason> {
         Ok(Outcome::Event(v))
     }

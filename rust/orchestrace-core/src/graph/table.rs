@@ -52,7 +52,7 @@ pub fn ownership(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRe
             graph.begin();
             let outcome = graph.outcome(&trace).ok();
             let (owners, of_turns) = graph.turns(&trace);
-            let role = |at: u32| owners.names().get(at as usize).and_then(|name| name.role());
+            let role = |at: u32| owners.names().get(at as usize).and_then(super::owner::Name::role);
             names[0].extend_from_slice(owners.codes());
             names[1].extend(owners.indices().iter().map(|&at| role(at).unwrap_or(NOBODY)));
             calls.extend(owners.calls().iter().map(|&call| known(call)));

@@ -241,7 +241,7 @@ impl Timing {
             }
         }
         let last = self.ends.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        self.makespan = axis.then(|| if n == 0 { 0.0 } else { last - origin + 0.0 });
+        self.makespan = axis.then_some(if n == 0 { 0.0 } else { last - origin + 0.0 });
     }
 }
 
