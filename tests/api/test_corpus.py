@@ -202,6 +202,7 @@ def test_every_extension_field_can_be_given(corpus):
         pl.Categorical(): "s", pl.List(pl.Float64()): [0.25, 0.75],
     }  # fmt: skip
     given = {name: [example[SCHEMAS["events"][name]]] for name in EXTENSION_FIELDS}
+    given |= {"tokens_in": [9], "tokens": [12]}  # the sums of their parts
     events = frame(corpus.with_fields(pl.DataFrame({"trace": [1], "seq": [1], **given})), "events")
     for name, (value,) in given.items():
         assert events.filter(trace=1, seq=1)[name].to_list() == [value], name

@@ -33,7 +33,7 @@ def run(name: str = "run", scale: float = 1.0, **more: Any) -> Document:
         "trace_id": name,
         "task_id": "task",
         "system": "s",
-        "topology": "orchestrator_worker",
+        "topology": "hierarchical",
         "events": [
             {"id": f"e{n}", **event, "t": event["t"] * scale, **({"role": event["agent"]})}
             for n, event in enumerate(EVENTS)

@@ -124,7 +124,7 @@ def test_tasks_that_make_a_pooled_correlation_are_those_that_vary():
 
 
 def test_a_run_says_once_which_sizes_have_too_few_tasks(tmp_path):
-    config = SMALL | {"slots": [1], "methods": ["flow", "broadcast"], "n_boot": 10}
+    config = SMALL | {"slots": [1], "methods": ["flow", "broadcast"]}
     told = "size 12x3 has 4 (32 traces in groups of 8; five tasks are 40 traces), size 40x6 has 4"
     with pytest.warns(RuntimeWarning, match="fewer than five tasks: ") as caught:
         table = ot.study.run(config, tmp_path / "few", workers=0)

@@ -38,7 +38,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def documents(corpus: ot.Corpus, path: Path) -> list[dict[str, Any]]:
-    corpus.write_jsonl(path)
+    corpus.write_jsonl(path, overwrite=True)
     back = ot.read_traces(path)
     assert back.quarantine.collect().height == 0
     return [json.loads(line) for line in path.read_text().splitlines()]

@@ -19,7 +19,7 @@ def assert_identity(corpus: ot.Corpus) -> None:
         table = ot.replay(corpus, ot.truncate(at=1e12), outcome=model, sensitivity=False)  # type: ignore[arg-type]
         told = table.filter(pl.col("reason").is_null())
         assert (told["outcome"] == told["outcome_cf"]).all() and (told["effect"] == 0).all()
-        assert set(table["reason"].drop_nulls()) <= {"graph.cycle", "trace.partial"}
+        assert set(table["reason"].drop_nulls()) <= {"graph.cycle", "trace.partial", "outcome.ambiguous"}
         partial = corpus.traces.filter("partial").select("trace").collect()["trace"]
         assert table.filter(pl.col("reason") == "trace.partial")["trace"].is_in(partial.implode()).all()
 

@@ -85,11 +85,13 @@ def hook(moments: Moments, act: Callable[[], object]) -> None:
     ingest_work._core = types.SimpleNamespace(**{**vars(_core), "TraceReader": Reader})
     moments.around(ingest_work._core, "fingerprint", "hashing")
 
-    def parquet(frame: pl.DataFrame, path: Path, **kwargs: Any) -> None:
+    def parquet(frame: pl.DataFrame, file: Any, **kwargs: Any) -> None:
         moments.reach("writing: before")
-        write_parquet(frame, path, **kwargs)
+        write_parquet(frame, file, **kwargs)
         if moments.is_next("writing: inside"):
-            os.truncate(path, path.stat().st_size // 2)
+            file.flush()
+            place = file._file.fileno()
+            os.ftruncate(place, os.fstat(place).st_size // 2)
             act()
         moments.reach("writing: after")
 
