@@ -386,7 +386,7 @@ def _whole(frame: pl.DataFrame, name: str) -> int | None:
 
 def _critical(paths: pl.DataFrame, unit: str) -> pl.DataFrame:
     held = (
-        paths.filter(pl.col("unit") == unit)
+        paths.filter(pl.col("unit") == unit, pl.col("critical") > 0.0)
         .group_by("agent")
         .agg(pl.col("critical").sum())
         .sort(["critical", "agent"], descending=[True, False], nulls_last=True)
