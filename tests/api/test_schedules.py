@@ -386,3 +386,17 @@ def test_a_plot_without_altair_is_one_clear_line(monkeypatch: pytest.MonkeyPatch
     curve = ot.scaling_curve(ot.generate(traces=3, seed=0), slots=[1, 2])
     with pytest.raises(ot.ParameterError, match=r"^plot_scaling needs .* pip install 'orchestrace\[plot\]'$"):
         ot.plot_scaling(curve)
+
+
+def test_seconds_of_work_among_steps_have_no_makespan_as_recorded() -> None:
+    """1, 20 and 2 seconds at three steps are 23 s of work; how long all of it took is not recorded."""
+    corpus = read(run([1.0, 20.0, 2.0], [(0, 1), (1, 2)]), basis="ordinal")
+    curve = ot.scaling_curve(corpus, slots=[None])
+    assert curve["recorded"].to_list() == [None]
+    assert curve["unit"].to_list() == ["seconds"] and curve["makespan"].to_list() == [23.0]
+
+
+def test_a_schedule_as_recorded_starts_at_0_where_its_first_duration_is_cut() -> None:
+    """The second event says that it took 5 s until 1, before anything began; it waited for the first until 0."""
+    table = ot.schedule(read(run([1.0, 5.0], [(0, 1)])), release="recorded")
+    assert table["start"].to_list() == [0.0, 1.0] and table["finish"].to_list() == [1.0, 2.0]
