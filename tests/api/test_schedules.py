@@ -397,6 +397,6 @@ def test_seconds_of_work_among_steps_have_no_makespan_as_recorded() -> None:
 
 
 def test_a_schedule_as_recorded_starts_at_0_where_its_first_duration_is_cut() -> None:
-    """The second event says that it took 5 s until 1, before anything began; it waited for the first until 0."""
+    """The second event says that it took 5 s until 1: it had waited for the first one until 0."""
     table = ot.schedule(read(run([1.0, 5.0], [(0, 1)])), release="recorded")
     assert table["start"].to_list() == [0.0, 1.0] and table["finish"].to_list() == [1.0, 2.0]
