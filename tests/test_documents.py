@@ -300,7 +300,7 @@ def test_the_first_page_says_what_methods_find_as_the_page_on_credit_measured_it
         1: [(critic, "event")],
         2: [(critic, "agent")],
         3: [("grpo", "siblings")],
-        4: [("rudder", "agent")],
+        4: [("uniform", "agent"), ("uniform", "siblings")],
         5: [("flow", "event"), ("flow", "agent")],
     }
     for at, methods in told.items():

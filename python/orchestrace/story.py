@@ -66,7 +66,8 @@ class Story:
         Traces in which an agent answered; ``answered_by`` counts them by that agent.
     tokens
         Sums over the team's events: ``fresh``, ``cached`` and ``cache_write`` in, ``out``, ``reasoning``
-        (part of ``out``), ``total``. None where nothing says it. ``scorer_tokens`` are those of graders.
+        (part of ``out``), ``total``. None where nothing says it. ``n_counted`` traces have a total;
+        ``scorer_tokens`` are those of graders.
     cost_usd
         What is recorded, in USD, of ``n_priced`` traces.
     seconds
@@ -79,9 +80,11 @@ class Story:
         DataFrame ``trace trace_id agent n_events tokens``: agents of the team of whose events none leads to
         the answer, in traces whose answer is known; most tokens first.
     exposed
-        DataFrame ``trace trace_id action untrusted path``: traces in which untrusted content reached an
+        DataFrame ``trace trace_id action event n_tainted path``: traces in which untrusted content reached an
         action (a decision, a spawn or a privileged call), the most tainted events first. None where no
-        recording says what is untrusted.
+        recording says what is untrusted. ``n_followed`` counts the events that may follow from it;
+        ``knows_privileged`` says whether anything tells which calls are privileged, ``tools`` what the caller
+        said of tools.
     runs
         DataFrame ``trace trace_id why``: at most three traces that are most worth opening.
     """
@@ -95,6 +98,7 @@ class Story:
     n_answered: int
     answered_by: dict[str, int]
     tokens: dict[str, int | None]
+    n_counted: int
     scorer_tokens: int | None
     cost_usd: float | None
     n_priced: int
@@ -105,33 +109,52 @@ class Story:
     time_unit: str
     unreached: pl.DataFrame
     exposed: pl.DataFrame | None
+    n_followed: int
+    knows_privileged: bool
+    tools: dict[str, list[str]]
     runs: pl.DataFrame
 
     def sentences(self, path: str = "PATH") -> list[Sentence]:
         """The story, a sentence for each question; `path` stands in the commands for the recordings."""
+        if not self.n_traces:
+            return [Sentence("Read", self._read(), f"orchestrace validate {path}")]
+        of_runs, of_agents = (
+            f"orchestrace metrics {path} --by trace",
+            f"orchestrace metrics {path} --by agent",
+        )
+        gap = f" --max-gap {self.max_gap:g}" if self.max_gap is not None else ""
+        tools = "".join(
+            f" --{what}-tool {shlex.quote(name)}" for what, names in self.tools.items() for name in names
+        )
+        taint = f"orchestrace taint {path}{tools} --columns"
         whole = [
             Sentence("Read", self._read(), f"orchestrace report {path}"),
-            Sentence(
-                "Answers", self._answers(), f"orchestrace metrics {path} --by trace --group utilisation"
-            ),
-            Sentence("Tokens", self._tokens(), f"orchestrace metrics {path} --by trace --group usage"),
-            Sentence("Cost", self._cost(), f"orchestrace metrics {path} --by agent --sort -cost_usd"),
-            Sentence("Time", self._time(), f"orchestrace metrics {path} --by trace --group time"),
+            Sentence("Answers", self._answers(), f"{taint} trace_id,outcome"),
+            Sentence("Tokens", self._tokens(), f"{of_runs} --columns {_columns('trace_id', self._kinds())}"),
+            Sentence("Cost", self._cost(), f"{of_agents} --sort -cost_usd --columns trace_id,agent,cost_usd"),
+            Sentence("Time", self._time(), f"{of_runs}{gap} --columns {_columns('trace_id', self._times())}"),
             Sentence(
                 "Critical path",
                 self._critical(),
-                f"orchestrace metrics {path} --by agent --sort -critical_work",
+                f"{of_agents}{gap} --sort -critical_work --columns trace_id,agent,critical_work",
             ),
             Sentence(
-                "Unused", self._unreached(), f"orchestrace metrics {path} --by agent --sort utilisation"
+                "Unused",
+                self._unreached(),
+                f"{of_agents} --sort utilisation --columns trace_id,agent,utilisation,tokens",
             ),
-            Sentence("Untrusted", self._exposed(), f"orchestrace taint {path}"),
+            Sentence(
+                "Untrusted",
+                self._exposed(),
+                f"{taint} trace_id,n_tainted,first_decision,first_spawn,first_privileged_call",
+            ),
         ]
         opened = [
             Sentence(
                 "Open first" if at == 0 else "",
                 f"{plain(row['trace_id'])}: {row['why']}.",
-                f"orchestrace export {path} --trace {shlex.quote(plain(row['trace_id']))}",
+                f"orchestrace export {path} --trace {shlex.quote(plain(row['trace_id']))}"
+                f" -o run{at + 1}.json",
             )
             for at, row in enumerate(self.runs.iter_rows(named=True))
         ]
@@ -143,7 +166,8 @@ class Story:
         for about, said, command in self.sentences(path):
             folded = textwrap.wrap(said, max(width - _MARGIN, 20), break_on_hyphens=False)
             lines += [f"{about if at == 0 else '':<{_MARGIN}}{line}" for at, line in enumerate(folded)]
-            lines.append(f"{'':<{_MARGIN}}$ {command}")
+            if path != "-":  # standard input is read once
+                lines.append(f"{'':<{_MARGIN}}$ {command}")
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -162,23 +186,37 @@ class Story:
         )
         return f"<table>{rows}</table>"
 
+    def _kinds(self) -> list[str]:
+        """Columns of the kinds of tokens that recordings tell."""
+        kinds = [f"tokens_{name}" for name in TOKENS[:4] if self.tokens[name] is not None]
+        return kinds or ["tokens"]
+
+    def _times(self) -> list[str]:
+        """Columns of what took time."""
+        return [_TIME_COLUMNS[name] for name, value in self.seconds.items() if value] or ["elapsed"]
+
     def _read(self) -> str:
         parts = [
             f"{self.records[name]:,} {name}" for name in self.records if name != "read" and self.records[name]
         ]
         formats = _listed([f"{name} {count:,}" for name, count in self.formats.items()], 4)
-        partial = f", {self.n_partial:,} of them partial" if self.n_partial else ""
+        read = f"{counted(self.records['read'], 'record')}: {', '.join(parts) or 'none used'}."
+        if not self.n_traces:
+            return f"{read} There is no run in them."
+        partial = f", {self.n_partial:,} of which partial," if self.n_partial else ""
         return (
-            f"{counted(self.records['read'], 'record')}: {', '.join(parts) or 'none used'}. They make"
-            f" {counted(self.n_traces, 'run')}{partial} ({formats}) with {counted(self.n_events, 'event')} of"
-            f" {counted(self.n_agents, 'agent')}."
+            f"{read} They make {counted(self.n_traces, 'run')}{partial} ({formats}) with"
+            f" {counted(self.n_events, 'event')} of {counted(self.n_agents, 'agent')}."
         )
 
     def _answers(self) -> str:
         if not self.n_answered:
             return "No run has an answer that is known."
-        by = _listed([f"{plain(name)} {count:,}" for name, count in self.answered_by.items()], 3)
-        return f"{self.n_answered:,} of {counted(self.n_traces, 'run')} ended with an answer: by {by}."
+        names = [plain(name) for name in self.answered_by]
+        if len(names) > 1:
+            names = [f"{plain(name)} ({count:,})" for name, count in self.answered_by.items()]
+        runs = f"{self.n_answered:,} of {counted(self.n_traces, 'run')}"
+        return f"{runs} ended with an answer, by {_listed(names, 3)}."
 
     def _tokens(self) -> str:
         told = self.tokens
@@ -194,14 +232,18 @@ class Story:
         thought = f" ({told['reasoning']:,} of these reasoning)" if told["reasoning"] else ""
         graders = f" Graders used {self.scorer_tokens:,} more." if self.scorer_tokens else ""
         detail = f": {', '.join(parts)}{thought}" if parts else ""
-        return f"{told['total']:,} in all{detail}.{graders}"
+        rest = told["total"] - sum(told[name] or 0 for name in words)
+        untold = f", {rest:,} not told apart" if parts and rest > 0 else ""
+        some = self._of_runs(self.n_counted)
+        return f"{told['total']:,} in all{detail}{untold}{some}.{graders}"
+
+    def _of_runs(self, n: int) -> str:
+        return f" ({n:,} of {counted(self.n_traces, 'run')})" if n < self.n_traces else ""
 
     def _cost(self) -> str:
         if self.cost_usd is None:
             return "No recording says what it cost."
-        missing = self.n_traces - self.n_priced
-        some = f", of {self.n_priced:,} of {counted(self.n_traces, 'run')}" if missing else ""
-        return f"{self.cost_usd:,.4g} USD as recorded{some}."
+        return f"{self.cost_usd:,.4g} USD as recorded{self._of_runs(self.n_priced)}."
 
     def _time(self) -> str:
         if not self.n_timed:
@@ -220,22 +262,20 @@ class Story:
             for name, value in self.seconds.items()
             if value and value >= 0.0005
         ]
-        some = (
-            f" ({self.n_timed:,} of {counted(self.n_traces, 'run')})" if self.n_timed < self.n_traces else ""
-        )
-        return f"{', '.join(told) or 'None that took any'}{some}."
+        return f"{', '.join(told) or 'None that took any'}{self._of_runs(self.n_timed)}."
 
     def _critical(self) -> str:
         if not self.critical.height:
             return "No run has a schedule."
         most = [
-            f"{plain(name) if name is not None else 'nobody'} {share:.0%}"
+            f"{plain(name) if name is not None else 'tools and others'} {share:.0%}"
             for name, share in self.critical.select("agent", "share").head(3).iter_rows()
             if share is not None and share >= 0.005
         ]
         total = float(self.critical["critical"].sum())
         length = span(total) if self.time_unit == "seconds" else f"{total:,.4g} steps"
-        return f"Of the {length} that runs had to take, {', '.join(most)}."
+        some = self._of_runs(self.n_timed) if self.time_unit == "seconds" else ""
+        return f"Critical paths add up to {length}{some}: {', '.join(most)}."
 
     def _unreached(self) -> str:
         if not self.n_answered:
@@ -244,12 +284,18 @@ class Story:
             return "Every agent of the runs with an answer has work that leads to it."
         tokens = self.unreached["tokens"].sum() if self.unreached["tokens"].is_not_null().any() else None
         names = _listed([plain(name) for name in self.unreached["agent"]], 3)
-        cost = "" if tokens is None else f" They used {tokens:,} tokens."
+        who = "It" if self.unreached.height == 1 else "They"
+        cost = "" if tokens is None else f" {who} used {tokens:,} tokens."
         return f"Work of {counted(self.unreached.height, 'agent')} reached no answer: {names}.{cost}"
 
     def _exposed(self) -> str:
         if self.exposed is None:
             return "No recording says what is untrusted; name tools with --untrusted-tool."
+        if not self.exposed.height and not self.knows_privileged:
+            return (
+                f"{counted(self.n_followed, 'event')} may follow from untrusted content. No recording says"
+                " which calls are privileged; name tools with --privileged-tool."
+            )
         if not self.exposed.height:
             return "No untrusted content has a way to a decision, a spawn or a privileged call."
         first = self.exposed.row(0, named=True)
@@ -266,6 +312,10 @@ def span(seconds: float) -> str:
             whole, left = divmod(round(seconds / small), unit // small)
             return f"{whole} {name} {left} {rest}" if left else f"{whole} {name}"
     return f"{seconds:.3g} s"
+
+
+def _columns(first: str, others: list[str]) -> str:
+    return ",".join([first, *others])
 
 
 def _listed(names: list[str], most: int) -> str:
@@ -331,12 +381,13 @@ def story(
     max_gap = max_gap if (traces["time_basis"].cast(pl.String) == "seconds").any() else None
     rows = metrics(corpus, max_gap=max_gap, **common)
     members = metrics(corpus, by="agent", max_gap=max_gap, **common)
-    tools: dict[str, Any] = {
-        "untrusted_tools": untrusted_tools,
-        "trusted_tools": trusted_tools,
-        "privileged_tools": privileged_tools,
+    tools = {
+        "untrusted": list(untrusted_tools),
+        "trusted": list(trusted_tools),
+        "privileged": list(privileged_tools),
     }
-    tainted = taint(corpus, **tools, **common)
+    named: dict[str, Any] = {f"{what}_tools": names for what, names in tools.items()}
+    tainted = taint(corpus, **named, **common)
     paths = critical_path(corpus, by="agent", max_gap=max_gap, **common)
     timed = rows.filter(pl.col("time_unit") == "seconds")
     unit = "seconds" if timed.height else "steps"
@@ -361,6 +412,7 @@ def story(
             **{name: _whole(rows, f"tokens_{name}") for name in TOKENS},
             "total": _whole(rows, "tokens"),
         },
+        n_counted=rows["tokens"].count(),
         scorer_tokens=_whole(rows, "scorer_tokens"),
         cost_usd=_sum(rows, "cost_usd"),
         n_priced=rows["cost_usd"].count(),
@@ -371,8 +423,16 @@ def story(
         time_unit=unit,
         unreached=unreached,
         exposed=exposed,
+        n_followed=int((tainted["n_tainted"] - tainted["n_seeds"]).sum()),
+        knows_privileged=bool(tools["privileged"]) or _says(corpus, "privileged"),
+        tools=tools,
         runs=_runs(rows, exposed),
     )
+
+
+def _says(corpus: Corpus, name: str) -> bool:
+    """Whether any event has a value in a column."""
+    return bool(corpus.events.select(pl.col(name).is_not_null().any()).collect(engine="streaming").item())
 
 
 def _sum(frame: pl.DataFrame, name: str) -> float | None:
@@ -448,21 +508,26 @@ def _runs(rows: pl.DataFrame, exposed: pl.DataFrame | None) -> pl.DataFrame:
             exposed.select("trace", "n_tainted", "action"), on="trace", how="left", suffix="_by"
         )
         table = table.with_columns(ways=pl.when(pl.col("action").is_not_null()).then("n_tainted"))
-    questions: dict[str, Callable[[dict[str, Any]], str]] = {
-        "ways": lambda row: (
+    questions: dict[str, Callable[[dict[str, Any], str], str]] = {
+        "ways": lambda row, _: (
             f"untrusted content has ways to {counted(row['ways'], 'event')}, a {row['action']} among them"
         ),
-        "lost": lambda row: f"{round(row['lost']):,} tokens went into work that reached no answer",
-        "tokens": lambda row: f"most tokens, {row['tokens']:,}, {row['tokens'] / all_tokens:.0%} of all",
-        "took": lambda row: f"the longest, {span(row['took'])} of models and tools",
-        "n_tool_errors": lambda row: f"most errors of tools, {row['n_tool_errors']:,}",
-        "n_events": lambda row: f"the most events, {row['n_events']:,}",
+        "lost": lambda row, _: f"{round(row['lost']):,} tokens went into work that reached no answer",
+        "tokens": lambda row, among: (
+            f"most tokens{among}, {row['tokens']:,}, {row['tokens'] / all_tokens:.0%} of all"
+        ),
+        "took": lambda row, among: f"the longest{among}, {span(row['took'])} of models and tools",
+        "n_tool_errors": lambda row, among: f"most errors of tools{among}, {row['n_tool_errors']:,}",
+        "n_events": lambda row, among: f"most events{among}, {row['n_events']:,}",
     }
     ranked: list[tuple[int, str, str]] = []
     for name, told in questions.items():
         if name not in table.columns or len(ranked) == RUNS or (name == "n_events" and ranked):
             continue
-        left = table.filter(pl.col(name) > 0, ~pl.col("trace").is_in([trace for trace, _, _ in ranked]))
-        for row in left.sort([name, "trace"], descending=[True, False]).head(1).iter_rows(named=True):
-            ranked.append((row["trace"], row["trace_id"], told(row)))
+        taken = [trace for trace, _, _ in ranked]
+        known = table.filter(pl.col(name) > 0).sort([name, "trace"], descending=[True, False])
+        left = known.filter(~pl.col("trace").is_in(taken))
+        among = " of the others" if known["trace"].head(1).is_in(taken).any() else ""
+        for row in left.head(1).iter_rows(named=True):
+            ranked.append((row["trace"], row["trace_id"], told(row, among)))
     return pl.DataFrame(ranked, schema=_RUNS, orient="row")

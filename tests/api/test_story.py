@@ -76,12 +76,12 @@ def test_figures_by_hand() -> None:
     for words in (
         "1 record: 1 used",
         "1 run",
-        "by main 1",
+        "1 of 1 run ended with an answer, by main.",
         "1,000 in all",
         "0.25 USD",
         "models 11 s, tools 1 s, waiting for humans 12 s",
         "helper 50%, main 50%",
-        "Work of 1 agent reached no answer: idler. They used 50 tokens.",
+        "Work of 1 agent reached no answer: idler. It used 50 tokens.",
         "to the privileged call e4",
     ):
         assert words in " ".join(text.split()), words
@@ -148,11 +148,37 @@ def test_names_of_recordings_cannot_act_on_a_terminal_or_a_page() -> None:
 
 def test_nothing_known_is_said_so() -> None:
     nothing = told(run()).sentences and ot.story(ot.generate(traces=1, seed=0).filter(pl.lit(False)))
-    said = {about: text for about, text, _ in nothing.sentences()}
-    assert said["Answers"] == "No run has an answer that is known."
-    assert said["Tokens"] == "No recording says how many tokens were used."
-    assert said["Cost"] == "No recording says what it cost."
-    assert said["Critical path"] == "No run has a schedule."
+    ((about, said, _),) = nothing.sentences()
+    assert about == "Read" and said.endswith("There is no run in them.")
+    bare = run()
+    for event in bare["events"]:
+        for name in ("tokens_in", "tokens_out", "cost_usd", "trusted", "privileged"):
+            event.pop(name, None)
+    told_of = {about: text for about, text, _ in told(bare).sentences()}
+    assert told_of["Tokens"] == "No recording says how many tokens were used."
+    assert told_of["Cost"] == "No recording says what it cost."
+    assert told_of["Untrusted"].startswith("No recording says what is untrusted")
+
+
+def test_where_nobody_says_what_is_privileged_nothing_is_said_to_be_safe() -> None:
+    bare = run()
+    for event in bare["events"]:
+        event.pop("privileged", None)
+        event["type"] = {"spawn": "message"}.get(event["type"], event["type"])
+    said = dict(list(zip(*list(zip(*told(bare).sentences(), strict=True))[:2], strict=True)))
+    assert (
+        "name tools with --privileged-tool" in said["Untrusted"] and "No untrusted" not in said["Untrusted"]
+    )
+    asked = told(bare, privileged_tools=["bash"])
+    assert asked.exposed is not None and asked.exposed["event"].to_list() == ["e4"]
+    (command,) = [command for about, _, command in asked.sentences("x") if about == "Untrusted"]
+    assert "--privileged-tool bash" in command
+
+
+def test_commands_take_the_options_of_the_story() -> None:
+    commands = {about: command for about, _, command in told(run(), max_gap=60.0).sentences("x")}
+    assert "--max-gap 60 " in commands["Time"] and "--max-gap 60 " in commands["Critical path"]
+    assert "$" not in told(run()).text("-")  # nothing is left to read on standard input
 
 
 def test_a_corpus_on_disk_tells_the_same(tmp_path: Any) -> None:

@@ -16,6 +16,8 @@
 //! none; without one it is not known (`trace.partial`). One pass over the times, and over the types as far as needed,
 //! O(|V|).
 
+use std::cell::OnceCell;
+
 use super::order::canonical_cmp;
 use super::owner::{Evidence, NOBODY, Name, Owners};
 use crate::schema::{EventType, Reason};
@@ -47,7 +49,11 @@ pub fn outcome(view: &TraceView<'_>, owners: &Owners) -> Result<Outcome, Reason>
         return Ok(Outcome::Event(v));
     }
     let of_root = root.and_then(|root| answers.of(root, |a| a.last)).filter(|_| !view.partial);
-    let passed_on = |agent: u32| owners.evidence() != Evidence::Heard || is_asked(view, owners, agent);
+    let asked = OnceCell::new();
+    let passed_on = |agent: u32| {
+        let is_asked = |at| asked.get_or_init(|| asked_agents(view, owners))[at as usize];
+        owners.evidence() != Evidence::Heard || owners.name_index(agent).is_some_and(is_asked)
+    };
     let addressed =
         |a: &Answer| if a.addressed == NOBODY || passed_on(a.agent) { a.addressed } else { NOBODY };
     match answers.of_one(addressed) {
@@ -63,12 +69,28 @@ pub fn outcome(view: &TraceView<'_>, owners: &Owners) -> Result<Outcome, Reason>
     Ok(found.map_or(Outcome::VirtualSink, Outcome::Event))
 }
 
-/// Whether another agent addresses this one, by name or by an edge: what it does may follow from the task.
-fn is_asked(view: &TraceView<'_>, owners: &Owners, agent: u32) -> bool {
-    let by_other = |v: usize| !matches!(owners.codes()[v], code if code == NOBODY || code == agent);
-    let by_name = || (0..view.len()).any(|v| view.to.get(v) == Some(agent) && by_other(v));
-    let mut edges = view.src.iter().zip(view.dst);
-    edges.any(|(&s, &d)| owners.codes()[d as usize] == agent && by_other(s as usize)) || by_name()
+/// Whether another agent addresses each, by name or by an edge: what it does may follow from the task.
+fn asked_agents(view: &TraceView<'_>, owners: &Owners) -> Vec<bool> {
+    let mut asked = vec![false; owners.names().len()];
+    let mut tell = |by: u32, agent: u32| {
+        if by != NOBODY && by != agent {
+            if let Some(at) = owners.name_index(agent) {
+                asked[at as usize] = true;
+            }
+        }
+    };
+    let codes = owners.codes();
+    for (&s, &d) in view.src.iter().zip(view.dst) {
+        if codes[d as usize] != NOBODY {
+            tell(codes[s as usize], codes[d as usize]);
+        }
+    }
+    for (v, &by) in codes.iter().enumerate() {
+        if let Some(agent) = view.to.get(v) {
+            tell(by, agent);
+        }
+    }
+    asked
 }
 
 /// The last answers of an agent, as rows; [`NOBODY`] where it has none.

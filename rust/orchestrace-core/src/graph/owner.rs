@@ -40,6 +40,8 @@ pub struct Name {
     /// Who spawned it before it did anything.
     spawner: u32,
     acted: bool,
+    /// Whether it is among those whom the human addresses.
+    heard: bool,
 }
 
 impl Name {
@@ -162,6 +164,7 @@ impl Owners {
                     parent: NOBODY,
                     spawner: NOBODY,
                     acted: false,
+                    heard: false,
                 });
                 at
             });
@@ -303,9 +306,15 @@ impl Owners {
     }
 
     /// Whom an agent works for, over any number of hops: itself where nobody spawned it.
-    fn ancestor(&self, mut at: u32) -> u32 {
+    fn ancestor(&mut self, mut at: u32) -> u32 {
         while self.names[at as usize].spawner != NOBODY {
-            at = self.names[at as usize].spawner;
+            let above = self.names[at as usize].spawner;
+            // ways are halved, so that long chains are climbed once
+            let next = self.names[above as usize].spawner;
+            if next != NOBODY {
+                self.names[at as usize].spawner = next;
+            }
+            at = above;
         }
         at
     }
@@ -324,7 +333,8 @@ impl Owners {
             [first, ..] => (Some(first), Evidence::Divided),
         };
         self.evidence = evidence;
-        self.root = found.map(|at| self.names[self.ancestor(at) as usize].code);
+        let root = found.map(|at| self.ancestor(at));
+        self.root = root.map(|at| self.names[at as usize].code);
     }
 
     /// Whom the human addresses: by name, or by an edge.
@@ -350,7 +360,7 @@ impl Owners {
         told.sort_by(|a, b| canonical_cmp(view.t, a.0, b.0));
         for &(_, at) in &told {
             let at = self.ancestor(at);
-            if !self.heard.contains(&at) {
+            if !std::mem::replace(&mut self.names[at as usize].heard, true) {
                 self.heard.push(at);
             }
         }

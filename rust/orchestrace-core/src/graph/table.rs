@@ -46,18 +46,18 @@ pub fn ownership(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRe
         let rows = chunk.events.num_rows();
         let mut names: [Vec<u32>; 2] = std::array::from_fn(|_| Vec::with_capacity(rows));
         let (mut calls, mut turns) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-        let mut ends = Vec::with_capacity(rows);
+        let mut ends: Vec<Option<bool>> = Vec::with_capacity(rows);
         for i in 0..view.len() {
             let trace = view.trace(i);
             graph.begin();
-            let outcome = graph.outcome(&trace).ok();
+            let outcome = graph.outcome(&trace);
             let (owners, of_turns) = graph.turns(&trace);
             let role = |at: u32| owners.names().get(at as usize).and_then(super::owner::Name::role);
             names[0].extend_from_slice(owners.codes());
             names[1].extend(owners.indices().iter().map(|&at| role(at).unwrap_or(NOBODY)));
             calls.extend(owners.calls().iter().map(|&call| known(call)));
             turns.extend(of_turns.of_events().iter().map(|&turn| known(turn)));
-            ends.extend((0..trace.len() as u32).map(|v| outcome == Some(Outcome::Event(v))));
+            ends.extend((0..trace.len() as u32).map(|v| outcome.ok().map(|y| y == Outcome::Event(v))));
         }
         let [owners, roles] = names;
         Ok(vec![

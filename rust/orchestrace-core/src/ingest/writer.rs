@@ -4,6 +4,8 @@
 // Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).
 #![allow(clippy::inline_always)]
 
+use std::cmp::Ordering;
+
 use super::ReadOptions;
 pub(crate) use super::block::BlockWriter;
 use super::block::{Facts, LabelRow, NO_TRACE};
@@ -400,7 +402,9 @@ impl TraceWriter<'_> {
         let text = |view: &u128| String::from_utf8_lossy(column.bytes(&view.to_le_bytes())).into_owned();
         // Of equal times the first in the document is the minimum.
         let t = &events.t[first_event..];
-        if let Some((_, first)) = given().min_by(|(a, _), (b, _)| t[*a].total_cmp(&t[*b])) {
+        if let Some((_, first)) =
+            given().min_by(|(a, _), (b, _)| t[*a].partial_cmp(&t[*b]).unwrap_or(Ordering::Equal))
+        {
             let group = text(first);
             let is_other = |view: &u128| column.bytes(&view.to_le_bytes()) != group.as_bytes();
             let others: Vec<(usize, String)> =

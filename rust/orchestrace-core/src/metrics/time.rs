@@ -129,7 +129,9 @@ impl Measure for Worker {
             None => Err(Reason::FieldAbsent),
         };
         out.put(2, told(queue));
-        out.put(5, scorer.known.ok_or(Reason::FieldAbsent));
+        // seconds of scorers among steps of the team
+        let odd = timing.steps && scorer.known.is_some();
+        out.put(5, if odd { Err(Reason::TimeSteps) } else { scorer.known.ok_or(Reason::FieldAbsent) });
         let (mut permission, mut human) = (Sum::default(), Sum::default());
         if timing.makespan.is_some() {
             self.humans(subject, timing, &mut permission, &mut human);

@@ -145,8 +145,8 @@ impl Replayer {
     ) -> Result<()> {
         let Self { graph, roster, bases, tokens, worker } = self;
         graph.begin();
-        let outcome =
-            graph.outcome(view).and_then(|y| if view.partial { Err(Reason::TracePartial) } else { Ok(y) });
+        let known = graph.outcome(view);
+        let outcome = known.and_then(|y| if view.partial { Err(Reason::TracePartial) } else { Ok(y) });
         roster.compute(plan, view, graph);
         let tokens = count_tokens(graph.owners(view), view, tokens);
         let weights = Some(options.structure.weights.table());
@@ -170,7 +170,8 @@ impl Replayer {
             used += 1;
         }
         let support = outcome.map(|_| bases[0].support(view));
-        let outcome = outcome.unwrap_or(Outcome::VirtualSink);
+        // what no effect is told of is left out of what is dropped nevertheless (D22)
+        let outcome = known.unwrap_or(Outcome::VirtualSink);
         let scene = Scene { view, graph: csr, order, outcome, roster };
         let ready = Ready {
             plan,

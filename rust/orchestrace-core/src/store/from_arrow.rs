@@ -454,9 +454,9 @@ fn lift(out: &mut TraceWriter<'_>, column: usize, array: &dyn Array, row: usize)
     };
 }
 
-/// Findings that a store makes itself.
+/// Findings that a store makes itself; which ids are repeated is known where files are read.
 fn is_derived(code: FindingCode) -> bool {
-    matches!(code, FindingCode::GraphCycle | FindingCode::TimeReversed)
+    code.is_derived() && code != FindingCode::TraceIdReused
 }
 
 fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {

@@ -1,6 +1,7 @@
 //! Tables back to the survey's JSON, one document a line: what was read comes out again, up to the order
 //! of keys and the spelling of numbers.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -405,7 +406,7 @@ impl<'a> ChunkWriter<'a> {
         let t = events["t"].as_primitive::<Float64Type>();
         let given_group = (self.chunk.starts[trace][0]..self.chunk.starts[trace + 1][0])
             .filter_map(|row| Some((t.value(row as usize), text_of(events, "group_id", row as usize)?)))
-            .min_by(|(a, _), (b, _)| a.total_cmp(b))
+            .min_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal))
             .map(|(_, group)| group)
             .or_else(|| text_of(traces, "task_id", trace));
         let partial = traces.column_by_name("partial").is_some_and(|c| c.as_boolean().value(trace));

@@ -229,7 +229,7 @@ impl Timing {
             let works = self.aside[v].is_none() && !inputs.is_empty() && axis;
             let room = ROUNDING * began.abs().max(waited.abs());
             let queued = if began - waited > room { began - waited } else { 0.0 };
-            self.queued.push(told.filter(|_| works).map(|_| queued));
+            self.queued.push((works && explicit(view, v).is_some() && told.is_some()).then_some(queued));
             if released {
                 self.release.push(began);
             }
