@@ -237,7 +237,8 @@ class Measured:
             "queue_time": counted([one for one in timed.queued if one is not None]),
             "permission_wait": counted(permission),
             "human_wait": counted(human),
-            "scorer_time": sum(scored) if scored else None,
+            # seconds have no place among steps
+            "scorer_time": sum(scored) if scored and timed.unit == "seconds" else None,
             "idle_time": sum(idle),
         }
 

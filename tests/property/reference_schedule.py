@@ -102,6 +102,7 @@ class Timed:
             # less than a subtraction rounds is nothing
             (b - w if b - w > 4 * sys.float_info.epsilon * max(abs(b), abs(w)) else 0.0)
             if r is not None
+            and (events[v]["duration_s"] is not None or events[v]["t_end"] is not None)
             and w is not None
             and self.aside[v] is None
             and self.recorded_makespan is not None
