@@ -73,10 +73,11 @@ pub fn outcome(view: &TraceView<'_>, owners: &Owners) -> Result<Outcome, Reason>
 fn asked_agents(view: &TraceView<'_>, owners: &Owners) -> Vec<bool> {
     let mut asked = vec![false; owners.names().len()];
     let mut tell = |by: u32, agent: u32| {
-        if by != NOBODY && by != agent {
-            if let Some(at) = owners.name_index(agent) {
-                asked[at as usize] = true;
-            }
+        if by != NOBODY
+            && by != agent
+            && let Some(at) = owners.name_index(agent)
+        {
+            asked[at as usize] = true;
         }
     };
     let codes = owners.codes();

@@ -40,8 +40,6 @@ pub struct Name {
     /// Who spawned it before it did anything.
     spawner: u32,
     acted: bool,
-    /// Whether it is among those whom the human addresses.
-    heard: bool,
 }
 
 impl Name {
@@ -124,6 +122,8 @@ pub struct Owners {
     /// Whom the human addressed, by their positions, in order of hearing; those that were spawned stand for who did.
     heard: Vec<u32>,
     told: Vec<(u32, u32)>,
+    /// By name, whether it is among those whom the human addresses; a buffer.
+    seen: Vec<bool>,
     slots: Slots,
     tools: Slots,
     tree: Vec<u32>,
@@ -164,7 +164,6 @@ impl Owners {
                     parent: NOBODY,
                     spawner: NOBODY,
                     acted: false,
-                    heard: false,
                 });
                 at
             });
@@ -358,9 +357,11 @@ impl Owners {
             }
         }
         told.sort_by(|a, b| canonical_cmp(view.t, a.0, b.0));
+        self.seen.clear();
+        self.seen.resize(self.names.len(), false);
         for &(_, at) in &told {
             let at = self.ancestor(at);
-            if !std::mem::replace(&mut self.names[at as usize].heard, true) {
+            if !std::mem::replace(&mut self.seen[at as usize], true) {
                 self.heard.push(at);
             }
         }
