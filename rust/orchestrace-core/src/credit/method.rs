@@ -106,6 +106,12 @@ pub struct MethodInfo {
 }
 
 impl MethodInfo {
+    /// Whether it can draw samples in place of an exact solution.
+    #[must_use]
+    pub fn draws(&self) -> bool {
+        self.params.iter().any(|param| param.name == "samples")
+    }
+
     /// All parameters at their defaults.
     #[must_use]
     pub fn defaults(&self) -> Params {

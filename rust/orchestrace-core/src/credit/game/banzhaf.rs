@@ -98,7 +98,7 @@ impl GameMethod for Banzhaf {
         params: &Params,
         out: &mut Solution,
     ) -> Result<std::result::Result<(), Reason>> {
-        match budget(self.exact_evaluations(&setting.players), 1, params) {
+        match budget(self.evaluations(&setting.players), 1, params) {
             Some(samples) => self.sampled(game, setting, samples, out),
             None => solve_exact(game, setting, self.normalise, out),
         }

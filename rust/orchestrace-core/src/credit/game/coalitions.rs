@@ -3,6 +3,7 @@
 //! The lowest six items (players, or sets of them) are the bits of a word; the others go in Gray order, so that from one
 //! block to the next a single item joins or leaves, and a game that remembers evaluates only what depends on this one.
 
+use super::cost::places;
 use super::{COALITIONS, Game};
 use crate::error::Result;
 use crate::run::Run;
@@ -28,7 +29,7 @@ pub fn all_coalitions<I: AsRef<[u32]>>(
     visit: &mut dyn FnMut(usize, &[f64]),
 ) -> Result<()> {
     let low = items.len().min(LOW.len());
-    let high = items.len() - low;
+    let blocks = places(items.len())? >> low;
     let mut members = vec![0_u64; game.players()];
     for (item, &word) in items.iter().zip(&LOW) {
         for &player in item.as_ref() {
@@ -37,7 +38,7 @@ pub fn all_coalitions<I: AsRef<[u32]>>(
     }
     let mut values = [0.0; COALITIONS];
     let values = &mut values[..1 << low];
-    for block in 0..1_u64 << high {
+    for block in 0..blocks as u64 {
         run.check()?;
         let gray = block ^ (block >> 1);
         if block > 0 {

@@ -8,7 +8,8 @@
 //! being there and not: `D_i = v(N) - (v(N) + v(N \ i)) / 2`, so that a player is paid against what is expected of one who
 //! does not know. The differences do not sum to ∆v: what is missing or too much is the residual.
 //!
-//! n evaluations, O(n (|V| + |E|) / 16).
+//! n evaluations, O(n (|V| + |E|) / 16); a call that would visit more events and edges than
+//! [`Cost::MOST_VISITS`] is refused.
 //! Reference: D. Wolpert, K. Tumer, Optimal payoff functions for members of collectives, 2001 (wonderful life utility).
 //! Axioms: symmetry; a player that changes nothing gets exactly 0.
 
@@ -17,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::{COALITIONS, Game, GameMethod, PLAYERS, QUORUM, SCALED, Setting, Solution};
+use super::{COALITIONS, Cost, Game, GameMethod, PLAYERS, Players, QUORUM, SCALED, Setting, Solution};
 use super::{OUTCOME, UNITS, WEIGHTS};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
 use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
@@ -57,6 +58,10 @@ static INFO: MethodInfo = MethodInfo {
 impl GameMethod for Difference {
     fn info(&self) -> &'static MethodInfo {
         &INFO
+    }
+
+    fn evaluations(&self, players: &Players<'_>) -> Cost {
+        Cost::of(players.len())
     }
 
     fn solve(

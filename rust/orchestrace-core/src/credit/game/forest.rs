@@ -20,7 +20,9 @@ use std::ops::DerefMut;
 
 use super::orders::{sampled, walk};
 use super::table::{order_weights, shapley_of_table, tabulate_players};
-use super::{EXACT_OR_DRAWN, Game, GameMethod, Needs, Players, Setting, Solution, TEAMS, budget, draws};
+use super::{
+    Cost, EXACT_OR_DRAWN, Game, GameMethod, Needs, Players, Setting, Solution, TEAMS, budget, draws,
+};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
 use crate::credit::params::Params;
 use crate::error::{Error, Result};
@@ -99,8 +101,8 @@ impl GameMethod for PrecedenceShapley {
         Needs { parents: true, ..Needs::default() }
     }
 
-    fn exact_evaluations(&self, players: &Players<'_>) -> f64 {
-        forest_of(players).map_or(f64::INFINITY, |forest| forest.closed_sets())
+    fn evaluations(&self, players: &Players<'_>) -> Cost {
+        forest_of(players).map_or(Cost::Countless, |forest| forest.closed_sets())
     }
 
     fn solve(
@@ -151,7 +153,7 @@ impl GameMethod for Permission {
         out: &mut Solution,
     ) -> Result<std::result::Result<(), Reason>> {
         let players = &setting.players;
-        if let Some(samples) = budget(self.exact_evaluations(players), players.len(), params) {
+        if let Some(samples) = budget(self.evaluations(players), players.len(), params) {
             self.sampled(game, setting, samples, out)?;
         } else {
             let forest = forest_of(players)?;
@@ -216,21 +218,19 @@ impl Forest {
         Some(self.parents[player as usize]).filter(|&parent| parent != NO_UNIT)
     }
 
-    /// Sets that have the spawner of everybody who is in; infinite beyond 64 players.
+    /// Sets that have the spawner of everybody who is in; nobody counts those of more than 64 players.
     #[must_use]
-    pub fn closed_sets(&self) -> f64 {
+    pub fn closed_sets(&self) -> Cost {
         if self.parents.len() > WORD {
-            return f64::INFINITY;
+            return Cost::Countless;
         }
         // of a subtree: none of it, or its root and any of the closed sets of each child
-        let mut below = vec![1.0; self.parents.len()];
-        let mut all = 1.0;
+        let mut below = vec![Cost::Count(1); self.parents.len()];
+        let mut all = Cost::Count(1);
         for &player in self.order.iter().rev() {
-            let own = 1.0 + below[player as usize];
-            match self.parent(player) {
-                Some(parent) => below[parent as usize] *= own,
-                None => all *= own,
-            }
+            let own = Cost::Count(1).and(below[player as usize]);
+            let of = self.parent(player).map_or(&mut all, |parent| &mut below[parent as usize]);
+            *of = of.times(own);
         }
         all
     }
@@ -410,14 +410,14 @@ mod tests {
     fn a_spawner_is_paid_alone_or_shares_upward() {
         let (run, table) = (Run::new(Some(1)).unwrap(), noisy_or());
         let forest = Forest::new(3, &[ROOT, 0, 0]).unwrap();
-        assert_eq!((forest.closed_sets(), forest.size.as_slice()), (5.0, &[3, 1, 1][..]));
+        assert_eq!((forest.closed_sets(), forest.size.as_slice()), (Cost::Count(5), &[3, 1, 1][..]));
         let mut game = TableGame::new(&table).unwrap();
         close(&precedence(&mut game, &forest, &run).unwrap(), &[0.5, 0.18, 0.08]);
         let all = tabulate_players(&mut Permitted::new(&mut game, &forest), &run).unwrap();
         close(&shapley_of_table(&all), &[0.5 + 0.41 / 3.0, 0.26 / 3.0, 0.11 / 3.0]);
         // without spawns both are the Shapley value
         let none = Forest::new(3, &[]).unwrap();
-        assert_eq!(none.closed_sets(), 8.0);
+        assert_eq!(none.closed_sets(), Cost::Count(8));
         close(&precedence(&mut game, &none, &run).unwrap(), &shapley_of_table(&table));
         assert_eq!(tabulate_players(&mut Permitted::new(&mut game, &none), &run).unwrap(), table);
     }
@@ -474,7 +474,7 @@ mod tests {
         assert_eq!(Forest::new(3, &[1, 2, 0]), None);
         assert_eq!(Forest::new(2, &[0, ROOT]), None);
         let long: Vec<u32> = (0..300).map(|p: u32| p.checked_sub(1).unwrap_or(ROOT)).collect();
-        assert_eq!(Forest::new(300, &long).unwrap().closed_sets(), f64::INFINITY);
-        assert_eq!(Forest::new(60, &long[..60]).unwrap().closed_sets(), 61.0);
+        assert_eq!(Forest::new(300, &long).unwrap().closed_sets(), Cost::Countless);
+        assert_eq!(Forest::new(60, &long[..60]).unwrap().closed_sets(), Cost::Count(61));
     }
 }

@@ -17,6 +17,7 @@
 pub mod banzhaf;
 pub mod circuit;
 pub mod coalitions;
+pub mod cost;
 pub mod difference;
 pub mod draws;
 pub mod forest;
@@ -39,6 +40,7 @@ pub mod truncated;
 
 pub use circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
 pub use coalitions::all_coalitions;
+pub use cost::Cost;
 pub use draws::{Chunk, DRAWS, Room, draws};
 pub use own::{Outcomes, Own};
 pub use players::Cast;
@@ -58,7 +60,7 @@ use crate::schema::{Reason, Unit};
 /// Coalitions that one call of [`Game::values`] takes at most: one for each bit of a word.
 pub const COALITIONS: usize = 64;
 
-/// Players up to which all coalitions are evaluated; beyond, a method needs `samples`.
+/// Players up to which all coalitions are evaluated; beyond, a method needs `samples` ([`Cost`]).
 pub const EXACT_PLAYERS: usize = 20;
 
 /// What coalitions of players are worth.
@@ -232,10 +234,11 @@ pub trait GameMethod: Sync {
         Ok(())
     }
 
-    /// Coalitions that an exact solution evaluates. A call without `samples` is refused before any work where this is
-    /// beyond 2^[`EXACT_PLAYERS`]; methods without the parameter `samples` are never refused.
-    fn exact_evaluations(&self, players: &Players<'_>) -> f64 {
-        2.0_f64.powi(i32::try_from(players.len()).unwrap_or(i32::MAX))
+    /// How often a solution without samples evaluates the game. A call is refused before any work where this is beyond
+    /// [`Cost::MOST_EVALUATIONS`] though the method could draw samples, or where the evaluations visit more than
+    /// [`Cost::MOST_VISITS`].
+    fn evaluations(&self, players: &Players<'_>) -> Cost {
+        Cost::coalitions(players.len())
     }
 
     /// Fills `out`, which comes in as [`Solution::clear`] leaves it, or says why this game has no solution.
@@ -250,10 +253,10 @@ pub trait GameMethod: Sync {
 
 /// How many samples to draw; none where all coalitions are evaluated: `samples` is null, or they would cost no less.
 #[must_use]
-pub fn budget(evaluations: f64, per_sample: usize, params: &Params) -> Option<u64> {
-    let few = evaluations <= 2.0_f64.powi(EXACT_PLAYERS as i32);
+pub fn budget(evaluations: Cost, per_sample: usize, params: &Params) -> Option<u64> {
     let samples = params.int("samples")?.unsigned_abs();
-    (!few || evaluations > samples as f64 * per_sample as f64).then_some(samples)
+    let sampled = Cost::Count(samples).times(Cost::of(per_sample));
+    (!evaluations.is_exact() || evaluations > sampled).then_some(samples)
 }
 
 /// How many samples to draw.

@@ -70,7 +70,7 @@ impl GameMethod for Myerson {
         out: &mut Solution,
     ) -> Result<std::result::Result<(), Reason>> {
         let players = &setting.players;
-        if let Some(samples) = budget(self.exact_evaluations(players), players.len(), params) {
+        if let Some(samples) = budget(self.evaluations(players), players.len(), params) {
             self.sampled(game, setting, samples, out)?;
         } else {
             let links = neighbours(players.len(), players.links);

@@ -16,7 +16,9 @@
 
 use super::orders::walk;
 use super::table::{order_weights, tabulate};
-use super::{EXACT_OR_DRAWN, Game, GameMethod, Needs, Players, Setting, Solution, UNITS, budget, draws};
+use super::{
+    Cost, EXACT_OR_DRAWN, Game, GameMethod, Needs, Players, Setting, Solution, UNITS, budget, draws,
+};
 use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
 use crate::credit::params::Params;
 use crate::error::Result;
@@ -99,7 +101,7 @@ impl GameMethod for Owen {
         Needs { unions: true, ..Needs::default() }
     }
 
-    fn exact_evaluations(&self, players: &Players<'_>) -> f64 {
+    fn evaluations(&self, players: &Players<'_>) -> Cost {
         self.parts(players).evaluations()
     }
 
@@ -143,15 +145,21 @@ impl Part {
 
     /// Evaluations of the game that the exact value takes.
     #[must_use]
-    pub fn evaluations(&self) -> f64 {
+    pub fn evaluations(&self) -> Cost {
         let parts = match self {
-            Part::Player(_) => return 2.0,
+            Part::Player(_) => return Cost::Count(2),
             Part::Union(parts) => parts,
         };
-        let of_union = |part: &Part| if let Part::Union(_) = part { part.evaluations() } else { 0.0 };
-        let has_players = parts.iter().any(|part| matches!(part, Part::Player(_)));
-        let own = if has_players { 2_f64.powi(parts.len() as i32) } else { 0.0 };
-        own + 2_f64.powi(parts.len() as i32 - 1) * parts.iter().map(of_union).sum::<f64>()
+        let (mut unions, mut players) = (Cost::Count(0), false);
+        for part in parts {
+            match part {
+                Part::Player(_) => players = true,
+                Part::Union(_) => unions = unions.and(part.evaluations()),
+            }
+        }
+        // a union's table has its siblings beside it, that of the players has all parts
+        let of_unions = Cost::coalitions(parts.len().saturating_sub(1)).times(unions);
+        if players { of_unions.and(Cost::coalitions(parts.len())) } else { of_unions }
     }
 
     /// Writes an order that keeps every union together, each of them equally likely, to `order`.
@@ -311,6 +319,25 @@ mod tests {
     }
 
     #[test]
+    fn evaluations_are_counted_for_any_number_of_players() {
+        let alone = |players: usize| Part::of_levels(players, &[]).evaluations();
+        assert_eq!((alone(0), alone(1), alone(2)), (Cost::Count(0), Cost::Count(2), Cost::Count(4)));
+        assert_eq!((alone(20), alone(21)), (Cost::MOST_EVALUATIONS, Cost::Count(1 << 21)));
+        // from 1,025 players on a float was infinite, and infinity times no unions no number
+        for players in [64, 1_024, 1_025, 1_026, 1_064, 1_087, 1_000_000] {
+            assert_eq!(alone(players), Cost::Countless, "{players}");
+        }
+        // pairs: 2^(n/2 - 1) sets of other pairs, 4 of the two
+        let pairs = |players: u32| {
+            let of: Vec<u32> = (0..players).map(|p| p / 2).collect();
+            Part::of_levels(of.len(), &[&of]).evaluations()
+        };
+        assert_eq!(pairs(10), Cost::Count(5 * 16 * 4));
+        assert_eq!(pairs(1_026), Cost::Countless);
+        assert_eq!(pairs(1_000_000), Cost::Countless);
+    }
+
+    #[test]
     fn unions_of_one_or_of_all_change_nothing() {
         let table = random(5);
         let shapley = shapley_of_table(&table);
@@ -351,6 +378,6 @@ mod tests {
         }
         close(&value(&table, &levels), &mean);
         // the role: 2^(2 + 3), its agent: 2^2 * 2^2 * 2^2; the parts: 2^3
-        assert_eq!(parts.evaluations(), 8.0 + 4.0 * (8.0 + 4.0 * 4.0));
+        assert_eq!(parts.evaluations(), Cost::Count(8 + 4 * (8 + 4 * 4)));
     }
 }

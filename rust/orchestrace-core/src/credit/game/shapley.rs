@@ -123,7 +123,7 @@ impl GameMethod for Shapley {
                 let tolerance = params.float("tolerance").unwrap_or_default();
                 truncated::sampled(game, setting, samples, tolerance, out)?;
             }
-            _ => match budget(self.exact_evaluations(&setting.players), game.players(), params) {
+            _ => match budget(self.evaluations(&setting.players), game.players(), params) {
                 Some(samples) => permutations(game, setting, samples, false, out)?,
                 None => exact(game, setting, out)?,
             },

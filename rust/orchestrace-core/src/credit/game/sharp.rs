@@ -9,12 +9,13 @@
 //! nobody interacts, else by cancellation only. Where two are each enough, both get nothing of it. The published weights
 //! are not verified: ours are 1, 1 and 0. An agent without judged tool results has 0 in the last term; a trace
 //! whose tool results all lack `ok` has no value if the term counts.
-//! n + 1 evaluations of the surrogate a trace, and one pass over the group.
+//! n + 1 evaluations of the surrogate a trace, and one pass over the group. A trace whose evaluations visit more events
+//! and edges than [`Cost::MOST_VISITS`] has no value (`budget.exceeded`).
 //! References: SHARP, arXiv 2602.08335; marginal: D. Wolpert, K. Tumer, 2001; ARCHITECTURE.md, D13, D15.
 
 use std::borrow::Cow;
 
-use super::{COALITIONS, Circuit, CircuitGame, Compiler, Evaluation, Game, Memory, OUTCOME, WEIGHTS};
+use super::{COALITIONS, Circuit, CircuitGame, Compiler, Cost, Evaluation, Game, Memory, OUTCOME, WEIGHTS};
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};
 use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
 use crate::credit::params::{DDOF, EPSILON, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
@@ -118,6 +119,10 @@ fn marginals(
 ) -> Result<Vec<f64>, Reason> {
     // a parameter that cannot be is refused by its list
     let structure = super::structure(params).map_err(|_| Reason::SupportAbsent)?;
+    // a trace without a value leaves the others of its group theirs
+    if Cost::of(names).times(Cost::of(view.len() + view.src.len())) > Cost::MOST_VISITS {
+        return Err(Reason::BudgetExceeded);
+    }
     let weights = Some(structure.weights.table());
     let outcome = graph.outcome(view)?;
     graph.build(view, GraphOptions { program_order: params.bool("program_order"), weights });

@@ -1,7 +1,8 @@
 //! One game by itself, of a caller's own making: no trace, no unit, every player a row.
 
+use super::cost::Bound;
 use super::forest::Forest;
-use super::{EXACT_PLAYERS, Game, GameMethod, Players, Setting, Solution};
+use super::{Cost, EXACT_PLAYERS, Game, GameMethod, Players, Setting, Solution};
 use crate::credit::params::Params;
 use crate::error::{Error, Result};
 use crate::graph::NO_UNIT;
@@ -32,7 +33,7 @@ pub struct Single {
     pub reason: Option<Reason>,
 }
 
-/// Solves one game; refuses before any work what would take more than 2^[`EXACT_PLAYERS`] evaluations.
+/// Solves one game; refuses before any work what costs more than an exact solution may ([`Bound`]).
 pub fn solve_single(
     game: &mut dyn Game,
     method: &dyn GameMethod,
@@ -46,15 +47,20 @@ pub fn solve_single(
     method.check(params)?;
     let row_of: Vec<u32> = (0..n as u32).collect();
     let players = structure.players(&row_of);
-    let evaluations = method.exact_evaluations(&players);
-    let is_sampler = method.info().params.iter().any(|param| param.name == "samples");
-    if is_sampler && params.int("samples").is_none() && evaluations > 2.0_f64.powi(EXACT_PLAYERS as i32) {
-        let much = if evaluations.is_finite() { format!("{evaluations:.0}") } else { "far more".to_owned() };
-        return Err(Error::Parameter(format!(
-            "the exact {} of {n} players takes {much} evaluations of the game, at most 2^{EXACT_PLAYERS} are made: \
-             pass samples=",
-            method.info().name
-        )));
+    let bound = Bound::beyond(method.info(), method.evaluations(&players), n);
+    if let (Some(bound), None) = (bound, params.int("samples")) {
+        let name = method.info().name;
+        return Err(Error::Parameter(match bound {
+            Bound::Evaluations(cost) => format!(
+                "the exact {name} of {n} players takes {cost} evaluations of the game, at most 2^{EXACT_PLAYERS} are \
+                 made: pass samples="
+            ),
+            Bound::Visits(evaluations, visits) => format!(
+                "{name} of {n} players asks {evaluations} times about all of them, {visits} questions, at most {} are \
+                 put: give a game of fewer players",
+                Cost::MOST_VISITS
+            ),
+        }));
     }
     let mut ends = [0.0; 2];
     // nobody in the first coalition, everybody in the second
@@ -114,6 +120,7 @@ impl Structure {
 #[cfg(test)]
 mod tests {
     use super::super::banzhaf::{BANZHAF, NORMALIZED_BANZHAF};
+    use super::super::difference::Difference;
     use super::super::forest::{Permission, PrecedenceShapley};
     use super::super::myerson::Myerson;
     use super::super::owen::{OWEN, WINTER};
@@ -248,10 +255,10 @@ mod tests {
 
     #[test]
     fn what_costs_too_much_is_refused_before_any_work() {
-        struct Never;
+        struct Never(usize);
         impl Game for Never {
             fn players(&self) -> usize {
-                21
+                self.0
             }
 
             fn values(&mut self, _: &[u64], _: &mut [f64]) -> Result<()> {
@@ -259,8 +266,14 @@ mod tests {
             }
         }
         let run = Run::new(Some(1)).unwrap();
-        let refused =
-            solve_single(&mut Never, &BANZHAF, &BANZHAF.info().defaults(), &Structure::default(), 0, &run);
+        let refused = solve_single(
+            &mut Never(21),
+            &BANZHAF,
+            &BANZHAF.info().defaults(),
+            &Structure::default(),
+            0,
+            &run,
+        );
         assert_eq!(
             refused.unwrap_err().to_string(),
             "the exact banzhaf of 21 players takes 2097152 evaluations of the game, at most 2^20 are made: pass samples="
@@ -269,8 +282,42 @@ mod tests {
         let parents = (0..21).map(|p: u32| p.checked_sub(1).unwrap_or(NO_UNIT)).collect();
         let chain = Structure { parents, ..Structure::default() };
         let method = &PrecedenceShapley;
-        let tried = solve_single(&mut Never, method, &method.info().defaults(), &chain, 0, &run);
+        let tried = solve_single(&mut Never(21), method, &method.info().defaults(), &chain, 0, &run);
         assert!(matches!(tried, Err(Error::Cancelled)));
+        let methods: [&dyn GameMethod; 8] = [
+            &Shapley,
+            &BANZHAF,
+            &NORMALIZED_BANZHAF,
+            &OWEN,
+            &WINTER,
+            &Myerson,
+            &PrecedenceShapley,
+            &Permission,
+        ];
+        for method in methods {
+            let asked = |players: usize| {
+                let structure = Structure::default();
+                let params = method.info().defaults();
+                solve_single(&mut Never(players), method, &params, &structure, 0, &run).unwrap_err()
+            };
+            assert!(matches!(asked(20), Error::Cancelled), "20 players are played");
+            for players in [21, 64, 1_024, 1_025, 1_026, 1_064, 1_087, 1_000_000] {
+                let refused = asked(players).to_string();
+                let told = format!("the exact {} of {players} players takes", method.info().name);
+                assert!(refused.starts_with(&told) && refused.ends_with("pass samples="), "{refused}");
+            }
+        }
+        // one evaluation a player, of all of them
+        let difference = |players: usize| {
+            let (structure, params) = (Structure::default(), Difference.info().defaults());
+            solve_single(&mut Never(players), &Difference, &params, &structure, 0, &run).unwrap_err()
+        };
+        assert!(matches!(difference(1_087), Error::Cancelled));
+        assert_eq!(
+            difference(1_000_000).to_string(),
+            "difference of 1000000 players asks 1000000 times about all of them, over 2^39 questions, at most 2^37 are \
+             put: give a game of fewer players"
+        );
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
+use super::cost::Bound;
 use super::players::Cast;
-use super::{EXACT_PLAYERS, Game, GameMethod, Own, Setting, Solution, structure};
+use super::{Cost, EXACT_PLAYERS, Game, GameMethod, Own, Setting, Solution, structure};
 use crate::credit::params::Params;
 use crate::credit::rollup::{Rows, refused};
 use crate::credit::sum::pairwise;
@@ -79,10 +80,9 @@ impl<'a> Call<'a> {
         Self { own, ..self }
     }
 
-    /// Whether the call draws no samples though its method could, so that the number of players is limited.
+    /// Whether no number of samples says what the call may cost, so that limits do.
     fn is_limited(&self) -> bool {
-        let samples = self.method.info().params.iter().any(|param| param.name == "samples");
-        samples && self.params.int("samples").is_none()
+        self.params.int("samples").is_none()
     }
 }
 
@@ -234,34 +234,58 @@ fn on_every_worker<T: Send>(
     Ok(all.into_iter().map(|(_, found)| found).collect())
 }
 
-/// Fails if an exact solution would be beyond the limit, before any coalition is evaluated.
+/// A trace whose game costs too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Beyond {
+    bound: Bound,
+    players: usize,
+    /// Events, or events and edges.
+    size: usize,
+}
+
+/// Fails if a solution without samples would be beyond a limit, before any coalition is evaluated.
 fn refuse(chunks: &[ChunkView<'_>], places: &[(usize, usize)], call: &Call<'_>, run: &Run) -> Result<()> {
-    let limit = 2.0_f64.powi(EXACT_PLAYERS as i32);
+    let info = call.method.info();
     let beyond = on_every_worker(places, run, |stage, (chunk, i)| {
         let view = chunks[chunk].trace(i);
+        // an outcome of the caller's own is asked about players, the surrogate goes through the trace
+        let graph = if call.own.is_some() { 0 } else { view.len() + view.src.len() };
+        let most = graph.max(view.len());
+        if !info.draws() && Cost::of(most).times(Cost::of(most)) <= Cost::MOST_VISITS {
+            return Ok(None); // a few evaluations for each event: nobody has to know who plays
+        }
         stage.cast(&view, call);
-        let evaluations = call.method.exact_evaluations(&stage.cast.players());
-        let players = stage.cast.players().len();
+        let players = stage.cast.players();
+        let size = graph.max(players.len());
+        let Some(bound) = Bound::beyond(info, call.method.evaluations(&players), size) else {
+            return Ok(None);
+        };
+        let players = players.len();
         // a cycle has no value by the surrogate, and costs nothing
-        let beyond = evaluations > limit && (call.own.is_some() || stage.is_acyclic(&view, call));
-        Ok(beyond.then_some((players, evaluations, view.len())))
+        let costs = call.own.is_some() || stage.is_acyclic(&view, call);
+        Ok(costs.then_some(Beyond { bound, players, size: view.len() }))
     })?;
     let n = beyond.iter().flatten().count();
-    let Some(&(players, evaluations, events)) =
-        beyond.iter().flatten().max_by(|a, b| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2)))
-    else {
-        return Ok(());
+    let Some(Beyond { bound, players, size: events }) = beyond.iter().flatten().max() else { return Ok(()) };
+    let (name, traces, unit) = (info.name, places.len(), call.unit.as_str());
+    let instead = if info.draws() {
+        "pass samples=1000 for estimates with standard errors, or choose a larger unit"
+    } else {
+        "choose a larger unit"
     };
-    let name = call.method.info().name;
-    let traces = places.len();
-    let much =
-        if evaluations.is_finite() { format!("{evaluations:.1e}") } else { "far more than 2^64".into() };
-    Err(Error::Parameter(format!(
-        "method '{name}' is exact up to {EXACT_PLAYERS} players, and {n} of {traces} traces have more at unit \
-         '{}': up to {players}, {much} evaluations of {events} events; pass samples=1000 for \
-         estimates with standard errors, or choose a larger unit",
-        call.unit.as_str()
-    )))
+    Err(Error::Parameter(match bound {
+        Bound::Evaluations(cost) => format!(
+            "method '{name}' is exact up to {EXACT_PLAYERS} players, {} evaluations of a trace, and {n} of {traces} \
+             traces have more at unit '{unit}': up to {players} players, {cost} evaluations of {events} events; {instead}",
+            Cost::MOST_EVALUATIONS
+        ),
+        Bound::Visits(evaluations, visits) => format!(
+            "method '{name}' visits at most {} events and edges of a trace, and {n} of {traces} traces take more at \
+             unit '{unit}': up to {players} players, {evaluations} evaluations of {events} events, {visits} visits; \
+             {instead}",
+            Cost::MOST_VISITS
+        ),
+    }))
 }
 
 /// Appends the rows of a trace. `reward` is what is divided if credit is scaled to it; the inner one is missing where the

@@ -2,13 +2,14 @@
 //!
 //! Bit p of an index says whether player p, or item p, is in: a game of n players is a list of 2^n values.
 
+use super::cost::places;
 use super::{Game, all_coalitions};
 use crate::error::{Error, Result};
 use crate::run::Run;
 
 /// Values of all 2^k unions of `items`, as [`all_coalitions`] has them.
 pub fn tabulate<I: AsRef<[u32]>>(game: &mut dyn Game, items: &[I], run: &Run) -> Result<Vec<f64>> {
-    let mut table = vec![0.0; 1 << items.len()];
+    let mut table = vec![0.0; places(items.len())?];
     all_coalitions(game, run, items, &mut |first, values| {
         table[first..first + values.len()].copy_from_slice(values);
     })?;
