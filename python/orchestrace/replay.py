@@ -132,6 +132,9 @@ def replay(
     f(x) + u kept within 0..1. A scenario that changes nothing has the effect 0, bit for bit, and so has
     whatever is no ancestor of the outcome.
 
+    A trace whose every unit is tried (``each=``) is refused where scenarios times events and edges times
+    families of gates are more than 2^37, which takes a few minutes of one core.
+
     Tier ``surrogate``; ``observed`` where `aggregate_by` alone changes a scored outcome whose inputs are all
     scored; ``schedule`` for schedule scenarios.
 

@@ -3,15 +3,20 @@
 //! An agent is the distribution of (type, tool) over the events it owns. Distances are Jensen-Shannon distances, the
 //! square root of the divergence in bits, 0 to 1. An agent's strategy is its most frequent (type, tool), ties to the type
 //! that the schema lists first, then to the tool that the corpus names first; effective strategies are e^H over these.
-//! O(|V| log |V| + n² s), n agents of s kinds each. References: J. Lin, IEEE Trans. Inf. Theory 37(1), 1991; D. Endres,
-//! J. Schindelin, IEEE Trans. Inf. Theory 49(7), 2003; M. O. Hill, Ecology 54(2), 1973 (effective numbers).
+//! O(|V| log |V| + n² s), n agents of s kinds each; beyond [`MOST_ACTS`] the distance is null. References: J. Lin, IEEE
+//! Trans. Inf. Theory 37(1), 1991; D. Endres, J. Schindelin, IEEE Trans. Inf. Theory 49(7), 2003; M. O. Hill, Ecology
+//! 54(2), 1973 (effective numbers).
 
 use std::cmp::Ordering;
 
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use super::subject::Subject;
+use crate::credit::game::Cost as Visits;
 use crate::error::Reason;
 use crate::graph::NOBODY;
+
+/// Acts that pairs of agents are compared by, at most: each takes two logarithms, all of them a minute of one core.
+const MOST_ACTS: Visits = Visits::Count(1 << 32);
 
 /// Diversity of agents.
 #[derive(Debug)]
@@ -69,13 +74,17 @@ impl Measure for Worker {
             let from = if agent == 0 { 0 } else { self.ends[agent - 1] };
             &self.counts[from..self.ends[agent]]
         };
-        let mut sum = 0.0;
-        for i in 0..n {
-            for j in 0..i {
-                sum += distance(of(i), of(j));
+        if Visits::of(n).times(Visits::of(self.counts.len())) > MOST_ACTS {
+            out.absent(0, Reason::BudgetExceeded);
+        } else {
+            let mut sum = 0.0;
+            for i in 0..n {
+                for j in 0..i {
+                    sum += distance(of(i), of(j));
+                }
             }
+            out.ratio(0, sum, (n * (n - 1) / 2) as f64);
         }
-        out.ratio(0, sum, (n * (n - 1) / 2) as f64);
         self.strategies.clear();
         for agent in 0..n {
             // the first of the most frequent: acts ascend

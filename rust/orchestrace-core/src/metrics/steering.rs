@@ -8,13 +8,15 @@
 //! s is the middle of the run's time, or another share of it ([`Options::intervention_at`]). The point of no return is the
 //! time of the last event, the outcome itself left out, whose absence changes the outcome under the default structural
 //! surrogate (D15, with recorded scores kept): an assumed model. O(|V| |E| / 64) for reach, O(|V| (|V|+|E|) / 8) at most
-//! for the point of no return, most often one pass.
+//! for the point of no return, most often one pass; null where that visits more events and edges than
+//! [`Visits::MOST_VISITS`].
 
 use std::ops::ControlFlow;
 
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use super::scale::ends;
 use super::subject::Subject;
+use crate::credit::game::Cost as Visits;
 use crate::error::Reason;
 use crate::graph::{Order, Outcome};
 use crate::replay::structural::Absences;
@@ -86,6 +88,10 @@ impl Measure for Worker {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
         let Some(order) = subject.order else { return out.all_absent(0..5, Reason::GraphCycle) };
         let n = subject.view.len();
+        let passes = Visits::of(n.div_ceil(LANES));
+        if passes.times(Visits::of(n + subject.graph.n_edges())) > Visits::MOST_VISITS {
+            return out.all_absent(0..5, Reason::BudgetExceeded);
+        }
         self.rows.clear();
         match order {
             Order::Document(n) => self.rows.extend(0..n as u32),

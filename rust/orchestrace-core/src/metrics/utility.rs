@@ -2,12 +2,14 @@
 //!
 //! A message's utility is what the outcome would lose without its event, under the default structural surrogate (D15) with
 //! recorded scores kept, for each of its tokens: an assumed model, not an observation. Messages are those between two
-//! agents (D18) that have tokens. O((|V|+|E|) m/8) for m messages. Reference: J. Pearl, Causality, 2009, section 7.1.
+//! agents (D18) that have tokens. O((|V|+|E|) m/8) for m messages; null where that visits more events and edges than
+//! [`Visits::MOST_VISITS`]. Reference: J. Pearl, Causality, 2009, section 7.1.
 
 use std::ops::ControlFlow;
 
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use super::subject::Subject;
+use crate::credit::game::Cost as Visits;
 use crate::error::Reason;
 use crate::replay::structural::Absences;
 
@@ -57,6 +59,11 @@ impl Measure for Worker {
         let size = |v: usize| subject.tokens(v).filter(|&tokens| tokens > 0);
         let (mut n, mut sum, mut least) = (0.0, 0.0, f64::INFINITY);
         let sized = subject.messages.iter().copied().filter(|&v| size(v as usize).is_some());
+        let each = Visits::of(subject.view.len() + subject.view.src.len());
+        let visits = Visits::of(sized.clone().count()).times(each);
+        if visits > Visits::MOST_VISITS {
+            return out.all_absent(0..2, Reason::BudgetExceeded);
+        }
         let told = self.absences.each(subject.view, self.program_order, sized, |v, lost| {
             if let Some(tokens) = size(v as usize) {
                 let utility = lost / tokens as f64;

@@ -39,7 +39,8 @@ pub use self::table::replay;
 use super::intervention::masks::Scene;
 use super::intervention::{Action, Masks, Plan, Roster, Segment};
 use super::outcome::{MAX_SETS, Model, Structure, Weights};
-use crate::error::Result;
+use crate::credit::game::Cost;
+use crate::error::{Error, Result};
 use crate::graph::{GraphOptions, Outcome, TraceGraph};
 use crate::run::Run;
 use crate::schema::{Reason, Tier};
@@ -182,6 +183,7 @@ impl Replayer {
             bounded: options.sensitivity,
             cautious: !options.structure_alone && options.structure.weights == Weights::Normalised,
         };
+        affordable(plan, &scene, used)?;
         let from = answers.len();
         let Blocks { segments, spans, rows } = Blocks::new(plan, |s| units(plan, &scene, s), answers);
         for answer in &answers[from..] {
@@ -378,6 +380,23 @@ fn tokens_left(of: &[i64], total: i64, masks: &Masks) -> [i64; MAX_SETS] {
 fn units(plan: &Plan, scene: &Scene<'_>, scenario: usize) -> (bool, usize) {
     let each = plan.scenarios[scenario].each();
     (each.is_some(), each.map_or(1, |level| scene.roster.units(level, scene.graph)))
+}
+
+/// Refuses what a trace whose every unit is tried would take hours for, before anything is kept for each unit.
+fn affordable(plan: &Plan, scene: &Scene<'_>, families: usize) -> Result<()> {
+    let tried: usize = (0..plan.scenarios.len()).map(|s| units(plan, scene, s).1).sum();
+    let size = scene.graph.len() + scene.graph.n_edges();
+    let visits = Cost::of(tried).times(Cost::of(size)).times(Cost::of(families));
+    // what is asked for one by one ends, however large the trace is
+    if visits <= Cost::MOST_VISITS || tried <= MAX_SETS {
+        return Ok(());
+    }
+    let (id, events) = (scene.view.trace_id, scene.view.len());
+    Err(Error::Parameter(format!(
+        "trace '{id}': {tried} scenarios of {events} events under {families} families of gates visit {visits} events and \
+         edges, at most {} are: try larger units (each='agent'), single ones, or pass sensitivity=False for one family",
+        Cost::MOST_VISITS
+    )))
 }
 
 /// Without an order there are no units to try either: an answer for each scenario says why.

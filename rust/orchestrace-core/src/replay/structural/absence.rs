@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 
 use super::predict::{Base, Prediction};
+use crate::credit::game::Cost;
 use crate::error::Reason;
 use crate::graph::{GraphOptions, TraceGraph};
 use crate::replay::intervention::masks::Scene;
@@ -25,7 +26,8 @@ pub struct Absences {
 }
 
 impl Absences {
-    /// Hands `tell` each of `events` with what the outcome loses without it, until it has heard enough.
+    /// Hands `tell` each of `events` with what the outcome loses without it, until it has heard enough. Gives up where
+    /// that takes more visits of events and edges than [`Cost::MOST_VISITS`].
     pub fn each(
         &mut self,
         view: &TraceView<'_>,
@@ -45,7 +47,12 @@ impl Absences {
         masks.absent.clear();
         masks.absent.resize(view.len(), 0);
         let mut events = events.peekable();
+        let (mut asked, size) = (0, Cost::of(view.len() + view.src.len()));
         while events.peek().is_some() {
+            if Cost::of(asked).times(size) > Cost::MOST_VISITS {
+                return Err(Reason::BudgetExceeded);
+            }
+            asked += MAX_SETS;
             let (mut block, mut n) = ([0; MAX_SETS], 0);
             for event in events.by_ref().take(MAX_SETS) {
                 masks.absent[event as usize] |= 1 << n;
