@@ -16,7 +16,7 @@ from .corpus import Corpus, check_numbers
 from .display import plain
 from .errors import InputError, ParameterError
 from .exports import EXPORTS
-from .exports.format import Export, Request, Sink, check_folder
+from .exports.format import VIEWER_BYTES, Export, Request, Sink, check_folder
 from .paths import path_of
 from .progress import Progress, reporting
 from .publication import published_file, published_folder, refuse_existing
@@ -100,7 +100,8 @@ def export(
         ``parquet``: the budget that `read_corpus` gives its verbs.
     max_bytes
         Nothing stays if the file is larger. None: 64 MiB for what a viewer loads as a whole (``perfetto``,
-        ``mermaid``, ``dot``), no limit for the rest. Estimated by `export_size` before the first byte.
+        ``mermaid``, ``dot``), no limit for the rest. Estimated by `export_size` before the first byte; a
+        trace that has too many events and edges for it is refused before its records are made.
     overwrite
         Replace a file that exists.
     threads, progress
@@ -153,7 +154,7 @@ def export(
         refuse_existing(target)
     limit = kind.max_bytes if max_bytes is None else max_bytes
     if limit is not None:
-        _check_size(_measured(kind, some, request), limit, kind)
+        _check_size(_measured(kind, some, request, limit), limit, kind)
     with reporting(progress, "exporting") as callback:
         request = _with(request, progress=callback)
         if kind.folder:
@@ -330,8 +331,12 @@ def _with(request: Request, **changes: Any) -> Request:
     return Request(**{**{one.name: getattr(request, one.name) for one in fields(Request)}, **changes})
 
 
-def _measured(kind: Export, corpus: Corpus, request: Request) -> ExportSize:
-    """Write some traces to nowhere, and take the whole in proportion."""
+def _measured(kind: Export, corpus: Corpus, request: Request, limit: int | None = None) -> ExportSize:
+    """Write some traces to nowhere, and take the whole in proportion.
+
+    With a `limit` a trace that takes long to measure, and cannot be within it, is refused before its records
+    are made.
+    """
     sizes = corpus.traces.select("trace", "n_events", "n_edges").collect(engine="streaming")
     weight = (sizes["n_events"].cast(pl.Int64) + sizes["n_edges"].cast(pl.Int64)).alias("weight") + 1
     sample = sizes.with_columns(weight).gather_every(max(1, math.ceil(sizes.height / _SAMPLE_TRACES)))
@@ -339,7 +344,7 @@ def _measured(kind: Export, corpus: Corpus, request: Request) -> ExportSize:
     sample = sample.filter(before < _SAMPLE_EVENTS)
     exact = sample.height == sizes.height
     some = corpus if exact else corpus.filter(pl.col("trace").is_in(sample["trace"].implode()))
-    written = _written(kind, some, request)
+    written = _written(kind, some, request, None if limit is None else max(limit, VIEWER_BYTES))
     whole, seen = int(weight.sum() or 0), int(sample["weight"].sum() or 0)
     return ExportSize(
         traces=sizes.height,
@@ -350,9 +355,9 @@ def _measured(kind: Export, corpus: Corpus, request: Request) -> ExportSize:
     )
 
 
-def _written(kind: Export, corpus: Corpus, request: Request) -> int:
+def _written(kind: Export, corpus: Corpus, request: Request, limit: int | None) -> int:
     if not kind.folder:
-        sink = Sink()
+        sink = Sink(limit=limit)
         kind.write(corpus, sink, request)
         return sink.written
     total = 0

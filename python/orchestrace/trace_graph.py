@@ -162,8 +162,9 @@ def received(
 ) -> tuple[list[float], list[dict[int, float]]]:
     """What every event receives, and by which successor: ``[event][successor]``."""
     credit = [0.0] * len(weights)
-    for v in [outcome] if outcome is not None else graph.sinks:
-        credit[v] = amount / (1 if outcome is not None else len(graph.sinks))
+    ends = [outcome] if outcome is not None else graph.sinks
+    for v in ends:
+        credit[v] = amount / len(ends)
     by_edge: list[dict[int, float]] = [{} for _ in weights]
     for v in reversed(graph.order):
         total = math.fsum(weights[v].values())

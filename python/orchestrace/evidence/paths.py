@@ -38,6 +38,7 @@ def flow(question: Question) -> Teller:
     y = question.trace.outcome
     sent = gamma * (1.0 - kappa)
     _, by_edge = received(graph, y, question.amount, weights, sent=sent, epsilon=epsilon)
+    n_sinks = len(graph.sinks)
     rule = "amount = kept part of what the successors sent" if kept_only else "amount = Σ of what they sent"
 
     def tell(part: Part) -> Found:
@@ -45,8 +46,8 @@ def flow(question: Question) -> Teller:
         kept = 1.0
         if kept_only and total > 0.0:
             kept = kappa + (1.0 - kappa) * epsilon / (total + epsilon)
-        if part.seq == y or (y is None and part.seq in graph.sinks):
-            each = question.amount / (len(graph.sinks) if y is None else 1)
+        if part.seq == y or (y is None and not graph.successors[part.seq]):
+            each = question.amount / (n_sinks if y is None else 1)
             yield Evidence("outcome", rule, kept, each, seq=part.seq)
         for v, amount in by_edge[part.seq].items():
             yield Evidence("edge", rule, kept, amount, seq=part.seq, other=question.name(v))
@@ -58,6 +59,7 @@ def dag_gae(question: Question) -> Teller:
     trace, graph, y = question.trace, _graph(question, None), question.trace.outcome
     gamma, lambda_ = question.number_of("gamma", 0.99), question.number_of("lambda_", 0.95)
     split = question.params.get("mode") == "split"
+    n_sinks = len(graph.sinks)
     rule = "amount = r - V + gamma Σ m (V(w) + lambda A(w)) over the successors w"
 
     def tell(part: Part) -> Found:
@@ -66,8 +68,8 @@ def dag_gae(question: Question) -> Teller:
         yield Evidence("critic", rule, -1.0, trace.number("value", v), seq=v)
         if v == y:
             yield Evidence("outcome", rule, 1.0, question.amount, seq=v)
-        elif y is None and v in graph.sinks:
-            m = 1.0 / len(graph.sinks) if split else 1.0
+        elif y is None and not graph.successors[v]:
+            m = 1.0 / n_sinks if split else 1.0
             yield Evidence("outcome", rule, gamma * lambda_ * m, question.amount, seq=v)
         for w in graph.successors[v]:
             m = 1.0 / (len(graph.predecessors[w]) if split else len(graph.successors[v]))

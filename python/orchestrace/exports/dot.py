@@ -12,7 +12,11 @@ from .format import VIEWER_BYTES, Export, Request, Sink
 
 
 def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
-    drawing = only(corpus, request)
+    drawing = only(
+        corpus,
+        request,
+        sink.room_for(len('    n0 [label="a: b\\n0 s"]\n'), len('  n0 -> n1 [tooltip="a"]\n')),
+    )
     head = f"digraph {_quoted([drawing.trace_id])} {{\n"
     sink.write(f'{head}  rankdir=LR\n  node [shape=box, style=rounded, fontname="sans-serif"]\n'.encode())
     agents: dict[str, list[int]] = {}

@@ -1,6 +1,6 @@
 """One trace as it is drawn: its events with their schedule, credits and effects, and its edges."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +46,13 @@ class Annotations:
         return events.join(self._effects, on=["trace", "id"], how="left", maintain_order="left")
 
 
-def drawings(corpus: Corpus, request: Request) -> Iterator[Drawing]:
-    """The traces of a corpus in memory one by one, cut to the window that is asked for."""
+def drawings(
+    corpus: Corpus, request: Request, expect: Callable[[int, int], None] | None = None
+) -> Iterator[Drawing]:
+    """The traces of a corpus in memory one by one, cut to the window that is asked for.
+
+    `expect` hears how many events and edges a drawing will have, before it is made.
+    """
     notes = Annotations(request)
     times = schedule(
         corpus,
@@ -64,11 +69,15 @@ def drawings(corpus: Corpus, request: Request) -> Iterator[Drawing]:
     ends = {int(number): rows for (number,), rows in edges.partition_by("trace", as_dict=True).items()}
     traces = corpus.traces.select("trace", "trace_id").collect()
     for number, trace_id in traces.iter_rows():
-        yield _drawing(trace_id, own.pop(number), ends.pop(number, edges.clear()), request.window)
+        yield _drawing(trace_id, own.pop(number), ends.pop(number, edges.clear()), request.window, expect)
 
 
 def _drawing(
-    trace_id: str, events: pl.DataFrame, edges: pl.DataFrame, window: tuple[float, float] | None
+    trace_id: str,
+    events: pl.DataFrame,
+    edges: pl.DataFrame,
+    window: tuple[float, float] | None,
+    expect: Callable[[int, int], None] | None,
 ) -> Drawing:
     if events["finish"].null_count():
         return Drawing(trace_id, "seconds", [], [], str(events["reason"][0]))
@@ -76,16 +85,18 @@ def _drawing(
     if window is not None:
         low, high = window
         events = events.filter(pl.col("finish") >= low, pl.col("start") <= high)
+        edges = edges.join(events, left_on="src", right_on="seq", how="semi", maintain_order="left")
+        edges = edges.join(events, left_on="dst", right_on="seq", how="semi", maintain_order="left")
+    if expect is not None:
+        expect(events.height, edges.height)
     place = {seq: at for at, seq in enumerate(events["seq"])}
     kept = [
-        (place[src], place[dst], kind)
-        for src, dst, kind in edges.select("src", "dst", "type").iter_rows()
-        if src in place and dst in place
+        (place[src], place[dst], kind) for src, dst, kind in edges.select("src", "dst", "type").iter_rows()
     ]
     return Drawing(trace_id, unit, events.drop("reason").to_dicts(), kept)
 
 
-def only(corpus: Corpus, request: Request) -> Drawing:
+def only(corpus: Corpus, request: Request, expect: Callable[[int, int], None] | None = None) -> Drawing:
     """The drawing of the one trace that a corpus has.
 
     Raises
@@ -93,7 +104,7 @@ def only(corpus: Corpus, request: Request) -> Drawing:
     ParameterError
         Its edges close a cycle, so that it has no schedule, or nothing of it is in the window.
     """
-    (drawing,) = drawings(corpus, request)
+    (drawing,) = drawings(corpus, request, expect)
     if drawing.reason is not None:
         raise ParameterError(f"the trace has no schedule ({drawing.reason})")
     if not drawing.events and request.window is not None:

@@ -24,10 +24,13 @@ EMPTY: Final[dict[str, object]] = {
 
 
 class Sink:
-    """A binary file that counts what is written and refuses more than it may hold."""
+    """A binary file that counts what is written and refuses more than it may hold.
+
+    Without a file it counts only, and refuses what is announced (`room_for`).
+    """
 
     def __init__(self, target: Any = None, limit: int | None = None) -> None:
-        self._target = target  # None counts only
+        self._target = target
         self._limit = limit
         self.written = 0
         self.failure: Exception | None = None
@@ -42,12 +45,9 @@ class Sink:
             It is beyond the limit.
         """
         size = memoryview(data).nbytes
+        if self._target is not None:
+            self._expect(size)
         self.written += size
-        if self._limit is not None and self.written > self._limit:
-            self.failure = ParameterError(
-                f"the file would have more than {self._limit:,} bytes: raise max_bytes, or export less"
-            )
-            raise self.failure
         if self._target is not None:
             try:
                 self._target.write(data)
@@ -55,6 +55,20 @@ class Sink:
                 self.failure = error
                 raise
         return size
+
+    def room_for(self, event: int, edge: int) -> Callable[[int, int], None]:
+        """A check that so many events and edges fit, made before their records are.
+
+        `event` and `edge` are the fewest bytes that the records of one take. It raises ParameterError.
+        """
+        return lambda events, edges: self._expect(events * event + edges * edge)
+
+    def _expect(self, least: int) -> None:
+        if self._limit is not None and self.written + least > self._limit:
+            self.failure = ParameterError(
+                f"the file would have more than {self._limit:,} bytes: raise max_bytes, or export less"
+            )
+            raise self.failure
 
     def flush(self) -> None:
         """Hand on what is buffered."""

@@ -11,7 +11,7 @@ from .format import VIEWER_BYTES, Export, Request, Sink
 
 
 def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
-    drawing = only(corpus, request)
+    drawing = only(corpus, request, sink.room_for(len('  n0["a#58; b<br/>0 s"]\n'), len("  n0 --> n1\n")))
     sink.write(b"flowchart LR\n")
     for event in drawing.events:
         text = "<br/>".join(_escaped(line) for line in label(event, drawing.unit))

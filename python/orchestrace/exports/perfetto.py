@@ -5,6 +5,7 @@ Source: Trace Event Format, Google, 2016.
 
 import json
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from typing import Any, Final
 
 from ..corpus import Corpus
@@ -14,17 +15,24 @@ from .format import VIEWER_BYTES, Export, Request, Sink
 _MICROSECONDS: Final = 1e6
 _SAID: Final = ("id", "slack", "critical", "source", "credit", "effect", "lower", "upper", "tier")
 """What is told of an event where it is known."""
+# bytes of a record with names and numbers of one letter each; an edge has two records
+_LEAST_OF_EVENT: Final = len('{"ph":"X","name":"a","cat":"a","ts":0.0,"dur":0.0,"pid":1,"tid":1,"args":{}},')
+_LEAST_OF_EDGE: Final = 2 * len('{"name":"a","cat":"edge","id":0,"pid":1,"ph":"s","ts":0.0,"tid":1},')
 
 
 def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
     total = len(corpus)
     units: set[str] = set()
     process, flow, done = 0, 0, 0
+    room = sink.room_for(_LEAST_OF_EVENT, _LEAST_OF_EDGE)
     sink.write(b'{"traceEvents":[')
     first = True
     for piece in corpus.slices():
         # of a single trace there is something to show, or an error
-        shown = drawings(piece, request) if total > 1 else [only(piece, request)] if len(piece) else []
+        if total > 1:
+            shown = drawings(piece, request, room)
+        else:
+            shown = iter([only(piece, request, room)] if len(piece) else [])
         for drawing in shown:
             process += 1
             # what has no schedule has no times in either
@@ -80,14 +88,18 @@ def _told(process: int, name: str, args: dict[str, str], thread: int | None = No
 
 def _lanes(events: list[dict[str, Any]]) -> list[tuple[str, int]]:
     """Of each event its agent, and a lane of it in which nothing overlaps."""
-    busy: dict[str, list[float]] = {}
+    busy: dict[str, list[tuple[float, int]]] = {}
+    idle: dict[str, list[int]] = {}
     lanes: list[tuple[str, int]] = [("", 0)] * len(events)
     for row in sorted(range(len(events)), key=lambda at: (events[at]["start"], events[at]["finish"], at)):
         agent, start, finish = (events[row][name] for name in ("agent", "start", "finish"))
-        until = busy.setdefault(agent, [])
-        free = next((lane for lane, end in enumerate(until) if end <= start), len(until))
-        until[free : free + 1] = [finish]
-        lanes[row] = (agent, free)
+        until, free = busy.setdefault(agent, []), idle.setdefault(agent, [])
+        # starts ascend: a lane that is free once stays so until it is taken, and the first free one is
+        while until and until[0][0] <= start:
+            heappush(free, heappop(until)[1])
+        lane = heappop(free) if free else len(until)
+        heappush(until, (finish, lane))
+        lanes[row] = (agent, lane)
     return lanes
 
 
