@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= parse_block parse_vs_reference chunk_boundary decompression
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint golden fuzz bench timings wheel clean
+.PHONY: help demo test lint crates floors golden fuzz bench timings wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,16 @@ lint: ## Check format, lints, types and stubs (after `make test`, which installs
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy --strict
 	$(PYTHON) -m mypy.stubtest orchestrace._core
+	$(PYTHON) .ci/crates.py check
+
+crates: ## After a change of Cargo.lock: write licences of all crates and the notices of those in the wheel anew
+	for manifest in Cargo.toml rust/fuzz/Cargo.toml benches/rust/Cargo.toml; do \
+		$(CARGO) fetch --locked --manifest-path $$manifest || exit 1; \
+	done
+	$(PYTHON) .ci/crates.py write
+
+floors: ## Try the package with the lowest versions that pyproject.toml allows (nightly; needs an index of packages)
+	$(PYTHON) .ci/floors.py run
 
 golden: ## Rewrite the expected tables of data/importers; read the diff before you commit it
 	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --test golden
