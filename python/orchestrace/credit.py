@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, BinaryIO, overload
 
 import polars as pl
 
@@ -230,11 +230,15 @@ def _sunk(
             files.write(_piece(load(), compute, constants, callback), path.name)
             files.publish()
             if call is not None:
-                replace(folder / _CALL, lambda file, text=call: file.write_text(text))
+                replace(folder / _CALL, _writing(call))
                 call = None
     return (
         pl.scan_parquet(made, glob=False, hive_partitioning=False) if made else pl.LazyFrame(schema=CREDITS)
     )
+
+
+def _writing(text: str) -> Callable[[BinaryIO], int]:
+    return lambda file: file.write(text.encode())
 
 
 def _check_same(folder: Path, corpus: Corpus, options: dict[str, Any]) -> str | None:

@@ -5,12 +5,12 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import UnionType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from . import _core
 from .errors import InputError, SchemaError
@@ -187,7 +187,7 @@ class Manifest:
         text = json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
         replace(
             folder / NAME,
-            lambda path: path.write_text(text + "\n", encoding="utf-8", errors="surrogateescape"),
+            lambda file: file.write((text + "\n").encode("utf-8", errors="surrogateescape")),
         )
         sync_folder(folder)
 
@@ -202,16 +202,24 @@ def side_file(table: str, name: str) -> str:
     return f"{table}/{name}.parquet"
 
 
+_OWN: Final = os.urandom(8).hex()
+
+
 def temporary(path: Path) -> Path:
-    """Where a file is written before it is published; no listing takes it for a published one."""
-    return path.with_name(f".{path.name}.tmp")
+    """Where this process writes a file before it is published; no listing takes it for a published one.
+
+    Nobody can guess the name and put a link there. It has to be opened with the mode ``xb``: not even then is
+    the link followed. What a killed process leaves behind is known by its beginning and end.
+    """
+    return path.with_name(f".{_OWN}.{path.name}.tmp")
 
 
-def replace(path: Path, write: Any) -> None:
+def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file completely, then give it its name."""
     made = temporary(path)
     try:
-        write(made)
+        with open(made, "xb") as file:
+            write(file)
         sync_file(made)
         os.replace(made, path)
     except BaseException:
@@ -249,6 +257,7 @@ def load(folder: Path) -> Manifest | None:
     SchemaError
         It is not one of ours, or of another major version.
     """
+    _core.check_process()
     path = folder / NAME
     try:
         text = path.read_bytes().decode("utf-8", errors="surrogateescape")

@@ -85,7 +85,7 @@ class Staging:
             path.parent.mkdir(parents=True, exist_ok=True)
         made = temporary(path)
         self._files.append(path)
-        with written(made) as file:
+        with written(made, "xb") as file:
             frame.write_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP)
 
     def publish(self) -> None:
