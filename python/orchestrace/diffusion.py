@@ -12,6 +12,7 @@ from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .influence import check_confidence, mean_interval
 from .laws import REASONS, fit_law
+from .ranges import in_range
 from .schema import CREDITS, unknown_name
 
 if TYPE_CHECKING:
@@ -294,7 +295,8 @@ def credit_snr(
         events of the group, which is 0 for an advantage, in standard deviations of the class), ``floor``
         (what that would be on average if credit knew nothing of the class), all Float64; ``n_rollouts
         n_events`` (UInt32) and ``reason``: ``support.absent`` with fewer than two rollouts that have the
-        class, ``group.degenerate`` where its credit has no spread.
+        class, ``group.degenerate`` where its credit has no spread, ``result.range`` where a ratio is beyond
+        the floats.
 
     Raises
     ------
@@ -343,7 +345,7 @@ def credit_snr(
     found = paid.join(events, on=["trace", "unit_id"], how="inner")
     if found.height < paid.height:
         raise ParameterError("credits name events that the corpus does not have: pass the corpus they are of")
-    found = found.join(traces, on="trace").sort("group_id", "trace", "unit_id")
+    found = _scaled(found.join(traces, on="trace").sort("group_id", "trace", "unit_id"))
     credit, away = pl.col("credit"), pl.col("credit") - pl.col("mean")
     # of every rollout, how much it moves the mean of its group; and of a class
     runs = found.with_columns(mean=credit.mean().over("group_id"), size=pl.len().over("group_id"))
@@ -382,7 +384,7 @@ def credit_snr(
     variance = pl.max_horizontal(pl.col("moved") + pl.col("change"), 0.0)
     error = (variance * pl.col("runs") / (pl.col("runs") - 1)).sqrt()
     told = pl.when(~(few | pl.col("flat")))
-    return table.select(
+    ratios = table.select(
         *place,
         "events",
         snr=told.then((pl.col("mean") - pl.col("level")).abs() / pl.col("sd")),
@@ -391,6 +393,16 @@ def credit_snr(
         n_events="n_events",
         reason=reason.cast(CREDITS["reason"]),
     )
+    return in_range(ratios, ["snr", "floor"])
+
+
+def _scaled(rows: pl.DataFrame) -> pl.DataFrame:
+    """Credit divided by a power of two in each group: ratios stay, and no square is beyond the floats."""
+    import numpy as np
+
+    largest = rows.select(pl.col("credit").abs().max().over("group_id")).to_series().to_numpy()
+    _, exponents = np.frexp(largest)
+    return rows.with_columns(credit=pl.Series(np.ldexp(rows["credit"].to_numpy(), -exponents)))
 
 
 def _check_lengths(lengths: Sequence[int]) -> list[int]:

@@ -25,7 +25,8 @@ class Interval(NamedTuple):
     """Standard error and ends of an interval around an estimate.
 
     The ends are null with a ``reason``: ``support.absent`` where fewer than two clusters have a value,
-    ``group.degenerate`` where all clusters say the same and the quantity has no known range.
+    ``group.degenerate`` where all clusters say the same and the quantity has no known range,
+    ``result.range`` where one of them, or the estimate, is beyond the floats.
     """
 
     stderr: float | None
@@ -36,6 +37,8 @@ class Interval(NamedTuple):
 
 NO_INTERVAL: Final = Interval(None, None, None, "support.absent")
 """That of fewer than two clusters."""
+OUT_OF_RANGE: Final = Interval(None, None, None, "result.range")
+"""That of values whose sums are beyond the floats."""
 
 
 class Mean(NamedTuple):
@@ -77,7 +80,8 @@ def mean_interval(
     Returns
     -------
     Mean
-        ``estimate``, null without a value; ``around``, its `Interval`; ``n_clusters`` with a value.
+        ``estimate``, null without a value or beyond the floats; ``around``, its `Interval`; ``n_clusters``
+        with a value.
 
     Notes
     -----
@@ -97,10 +101,13 @@ def mean_interval(
     values, clusters = values[known], clusters[known]
     if not values.size:
         return Mean(None, NO_INTERVAL, 0)
-    mean = float(values.mean())
-    level = float(np.abs(values).max())
-    influence = (values - mean) / values.size
     _, codes = np.unique(clusters, return_inverse=True)
+    with np.errstate(over="ignore"):
+        mean = float(values.mean())
+        influence = (values - mean) / values.size
+    if not (np.isfinite(mean) and np.isfinite(influence).all()):
+        return Mean(mean if np.isfinite(mean) else None, OUT_OF_RANGE, int(codes.max()) + 1)
+    level = float(np.abs(values).max())
     around = _over_clusters(mean, influence, codes, confidence, within, level)
     return Mean(mean, around, int(codes.max()) + 1)
 
@@ -174,6 +181,8 @@ def _over_clusters(
     if len(sizes) < 2:
         return NO_INTERVAL
     sums: Floats = np.bincount(codes, weights=influence).astype(np.float64)
+    if not np.isfinite(sums).all():
+        return OUT_OF_RANGE
     share: Floats = sizes / sizes.sum()
     return _ends(estimate, _error(sums, share), _freedom(share), confidence, within, level)
 
@@ -205,7 +214,10 @@ def _ends(
         # the estimate does not move: that tells nothing of how much it would, had other tasks been drawn
         if stderr <= NO_SPREAD * level:
             return Interval(0.0, None, None, "group.degenerate")
-        return Interval(stderr, estimate - t * stderr, estimate + t * stderr, None)
+        lower, upper = estimate - t * stderr, estimate + t * stderr
+        if not (np.isfinite(lower) and np.isfinite(upper)):
+            return OUT_OF_RANGE
+        return Interval(stderr, lower, upper, None)
     least, most = within
     p = min(max((estimate - least) / (most - least), 0.0), 1.0)
     error = stderr / (most - least)

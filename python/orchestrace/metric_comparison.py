@@ -1,5 +1,6 @@
 """Two corpora or checkpoints side by side, task by task, and a team beside a single agent."""
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -7,9 +8,10 @@ import polars as pl
 
 from .corpus import Corpus
 from .errors import ParameterError
-from .influence import check_confidence, mean_interval
+from .influence import OUT_OF_RANGE, check_confidence, mean_interval
 from .metrics import metrics, numeric, unit_columns
 from .naming import names_of, number_column
+from .ranges import in_range
 from .schema import CREDITS, unknown_name
 
 Measured = Corpus | pl.DataFrame
@@ -58,8 +60,9 @@ def compare_metrics(
         ``ratio``, mean_b / mean_a; ``share_above``, the share of tasks in which b is higher, ties counted
         half; ``n_tasks`` that both have with the metric, ``n_traces_a n_traces_b`` of these (UInt32);
         ``time_unit`` of metrics that are times. ``reason`` is ``support.absent`` where no task has the metric
-        on both sides; ``interval_reason``, why ``low high`` are null: ``support.absent`` with fewer than two
-        tasks, ``group.degenerate`` where all tasks have the same difference.
+        on both sides, ``result.range`` where one of the numbers is beyond the floats and so null;
+        ``interval_reason``, why ``low high`` are null: ``support.absent`` with fewer than two tasks,
+        ``group.degenerate`` where all tasks have the same difference, ``result.range``.
 
     Raises
     ------
@@ -92,7 +95,7 @@ def compare_metrics(
             raise ParameterError(unknown_name("metric", name, common))
     units = unit_columns()
     rows = [_compared(sides, name, units.get(name), confidence) for name in asked]
-    return pl.DataFrame(rows, schema=_COMPARISON)
+    return in_range(pl.DataFrame(rows, schema=_COMPARISON), ["mean_a", "mean_b", "difference", "ratio"])
 
 
 def _measured(given: object, which: str) -> pl.DataFrame:
@@ -134,26 +137,31 @@ def _compared(
         return {**row, "n_traces_a": 0, "n_traces_b": 0, **absent}
     differences = (both["b"] - both["a"]).to_numpy()
     flags = all(side.schema[name] == pl.Boolean for side in sides)
-    difference = mean_interval(
-        differences,
-        np.arange(both.height),
-        confidence=confidence,
-        within=(-1.0, 1.0) if flags else None,
-    )
-    mean_a, mean_b = (float(both[side].to_numpy().mean()) for side in ("a", "b"))
+    if np.isfinite(differences).all():
+        mean = mean_interval(
+            differences,
+            np.arange(both.height),
+            confidence=confidence,
+            within=(-1.0, 1.0) if flags else None,
+        )
+        difference, around = math.inf if mean.estimate is None else mean.estimate, mean.around
+    else:
+        difference, around = math.inf, OUT_OF_RANGE
+    with np.errstate(over="ignore"):
+        mean_a, mean_b = (float(both[side].to_numpy().mean()) for side in ("a", "b"))
     above = (differences > 0).mean() + (differences == 0).mean() / 2
     return {
         **row,
         "mean_a": mean_a,
         "mean_b": mean_b,
-        "difference": difference.estimate,
-        "low": difference.around.lower,
-        "high": difference.around.upper,
+        "difference": difference,
+        "low": around.lower,
+        "high": around.upper,
         "ratio": mean_b / mean_a if mean_a else None,
         "share_above": float(above),
         "n_traces_a": both["n_a"].sum(),
         "n_traces_b": both["n_b"].sum(),
-        "interval_reason": difference.around.reason,
+        "interval_reason": around.reason,
     }
 
 

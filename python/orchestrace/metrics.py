@@ -12,6 +12,7 @@ from .errors import ParameterError
 from .influence import NO_INTERVAL, check_confidence, mean_interval
 from .naming import names_of, said_of_tools
 from .progress import Progress, reporting
+from .ranges import in_range
 from .schedule import Durations, empty_store, timing_options
 from .schema import CREDITS, unknown_name
 
@@ -117,9 +118,10 @@ def metrics(
         ``time_unit durations clock_unit reason``. By task or another column: that column, ``harness_hash``
         (String, of the runs that are pooled), ``metric`` (String), ``mean low high`` (Float64: mean over
         traces that have the metric, and its interval over tasks), ``n_tasks`` and ``n_traces`` that have it,
-        ``n_null`` traces that do not (UInt32), ``time_unit``, ``reason`` of these, the most frequent one;
-        ``interval_reason``, why ``low high`` are null: ``support.absent`` with fewer than two tasks,
-        ``group.degenerate`` where all tasks have the same value. Means of times are over the traces whose
+        ``n_null`` traces that do not (UInt32), ``time_unit``, ``reason`` of these, the most frequent one,
+        or ``result.range`` where the mean is beyond the floats and so null; ``interval_reason``, why ``low
+        high`` are null: ``support.absent`` with fewer than two tasks, ``group.degenerate`` where all tasks
+        have the same value, ``result.range``. Means of times are over the traces whose
         unit is the more frequent one, which ``time_unit`` names.
 
     Raises
@@ -312,7 +314,8 @@ def _summarised(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confi
     order = {value: at for at, value in enumerate(table.select(keys).unique(maintain_order=True).iter_rows())}
     places = pl.Series([order[pair] for pair in told.select(keys).iter_rows()], dtype=pl.Int64)
     return (
-        told.with_columns(
+        in_range(told, ["mean"])
+        .with_columns(
             pl.col("n_traces", "n_null").cast(pl.UInt32),
             low=pl.Series([one.lower for one in around], dtype=pl.Float64),
             high=pl.Series([one.upper for one in around], dtype=pl.Float64),

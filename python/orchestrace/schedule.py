@@ -13,6 +13,7 @@ from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .naming import expect_known
 from .progress import Progress, reporting
+from .ranges import in_range
 from .schedule_interventions import Concurrency, Pool, Queue, Release, concurrency
 from .schema import CREDITS, REPLAYS, SCHEMAS, unknown_name
 
@@ -238,7 +239,7 @@ def scaling_curve(
         ``lower`` and ``upper`` (bounds of T_k), ``peak`` (UInt32: most slots taken at a time), ``recorded``
         (makespan of the recording; null where durations are seconds and its times are steps), ``unit`` of
         all times, ``tier support reason params``. Numbers are
-        Float64.
+        Float64; one beyond the floats is null, and ``reason`` ``result.range``.
 
     Raises
     ------
@@ -277,7 +278,8 @@ def scaling_curve(
         cost=makespan * pl.col("k"),
         tier=pl.when(makespan.is_not_null()).then(pl.lit("schedule")),
     )
-    return told.select(pl.col(name).cast(dtype) for name, dtype in _CURVE.items())
+    curve = told.select(pl.col(name).cast(dtype) for name, dtype in _CURVE.items())
+    return in_range(curve, [name for name, dtype in _CURVE.items() if dtype == pl.Float64])
 
 
 def timing_options(durations: object, max_gap: object, program_order: bool) -> dict[str, Any]:
