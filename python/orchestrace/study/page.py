@@ -1,6 +1,7 @@
 """A report as pages: parts that are written once, and come out as one file of HTML or as Markdown."""
 
 import html
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -125,23 +126,46 @@ def inlined(svg: str, name: str) -> str:
 
 def markdown_page(title: str, meta: str, sections: Sequence[Section]) -> str:
     """The same parts; figures are files beside it."""
-    lines = [f"# {title}", "", meta, ""]
+    lines = [f"# {_marked(title)}", "", _marked(meta), ""]
     for one in sections:
-        lines += [f"## {one.title}", ""]
+        lines += [f"## {_marked(one.title)}", ""]
         for part in one.parts:
             if isinstance(part, str):
-                lines += [part, ""]
+                lines += [_marked(part), ""]
             elif isinstance(part, Figure):
-                lines += [f"![{part.name}](figures/{part.name}.svg)", "", f"*{part.caption}*", ""]
+                lines += [f"![{part.name}](figures/{part.name}.svg)", "", f"*{_marked(part.caption)}*", ""]
             else:
                 lines += [_row(part.head), "|" + "---|" * len(part.head)]
                 lines += [_row([cell.text for cell in row]) for row in part.rows]
-                lines += ["", *([f"*{part.caption}*", ""] if part.caption else [])]
+                lines += ["", *([f"*{_marked(part.caption)}*", ""] if part.caption else [])]
     return "\n".join(lines)
 
 
 def _row(words: Sequence[str]) -> str:
-    return "| " + " | ".join(word.replace("|", r"\|") for word in words) + " |"
+    return "| " + " | ".join(_marked(word).replace("|", r"\|") for word in words) + " |"
+
+
+_ACTS: Final = re.compile(
+    r"""
+    [\\`*~]                  # escapes, code, emphasis
+    | (?<!\w)_ | _(?!\w)     # emphasis, but not what is inside of a name
+    | <(?=[A-Za-z/!?])       # tags, links
+    | &(?=[#A-Za-z])         # entities
+    | \](?=[(\[:])           # the end of what a link shows
+    | ^[#>+=-]               # headings, quotes, lists
+    | (?<=^\d)[.)]           # numbered lists
+    """,
+    re.VERBOSE,
+)
+
+
+def _marked(words: str) -> str:
+    """As Markdown that shows these words, whatever names say; what is between backticks is code."""
+    parts = re.split(r"(`[^`]+`)", " ".join(words.split()))
+    return "".join(
+        part if code else _ACTS.sub(r"\\\g<0>", part)
+        for code, part in zip(itertools.cycle((False, True)), parts, strict=False)
+    )
 
 
 def _text(words: str) -> str:
