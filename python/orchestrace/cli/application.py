@@ -25,7 +25,7 @@ class _Verbs(typer.core.TyperGroup):
         except BrokenPipeError:
             raise
         except (OrchestraceError, OSError) as error:
-            typer.echo(f"error: {plain(_with_flags(str(error), self._flags(ctx)))}", err=True)
+            typer.echo(f"error: {plain(_with_flags(_line(error), self._flags(ctx)))}", err=True)
             raise typer.Exit(USAGE if isinstance(error, ParameterError) else FAILED) from None
         except KeyboardInterrupt:
             typer.echo("stopped", err=True)
@@ -40,19 +40,31 @@ class _Verbs(typer.core.TyperGroup):
         options = [(param.name, param.opts) for param in getattr(command, "params", []) if param.opts]
         flags = {name: max(opts, key=len) for name, opts in options if max(opts, key=len).startswith("--")}
         other = {"overwrite": "force", "reward_scores": "reward_score", "trace_id": "trace"}
+        other |= {f"{what}_tools": what for what in ("untrusted", "trusted", "privileged")}
         return flags | {name: flags[own] for name, own in other.items() if own in flags}
 
 
+def _line(error: Exception) -> str:
+    """What an error says; of one that is the system's own, the file and what is wrong with it."""
+    if isinstance(error, OrchestraceError) or not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
+
+
 def _with_flags(message: str, flags: dict[str, str]) -> str:
-    """A message of the library with the options of a command for parameters, ``name=`` or ``name=value``."""
+    """A message of the library with the options of a command for parameters, ``name=`` or ``name=value``, or
+    ``name:`` where it begins."""
 
     def flag(found: re.Match[str]) -> str:
         name, value = found["name"], found["value"] or ""
         return " ".join(word for word in (flags[name], "" if value == "True" else value.strip("'")) if word)
 
     names = "|".join(map(re.escape, flags))
+    if not names:
+        return message
+    begun = re.sub(rf"^({names})(?=: )", lambda found: flags[found[1]], message)
     pattern = rf"(?<![\w.])(?P<name>{names})=(?P<value>'[^']*'|[\w.-]*\w)?"
-    return re.sub(pattern, flag, message).replace("pass --", "give --") if names else message
+    return re.sub(pattern, flag, begun).replace("pass --", "give --")
 
 
 def _warn(message: Warning | str, *_place: Any, **_more: Any) -> None:

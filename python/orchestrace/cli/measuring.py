@@ -1,7 +1,7 @@
 """Commands that measure recordings and the survey: metrics, taint, survey."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import polars as pl
 import typer
@@ -9,8 +9,10 @@ import typer
 from .. import metrics, sanitizer_cut, survey, taint
 from ..display import plain
 from ..errors import ParameterError
+from ..metrics import By
 from ..paths import path_of
 from ..publication import published_folder, write_parquet
+from ..schema import unknown_name
 from .application import app
 from .options import (
     Json,
@@ -39,6 +41,9 @@ def metrics_(
     max_gap: MaxGap = None,
 ) -> None:
     """Measure efficiency, collaboration, overhead and safety."""
+    words = ["trace", *get_args(By)]
+    if by not in words:
+        raise ParameterError(unknown_name("word for --by", by, words))
     corpus = usable(recordings)
     options: dict[str, Any] = {"by": None if by == "trace" else by, "groups": group or None}
     frame = metrics(corpus, **options, max_gap=max_gap, threads=recordings.threads, progress=True)

@@ -9,7 +9,7 @@ import typer
 
 from .. import credit, generate, importers, ingest, read_corpus, read_traces, report, story
 from ..display import counted, plain, plain_json
-from ..errors import InputError
+from ..errors import InputError, ParameterError
 from ..paths import path_of
 from ..publication import write_parquet, write_text
 from ..samples import samples_path
@@ -68,6 +68,8 @@ def demo(
 
 def _demo_folder(output: Path, force: bool) -> Path:
     folder = path_of(output)
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"'{output}' is a file, expected a folder")
     folder.mkdir(parents=True, exist_ok=True)
     if not force and not (folder / _DEMO).exists() and any(folder.iterdir()):
         raise InputError(f"folder '{output}' is not of the demo; give --force to write into it")

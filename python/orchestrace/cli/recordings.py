@@ -21,8 +21,10 @@ def opened(given: RecordingOptions, rewards: RewardOptions | None = None, *, ext
     """The recordings that a command names, whatever of them could be used."""
     scores = (rewards and rewards.reward_score) or ()
     if len(given.paths) == 1 and is_corpus(expanded(given.paths[0])):
-        if scores:
-            raise ParameterError("--reward-score is settled when a corpus is made: give it to ingest")
+        settled = {"--reward-score": scores, "--format": given.format != "auto", "--mapping": given.mapping}
+        for flag, value in settled.items():
+            if value:
+                raise ParameterError(f"{flag} is settled when a corpus is made: give it to ingest")
         corpus: Corpus = read_corpus(given.paths[0])
     else:
         with warnings.catch_warnings():

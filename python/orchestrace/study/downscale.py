@@ -53,6 +53,8 @@ def prefixes(corpus: Corpus, share: float, *, min_events: int = 1) -> Corpus:
     Corpus
         The same traces with their rewards. An event is kept if it is among the first and all its predecessors
         are kept; edges between kept events stay. Labels, costs and metrics are of the whole, and left out.
+        A trace of which nothing is left is left out, too: all that it begins with hangs on a later event, as
+        in a cycle.
 
     Raises
     ------
@@ -87,6 +89,7 @@ def prefixes(corpus: Corpus, share: float, *, min_events: int = 1) -> Corpus:
     kept = events.filter(place <= pl.col("most")).drop("most")
     edges = corpus.edges.collect()
     kept = _closed(kept, edges)
+    traces = traces.join(kept.select("trace").unique(), on="trace", how="semi", maintain_order="left")
     numbers = kept.select("trace", "seq", new=pl.int_range(pl.len()).over("trace").cast(pl.UInt32))
     for end in ("src", "dst"):
         renamed = numbers.rename({"seq": end, "new": f"new_{end}"})
@@ -97,7 +100,7 @@ def prefixes(corpus: Corpus, share: float, *, min_events: int = 1) -> Corpus:
         traces=traces.drop("n_events", "n_edges", "n_agents"),
         events=kept.with_columns(seq=numbers["new"]),
         edges=edges,
-        measures=rewards.join(wanted, on="trace", how="semi", maintain_order="left"),
+        measures=rewards.join(traces, on="trace", how="semi", maintain_order="left"),
     )
 
 
@@ -210,7 +213,7 @@ def _step(
 ) -> tuple[list[dict[str, Any]], pl.DataFrame | None]:
     """Rows of one method on one share, and its credit on the whole, which comes first."""
     corpus = cut[share]
-    sizes, n = corpus._sizes(), len(corpus)
+    sizes, n = corpus._sizes(), len(cut[1.0])
     wished = cut[1.0].traces.select((pl.col("n_events") * share - 1e-9).ceil().sum()).collect().item()
     key = {
         "share": share,
