@@ -9,6 +9,7 @@ True
 
 import warnings
 
+from . import process as process  # isort: skip  # first: it refuses what would break the others
 from . import _core, advantages, mapping, study
 from .agreement import agreement
 from .annotation import place_labels

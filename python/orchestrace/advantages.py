@@ -305,6 +305,7 @@ def _frame(columns: list[pl.Series]) -> pl.DataFrame:
 
 
 def _series(name: str, given: "Numbers | Codes") -> pl.Series:
+    _core.check_process()
     try:
         return given.alias(name) if isinstance(given, pl.Series) else pl.Series(name, given)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:

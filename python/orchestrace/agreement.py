@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import polars as pl
 
-from . import rankings
+from . import _core, rankings
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .influence import NO_INTERVAL, Interval, check_confidence, mean_interval
@@ -174,12 +174,14 @@ def one_run(credits: pl.DataFrame | pl.LazyFrame, what: str) -> tuple[pl.DataFra
 
 def check_corpus(corpus: object) -> None:
     """Refuse what is no corpus before something deep inside of it is asked for."""
+    _core.check_process()
     if not isinstance(corpus, Corpus):
         raise ParameterError(f"corpus is of type {type(corpus).__name__}, expected a Corpus")
 
 
 def collected(frame: pl.DataFrame | pl.LazyFrame, what: str, needed: tuple[str, ...]) -> pl.DataFrame:
     """A frame in memory that has the columns needed, those that are always numbers as such."""
+    _core.check_process()
     if isinstance(frame, pl.LazyFrame):
         try:
             frame = frame.collect(engine="streaming")

@@ -4,6 +4,7 @@ from typing import Final
 
 import polars as pl
 
+from . import _core
 from .errors import ParameterError, SchemaError
 from .schema import REQUIRED, SCHEMAS, cast_exactly, lifted_kind, unknown_name
 
@@ -24,6 +25,7 @@ _NEEDED: Final = {
 
 def frame_of(table: object, name: str) -> pl.DataFrame:
     """Anything with ``__arrow_c_stream__``, or a Polars frame, as a DataFrame."""
+    _core.check_process()
     if isinstance(table, pl.LazyFrame):
         return table.collect()
     if isinstance(table, pl.DataFrame):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import polars as pl
 
+from . import _core
 from .agreement import collected
 from .corpus import check_numbers
 from .errors import ParameterError
@@ -160,6 +161,7 @@ def localisation(
 def _check_options(within: object, k_folds: int, seed: int, confidence: float, blame: str) -> tuple[int, ...]:
     if blame not in get_args(Blame):
         raise ParameterError(unknown_name("blame", str(blame), list(get_args(Blame))))
+    _core.check_process()
     check_confidence(confidence)
     check_numbers(k_folds=k_folds, seed=seed)
     try:

@@ -2,6 +2,7 @@
 
 import operator
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, overload
@@ -11,7 +12,7 @@ import polars as pl
 from . import _core
 from .assemble import frame_of, tables_of
 from .display import as_html, as_text
-from .errors import InputError, ParameterError
+from .errors import InputError, OrchestraceError, ParameterError
 from .measures import Measures, measures_of
 from .progress import Progress, reporting
 from .publication import published, target_of
@@ -549,6 +550,17 @@ class Corpus:
         """Options of the reading, as the core takes them."""
         return self._options
 
+    def __copy__(self) -> "Corpus":
+        return self  # nothing of it changes
+
+    def __deepcopy__(self, _: object) -> "Corpus":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its tables, as another process takes them: linear in the size of the corpus."""
+        kept = {name: self._stored(name) for name in SCHEMAS if name not in _DERIVED}
+        return _unpickled, (pickle.dumps(kept, protocol=5), self._options, self._mapping_counts)
+
     def __len__(self) -> int:
         return self._store.n_traces
 
@@ -562,6 +574,7 @@ class Corpus:
         return {name: self._store.table(name).num_rows for name in SCHEMAS}
 
     def _stored(self, name: str) -> pl.DataFrame:
+        _core.check_process()
         if name not in self._frames:
             self._frames[name] = pl.DataFrame(self._store.table(name))
         return self._frames[name]
@@ -580,9 +593,7 @@ class Corpus:
 
     def _replacing(self, **frames: pl.DataFrame) -> "Corpus":
         kept = {name: self._stored(name) for name in SCHEMAS if name not in _DERIVED}
-        made = Corpus(_core.Store.from_arrow({**kept, **frames}), self._options)
-        made._mapping_counts = self._mapping_counts
-        return made
+        return _of_tables({**kept, **frames}, self._options, self._mapping_counts)
 
     def _located(self, given: pl.DataFrame, what: str) -> pl.DataFrame:
         """`given` with its traces by number, checked to be traces of this corpus."""
@@ -599,6 +610,34 @@ class Corpus:
         if "trace" not in key:
             given = given.join(traces, on="trace_id", how="left", maintain_order="left")
         return given.drop("trace_id", strict=False)
+
+
+def _of_tables(tables: dict[str, pl.DataFrame], options: dict[str, Any], mapping_counts: Any) -> Corpus:
+    """A corpus of the tables of another."""
+    made = Corpus(_core.Store.from_arrow(tables), options)
+    made._mapping_counts = mapping_counts
+    return made
+
+
+def _unpickled(tables: bytes, options: dict[str, Any], mapping_counts: Any) -> Corpus:
+    """A corpus of another process. Where this one cannot use it, it says so when it is used: who unpickles
+    arguments, such as a worker of a `Pool`, takes no error and waits for ever."""
+    try:
+        _core.check_process()
+    except OrchestraceError:
+        return _Unusable()
+    return _of_tables(pickle.loads(tables), options, mapping_counts)
+
+
+class _Unusable(Corpus):
+    """A corpus in a process that was forked without the threads that it needs."""
+
+    def __init__(self) -> None:
+        """Nothing is here."""
+
+    def __getattr__(self, name: str) -> Any:
+        _core.check_process()
+        raise AttributeError(name)
 
 
 def _check_keys(given: pl.DataFrame, known: pl.DataFrame, what: str) -> None:

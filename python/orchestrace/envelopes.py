@@ -55,6 +55,7 @@ def envelopes() -> pl.DataFrame:
     >>> swarm.select("agents_max", "steps_max", "tokens_max").row(0)
     (300, 4000.0, None)
     """
+    _core.check_process()
     return _packaged().clone()
 
 

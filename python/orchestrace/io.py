@@ -214,6 +214,7 @@ class ReadOptions(TypedDict, total=False):
 
 def checked_options(given: ReadOptions) -> dict[str, Any]:
     """Options of reading as the core takes them."""
+    _core.check_process()
     if unknown := sorted(given.keys() - ReadOptions.__annotations__.keys()):
         raise ParameterError(unknown_name("option", unknown[0], sorted(ReadOptions.__annotations__)))
     numbers = {name: given.get(name) for name in given if name.startswith("max_") or name == "excerpt"}

@@ -6,6 +6,7 @@ from typing import Final
 
 import polars as pl
 
+from . import _core
 from .corpus import Corpus
 from .errors import ParameterError
 from .influence import OUT_OF_RANGE, check_confidence, mean_interval
@@ -99,6 +100,7 @@ def compare_metrics(
 
 
 def _measured(given: object, which: str) -> pl.DataFrame:
+    _core.check_process()
     table = metrics(given) if isinstance(given, Corpus) else given
     if not isinstance(table, pl.DataFrame):
         raise ParameterError(

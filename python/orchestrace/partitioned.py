@@ -138,6 +138,16 @@ class PartitionedCorpus(Corpus):
         state = json.dumps([parts, list(self._manifest.since().values()), kept], sort_keys=True)
         return {"corpus": hashlib.blake2b(state.encode(), digest_size=16).hexdigest(), "memory": self._memory}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Where it lies, and what it consists of: another process opens the same files."""
+        if self._steps:
+            raise TypeError(
+                "a corpus on disk changed by with_measures or with_fields cannot be pickled: hand over what"
+                " read_corpus opens, and change it in the other process"
+            )
+        kept = None if self._kept is None else self._kept.to_list()
+        return _opened, (self._folder.absolute(), self._manifest, self._memory, kept)
+
     def __len__(self) -> int:
         return self._sizes()["traces"]
 
@@ -177,6 +187,7 @@ class PartitionedCorpus(Corpus):
         return pl.Schema({**SCHEMAS[name], **lifted})
 
     def _table(self, name: str) -> pl.LazyFrame:
+        _core.check_process()
         if name in SIDE and name != "labels":
             return current_side(self._folder, self._manifest, name)
         if name in self._computed:
@@ -324,6 +335,12 @@ def read_corpus(path: str | os.PathLike[str], *, memory: int | str | None = None
         raise InputError(f"no corpus in '{folder}': it has no {NAME}; make one with ingest")
     room = manifest.memory if memory is None else memory_bytes(memory)
     return PartitionedCorpus(folder, manifest, room)
+
+
+def _opened(folder: Path, manifest: Manifest, memory: int, kept: list[int] | None) -> PartitionedCorpus:
+    """A corpus on disk as another process had it open."""
+    traces = None if kept is None else pl.Series("trace", kept, pl.UInt32)
+    return PartitionedCorpus(folder, manifest, memory, kept=traces)
 
 
 def check_groups(corpus: Corpus) -> None:

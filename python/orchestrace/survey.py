@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from . import _core
 from .coverage import coverage
 from .display import plain
 from .errors import InputError, ParameterError
@@ -187,6 +188,7 @@ def _counts(log: str, records: pl.DataFrame, field: str) -> pl.DataFrame:
 
 def _table(path: Path, key: str, tags: Sequence[str]) -> pl.DataFrame:
     """One table as text, with its key and all tags there in every row."""
+    _core.check_process()
     shown = plain(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

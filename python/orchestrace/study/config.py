@@ -231,6 +231,7 @@ def parse_config(given: Mapping[str, Any]) -> StudyConfig:
 def begun_config(given: Mapping[str, Any]) -> StudyConfig:
     """The configuration of a study that is begun: its methods were called then, and are not again by every
     worker, nor by who looks at results."""
+    _core.check_process()
     if not isinstance(given, Mapping):
         raise ParameterError(f"the configuration is of type {type(given).__name__}, expected a mapping")
     _known("key", given, [one.name for one in fields(StudyConfig)])

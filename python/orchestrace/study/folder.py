@@ -23,6 +23,7 @@ class StudyFolder:
     """What is there of a study."""
 
     def __init__(self, path: str | os.PathLike[str], config: StudyConfig) -> None:
+        _core.check_process()
         self.path = Path(expanded(path))
         self.config = config
 

@@ -1,6 +1,5 @@
 //! What a long call shares with its caller: threads, the cancel flag, progress.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -17,11 +16,15 @@ pub struct Run {
     total: AtomicU64,
 }
 
-/// Pools by process and size: a child process after `fork` finds none of its parent's and builds its own.
-static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
+/// The pools that calls share.
+static POOLS: Mutex<Pools> = Mutex::new(Pools { process: 0, kept: Vec::new() });
 
-/// By process id and number of threads.
-type Pools = HashMap<(u32, usize), Arc<ThreadPool>>;
+/// The pool of the machine's cores, and the last one of another size: whoever asks for many sizes one after the other
+/// would else leave the threads of all of them behind.
+struct Pools {
+    process: u32,
+    kept: Vec<Arc<ThreadPool>>,
+}
 
 /// More threads than any machine needs; the system may die of a number beyond it.
 const MAX_THREADS: usize = 1024;
@@ -30,6 +33,32 @@ const MAX_THREADS: usize = 1024;
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS))
+}
+
+impl Pools {
+    /// The pool of so many threads; one of another size ends when the calls that use it have.
+    fn of(&mut self, threads: usize) -> Result<Arc<ThreadPool>> {
+        let process = std::process::id();
+        if self.process != process {
+            // A child after `fork` has none of its parent's threads, and whoever ends a pool wakes them.
+            std::mem::take(&mut self.kept).into_iter().for_each(std::mem::forget);
+            self.process = process;
+        }
+        if let Some(pool) = self.kept.iter().find(|pool| pool.current_num_threads() == threads) {
+            return Ok(Arc::clone(pool));
+        }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("orchestrace-{i}"))
+            .build()
+            .map_err(|e| Error::Input(format!("cannot start {threads} threads: {e}")))?;
+        let pool = Arc::new(pool);
+        if threads != cores() {
+            self.kept.retain(|other| other.current_num_threads() == cores());
+        }
+        self.kept.push(Arc::clone(&pool));
+        Ok(pool)
+    }
 }
 
 impl Run {
@@ -43,21 +72,7 @@ impl Run {
             Some(n) => n,
             None => cores(),
         };
-        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (std::process::id(), threads);
-        let pools = pools.get_or_insert_with(HashMap::new);
-        let pool = if let Some(pool) = pools.get(&key) {
-            Arc::clone(pool)
-        } else {
-            let pool = rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .thread_name(|i| format!("orchestrace-{i}"))
-                .build()
-                .map_err(|e| Error::Input(format!("cannot start {threads} threads: {e}")))?;
-            let pool = Arc::new(pool);
-            pools.insert(key, Arc::clone(&pool));
-            pool
-        };
+        let pool = POOLS.lock().unwrap_or_else(PoisonError::into_inner).of(threads)?;
         Ok(Self { pool, cancel: AtomicBool::new(false), done: AtomicU64::new(0), total: AtomicU64::new(0) })
     }
 
@@ -136,6 +151,18 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pool_of_each_size_is_not_kept() {
+        let mut pools = Pools { process: 0, kept: Vec::new() };
+        let usual = pools.of(cores()).unwrap();
+        for threads in 1..=cores() + 9 {
+            let pool = pools.of(threads).unwrap();
+            assert!(Arc::ptr_eq(&pool, &pools.of(threads).unwrap()));
+            assert!(pools.kept.len() <= 2);
+        }
+        assert!(Arc::ptr_eq(&usual, &pools.of(cores()).unwrap()));
+    }
 
     #[test]
     fn work_is_shared_and_the_first_error_told() {

@@ -1,5 +1,6 @@
 //! The only way from Python into the core.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,8 +8,32 @@ use orchestrace_core::error::Result;
 use orchestrace_core::run::Run;
 use pyo3::prelude::*;
 
-use crate::error::{raised, to_python};
+use crate::error::{raised, refused, to_python};
 use crate::files::Exchange;
+
+/// Whether this process was forked from one whose Polars threads ran: it lacks them, and whatever waits for them does
+/// so for ever.
+static ORPHANED: AtomicBool = AtomicBool::new(false);
+
+/// Marks this process, and with it its children.
+#[pyfunction]
+pub(crate) fn mark_orphaned() {
+    ORPHANED.store(true, Ordering::Relaxed);
+}
+
+/// Refuses to go on in a process that would hang.
+#[pyfunction]
+pub(crate) fn check_process(py: Python<'_>) -> PyResult<()> {
+    if ORPHANED.load(Ordering::Relaxed) {
+        return Err(refused(
+            py,
+            "this process was forked from one in which Polars had started its threads, and cannot use Polars without \
+             them: start processes by multiprocessing.get_context('spawn'), as in get_context('spawn').Pool(4) or \
+             DataLoader(..., multiprocessing_context='spawn')",
+        ));
+    }
+    Ok(())
+}
 
 /// Work of so many rows is done before anybody who pressed a key looks up.
 const SHORT: usize = 1 << 22;
@@ -24,6 +49,7 @@ pub(crate) fn run_on_rows<T: Send>(
     if rows > SHORT {
         return run_detached(py, threads, None, &Exchange::default(), f);
     }
+    check_process(py)?;
     let run = Run::new(threads).map_err(|e| to_python(py, &e))?;
     py.detach(|| f(&run)).map_err(|e| to_python(py, &e))
 }
@@ -41,6 +67,7 @@ pub(crate) fn run_detached<T: Send>(
     exchange: &Exchange,
     f: impl FnOnce(&Run) -> Result<T> + Send,
 ) -> PyResult<T> {
+    check_process(py)?;
     let run = Run::new(threads).map_err(|e| to_python(py, &e))?;
     let finished = (Mutex::new(false), Condvar::new());
     let outcome = std::thread::scope(|scope| {

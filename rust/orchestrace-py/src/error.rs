@@ -92,3 +92,11 @@ pub(crate) fn raised(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
 pub(crate) fn bad_parameter(py: Python<'_>, message: String) -> PyErr {
     to_python(py, &Error::Parameter(message))
 }
+
+/// A call that this process cannot make, whatever its arguments.
+pub(crate) fn refused(py: Python<'_>, message: &'static str) -> PyErr {
+    match base(py) {
+        Ok(class) => PyErr::from_type(class.bind(py).clone(), message),
+        Err(error) => error,
+    }
+}

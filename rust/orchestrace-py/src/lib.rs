@@ -39,6 +39,8 @@ mod _core {
     #[pymodule_export]
     use super::arrays::{generalised, relative};
     #[pymodule_export]
+    use super::call::{check_process, mark_orphaned};
+    #[pymodule_export]
     use super::corpus::{PyStore, read};
     #[pymodule_export]
     use super::credit::{contexts, credit, roll_up};
