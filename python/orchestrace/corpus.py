@@ -51,6 +51,13 @@ def check_numbers(**options: object) -> None:
             raise ParameterError(f"{name} is {_short(number)}, expected {least:,} to {most:,}")
 
 
+def check_flags(**options: object) -> None:
+    """Refuse what is neither true nor false, which Python would take for one of them."""
+    for name, value in options.items():
+        if not isinstance(value, bool):
+            raise ParameterError(f"{name} is {value!r}, expected True or False")
+
+
 def _short(number: int) -> str:
     return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
 

@@ -11,11 +11,11 @@ from typing import Any, Final, Unpack
 import polars as pl
 
 from . import _core
-from .corpus import check_numbers
-from .errors import InputError, ParameterError
+from .corpus import check_flags, check_numbers
+from .errors import InputError, ParameterError, SchemaError
 from .ingest_work import IngestWork
 from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
-from .manifest import EXPORTED, NAME, Manifest, load
+from .manifest import NAME, Manifest, load
 from .memory import GATHER_SHARE, LEAST_BATCH, memory_bytes, partitions_of
 from .paths import expanded
 from .progress import Progress, reporting
@@ -32,20 +32,24 @@ class IngestReport:
     path: Path
     inputs: pl.DataFrame
     """One row per input of this call: ``input importer status size records used ignored duplicate
-    quarantined``; status is ``new``, ``resumed``, ``replaced``, ``unchanged``, or ``missing``: it should
-    have been read anew and is not there."""
+    quarantined``; status is ``new``, ``resumed``, ``replaced``, ``unchanged``, ``repaired``: it was read
+    anew, since files with its rows were damaged, or ``missing``: it should have been read anew and is not
+    there."""
     records: dict[str, int]
     """Over the whole corpus: ``read`` is ``used`` + ``ignored`` + ``duplicate`` + ``quarantined``. A record
     is what its format counts: a trace, a line of a session, a span."""
     skipped: int = 0
     """Files of folders that were not read, since their names are not those of recordings."""
+    repaired: tuple[str, ...] = ()
+    """Files of the corpus that were damaged, and whose rows were read again."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {what}" for what, count in self.records.items())
         status = self.inputs.group_by("status").len().sort("status").rows()
         inputs = ", ".join(f"{count:,} {what}" for what, count in status)
         skipped = f"\n{self.skipped:,} other files of folders were skipped" if self.skipped else ""
-        return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}{skipped}"
+        repaired = f"\ndamaged files, made anew: {', '.join(self.repaired)}" if self.repaired else ""
+        return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}{skipped}{repaired}"
 
 
 def ingest(
@@ -55,6 +59,7 @@ def ingest(
     memory: int | str = "2GiB",
     threads: int | None = None,
     resume: bool = True,
+    verify: bool = True,
     group: str | Iterable[str] | None = None,
     partitions: int | None = None,
     on_error: OnError = "quarantine",
@@ -80,6 +85,10 @@ def ingest(
         ``True`` goes on where an earlier call stopped and adds what is new: an input of the same size and
         time, or content, is not read again; one that changed replaces its traces, which keep their numbers.
         ``False`` refuses a folder that is a corpus already.
+    verify
+        Whether all files that the corpus has are compared with the BLAKE3 that its manifest lists, before
+        anything else. ``False`` compares their sizes, and the contents of those that the call reads. Damaged
+        files are made anew either way, from the inputs whose rows they held.
     group
         Columns of `traces` whose values keep traces in one partition; default ``group_id``. Settled by the
         first call.
@@ -106,20 +115,25 @@ def ingest(
     Raises
     ------
     InputError
-        Nothing matches, a file cannot be read, the folder cannot be written or belongs to a running ingest.
+        Nothing matches, a file cannot be read, the folder cannot be written or belongs to a running ingest. A
+        file of the corpus is damaged, and an input whose rows it held is gone, or has changed and is not
+        among those of this call; nothing was changed then.
     ParameterError
         An option has a value that does not exist or contradicts the corpus.
     QuarantineError
         More records failed than the call allows.
+    SchemaError
+        The corpus was written by a later version, or its manifest is damaged.
 
     Notes
     -----
-    One pass over the bytes and one for their BLAKE3. Repeated exports, that is records with the same bytes
-    and the same ``trace_id``, are counted as duplicates and left out. Traces of formats that spread them over
-    records and files (sessions, spans) are put together from all inputs of the corpus: where one is new or
-    has changed, all inputs of such formats are read again, and all have to be there. Whatever stops the call,
-    a full disk or a kill, what is published stays, and the same call goes on from there to the same rows. The
-    index of traces takes some 70 bytes of the budget a trace.
+    One pass over the bytes and one for their BLAKE3, and one over the files that the corpus has. Repeated
+    exports, that is records with the same bytes and the same ``trace_id``, are counted as duplicates and
+    left out. Traces of formats that spread them over records and files (sessions, spans) are put together
+    from all inputs of the corpus: where one is new or has changed, all inputs of such formats are read
+    again, and all have to be there. Whatever stops the call, a full disk or a kill, what is published
+    stays, and the same call goes on from there to the same rows. The index of traces takes some 70 bytes
+    of the budget a trace.
 
     Examples
     --------
@@ -133,6 +147,7 @@ def ingest(
     5
     """
     check_numbers(threads=threads, partitions=partitions)
+    check_flags(verify=verify)
     budget = ErrorBudget(on_error, max_errors, max_error_ratio)
     room = memory_bytes(memory)
     key = _key(group)
@@ -156,7 +171,7 @@ def ingest(
         else:
             _check_settled(folder, manifest, resume, key, partitions, read_options)
         with reporting(progress, "ingesting", in_bytes=True) as callback:
-            work = IngestWork(folder, manifest, room, threads, read_options, budget, callback)
+            work = IngestWork(folder, manifest, room, threads, read_options, budget, callback, verify)
             status = work.run(files)
     numbers = list(status)
     rows = [manifest.inputs[number] for number in numbers]
@@ -174,7 +189,7 @@ def ingest(
         },
         schema_overrides={"input": pl.String, "importer": pl.String, "status": pl.String},
     )
-    return IngestReport(folder, inputs, manifest.records(), skipped)
+    return IngestReport(folder, inputs, manifest.records(), skipped, tuple(work.repaired))
 
 
 def _key(group: object) -> list[str] | None:
@@ -269,7 +284,13 @@ def _check_settled(
 ) -> None:
     if not resume:
         raise ParameterError(f"folder '{folder}' is a corpus already, and resume=False")
-    if any(one.name == EXPORTED for one in manifest.inputs):
+    if manifest.is_newer:
+        raise SchemaError(
+            f"the corpus in '{folder}' has schema version {manifest.schema_version!r}, newer than "
+            f"{_core.SCHEMA_VERSION!r}, which this engine writes: upgrade orchestrace to add to it, or "
+            "ingest into another folder"
+        )
+    if manifest.is_exported:
         # without an index nobody can tell which recordings are there already
         raise ParameterError(f"the corpus in '{folder}' was written by export: ingest into another folder")
     fields = dict(options.get("fields") or {})

@@ -10,9 +10,11 @@ import polars as pl
 
 from . import _core
 from .errors import InputError
+from .integrity import find_damage
 from .io import ErrorBudget
 from .manifest import GATHERED, Gathering, Input, KeyCount, Manifest
 from .memory import BATCH_SHARE, LEAST_BATCH, OVERHEAD
+from .repair import inputs_to_repeat
 from .shards import INDEX, clear_leftovers, current_index, merge, scan_index, staging, told, write_shard
 
 _Part = tuple[int, int, int, int, int, tuple[int, int, int, bool]]
@@ -31,7 +33,9 @@ class IngestWork:
         options: dict[str, Any],
         budget: ErrorBudget,
         callback: Callable[[int, int], object] | None,
+        verify: bool = True,
     ) -> None:
+        self._verify = verify
         self._folder = folder
         self._manifest = manifest
         self._room = room
@@ -42,6 +46,8 @@ class IngestWork:
         self._index = _core.TraceIndex()
         self._along: set[int] = set()  # inputs that this call does not name
         self._seen, self._rejected = 0, 0  # records of this call
+        self.repaired: list[str] = []
+        """Files that were damaged, and whose rows are in others now."""
 
     def run(self, files: list[str]) -> dict[int, str]:
         """Bring the corpus up to the files; what became of each input, by its number."""
@@ -50,11 +56,19 @@ class IngestWork:
             clear_leftovers(self._folder, manifest)
         before = asdict(manifest)
         manifest.memory = self._room
+        damage = find_damage(self._folder, manifest, content=self._verify)
+        given = {os.path.abspath(name) for name in files}
+        again = inputs_to_repeat(self._folder, manifest, damage, given)
+        if any(one.file.table == "index" for one in damage):
+            manifest.restart()
+            with told(self._folder):
+                manifest.save(self._folder)
         status = self._status(files)
+        status |= {number: "repaired" for number in again if status.get(number) != "replaced"}
         # Inputs that are known come first, so that a trace stays theirs when a new one repeats it.
         todo = sorted(number for number, word in status.items() if word not in ("unchanged", "missing"))
-        if todo or not manifest.complete:
-            fresh = {number for number in todo if status[number] == "replaced"}
+        if todo or damage or not manifest.complete:
+            fresh = {number for number in todo if status[number] in ("replaced", "repaired")}
             if todo:
                 self._read(todo, fresh)
             # What repeats a trace that is gone was left out, and has to come back.
@@ -70,12 +84,18 @@ class IngestWork:
                 status |= dict.fromkeys(todo, "replaced")
                 self._read(todo, set(todo))
             self._fingerprint()
+            # All of their rows are in other parts now, or are of no trace any more.
+            manifest.drop([one.file for one in damage])
             with told(self._folder):
                 merge(self._folder, manifest)
                 manifest.complete = True
         if asdict(manifest) != before:
             with told(self._folder):
                 manifest.save(self._folder)
+        if damage:
+            self.repaired = [one.file.name for one in damage]
+            with told(self._folder):
+                clear_leftovers(self._folder, manifest)
         return status
 
     def _is_settled(self, number: int) -> bool:

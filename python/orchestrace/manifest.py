@@ -1,6 +1,7 @@
 """What a corpus on disk consists of: its inputs, its files, how far each input was read. One JSON file,
 replaced as a whole, so that it is always that before or that after a step."""
 
+import hashlib
 import itertools
 import json
 import os
@@ -10,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import UnionType
-from typing import Any, BinaryIO, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from . import _core
 from .errors import InputError, SchemaError
@@ -28,6 +29,12 @@ _FILE: Final = re.compile(
 
 SIDE: Final = ("index", "quarantine", "record_counts", "labels")
 """Tables with files of no partition. Labels lie there if their trace was not read with them."""
+
+_SEAL: Final = re.compile(rb',"blake2b":"([0-9a-f]{64})"\}\n?\Z')
+"""How the text of a manifest ends: the hash of all that is before. Manifests of before have none."""
+
+_VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
+_BLAKE3: Final = re.compile(r"[0-9a-f]{64}")
 
 GATHERED: Final = 2**32 - 1
 """Stands for the input of traces that are spread over records, perhaps of several inputs."""
@@ -98,6 +105,14 @@ class Gathering:
 
 
 @dataclass
+class Fingerprint:
+    """What a file is, byte for byte."""
+
+    size: int
+    blake3: str
+
+
+@dataclass
 class Part:
     """Files of one partition that were published together: one a table, named alike."""
 
@@ -109,6 +124,35 @@ class Part:
     first: int
     last: int
     """Range of its trace numbers."""
+    files: dict[str, Fingerprint] = field(default_factory=dict)
+    """By table; what was written before there were fingerprints has none."""
+
+
+class StoredFile(NamedTuple):
+    """One Parquet file that a manifest lists."""
+
+    name: str
+    """Its path below the folder."""
+    table: str
+    partition: str | None
+    part: Part
+
+    @property
+    def content(self) -> str:
+        """What it holds, for an error."""
+        return self.table if self.partition is None else f"{self.table} of partition {self.partition}"
+
+    @property
+    def expected(self) -> Fingerprint | None:
+        """What it is, as far as that was written down."""
+        return self.part.files.get(self.table)
+
+
+def stored(table: str, partition: str | None, part: Part) -> StoredFile:
+    """The file of a table of a part; of a side table without a partition."""
+    side = partition is None
+    name = side_file(table, part.name) if side else file_of(str(partition), table, part.name)
+    return StoredFile(name, table, partition, part)
 
 
 @dataclass
@@ -144,14 +188,50 @@ class Manifest:
     reward_scores: list[str] = field(default_factory=list)
     """Scores that became rewards."""
 
-    def files(self) -> Iterator[str]:
-        """Paths of all files below the folder, the manifest itself excepted."""
+    def __post_init__(self) -> None:
+        # Of the one who opened it, not of the folder: neither saved nor compared.
+        self.verify = True
+        """Whether files are compared with their checksums when they are first scanned."""
+        self.verified: dict[str, tuple[int, ...]] = {}
+        """Files that were compared, and what the system said of them then."""
+
+    def stored(self) -> Iterator[StoredFile]:
+        """All files, the manifest itself excepted."""
         for partition, parts in self.parts.items():
             for part in parts:
-                for table in part.rows:
-                    yield file_of(partition, table, part.name)
+                yield from (stored(table, partition, part) for table in part.rows)
         for table in SIDE:
-            yield from (side_file(table, part.name) for part in self.side(table))
+            yield from (stored(table, None, part) for part in self.side(table))
+
+    def files(self) -> Iterator[str]:
+        """Paths of all files below the folder, the manifest itself excepted."""
+        return (one.name for one in self.stored())
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a later engine wrote it, in a layout that may have more than this one knows."""
+        return _numbers(self.schema_version) > _numbers(_core.SCHEMA_VERSION)
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether `export` wrote it, so that no ingest can add to it."""
+        return any(one.name == EXPORTED for one in self.inputs)
+
+    def restart(self) -> None:
+        """Hold nothing any more, and have all inputs still to read; names of files are not given again."""
+        self.parts, self.gathering, self.mapping_counts = {}, None, []
+        for table in SIDE:
+            setattr(self, table, [])
+        self.next_trace, self.complete = 0, False
+        self.inputs = [one.restarted(self.next_shard, one.size, one.mtime_ns) for one in self.inputs]
+
+    def drop(self, parts: list[StoredFile]) -> None:
+        """Cease to list the parts that these files are of, whole."""
+        gone = {id(one.part) for one in parts}
+        left = {name: [part for part in of if id(part) not in gone] for name, of in self.parts.items()}
+        self.parts = {name: of for name, of in left.items() if of}
+        for table in SIDE:
+            setattr(self, table, [part for part in self.side(table) if id(part) not in gone])
 
     def side(self, table: str) -> list[Part]:
         """Parts of a table that are of no partition."""
@@ -185,11 +265,17 @@ class Manifest:
     def save(self, folder: Path) -> None:
         """Put it in place of the one that is there."""
         text = json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        body = text.removesuffix("}")
+        sealed = f'{body},"blake2b":"{_digest(body.encode("utf-8", "surrogateescape"))}"}}\n'
         replace(
             folder / NAME,
-            lambda file: file.write((text + "\n").encode("utf-8", errors="surrogateescape")),
+            lambda file: file.write(sealed.encode("utf-8", errors="surrogateescape")),
         )
         sync_folder(folder)
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.blake2b(raw, digest_size=32).hexdigest()
 
 
 def file_of(partition: str, table: str, name: str) -> str:
@@ -255,17 +341,24 @@ def load(folder: Path) -> Manifest | None:
     Raises
     ------
     SchemaError
-        It is not one of ours, or of another major version.
+        It is not one of ours, of another major version, or not what was written.
     """
     _core.check_process()
     path = folder / NAME
     try:
-        text = path.read_bytes().decode("utf-8", errors="surrogateescape")
+        raw = path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
-    return parse(text, str(path))
+    made = parse(raw.decode("utf-8", errors="surrogateescape"), str(path))
+    seal = _SEAL.search(raw)
+    if seal is not None and _digest(raw[: seal.start()]) != seal[1].decode():
+        raise SchemaError(
+            f"{path} is damaged: its text is not what its checksum says; restore it, or ingest the "
+            "recordings into another folder"
+        )
+    return made
 
 
 def parse(text: str, place: str) -> Manifest:
@@ -283,11 +376,8 @@ def parse(text: str, place: str) -> Manifest:
     version = value.get("schema_version") if isinstance(value, dict) else None
     if not isinstance(version, str):
         raise SchemaError(f"{place} is not the manifest of a corpus: it has no 'schema_version'")
-    ours = _core.SCHEMA_VERSION
-    if version.partition(".")[0] != ours.partition(".")[0]:
-        raise SchemaError(
-            f"{place} has schema version {version!r}, this engine reads {ours}: ingest the recordings anew"
-        )
+    if refused := _refused_version(version):
+        raise SchemaError(f"{place} has schema version {version!r}, {refused}")
     try:
         made = _typed(value, Manifest, "")
     except _Mismatch as error:
@@ -296,6 +386,25 @@ def parse(text: str, place: str) -> Manifest:
     if wrong := next(_faults(made), None):
         raise SchemaError(f"{place}: {wrong}")
     return made
+
+
+def _numbers(version: str) -> list[int]:
+    # No version has numbers of more digits; those of a damaged one may be of any length.
+    return [int(number[:18]) for number in version.split(".")]
+
+
+def _refused_version(version: str) -> str | None:
+    """Why a layout cannot be read, and what to do; null where it can."""
+    ours = _core.SCHEMA_VERSION
+    anew = "ingest the recordings into another folder"
+    if not _VERSION.fullmatch(version):
+        return f"which no engine has; this one reads {ours!r}: {anew}"
+    theirs, own = _numbers(version)[0], _numbers(ours)[0]
+    if theirs == own:
+        return None
+    if theirs > own:
+        return f"newer than {ours!r}, which this engine reads: upgrade orchestrace, or {anew}"
+    return f"older than {ours!r}, and this engine does not read it: {anew}"
 
 
 def _faults(made: Manifest) -> Iterator[str]:
@@ -322,6 +431,9 @@ def _faults(made: Manifest) -> Iterator[str]:
     numbers = [made.next_shard, made.next_trace, *made.since().values()]
     if max(numbers + [n for part in parts for n in (part.shard, part.first, part.last)]) >= 2**32:
         yield "it has a number of a shard or of a trace that no corpus can have"
+    for file in made.stored():
+        if file.expected is not None and not _BLAKE3.fullmatch(file.expected.blake3):
+            yield f"the checksum of '{file.name}' is {file.expected.blake3!r}, expected 64 hexadecimal digits"
     for table, part in side:
         if part.rows.keys() != {table}:
             yield f"the rows of part '{part.name}' are not those of {table}"

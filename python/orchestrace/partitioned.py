@@ -13,9 +13,10 @@ from polars.io.plugins import register_io_source
 
 from . import _core
 from .assemble import frame_of
-from .corpus import Corpus, check_numbers
+from .corpus import Corpus, check_flags, check_numbers
 from .errors import InputError, ParameterError, SchemaError
-from .manifest import NAME, SIDE, Manifest, Part, load
+from .integrity import reading, verify
+from .manifest import NAME, SIDE, Manifest, Part, StoredFile, load, stored
 from .measures import Measures, measures_of
 from .memory import memory_bytes
 from .paths import expanded
@@ -79,7 +80,7 @@ class PartitionedCorpus(Corpus):
                 yield name, partial(self._load, named, traces)
 
     def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "PartitionedCorpus":
-        kept = self.traces.filter(*predicates).select("trace").collect(engine="streaming")["trace"]
+        kept = self._collected(self.traces.filter(*predicates).select("trace"))["trace"]
         return self._changed(kept=kept.sort())
 
     def with_measures(self, frame: Measures) -> "PartitionedCorpus":
@@ -169,14 +170,18 @@ class PartitionedCorpus(Corpus):
                 if valid and self._kept is None and name not in self._computed:
                     counts[name] = manifest.rows(name)
                 else:
-                    counted = self._table(name).select(pl.len()).collect(engine="streaming")
-                    counts[name] = int(counted.item())
+                    counts[name] = int(self._collected(self._table(name).select(pl.len())).item())
             self._counted = counts
         return self._counted
 
     def _stored(self, name: str) -> pl.DataFrame:
         """Only the keys of traces are held, since joining by them needs all."""
-        return self._table(name).select("trace", "trace_id").collect(engine="streaming")
+        return self._collected(self._table(name).select("trace", "trace_id"))
+
+    def _collected(self, frame: pl.LazyFrame) -> pl.DataFrame:
+        """What a scan of our files holds now."""
+        with reading(self._folder, self._manifest, self._manifest.stored()):
+            return frame.collect(engine="streaming")
 
     def _schema(self, name: str) -> pl.Schema:
         lifted = (
@@ -189,13 +194,15 @@ class PartitionedCorpus(Corpus):
     def _table(self, name: str) -> pl.LazyFrame:
         _core.check_process()
         if name in SIDE and name != "labels":
-            return current_side(self._folder, self._manifest, name)
+            with reading(self._folder, self._manifest, self._manifest.stored()):
+                return current_side(self._folder, self._manifest, name)
         if name in self._computed:
             return self._computing(name)
         parts = [
             (partition, part) for partition, all_ in sorted(self._manifest.parts.items()) for part in all_
         ]
-        frame = scan(self._folder, self._manifest, name, parts, self._schema(name))
+        with reading(self._folder, self._manifest, self._manifest.stored()):
+            frame = scan(self._folder, self._manifest, name, parts, self._schema(name))
         if name == "labels" and self._manifest.labels:
             frame = pl.concat([frame, current_side(self._folder, self._manifest, name)])
         if self._kept is None:
@@ -240,8 +247,7 @@ class PartitionedCorpus(Corpus):
         if self._kept is not None:
             traces = traces.filter(pl.col("trace").is_in(self._kept.implode()))
         groups = (
-            traces.sort("trace")
-            .collect(engine="streaming")
+            self._collected(traces.sort("trace"))
             .group_by(self._manifest.key, maintain_order=True)
             .agg("trace", events=pl.col("n_events").cast(pl.Int64).sum())
         )
@@ -265,12 +271,29 @@ class PartitionedCorpus(Corpus):
 
     def _load(self, parts: list[tuple[str, Part]], numbers: pl.Series | None) -> Corpus:
         """Some traces of a partition, in memory."""
+        files = self._loaded_files(parts)
+        verify(self._folder, self._manifest, files)  # together, so that they are hashed side by side
+        with reading(self._folder, self._manifest, files):
+            tables = self._load_tables(parts, numbers)
+        corpus = Corpus(_core.Store.from_arrow(tables))
+        for step in self._steps:
+            corpus = step(corpus)
+        return corpus
+
+    def _loaded_files(self, parts: list[tuple[str, Part]]) -> list[StoredFile]:
+        """Files that traces of some parts are loaded from."""
+        tables = [name for name in PARTITIONED if name != "agents"]
+        own = [stored(name, *one) for one in parts for name in tables if name in one[1].rows]
+        return own + [stored("labels", None, part) for part in self._manifest.labels]
+
+    def _load_tables(self, parts: list[tuple[str, Part]], numbers: pl.Series | None) -> dict[str, object]:
         tables: dict[str, object] = {}
         kept: pl.LazyFrame | None = None
         for name in PARTITIONED:
             if name == "agents":
                 continue  # derived
-            frame = scan(self._folder, self._manifest, name, parts, present_schema(self._folder, name, parts))
+            schema = present_schema(self._folder, self._manifest, name, parts)
+            frame = scan(self._folder, self._manifest, name, parts, schema)
             if name == "labels" and self._manifest.labels and kept is not None:
                 loose = current_side(self._folder, self._manifest, name)
                 loose = loose.join(kept.unique(), on="trace_id", how="semi", maintain_order="left")
@@ -288,13 +311,12 @@ class PartitionedCorpus(Corpus):
             if name == "traces":
                 kept = made.lazy().select("trace_id")
             tables[name] = made
-        corpus = Corpus(_core.Store.from_arrow(tables))
-        for step in self._steps:
-            corpus = step(corpus)
-        return corpus
+        return tables
 
 
-def read_corpus(path: str | os.PathLike[str], *, memory: int | str | None = None) -> PartitionedCorpus:
+def read_corpus(
+    path: str | os.PathLike[str], *, memory: int | str | None = None, verify: bool = True
+) -> PartitionedCorpus:
     """Open a corpus on disk, made by `ingest`.
 
     Parameters
@@ -303,18 +325,24 @@ def read_corpus(path: str | os.PathLike[str], *, memory: int | str | None = None
         The folder.
     memory
         What a verb may add to the resident size of the process; default is the budget of the last ingest.
+    verify
+        Whether files are compared with the BLAKE3 that the manifest lists, each once, when it is first
+        scanned: by a verb, or when a table such as ``corpus.events`` is handed out. ``False`` compares their
+        sizes only.
 
     Raises
     ------
     InputError
-        There is no corpus.
+        There is no corpus. Later, from a verb or a table: a file is damaged; the message says which, how it
+        differs and what repairs it.
     SchemaError
         It was written by another major version, or its manifest is damaged.
 
     Notes
     -----
-    Reads the manifest only. A corpus that is being written can be read: it is what was published when it was
-    opened, until an ingest merges or replaces its files.
+    Reads the manifest only. A folder that an engine without checksums wrote is read as it is; the next
+    `ingest` into it adds them. A corpus that is being written can be read: it is what was published when
+    it was opened, until an ingest merges or replaces its files.
 
     Examples
     --------
@@ -333,6 +361,8 @@ def read_corpus(path: str | os.PathLike[str], *, memory: int | str | None = None
     manifest = load(folder)
     if manifest is None:
         raise InputError(f"no corpus in '{folder}': it has no {NAME}; make one with ingest")
+    check_flags(verify=verify)
+    manifest.verify = verify
     room = manifest.memory if memory is None else memory_bytes(memory)
     return PartitionedCorpus(folder, manifest, room)
 
@@ -359,7 +389,7 @@ def check_groups(corpus: Corpus) -> None:
         traces = scan(corpus._folder, corpus._manifest, "traces", named, SCHEMAS["traces"])
         for number, kept in enumerate(corpus._plan(partition, named)):
             here = traces if kept is None else traces.filter(pl.col("trace").is_in(kept.implode()))
-            for group in here.select("group_id").unique().collect(engine="streaming")["group_id"]:
+            for group in corpus._collected(here.select("group_id").unique())["group_id"]:
                 if home.setdefault(group, (partition, number)) != (partition, number):
                     key = ", ".join(corpus._manifest.key)
                     raise SchemaError(

@@ -17,13 +17,17 @@ import polars as pl
 
 from . import _core
 from .errors import InputError
+from .integrity import fingerprint, verify
 from .manifest import (
     GATHERED,
     SIDE,
+    Fingerprint,
     Manifest,
     Part,
+    StoredFile,
     file_of,
     side_file,
+    stored,
     sync_file,
     sync_folder,
     temporary,
@@ -78,8 +82,8 @@ class Staging:
         self._folder = folder
         self._files: list[Path] = []
 
-    def write(self, frame: pl.DataFrame, name: str) -> None:
-        """Write a frame aside."""
+    def write(self, frame: pl.DataFrame, name: str) -> Fingerprint:
+        """Write a frame aside; what the file is, told from what the system still holds in memory."""
         path = self._folder / name
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,6 +91,7 @@ class Staging:
         self._files.append(path)
         with written(made, "xb") as file:
             frame.write_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP)
+        return fingerprint(made)
 
     def publish(self) -> None:
         """Make all files durable under their names."""
@@ -160,13 +165,13 @@ def _stage(
             part.first, part.last = int(frame["trace"].min() or 0), int(frame["trace"].max() or 0)  # type: ignore[arg-type]
         if frame.height:
             part.rows[table] = frame.height
-            files.write(frame, file_of(partition, table, name))
+            part.files[table] = files.write(frame, file_of(partition, table, name))
     return part
 
 
 def _stage_side(files: Staging, table: str, name: str, shard: int, frame: pl.DataFrame) -> Part:
-    files.write(frame, side_file(table, name))
-    return Part(name, shard, {table: frame.height}, 0, 0)
+    written_as = files.write(frame, side_file(table, name))
+    return Part(name, shard, {table: frame.height}, 0, 0, {table: written_as})
 
 
 def clear_leftovers(folder: Path, manifest: Manifest) -> None:
@@ -186,19 +191,20 @@ def scan(
 ) -> pl.LazyFrame:
     """A table over the files of some parts, rows that are no longer valid left out.
 
-    The columns are those of `schema`; one that a file does not have is null there.
+    The columns are those of `schema`; one that a file does not have is null there. The files are verified
+    first.
     """
     counted = table == "events" and manifest.schema_version == "1.0"
     if counted:
         schema = pl.Schema({**SCHEMAS["events"], **schema})
     here = [(partition, part) for partition, part in parts if table in part.rows]
-    plain = [file_of(partition, table, part.name) for partition, part in here if not manifest.outdated(part)]
+    plain = [stored(table, *one) for one in here if not manifest.outdated(one[1])]
     frames = []
     if plain:
-        frames.append(_scan_files([folder / name for name in plain], schema))
+        frames.append(_scan_files(folder, manifest, plain, schema))
     for partition, part in here:
         if manifest.outdated(part):
-            frame = _scan_files([folder / file_of(partition, table, part.name)], schema)
+            frame = _scan_files(folder, manifest, [stored(table, partition, part)], schema)
             frames.append(_valid(frame, folder, manifest, partition, table, part))
     if not frames:
         return pl.LazyFrame(schema=schema)
@@ -225,7 +231,11 @@ def _with_counts(events: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _scan_files(files: list[Path], schema: pl.Schema) -> pl.LazyFrame:
+def _scan_files(
+    folder: Path, manifest: Manifest, listed: list[StoredFile], schema: pl.Schema
+) -> pl.LazyFrame:
+    verify(folder, manifest, listed)
+    files = [folder / one.name for one in listed]
     if "code" not in schema:
         return _scan_alike(files, schema)
     # The vocabularies of codes grow: files of an earlier version have fewer words.
@@ -258,7 +268,7 @@ def _valid(
     stale = replaced(folder, manifest, part)
     if table != "labels":
         return frame.filter(~pl.col("trace").is_in(stale.implode()))
-    traces = _scan_files([folder / file_of(partition, "traces", part.name)], SCHEMAS["traces"])
+    traces = _scan_files(folder, manifest, [stored("traces", partition, part)], SCHEMAS["traces"])
     kept = traces.filter(~pl.col("trace").is_in(stale.implode())).select("trace_id")
     return frame.join(kept, on="trace_id", how="semi", maintain_order="left")
 
@@ -282,8 +292,8 @@ def scan_index(folder: Path, manifest: Manifest, parts: list[Part]) -> pl.LazyFr
         {"input": list(known), "since": list(known.values())},
         schema={"input": pl.UInt32, "since": pl.UInt32},
     )
-    files = [folder / side_file("index", part.name) for part in parts]
-    rows = _scan_files(files, INDEX) if files else pl.LazyFrame(schema=INDEX)
+    files = [stored("index", None, part) for part in parts]
+    rows = _scan_files(folder, manifest, files, INDEX) if files else pl.LazyFrame(schema=INDEX)
     return rows.join(since, on="input", maintain_order="left")
 
 
@@ -294,7 +304,7 @@ def current_side(folder: Path, manifest: Manifest, table: str) -> pl.LazyFrame:
     schema = SCHEMAS[table]
     frames = []
     for part in manifest.side(table):
-        frame = _scan_files([folder / side_file(table, part.name)], schema)
+        frame = _scan_files(folder, manifest, [stored(table, None, part)], schema)
         outdated = manifest.outdated(part)
         if table == "labels":
             # They come from traces that are put together from several inputs, all read anew or none.
@@ -386,7 +396,7 @@ def _collect_window(
     # A label may lie in another part than the first trace with its id.
     labels = table == "labels"
     here = [one for one in parts if labels or (one[1].first <= numbers[1] and one[1].last >= numbers[0])]
-    frame = scan(folder, manifest, table, here, present_schema(folder, table, here))
+    frame = scan(folder, manifest, table, here, present_schema(folder, manifest, table, here))
     window = pl.col("trace").is_between(*numbers)
     if table == "labels":
         # A label is of the first trace with its id, wherever that is.
@@ -400,14 +410,14 @@ def _collect_window(
     return made.drop("trace") if table == "labels" else made
 
 
-def present_schema(folder: Path, table: str, parts: list[tuple[str, Part]]) -> pl.Schema:
+def present_schema(folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]]) -> pl.Schema:
     """The columns of a table that some of the parts have, in order."""
     found: dict[str, pl.DataType] = {}
-    for partition, part in parts:
-        if table in part.rows:
-            # Not `read_parquet_schema`, which takes brackets in the name of a folder for a pattern.
-            path = folder / file_of(partition, table, part.name)
-            found |= pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema()
+    listed = [stored(table, partition, part) for partition, part in parts if table in part.rows]
+    verify(folder, manifest, listed)
+    for one in listed:
+        # Not `read_parquet_schema`, which takes brackets in the name of a folder for a pattern.
+        found |= pl.scan_parquet(folder / one.name, glob=False, hive_partitioning=False).collect_schema()
     known = [name for name in SCHEMAS[table] if name in found]
     lifted = sorted(set(found) - set(SCHEMAS[table]))
     required = {} if found else dict(SCHEMAS[table])

@@ -241,6 +241,7 @@ def test_a_corpus_of_a_version_with_fewer_codes_is_read_and_added_to(runs: Path,
             codes = rows.schema["code"].categories
             # As a version wrote it that did not have the last code yet.
             rows.with_columns(pl.col("code").cast(pl.Enum(codes[:-1]))).write_parquet(file)
+    on_disk.forget_checksums(folder)
     write(tmp_path / "more.jsonl", json.dumps({**backwards, "trace_id": "again"}).encode(), b"[]")
     ot.ingest([runs, tmp_path / "more.jsonl"], folder)
     corpus = ot.read_corpus(folder)

@@ -174,10 +174,14 @@ def ingest_(
         _tell_stopped(out)
         raise typer.Exit(STOPPED) from None
     if as_json:
-        typer.echo(json.dumps({"records": done.records, "inputs": done.inputs.to_dicts()}))
+        typer.echo(
+            json.dumps({"records": done.records, "inputs": done.inputs.to_dicts(), "repaired": done.repaired})
+        )
     else:
         show(done.inputs, f"inputs of {done.path}", "ingest")
         typer.echo(", ".join(f"{count:,} {what}" for what, count in done.records.items()))
+        if done.repaired:
+            typer.echo(plain(f"damaged files, made anew: {', '.join(done.repaired)}"))
     corpus = read_corpus(out)
     refuse_unused(corpus)
     tell_quarantined(corpus, RecordingOptions([str(out)]), strict)
