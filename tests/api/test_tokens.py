@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from golden import on_disk
 
 TOKENS = (
     *("tokens_in", "tokens_fresh", "tokens_cached", "tokens_cache_write"),
@@ -122,9 +123,8 @@ def test_a_corpus_on_disk_of_layout_1_0_is_read_with_the_columns_of_today(tmp_pa
             tokens=pl.when(pl.col("seq") == 1).then("tokens"), extras=extras
         )
         old.write_parquet(path)
-    manifest = folder / "manifest.json"
-    value = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps(value | {"schema_version": "1.0"}))
+    on_disk.forget_checksums(folder)  # that layout had none
+    on_disk.rewrite_manifest(folder, schema_version="1.0")
     want = [
         (10, 3, 7, None, 3, None, 13),
         (None, None, None, None, None, None, 5),
