@@ -106,7 +106,15 @@ def generalised(
 @final
 class Store:
     @staticmethod
-    def from_arrow(tables: Mapping[str, object], *, threads: int | None = None) -> Store: ...
+    def from_arrow(
+        tables: Mapping[str, object],
+        *,
+        threads: int | None = None,
+        judged: bool = False,
+        set_aside: bool = False,
+    ) -> Store: ...
+    @property
+    def set_aside(self) -> list[tuple[int | None, str]]: ...
     @property
     def n_traces(self) -> int: ...
     @property

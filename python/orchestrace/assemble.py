@@ -5,6 +5,7 @@ from typing import Final
 import polars as pl
 
 from . import _core
+from .display import plain
 from .errors import ParameterError, SchemaError
 from .schema import REQUIRED, SCHEMAS, cast_exactly, lifted_kind, unknown_name
 
@@ -31,7 +32,14 @@ def frame_of(table: object, name: str) -> pl.DataFrame:
     if isinstance(table, pl.DataFrame):
         return table
     if hasattr(table, "__arrow_c_stream__"):
-        return pl.DataFrame(table)
+        try:
+            return pl.DataFrame(table)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError, ValueError) as error:
+            reason = plain(str(error).splitlines()[0] if str(error) else type(error).__name__)
+            raise SchemaError(
+                f"{name}: Polars cannot take this table over ({reason}); give its columns distinct names and "
+                "plain Arrow types"
+            ) from None
     raise SchemaError(f"{name} is of type {type(table).__name__}, expected a frame or __arrow_c_stream__")
 
 
@@ -70,6 +78,8 @@ def _with_task(traces: pl.DataFrame) -> pl.DataFrame:
 
 def _conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     schema = SCHEMAS[table]
+    if odd := [name for name in frame.columns if "\0" in name]:
+        raise SchemaError(f"{table} has a column {odd[0]!r}, whose name has a NUL, which no table can have")
     for name in schema:
         if name in _NEEDED[table] and name not in frame.columns:
             raise SchemaError(f"{table} has no column '{name}' (found: {', '.join(frame.columns)})")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from polars.io.plugins import register_io_source
 from . import _core
 from .assemble import frame_of
 from .corpus import Corpus, check_flags, check_numbers
+from .display import plain
 from .errors import InputError, ParameterError, SchemaError
 from .integrity import reading, verify
 from .manifest import NAME, SIDE, Manifest, Part, StoredFile, load, stored
@@ -275,7 +277,10 @@ class PartitionedCorpus(Corpus):
         verify(self._folder, self._manifest, files)  # together, so that they are hashed side by side
         with reading(self._folder, self._manifest, files):
             tables = self._load_tables(parts, numbers)
-        corpus = Corpus(_core.Store.from_arrow(tables))
+        store = _core.Store.from_arrow(tables, judged=True, set_aside=True)
+        if store.set_aside:
+            self._tell_aside(store.set_aside)
+        corpus = Corpus(store)
         for step in self._steps:
             corpus = step(corpus)
         return corpus
@@ -312,6 +317,18 @@ class PartitionedCorpus(Corpus):
                 kept = made.lazy().select("trace_id")
             tables[name] = made
         return tables
+
+    def _tell_aside(self, aside: list[tuple[int | None, str]]) -> None:
+        """Warn of what results go without."""
+        trace, message = aside[0]
+        what = "a label" if trace is None else f"trace {trace}"
+        more = f", and {len(aside) - 1:,} more" if len(aside) > 1 else ""
+        warnings.warn(
+            f"the corpus in '{self._folder}' holds what no result can be computed from; {what} is left "
+            f"out{more}: {plain(message)}. Ingest its recording again, or name the traces to use with filter",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def read_corpus(

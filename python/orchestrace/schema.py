@@ -81,6 +81,10 @@ def lifted_kind(name: str, dtype: object) -> str:
     ParameterError
         If no lifted column can have this type.
     """
+    if "\0" in name:
+        raise ParameterError(
+            f"field {name!r} has a NUL in its name, which no table can have; name it otherwise"
+        )
     for kind in LIFTED:
         if dtype == _DTYPES[kind]:
             return kind

@@ -591,9 +591,10 @@ for _key in ("duration_s", "t_end", "cost_usd", "score", "reward", "draft_score"
     accept(f"{_key} 3", put(f"{SPARE}/{_key}", 3))
     for _value in (None, True, "3", [3], {}):
         accept(f"{_key} {json.dumps(_value)}", put(f"{SPARE}/{_key}", _value), field_ignored=(1, 3))
-for _key in ("t_end", "cost_usd", "score", "reward", "draft_score", "value", "p_behavior"):
+for _key in ("t_end", "score", "reward", "draft_score", "value", "p_behavior"):
     accept(f"{_key} negative", put(f"{SPARE}/{_key}", -1.5))
 accept("duration_s negative", put(f"{SPARE}/duration_s", -1), field_ignored=(1, 3))
+accept("cost_usd negative", put(f"{SPARE}/cost_usd", -0.5), field_ignored=(1, 3))
 accept("duration_s of minus zero", literal(f"{SPARE}/duration_s", "-0.0"))
 for _key, _top in (
     ("tokens_in", 2**63 - 1),

@@ -58,7 +58,7 @@ def extension(name: str, value: Any) -> Any:
             if value == math.floor(value) and 0 <= value <= COUNTS[name]
             else IGNORED
         )
-    return IGNORED if name == "duration_s" and value < 0 else float(value)
+    return IGNORED if name in ("duration_s", "cost_usd") and value < 0 else float(value)
 
 
 def settled(told: dict[str, int]) -> dict[str, int]:

@@ -78,6 +78,7 @@ codes!(
         OutcomeAmbiguous = "outcome.ambiguous" => "Several agents could have answered; results about the outcome are null.",
         MappingUnused = "mapping.unused" => "Keys of the mapping were looked for in every record and never had a value.",
         UsageConflict = "usage.conflict" => "Counts of tokens contradict each other; the parts count.",
+        ValueImpossible = "value.impossible" => "A value that nothing can have, such as a negative cost, was left out.",
     ]
 );
 
@@ -109,7 +110,8 @@ impl FindingCode {
             | Self::Utf8Replaced
             | Self::OutcomeAmbiguous
             | Self::MappingUnused
-            | Self::UsageConflict => "warning",
+            | Self::UsageConflict
+            | Self::ValueImpossible => "warning",
             Self::FieldIgnored | Self::TracePartial | Self::UsageRepeated | Self::SafetyConservative => {
                 "note"
             }

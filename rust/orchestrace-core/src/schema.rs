@@ -253,6 +253,17 @@ impl EventField {
         EventField::Tokens,
     ];
 
+    /// The field of a key that documents have from before there was a column.
+    #[must_use]
+    pub fn formerly(key: &str) -> Option<Self> {
+        match key {
+            "x_tokens_cached" => Some(Self::TokensCached),
+            "x_tokens_cache_write" => Some(Self::TokensCacheWrite),
+            "x_tokens_reasoning" => Some(Self::TokensReasoning),
+            _ => None,
+        }
+    }
+
     /// Whether the survey's schema does not have it: a wrong type is then a finding, not a reject.
     #[must_use]
     pub fn is_extension(self) -> bool {

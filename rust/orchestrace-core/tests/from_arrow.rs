@@ -294,10 +294,7 @@ fn measures_are_judged_like_those_of_a_document() {
             &[(1, "metric", "m", f64::INFINITY)],
             "measures.value of trace 1 (row 0) is inf, expected a finite number",
         ),
-        (
-            &[(1, "cost", "tokens", -1.0)],
-            "measures.value of trace 1 (row 0) is -1, expected a cost of at least 0",
-        ),
+        (&[(1, "cost", "tokens", -1.0)], "measures.value of trace 1 (row 0) is -1, expected at least 0"),
         (
             &[
                 (0, "reward", "a", 1.0),

@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 use orchestrace_core::importers::Mapping;
 use orchestrace_core::ingest::{self, Input, LiftKind, Projection, ReadOptions, TRACE_BY, TraceBy};
 use orchestrace_core::schema::TimeBasis;
-use orchestrace_core::store::{Store, Tables, write_jsonl};
+use orchestrace_core::store::{Store, Tables, Taking, write_jsonl};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -112,10 +112,17 @@ fn input(object: Bound<'_, PyAny>, exchange: &Exchange) -> Input {
 
 #[pymethods]
 impl PyStore {
-    /// Checks tables and takes them over.
+    /// Checks tables and takes them over. `judged`: their texts come from a reader that judged them; `set_aside`: what a
+    /// store cannot hold is left out and told, rather than raised.
     #[staticmethod]
-    #[pyo3(signature = (tables, *, threads = None))]
-    fn from_arrow(py: Python<'_>, tables: &Bound<'_, PyDict>, threads: Option<usize>) -> PyResult<Self> {
+    #[pyo3(signature = (tables, *, threads = None, judged = false, set_aside = false))]
+    fn from_arrow(
+        py: Python<'_>,
+        tables: &Bound<'_, PyDict>,
+        threads: Option<usize>,
+        judged: bool,
+        set_aside: bool,
+    ) -> PyResult<Self> {
         let optional = |name: &str| -> PyResult<Option<RecordBatch>> {
             let table = tables.get_item(name)?.filter(|t| !t.is_none());
             table.map(|t| import(py, name, &t)).transpose()
@@ -133,9 +140,17 @@ impl PyStore {
             quarantine: optional("quarantine")?,
             record_counts: optional("record_counts")?,
         };
-        let store =
-            run_detached(py, threads, None, &Exchange::default(), |run| Store::from_arrow(&tables, run))?;
+        let taking = Taking { set_aside, judged };
+        let store = run_detached(py, threads, None, &Exchange::default(), |run| {
+            Store::from_arrow_as(&tables, taking, run)
+        })?;
         Ok(Self(Arc::new(store)))
+    }
+
+    /// What was left out of the tables: the number of the trace, or none, and what is wrong with it.
+    #[getter]
+    fn set_aside(&self) -> Vec<(Option<u32>, String)> {
+        self.0.set_aside().iter().map(|aside| (aside.trace, aside.message.clone())).collect()
     }
 
     #[getter]

@@ -11,6 +11,7 @@ use std::ops::Range;
 use super::{Confidence, Importer, ImporterInfo, Record};
 use crate::error::{Reject, RejectCode};
 use crate::ingest::block::Scratch;
+use crate::ingest::gate::Bound;
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
 use crate::ingest::writer::TraceWriter;
@@ -154,7 +155,7 @@ fn measures(
         wall |= name == "wall_clock_s";
         let number = number(cursor).map_err(|f| f.under(name))?;
         let value = number.f64().map_err(|f| f.under(name))?;
-        if kind == MeasureKind::Cost && value < 0.0 {
+        if !Bound::of_measure(kind).holds(value) {
             return Err(Fault::value(
                 RejectCode::FieldMinimum,
                 format!("found {value}, expected at least 0"),

@@ -7,19 +7,29 @@
 //! A *stream* is what one agent said and was told, in the order of its source. The order in a stream is kept whatever
 //! its times say; streams are merged by time, ties in the order of description.
 
+use memchr::memmem;
 use sha2::{Digest, Sha256};
 
 use crate::error::FindingCode;
+use crate::ingest::gate::{self, Bound};
 use crate::ingest::json::tree::{Tree, Value, canonical};
 use crate::ingest::json::{Limits, write_string};
 use crate::ingest::usage::Counts;
-use crate::schema::{AgentKind, EdgeType, EventType, MeasureKind, TimeBasis, Topology};
+use crate::ingest::writer;
+use crate::schema::{AgentKind, EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
 
 mod emission;
 mod order;
 mod plan;
 #[cfg(test)]
 mod tests;
+
+/// Members that events have of what is described in other words.
+pub(super) const OWN_EXTRAS: [&str; 2] = ["x_agent_id", "x_gen"];
+
+/// Of texts that were read and judged before.
+const LENIENT: Limits = Limits { depth: usize::MAX, string: usize::MAX, lenient: true };
+const STRICT: Limits = Limits { lenient: false, ..LENIENT };
 
 /// A text of the recording; the default is the empty one, which stands for none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -143,6 +153,17 @@ impl Usage {
             self.tokens,
         ];
         Counts::new(counts.map(|count| count.filter(|n| *n >= 0)))
+    }
+
+    /// The first count or price below 0, or a price that is no number.
+    fn impossible(&self) -> Option<(EventField, writer::Value<'static>)> {
+        let Self { tokens_in, fresh, tokens_out, tokens, cached, cache_write, reasoning, cost_usd } = *self;
+        let counts = [tokens_in, fresh, cached, cache_write, tokens_out, reasoning, tokens];
+        let mut told = EventField::TOKENS.into_iter().zip(counts);
+        let count =
+            told.find_map(|(field, count)| Some((field, writer::Value::I64(count.filter(|n| *n < 0)?))));
+        let price = cost_usd.filter(|cost| !Bound::of_field(EventField::CostUsd).holds(*cost));
+        count.or(price.map(|cost| (EventField::CostUsd, writer::Value::F64(cost))))
     }
 
     /// All its tokens (D18).
@@ -414,8 +435,14 @@ impl Recording {
         self.texts.get(text.start as usize..text.end as usize).unwrap_or_default()
     }
 
-    /// The extras with another member; `json` is a JSON value.
+    /// The extras with another member; `json` is a JSON value. A key that they have already, or that events have for
+    /// something else, is left out, with a finding.
     pub fn extra(&mut self, extras: Text, key: &str, json: &str) -> Text {
+        if OWN_EXTRAS.contains(&key) || !gate::may_be_extra(key) || self.has_extra(extras, key) {
+            let message = format!("'{key}' is told beside another value of that name, which counts");
+            self.findings.push((FindingCode::FieldIgnored, None, message));
+            return extras;
+        }
         let start = self.texts.len() as u32;
         if !extras.is_none() {
             self.texts.extend_from_within(extras.start as usize..extras.end as usize);
@@ -425,8 +452,25 @@ impl Recording {
         write_string(key, &mut spelt);
         self.texts.push_str(&String::from_utf8_lossy(&spelt));
         self.texts.push(':');
-        self.texts.push_str(json);
+        if memmem::find(json.as_bytes(), b"\\u").is_some() && Tree::parse(json, STRICT).is_err() {
+            // Half of a surrogate pair, which lenient formats are forgiven and JSON does not have.
+            let mut whole = Vec::new();
+            if let Ok(tree) = Tree::parse(json, LENIENT) {
+                canonical(tree.root(), &mut whole);
+            }
+            self.texts.push_str(&String::from_utf8_lossy(&whole));
+        } else {
+            self.texts.push_str(json);
+        }
         Text { start, end: self.texts.len() as u32 }
+    }
+
+    fn has_extra(&self, extras: Text, key: &str) -> bool {
+        let members = self.read(extras);
+        // Nearly always it is nowhere in them, not even in a text.
+        memmem::find(members.as_bytes(), key.as_bytes()).is_some()
+            && Tree::parse(&format!("{{{members}}}"), LENIENT)
+                .is_ok_and(|tree| !tree.root().get(key).is_absent())
     }
 
     /// The extras with a text.

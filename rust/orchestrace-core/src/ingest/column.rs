@@ -43,6 +43,13 @@ impl Validity {
     }
 
     #[inline]
+    fn unset(&mut self, row: usize) {
+        if let Some(byte) = self.bits.get_mut(row / 8) {
+            *byte &= !(1 << (row % 8));
+        }
+    }
+
+    #[inline]
     fn of_eight(&self, eight: usize) -> u8 {
         self.bits.get(eight).copied().unwrap_or(0)
     }
@@ -166,6 +173,8 @@ impl FlagColumn {
         self.valid.set(row);
         if value {
             self.values.set(row);
+        } else {
+            self.values.unset(row);
         }
     }
 
@@ -327,6 +336,10 @@ pub struct ListColumn {
 impl ListColumn {
     /// Sets the list of `row`, which is not before any row that has one.
     pub fn set(&mut self, row: usize, list: &[f64]) {
+        // Of a list that is given twice the last one stays, as of any other value.
+        if self.ends.len() > row {
+            self.truncate(row);
+        }
         self.ends.resize(row, self.values.len() as i64);
         self.values.extend_from_slice(list);
         self.ends.push(self.values.len() as i64);

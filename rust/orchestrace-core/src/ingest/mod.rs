@@ -18,6 +18,7 @@ pub(crate) mod event_columns;
 mod extract;
 mod fingerprint;
 mod frame;
+pub(crate) mod gate;
 mod gather;
 mod index;
 mod input;

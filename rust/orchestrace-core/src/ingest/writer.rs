@@ -11,6 +11,7 @@ pub(crate) use super::block::BlockWriter;
 use super::block::{Facts, LabelRow, NO_TRACE};
 pub use super::chunk::RawChunk;
 use super::event_columns::OptionalColumn;
+use super::gate::{self, Bound};
 use super::intern::Recent;
 use super::json::{Fault, Parsed, Str};
 use super::quarantine::Position;
@@ -57,6 +58,8 @@ pub struct TraceWriter<'w> {
     pub(crate) group: Option<String>,
     pub(crate) unknown_costs: Vec<String>,
     pub(crate) carried: Carried,
+    /// Why the trace cannot be held, whatever else is written.
+    broken: Option<Box<Fault>>,
     /// Of each event the item that it was made of, where that is asked for.
     pub(crate) items: Vec<u32>,
 }
@@ -115,6 +118,7 @@ impl BlockWriter {
             group: None,
             unknown_costs: Vec::new(),
             carried: Carried::default(),
+            broken: None,
             items: Vec::new(),
         }
     }
@@ -127,8 +131,15 @@ impl TraceWriter<'_> {
         self.block.events.t.len() - self.first_event
     }
 
-    /// Sets the external ids. They must be set exactly once.
+    /// Sets the external ids. They must be set exactly once, and neither is empty.
     pub fn ids(&mut self, trace_id: &str, task_id: &str) {
+        for (name, id) in [("trace_id", trace_id), ("task_id", task_id)] {
+            if id.is_empty() {
+                self.breaks(RejectCode::FieldEmpty, || {
+                    format!("found no {name}, expected at least one character")
+                });
+            }
+        }
         let row = self.block.facts.len();
         self.block.trace_id.set(row, trace_id);
         self.block.task_id.set(row, task_id);
@@ -154,8 +165,34 @@ impl TraceWriter<'_> {
         self.facts.partial = true;
     }
 
-    /// Adds an event; its `seq`.
+    /// Notes that the trace cannot be held; [`Self::commit`] rejects it. The first reason counts.
+    #[cold]
+    fn breaks(&mut self, code: RejectCode, message: impl FnOnce() -> String) {
+        if self.broken.is_none() {
+            self.broken = Some(Fault::value(code, message()));
+        }
+    }
+
+    /// Notes that a value was left out, since the store holds none of its kind.
+    #[cold]
+    fn refuses(&mut self, seq: Option<u32>, what: &str, refusal: &str) {
+        self.finding(FindingCode::ValueImpossible, seq, || format!("{what} {refusal}; it is left out"));
+    }
+
+    /// Adds an event; its `seq`. Without an id, an agent or a time from 0 on the trace is rejected.
     pub fn event(&mut self, event: Event<'_>) -> u32 {
+        let seq = self.n_events();
+        for (name, text) in [("id", event.id), ("agent", event.agent)] {
+            if text.is_empty() {
+                self.breaks(RejectCode::FieldEmpty, || {
+                    format!("event {seq} has an empty {name}, expected at least one character")
+                });
+            }
+        }
+        let bound = Bound::of_field(EventField::T);
+        if !bound.holds(event.t) {
+            self.breaks(RejectCode::FieldMinimum, || format!("t of event {seq} {}", bound.refusal(event.t)));
+        }
         let block = &mut *self.block;
         let row = block.events.t.len();
         block.events.id.set(row, event.id);
@@ -183,8 +220,18 @@ impl TraceWriter<'_> {
         String::from_utf8_lossy(ids.bytes(&view)).into_owned()
     }
 
-    /// Sets an optional field of the last event; each field once an event.
+    /// Sets an optional field of the last event. A value that the store does not hold is left out, with a finding.
     pub fn set(&mut self, field: EventField, value: Value<'_>) {
+        let refusal = match value {
+            Value::F64(v) if !Bound::of_field(field).holds(v) => Some(Bound::of_field(field).refusal(v)),
+            Value::I64(v) if v < 0 => Some(Bound::NotNegative.refusal(v as f64)),
+            Value::List(v) => gate::odd_element(v).map(|at| Bound::Finite.refusal(v[at])),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            let seq = (self.n_events() as u32).checked_sub(1);
+            return self.refuses(seq, &format!("'{}'", field.as_str()), &refusal);
+        }
         let block = &mut *self.block;
         let row = block.events.t.len() - 1;
         match (block.events.optional(field), value) {
@@ -201,14 +248,24 @@ impl TraceWriter<'_> {
         }
     }
 
-    /// Adds an edge between two events of this trace, by `seq`.
+    /// Adds an edge between two events of this trace that are written, by `seq`.
     #[inline(always)]
     pub fn edge(&mut self, src: u32, dst: u32, edge_type: EdgeType) {
+        if src.max(dst) as usize >= self.n_events() {
+            return self.no_such_event(src.max(dst));
+        }
         if self.block.keep.edges {
             self.block.src.push(src);
             self.block.dst.push(dst);
             self.block.edge_types.push(edge_type as u8);
         }
+    }
+
+    #[cold]
+    fn no_such_event(&mut self, seq: u32) {
+        self.breaks(RejectCode::EdgeUnknown, || {
+            format!("an edge names event {seq}, which the trace does not have")
+        });
     }
 
     /// Takes the events' ids, so that edges can be resolved; an id that occurs twice is a fault.
@@ -241,8 +298,14 @@ impl TraceWriter<'_> {
         self.block.ids.find_str(&self.block.events.id, id, scratch)
     }
 
-    /// Adds a reward, cost or metric.
+    /// Adds a reward, cost or metric, each name once a kind. A value that the store does not hold is left out, with a
+    /// finding.
     pub fn measure(&mut self, kind: MeasureKind, name: &str, value: f64) {
+        let bound = Bound::of_measure(kind);
+        if !bound.holds(value) {
+            let what = format!("the {} '{name}'", kind.as_str());
+            return self.refuses(None, &what, &bound.refusal(value));
+        }
         let code = self.block.dicts[Dict::Measure as usize].code(name);
         self.block.measure_kinds.push(kind as u8);
         self.block.measure_names.push(code);
@@ -288,6 +351,10 @@ impl TraceWriter<'_> {
         label: &str,
         weight: Option<f64>,
     ) {
+        if let Some(odd) = weight.filter(|weight| !Bound::Finite.holds(*weight)) {
+            self.refuses(None, &format!("the weight of the label '{label}'"), &Bound::Finite.refusal(odd));
+        }
+        let weight = weight.filter(|weight| Bound::Finite.holds(*weight));
         let row = LabelRow {
             trace: self.block.facts.len() as u32,
             trace_id: trace_id.to_owned(),
@@ -321,15 +388,21 @@ impl TraceWriter<'_> {
         String::from_utf8_lossy(self.block.events.id.bytes(&view)).into_owned()
     }
 
+    /// Whether the trace can be held: nothing that every trace has is missing from it, and its ids are unique.
+    pub(crate) fn judge(&mut self) -> Parsed<()> {
+        if let Some(fault) = self.broken.take() {
+            return Err(fault);
+        }
+        if self.indexed { Ok(()) } else { self.index_ids().map_err(|fault| fault.under("events")) }
+    }
+
     /// Accepts the trace: checks what holds for every format and settles group and time basis.
     pub(crate) fn commit(&mut self, importer: &'static str) -> Parsed<()> {
         if self.n_events() == 0 {
             return Err(Fault::value(RejectCode::FieldEmpty, "found no events, expected at least one")
                 .under("events"));
         }
-        if !self.indexed {
-            self.index_ids().map_err(|fault| fault.under("events"))?;
-        }
+        self.judge()?;
         self.forget_unknown_costs();
         self.settle_tokens();
         self.settle_carried();
@@ -500,6 +573,11 @@ impl TraceWriter<'_> {
     }
 
     fn lift_at(&mut self, row: usize, column: usize, value: Value<'_>) -> bool {
+        if let Value::F64(v) = value
+            && !Bound::Finite.holds(v)
+        {
+            return false;
+        }
         match (&mut self.block.events.lifted[column], value) {
             (OptionalColumn::F64(c), Value::F64(v)) => c.set(row, v),
             (OptionalColumn::I64(c), Value::I64(v)) => c.set(row, v),

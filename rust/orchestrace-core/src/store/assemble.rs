@@ -131,6 +131,7 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
         records_read: counts.values().sum(),
         projection: options.projection,
         mapping,
+        set_aside: Vec::new(),
     })
 }
 

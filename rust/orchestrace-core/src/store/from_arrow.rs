@@ -10,10 +10,11 @@ use arrow_schema::DataType;
 use rayon::prelude::*;
 
 use super::arrays::text_at;
-use super::{RawChunk, Store, assemble};
-use crate::error::{Error, Finding, FindingCode, Result};
+use super::{RawChunk, SetAside, Store, assemble};
+use crate::error::{Error, Finding, FindingCode, Result, printable};
 use crate::ingest::block::{BlockWriter, Scratch};
 use crate::ingest::column::NO_CODE;
+use crate::ingest::gate::{self, Bound};
 use crate::ingest::json::{Cursor, Limits, Parsed};
 use crate::ingest::quarantine::Position;
 use crate::ingest::usage::Counts;
@@ -21,8 +22,8 @@ use crate::ingest::writer::{Event, TraceWriter, Value};
 use crate::ingest::{LiftKind, ReadOptions};
 use crate::run::Run;
 use crate::schema::{
-    Dict, EDGES, EVENTS, EdgeType, EventField, EventType, FINDINGS, Kind, MEASURES, MeasureKind,
-    RECORD_COUNTS, TRACES, Table, TimeBasis, Topology,
+    Dict, EDGES, EVENTS, EdgeType, EventField, EventType, FINDINGS, Kind, LABELS, MEASURES, MeasureKind,
+    QUARANTINE, RECORD_COUNTS, TRACES, Table, TimeBasis, Topology,
 };
 
 mod side_tables;
@@ -54,12 +55,29 @@ pub struct Tables {
     pub record_counts: Option<RecordBatch>,
 }
 
+/// How tables are taken over; by default nobody has looked at them, and what is wrong with one trace fails the call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Taking {
+    /// Traces that the store cannot hold are left out, and told in [`Store::set_aside`].
+    pub set_aside: bool,
+    /// Texts are known to be UTF-8 and codes to have a word, since a reader of files judged them.
+    pub judged: bool,
+}
+
 /// Events that one worker takes at a time.
 const CHUNK_EVENTS: usize = 16 << 10;
 
 impl Store {
     /// Checks the tables and takes them over. O(events + edges); text is copied.
     pub fn from_arrow(tables: &Tables, run: &Run) -> Result<Store> {
+        Self::from_arrow_as(tables, Taking::default(), run)
+    }
+
+    /// The same of tables of which something is known, or of which bad traces are to be left out.
+    pub fn from_arrow_as(tables: &Tables, taking: Taking, run: &Run) -> Result<Store> {
+        if !taking.judged {
+            tables.judge_texts()?;
+        }
         let traces = TableReader::new(&TRACES, &tables.traces, 3)?;
         let events = TableReader::new(&EVENTS, &tables.events, 6)?;
         let edges = TableReader::new(&EDGES, &tables.edges, 4)?;
@@ -84,18 +102,20 @@ impl Store {
             options.fields.iter().filter_map(|(name, _)| tables.events.column_by_name(name)).collect();
         let builder =
             Builder { traces, events, edges, measures, findings, spans, lifted, options: &options, numbers };
-        let mut raw = run.pool().install(|| {
+        let pieces = run.pool().install(|| {
             builder
                 .pieces()
                 .into_par_iter()
                 .map(|(index, from, to)| {
                     run.check()?;
-                    builder.piece(index, from, to)
+                    builder.piece(index, from, to, taking)
                 })
-                .collect::<Result<Vec<RawChunk>>>()
+                .collect::<Result<Vec<(RawChunk, Vec<SetAside>)>>>()
         })?;
+        let (mut raw, aside): (Vec<RawChunk>, Vec<Vec<SetAside>>) = pieces.into_iter().unzip();
+        let mut aside: Vec<SetAside> = aside.into_iter().flatten().collect();
         let files = files_of(tables);
-        raw.extend(side_tables(tables, &files, &options)?);
+        raw.extend(side_tables(tables, &files, &options, taking, &mut aside)?);
         if let Some(batch) = &tables.record_counts {
             // They say it all: rows of other tables are not counted beside them.
             for chunk in &mut raw {
@@ -103,7 +123,41 @@ impl Store {
             }
             raw.extend(counted(&TableReader::new(&RECORD_COUNTS, batch, 5)?, &files, &options)?);
         }
-        assemble(raw, &files, &options, run)
+        let mut store = assemble(raw, &files, &options, run)?;
+        store.set_aside = aside;
+        Ok(store)
+    }
+}
+
+impl Tables {
+    /// Whether what is said to be text is UTF-8, and every code of a dictionary is that of a word: whoever hands a table
+    /// over only promises it. O(bytes).
+    fn judge_texts(&self) -> Result<()> {
+        let tables = [
+            (&TRACES, Some(&self.traces)),
+            (&EVENTS, Some(&self.events)),
+            (&EDGES, Some(&self.edges)),
+            (&MEASURES, self.measures.as_ref()),
+            (&LABELS, self.labels.as_ref()),
+            (&FINDINGS, self.findings.as_ref()),
+            (&QUARANTINE, self.quarantine.as_ref()),
+            (&RECORD_COUNTS, self.record_counts.as_ref()),
+        ];
+        for (table, batch) in tables.into_iter().filter_map(|(table, batch)| Some((table, batch?))) {
+            for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+                if is_text(field.data_type())
+                    && let Err(error) = column.to_data().validate_full()
+                {
+                    let what = printable(&error.to_string()).into_owned();
+                    return Err(Error::Schema(format!(
+                        "{}.{} is no valid text: {what}; expected UTF-8",
+                        table.name,
+                        printable(field.name())
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -140,30 +194,47 @@ impl Builder<'_> {
         pieces
     }
 
-    fn piece(&self, index: u64, from: usize, to: usize) -> Result<RawChunk> {
+    fn piece(&self, index: u64, from: usize, to: usize, taking: Taking) -> Result<(RawChunk, Vec<SetAside>)> {
         let mut writer = BlockWriter::new(self.options);
         let mut files = Vec::with_capacity(to - from);
+        let mut numbers = Vec::with_capacity(to - from);
+        let mut aside = Vec::new();
         for trace in from..to {
             let position = Position {
                 line: self.traces.u64("line", trace).unwrap_or(0),
                 offset: self.traces.u64("offset", trace).unwrap_or(0),
                 length: self.traces.u64("length", trace).unwrap_or(0),
             };
-            files.push(match self.traces.text("file", trace) {
+            let file = match self.traces.text("file", trace) {
                 Some(file) => writer.dicts[Dict::File as usize].code(file),
                 None => NO_CODE,
-            });
+            };
             let mut out = writer.begin(self.options, position);
-            self.trace(trace, &mut out)?;
-            out.commit("arrow").map_err(|fault| {
-                let reject = fault.into_reject();
-                Error::Schema(format!("trace {}: {}: {}", self.numbers[trace], reject.path, reject.message))
-            })?;
+            let made = self.trace(trace, &mut out).and_then(|()| {
+                out.commit("arrow").map_err(|fault| {
+                    let reject = fault.into_reject();
+                    Error::Schema(format!(
+                        "trace {}: {}: {}",
+                        self.numbers[trace], reject.path, reject.message
+                    ))
+                })
+            });
+            match made {
+                Ok(()) => {
+                    files.push(file);
+                    numbers.push(self.numbers[trace]);
+                }
+                Err(Error::Schema(message)) if taking.set_aside => {
+                    out.rollback();
+                    aside.push(SetAside { trace: Some(self.numbers[trace]), message });
+                }
+                Err(error) => return Err(error),
+            }
         }
-        let mut chunk = writer.finish(0, index, true, 0, (to - from) as u64)?;
-        chunk.numbers = Some(self.numbers[from..to].to_vec());
+        let mut chunk = writer.finish(0, index, true, 0, numbers.len() as u64)?;
+        chunk.numbers = Some(numbers);
         chunk.files = Some(files);
-        Ok(chunk)
+        Ok((chunk, aside))
     }
 
     fn trace(&self, trace: usize, out: &mut TraceWriter<'_>) -> Result<()> {
@@ -220,11 +291,8 @@ impl Builder<'_> {
             };
             let Some(name) = measures.text("name", row) else { return fault("name", "is null".into()) };
             let value = measures.f64("value", row).unwrap_or(f64::NAN);
-            if !value.is_finite() {
-                return fault("value", format!("is {value}, expected a finite number"));
-            }
-            if kind == MeasureKind::Cost && value < 0.0 {
-                return fault("value", format!("is {value}, expected a cost of at least 0"));
+            if !Bound::of_measure(kind).holds(value) {
+                return fault("value", Bound::of_measure(kind).refusal(value));
             }
             out.measure(kind, name, value);
             seen.extend(out.block.measure_names.last().map(|name| (kind as u8, *name, row)));
@@ -292,8 +360,9 @@ impl Builder<'_> {
             return fault(format!("seq {found}, expected {seq}: rows of a trace are in seq order from 0"));
         }
         let t = times.as_primitive::<Float64Type>().value(row);
-        if !(t >= 0.0 && t.is_finite()) {
-            return fault(format!("t = {t}, expected a number of at least 0"));
+        let bound = Bound::of_field(EventField::T);
+        if !bound.holds(t) {
+            return fault(format!("a time t that {}", bound.refusal(t)));
         }
         let word = text_at(types, row).unwrap_or_default();
         let Some(event_type) = EventType::parse(word) else {
@@ -306,8 +375,8 @@ impl Builder<'_> {
         for (column, array) in self.lifted.iter().enumerate().filter(|(_, a)| a.is_valid(row)) {
             if let DataType::Float64 = array.data_type() {
                 let value = array.as_primitive::<Float64Type>().value(row);
-                if !value.is_finite() {
-                    let what = format!("is {value}, expected a finite number");
+                if !Bound::Finite.holds(value) {
+                    let what = Bound::Finite.refusal(value);
                     return Err(self.fault(&EVENTS, &self.options.fields[column].0, trace, row, &what));
                 }
             }
@@ -336,18 +405,15 @@ impl Builder<'_> {
         match field.column().kind {
             Kind::F64 => {
                 let value = array.as_primitive::<Float64Type>().value(row);
-                if !value.is_finite() {
-                    return Err(format!("is {value}, expected a finite number"));
-                }
-                if field == EventField::DurationS && value < 0.0 {
-                    return Err(format!("is {value}, expected at least 0"));
+                if !Bound::of_field(field).holds(value) {
+                    return Err(Bound::of_field(field).refusal(value));
                 }
                 out.set(field, Value::F64(value));
             }
             Kind::I64 => {
                 let value = array.as_primitive::<Int64Type>().value(row);
                 if value < 0 {
-                    return Err(format!("is {value}, expected at least 0"));
+                    return Err(Bound::NotNegative.refusal(value as f64));
                 }
                 out.set(field, Value::I64(value));
             }
@@ -356,7 +422,8 @@ impl Builder<'_> {
             Kind::F64List => {
                 let list = array.as_list::<i64>().value(row);
                 let list = list.as_primitive::<Float64Type>();
-                if let Some(i) = (0..list.len()).find(|i| list.is_null(*i) || !list.value(*i).is_finite()) {
+                let null = (0..list.len()).find(|i| list.is_null(*i));
+                if let Some(i) = null.or_else(|| gate::odd_element(list.values())) {
                     let found = if list.is_null(i) { "null".into() } else { list.value(i).to_string() };
                     return Err(format!("has {found} in place {i}, expected a finite number"));
                 }
@@ -465,6 +532,12 @@ fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {
     let mut seen = HashSet::new();
     unknown
         .map(|field| {
+            if field.name().contains('\0') {
+                return Err(Error::Schema(format!(
+                    "column events.{} has a NUL in its name, which no table can be exported with",
+                    printable(field.name())
+                )));
+            }
             if field.name() == "x_trace" {
                 return Err(Error::Schema(
                     "column events.x_trace cannot be lifted: the export writes it from table traces".into(),

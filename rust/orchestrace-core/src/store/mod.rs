@@ -29,7 +29,7 @@ pub use crate::ingest::writer::RawChunk;
 pub(crate) use arrays::text_at;
 pub use arrays::{code_array, word_array};
 pub use assemble::assemble;
-pub use from_arrow::Tables;
+pub use from_arrow::{Tables, Taking};
 pub use partition::{Part, Partition};
 pub use write::write_jsonl;
 
@@ -120,9 +120,25 @@ pub struct Store {
     pub(crate) records_read: u64,
     pub(crate) projection: Projection,
     pub(crate) mapping: Option<Arc<MappingCounts>>,
+    pub(crate) set_aside: Vec<SetAside>,
+}
+
+/// Something of tables from elsewhere that a store does not hold, left out rather than refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    /// Number of the trace that is left out; `None` where no trace is, but a label.
+    pub trace: Option<u32>,
+    /// Where it stood, what was found and expected.
+    pub message: String,
 }
 
 impl Store {
+    /// What was left out of the tables that it was made from, in the order of traces.
+    #[must_use]
+    pub fn set_aside(&self) -> &[SetAside] {
+        &self.set_aside
+    }
+
     /// The chunks, in trace order.
     #[must_use]
     pub fn chunks(&self) -> &[Chunk] {
@@ -294,6 +310,7 @@ impl Store {
             lifted: self.lifted.clone(),
             projection: self.projection,
             mapping: self.mapping.clone(),
+            set_aside: self.set_aside.clone(),
         };
         let labels = arrays::filter_labels(&kept)?;
         Ok(Store { labels, ..kept })

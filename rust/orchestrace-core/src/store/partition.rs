@@ -101,6 +101,7 @@ impl Partition {
             lifted: whole.lifted.clone(),
             projection: whole.projection,
             mapping: None,
+            set_aside: Vec::new(),
         }))
     }
 }

@@ -5,6 +5,8 @@ use super::counts::{Reads, Way};
 use super::source::{Expr, Found, Pointer, Slot, Unit};
 use super::spec::{Field, Fields, Key, Measures, Parts, Spec, StepKind, Word};
 use crate::error::{Error, Result, unknown_name};
+use crate::importers::recording::OWN_EXTRAS;
+use crate::ingest::gate::may_be_extra;
 use crate::ingest::json::tree::{Tree, Value};
 use crate::ingest::json::{Kind, Limits};
 
@@ -536,6 +538,12 @@ impl Reading<'_> {
         for (key, member) in value.members() {
             let field = self.field(&format!("step.extras.{key}"), member, None)?;
             let name = if key.starts_with("x_") { key.to_owned() } else { format!("x_{key}") };
+            let taken = OWN_EXTRAS.contains(&name.as_str()) || !may_be_extra(&name);
+            if taken || extras.iter().any(|(known, _)| *known == name) {
+                let by = if taken { "events have for something else" } else { "the mapping has already" };
+                let message = format!("found a name that {by} ('{name}'), expected another one");
+                return self.error(&format!("step.extras.{key}"), &message);
+            }
             extras.push((name, field));
         }
         Ok(extras)

@@ -7,6 +7,7 @@ use crate::error::{FindingCode, RejectCode};
 use crate::ingest::LiftKind;
 use crate::ingest::block::Scratch;
 use crate::ingest::event_columns::OptionalColumn;
+use crate::ingest::gate::Bound;
 use crate::ingest::json::{Cursor, Fault, Kind, Parsed, Pattern, Str, Words};
 use crate::ingest::writer::{TraceWriter, Value};
 use crate::schema::{Dict, EVENT_FIELDS, EVENT_TYPES, EventField, EventType};
@@ -57,16 +58,6 @@ fn field_of(key: &Str<'_>, scratch: &mut String) -> Option<EventField> {
         FIELD_WORDS.find(key).and_then(EventField::from_code)
     };
     field.filter(|f| *f != EventField::Extras)
-}
-
-/// The field of a key that documents have from before there was a column.
-fn former_field_of(key: &Str<'_>, scratch: &mut String) -> Option<EventField> {
-    match key.text(scratch) {
-        "x_tokens_cached" => Some(EventField::TokensCached),
-        "x_tokens_cache_write" => Some(EventField::TokensCacheWrite),
-        "x_tokens_reasoning" => Some(EventField::TokensReasoning),
-        _ => None,
-    }
 }
 
 /// Reads all events of a trace.
@@ -141,7 +132,7 @@ fn event(
             let key = cursor.key()?;
             let former = |field: &EventField| seen & (1 << *field as u8) == 0;
             let known = field_of(&key, &mut scratch.key)
-                .or_else(|| former_field_of(&key, &mut scratch.key).filter(former));
+                .or_else(|| EventField::formerly(key.text(&mut scratch.key)).filter(former));
             let Some(field) = known else {
                 unknown_field(cursor, out, scratch, key_start, index)?;
                 continue;
@@ -360,7 +351,7 @@ fn extension_field(
         (OptionalColumn::F64(column), Kind::Number) => {
             let number = cursor.number()?;
             let value = number.f64()?;
-            if field == EventField::DurationS && value < 0.0 {
+            if !Bound::of_field(field).holds(value) {
                 return Ok(false);
             }
             column.set(row, value);

@@ -4,13 +4,14 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
+use memchr::memmem;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::order::Order;
 use super::plan::{NONE, Plan};
 use super::{
-    Agent, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text,
-    Usage, What,
+    Agent, Call, CallResult, Does, Entry, Hash, Incoming, LENIENT, Mark, Party, Recording, Response, Saying,
+    Text, Usage, What,
 };
 use crate::importers::hex::spell;
 use crate::ingest::LiftKind;
@@ -38,6 +39,8 @@ struct State {
     name: Option<Rc<str>>,
     /// Its last event.
     last: Option<u32>,
+    /// Whether an event of it says its id in the source.
+    identified: bool,
     /// Edges that lead to its next event.
     waiting: Vec<(End, EdgeType)>,
     /// Edges that lead to its next response.
@@ -80,6 +83,10 @@ struct Emission<'r, 'w, 'b> {
     id: String,
     /// `x_` fields of the event that is being written.
     extras: String,
+    /// Whether some of them were described as text.
+    described: bool,
+    /// Whether the recording ends before the event does.
+    unfinished: bool,
     spelt: Vec<u8>,
     calls: u32,
     messages: u32,
@@ -140,6 +147,8 @@ impl Recording {
             t: 0.0,
             id: String::new(),
             extras: String::new(),
+            described: false,
+            unfinished: false,
             spelt: Vec::new(),
             calls: 0,
             messages: 0,
@@ -302,6 +311,8 @@ impl<'r> Emission<'r, '_, '_> {
             let _ok = write!(self.id, "~{copy}");
         }
         self.extras.clear();
+        self.described = false;
+        self.unfinished = false;
         self.calls += u32::from(event_type == EventType::ToolCall);
         self.messages += u32::from(event_type == EventType::Message);
         let seq = self.out.event(Event { id: &self.id, t: self.t, event_type, agent });
@@ -314,18 +325,19 @@ impl<'r> Emission<'r, '_, '_> {
         let name = self.name(agent);
         let seq = self.event(event_type, &name, stem, suffix);
         let at = agent as usize;
-        // On these the role is that of whom they concern.
-        if !matches!(event_type, EventType::Spawn | EventType::Despawn)
-            && let Some(role) = self.role(agent)
-        {
-            self.out.set(EventField::Role, Value::Text(role));
+        // On these role and id are those of whom they concern.
+        if !matches!(event_type, EventType::Spawn | EventType::Despawn) {
+            if let Some(role) = self.role(agent) {
+                self.out.set(EventField::Role, Value::Text(role));
+            }
+            if !std::mem::replace(&mut self.agents[at].identified, true) {
+                self.extra_text("x_agent_id", self.recording.agents[at].source_id);
+            }
         }
         let last = self.agents[at].last.replace(seq);
         if let Some(last) = last {
             self.out.edge(last, seq, EdgeType::Temporal);
         } else {
-            let id = self.recording.agents[at].source_id;
-            self.extra_text("x_agent_id", id);
             let spawned = self.plan.spawn[at];
             if spawned != NONE {
                 self.edges.push((End::Entry(spawned), End::Event(seq), EdgeType::Spawn));
@@ -353,16 +365,41 @@ impl<'r> Emission<'r, '_, '_> {
         self.extras.extend(["\"", key, "\":"]);
     }
 
-    fn extra(&mut self, key: &str, value: impl std::fmt::Display) {
-        self.key(key);
-        let _ok = write!(self.extras, "{value}");
+    /// Says that the recording ends before the event does.
+    fn partial_event(&mut self) {
+        self.unfinished = true;
+        if !(self.described && is_partial(&self.extras)) {
+            self.key("x_partial");
+            self.extras.push_str("true");
+        }
     }
 
-    /// Members that were described as text.
+    /// Members that were described as text. None of them has a name of [`OWN_EXTRAS`], and none is there
+    /// twice; but `x_partial` may be, and what a response and a part of it have in common. Then the first counts.
     fn members(&mut self, extras: Text) {
-        if !extras.is_none() {
-            self.extras.push(if self.extras.is_empty() { '{' } else { ',' });
-            self.extras.push_str(self.recording.read(extras));
+        if extras.is_none() {
+            return;
+        }
+        let members = self.recording.read(extras);
+        if std::mem::replace(&mut self.described, true) || self.unfinished && is_partial(members) {
+            return self.further_members(members);
+        }
+        self.extras.push(if self.extras.is_empty() { '{' } else { ',' });
+        self.extras.push_str(members);
+    }
+
+    /// Those members of a second text whose keys the first does not have.
+    #[cold]
+    fn further_members(&mut self, members: &str) {
+        let (known, more) = (format!("{}}}", self.extras), format!("{{{members}}}"));
+        let trees = [&known, &more].map(|text| Tree::parse(text, LENIENT));
+        let [Ok(known), Ok(more)] = trees else { return };
+        for (key, value) in more.root().members() {
+            if known.root().get(key).is_absent() {
+                self.spelt.clear();
+                write_string(key, &mut self.spelt);
+                self.extras.extend([",", &String::from_utf8_lossy(&self.spelt), ":", value.raw()]);
+            }
         }
     }
 
@@ -467,6 +504,10 @@ impl<'r> Emission<'r, '_, '_> {
     fn usage(&mut self, agent: u32, usage: &Usage) {
         for (field, count) in usage.counts().told() {
             self.out.set(field, Value::I64(count));
+        }
+        if let Some((field, value)) = usage.impossible() {
+            // Left out by whoever adds it up, too: the writer tells of it.
+            self.out.set(field, value);
         }
         let spent = self.spent.of(self.recording.agents[agent as usize].outside);
         if let Some(cost) = usage.cost_usd.filter(|cost| *cost >= 0.0 && cost.is_finite()) {
@@ -599,7 +640,7 @@ impl<'r> Emission<'r, '_, '_> {
                     self.out.edge(asks, seq, EdgeType::ToolDependency);
                 }
                 if !self.plan.answered[e as usize] {
-                    self.extra("x_partial", true);
+                    self.partial_event();
                 }
             }
             Does::Spawns(child) | Does::Ends(child) => {
@@ -771,7 +812,7 @@ impl<'r> Emission<'r, '_, '_> {
                     self.edges.push((End::Event(decision), End::Event(seq), EdgeType::Causal));
                 }
             }
-            (None, None) => self.extra("x_partial", true),
+            (None, None) => self.partial_event(),
         }
         let turn = self.turns.get(asked as usize).copied().unwrap_or(NONE);
         self.close(e, turn, result.content.as_ref(), result.extras);
@@ -795,7 +836,7 @@ impl<'r> Emission<'r, '_, '_> {
         if let Some(ok) = result.ok {
             self.out.set(EventField::Ok, Value::Bool(ok));
         }
-        self.extra("x_partial", true);
+        self.partial_event();
         self.close(NONE, NONE, result.content.as_ref(), Text::default());
         self.agents[at].answer = Some(seq);
     }
@@ -808,7 +849,7 @@ impl<'r> Emission<'r, '_, '_> {
         let seq = self.act(EventType::Spawn, parent, if id.is_empty() { &name } else { id }, ":s");
         self.concerns(child);
         self.out.set(EventField::Trusted, Value::Bool(true));
-        self.extra("x_partial", true);
+        self.partial_event();
         self.close(NONE, NONE, None, Text::default());
         self.agents[child as usize].waiting.push((End::Event(seq), EdgeType::Spawn));
     }
@@ -874,6 +915,11 @@ impl<'r> Emission<'r, '_, '_> {
         }
         self.close(e, NONE, mark.content.as_ref(), mark.extras);
     }
+}
+
+/// Whether members say that the recording ends before the event does.
+fn is_partial(members: &str) -> bool {
+    memmem::find(members.as_bytes(), br#""x_partial":"#).is_some()
 }
 
 /// A hash as events show it, written into `text`.

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::*;
 use crate::ingest::quarantine::Position;
-use crate::ingest::writer::BlockWriter;
+use crate::ingest::writer::{BlockWriter, Event, TraceWriter};
 use crate::ingest::{Input, ReadOptions, read};
 use crate::run::Run;
 use crate::store::{Store, assemble, write_jsonl};
@@ -717,4 +717,113 @@ fn what_is_compacted_before_it_is_read_flows_nowhere() {
     let edges = edges(&native(&s.0));
     assert!(edges.contains("c1:r causal r2"), "{edges:?}");
     assert!(!edges.iter().any(|edge| edge.contains("safety_flow")), "{edges:?}");
+}
+
+#[test]
+fn no_member_of_an_event_is_there_twice() {
+    let mut s = Sketch::new();
+    let lead = s.agent("lead", None);
+    s.0.agent_info(lead).source_id = s.0.text("l-1");
+    let child = s.agent("child", Some(lead));
+    s.0.agent_info(child).source_id = s.0.text("c-1");
+    let id = s.0.text("r1");
+    let told = s.0.extra(Text::default(), "x_partial", "true");
+    let told = s.0.extra(told, "x_note", "1");
+    let told = s.0.extra(told, "x_note", "2"); // of one text the first counts
+    let told = s.0.extra(told, "x_gen", "3"); // what is written of the response is taken
+    let told = s.0.extra(told, "tokens", "4"); // what events have a column for, too
+    let r = s.0.response(lead, Response { id, extras: told, ..Response::default() });
+    let other = s.0.extra(Text::default(), "x_note", "5");
+    let other = s.0.extra(other, "x_more", r#""\ud800""#);
+    let id = s.0.text("c1");
+    let call = Call { id, does: Does::UsesTool, extras: other, ..Call::default() };
+    s.0.call(r, call);
+    let r = s.answers(child, "r2", 1);
+    s.says(r);
+    let trace = native(&s.0);
+    let call = &trace["events"][0];
+    assert_eq!((&call["x_partial"], &call["x_note"]), (&Json::Bool(true), &Json::from(1)));
+    assert_eq!((&call["x_gen"], &call["x_more"]), (&Json::from("r1"), &Json::from("\u{fffd}")));
+    let ids: Vec<&Json> = trace["events"].as_array().unwrap().iter().map(|e| &e["x_agent_id"]).collect();
+    assert_eq!(ids, ["l-1", "c-1", "c-1"], "of whom an event is, or whom it concerns");
+    assert!(finding_codes(&store(&s.0)).contains(&"field.ignored".into()));
+}
+
+#[test]
+fn what_nothing_can_have_is_left_out_and_told() {
+    let mut s = Sketch::new();
+    let agent = s.agent("solo", None);
+    let usage = Usage { tokens_in: Some(-5), tokens_out: Some(2), cost_usd: Some(-1.0), ..Usage::default() };
+    let response = Response { id: s.0.text("r1"), usage, duration_s: Some(-0.5), ..Response::default() };
+    let response = Response { score: Some(f64::NAN), ..response };
+    let r = s.0.response(agent, response);
+    s.says(r);
+    s.0.measure(MeasureKind::Cost, "wall_clock_s", -1.0);
+    s.0.measure(MeasureKind::Metric, "loss", f64::INFINITY);
+    s.0.measure(MeasureKind::Metric, "change", -1.0);
+    let (annotator, label) = (s.0.text("me"), s.0.text("odd"));
+    s.0.label(Label { annotator, label, weight: Some(f64::NAN), ..Label::default() });
+    let trace = native(&s.0);
+    let event = &trace["events"][0];
+    for field in ["tokens_in", "cost_usd", "duration_s", "score"] {
+        assert!(event[field].is_null(), "{field} is {}", event[field]);
+    }
+    assert_eq!((&event["tokens_out"], &trace["costs"]["tokens"]), (&Json::from(2), &Json::from(2)));
+    assert_eq!(trace["metrics"], serde_json::json!({"change": -1}));
+    let codes = finding_codes(&store(&s.0));
+    assert!(codes.contains(&"value.impossible".into()), "{codes:?}");
+}
+
+#[test]
+fn a_trace_that_cannot_be_held_is_rejected() {
+    let options = ReadOptions::default();
+    let mut writer = BlockWriter::new(&options);
+    let event = Event { id: "e", t: 0.0, event_type: EventType::Message, agent: "a" };
+    type Change = fn(&mut TraceWriter<'_>, Event<'_>);
+    let changes: [(Change, &str); 6] = [
+        (
+            |out, event| {
+                out.event(Event { id: "", ..event });
+            },
+            "field.empty",
+        ),
+        (
+            |out, event| {
+                out.event(Event { agent: "", ..event });
+            },
+            "field.empty",
+        ),
+        (
+            |out, event| {
+                out.event(Event { t: -1.0, ..event });
+            },
+            "field.minimum",
+        ),
+        (
+            |out, event| {
+                out.event(Event { t: f64::NAN, ..event });
+            },
+            "field.minimum",
+        ),
+        (|out, _| out.edge(0, 1, EdgeType::Causal), "edge.unknown"),
+        (
+            |out, event| {
+                out.event(event);
+            },
+            "id.duplicate",
+        ),
+    ];
+    for (change, code) in changes {
+        let mut out = writer.begin(&options, Position { line: 1, offset: 0, length: 0 });
+        out.ids("t", "t");
+        out.event(event);
+        change(&mut out, event);
+        assert_eq!(out.commit("test").unwrap_err().into_reject().code.as_str(), code);
+        out.rollback();
+    }
+    let mut out = writer.begin(&options, Position { line: 1, offset: 0, length: 0 });
+    out.ids("", "t");
+    out.event(event);
+    assert_eq!(out.commit("test").unwrap_err().into_reject().code.as_str(), "field.empty");
+    out.rollback();
 }

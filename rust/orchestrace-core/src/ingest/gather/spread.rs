@@ -73,9 +73,9 @@ impl<'a> Spread<'a> {
             importer.trace(&trace, &mut out);
             let home = rows[trace.home()];
             if out.n_events() > 0 {
-                if let Err(fault) = out.index_ids() {
+                if let Err(fault) = out.judge() {
                     out.rollback();
-                    let reject = fault.under("events").into_reject();
+                    let reject = fault.into_reject();
                     for (item, row) in items.iter().zip(&rows) {
                         let text = item.text.as_bytes();
                         let row_of = quarantine_row(options, name, row.position, reject.clone(), text);

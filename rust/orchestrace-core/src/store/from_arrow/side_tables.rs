@@ -5,25 +5,41 @@ use std::collections::{HashMap, HashSet};
 
 use arrow_array::Array;
 
-use super::Tables;
 use super::table_reader::TableReader;
-use crate::error::{Reject, RejectCode, Result};
+use super::{Tables, Taking};
+use crate::error::{Error, Reject, RejectCode, Result};
 use crate::ingest::ReadOptions;
 use crate::ingest::block::BlockWriter;
+use crate::ingest::gate::Bound;
 use crate::ingest::quarantine::{Position, QuarantineRow};
 use crate::ingest::tally::Tally;
 use crate::schema::{LABELS, QUARANTINE, RecordStatus};
-use crate::store::RawChunk;
 use crate::store::arrays::text_at;
+use crate::store::{RawChunk, SetAside};
 
 /// Labels and quarantine, in a chunk of their own after all others.
-pub(super) fn side_tables(tables: &Tables, files: &[String], options: &ReadOptions) -> Result<Vec<RawChunk>> {
+pub(super) fn side_tables(
+    tables: &Tables,
+    files: &[String],
+    options: &ReadOptions,
+    taking: Taking,
+    aside: &mut Vec<SetAside>,
+) -> Result<Vec<RawChunk>> {
     let mut chunks = Vec::new();
     if let Some(batch) = &tables.labels {
         let labels = TableReader::new(&LABELS, batch, 2)?;
         let mut writer = BlockWriter::new(options);
         let mut out = writer.begin(options, Position::default());
         for row in 0..labels.rows {
+            let weight = labels.f64("weight", row);
+            if let Some(odd) = weight.filter(|weight| !Bound::Finite.holds(*weight)) {
+                let message = format!("labels.weight (row {row}) {}", Bound::Finite.refusal(odd));
+                if !taking.set_aside {
+                    return Err(Error::Schema(message));
+                }
+                aside.push(SetAside { trace: None, message });
+                continue;
+            }
             out.label(
                 labels.text("trace_id", row).unwrap_or_default(),
                 labels.text("annotator", row).unwrap_or_default(),
@@ -31,7 +47,7 @@ pub(super) fn side_tables(tables: &Tables, files: &[String], options: &ReadOptio
                 labels.u32("turn", row),
                 labels.text("agent", row),
                 labels.text("label", row).unwrap_or_default(),
-                labels.f64("weight", row),
+                weight,
             );
         }
         chunks.push(writer.finish(0, u64::MAX, true, 0, 0)?);
