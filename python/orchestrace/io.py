@@ -4,7 +4,7 @@ import glob
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, TypedDict, get_args
@@ -58,8 +58,9 @@ def read_traces(
     Parameters
     ----------
     source
-        A path, a glob (``**`` is recursive), a folder, ``"-"`` for standard input, a binary file object, or
-        a list of these. A leading ``~`` is the home folder. A list keeps its order; a glob and a folder are
+        A path, a glob (``**`` is recursive, follows links to folders, and searches each folder once), a
+        folder, ``"-"`` for standard input, a binary file object, or a list of these. A leading ``~`` is the
+        home folder. A list keeps its order; a glob and a folder are
         sorted by path. Of a folder the ``.json``, ``.jsonl``, ``.ndjson``, ``.traj`` files and archives
         (``.eval``, ``.zip``, ``.tar``, ``.tgz``) count, compressed (``.gz``, ``.zst``) or not, hidden ones
         excepted; a file that is named is read whatever it is called. Entries of an archive are read like
@@ -94,10 +95,12 @@ def read_traces(
         "toxicity" is good, only you know. Formats of others only; native traces have rewards of their own.
     max_record
         Bytes of one record (512 MiB, at most 2 GB), else ``record.too_large``; what is longer is never held.
+        Detection of the format reads on within it where the first MiB does not tell the format.
     max_string
         Bytes of one string as written (64 MiB), else ``record.too_large``.
     max_depth
-        Levels of nesting (128), else ``json.depth``.
+        Levels of nesting (128), else ``json.depth``. A value above 1,000, which is more than a stack surely
+        holds, is a ``ParameterError``.
     max_expansion
         Ratio of decompressed to compressed bytes (1,000), looked at every MiB after the first 16. Beyond it
         the rest of the input is one reject, ``input.expansion``.
@@ -320,12 +323,52 @@ def _add_path(path: str, opened: ExitStack, found: Inputs) -> None:
     elif os.path.exists(path):
         found.inputs.append(opened.enter_context(_special(path)))
     elif glob.has_magic(path):
-        matches = sorted(match for match in glob.iglob(path, recursive=True) if os.path.isfile(match))
+        matches = sorted({match for match in _matches(path) if os.path.isfile(match)})
         if not matches:
             raise InputError(f"no file matches '{plain(path)}' (looked from '{os.getcwd()}')")
         found.inputs += matches
     else:
         raise InputError(f"no such file or folder: '{plain(path)}' (looked from '{os.getcwd()}')")
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """Paths that match a glob; ``**`` is any folders below, links to folders too, each folder once.
+
+    `glob.iglob` follows a link to a folder above again and again, until the name is too long.
+    """
+    head, stars, tail = f"{os.sep}{pattern}".partition(f"{os.sep}**{os.sep}")
+    if not stars and head.endswith(f"{os.sep}**"):
+        head, stars, tail = head[:-3], "**", "*"
+    head = head[1:]
+    if not stars:
+        yield from glob.iglob(pattern)
+        return
+    if not head:
+        head = os.sep if pattern.startswith(os.sep) else ""
+    for folder in glob.iglob(head) if head else ("",):
+        for below in _folders(folder):
+            yield from _matches(os.path.join(glob.escape(below), tail))
+
+
+def _folders(top: str) -> Iterator[str]:
+    """A folder and those below it except hidden ones, each under its own name rather than that of a link."""
+    seen: set[tuple[int, int]] = set()
+    entered, linked = [top], list[str]()
+    while entered or linked:
+        folder = entered.pop() if entered else linked.pop(0)
+        try:
+            stat = os.stat(folder or os.curdir)
+            if (stat.st_dev, stat.st_ino) in seen:
+                continue
+            with os.scandir(folder or os.curdir) as listed:
+                entries = sorted((entry for entry in listed if entry.is_dir()), key=lambda entry: entry.name)
+        except OSError:
+            continue  # what may not be looked into has nothing for us
+        seen.add((stat.st_dev, stat.st_ino))
+        yield folder
+        for entry in reversed(entries):
+            if not entry.name.startswith("."):
+                (linked if entry.is_symlink() else entered).append(os.path.join(folder, entry.name))
 
 
 def _special(path: str) -> BinaryIO:
