@@ -81,7 +81,7 @@ STRING = ("max_string", 64 * MIB)
 LIMITS = [
     Limit(*DEPTH, 128, nested(128), nested(129), "json.depth"),
     Limit(*DEPTH, 3, put(f"{SPARE}/x_note", 1), put(f"{SPARE}/x_note", []), "json.depth"),
-    Limit(*DEPTH, 10**9, nested(10**6), nested(10**6)[: 10**6], "json.syntax"),
+    Limit(*DEPTH, 1_000, nested(1_000), nested(1_001), "json.depth"),
     Limit(*RECORD, 5_000, sized(5_000), sized(5_001), "record.too_large"),
     Limit(*RECORD, 2_000_000_000, sized(5_000), b"", ""),
     *(
@@ -127,6 +127,11 @@ def test_a_limit_is_kept(limit: Limit) -> None:
 def test_no_record_is_longer_than_a_column_can_hold() -> None:
     with pytest.raises(ot.ParameterError, match="max_record is 2000000001"):
         read(BEFORE, max_record=2_000_000_001)
+
+
+def test_no_record_is_deeper_than_a_stack_holds() -> None:
+    with pytest.raises(ot.ParameterError, match="max_depth is 1001, expected at most 1000"):
+        read(BEFORE, max_depth=1_001)
 
 
 # --- what comes out of a compressed stream ------------------------------------------------------------------

@@ -140,6 +140,11 @@ impl LiftKind {
 /// 31-bit offsets.
 pub const MAX_RECORD: u64 = 2_000_000_000;
 
+/// What [`Limits::depth`] can be at most. Trees are built and walked by functions that call themselves, a level a call,
+/// on the 2 MiB of stack that threads have by default: a level may take 2 KB of them, and takes some hundred bytes, more
+/// where nothing is optimised. Python's own `json` goes no deeper either.
+pub const MAX_DEPTH: usize = 1_000;
+
 /// Options of [`read`].
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
@@ -237,5 +242,6 @@ mod tests {
         assert_eq!((options.max_expansion, options.max_decompressed), (1_000, 1 << 40));
         // A block may hold one such record and some more; its text has 31-bit offsets.
         const { assert!(MAX_RECORD + 2 * (64 << 20) < 1 << 31) };
+        assert!(options.limits.depth <= MAX_DEPTH);
     }
 }

@@ -7,7 +7,7 @@ use super::gather::{Budget, Collecting, Gathered};
 use super::index::{IndexRow, TraceIndex};
 use super::input::{Body, ReadPosition, Source, forced};
 use super::work::{Made, Work};
-use super::{Input, MAX_RECORD, ReadOptions};
+use super::{Input, MAX_DEPTH, MAX_RECORD, ReadOptions};
 use crate::error::{Error, Result};
 use crate::importers::Format;
 use crate::run::Run;
@@ -116,6 +116,10 @@ impl TraceReader {
         if options.max_record > MAX_RECORD {
             let found = options.max_record;
             return Err(Error::Parameter(format!("max_record is {found}, expected at most {MAX_RECORD}")));
+        }
+        if options.limits.depth > MAX_DEPTH {
+            let found = options.limits.depth;
+            return Err(Error::Parameter(format!("max_depth is {found}, expected at most {MAX_DEPTH}")));
         }
         let parts =
             inputs.iter().map(|(_, position, _)| SourcePart { position: *position, ..SourcePart::default() });
