@@ -1,5 +1,7 @@
 //! Which format an input is of, by what its first records look like; and what is said where nobody knows.
 
+use std::borrow::Cow;
+
 use super::{Confidence, Format, IMPORTERS, Importer, ImporterInfo, Native, Record};
 use crate::error::{Reject, RejectCode, capped};
 use crate::ingest::json::tree::Tree;
@@ -9,10 +11,15 @@ use crate::ingest::writer::TraceWriter;
 /// Records that are looked at.
 const LOOKED_AT: usize = 20;
 
+/// A longer record is looked at with its long texts and lists cut short.
+const LONG: usize = 1 << 20;
+
 const LIMITS: Limits = Limits { depth: 128, string: usize::MAX, lenient: true };
 
-/// The format of the first records of an input: that of the first of up to twenty that an importer is sure of, in the
-/// order of [`IMPORTERS`], else [`unknown`]. The end of a record may be missing. The path is a hint.
+/// The format of the first records of an input: the first that an importer is sure of for two of up to twenty records,
+/// so that an odd first line costs itself alone; else that of the only record or the first one that some importer is
+/// sure of; else [`unknown`]. Importers are asked in the order of [`IMPORTERS`]. The end of a record may be missing. The
+/// path is a hint.
 #[must_use]
 pub fn detect<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Format {
     detect_sure(records, path).unwrap_or_else(unknown)
@@ -20,10 +27,94 @@ pub fn detect<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Format
 
 /// The same if there is such a record.
 pub(crate) fn detect_sure<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Option<Format> {
-    records.take(LOOKED_AT).find_map(|record| match simdutf8::basic::from_utf8(record) {
-        Ok(text) => of_record(text, path),
-        Err(_) => of_record(&String::from_utf8_lossy(record), path),
-    })
+    let mut sure: Vec<Format> = Vec::new();
+    for record in records.take(LOOKED_AT) {
+        let short = if record.len() > LONG { Cow::Owned(shortened(record)) } else { Cow::Borrowed(record) };
+        let found = match simdutf8::basic::from_utf8(&short) {
+            Ok(text) => of_record(text, path),
+            Err(_) => of_record(&String::from_utf8_lossy(&short), path),
+        };
+        let Some(found) = found else { continue };
+        if sure.iter().any(|format| format.info().name == found.info().name) {
+            return Some(found);
+        }
+        sure.push(found);
+    }
+    sure.first().copied()
+}
+
+/// A record without most of its long texts and lists, so that its keys can be looked at in little memory however long
+/// it is. Formats are told by keys, by short texts and by the first elements of lists.
+fn shortened(record: &[u8]) -> Vec<u8> {
+    /// Bytes of a text, and elements of a list, that are kept.
+    const TEXT: usize = 256;
+    const ELEMENTS: usize = 16;
+    let mut out = Vec::new();
+    // Of each open list the elements before the current one; of an object nothing.
+    let mut open: Vec<Option<usize>> = Vec::new();
+    // How many are open in the list of which the rest is left out.
+    let mut hidden = None;
+    let mut at = 0;
+    while at < record.len() && out.len() < LONG && open.len() <= LIMITS.depth {
+        let byte = record[at];
+        at += 1;
+        match byte {
+            b'"' => {
+                let text = &record[at..];
+                let end = text_end(text);
+                at += end.map_or(text.len(), |end| end + 1);
+                if hidden.is_none() {
+                    let text = &text[..end.unwrap_or(text.len())];
+                    out.push(b'"');
+                    out.extend_from_slice(if text.len() > TEXT { beginning(&text[..TEXT]) } else { text });
+                    out.extend(end.map(|_| b'"'));
+                }
+                continue;
+            }
+            b'{' => open.push(None),
+            b'[' => open.push(Some(0)),
+            b'}' | b']' => {
+                if hidden == Some(open.len()) {
+                    hidden = None;
+                }
+                open.pop();
+            }
+            b',' if hidden.is_none() => {
+                let depth = open.len();
+                if let Some(Some(before)) = open.last_mut() {
+                    *before += 1;
+                    if *before == ELEMENTS {
+                        hidden = Some(depth);
+                    }
+                }
+            }
+            _ => {}
+        }
+        if hidden.is_none() && !byte.is_ascii_whitespace() {
+            out.push(byte);
+        }
+    }
+    out
+}
+
+/// Where the text of a string ends that begins here.
+fn text_end(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
+        if text[at] == b'"' {
+            return Some(at);
+        }
+        at += 2;
+    }
+}
+
+/// A text up to its first escape or a character that is cut.
+fn beginning(text: &[u8]) -> &[u8] {
+    let text = &text[..memchr::memchr(b'\\', text).unwrap_or(text.len())];
+    let cut = text.iter().rev().take(4).position(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
+    // The last character is left out if it is of several bytes, whole or not.
+    if text.last().is_some_and(|byte| !byte.is_ascii()) { &text[..text.len() - cut - 1] } else { text }
 }
 
 fn of_record(text: &str, path: &str) -> Option<Format> {
@@ -183,6 +274,37 @@ mod tests {
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");
+    }
+
+    #[test]
+    fn an_odd_record_does_not_tell_the_format() {
+        let native: &[u8] =
+            br#"{"trace_id":"a","task_id":"b","events":[],"edges":[],"rewards":{},"costs":{}}"#;
+        let labelled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
+        assert_eq!(name(&[labelled, native, native]), Some("native"));
+        assert_eq!(name(&[labelled, b"noise", native, b"{}", native]), Some("native"));
+        assert_eq!(name(&[native, labelled, native, labelled]), Some("native"));
+        assert_eq!(name(&[labelled, native]), Some("who_and_when"), "one against one");
+    }
+
+    #[test]
+    fn long_records_are_told_by_what_is_left_of_them() {
+        let text = "\u{e4}\\n".repeat(1 << 20);
+        let list = vec![format!("{{\"a\":[\"{}\"]}}", "x".repeat(300)); 1 << 13].join(" ,");
+        let record =
+            format!("{{\"question\": \"{text}\", \"l\":[{list}], \"history\":[], \"mistake_agent\":\"x\"}}");
+        assert_eq!(name(&[record.as_bytes()]), Some("who_and_when"));
+        assert_eq!(name(&[&record.as_bytes()[..record.len() - 20]]), None, "what tells it is cut off");
+        let short = shortened(record.as_bytes());
+        assert!(short.len() < 10_000, "{}", short.len());
+        let short: serde_json::Value = serde_json::from_slice(&short).unwrap();
+        assert_eq!(short["l"].as_array().map(Vec::len), Some(16));
+        // However it is cut inside of characters.
+        for shift in 0..6 {
+            let text = "y".repeat(shift) + &"\u{20ac}\u{1f600}".repeat(100);
+            assert!(std::str::from_utf8(&shortened(format!("{{\"a\":\"{text}\"").as_bytes())).is_ok());
+        }
+        assert!(shortened(&vec![b'['; 1 << 21]).len() < 200, "no deeper than is read");
     }
 
     #[test]

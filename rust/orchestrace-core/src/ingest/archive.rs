@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::ReadOptions;
 use super::compressed::{Compression, Counted, Expanding, Expansion};
-use super::frame::{HEAD, bom, framing, head_records, is_space};
+use super::frame::{
+    Beginning as _, HEAD, KeptBeginning, LOOKED_AT as RECORDS, bom, framing, head_records, is_space, look_on,
+};
 use super::input::stem;
 use super::source::{Block, BlockStream, Broken, Decoded};
 use crate::error::{Reject, RejectCode};
@@ -45,8 +47,8 @@ pub(super) struct Entry {
 pub(super) struct EntryBlock {
     pub block: Block,
     pub entry: Arc<Entry>,
-    /// Whether the entry is nothing that could be a recording; the block is empty then.
-    pub ignored: bool,
+    /// Entries that are nothing that could be a recording; the block is empty where there are any.
+    pub ignored: u64,
 }
 
 /// Entries that describe all others, the best one first.
@@ -55,9 +57,14 @@ const HEADERS: [&str; 2] = ["header.json", "_journal/start.json"];
 /// Entries that are looked at to tell the format.
 const LOOKED_AT: usize = 20;
 
+/// Entries that are no recordings which are counted by one block: there may be more of them than of anything else.
+const IGNORED_AT_ONCE: u64 = 1 << 16;
+
 /// An archive that is read entry by entry.
 pub(super) struct Archive {
     entries: Entries,
+    /// Entries that are no recordings and that no block has counted.
+    ignored: u64,
     name: String,
     header: Arc<str>,
     current: Option<(BlockStream, Arc<Entry>)>,
@@ -194,6 +201,7 @@ impl Archive {
         };
         Ok(Self {
             entries,
+            ignored: 0,
             name: name.to_owned(),
             header: header.into(),
             current: None,
@@ -222,12 +230,17 @@ impl Archive {
             if let Some((stream, entry)) = &mut self.current {
                 if let Some(block) = stream.next(run)? {
                     let entry = Arc::clone(entry);
-                    return Ok(Some(self.given(block, entry, false)));
+                    return Ok(Some(self.given(block, entry, 0)));
                 }
                 self.before += stream.offset();
                 self.current = None;
             }
-            let Some(Found { name, body }) = self.entries.next()? else { return Ok(None) };
+            if self.ignored == IGNORED_AT_ONCE {
+                return Ok(Some(self.given_ignored()));
+            }
+            let Some(Found { name, body }) = self.entries.next()? else {
+                return Ok((self.ignored > 0).then(|| self.given_ignored()));
+            };
             let path = if name.is_empty() { self.name.clone() } else { format!("{}/{name}", self.name) };
             let entry = Entry { stem: stem(Path::new(&path)), path, header: Arc::clone(&self.header) };
             let entry = Arc::new(entry);
@@ -236,22 +249,32 @@ impl Archive {
                 Err(reject) => {
                     let broken = Broken { offset: 0, length: 0, lines_before: 0, reject, head: Vec::new() };
                     let block = Block { broken: Some(broken), line: Some(1), ..Block::default() };
-                    return Ok(Some(self.given(block, entry, false)));
+                    return Ok(Some(self.given(block, entry, 0)));
                 }
             };
             let mut stream = BlockStream::of(decoded, &self.options);
-            let head = stream.head(run)?;
-            let (json, framing) = (is_json(head), framing(head));
+            let (json, framing) =
+                look_on(&mut stream.beginning(run), self.options.max_record, |head, whole| {
+                    let (framing, clear) = framing(head, whole);
+                    ((is_json(head), framing), clear)
+                })?;
             if !json && !stream.is_broken() {
-                let block = Block { line: Some(1), ..Block::default() };
-                return Ok(Some(self.given(block, entry, true)));
+                self.ignored += 1;
+                continue;
             }
             stream.set_framing(framing);
             self.current = Some((stream, entry));
         }
     }
 
-    fn given(&mut self, block: Block, entry: Arc<Entry>, ignored: bool) -> EntryBlock {
+    /// A block that counts the entries that are no recordings.
+    fn given_ignored(&mut self) -> EntryBlock {
+        let ignored = std::mem::take(&mut self.ignored);
+        let entry = Entry { path: self.name.clone(), stem: String::new(), header: Arc::clone(&self.header) };
+        self.given(Block { line: Some(1), ..Block::default() }, Arc::new(entry), ignored)
+    }
+
+    fn given(&mut self, block: Block, entry: Arc<Entry>, ignored: u64) -> EntryBlock {
         let block = Block { index: self.blocks, ..block };
         self.blocks += 1;
         EntryBlock { block, entry, ignored }
@@ -272,15 +295,19 @@ fn look(
     options: &ReadOptions,
     run: &Run,
 ) -> io::Result<(String, Option<Format>)> {
-    let sure = |text: &[u8], entry: &str| {
-        let records = head_records(text, framing(text));
-        importers::detect_sure(records.into_iter(), &format!("{name}/{entry}"))
+    let sure = |text: &[u8], whole: bool, entry: &str| {
+        let (framing, clear) = framing(text, whole);
+        let records = head_records(text, framing);
+        let enough = records.len() == RECORDS;
+        let format = importers::detect_sure(records.into_iter(), &format!("{name}/{entry}"));
+        let settled = clear && (enough || format.is_some());
+        (format, settled)
     };
     let mut entries = Entries::open(file, zip, shared)?;
     if let Entries::Zip(entries) = &entries {
         for header in HEADERS {
             if let Some(text) = entries.text(header, options.max_record.min(64 << 20)) {
-                return Ok((text.clone(), sure(text.as_bytes(), header)));
+                return Ok((text.clone(), sure(text.as_bytes(), true, header).0));
             }
         }
     }
@@ -289,11 +316,12 @@ fn look(
     while let Ok(Some(found)) = entries.next() {
         run.check().map_err(io::Error::other)?;
         let Ok(decoded) = found.body else { continue };
-        let mut head = Vec::new();
-        if decoded.reader.take(HEAD as u64).read_to_end(&mut head).is_err() || !is_json(&head) {
+        let mut beginning = KeptBeginning { reader: decoded.reader, bytes: Vec::new() };
+        if beginning.head(HEAD).is_err() || !is_json(&beginning.bytes) {
             continue;
         }
-        if let Some(format) = sure(&head, &found.name) {
+        let told = look_on(&mut beginning, options.max_record, |head, whole| sure(head, whole, &found.name));
+        if let Ok(Some(format)) = told {
             return Ok((String::new(), Some(format)));
         }
         looked_at += 1;

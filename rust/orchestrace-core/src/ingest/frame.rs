@@ -1,5 +1,7 @@
 //! Where records begin and end: lines, elements of one array, or one document.
 
+use std::io::{self, Read};
+
 use memchr::{memchr, memchr_iter, memchr2, memchr3};
 
 /// How an input holds its records.
@@ -13,8 +15,52 @@ pub(crate) enum Framing {
     Document,
 }
 
-/// What is looked at to tell the framing and the format of an input.
+/// What is looked at first to tell the framing and the format of an input.
 pub(crate) const HEAD: usize = 1 << 20;
+
+/// Records, and lines after a bracket, that are looked at.
+pub(crate) const LOOKED_AT: usize = 20;
+
+/// The beginning of an input, of which more can be asked for.
+pub(crate) trait Beginning {
+    /// The first `size` bytes; fewer where the input ends or breaks off.
+    fn head(&mut self, size: usize) -> io::Result<&[u8]>;
+}
+
+/// The beginning of what a reader gives, kept.
+pub(crate) struct KeptBeginning<R> {
+    pub reader: R,
+    pub bytes: Vec<u8>,
+}
+
+impl<R: Read> Beginning for KeptBeginning<R> {
+    fn head(&mut self, size: usize) -> io::Result<&[u8]> {
+        let more = size.saturating_sub(self.bytes.len());
+        self.reader.by_ref().take(more as u64).read_to_end(&mut self.bytes)?;
+        Ok(&self.bytes[..size.min(self.bytes.len())])
+    }
+}
+
+/// What `look` finds in the first mebibyte of an input or, while it is not sure, in a beginning twice as long, up to
+/// the longest record. It is told whether the beginning is all there is. How long the beginnings are does not depend
+/// on how the input is read.
+pub(crate) fn look_on<T>(
+    beginning: &mut impl Beginning,
+    longest: u64,
+    mut look: impl FnMut(&[u8], bool) -> (T, bool),
+) -> io::Result<T> {
+    let longest = usize::try_from(longest).unwrap_or(usize::MAX).max(HEAD);
+    let mut size = HEAD;
+    loop {
+        let head = beginning.head(size)?;
+        let whole = head.len() < size;
+        let (found, sure) = look(head, whole);
+        if sure || whole || size == longest {
+            return Ok(found);
+        }
+        size = size.saturating_mul(2).min(longest);
+    }
+}
 
 /// The byte order mark that an input may begin with.
 pub(crate) const BOM: &[u8] = b"\xEF\xBB\xBF";
@@ -29,34 +75,66 @@ pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// The framing of an input that begins with `head`.
+/// The framing of an input that begins with `head`, which may be the `whole` of it, and whether that is clear.
 ///
-/// A text that begins with `[` is an array. A text that begins with `{` is one document over several
-/// lines if its first line does not close the object, the next one goes on inside it (with a key or a
-/// closing brace) and no line is a record that follows another; else it is one record a line, so that a
-/// broken first line costs itself alone.
-pub(crate) fn framing(head: &[u8]) -> Framing {
+/// A text that begins with `[` is an array unless its lines tell otherwise ([`bracketed`]). A text that begins with
+/// `{` is one document over several lines if its first line does not close the object, the next one goes on inside it
+/// (with a key or a closing brace) and no line is a record that follows another; else it is one record a line, so that
+/// a broken first line costs itself alone.
+pub(crate) fn framing(head: &[u8], whole: bool) -> (Framing, bool) {
     let head = &head[bom(head)..];
-    let Some(start) = head.iter().position(|b| !is_space(*b)) else { return Framing::Line };
+    let Some(start) = head.iter().position(|b| !is_space(*b)) else { return (Framing::Line, true) };
     match head[start] {
-        b'[' => Framing::Array,
+        b'[' => bracketed(&head[start..], whole),
         b'{' => {
             let Some(line_end) = memchr(b'\n', &head[start..]).map(|i| start + i) else {
-                return Framing::Line;
+                return (Framing::Line, true);
             };
             let mut scan = Structure::default();
             if scan.value_end(&head[start..line_end]).is_some() {
-                return Framing::Line;
+                return (Framing::Line, true);
             }
             let next = head[line_end..].iter().copied().find(|b| !is_space(*b));
             if matches!(next, Some(b'"' | b'}')) && !has_records_in_a_row(&head[line_end..]) {
-                Framing::Document
+                (Framing::Document, true)
             } else {
-                Framing::Line
+                (Framing::Line, true)
             }
         }
-        _ => Framing::Line,
+        _ => (Framing::Line, true),
     }
+}
+
+/// The framing of a text that begins with `[`, by its first line and up to twenty after it, and whether it is clear.
+///
+/// If the first line closes the array, it is a record among lines where more of the others are objects than elements
+/// of it are. If it does not, elements of an array have commas between them: it is a broken record among lines where more lines are objects
+/// that another object, or the end of the input, follows without one than lines end with a comma after a bracket.
+fn bracketed(text: &[u8], whole: bool) -> (Framing, bool) {
+    let Some(line_end) = memchr(b'\n', text) else { return (Framing::Array, true) };
+    let first = &text[..line_end];
+    let lines = text[line_end..].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let mut lines = lines.filter(|line| !line.is_empty());
+    let looked_at = lines.by_ref().take(LOOKED_AT);
+    if Structure::default().value_end(first).is_some() {
+        let is_object = |text: &&[u8]| text.trim_ascii_start().starts_with(b"{");
+        let inside = head_records(first, Framing::Array).into_iter().filter(is_object).count();
+        let mut seen = 0;
+        let found = looked_at.inspect(|_| seen += 1).filter(is_object).count();
+        let framing = if found > inside { Framing::Line } else { Framing::Array };
+        return (framing, whole || found > inside || seen == LOOKED_AT);
+    }
+    let (mut seen, mut closed) = (0, false);
+    let (mut alone, mut joined) = (0, usize::from(first.trim_ascii_end().ends_with(b",")));
+    for line in looked_at {
+        seen += 1;
+        alone += usize::from(closed && line.starts_with(b"{"));
+        joined += usize::from(line.ends_with(b"},") || line.ends_with(b"],"));
+        closed = line.starts_with(b"{") && Structure::default().value_end(line) == Some(line.len());
+    }
+    let at_end = whole && closed && lines.next().is_none();
+    let framing = if alone + usize::from(at_end) > joined { Framing::Line } else { Framing::Array };
+    (framing, whole || alone > 0 || joined > 0 || seen == LOOKED_AT)
 }
 
 /// Whether an object of one line follows on another that ends a line, which no document has inside it: a comma
@@ -79,12 +157,12 @@ pub(crate) fn head_records(head: &[u8], framing: Framing) -> Vec<&[u8]> {
             let mut from = 0;
             let ends = memchr_iter(b'\n', head).chain([head.len()]);
             let lines = ends.map(|end| &head[std::mem::replace(&mut from, end + 1)..end]);
-            lines.filter(|line| !line.iter().all(|b| is_space(*b))).take(20).collect()
+            lines.filter(|line| !line.iter().all(|b| is_space(*b))).take(LOOKED_AT).collect()
         }
         Framing::Array => {
             let mut rest = &head[memchr(b'[', head).map_or(0, |i| i + 1)..];
             let mut records = Vec::new();
-            while records.len() < 20 {
+            while records.len() < LOOKED_AT {
                 let Some(end) = Structure::element().value_end(rest) else {
                     records.push(rest);
                     break;
@@ -182,6 +260,57 @@ impl Structure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn framing(text: &[u8]) -> Framing {
+        super::framing(text, true).0
+    }
+
+    #[test]
+    fn a_bracket_before_lines_is_a_record_of_its_own() {
+        for first in ["[]", "[1]", "[{\"a\":1}]", " [] \r", "[", "[1,", "[{\"a\":", "[{\"a\":1},"] {
+            let text = format!("{first}\n{{\"a\":1}}\n{{\"a\":[2]}}\n");
+            assert_eq!(framing(text.as_bytes()), Framing::Line, "{first}");
+        }
+        assert_eq!(framing(b"[\n{\"a\":1}\n"), Framing::Line, "one record and the end");
+        for array in [
+            "[]",
+            "[]\n\n",
+            "[1]\nnoise\n",
+            "[{\"a\":1}]\n{}\n",
+            "[1, {\"a\":1}, {\"a\":2}]\n{}\n{}\n",
+            "[{\"a\":1}]\n",
+            "[\n{\"a\":1},\n{\"a\":2}\n]",
+            "[\n{\"a\":1}\n]",
+            "[{\"a\":1},\n{\"a\":2}]",
+            "[{\"a\":1}\n,{\"a\":2}]",
+            "[{\"a\":1},\n{\"a\":2}",
+            "[\n{\"a\":1},\n{\"a\":2}",
+            "[\n{\"a\":1},\n{\"a\":2}\n{\"a\":3},\n{\"a\":4}\n]",
+            "[\n  {\n    \"a\": [\n      {\"b\":1}\n    ]\n  },\n  {\n    \"a\": 1\n  }\n]\n",
+            "[\n{\"a\":1",
+        ] {
+            assert_eq!(framing(array.as_bytes()), Framing::Array, "{array}");
+        }
+        // Not clear before it is seen how the first element goes on.
+        assert_eq!(super::framing(b"[\n{\"a\":1", false), (Framing::Array, false));
+        assert_eq!(super::framing(b"[]\n", false), (Framing::Array, false));
+        assert_eq!(super::framing(b"[]\n{\"a", false), (Framing::Line, true));
+        assert_eq!(super::framing(b"[{\"a\":1", false), (Framing::Array, true));
+    }
+
+    #[test]
+    fn what_is_looked_at_grows_until_it_is_clear() {
+        let text = vec![b'x'; 5 << 20];
+        for (from, expected) in
+            [(1, 1 << 20), ((1 << 20) + 1, 2 << 20), (3 << 20, 4 << 20), (6 << 20, 4 << 20)]
+        {
+            let mut beginning = KeptBeginning { reader: &text[..], bytes: Vec::new() };
+            let found = look_on(&mut beginning, 4 << 20, |head, _| (head.len(), head.len() >= from)).unwrap();
+            assert_eq!((found, beginning.bytes.len()), (expected, expected));
+        }
+        let mut short = KeptBeginning { reader: &text[..100], bytes: Vec::new() };
+        assert_eq!(look_on(&mut short, 1, |head, whole| ((head.len(), whole), false)).unwrap(), (100, true));
+    }
 
     #[test]
     fn framings() {

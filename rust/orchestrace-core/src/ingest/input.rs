@@ -1,17 +1,17 @@
 //! Inputs as they are named, looked at once: how they are stored, framed and cut, and by which importer.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
 use super::archive::{Archive, Entry, EntryBlock, is_tar, is_zip};
 use super::binary::refusal;
 use super::compressed::{Compression, compression};
-use super::frame::{Framing, HEAD, framing, head_records};
+use super::frame::{Beginning, Framing, HEAD, KeptBeginning, LOOKED_AT, framing, head_records, look_on};
 use super::source::{Block, BlockStream};
 use super::{Input, ReadOptions, spill};
 use crate::error::{Error, Reject, Result};
@@ -72,8 +72,8 @@ pub(super) struct Given {
     pub format: Format,
     /// Of an archive.
     pub entry: Option<Arc<Entry>>,
-    /// Whether there is something that is no recording.
-    pub ignored: bool,
+    /// Entries of an archive that are no recordings; the block is empty where there are any.
+    pub ignored: u64,
 }
 
 /// Where the reading of an input is taken up again: [`super::SourcePart::position`] of a reading with the same options.
@@ -140,12 +140,13 @@ fn file_body(
     if !meta.is_file() || meta.len() <= options.block_size as u64 {
         return Ok(whole);
     }
-    let mut head = Vec::new();
-    File::open(path)?.take(HEAD as u64).read_to_end(&mut head)?;
-    if compression(&head) != Compression::None || is_zip(&head) || is_tar(&head) {
+    let mut beginning = KeptBeginning { reader: File::open(path)?, bytes: Vec::new() };
+    let head = beginning.head(HEAD)?;
+    if compression(head) != Compression::None || is_zip(head) || is_tar(head) {
         return Ok(whole);
     }
-    let Told { framing: Framing::Line, format, refused: None } = told(&head, forced, name) else {
+    let Told { framing: Framing::Line, format, refused: None } = told(&mut beginning, options, forced, name)?
+    else {
         return Ok(whole);
     };
     Ok(Body::Ranges { path: path.to_owned(), len: meta.len(), format, next: from.offset, index: 0 })
@@ -192,14 +193,13 @@ impl Opened {
             Archive::open(file, zip, name, options, forced, run).map(|made| Stream::Many(Box::new(made)))
         };
         let mut magic = Vec::with_capacity(4);
-        let (raw, again): (Box<dyn Read + Send>, Option<File>) = match raw {
+        let (raw, again): (Box<dyn Read + Send>, Again) = match raw {
             Raw::File(mut file) => {
                 if let Some(bytes) = spare
                     && let Some(bytes) = small(&mut file, bytes, options)?
                 {
                     let mut stream = BlockStream::whole(bytes, options);
-                    let head = stream.head(run)?;
-                    let told = told(&head[..head.len().min(HEAD)], forced, name);
+                    let told = told(&mut stream.beginning(run), options, forced, name)?;
                     return Ok(Self::settled(stream, told));
                 }
                 (&mut file).take(4).read_to_end(&mut magic)?;
@@ -207,7 +207,7 @@ impl Opened {
                     return archive(file, true);
                 }
                 file.rewind()?;
-                (Box::new(file.try_clone()?), Some(file))
+                (Box::new(file.try_clone()?), Again::File(file))
             }
             Raw::Stream(mut stream) => {
                 stream.by_ref().take(4).read_to_end(&mut magic)?;
@@ -215,18 +215,22 @@ impl Opened {
                 if is_zip(&magic) {
                     return archive(spill::copied(whole, folder, run)?, true);
                 }
-                (Box::new(whole), None)
+                let noted = Noted::new(Box::new(whole));
+                (Box::new(noted.clone()), Again::Stream(noted))
             }
         };
         let mut stream = BlockStream::open(raw, options)?;
-        let head = stream.head(run)?;
-        if is_tar(head) {
+        if is_tar(stream.head(HEAD, run)?) {
             return match again {
-                Some(file) => archive(file, false),
-                None => archive(spill::copied(stream.into_reader(), folder, run)?, false),
+                Again::File(file) => archive(file, false),
+                // As it came, compressed or not: what is wrong with it is then told as it is of a file.
+                Again::Stream(noted) => archive(spill::copied(noted.from_the_start(), folder, run)?, false),
             };
         }
-        let told = told(head, forced, name);
+        if let Again::Stream(noted) = again {
+            noted.forget();
+        }
+        let told = told(&mut stream.beginning(run), options, forced, name)?;
         Ok(Self::settled(stream, told))
     }
 
@@ -243,7 +247,7 @@ impl Opened {
         Ok(match &mut self.stream {
             Stream::One(stream, format) => {
                 let format = *format;
-                stream.next(run)?.map(|block| Given { block, format, entry: None, ignored: false })
+                stream.next(run)?.map(|block| Given { block, format, entry: None, ignored: 0 })
             }
             Stream::Many(archive) => archive.next(run)?.map(|EntryBlock { block, entry, ignored }| Given {
                 block,
@@ -301,10 +305,60 @@ struct Told {
     refused: Option<Reject>,
 }
 
-fn told(head: &[u8], forced: Option<Format>, name: &str) -> Told {
-    let framing = framing(head);
-    let format = forced.unwrap_or_else(|| importers::detect(head_records(head, framing).into_iter(), name));
-    Told { framing, format, refused: refusal(head, !format.is_unknown()) }
+/// Looks at the beginning of an input: the first mebibyte, and where a record of it is so long that nothing in it
+/// tells the framing or the format, on up to the length that a record may have.
+fn told(
+    beginning: &mut impl Beginning,
+    options: &ReadOptions,
+    forced: Option<Format>,
+    name: &str,
+) -> io::Result<Told> {
+    look_on(beginning, options.max_record, |head, whole| {
+        let (framing, clear) = framing(head, whole);
+        let records = if forced.is_none() { head_records(head, framing) } else { Vec::new() };
+        let enough = records.len() == LOOKED_AT;
+        let format = forced.unwrap_or_else(|| importers::detect(records.into_iter(), name));
+        let refused = refusal(head, !format.is_unknown());
+        let sure = refused.is_some() || (clear && (enough || !format.is_unknown()));
+        (Told { framing, format, refused }, sure)
+    })
+}
+
+/// Where the bytes of an input can be had once more.
+enum Again {
+    File(File),
+    Stream(Noted),
+}
+
+/// A stream whose bytes are noted until it is known that nobody wants them again.
+#[derive(Clone)]
+struct Noted(Arc<Mutex<(Box<dyn Read + Send>, Option<Vec<u8>>)>>);
+
+impl Noted {
+    fn new(stream: Box<dyn Read + Send>) -> Self {
+        Self(Arc::new(Mutex::new((stream, Some(Vec::new())))))
+    }
+
+    /// Notes nothing from now on.
+    fn forget(&self) -> Vec<u8> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.take().unwrap_or_default()
+    }
+
+    /// What was read of it, and the rest.
+    fn from_the_start(self) -> impl Read {
+        io::Cursor::new(self.forget()).chain(self)
+    }
+}
+
+impl Read for Noted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (stream, noted) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let n = stream.read(buffer)?;
+        if let Some(noted) = noted {
+            noted.extend_from_slice(&buffer[..n]);
+        }
+        Ok(n)
+    }
 }
 
 /// All of a file that is smaller than a block and plain; else nothing is taken of it.

@@ -152,16 +152,16 @@ impl BlockParser<'_> {
         block: &Block,
         source: usize,
         importer: &'static dyn Importer,
-        ignored: bool,
+        ignored: u64,
         writer: &mut BlockWriter,
     ) -> Result<Option<RawChunk>> {
-        if ignored {
-            let mut chunk = writer.finish(source, block.index, true, 0, 1)?;
+        if ignored > 0 {
+            let mut chunk = writer.finish(source, block.index, true, 0, ignored)?;
             chunk.tallies = Some(vec![Tally {
                 importer: self.importer.into(),
                 status: RecordStatus::Ignored,
                 kind: Some(NOT_JSON.into()),
-                count: 1,
+                count: ignored,
             }]);
             return Ok(Some(chunk));
         }
@@ -179,7 +179,7 @@ impl BlockParser<'_> {
         block: &Block,
         source: usize,
         importer: &'static dyn SpreadImporter,
-        ignored: bool,
+        ignored: u64,
     ) -> Option<ItemBlock> {
         let mut items = ItemBlock::new(source, block.index, block.line.is_some());
         if self.options.unread_fields {
@@ -187,9 +187,9 @@ impl BlockParser<'_> {
         }
         // Of some formats all stays, of others little: what is not needed is given back.
         items.columns.piece.text.reserve(block.bytes.len());
-        if ignored {
+        if ignored > 0 {
             let kind = items.columns.kinds.code(NOT_JSON);
-            items.columns.ignored.push(kind);
+            items.columns.ignored.extend((0..ignored).map(|_| kind));
             return Some(items);
         }
         let mut sink = Parts { items: &mut items, importer, records: 0 };

@@ -13,7 +13,7 @@ use flate2::bufread::GzDecoder;
 use memchr::{memchr, memchr_iter, memrchr};
 
 use super::compressed::{Compression, Counted, Expanding, Expansion, FailedReader, GzipMembers, compression};
-use super::frame::{Framing, HEAD, Structure, bom, is_space};
+use super::frame::{Beginning, Framing, Structure, bom, is_space};
 use super::long_record::LongRecord;
 use crate::error::{Reject, RejectCode};
 use crate::run::Run;
@@ -214,6 +214,18 @@ enum State {
     Done,
 }
 
+/// The beginning of a stream, which its blocks give again.
+struct StreamBeginning<'a> {
+    stream: &'a mut BlockStream,
+    run: &'a Run,
+}
+
+impl Beginning for StreamBeginning<'_> {
+    fn head(&mut self, size: usize) -> io::Result<&[u8]> {
+        self.stream.head(size, self.run)
+    }
+}
+
 /// What a read gave.
 enum Filled {
     More,
@@ -262,26 +274,26 @@ impl BlockStream {
         Self { ahead: bytes, whole: true, ..Self::of(decoded, options) }
     }
 
-    /// The bytes from the start on, if no block has been given.
-    pub(crate) fn into_reader(self) -> Box<dyn Read + Send> {
-        Box::new(Cursor::new(self.ahead).chain(self.reader))
-    }
-
     /// Whether the head could not be read whole.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// The first bytes, for telling framing and format. A fault is met again when blocks are read.
-    pub(crate) fn head(&mut self, run: &Run) -> io::Result<&[u8]> {
+    /// The first `size` bytes, for telling framing and format. A fault is met again when blocks are read.
+    pub(crate) fn head(&mut self, size: usize, run: &Run) -> io::Result<&[u8]> {
         let mut head = std::mem::take(&mut self.ahead);
-        let filled = self.fill(run, &mut head, HEAD)?;
+        let filled = self.fill(run, &mut head, size)?;
         self.ahead = head;
         if let Filled::Failed(reject) = filled {
             self.reader = Box::new(FailedReader(reject));
             self.broken = true;
         }
-        Ok(&self.ahead)
+        Ok(&self.ahead[..size.min(self.ahead.len())])
+    }
+
+    /// The same, to be looked at as far as it takes.
+    pub(crate) fn beginning<'a>(&'a mut self, run: &'a Run) -> impl Beginning + 'a {
+        StreamBeginning { stream: self, run }
     }
 
     /// First byte of the next block.

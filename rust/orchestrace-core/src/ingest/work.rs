@@ -253,7 +253,7 @@ impl<'a> Work<'a> {
         let (max_record, excerpt) = (self.options.max_record, self.options.excerpt);
         let (block, long) = read_range(&file, index, (start, end, len), max_record, excerpt, spare)
             .map_err(io_error(name))?;
-        let given = |block| Given { block, format, entry: None, ignored: false };
+        let given = |block| Given { block, format, entry: None, ignored: 0 };
         let bytes = self.parse(source, given(block))?;
         self.with_writer(|_, slot| *slot = bytes);
         if let Some(long) = long {

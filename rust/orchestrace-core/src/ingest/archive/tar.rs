@@ -69,13 +69,13 @@ impl Inner {
 
     /// Goes to the next header.
     fn pass(&mut self) -> io::Result<()> {
-        let mut waste = vec![0; 64 << 10];
         let mut left = self.left.saturating_add(self.padding);
         (self.left, self.padding) = (0, 0);
+        let mut waste = vec![0; usize::try_from(left).unwrap_or(usize::MAX).min(64 << 10)];
         while left > 0 {
             let room = waste.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             match self.fill(&mut waste[..room])? {
-                0 => break,
+                0 => return Err(io::Error::other("it ends inside of an entry or of a name")),
                 n => left -= n as u64,
             }
         }
@@ -169,9 +169,12 @@ fn header(inner: &mut Inner) -> io::Result<Option<String>> {
         inner.pass()?;
         let mut header = [0; BLOCK];
         let n = inner.fill(&mut header)?;
-        // Archives end with blocks of zeros; those that do not end there all the same.
-        if n == 0 || header.iter().all(|b| *b == 0) {
+        // Archives end with blocks of zeros. Nothing else tells one that is whole from one that is cut between entries.
+        if n == BLOCK && header.iter().all(|b| *b == 0) {
             return Ok(None);
+        }
+        if n == 0 {
+            return Err(io::Error::other("it ends without its last block, so that entries may be missing"));
         }
         if n < BLOCK || !has_sum(&header) {
             return Err(io::Error::other("a header is incomplete or does not have the sum that it notes"));
