@@ -9,10 +9,11 @@ CHECKED = --release --locked $(QUICK) --config .cargo/tests.toml
 # A process of tests for each core; one takes up to 1 GB, hence no more than 8.
 PYTEST_PARALLEL ?= -n auto --maxprocesses 8 --dist worksteal
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= parse_block parse_vs_reference chunk_boundary decompression
+FUZZ_RUNS ?= 10000000
+FUZZ_TARGETS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint crates floors golden fuzz bench timings wheel clean
+.PHONY: help demo test lint crates floors golden fuzz nightly bench timings wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,12 +49,14 @@ golden: ## Rewrite the expected tables of data/importers; read the diff before y
 	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --test golden
 	git --no-pager diff --stat -- data
 
-fuzz: ## Search for bytes that break the reader, FUZZ_SECONDS (60) for each of FUZZ_TARGETS; needs cargo-fuzz
+fuzz: ## Search for bytes that break the engine, FUZZ_SECONDS (60) for each of FUZZ_TARGETS (all); needs cargo-fuzz
 	$(PYTHON) rust/fuzz/seeds.py
-	for target in $(FUZZ_TARGETS); do \
-		RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --fuzz-dir rust/fuzz $$target -- \
-			-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -dict=rust/fuzz/json.dict || exit 1; \
-	done
+	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
+
+nightly: ## Run the tests that take minutes, then FUZZ_RUNS (10,000,000) executions of the fuzz targets; needs cargo-fuzz
+	$(PYTHON) -m pytest -m nightly -s
+	$(PYTHON) rust/fuzz/seeds.py
+	FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
 
 bench: ## Say how to measure; a number without its command is not published
 	@echo "Benches are run one by one, on a quiet machine: see benches/README.md"

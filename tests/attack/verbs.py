@@ -1,0 +1,171 @@
+"""Every verb of the package on any corpus: a value, or an error of ours that is about the data."""
+
+import io
+import math
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import orchestrace as ot
+
+METHODS = [(row["name"], row["units"]) for row in ot.methods().iter_rows(named=True)]
+FEW = (
+    *(("flow", "event"), ("uniform", "role"), ("grpo", "agent"), ("discounted", "turn"), ("gae", "turn")),
+    *(
+        ("dag_gae", "agent"),
+        ("difference", "event"),
+        ("owen", "agent"),
+        ("spectrum", "event"),
+        ("c3", "turn"),
+    ),
+    *(("gigpo", "turn"), ("reinforce_pp", "team"), ("dr_mas", "agent")),
+)
+Verb = Callable[[ot.Corpus], Any]
+
+
+def crediting(method: str, unit: str) -> Verb:
+    return lambda corpus: ot.credit(corpus, method=method, unit=unit)  # type: ignore[call-overload]
+
+
+def flow(corpus: ot.Corpus, unit: Any = "event") -> pl.DataFrame:
+    found = ot.credit(corpus, method="flow", unit=unit)
+    assert isinstance(found, pl.DataFrame)
+    return found
+
+
+def explained(corpus: ot.Corpus) -> Any:
+    credits = flow(corpus)
+    if credits.is_empty():
+        return None
+    row = credits.row(credits.height // 2, named=True)
+    return ot.explain(corpus, credits, row["unit_id"], trace=row["trace"])
+
+
+def exported(format: Any, **options: Callable[[ot.Corpus], Any]) -> Verb:
+    def verb(corpus: ot.Corpus) -> Any:
+        with tempfile.TemporaryDirectory() as made:
+            more = {name: option(corpus) for name, option in options.items()}
+            return ot.export(corpus, format, Path(made) / "out", **more)
+
+    return verb
+
+
+def first_trace(corpus: ot.Corpus) -> str:
+    ids = corpus.traces.select("trace_id").head(1).collect()["trace_id"]
+    return str(ids[0]) if len(ids) else "none"
+
+
+def turns(corpus: ot.Corpus) -> Any:
+    return ot.credit(corpus, method="broadcast", unit="turn")
+
+
+def first_source(corpus: ot.Corpus) -> Any:
+    """The record of the first event; of a stream that is an error of ours."""
+    events = corpus.events.select("trace", "seq").head(1).collect()
+    return corpus.source(*events.row(0)) if events.height else None
+
+
+def lines(corpus: ot.Corpus) -> bytes:
+    out = io.BytesIO()
+    corpus.write_jsonl(out)
+    return out.getvalue()
+
+
+VERBS: dict[str, Verb] = {
+    "agreement": lambda c: ot.agreement(c, flow(c), flow(c), n_boot=20),
+    "aggregation_effects": ot.aggregation_effects,
+    "against_single_agent": lambda c: ot.against_single_agent(c, c),
+    "compare": lambda c: ot.compare(c, ["flow", "uniform", "grpo"]),
+    "compare_metrics": lambda c: ot.compare_metrics(c, c),
+    "concurrency_profile": ot.concurrency_profile,
+    "contexts": ot.contexts,
+    "credit_snr": lambda c: ot.credit_snr(c, flow(c)),
+    "critical_path": ot.critical_path,
+    "delegation_effects": ot.delegation_effects,
+    "display": lambda c: (repr(c), c._repr_html_()),
+    "dominators": ot.dominators,
+    "drag": ot.drag,
+    "explain": explained,
+    "export dot": exported("dot", trace_id=first_trace),
+    "export jsonl": exported("jsonl"),
+    "export mermaid": exported("mermaid", trace_id=first_trace),
+    "export ocel": exported("ocel"),
+    "export parquet": exported("parquet"),
+    "export perfetto": exported("perfetto"),
+    "export trl": exported("trl", credits=turns),
+    "export verl": exported("verl", credits=turns),
+    "export_size": lambda c: ot.export_size(c, "perfetto"),
+    "faithfulness": lambda c: ot.faithfulness(c, flow(c), steps=4, orders=2),
+    "fit_outcome": ot.fit_outcome,
+    "free_ride": lambda c: ot.free_ride(flow(c, "agent")),
+    "gap": ot.gap,
+    "ledger": lambda c: ot.ledger(c, flow(c)),
+    "localisation": lambda c: ot.localisation(flow(c, "turn"), ot.place_labels(c)),
+    "matched_effect": lambda c: ot.matched_effect(c, pl.col("type") == "tool_call"),
+    "message_effects": ot.message_effects,
+    "metrics": ot.metrics,
+    "metrics by agent": lambda c: ot.metrics(c, by="agent"),
+    "metrics by task": lambda c: ot.metrics(c, by="task"),
+    "model_sensitivity": lambda c: ot.model_sensitivity(
+        c, method="difference", outcomes=("noisy_or", "mean")
+    ),
+    "place_labels": ot.place_labels,
+    "replay": lambda c: ot.replay(c, ot.drop(each="agent")),
+    "replay schedule": lambda c: ot.replay(c, ot.speed_up(2.0, type="tool_call")),
+    "report": ot.report,
+    "report_checklist": ot.report_checklist,
+    "reward_channels": lambda c: c.reward_channels(),
+    "sanitizer_cut": ot.sanitizer_cut,
+    "scaling_curve": ot.scaling_curve,
+    "schedule": lambda c: ot.schedule(c, slots=2),
+    "sibling_diagnostics": ot.sibling_diagnostics,
+    "source": first_source,
+    "spawn_effect": ot.spawn_effect,
+    "story": ot.story,
+    "taint": lambda c: ot.taint(c, untrusted_tools=["search"]),
+    "tainted_events": ot.tainted_events,
+    "to_arrow": lambda c: c.to_arrow("events"),
+    "to_numpy": lambda c: c.to_numpy("measures"),
+    "token_credits": lambda c: ot.token_credits(
+        c, ot.credit(c, method="broadcast", unit="token"), max_tokens=100_000
+    ),
+    "trainer_table": lambda c: ot.trainer_table(c, turns(c)),
+    "write_jsonl": lines,
+    "write_quarantined": lambda c: c.write_quarantined(io.BytesIO()),
+    **{f"credit {method} {unit}": crediting(method, unit) for method, unit in FEW},
+}
+
+
+def answer(verb: Verb, corpus: ot.Corpus) -> Any:
+    """What a verb gives, or the error of ours that it raises, in one line; another error passes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return verb(corpus)
+        except ot.OrchestraceError as error:
+            text = str(error)
+            assert text and "\n" not in text and "internal error" not in text, text
+            return error
+
+
+def frames(answer: Any) -> Iterator[pl.DataFrame]:
+    """The tables of an answer."""
+    if isinstance(answer, pl.DataFrame):
+        yield answer
+    elif isinstance(answer, dict):
+        for one in answer.values():
+            yield from frames(one)
+
+
+def beyond_numbers(answer: Any) -> list[str]:
+    """Columns of an answer with a value that is no number."""
+    return [
+        name
+        for frame in frames(answer)
+        for name, kind in frame.schema.items()
+        if kind.is_float() and not all(math.isfinite(x) for x in frame[name].drop_nulls())
+    ]
