@@ -66,7 +66,7 @@ pub(crate) fn comes_back(store: &Store) {
         String::from_utf8_lossy(&text),
         "what was written, read and written again"
     );
-    comes_back_from_arrow(store, &text);
+    comes_back_from_arrow(store);
 }
 
 fn sizes(store: &Store) -> (usize, usize, usize) {

@@ -15,7 +15,7 @@ use orchestrace_core::run::Run;
 use orchestrace_core::schema::TABLES;
 use orchestrace_core::store::{Store, Tables};
 
-use super::formats::{comes_back, written};
+use super::formats::comes_back;
 use super::reading::{from_stream, reconciles};
 
 /// The tables of a store, as another engine would get them.
@@ -33,14 +33,13 @@ pub(crate) fn tables(store: &Store) -> Tables {
     }
 }
 
-/// All tables of a store are taken back, unchanged, and are written as `text`.
-pub(crate) fn comes_back_from_arrow(store: &Store, text: &[u8]) {
+/// All tables of a store are taken back, unchanged.
+pub(crate) fn comes_back_from_arrow(store: &Store) {
     let again = Store::from_arrow(&tables(store), &Run::new(Some(1)).unwrap()).unwrap();
     for table in TABLES {
         let [a, b] = [store, &again].map(|store| store.combined(table.name).unwrap());
         assert_eq!(a, b, "{} from Arrow", table.name);
     }
-    assert_eq!(String::from_utf8_lossy(&written(&again)), String::from_utf8_lossy(text), "from Arrow");
 }
 
 /// Traces with a cell in nearly every column.
@@ -234,7 +233,7 @@ fn with_cell(column: &ArrayRef, program: &mut Program<'_>) -> ArrayRef {
         DataType::Dictionary(..) => {
             let dictionary = column.as_any_dictionary();
             let keys = dictionary.normalized_keys();
-            let values = dictionary.values().as_string::<i32>();
+            let Some(values) = dictionary.values().as_string_opt::<i32>() else { return Arc::clone(column) };
             let cells = (0..column.len()).map(|i| {
                 let old = column.is_valid(i).then(|| values.value(keys[i]));
                 if i == row { (!null).then(|| TEXTS[program.below(TEXTS.len())]) } else { old }
