@@ -152,6 +152,11 @@ def _nothing() -> Corpus:
     return Corpus.from_arrow(traces=empty["traces"], events=empty["events"])
 
 
+def _as_count(wide: pl.Expr) -> pl.Expr:
+    """A sum of counts, the greatest one where it is beyond that."""
+    return pl.min_horizontal(wide, pl.lit(2**63 - 1, dtype=pl.Int128)).cast(pl.Int64)
+
+
 def _of_piece(corpus: Corpus) -> pl.DataFrame:
     known = {*SCHEMAS["events"], *_COMPUTED}
     lifted = [name for name in corpus.events.collect_schema().names() if name not in known]
@@ -190,12 +195,14 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         decides=(pl.col("type") == "orchestrator_decision").cast(pl.Int64).cum_sum().over("trace", "owner"),
     )
     spawns = (pl.col("type") == "spawn").any().over("trace", "owner", "decides")
-    total = pl.col("spent").sum().over("trace")
-    so_far = pl.col("spent").cum_sum().over("trace")
+    # Wider than the counts themselves, of which a sum may not be one.
+    wide = pl.col("spent").cast(pl.Int128)
+    total = wide.sum().over("trace")
+    so_far = wide.cum_sum().over("trace")
     rows = events.with_columns(
         position=pl.int_range(pl.len()).over("trace"),
-        tokens_before=so_far - pl.col("spent"),
-        tokens_after=pl.when(so_far.is_not_null()).then(total - so_far),
+        tokens_before=_as_count(so_far - wide),
+        tokens_after=pl.when(so_far.is_not_null()).then(_as_count(total - so_far)),
         seconds_after=pl.col("t").max().over("trace") - pl.col("t"),
         n_tools=pl.col("fresh_tool").cast(pl.Int64).cum_sum().over("trace")
         - pl.col("fresh_tool").cast(pl.Int64),
@@ -209,7 +216,7 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         to_role=pl.col("role").cast(pl.String),
     ).collect(engine="streaming")
     rows = rows.join(addressee, on=["trace", "to"], how="left", maintain_order="left")
-    log = {name: (1 + pl.col(of)).log(2).floor().cast(pl.Int64) for name, of in _BUCKETS.items()}
+    log = {name: (1.0 + pl.col(of)).log(2).floor().cast(pl.Int64) for name, of in _BUCKETS.items()}
     return rows.with_columns(**log, agent="owner", role="owner_role", tokens="spent").drop(
         "owner", "owner_role", "spent", "fresh_tool", "fresh_owner", "mark", "decides"
     )

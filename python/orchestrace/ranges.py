@@ -7,6 +7,11 @@ import polars as pl
 from .schema import CREDITS
 
 
+def finite(name: str) -> pl.Expr:
+    """A column with null for every float that is infinite or NaN."""
+    return pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name)
+
+
 def in_range(table: pl.DataFrame, names: Iterable[str], reason: str = "reason") -> pl.DataFrame:
     """The table with null for every number of these columns that is none.
 
@@ -36,5 +41,4 @@ def in_range(table: pl.DataFrame, names: Iterable[str], reason: str = "reason") 
     columns = list(names)
     beyond = pl.any_horizontal(~pl.col(name).is_finite().fill_null(True) for name in columns)
     why = pl.when(beyond).then(pl.lit("result.range")).otherwise(pl.col(reason).cast(pl.String))
-    within = [pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in columns]
-    return table.with_columns(*within, why.cast(CREDITS["reason"]).alias(reason))
+    return table.with_columns(*map(finite, columns), why.cast(CREDITS["reason"]).alias(reason))

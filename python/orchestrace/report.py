@@ -4,6 +4,7 @@ import polars as pl
 
 from . import _core
 from .corpus import Corpus
+from .ranges import finite
 from .schema import SCHEMAS
 
 
@@ -17,8 +18,8 @@ def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
         duplicate, quarantined; traces, partial ones among them, events; tokens_in, tokens_out, cost_usd, sums
         over events, and tokens, that of the traces' costs; null where nothing says it. ``ignored``: importer,
         kind, records that mean nothing to a trace. ``traces``: importer, topology, time_basis, traces,
-        events. ``measures``: kind, name, traces, mean, min, median, max. ``findings``: code, severity,
-        traces, count and the first case (trace_id, seq, message). ``quarantine``: code, severity, records and
+        events. ``measures``: kind, name, traces, mean, min, median, max; null beyond the floats.
+        ``findings``: code, severity, traces, count and the first case (trace_id, seq, message). ``quarantine``: code, severity, records and
         the first case (message, path, file, line). Severity is ``error`` for what is left out, ``warning``
         where a result may be null or not what one expects, ``note`` where nothing is lost. Each sorted with
         the most frequent first.
@@ -52,6 +53,7 @@ def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
             median=pl.col("value").median(),
             max=pl.col("value").max(),
         )
+        .with_columns(finite("mean"), finite("median"))
         .sort("kind", pl.col("name").cast(pl.String)),
         "findings": corpus.findings.join(
             corpus.traces.select("trace", "trace_id"), on="trace", maintain_order="left"

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import orchestrace as ot
+from golden import on_disk
 from orchestrace import _core
 
 ROOT = Path(__file__).parents[2]
@@ -233,7 +234,8 @@ def poisoned(folder: Path) -> Path:
 def test_a_trace_that_cannot_be_held_is_left_out_and_the_rest_goes_on(good: Path, tmp_path: Path) -> None:
     ot.ingest(good, tmp_path / "out")
     poisoned(tmp_path / "out")
-    corpus = ot.read_corpus(tmp_path / "out", verify=False)
+    on_disk.forget_checksums(tmp_path / "out")  # earlier versions wrote none
+    corpus = ot.read_corpus(tmp_path / "out")
     with pytest.warns(UserWarning, match=r"trace \d+ is left out.*expected at least 0"):
         credits = ot.credit(corpus, unit="team")
     assert credits["trace"].n_unique() == 19

@@ -5,6 +5,9 @@ use crate::error::{Reject, RejectCode};
 /// Bytes that are looked at.
 const LOOKED_AT: usize = 8 << 10;
 
+/// Its byte order marks.
+const UTF_16: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
+
 /// What files begin with, what they are, and how their content becomes something that can be read.
 const KINDS: &[(&[u8], &str, &str)] = &[
     (
@@ -20,8 +23,8 @@ const KINDS: &[(&[u8], &str, &str)] = &[
          it is a table of traces or events, read it with Polars and call Corpus.from_arrow",
     ),
     (b"SQLite format 3", "an SQLite database", "write its records as JSON lines, and read those"),
-    (b"\xff\xfe", "text in UTF-16", "save it as UTF-8"),
-    (b"\xfe\xff", "text in UTF-16", "save it as UTF-8"),
+    (UTF_16[0], "text in UTF-16", "save it as UTF-8"),
+    (UTF_16[1], "text in UTF-16", "save it as UTF-8"),
     (b"BZh", "compressed by bzip2", "unpack it, or pack it again as gzip, zstd, ZIP or tar"),
     (b"\xfd7zXZ", "compressed by xz", "unpack it, or pack it again as gzip, zstd, ZIP or tar"),
     (b"7z\xbc\xaf", "a 7z archive", "unpack it, or pack it again as ZIP or tar"),
@@ -34,7 +37,8 @@ const KINDS: &[(&[u8], &str, &str)] = &[
 pub(super) fn refusal(head: &[u8], recognized: bool) -> Option<Reject> {
     let start = &head[..head.len().min(LOOKED_AT)];
     let has_zero = memchr::memchr(0, start).is_some();
-    let message = match KINDS.iter().find(|(magic, ..)| start.starts_with(magic)) {
+    let is = |magic: &[u8]| start.starts_with(magic) && (!UTF_16.contains(&magic) || is_wide(start));
+    let message = match KINDS.iter().find(|(magic, ..)| is(magic)) {
         Some((_, what, instead)) if has_zero || !is_utf8(start) => {
             format!("found {what}, expected recordings as JSON: {instead}")
         }
@@ -42,6 +46,12 @@ pub(super) fn refusal(head: &[u8], recognized: bool) -> Option<Reject> {
         _ => return None,
     };
     Some(Reject::new(RejectCode::FormatUnknown, "", message))
+}
+
+/// Whether bytes are text of units of two bytes: where it is mostly ASCII, as JSON is, every other one is 0. A byte order
+/// mark before a line of UTF-8 is one damaged line.
+fn is_wide(start: &[u8]) -> bool {
+    memchr::memchr_iter(0, start).count() >= start.len() / 4
 }
 
 /// Whether bytes are text that may be cut inside of its last character.
@@ -72,6 +82,7 @@ mod tests {
         );
         assert_eq!(said(b"PAR1 is how they begin\n{}", false), "");
         assert!(said(b"\xff\xfe{\0}\0", false).contains("UTF-16"));
+        assert_eq!(said(b"\xff\xfe{\"a\": 1}\n{}", false), "", "a damaged line of many");
         assert!(said(b"BZh91AY&SY\xfc", false).contains("bzip2"));
         assert!(said(b"\x7fELF\x02\x01\x01\0", false).starts_with("found a binary file"));
         assert_eq!(said(b"{\"a\": \"\0\"}\n{}", true), "", "one record of many");

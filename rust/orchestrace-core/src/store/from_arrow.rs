@@ -19,7 +19,7 @@ use crate::ingest::json::{Cursor, Limits, Parsed};
 use crate::ingest::quarantine::Position;
 use crate::ingest::usage::Counts;
 use crate::ingest::writer::{Event, TraceWriter, Value};
-use crate::ingest::{LiftKind, ReadOptions};
+use crate::ingest::{LiftKind, MAX_DEPTH, ReadOptions};
 use crate::run::Run;
 use crate::schema::{
     Dict, EDGES, EVENTS, EdgeType, EventField, EventType, FINDINGS, Kind, LABELS, MEASURES, MeasureKind,
@@ -457,8 +457,8 @@ impl Builder<'_> {
         text: &str,
         scratch: &mut Scratch,
     ) -> std::result::Result<Option<String>, String> {
-        // Whatever limits a document was read under, they held then.
-        let limits = Limits { depth: usize::MAX, string: usize::MAX, lenient: false };
+        // Whatever limits a document was read under, they held then; deeper than the deepest nothing can be read again.
+        let limits = Limits { depth: MAX_DEPTH, string: usize::MAX, lenient: false };
         let mut cursor = Cursor::new(text, limits);
         let mut clash = None;
         let (mut kept, mut replaced) = (String::from("{"), false);
