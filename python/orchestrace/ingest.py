@@ -16,7 +16,7 @@ from .errors import InputError, ParameterError, SchemaError
 from .ingest_work import IngestWork
 from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
 from .manifest import NAME, Manifest, load
-from .memory import GATHER_SHARE, LEAST_BATCH, memory_bytes, partitions_of
+from .memory import bounded, memory_bytes, partitions_of
 from .paths import expanded
 from .progress import Progress, reporting
 from .shards import told
@@ -78,7 +78,7 @@ def ingest(
         A folder of our own: made if it is absent, added to if it is a corpus.
     memory
         What the call may add to the resident size of the process, in bytes or as ``"1GiB"``; at least 64 MiB.
-        Below 256 MiB the buffers of the libraries alone can take some 80 MiB more.
+        It adds at most 128 MiB more, whatever the recordings are.
     threads, progress
         As in `read_traces`.
     resume
@@ -103,9 +103,10 @@ def ingest(
         that is not given does not hinder the other.
     **options
         ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth
-        max_string max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most half of
-        the budget. ``fields``, ``trace_by``, ``reward_scores`` and the mapping, of which the corpus keeps
-        what the file says, are settled by the first call.
+        max_string max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most a quarter
+        of the budget, ``max_string`` a tenth; 16 and 8 MiB are always allowed. ``fields``, ``trace_by``,
+        ``reward_scores`` and the mapping, of which the corpus keeps what the file says, are settled by the
+        first call.
 
     Returns
     -------
@@ -119,7 +120,8 @@ def ingest(
         file of the corpus is damaged, and an input whose rows it held is gone, or has changed and is not
         among those of this call; nothing was changed then.
     ParameterError
-        An option has a value that does not exist or contradicts the corpus.
+        An option has a value that does not exist, contradicts the corpus, or is more than the budget has
+        room for.
     QuarantineError
         More records failed than the call allows.
     SchemaError
@@ -151,11 +153,9 @@ def ingest(
     budget = ErrorBudget(on_error, max_errors, max_error_ratio)
     room = memory_bytes(memory)
     key = _key(group)
-    read_options = checked_options(options)
-    read_options["gather_budget"] = max(int(room * GATHER_SHARE), LEAST_BATCH)
+    read_options = bounded(checked_options(options), room)
     folder = Path(expanded(out))
     read_options["spill_folder"] = os.fspath(folder)
-    read_options["max_record"] = min(read_options.get("max_record") or (512 << 20), max(room // 2, 16 << 20))
     try:
         str(folder).encode()
     except UnicodeEncodeError:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ class IngestWork:
         manifest = self._manifest
         with told(self._folder):
             clear_leftovers(self._folder, manifest)
-        before = asdict(manifest)
+        before = hash(repr(manifest))  # a copy of it would be held as long as the call lasts
         manifest.memory = self._room
         damage = find_damage(self._folder, manifest, content=self._verify)
         given = {os.path.abspath(name) for name in files}
@@ -89,7 +88,7 @@ class IngestWork:
             with told(self._folder):
                 merge(self._folder, manifest)
                 manifest.complete = True
-        if asdict(manifest) != before:
+        if hash(repr(manifest)) != before:
             with told(self._folder):
                 manifest.save(self._folder)
         if damage:

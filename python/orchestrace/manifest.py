@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, BinaryIO, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -264,7 +264,8 @@ class Manifest:
 
     def save(self, folder: Path) -> None:
         """Put it in place of the one that is there."""
-        text = json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        # Object by object: of many inputs a copy of all would take more than reading them.
+        text = json.dumps(self, default=_members, ensure_ascii=False, separators=(",", ":"))
         body = text.removesuffix("}")
         sealed = f'{body},"blake2b":"{_digest(body.encode("utf-8", "surrogateescape"))}"}}\n'
         replace(
@@ -272,6 +273,11 @@ class Manifest:
             lambda file: file.write(sealed.encode("utf-8", errors="surrogateescape")),
         )
         sync_folder(folder)
+
+
+def _members(value: Any) -> dict[str, object]:
+    """What is saved of an object of ours; what belongs to who opened it is no field."""
+    return {one.name: getattr(value, one.name) for one in fields(value)}
 
 
 def _digest(raw: bytes) -> str:

@@ -1,7 +1,7 @@
 """A budget of memory: how it is given, and what of it goes where."""
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from .corpus import check_numbers
 from .errors import ParameterError
@@ -26,6 +26,16 @@ OVERHEAD: Final = 56 << 20
 """Of the budget, what the threads and buffers of the libraries take however little there is to do."""
 LEAST_BATCH: Final = 8 << 20
 """What the tables of a batch may take however little is left."""
+RECORD_SHARE: Final = 0.25
+"""Of the budget, what one record may have: its bytes, its tables and what is written of them take up to
+three times that beside the overhead."""
+STRING_SHARE: Final = 0.1
+"""Of the budget, what one string may have: as text of the record, of the tables and of the file it takes up
+to nine times that."""
+LEAST_RECORD: Final = 16 << 20
+"""The longest record that every budget has room for."""
+LEAST_STRING: Final = 8 << 20
+"""The longest string that every budget has room for."""
 PARTITION_SHARE: Final = 0.125
 """Of the budget, what one partition should take, so that whatever is computed on it has room."""
 
@@ -46,6 +56,34 @@ def memory_bytes(memory: int | str) -> int:
         shown = f"{room} bytes" if room < 2**20 else f"{room / 2**20:.3g}MiB"
         raise ParameterError(f"memory is {shown}, expected at least {LEAST >> 20}MiB")
     return room
+
+
+def bounded(options: dict[str, Any], room: int) -> dict[str, Any]:
+    """Options of a reading that holds no more of a record, and of texts that wait, than there is room for.
+
+    Raises
+    ------
+    ParameterError
+        A limit that was given is beyond the budget.
+    """
+    memory = f"'{room >> 20}MiB'"
+    limits: dict[str, int] = {}
+    for name, usual, share, least in (
+        ("max_record", 512 << 20, RECORD_SHARE, LEAST_RECORD),
+        ("max_string", 64 << 20, STRING_SHARE, LEAST_STRING),
+    ):
+        most, given = max(int(room * share), least), options.get(name)
+        if given is not None and given > most:
+            needed = f"'{-(-int(given / share) >> 20)}MiB'"
+            raise ParameterError(
+                f"{name} is {given}, and memory={memory} has room for at most {most}: "
+                f"give memory={needed}, or a smaller {name}"
+            )
+        if given is None and most < usual:
+            limits[name] = most
+    set_by_memory = (memory, list(limits)) if limits else None
+    gathered = max(int(room * GATHER_SHARE), LEAST_BATCH)
+    return {**options, **limits, "set_by_memory": set_by_memory, "gather_budget": gathered}
 
 
 def partitions_of(size: int, room: int) -> int:

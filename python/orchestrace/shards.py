@@ -68,8 +68,12 @@ def told(folder: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except (OSError, RuntimeError, pl.exceptions.PolarsError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error).partition("\n")[0]
+        if type(error) is RuntimeError:
+            if "new thread" not in reason:
+                raise
+            reason += " (a limit on memory or processes, see 'ulimit -a', leaves no room for one)"
         raise InputError(
             f"cannot write to '{folder}': {reason}; what is published is safe, the same call goes on from it"
         ) from error

@@ -8,7 +8,7 @@ from .. import _core
 from ..errors import ParameterError
 from ..manifest import SIDE
 from ..schema import SCHEMAS, dtype_of, unknown_name
-from .format import EMPTY
+from .format import empty_tables
 
 if TYPE_CHECKING:
     import pyarrow
@@ -52,10 +52,10 @@ def _streams(corpus: "Corpus", name: str) -> tuple[list[_core.Stream], dict[str,
         kinds = corpus._manifest.fields
         if name in SIDE:  # no piece has it, or not all of it
             given = {name: corpus._table(name).collect(engine="streaming")}
-            streams = [_core.Store.from_arrow(EMPTY | given).table(name)]
+            streams = [_core.Store.from_arrow(empty_tables() | given).table(name)]
         else:
             streams = [piece._store.table(name) for piece in corpus.slices()]
-    streams = streams or [_core.Store.from_arrow(EMPTY).table(name)]
+    streams = streams or [_core.Store.from_arrow(empty_tables()).table(name)]
     return streams, {field: dtype_of(kind) for field, kind in sorted(kinds.items())}
 
 

@@ -11,7 +11,7 @@ from ..manifest import EXPORTED, Input, Manifest
 from ..memory import memory_bytes, partitions_of
 from ..partitioned import PartitionedCorpus
 from ..shards import EVENT_BYTES, INDEX, merge, staging, told, write_shard
-from .format import EMPTY, Export, Request
+from .format import Export, Request, empty_tables
 
 
 def _write(corpus: Corpus, folder: Path, request: Request) -> None:
@@ -30,7 +30,7 @@ def _write(corpus: Corpus, folder: Path, request: Request) -> None:
     if counts.height or (
         rejects.height and not manifest.quarantine
     ):  # the pieces of a corpus on disk have none
-        _add(folder, manifest, _core.Store.from_arrow(EMPTY | {"quarantine": rejects}), counts)
+        _add(folder, manifest, _core.Store.from_arrow(empty_tables() | {"quarantine": rejects}), counts)
     one = Input(EXPORTED, "", 0, 0, done=True)
     one.records, one.used, one.ignored, one.duplicates, one.quarantined = corpus.records.values()
     manifest.inputs.append(one)

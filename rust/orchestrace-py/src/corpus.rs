@@ -39,6 +39,7 @@ pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) ->
             }
             "block_size" => options.block_size = value.extract::<usize>()?.clamp(1, 64 << 20),
             "max_record" => options.max_record = value.extract()?,
+            "set_by_memory" => options.set_by_memory = Some(value.extract()?),
             "max_depth" => options.limits.depth = value.extract()?,
             "max_string" => options.limits.string = value.extract()?,
             "max_expansion" => options.max_expansion = value.extract()?,

@@ -4,7 +4,7 @@
 #![allow(clippy::inline_always)]
 
 use super::ReadOptions;
-use super::chunk::RawChunk;
+use super::chunk::{RawChunk, Segment};
 use super::column::TextColumn;
 use super::event_columns::{EventColumns, FIRST_OPTIONAL, OptionalColumn};
 use super::intern::{Interner, Recent};
@@ -185,14 +185,7 @@ impl BlockWriter {
     }
 
     /// Takes everything written so far; the writer is empty and ready for the next block.
-    pub(crate) fn finish(
-        &mut self,
-        source: usize,
-        index: u64,
-        absolute_lines: bool,
-        lines: u64,
-        records: u64,
-    ) -> Result<RawChunk> {
+    pub(crate) fn finish(&mut self, segments: Vec<Segment>) -> Result<RawChunk> {
         let rows = self.events.t.len();
         let traces = self.facts.len();
         let optional = self.events.finish(rows, self.keep)?;
@@ -211,19 +204,9 @@ impl BlockWriter {
             self.measure_names.clear();
             self.measure_values.clear();
         }
-        // A chunk of counts alone, of which there is one for each input, has no names to forget.
-        if self.dicts.iter().any(|names| !names.is_empty()) {
-            self.recent.iter_mut().for_each(Recent::forget);
-        }
+        self.recent.iter_mut().for_each(Recent::forget);
         Ok(RawChunk {
-            source,
-            index,
-            absolute_lines,
-            lines,
-            records,
-            importer: None,
-            entry: None,
-            tallies: None,
+            segments,
             dicts: self.dicts.iter_mut().map(std::mem::take).collect(),
             id: self.events.id.finish(if keep.field(EventField::Id) { rows } else { 0 })?,
             t: exact(&mut self.events.t),

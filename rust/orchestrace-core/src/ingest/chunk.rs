@@ -1,5 +1,6 @@
 //! One finished block.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
@@ -12,22 +13,41 @@ use super::tally::Tally;
 use crate::error::Finding;
 use crate::importers::mapping::MappingCounts;
 
-/// One block's tables, before the dictionaries of all blocks are merged.
+/// What one block of an input gave to a chunk.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Segment {
+    /// Input, and place in it.
+    pub source: usize,
+    pub index: u64,
+    /// Whether lines are counted from the start of the input rather than of the block.
+    pub absolute_lines: bool,
+    pub lines: u64,
+    pub records: u64,
+    /// The format that was read; absent where traces are not of one input.
+    pub importer: Option<&'static str>,
+    /// Of an archive, the name of the entry.
+    pub entry: Option<Box<str>>,
+    /// What became of the records of its input, where that is not plain from the rows.
+    pub tallies: Option<Vec<Tally>>,
+    /// Rows of it in `facts` and `quarantine` of the chunk, where those of all segments follow each other.
+    pub traces: usize,
+    pub quarantined: usize,
+}
+
+impl Segment {
+    /// What counts records that no block of the chunk has, and has no rows.
+    pub(crate) fn of_counts(source: usize, tallies: Vec<Tally>) -> Self {
+        let records = tallies.iter().map(|tally| tally.count).sum();
+        let (index, absolute_lines, tallies) = (u64::MAX, true, Some(tallies));
+        Self { source, index, absolute_lines, records, tallies, ..Self::default() }
+    }
+}
+
+/// The tables of one block, or of many small ones, before the dictionaries of all chunks are merged.
 #[derive(Debug, Clone)]
 pub struct RawChunk {
-    /// Input, and place in it.
-    pub(crate) source: usize,
-    pub(crate) index: u64,
-    /// Whether lines are counted from the start of the input rather than of the block.
-    pub(crate) absolute_lines: bool,
-    pub(crate) lines: u64,
-    pub(crate) records: u64,
-    /// The format that was read; absent where a chunk is not of one input.
-    pub(crate) importer: Option<&'static str>,
-    /// Of an archive, the name of the entry.
-    pub(crate) entry: Option<String>,
-    /// What became of the records of its input, where that is not plain from the rows.
-    pub(crate) tallies: Option<Vec<Tally>>,
+    /// What it has of which input, in input order; at least one.
+    pub(crate) segments: Vec<Segment>,
     pub(crate) dicts: Vec<Interner>,
     pub(crate) id: ArrayRef,
     pub(crate) t: Vec<f64>,
@@ -62,6 +82,34 @@ pub struct RawChunk {
 }
 
 impl RawChunk {
+    /// The first input that it has something of, and the place in it: chunks in this order are in input order.
+    pub(crate) fn place(&self) -> (usize, u64) {
+        self.segments.first().map_or((0, 0), |first| (first.source, first.index))
+    }
+
+    /// The segments, each with its rows in `facts` and in `quarantine`.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&Segment, Range<usize>, Range<usize>)> {
+        let (mut traces, mut quarantined) = (0, 0);
+        self.segments.iter().map(move |segment| {
+            let rows = (traces..traces + segment.traces, quarantined..quarantined + segment.quarantined);
+            (traces, quarantined) = (rows.0.end, rows.1.end);
+            (segment, rows.0, rows.1)
+        })
+    }
+
+    /// Counts lines from the start of the input. `before` takes a segment, and says how many lines its input has
+    /// before it.
+    pub(crate) fn count_lines(&mut self, mut before: impl FnMut(&Segment) -> u64) {
+        let (mut traces, mut quarantined) = (self.positions.iter_mut(), self.quarantine.iter_mut());
+        for segment in &mut self.segments {
+            let lines = before(segment);
+            let lines = if segment.absolute_lines { 0 } else { lines };
+            segment.absolute_lines = true;
+            traces.by_ref().take(segment.traces).for_each(|position| position.line += lines);
+            quarantined.by_ref().take(segment.quarantined).for_each(|row| row.position.line += lines);
+        }
+    }
+
     /// Bytes held, text of quarantine and findings estimated.
     pub(crate) fn nbytes(&self) -> usize {
         let array = |a: &ArrayRef| a.get_buffer_memory_size();
@@ -70,6 +118,7 @@ impl RawChunk {
             Finished::Codes(codes, _) => 4 * codes.capacity(),
         });
         self.dicts.iter().map(Interner::nbytes).sum::<usize>()
+            + self.segments.capacity() * size_of::<Segment>()
             + [&self.id, &self.trace_id, &self.task_id, &self.group_id].into_iter().map(array).sum::<usize>()
             + optional.sum::<usize>()
             + 8 * self.t.capacity()

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ReadOptions;
+use super::chunk::Segment;
 use super::intern::Interner;
 use super::quarantine::QuarantineRow;
 use super::spill::{Place, Spill};
@@ -469,7 +470,7 @@ impl Gathered {
                     self.quarantine.entry(source).or_default().push(row);
                 }
                 if let Some(mut chunk) = made.chunk {
-                    chunk.index = self.chunks;
+                    chunk.segments.iter_mut().for_each(|segment| segment.index = self.chunks);
                     self.chunks += 1;
                     self.held_back.put(begin, chunk, limit, &mut out);
                 }
@@ -485,27 +486,20 @@ impl Gathered {
         Ok(out)
     }
 
-    /// What is known of inputs at the end: chunks of no traces, with what was rejected and the counts.
-    pub(super) fn counts(&mut self, options: &ReadOptions) -> Result<Vec<RawChunk>> {
+    /// What is known of inputs at the end: a chunk of no traces, with what was rejected and the counts.
+    pub(super) fn counts(&mut self, options: &ReadOptions) -> Result<RawChunk> {
         let mut writer = BlockWriter::new(&ReadOptions::default());
-        let mut out = Vec::new();
-        for (source, quarantine) in std::mem::take(&mut self.quarantine) {
+        let mut segments = Vec::new();
+        for (source, rows) in std::mem::take(&mut self.quarantine) {
             let (path, input) = &self.sources[source as usize];
-            writer.quarantine = quarantine;
-            let mut chunk = writer.finish(*input, u64::MAX, true, 0, 0)?;
-            (chunk.entry, chunk.tallies) = (Some(path.to_string()), Some(Vec::new()));
-            out.push(chunk);
+            let (entry, quarantined) = (Some(path.as_ref().into()), rows.len());
+            segments.push(Segment { entry, quarantined, ..Segment::of_counts(*input, Vec::new()) });
+            writer.quarantine.extend(rows);
         }
-        let empty = writer.finish(0, u64::MAX, true, 0, 0)?;
-        for (source, tallies) in self.tallies.take() {
-            let records = tallies.iter().map(|tally| tally.count).sum();
-            out.push(RawChunk { source, records, tallies: Some(tallies), ..empty.clone() });
-        }
-        if let Some(mapping) = options.mapping {
-            let mapping = Some(Arc::new(mapping.counted(&self.totals)));
-            out.push(RawChunk { tallies: Some(Vec::new()), mapping, ..empty });
-        }
-        Ok(out)
+        let counts = self.tallies.take().into_iter();
+        segments.extend(counts.map(|(source, tallies)| Segment::of_counts(source, tallies)));
+        let mapping = options.mapping.map(|mapping| Arc::new(mapping.counted(&self.totals)));
+        Ok(RawChunk { mapping, ..writer.finish(segments)? })
     }
 
     /// Brings a bucket into memory and its items into the order of traces.
@@ -625,10 +619,9 @@ impl Gathered {
         }
         made.totals.add(&mut scratch.counts);
         if !writer.facts.is_empty() || !writer.labels.is_empty() {
-            let mut chunk = writer.finish(source, 0, true, 0, 0)?;
             // Its records are counted where they lie.
-            (chunk.files, chunk.tallies) = (Some(files), Some(Vec::new()));
-            made.chunk = Some(chunk);
+            let segment = Segment { traces: writer.facts.len(), ..Segment::of_counts(source, Vec::new()) };
+            made.chunk = Some(RawChunk { files: Some(files), ..writer.finish(vec![segment])? });
         }
         Ok(made)
     }

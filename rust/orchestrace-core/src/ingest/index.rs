@@ -103,17 +103,20 @@ impl TraceIndex {
         Seen::New { number, reused }
     }
 
-    /// Numbers the traces of a chunk; how many of them stay.
-    pub(super) fn number(&mut self, chunk: &mut RawChunk, rows: &mut Vec<IndexRow>) -> Result<usize> {
+    /// Numbers the traces of a chunk, and notes which of them stay.
+    pub(super) fn number(&mut self, chunk: &mut RawChunk, rows: &mut Vec<IndexRow>) -> Result<()> {
         let ids = std::sync::Arc::clone(&chunk.trace_id);
         let mut numbers = Vec::with_capacity(chunk.digests.len());
         let mut keep = Vec::with_capacity(chunk.digests.len());
-        for (local, (id, content)) in ids.as_string_view().iter().zip(&chunk.digests).enumerate() {
+        let inputs =
+            chunk.segments.iter().flat_map(|part| std::iter::repeat_n(part.source as u32, part.traces));
+        let traces = ids.as_string_view().iter().zip(&chunk.digests).zip(inputs);
+        for (local, ((id, content), input)) in traces.enumerate() {
             if self.next_number() == u32::MAX {
                 return Err(Error::TooLarge(format!("a corpus has at most {} traces", u32::MAX)));
             }
             let text = id.unwrap_or_default();
-            let (id, input) = (Self::id_hash(text), chunk.source as u32);
+            let id = Self::id_hash(text);
             let (trace, duplicate) = match self.see(input, id, *content) {
                 Seen::Duplicate(of) => (of, true),
                 Seen::New { number, reused } => {
@@ -128,10 +131,9 @@ impl TraceIndex {
             keep.push(!duplicate);
             rows.push(IndexRow { trace, input, id, content: *content, duplicate });
         }
-        let kept = keep.iter().filter(|k| **k).count();
         chunk.numbers = Some(numbers);
-        chunk.keep = (kept < keep.len()).then_some(keep);
-        Ok(kept)
+        chunk.keep = keep.contains(&false).then_some(keep);
+        Ok(())
     }
 
     /// Number of the next new trace.

@@ -911,7 +911,7 @@ impl<'a> Cursor<'a> {
     fn closed(&self, start: usize, end: usize, escaped: bool) -> Parsed<(usize, bool)> {
         if end - start > self.limits.string {
             let message = format!(
-                "a string of {} bytes is longer than the limit of {}",
+                "a string of {} bytes is longer than the limit of {} (option max_string)",
                 end - start,
                 self.limits.string
             );

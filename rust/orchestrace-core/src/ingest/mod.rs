@@ -11,7 +11,7 @@ use crate::schema::{Kind, TimeBasis};
 mod archive;
 mod binary;
 pub(crate) mod block;
-mod chunk;
+pub(crate) mod chunk;
 pub mod column;
 mod compressed;
 pub(crate) mod event_columns;
@@ -156,6 +156,9 @@ pub struct ReadOptions {
     pub block_size: usize,
     /// Longest record; a longer one is rejected without being held in memory. At most [`MAX_RECORD`].
     pub max_record: u64,
+    /// The memory budget that set limits, as its caller gave it, and the names of these limits: what is said of a
+    /// record that passes one names the budget, since only a larger one helps.
+    pub set_by_memory: Option<(String, Vec<String>)>,
     /// Limits within a record.
     pub limits: Limits,
     /// Largest ratio of decompressed to compressed bytes.
@@ -195,6 +198,7 @@ impl Default for ReadOptions {
             mapping: None,
             block_size: 4 << 20,
             max_record: 512 << 20,
+            set_by_memory: None,
             limits: Limits { depth: 128, string: 64 << 20, lenient: false },
             max_expansion: 1000,
             max_decompressed: 1 << 40,

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::ReadOptions;
 use super::block::BlockWriter;
-use super::chunk::RawChunk;
+use super::chunk::Segment;
 use super::frame::bom;
 use super::gather::ItemBlock;
 use super::json::END_OF_RECORD;
@@ -15,7 +15,7 @@ use super::long_record::too_large;
 use super::quarantine::{Position, QuarantineRow, excerpt};
 use super::source::{Block, HELD};
 use super::tally::Tally;
-use crate::error::{FindingCode, Reject, RejectCode, Result, capped, printable};
+use crate::error::{FindingCode, Reject, RejectCode, capped, printable};
 use crate::importers::{Importer, Items, Record, SpreadImporter};
 use crate::schema::{EVENT_FIELDS, RecordStatus};
 
@@ -146,7 +146,8 @@ impl RecordSink for Parts<'_> {
 }
 
 impl BlockParser<'_> {
-    /// The tables of a block's records, which are whole traces; `None` where it has neither a record nor a line.
+    /// Adds a block's records, which are whole traces, to the tables of a chunk; what they are there. `None` where it
+    /// has neither a record nor a line.
     pub(super) fn traces(
         &self,
         block: &Block,
@@ -154,23 +155,32 @@ impl BlockParser<'_> {
         importer: &'static dyn Importer,
         ignored: u64,
         writer: &mut BlockWriter,
-    ) -> Result<Option<RawChunk>> {
+    ) -> Option<Segment> {
         if ignored > 0 {
-            let mut chunk = writer.finish(source, block.index, true, 0, ignored)?;
-            chunk.tallies = Some(vec![Tally {
+            let tally = Tally {
                 importer: self.importer.into(),
                 status: RecordStatus::Ignored,
                 kind: Some(NOT_JSON.into()),
                 count: ignored,
-            }]);
-            return Ok(Some(chunk));
+            };
+            let (index, importer) = (block.index, Some(importer.accepted_as()));
+            return Some(Segment { index, importer, ..Segment::of_counts(source, vec![tally]) });
         }
+        let (traces, quarantined) = (writer.facts.len(), writer.quarantine.len());
         let mut sink = Traces { writer, importer, digests: self.options.digests };
         let (records, lines) = self.records(block, &mut sink);
-        if records == 0 && lines == 0 {
-            return Ok(None);
-        }
-        writer.finish(source, block.index, block.line.is_some(), lines, records).map(Some)
+        (records > 0 || lines > 0).then(|| Segment {
+            source,
+            index: block.index,
+            absolute_lines: block.line.is_some(),
+            lines,
+            records,
+            importer: Some(importer.accepted_as()),
+            entry: None,
+            tallies: None,
+            traces: writer.facts.len() - traces,
+            quarantined: writer.quarantine.len() - quarantined,
+        })
     }
 
     /// The items of a block's records, which are parts of traces; `None` as above.
@@ -323,6 +333,12 @@ pub(super) fn quarantine_row(
     if options.excerpt == 0 {
         reject.message = format!("{} (excerpt=0: what was found is not shown)", reject.code.meaning());
         reject.path = public_path(&reject.path);
+    }
+    if let (RejectCode::RecordTooLarge, Some((memory, limits))) = (reject.code, &options.set_by_memory) {
+        for limit in limits {
+            let room = format!("(what memory={memory} has room for: raise memory)");
+            reject.message = reject.message.replace(&format!("(option {limit})"), &room);
+        }
     }
     reject.message = capped(printable(&reject.message).into_owned());
     reject.path = capped(reject.path);

@@ -188,35 +188,38 @@ impl TraceReader {
         let mut rows = Vec::new();
         for chunk in &mut chunks {
             let traces = chunk.facts.len();
-            if let Some(source) = self.sources.get_mut(chunk.source) {
-                let base = if chunk.absolute_lines { 0 } else { source.lines };
-                source.lines += chunk.lines;
-                chunk.absolute_lines = true;
-                chunk.quarantine.iter_mut().for_each(|row| row.position.line += base);
-                chunk.positions.iter_mut().for_each(|position| position.line += base);
-            }
-            let kept = if let Some(index) = &mut index {
-                index.number(chunk, &mut rows)?
+            chunk.count_lines(|segment| match self.sources.get_mut(segment.source) {
+                Some(source) => {
+                    source.lines += segment.lines;
+                    source.lines - segment.lines
+                }
+                None => 0,
+            });
+            if let Some(index) = &mut index {
+                index.number(chunk, &mut rows)?;
             } else {
                 chunk.numbers = Some((self.next_trace..self.next_trace + traces as u32).collect());
                 self.next_trace += traces as u32;
-                traces
-            };
-            let part = &mut self.parts[chunk.source];
-            part.records += chunk.records;
-            if let Some(tallies) = &chunk.tallies {
-                for tally in tallies {
-                    *match tally.status {
-                        RecordStatus::Used => &mut part.used,
-                        RecordStatus::Ignored => &mut part.ignored,
-                        RecordStatus::Duplicate => &mut part.duplicates,
-                        RecordStatus::Quarantined => &mut part.quarantined,
-                    } += tally.count;
+            }
+            for (segment, traces, _) in chunk.parts() {
+                let part = &mut self.parts[segment.source];
+                part.records += segment.records;
+                if let Some(tallies) = &segment.tallies {
+                    for tally in tallies {
+                        *match tally.status {
+                            RecordStatus::Used => &mut part.used,
+                            RecordStatus::Ignored => &mut part.ignored,
+                            RecordStatus::Duplicate => &mut part.duplicates,
+                            RecordStatus::Quarantined => &mut part.quarantined,
+                        } += tally.count;
+                    }
+                } else {
+                    let kept = |keep: &Vec<bool>| keep[traces.clone()].iter().filter(|k| **k).count();
+                    let kept = chunk.keep.as_ref().map_or(segment.traces, kept);
+                    part.used += kept as u64;
+                    part.duplicates += (segment.traces - kept) as u64;
+                    part.quarantined += segment.quarantined as u64;
                 }
-            } else if chunk.source < self.sources.len() {
-                part.used += kept as u64;
-                part.duplicates += (traces - kept) as u64;
-                part.quarantined += chunk.quarantine.len() as u64;
             }
         }
         let first_open = self.frontier();
@@ -261,7 +264,7 @@ impl TraceReader {
         let work = Work::new(&mut self.sources, &self.options, (ahead, collecting), limit, run);
         let Made { mut chunks, collecting, budget } = work.done()?;
         let open = self.frontier();
-        let whole = chunks.partition_point(|c| c.source <= open);
+        let whole = chunks.partition_point(|c| c.place().0 <= open);
         self.ahead = chunks.split_off(whole);
         self.collecting = collecting;
         self.spread.extend(self.collecting.sources());
@@ -284,8 +287,8 @@ impl TraceReader {
             chunks.extend(gathered.next(limit - held, source, &self.options, run)?);
         }
         if gathered.is_done() {
-            chunks.extend(gathered.counts(&self.options)?);
-            chunks.sort_by_key(|c| (c.source, c.index));
+            chunks.push(gathered.counts(&self.options)?);
+            chunks.sort_by_key(RawChunk::place);
         }
         Ok(())
     }

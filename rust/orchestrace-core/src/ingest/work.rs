@@ -11,7 +11,7 @@ use rayon::Scope;
 
 use super::ReadOptions;
 use super::block::BlockWriter;
-use super::chunk::RawChunk;
+use super::chunk::{RawChunk, Segment};
 use super::gather::{Budget, Collecting};
 use super::input::{Body, Given, Opened, Raw, ReadPosition, Source, io_error};
 use super::json::Limits;
@@ -31,11 +31,31 @@ enum Task {
         index: u64,
         format: Format,
     },
-    Stream {
-        source: usize,
-        body: Body,
-    },
+    /// Inputs that follow each other, to be read front to back: one, or as many small files as a block has room for.
+    Streams(Vec<(usize, Body)>),
 }
+
+/// Blocks that follow each other and become one chunk: what comes in small files, or entries of an archive, costs what
+/// the same records cost in one file.
+#[derive(Default)]
+struct Parcel {
+    blocks: Vec<(usize, Given)>,
+    bytes: usize,
+}
+
+impl Parcel {
+    fn put(&mut self, source: usize, mut given: Given) {
+        let bytes = &mut given.block.bytes;
+        if bytes.capacity() > 2 * bytes.len() && !self.blocks.is_empty() {
+            bytes.shrink_to_fit();
+        }
+        self.bytes += bytes.len() + size_of::<(usize, Given)>();
+        self.blocks.push((source, given));
+    }
+}
+
+/// What a small file counts at least when files are dealt out: opening one takes time, however little it holds.
+const FILE: u64 = 4 << 10;
 
 /// What a worker keeps from block to block: its writer, and bytes to read into.
 type Kit = (Box<BlockWriter>, Vec<u8>);
@@ -45,7 +65,9 @@ struct Queue<'a> {
     sources: &'a mut [Source],
     /// Inputs before it are claimed.
     first: usize,
-    /// Streams that some worker reads now.
+    /// Bytes of files that one worker reads each, not claimed yet.
+    unclaimed: u64,
+    /// Streams that some worker reads now; of several files in a row, the first.
     active: BTreeSet<usize>,
     /// Whether a worker went away because too much is parsed ahead of such a stream.
     gated: bool,
@@ -125,9 +147,12 @@ impl<'a> Work<'a> {
         limit: usize,
         run: &'a Run,
     ) -> Self {
+        let files = sources.iter().filter(|source| matches!(source.body, Body::Whole { .. }));
+        let unclaimed = files.map(|source| source.size.max(FILE)).sum();
         let mut queue = Queue {
             sources,
             first: 0,
+            unclaimed,
             active: BTreeSet::new(),
             gated: false,
             made: BTreeMap::new(),
@@ -135,7 +160,7 @@ impl<'a> Work<'a> {
             ahead: 0,
         };
         for chunk in &chunks {
-            queue.made(chunk.source, chunk.nbytes());
+            queue.made(chunk.place().0, chunk.nbytes());
         }
         Self {
             names: queue.sources.iter().map(|s| (s.name.clone(), s.stem.clone())).collect(),
@@ -168,7 +193,7 @@ impl<'a> Work<'a> {
             return Err(failure);
         }
         let mut chunks = chunks.into_inner().unwrap_or_else(PoisonError::into_inner);
-        chunks.sort_unstable_by_key(|c| (c.source, c.index));
+        chunks.sort_by_key(RawChunk::place);
         let collecting = gather.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(Made { chunks, collecting, budget })
     }
@@ -183,7 +208,7 @@ impl<'a> Work<'a> {
                 Task::Range { source, path, start, end, len, index, format } => {
                     self.range(source, &path, (start, end, len), index, format)
                 }
-                Task::Stream { source, body } => self.stream(scope, source, body),
+                Task::Streams(run) => self.streams(scope, run),
             };
             if let Err(error) = result {
                 // The first failure is the one that is told.
@@ -219,14 +244,19 @@ impl<'a> Work<'a> {
                     let (path, len, index, format) = (path.clone(), *len, *index - 1, *format);
                     Some(Task::Range { source: number, path, start, end, len, index, format })
                 }
-                Body::Whole { .. } | Body::Stream(_) | Body::Suspended(_) => {
+                Body::Whole { .. } => {
+                    let run = self.small_files(queue);
+                    queue.active.insert(number);
+                    Some(Task::Streams(run))
+                }
+                Body::Stream(_) | Body::Suspended(_) => {
                     let body = std::mem::replace(&mut source.body, Body::Taken);
-                    Some(Task::Stream { source: number, body })
+                    queue.active.insert(number);
+                    Some(Task::Streams(vec![(number, body)]))
                 }
                 Body::Ranges { .. } | Body::Taken | Body::Done => None,
             };
-            if let Some(Task::Stream { source, .. }) = task {
-                queue.active.insert(source);
+            if let Some(Task::Streams(_)) = task {
                 queue.recount();
             }
             if task.is_some() {
@@ -236,6 +266,27 @@ impl<'a> Work<'a> {
             queue.first += 1;
         }
         None
+    }
+
+    /// Takes the next file, and those behind it that are small: as many as have a block of bytes together, or a share
+    /// of what is left, so that every worker has something to do to the end.
+    fn small_files(&self, queue: &mut Queue<'_>) -> Vec<(usize, Body)> {
+        let share = queue.unclaimed / (2 * self.writers.len() as u64);
+        let room = share.min(self.options.block_size as u64);
+        let (mut run, mut taken) = (Vec::new(), 0);
+        for (number, source) in queue.sources.iter_mut().enumerate().skip(queue.first) {
+            let size = source.size.max(FILE);
+            match &source.body {
+                Body::Whole { .. } if run.is_empty() || taken + size <= room => {
+                    taken += size;
+                    run.push((number, std::mem::replace(&mut source.body, Body::Taken)));
+                }
+                Body::Done => {}
+                _ => break,
+            }
+        }
+        queue.unclaimed = queue.unclaimed.saturating_sub(taken);
+        run
     }
 
     fn range(
@@ -253,32 +304,56 @@ impl<'a> Work<'a> {
         let (max_record, excerpt) = (self.options.max_record, self.options.excerpt);
         let (block, long) = read_range(&file, index, (start, end, len), max_record, excerpt, spare)
             .map_err(io_error(name))?;
-        let given = |block| Given { block, format, entry: None, ignored: 0 };
-        let bytes = self.parse(source, given(block))?;
-        self.with_writer(|_, slot| *slot = bytes);
-        if let Some(long) = long {
-            self.parse(source, given(long))?;
+        let mut parcel = Parcel::default();
+        for block in [Some(block), long].into_iter().flatten() {
+            parcel.put(source, Given { block, format, entry: None, ignored: 0 });
         }
+        self.parse(parcel)?;
         self.run.advance(end - start);
         Ok(())
     }
 
-    fn stream<'s>(&'s self, scope: &Scope<'s>, source: usize, body: Body) -> Result<()>
+    /// Reads inputs one after the other, until they are at their ends or the batch is full.
+    fn streams<'s>(&'s self, scope: &Scope<'s>, run: Vec<(usize, Body)>) -> Result<()>
     where
         'a: 's,
     {
-        let body = self.blocks(scope, source, body)?;
+        let Some(first) = run.first().map(|(source, _)| *source) else { return Ok(()) };
+        let mut parcel = Parcel::default();
+        let mut stopped = None;
+        let mut bodies = Vec::with_capacity(run.len());
+        for (source, body) in run {
+            if stopped.is_some() {
+                bodies.push((source, body));
+                continue;
+            }
+            let body = self.blocks(scope, source, body, first, &mut parcel)?;
+            if !matches!(body, Body::Done) {
+                stopped = Some(source);
+            }
+            bodies.push((source, body));
+        }
+        // The last blocks are the only ones of small files: handing them over would take longer.
+        self.parse(parcel)?;
         let mut queue = locked(&self.queue);
-        let left = matches!(body, Body::Suspended(_));
-        queue.sources[source].body = body;
-        queue.active.remove(&source);
-        if left && !self.is_full() {
+        let queue = &mut *queue;
+        for (source, body) in bodies {
+            if matches!(body, Body::Whole { .. }) {
+                queue.unclaimed += queue.sources[source].size.max(FILE);
+            }
+            queue.sources[source].body = body;
+        }
+        queue.active.remove(&first);
+        let left = stopped.is_some();
+        if let Some(source) = stopped
+            && !self.is_full()
+        {
             // It went too far ahead: somebody takes it up again when the one before it is at its end.
             queue.first = queue.first.min(source);
             queue.gated = true;
         }
         queue.recount();
-        if queue.gated && !self.is_ahead(&queue) && !left {
+        if queue.gated && !self.is_ahead(queue) && !left {
             queue.gated = false;
             for _ in 1..self.run.pool().current_num_threads() {
                 scope.spawn(|scope| self.work(scope));
@@ -298,12 +373,24 @@ impl<'a> Work<'a> {
         !self.is_full() && (!self.is_ahead(&queue) || queue.beyond == source)
     }
 
-    /// Reads a stream to its end, or until the batch is full; what it is then.
-    fn blocks<'s>(&'s self, scope: &Scope<'s>, source: usize, body: Body) -> Result<Body>
+    /// Reads a stream to its end, or until the batch is full; what it is then. What is too little to be worth parsing
+    /// stays in the parcel. `first` is the first of the inputs that are read in a row.
+    fn blocks<'s>(
+        &'s self,
+        scope: &Scope<'s>,
+        source: usize,
+        body: Body,
+        first: usize,
+        parcel: &mut Parcel,
+    ) -> Result<Body>
     where
         'a: 's,
     {
         let name = &self.names[source].0;
+        let mut goes_on = source == first || self.may_go_on(first);
+        if !goes_on {
+            return Ok(body);
+        }
         let open = |raw, from| {
             let spare = self.with_writer(|_, spare| std::mem::take(spare));
             Opened::new(raw, from, self.options, self.forced[source], name, Some(spare), self.run)
@@ -318,31 +405,34 @@ impl<'a> Work<'a> {
         };
         // As many blocks wait for other workers as keep them busy; beyond that this one parses itself.
         let waiting = 2 * (self.run.pool().current_num_threads() - 1);
-        let mut first = true;
         loop {
-            if !first && !self.may_go_on(source) {
+            if !goes_on {
                 return Ok(Body::Suspended(opened));
             }
-            first = false;
             let Some(given) = opened.next(self.run).map_err(io_error(name))? else { break };
             self.run.check()?;
-            // The last block is the only one of a small file: handing it over would take longer.
-            if !opened.is_done() && self.in_flight.load(Ordering::Relaxed) < waiting {
-                self.in_flight.fetch_add(1, Ordering::Relaxed);
-                scope.spawn(move |_| {
-                    match self.parse(source, given) {
-                        Ok(bytes) => self.with_writer(|_, spare| *spare = bytes),
-                        Err(error) => drop(self.failure.set(error)),
-                    }
-                    self.in_flight.fetch_sub(1, Ordering::Relaxed);
-                });
-            } else {
-                let bytes = self.parse(source, given)?;
-                self.with_writer(|_, spare| *spare = bytes);
+            parcel.put(source, given);
+            if parcel.bytes >= self.options.block_size / 2 && !opened.is_done() {
+                let parcel = std::mem::take(parcel);
+                if self.in_flight.load(Ordering::Relaxed) < waiting {
+                    self.in_flight.fetch_add(1, Ordering::Relaxed);
+                    scope.spawn(move |_| {
+                        if let Err(error) = self.parse(parcel) {
+                            drop(self.failure.set(error));
+                        }
+                        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+                    });
+                } else {
+                    self.parse(parcel)?;
+                }
             }
             let consumed = opened.consumed();
             self.run.advance(consumed - opened.told);
             opened.told = consumed;
+            goes_on = self.may_go_on(first);
+        }
+        if parcel.bytes >= self.options.block_size / 2 {
+            self.parse(std::mem::take(parcel))?;
         }
         Ok(Body::Done)
     }
@@ -355,8 +445,37 @@ impl<'a> Work<'a> {
         f(writer, spare)
     }
 
-    /// Parses a block; gives its bytes back for reuse.
-    fn parse(&self, source: usize, given: Given) -> Result<Vec<u8>> {
+    /// Parses blocks into one chunk, and keeps the bytes of the longest for reuse.
+    fn parse(&self, parcel: Parcel) -> Result<()> {
+        let Some(place) = parcel.blocks.first().map(|(source, _)| *source) else { return Ok(()) };
+        let chunk = self.with_writer(|writer, _| {
+            let mut segments = Vec::with_capacity(parcel.blocks.len());
+            for (source, given) in &parcel.blocks {
+                segments.extend(self.segment(*source, given, writer)?);
+            }
+            if segments.is_empty() { Ok(None) } else { writer.finish(segments).map(Some) }
+        })?;
+        if let Some(chunk) = chunk {
+            let nbytes = chunk.nbytes();
+            self.held.fetch_add(nbytes, Ordering::Relaxed);
+            locked(&self.queue).made(place, nbytes);
+            locked(&self.chunks).push(chunk);
+        }
+        let buffers = parcel.blocks.into_iter().map(|(_, given)| given.block.bytes);
+        let bytes = buffers.max_by_key(Vec::capacity).unwrap_or_default();
+        self.with_writer(|writer, spare| {
+            if bytes.capacity() > 4 * self.options.block_size.max(1 << 20) {
+                // One long record; what it took is not kept for the ordinary ones.
+                *writer = BlockWriter::new(self.options);
+            } else if bytes.capacity() > spare.capacity() {
+                *spare = bytes;
+            }
+        });
+        Ok(())
+    }
+
+    /// Adds a block to the tables of a chunk, or to the parts of traces; what it is in the chunk.
+    fn segment(&self, source: usize, given: &Given, writer: &mut BlockWriter) -> Result<Option<Segment>> {
         let Given { block, format, entry, ignored } = given;
         let info = format.info();
         let lenient = info.lenient;
@@ -366,39 +485,23 @@ impl<'a> Work<'a> {
         });
         let options = adjusted.as_ref().unwrap_or(self.options);
         let (name, stem) = &self.names[source];
-        let (path, stem, header) = match &entry {
+        let (path, stem, header) = match entry {
             Some(entry) => (entry.path.as_str(), entry.stem.as_str(), &*entry.header),
             None => (name.as_str(), stem.as_str(), ""),
         };
         let parser = BlockParser { options, importer: info.name, lenient, stem, path, header };
-        let chunk = match format {
+        Ok(match format {
             Format::Whole(importer) => {
-                let chunk =
-                    self.with_writer(|writer, _| parser.traces(&block, source, importer, ignored, writer))?;
-                chunk.map(|chunk| {
-                    let entry = entry.as_ref().map(|entry| entry.path.clone());
-                    RawChunk { importer: Some(importer.accepted_as()), entry, ..chunk }
-                })
+                let segment = parser.traces(block, source, *importer, *ignored, writer);
+                let entry = || entry.as_ref().map(|entry| entry.path.as_str().into());
+                segment.map(|segment| Segment { entry: entry(), ..segment })
             }
             Format::Spread(importer) => {
-                if let Some(items) = parser.items(&block, source, importer, ignored) {
-                    locked(&self.gather).put(items, importer, path.into(), &self.budget)?;
+                if let Some(items) = parser.items(block, source, *importer, *ignored) {
+                    locked(&self.gather).put(items, *importer, path.into(), &self.budget)?;
                 }
                 None
             }
-        };
-        if let Some(chunk) = chunk {
-            let nbytes = chunk.nbytes();
-            self.held.fetch_add(nbytes, Ordering::Relaxed);
-            locked(&self.queue).made(source, nbytes);
-            locked(&self.chunks).push(chunk);
-        }
-        let mut bytes = block.bytes;
-        if bytes.capacity() > 4 * self.options.block_size.max(1 << 20) {
-            // One long record; what it took is not kept for the ordinary ones.
-            self.with_writer(|writer, _| *writer = BlockWriter::new(self.options));
-            bytes = Vec::new();
-        }
-        Ok(bytes)
+        })
     }
 }

@@ -16,6 +16,7 @@ use super::derive::{Derived, derive};
 use super::{Chunk, Names, REQUIRED_EVENT_COLUMNS, RawChunk, Store, events_schema};
 use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result, capped, printable};
 use crate::ingest::block::{LabelRow, NO_TRACE};
+use crate::ingest::chunk::Segment;
 use crate::ingest::column::NO_CODE;
 use crate::ingest::event_columns::Finished;
 use crate::ingest::intern::Interner;
@@ -30,7 +31,7 @@ use crate::schema::{
 
 /// Puts blocks in input order and makes one store of them.
 pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions, run: &Run) -> Result<Store> {
-    raw.sort_unstable_by_key(|c| (c.source, c.index));
+    raw.sort_by_key(RawChunk::place);
     let events: u64 = raw.iter().map(|c| c.types.len() as u64).sum();
     if events >= u64::from(u32::MAX) {
         return Err(Error::TooLarge(format!(
@@ -48,19 +49,24 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
         })
         .collect();
     // Entries of archives are known by their own names.
-    let places_of: Vec<u32> = raw
+    let files_of: Vec<Vec<u32>> = raw
         .iter()
-        .map(|chunk| match &chunk.entry {
-            Some(entry) => interners[Dict::File as usize].code(entry),
-            None => file_codes.get(chunk.source).copied().unwrap_or(NO_CODE),
+        .map(|chunk| {
+            let file = |segment: &Segment| match &segment.entry {
+                Some(entry) => interners[Dict::File as usize].code(entry),
+                None => file_codes.get(segment.source).copied().unwrap_or(NO_CODE),
+            };
+            chunk.segments.iter().map(file).collect()
         })
         .collect();
     let importers = &mut interners[Dict::Importer as usize];
     for chunk in &raw {
-        let counted = chunk.tallies.iter().flatten().map(|tally| &*tally.importer);
-        let named = chunk.quarantine.iter().map(|row| &*row.importer).chain(chunk.importer).chain(counted);
-        for name in named {
-            importers.code(name);
+        for (segment, _, rejects) in chunk.parts() {
+            let counted = segment.tallies.iter().flatten().map(|tally| &*tally.importer);
+            let rejected = chunk.quarantine[rejects].iter().map(|row| &*row.importer);
+            for name in rejected.chain(segment.importer).chain(counted) {
+                importers.code(name);
+            }
         }
     }
     let counts = counted(&raw, &maps, &file_codes, importers);
@@ -76,14 +82,16 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
     event_columns.sort_unstable();
     event_columns.dedup();
 
-    let places = places(&raw);
+    count_lines(&mut raw);
+    let first_traces = first_traces(&raw);
     let mapping = raw.iter().find_map(|chunk| chunk.mapping.clone());
     let mut quarantine = Vec::new();
     let mut labels = Vec::new();
-    for (((chunk, place), map), file) in raw.iter_mut().zip(&places).zip(&maps).zip(&places_of) {
-        for mut row in chunk.quarantine.drain(..) {
-            row.position.line += place.line;
-            quarantine.push((*file, row));
+    for ((chunk, map), files) in raw.iter_mut().zip(&maps).zip(&files_of) {
+        let mut rows = std::mem::take(&mut chunk.quarantine).into_iter();
+        for (segment, file) in chunk.segments.iter().zip(files) {
+            let place = (segment.source, segment.index);
+            quarantine.extend(rows.by_ref().take(segment.quarantined).map(|row| (place, *file, row)));
         }
         for mut row in chunk.labels.drain(..) {
             let kept = chunk.keep.as_ref().filter(|_| row.trace != NO_TRACE);
@@ -94,25 +102,24 @@ pub fn assemble(mut raw: Vec<RawChunk>, files: &[String], options: &ReadOptions,
             row.label = map[Dict::Label as usize][row.label as usize];
             labels.push(row);
         }
-        for position in &mut chunk.positions {
-            position.line += place.line;
-        }
     }
-    note_reused_ids(&mut raw, &places);
+    // Counts of what was gathered are of all inputs.
+    quarantine.sort_by_key(|(place, ..)| *place);
+    let quarantine: Vec<_> = quarantine.into_iter().map(|(_, file, row)| (file, row)).collect();
+    note_reused_ids(&mut raw, &first_traces);
 
-    let builder = Builder { names: &names, event_columns: &event_columns, options, file_codes: &file_codes };
-    let inputs: Vec<_> =
-        raw.into_iter().zip(places).zip(maps).filter(|((c, _), _)| !c.facts.is_empty()).collect();
+    let builder = Builder { names: &names, event_columns: &event_columns, options };
+    let inputs = raw.into_iter().zip(first_traces).zip(maps).zip(files_of);
+    let inputs: Vec<_> = inputs.filter(|(((chunk, _), _), _)| !chunk.facts.is_empty()).collect();
     let chunks = run.pool().install(|| {
         inputs
             .into_par_iter()
-            .map(|((chunk, place), map)| {
+            .map(|(((chunk, first), map), files)| {
                 run.check()?;
                 let n = chunk.facts.len() as u32;
-                let numbers =
-                    chunk.numbers.clone().unwrap_or_else(|| (place.trace..place.trace + n).collect());
+                let numbers = chunk.numbers.clone().unwrap_or_else(|| (first..first + n).collect());
                 let keep = chunk.keep.clone();
-                let chunk = builder.chunk(chunk, &numbers, &map)?;
+                let chunk = builder.chunk(chunk, &numbers, &map, &files)?;
                 match keep {
                     Some(keep) => filter_chunk(&chunk, &keep),
                     None => Ok(chunk),
@@ -148,58 +155,56 @@ fn counted(raw: &[RawChunk], maps: &[Vec<Vec<u32>>], files: &[u32], importers: &
     };
     let code = |name: &str| importers.find(name).unwrap_or(NO_CODE);
     for (chunk, map) in raw.iter().zip(maps) {
-        let file = files.get(chunk.source).copied().unwrap_or(NO_CODE);
-        if let Some(tallies) = &chunk.tallies {
-            for Tally { importer, status, kind, count } in tallies {
-                add(file, code(importer), *status, kind.as_deref(), *count);
+        for (segment, traces, rejects) in chunk.parts() {
+            let file = files.get(segment.source).copied().unwrap_or(NO_CODE);
+            if let Some(tallies) = &segment.tallies {
+                for Tally { importer, status, kind, count } in tallies {
+                    add(file, code(importer), *status, kind.as_deref(), *count);
+                }
+                continue;
             }
-            continue;
-        }
-        for row in &chunk.quarantine {
-            add(file, code(&row.importer), RecordStatus::Quarantined, None, 1);
-        }
-        for (i, facts) in chunk.facts.iter().enumerate() {
-            let stays = chunk.keep.as_ref().is_none_or(|keep| keep[i]);
-            let status = if stays { RecordStatus::Used } else { RecordStatus::Duplicate };
-            let of = |codes: &Vec<u32>| map[Dict::File as usize].get(codes[i] as usize).copied();
-            let file = chunk.files.as_ref().map_or(Some(file), of).unwrap_or(NO_CODE);
-            let own = || facts.importer.map_or(NO_CODE, |i| map[Dict::Importer as usize][i as usize]);
-            add(file, chunk.importer.map_or_else(own, code), status, None, 1);
+            for row in &chunk.quarantine[rejects] {
+                add(file, code(&row.importer), RecordStatus::Quarantined, None, 1);
+            }
+            for i in traces {
+                let stays = chunk.keep.as_ref().is_none_or(|keep| keep[i]);
+                let status = if stays { RecordStatus::Used } else { RecordStatus::Duplicate };
+                let of = |codes: &Vec<u32>| map[Dict::File as usize].get(codes[i] as usize).copied();
+                let file = chunk.files.as_ref().map_or(Some(file), of).unwrap_or(NO_CODE);
+                let named = |i: u32| map[Dict::Importer as usize][i as usize];
+                let own = || chunk.facts[i].importer.map_or(NO_CODE, named);
+                add(file, segment.importer.map_or_else(own, code), status, None, 1);
+            }
         }
     }
     rows
 }
 
-/// What comes before a chunk.
-#[derive(Debug, Clone, Copy, Default)]
-struct Place {
-    /// Traces of the corpus.
-    trace: u32,
-    /// Lines of the same input.
-    line: u64,
+/// Counts the lines of all chunks from the start of their inputs.
+fn count_lines(raw: &mut [RawChunk]) {
+    let (mut source, mut lines) = (usize::MAX, 0);
+    for chunk in raw {
+        chunk.count_lines(|segment| {
+            if segment.source != source {
+                (source, lines) = (segment.source, 0);
+            }
+            lines += segment.lines;
+            lines - segment.lines
+        });
+    }
 }
 
-fn places(raw: &[RawChunk]) -> Vec<Place> {
-    let mut place = Place::default();
-    let mut source = usize::MAX;
-    raw.iter()
-        .map(|chunk| {
-            if chunk.source != source {
-                source = chunk.source;
-                place.line = 0;
-            }
-            let here = Place { trace: place.trace, line: if chunk.absolute_lines { 0 } else { place.line } };
-            place.trace += chunk.facts.len() as u32;
-            place.line += chunk.lines;
-            here
-        })
-        .collect()
+/// Of each chunk the number of its first trace, where traces are numbered in order.
+fn first_traces(raw: &[RawChunk]) -> Vec<u32> {
+    let begins =
+        raw.iter().scan(0, |next, chunk| Some(std::mem::replace(next, *next + chunk.facts.len() as u32)));
+    begins.collect()
 }
 
 /// A `trace_id` that an earlier trace of the corpus has is a finding on the later one, unless it is known already.
-fn note_reused_ids(raw: &mut [RawChunk], places: &[Place]) {
+fn note_reused_ids(raw: &mut [RawChunk], first_traces: &[u32]) {
     let mut first: HashMap<Box<str>, u32> = HashMap::new();
-    for (chunk, place) in raw.iter_mut().zip(places) {
+    for (chunk, begin) in raw.iter_mut().zip(first_traces) {
         // Where an index looked, it saw more traces than these.
         if chunk.digests.len() == chunk.facts.len() && !chunk.digests.is_empty() {
             continue;
@@ -207,7 +212,7 @@ fn note_reused_ids(raw: &mut [RawChunk], places: &[Place]) {
         let ids = Arc::clone(&chunk.trace_id);
         for (local, id) in ids.as_string_view().iter().enumerate() {
             let id = id.unwrap_or_default();
-            let number = chunk.numbers.as_ref().map_or(place.trace + local as u32, |n| n[local]);
+            let number = chunk.numbers.as_ref().map_or(begin + local as u32, |n| n[local]);
             if let Some(earlier) = first.get(id) {
                 let known = chunk.findings.iter();
                 let known = known.filter(|(_, f)| f.code == FindingCode::TraceIdReused);
@@ -225,7 +230,6 @@ struct Builder<'a> {
     names: &'a Arc<Names>,
     event_columns: &'a [usize],
     options: &'a ReadOptions,
-    file_codes: &'a [u32],
 }
 
 /// The number of its trace for each row of a table.
@@ -242,7 +246,7 @@ impl Builder<'_> {
         mapped_array(codes, &map[dict as usize], self.names.array(dict))
     }
 
-    fn chunk(&self, mut raw: RawChunk, numbers: &[u32], map: &[Vec<u32>]) -> Result<Chunk> {
+    fn chunk(&self, mut raw: RawChunk, numbers: &[u32], map: &[Vec<u32>], files: &[u32]) -> Result<Chunk> {
         let mut starts = Vec::with_capacity(raw.ends.len() + 1);
         starts.push([0; 3]);
         starts.append(&mut raw.ends);
@@ -284,7 +288,7 @@ impl Builder<'_> {
         };
         let agents = agents_batch(&derived, numbers, self.names)?;
         let traces = if kept.table("traces") {
-            self.traces(&raw, &starts, &derived, numbers, map)?
+            self.traces(&raw, &starts, &derived, numbers, map, files)?
         } else {
             RecordBatch::new_empty(TRACES.arrow())
         };
@@ -377,8 +381,8 @@ impl Builder<'_> {
         derived: &Derived,
         numbers: &[u32],
         map: &[Vec<u32>],
+        files: &[u32],
     ) -> Result<RecordBatch> {
-        let n = raw.facts.len();
         let facts = raw.facts.iter();
         let count = |table: usize| -> ArrayRef {
             Arc::new(UInt32Array::from_iter_values(starts.windows(2).map(|w| w[1][table] - w[0][table])))
@@ -412,9 +416,9 @@ impl Builder<'_> {
             if let Some(files) = &raw.files {
                 self.names(files.clone(), Dict::File, map)?
             } else {
-                let entry = raw.entry.as_ref().and_then(|e| self.names.dict(Dict::File).find(e));
-                let file = entry.unwrap_or_else(|| self.file_codes[raw.source]);
-                code_array(vec![file; n], self.names.array(Dict::File))?
+                let parts = raw.segments.iter().zip(files);
+                let files = parts.flat_map(|(part, file)| std::iter::repeat_n(*file, part.traces)).collect();
+                code_array(files, self.names.array(Dict::File))?
             },
             position(|p| p.line),
             position(|p| p.offset),

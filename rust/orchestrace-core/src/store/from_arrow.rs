@@ -13,6 +13,7 @@ use super::arrays::text_at;
 use super::{RawChunk, SetAside, Store, assemble};
 use crate::error::{Error, Finding, FindingCode, Result, printable};
 use crate::ingest::block::{BlockWriter, Scratch};
+use crate::ingest::chunk::Segment;
 use crate::ingest::column::NO_CODE;
 use crate::ingest::gate::{self, Bound};
 use crate::ingest::json::{Cursor, Limits, Parsed};
@@ -119,9 +120,9 @@ impl Store {
         if let Some(batch) = &tables.record_counts {
             // They say it all: rows of other tables are not counted beside them.
             for chunk in &mut raw {
-                chunk.tallies = Some(Vec::new());
+                chunk.segments.iter_mut().for_each(|segment| segment.tallies = Some(Vec::new()));
             }
-            raw.extend(counted(&TableReader::new(&RECORD_COUNTS, batch, 5)?, &files, &options)?);
+            raw.push(counted(&TableReader::new(&RECORD_COUNTS, batch, 5)?, &files, &options)?);
         }
         let mut store = assemble(raw, &files, &options, run)?;
         store.set_aside = aside;
@@ -231,7 +232,10 @@ impl Builder<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let mut chunk = writer.finish(0, index, true, 0, numbers.len() as u64)?;
+        let traces = numbers.len();
+        let segment =
+            Segment { index, absolute_lines: true, records: traces as u64, traces, ..Segment::default() };
+        let mut chunk = writer.finish(vec![segment])?;
         chunk.numbers = Some(numbers);
         chunk.files = Some(files);
         Ok((chunk, aside))

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::Value as Json;
 
 use super::*;
+use crate::ingest::chunk::Segment;
 use crate::ingest::quarantine::Position;
 use crate::ingest::writer::{BlockWriter, Event, TraceWriter};
 use crate::ingest::{Input, ReadOptions, read};
@@ -18,7 +19,8 @@ fn store_with(recording: &Recording, options: &ReadOptions) -> Store {
     let mut out = writer.begin(options, Position { line: 1, offset: 0, length: 0 });
     assert!(recording.write(&mut out));
     out.commit("test").unwrap();
-    let chunk = writer.finish(0, 0, true, 1, 1).unwrap();
+    let segment = Segment { absolute_lines: true, lines: 1, records: 1, traces: 1, ..Segment::default() };
+    let chunk = writer.finish(vec![segment]).unwrap();
     assemble(vec![chunk], &["test".into()], options, &Run::new(Some(1)).unwrap()).unwrap()
 }
 

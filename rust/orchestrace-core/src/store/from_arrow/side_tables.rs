@@ -1,7 +1,7 @@
 //! What stands beside the traces: labels, rejected records and counts of records.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use arrow_array::Array;
 
@@ -10,6 +10,7 @@ use super::{Tables, Taking};
 use crate::error::{Error, Reject, RejectCode, Result};
 use crate::ingest::ReadOptions;
 use crate::ingest::block::BlockWriter;
+use crate::ingest::chunk::Segment;
 use crate::ingest::gate::Bound;
 use crate::ingest::quarantine::{Position, QuarantineRow};
 use crate::ingest::tally::Tally;
@@ -50,20 +51,32 @@ pub(super) fn side_tables(
                 weight,
             );
         }
-        chunks.push(writer.finish(0, u64::MAX, true, 0, 0)?);
+        chunks.push(writer.finish(vec![Segment::of_counts(0, Vec::new())])?);
     }
     if let Some(batch) = &tables.quarantine {
         let rows = TableReader::new(&QUARANTINE, batch, 5)?;
         let sources: HashMap<&str, usize> = files.iter().enumerate().map(|(i, f)| (f.as_str(), i)).collect();
-        let mut writers: Vec<BlockWriter> = files.iter().map(|_| BlockWriter::new(options)).collect();
+        let mut rejects: BTreeMap<usize, Vec<QuarantineRow>> = BTreeMap::new();
         for row in 0..rows.rows {
             let source = rows.text("file", row).and_then(|f| sources.get(f).copied()).unwrap_or(0);
-            writers[source].quarantine.push(quarantine_row(&rows, row)?);
+            rejects.entry(source).or_default().push(quarantine_row(&rows, row)?);
         }
-        for (source, mut writer) in writers.into_iter().enumerate() {
-            let records = writer.quarantine.len() as u64;
-            chunks.push(writer.finish(source, u64::MAX - 1, true, 0, records)?);
+        let mut writer = BlockWriter::new(options);
+        let mut segments = Vec::with_capacity(rejects.len());
+        for (source, rows) in rejects {
+            let (index, absolute_lines) = (u64::MAX - 1, true);
+            let (records, quarantined) = (rows.len() as u64, rows.len());
+            segments.push(Segment {
+                source,
+                index,
+                absolute_lines,
+                records,
+                quarantined,
+                ..Segment::default()
+            });
+            writer.quarantine.extend(rows);
         }
+        chunks.push(writer.finish(segments)?);
     }
     Ok(chunks)
 }
@@ -86,12 +99,8 @@ fn quarantine_row(rows: &TableReader<'_>, row: usize) -> Result<QuarantineRow> {
     })
 }
 
-/// What became of records, a chunk for each file; those of no file in one behind all.
-pub(super) fn counted(
-    rows: &TableReader<'_>,
-    files: &[String],
-    options: &ReadOptions,
-) -> Result<Vec<RawChunk>> {
+/// What became of records, a segment for each file; those of no file in one behind all.
+pub(super) fn counted(rows: &TableReader<'_>, files: &[String], options: &ReadOptions) -> Result<RawChunk> {
     let sources: HashMap<&str, usize> = files.iter().enumerate().map(|(i, f)| (f.as_str(), i)).collect();
     let mut tallies: Vec<Vec<Tally>> = vec![Vec::new(); files.len() + 1];
     for row in 0..rows.rows {
@@ -104,14 +113,9 @@ pub(super) fn counted(
             count: rows.u64("count", row).unwrap_or(0),
         });
     }
-    let mut writer = BlockWriter::new(options);
     let tallies = tallies.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
-    let chunks = tallies.map(|(source, rows)| {
-        let mut chunk = writer.finish(source, u64::MAX, true, 0, 0)?;
-        chunk.tallies = Some(rows);
-        Ok(chunk)
-    });
-    chunks.collect()
+    let segments = tallies.map(|(source, rows)| Segment::of_counts(source, rows));
+    BlockWriter::new(options).finish(segments.collect())
 }
 
 /// Files of rejects and counts in order of appearance; one name at least, for chunks that are of no file.
