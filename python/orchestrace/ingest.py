@@ -78,7 +78,7 @@ def ingest(
         A folder of our own: made if it is absent, added to if it is a corpus.
     memory
         What the call may add to the resident size of the process, in bytes or as ``"1GiB"``; at least 64 MiB.
-        It adds at most 128 MiB more, whatever the recordings are.
+        It adds at most 192 MiB more, whatever the recordings are.
     threads, progress
         As in `read_traces`.
     resume

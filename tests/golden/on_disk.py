@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 
 import orchestrace as ot
 from orchestrace import ingest_work, manifest, partitioned, shards
+from orchestrace import memory as budgets
 from orchestrace.schema import SCHEMAS
 
 ingesting = importlib.import_module("orchestrace.ingest")  # the package has a function of that name
@@ -34,7 +35,7 @@ def make_small(patch: Any, room: int = ROOM, block: int = 16 << 10, slice_rows: 
     patch(ingesting, "memory_bytes", lambda memory: room)
     patch(ingest_work, "OVERHEAD", 0)
     patch(ingest_work, "LEAST_BATCH", 1)
-    patch(ingesting, "LEAST_BATCH", 1)
+    patch(budgets, "LEAST_BATCH", 1)
     patch(ingesting, "checked_options", lambda given: {**options(given), "block_size": block})
     patch(shards, "ROW_GROUP", slice_rows)
     patch(shards, "EVENT_BYTES", -(-room // slice_rows))
