@@ -19,10 +19,10 @@ def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
         over events, and tokens, that of the traces' costs; null where nothing says it. ``ignored``: importer,
         kind, records that mean nothing to a trace. ``traces``: importer, topology, time_basis, traces,
         events. ``measures``: kind, name, traces, mean, min, median, max; null beyond the floats.
-        ``findings``: code, severity, traces, count and the first case (trace_id, seq, message). ``quarantine``: code, severity, records and
-        the first case (message, path, file, line). Severity is ``error`` for what is left out, ``warning``
-        where a result may be null or not what one expects, ``note`` where nothing is lost. Each sorted with
-        the most frequent first.
+        ``findings``: code, severity, traces, count and the first case (trace_id, seq, message).
+        ``quarantine``: code, severity, records and the first case (message, path, file, line).
+        Severity is ``error`` for what is left out, ``warning`` where a result may be null or not what one
+        expects, ``note`` where nothing is lost. Each sorted with the most frequent first.
 
     Notes
     -----
