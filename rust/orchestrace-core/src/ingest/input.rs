@@ -224,7 +224,7 @@ impl Opened {
             return match again {
                 Again::File(file) => archive(file, false),
                 // As it came, compressed or not: what is wrong with it is then told as it is of a file.
-                Again::Stream(noted) => archive(spill::copied(noted.from_the_start(), folder, run)?, false),
+                Again::Stream(noted) => archive(spill::copied(noted.once_more(), folder, run)?, false),
             };
         }
         if let Again::Stream(noted) = again {
@@ -332,30 +332,36 @@ enum Again {
 
 /// A stream whose bytes are noted until it is known that nobody wants them again.
 #[derive(Clone)]
-struct Noted(Arc<Mutex<(Box<dyn Read + Send>, Option<Vec<u8>>)>>);
+struct Noted(Arc<Mutex<Notes>>);
+
+struct Notes {
+    stream: Box<dyn Read + Send>,
+    /// What was read of it, as long as somebody may want it.
+    read: Option<Vec<u8>>,
+}
 
 impl Noted {
     fn new(stream: Box<dyn Read + Send>) -> Self {
-        Self(Arc::new(Mutex::new((stream, Some(Vec::new())))))
+        Self(Arc::new(Mutex::new(Notes { stream, read: Some(Vec::new()) })))
     }
 
     /// Notes nothing from now on.
     fn forget(&self) -> Vec<u8> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.take().unwrap_or_default()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).read.take().unwrap_or_default()
     }
 
     /// What was read of it, and the rest.
-    fn from_the_start(self) -> impl Read {
+    fn once_more(self) -> impl Read {
         io::Cursor::new(self.forget()).chain(self)
     }
 }
 
 impl Read for Noted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (stream, noted) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let n = stream.read(buffer)?;
-        if let Some(noted) = noted {
-            noted.extend_from_slice(&buffer[..n]);
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let n = notes.stream.read(buffer)?;
+        if let Some(read) = &mut notes.read {
+            read.extend_from_slice(&buffer[..n]);
         }
         Ok(n)
     }

@@ -64,7 +64,7 @@ pub(crate) fn changed_tables_are_judged(program: &[u8]) {
             comes_back(&store);
         }
         Err(Error::Schema(message) | Error::TooLarge(message)) => {
-            assert!(!message.contains('\n'), "{message}")
+            assert!(!message.contains('\n'), "{message}");
         }
         Err(other) => panic!("expected a schema error, found {other:?}"),
     }
@@ -188,7 +188,7 @@ fn of_another_type(rows: usize, program: &mut Program<'_>) -> ArrayRef {
         2 => Arc::new(UInt32Array::from_iter_values((0..rows).map(|_| u32::from(program.byte())))),
         3 => Arc::new(StringArray::from_iter_values((0..rows).map(|_| TEXTS[program.below(TEXTS.len())]))),
         4 => new_null_array(&DataType::Null, rows),
-        _ => Arc::new(BooleanArray::from_iter((0..rows).map(|_| Some(program.byte() % 2 == 0)))),
+        _ => Arc::new((0..rows).map(|_| Some(program.byte().is_multiple_of(2))).collect::<BooleanArray>()),
     }
 }
 
@@ -219,7 +219,7 @@ fn with_cell(column: &ArrayRef, program: &mut Program<'_>) -> ArrayRef {
         DataType::Boolean => {
             let mut cells: Vec<_> = column.as_boolean().iter().collect();
             if let Some(cell) = cells.get_mut(row) {
-                *cell = (!null).then(|| program.byte() % 2 == 0);
+                *cell = (!null).then(|| program.byte().is_multiple_of(2));
             }
             Arc::new(BooleanArray::from(cells))
         }

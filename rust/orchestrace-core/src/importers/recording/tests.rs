@@ -776,12 +776,14 @@ fn what_nothing_can_have_is_left_out_and_told() {
     assert!(codes.contains(&"value.impossible".into()), "{codes:?}");
 }
 
+/// Does something to a trace that has one event.
+type Change = fn(&mut TraceWriter<'_>, Event<'_>);
+
 #[test]
 fn a_trace_that_cannot_be_held_is_rejected() {
     let options = ReadOptions::default();
     let mut writer = BlockWriter::new(&options);
     let event = Event { id: "e", t: 0.0, event_type: EventType::Message, agent: "a" };
-    type Change = fn(&mut TraceWriter<'_>, Event<'_>);
     let changes: [(Change, &str); 6] = [
         (
             |out, event| {
