@@ -154,7 +154,8 @@ def _nothing() -> Corpus:
 
 def _as_count(wide: pl.Expr) -> pl.Expr:
     """A sum of counts, the greatest one where it is beyond that."""
-    return pl.min_horizontal(wide, pl.lit(2**63 - 1, dtype=pl.Int128)).cast(pl.Int64)
+    most = pl.lit(2**63 - 1, dtype=pl.Int128)
+    return pl.when(wide > most).then(most).otherwise(wide).cast(pl.Int64)
 
 
 def _of_piece(corpus: Corpus) -> pl.DataFrame:

@@ -70,7 +70,7 @@ def test_events_that_could_not_be_written_are_refused(column, values, message):
             {"kind": ["reward"], "name": ["a"], "value": [float("nan")]},
             r"measures.value of trace 0 \(row 0\)",
         ),
-        ({"kind": ["cost"], "name": ["a"], "value": [-1.0]}, r"is -1, expected a cost of at least 0"),
+        ({"kind": ["cost"], "name": ["a"], "value": [-1.0]}, r"is -1, expected at least 0"),
         ({"kind": ["cost"] * 2, "name": ["a"] * 2, "value": [1.0, 2.0]}, r"\(row 1\) is 'a' again"),
     ],
 )

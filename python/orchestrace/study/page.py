@@ -147,13 +147,14 @@ def _row(words: Sequence[str]) -> str:
 
 _ACTS: Final = re.compile(
     r"""
-    [\\`*~]                  # escapes, code, emphasis
+    [\\`*]                   # escapes, code, emphasis
+    | ~(?!\d)                # strikes, of which two are needed; but not "about 7.5 s"
     | (?<!\w)_ | _(?!\w)     # emphasis, but not what is inside of a name
     | <(?=[A-Za-z/!?])       # tags, links
     | &(?=[#A-Za-z])         # entities
     | \](?=[(\[:])           # the end of what a link shows
     | ^[#>+=-]               # headings, quotes, lists
-    | (?<=^\d)[.)]           # numbered lists
+    | (?<=^\d)[.)](?=\s)     # numbered lists
     """,
     re.VERBOSE,
 )
