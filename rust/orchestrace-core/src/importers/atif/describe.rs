@@ -263,8 +263,8 @@ impl<'t> Telling<'t, '_, '_> {
             extras = self.recording.extra(extras, "x_llm_call_count", &n.to_string());
         }
         let usage = usage_of(metrics);
-        stream.sum.0 += usage.tokens_in.unwrap_or(0);
-        stream.sum.1 += usage.tokens_out.unwrap_or(0);
+        stream.sum.0 = stream.sum.0.saturating_add(usage.tokens_in.unwrap_or(0));
+        stream.sum.1 = stream.sum.1.saturating_add(usage.tokens_out.unwrap_or(0));
         stream.priced |= usage.cost_usd.is_some();
         let response = Response {
             id: self.recording.text(id),
@@ -340,9 +340,11 @@ impl<'t> Telling<'t, '_, '_> {
         ids: &[String],
     ) {
         let results: Vec<Value<'_>> = step.path(&["observation", "results"]).elements().collect();
+        // Those that are told: only an agent calls.
         let calls: Vec<&str> = step
             .get("tool_calls")
             .elements()
+            .take(ids.len())
             .map(|c| c.get("tool_call_id").str().unwrap_or_default())
             .collect();
         for (k, result) in results.iter().enumerate() {

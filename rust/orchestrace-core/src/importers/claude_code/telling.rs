@@ -180,7 +180,8 @@ impl Teller<'_> {
                     response.extras = open.extras;
                 }
             }
-            let tokens = open.usage.tokens_in.unwrap_or(0) + open.usage.tokens_out.unwrap_or(0);
+            let usage = &open.usage;
+            let tokens = usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0));
             self.last_usage.insert(agent, tokens);
         }
         let closed = match running.last {

@@ -55,13 +55,13 @@ impl Sums {
     /// What came after `before`, of which what it does not tell is 0; nothing where the sums began anew.
     pub(super) fn since(self, before: Self) -> Option<Self> {
         let after = |now: Option<i64>, before: Option<i64>| {
-            now.map(|now| now - before.unwrap_or(0)).filter(|rest| *rest >= 0)
+            now.map(|now| now.saturating_sub(before.unwrap_or(0))).filter(|rest| *rest >= 0)
         };
         let rest = Self {
-            input: self.input - before.input,
+            input: self.input.saturating_sub(before.input),
             cached: after(self.cached, before.cached),
             cache_write: after(self.cache_write, before.cache_write),
-            output: self.output - before.output,
+            output: self.output.saturating_sub(before.output),
             reasoning: after(self.reasoning, before.reasoning),
         };
         (rest.input >= 0 && rest.output >= 0).then_some(rest)

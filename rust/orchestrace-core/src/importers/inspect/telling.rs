@@ -279,7 +279,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             }
             used = Usage::default();
         }
-        self.tokens += used.total().unwrap_or(0);
+        self.tokens = self.tokens.saturating_add(used.total().unwrap_or(0));
         let took = match (step.start, step.end) {
             (Some(start), Some(end)) => Some(end.saturating_sub(start) as f64 / 1e9),
             _ => output.get("time").f64().or(value.get("working_time").f64()),

@@ -35,5 +35,6 @@ pub(super) fn usage(usage: Value<'_>) -> Usage {
 /// What the sample says that its models used; nothing where it does not say.
 pub(super) fn reported(sample: Value<'_>) -> Option<i64> {
     let by_model = sample.get("model_usage");
-    (!by_model.is_empty()).then(|| by_model.members().map(|(_, u)| usage(u).total().unwrap_or(0)).sum())
+    let each = by_model.members().map(|(_, used)| usage(used).total().unwrap_or(0));
+    (!by_model.is_empty()).then(|| each.fold(0, i64::saturating_add))
 }

@@ -10,7 +10,8 @@ impl Stream<'_, '_> {
     /// A running total that is not what the requests sum to stays beside them.
     pub(super) fn compare_totals(&mut self) {
         let Some(total) = self.total.filter(|_| self.thread.copied == 0) else { return };
-        let (told, sum) = (total.input + total.output, self.sum.0 + self.sum.1);
+        let told = total.input.saturating_add(total.output);
+        let sum = self.sum.0.saturating_add(self.sum.1);
         if told == sum {
             return;
         }
@@ -48,8 +49,8 @@ impl Stream<'_, '_> {
             self.current = None;
             self.response(line)
         });
-        self.sum.0 += spent.input;
-        self.sum.1 += spent.output;
+        self.sum.0 = self.sum.0.saturating_add(spent.input);
+        self.sum.1 = self.sum.1.saturating_add(spent.output);
         if let Some(response) = self.recording.response_mut(current.entry) {
             response.usage = Usage {
                 tokens_in: Some(spent.input),
