@@ -92,7 +92,8 @@ def token_credits(
     if silent.height:
         trace, name = silent.select("trace", "unit_id").row(0)
         raise ParameterError(f"event '{name}' of trace {trace} has no tokens in this corpus (tokens_out)")
-    total = int(rows["n_tokens"].sum())
+    # wider than the counts themselves, of which a sum may not be one
+    total = int(rows["n_tokens"].cast(pl.Int128).sum())
     if total > max_tokens:
         raise ParameterError(
             f"the lists would hold {total:,} tokens, {8 * total / 2**20:,.0f} MiB, more than max_tokens="
