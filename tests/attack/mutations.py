@@ -5,9 +5,11 @@ files of bounded size.
 """
 
 import functools
+import hashlib
 import json
 import os
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +64,42 @@ def published(chance: random.Random, number: int) -> list[Document]:
         if data:
             some.append(Document("auto", path.name, data))
     return some
+
+
+# --- identity ---
+
+HASH = re.compile(r"[0-9a-f]{16,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@functools.lru_cache(1024)
+def ids(data: bytes) -> tuple[str, ...]:
+    """What the recording calls itself and its records: values of keys that end in `id`, the longest first."""
+    found: set[str] = set()
+    for text in (data, *data.splitlines()):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        for one, key in places(value):
+            named = isinstance(key, str) and key.lower().endswith(("id", "ids"))
+            if named and isinstance(one[key], str) and len(one[key]) > 3:
+                found.add(one[key])
+        if text is data:
+            break
+    return tuple(sorted(found, key=lambda one: (-len(one), one)))
+
+
+def renamed(document: Document, name: str) -> Document:
+    """The recording under ids of its own, so that none of its records is one of another recording."""
+    data = document.data
+    for old in ids(data):
+        if HASH.fullmatch(old):
+            new = hashlib.sha256(f"{name}/{old}".encode()).hexdigest()[: len(old)]
+            spread = "".join("-" if there == "-" else here for here, there in zip(new, old, strict=False))
+            data = data.replace(old.encode(), spread.encode())
+        else:
+            data = data.replace(json.dumps(old).encode(), json.dumps(f"{name}~{old}").encode())
+    return Document(document.format, document.name, data)
 
 
 # --- bytes ---
