@@ -75,10 +75,10 @@ CORPORA: dict[str, Callable[[], list[Event]]] = {
     ],
     "rewards of 5e-324": lambda: [one | {"rewards": {"team": 5e-324 * n}} for n, one in enumerate(group())],
     "values of 1.7e308": lambda: group(score=1.7e308, cost=1.7e308, latency_ms=1.7e308),
-    "counts near 2^63": lambda: (
-        group(tokens_in=2**63 - 1)
-        + [trace("y", [event(i, tokens_out=2**62, turn=2**32 - 1 - i) for i in range(10)])]
-    ),
+    "counts near 2^63": lambda: [
+        *group(tokens_in=2**63 - 1),
+        trace("y", [event(i, tokens_out=2**62, turn=2**32 - 1 - i) for i in range(10)]),
+    ],
     "no rewards": lambda: [one | {"rewards": {}} for one in group()],
     "a role each": lambda: [trace("x", [event(i, agent=f"a{i}", role=f"r{i}") for i in range(300)])],
     "a star": lambda: [
