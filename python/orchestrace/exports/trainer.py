@@ -236,7 +236,8 @@ def _frames(
             known = _by_turn(later, numbers, events).select(*KEY, returns="credit")
             rows = rows.drop("returns").join(known, on=KEY, how="left", maintain_order="left")
         if by_token:
-            total = int(events["n"].sum())
+            # wider than the counts themselves, of which a sum may not be one
+            total = int(events["n"].cast(pl.Int128).sum())
             if total > left:
                 raise ParameterError(
                     f"the lists would hold more than max_tokens={max_tokens:,} tokens: filter the corpus, "
@@ -261,7 +262,8 @@ def _batches(
         for one in (run, later):
             if one is not None:
                 one.load(numbers)
-        tokens = pl.col("tokens_out").fill_null(0).clip(0).sum() // _TOKENS_OF_AN_EVENT
+        tokens = pl.col("tokens_out").fill_null(0).clip(0).cast(pl.Int128).sum() // _TOKENS_OF_AN_EVENT
+        tokens = tokens.clip(0, 2**40).cast(pl.Int64)
         weight = pl.len().cast(pl.Int64) + (tokens if by_token else 0)
         mine = piece.events.filter(pl.col("trace").is_in(numbers.implode()))
         sizes = mine.group_by("trace").agg(weight=weight).sort("trace").collect()
