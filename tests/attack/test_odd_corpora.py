@@ -129,7 +129,7 @@ def test_what_is_written_is_what_was_read(name: str) -> None:
 def test_lists_of_more_tokens_than_can_be_counted_are_refused() -> None:
     corpus = corpus_of("counts near 2^63")
     corpus = corpus.filter(pl.col("trace_id") == "y")
-    with pytest.raises(ot.ParameterError, match="46,116,860,184,273,879,040 tokens.*max_tokens"):
+    with pytest.raises(ot.ParameterError, match=r"46,116,860,184,273,879,040 tokens.*max_tokens"):
         ot.token_credits(corpus, ot.credit(corpus, method="broadcast", unit="token"))
     turns = ot.credit(corpus, method="broadcast", unit="turn")
     with pytest.raises(ot.ParameterError, match="max_tokens"):
