@@ -2,7 +2,7 @@
 
 Nothing is given up before that: damaged parts stay listed until their rows are there again, so that a call
 that is cut short leaves the next one to find the same damage. Only where the index is damaged, without which
-nobody knows which rows are whose, the corpus begins again from nothing.
+rows cannot be traced to their inputs, the corpus begins again from nothing.
 """
 
 import os
