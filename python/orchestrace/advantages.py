@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .errors import ParameterError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Compat = Literal["verl"] | None
 
 
+@public
 def grpo(
     rewards: "Numbers",
     groups: "Codes",
@@ -87,6 +89,7 @@ def grpo(
     )
 
 
+@public
 def dr_grpo(
     rewards: "Numbers", groups: "Codes", *, compat: Compat = None, threads: int | None = None
 ) -> pl.Series:
@@ -103,6 +106,7 @@ def dr_grpo(
     return _relative(rewards, groups, scale="none", compat=compat, threads=threads)
 
 
+@public
 def rloo(
     rewards: "Numbers", groups: "Codes", *, compat: Compat = None, threads: int | None = None
 ) -> pl.Series:
@@ -119,6 +123,7 @@ def rloo(
     return _relative(rewards, groups, scale="others", compat=compat, threads=threads)
 
 
+@public
 def dr_mas(
     rewards: "Numbers",
     groups: "Codes",
@@ -178,6 +183,7 @@ def dr_mas(
     )
 
 
+@public
 def gae(
     rewards: "Numbers",
     values: "Numbers",
@@ -233,6 +239,7 @@ def gae(
     return _along(rows, offsets, order, gamma, gamma * lambda_, threads)
 
 
+@public
 def return_to_go(
     rewards: "Numbers",
     offsets: "Codes",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import polars as pl
 
 from . import _core, rankings
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .influence import NO_INTERVAL, Interval, check_confidence, mean_interval
@@ -27,6 +28,7 @@ _RUN: Final = ("method", "reward", "params")
 _NUMBERS: Final = {"trace", "seq", "credit", "contribution"}
 
 
+@public
 def agreement(
     corpus: Corpus,
     a: pl.DataFrame | pl.LazyFrame,

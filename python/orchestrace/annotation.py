@@ -5,11 +5,13 @@ from typing import Final
 import polars as pl
 
 from .agreement import check_corpus, collected
+from .arguments import public
 from .corpus import Corpus
 
 _TEXT: Final = pl.String
 
 
+@public
 def place_labels(corpus: Corpus, labels: pl.DataFrame | pl.LazyFrame | None = None) -> pl.DataFrame:
     """Give labels that name a task the ``trace_id`` of its recording, to compare them with credit.
 

@@ -23,22 +23,32 @@ _NEEDED: Final = {
     "events": REQUIRED["events"] - {"seq"},
 }
 
+_OF_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+
+def _reason(error: BaseException) -> str:
+    return plain(next(iter(str(error).splitlines()), "") or type(error).__name__)
+
 
 def frame_of(table: object, name: str) -> pl.DataFrame:
     """Anything with ``__arrow_c_stream__``, or a Polars frame, as a DataFrame."""
     _core.check_process()
     if isinstance(table, pl.LazyFrame):
-        return table.collect()
+        try:
+            return table.collect()
+        except _OF_POLARS as error:
+            raise SchemaError(
+                f"{name}: the lazy frame cannot be computed ({_reason(error)}); collect it first and see"
+            ) from error
     if isinstance(table, pl.DataFrame):
         return table
     if hasattr(table, "__arrow_c_stream__"):
         try:
             return pl.DataFrame(table)
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, TypeError, ValueError) as error:
-            reason = plain(str(error).splitlines()[0] if str(error) else type(error).__name__)
+        except (*_OF_POLARS, TypeError, ValueError) as error:
             raise SchemaError(
-                f"{name}: Polars cannot take this table over ({reason}); give its columns distinct names and "
-                "plain Arrow types"
+                f"{name}: Polars cannot take this table over ({_reason(error)}); give its columns distinct "
+                "names and plain Arrow types"
             ) from None
     raise SchemaError(f"{name} is of type {type(table).__name__}, expected a frame or __arrow_c_stream__")
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from . import _core
 from .agreement import collected
+from .arguments import public
 from .corpus import check_numbers
 from .errors import ParameterError
 from .influence import Mean, check_confidence, mean_interval
@@ -34,6 +35,7 @@ _NEEDED: Final = {
 }
 
 
+@public
 def localisation(
     credits: pl.DataFrame,
     labels: pl.DataFrame | pl.LazyFrame,

@@ -5,6 +5,7 @@ from typing import Final
 import polars as pl
 
 from .agreement import check_corpus
+from .arguments import public
 from .corpus import Corpus
 
 _ITEMS: Final = (
@@ -28,6 +29,7 @@ _ITEMS: Final = (
 )
 
 
+@public
 def report_checklist(corpus: Corpus, *, by_trace: bool = False) -> pl.DataFrame:
     """Check recordings against the survey's reporting checklist.
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from . import rankings
 from .agreement import check_corpus, collected, tasks_of
+from .arguments import public
 from .attribution import Blame, localisation
 from .corpus import Corpus, check_numbers
 from .credit import credit
@@ -34,6 +35,7 @@ _BY_EVENT: Final = ("event", "message", "tool", "token")
 _TOP: Final = 0.05
 
 
+@public
 def compare(
     corpus: Corpus,
     methods: Sequence[Method] | None = None,

@@ -6,6 +6,7 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .progress import Progress, reporting
 from .schema import CREDITS
@@ -21,6 +22,7 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
+@public
 def contexts(
     corpus: Corpus,
     *,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, overload
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .assemble import frame_of, tables_of
-from .display import as_html, as_text
+from .display import as_html, as_text, briefly
 from .errors import InputError, OrchestraceError, ParameterError
 from .measures import Measures, measures_of
 from .progress import Progress, reporting
@@ -46,7 +47,7 @@ def check_numbers(**options: object) -> None:
         try:
             number = operator.index(value)  # type: ignore[arg-type]  # that is the question
         except TypeError:
-            raise ParameterError(f"{name} is {value!r}, expected a whole number") from None
+            raise ParameterError(f"{name} is {briefly(value)}, expected a whole number") from None
         if not least <= number <= most:
             raise ParameterError(f"{name} is {_short(number)}, expected {least:,} to {most:,}")
 
@@ -55,7 +56,7 @@ def check_flags(**options: object) -> None:
     """Refuse what is neither true nor false, which Python would take for one of them."""
     for name, value in options.items():
         if not isinstance(value, bool):
-            raise ParameterError(f"{name} is {value!r}, expected True or False")
+            raise ParameterError(f"{name} is {briefly(value)}, expected True or False")
 
 
 def _short(number: int) -> str:
@@ -86,6 +87,7 @@ class Corpus:
         self._mapping_counts = (store.mapping_counts or ([], []))[0]
 
     @classmethod
+    @public
     def from_arrow(
         cls,
         *,
@@ -233,6 +235,7 @@ class Corpus:
         """The same with names that stay, none loaded before it is asked for."""
         yield "part=000", lambda: self
 
+    @public
     def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "Corpus":
         """The traces for which all predicates on columns of `traces` hold, with everything that is theirs.
 
@@ -247,6 +250,7 @@ class Corpus:
         kept = self.traces.filter(*predicates).select("trace").collect()["trace"]
         return Corpus(self._store.filter(kept.to_list()), self._options)
 
+    @public
     def with_measures(self, frame: Measures) -> "Corpus":
         """Add rewards, costs or metrics of your own to the traces of a corpus.
 
@@ -282,6 +286,7 @@ class Corpus:
         merged = pl.concat([self._stored("measures"), new]).unique(key, keep="last", maintain_order=True)
         return self._replacing(measures=merged.sort("trace", maintain_order=True))
 
+    @public
     def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "Corpus":
         """The corpus with own values of extension fields: scores, critics' values, turns, grouping keys.
 
@@ -339,6 +344,7 @@ class Corpus:
         derived = pl.when(~pl.col("trace").is_in(regrouped)).then("group_id")  # null: the core finds it again
         return self._replacing(events=events, traces=self._stored("traces").with_columns(group_id=derived))
 
+    @public
     def write_jsonl(
         self,
         target: str | os.PathLike[str] | BinaryIO,
@@ -383,6 +389,7 @@ class Corpus:
     def to_arrow(self, table: str) -> "pyarrow.Table": ...
     @overload
     def to_arrow(self, table: None = None) -> "dict[str, pyarrow.Table]": ...
+    @public
     def to_arrow(self, table: str | None = None) -> "pyarrow.Table | dict[str, pyarrow.Table]":
         """One table as a `pyarrow.Table`, or all of them by name.
 
@@ -409,6 +416,7 @@ class Corpus:
             return arrow_table(self, table)
         return {name: arrow_table(self, name) for name in SCHEMAS}
 
+    @public
     def to_numpy(self, table: str) -> dict[str, Any]:
         """The columns of one table as NumPy arrays by name, all of the length of the table.
 
@@ -440,6 +448,7 @@ class Corpus:
 
         return numpy_columns(self, table)
 
+    @public
     def write_quarantined(self, target: str | os.PathLike[str] | BinaryIO, *, overwrite: bool = False) -> int:
         """Write the rejected records as they stand in their files, one per line, and return how many.
 
@@ -492,6 +501,7 @@ class Corpus:
         """What a result depends on beside the call; None where that cannot be told."""
         return None
 
+    @public
     def source(self, trace: int, seq: int) -> "EventSource":
         """Find the record that an event was made of, with its text.
 

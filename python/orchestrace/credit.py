@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, overload
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .manifest import replace
@@ -56,6 +57,7 @@ def credit(
     resume: bool = ...,
     **params: Parameter,
 ) -> pl.LazyFrame: ...
+@public
 def credit(
     corpus: Corpus,
     *,
@@ -179,7 +181,7 @@ def _warn_of_lone_rollouts(corpus: Corpus, method: str) -> None:
             f"method '{method}' compares the rollouts of a group, and every group of this corpus has one:"
             " give the runs of one task a common group_id",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -272,6 +274,7 @@ def _check_same(folder: Path, corpus: Corpus, options: dict[str, Any]) -> str | 
     return None
 
 
+@public
 def methods() -> pl.DataFrame:
     """All credit methods: what they compute, for which units, with which parameters, after which paper.
 
@@ -305,6 +308,7 @@ def methods() -> pl.DataFrame:
     return pl.DataFrame(rows, schema={**schema, "params": pl.List(param), "reference": pl.String})
 
 
+@public
 def importers() -> pl.DataFrame:
     """All formats that `read_traces` knows.
 

@@ -6,6 +6,7 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .metrics import core_frames
@@ -33,6 +34,7 @@ def _order(by: Key) -> list[str]:
     return ["trace", "trace_id", by, *(name for name in _COLUMNS if not name.startswith("trace"))]
 
 
+@public
 def critical_path(
     corpus: Corpus,
     *,
@@ -133,6 +135,7 @@ def _of_piece(corpus: Corpus, by: Key, options: dict[str, Any]) -> pl.DataFrame:
     )
 
 
+@public
 def drag(
     corpus: Corpus,
     *,
@@ -177,6 +180,7 @@ def drag(
         return core_frames(corpus, lambda store: _core.drag(store, **options, progress=callback))
 
 
+@public
 def dominators(
     corpus: Corpus, *, program_order: bool = False, threads: int | None = None, progress: Progress = None
 ) -> pl.DataFrame:
@@ -217,6 +221,7 @@ def dominators(
         return core_frames(corpus, lambda store: _core.dominators(store, **options, progress=callback))
 
 
+@public
 def concurrency_profile(
     corpus: Corpus, *, threads: int | None = None, progress: Progress = None
 ) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 import polars as pl
 
 from .agreement import check_corpus, collected
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .influence import check_confidence, mean_interval
@@ -62,6 +63,7 @@ def rollouts_needed(
     alpha: float = 0.05,
     power: float = 0.8,
 ) -> list[int]: ...
+@public
 def rollouts_needed(
     n: int | Sequence[int],
     *,
@@ -118,6 +120,8 @@ def rollouts_needed(
         if value == 0 or (value is None and name == "n"):
             raise ParameterError(f"{name} is {value}, expected 1 or more")
     units = n if block is None else min(n, block)
+    if not math.isfinite(reach * reach * (units + noise * noise)):
+        raise ParameterError(f"noise is {noise}, expected a number whose square a float can hold")
     return _sample_size(reach, units + noise * noise)
 
 
@@ -159,6 +163,7 @@ class DiffusionLaw:
     slope: pl.DataFrame
 
 
+@public
 def diffusion_law(
     lengths: Sequence[int] = (8, 16, 32, 64, 128),
     *,
@@ -273,6 +278,7 @@ def diffusion_law(
     )
 
 
+@public
 def credit_snr(
     corpus: Corpus, credits: pl.DataFrame | pl.LazyFrame, *, by: str | Sequence[str] = "type"
 ) -> pl.DataFrame:

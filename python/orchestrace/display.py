@@ -21,6 +21,20 @@ def plain(value: object) -> str:
     )
 
 
+def briefly(value: object) -> str:
+    """A plain value as it is written; of others the type, as a frame or an array has many lines."""
+    if value is None or isinstance(value, bool | int | float | bytes | str | list | tuple):
+        try:
+            text = repr(value)
+        except ValueError:  # Python does not write a number of thousands of digits
+            return "a number of many digits"
+        if len(text) <= 80 and text.isprintable():
+            return text
+        if isinstance(value, str):
+            return f"{value[:40]!r}... ({len(value):,} characters)"
+    return f"a value of type {type(value).__name__}"
+
+
 def plain_json(text: str) -> str:
     """JSON on one line with the characters escaped that JSON allows as they are and a terminal may act on."""
     if text.isprintable():

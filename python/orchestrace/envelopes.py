@@ -11,6 +11,7 @@ import polars as pl
 
 from . import _core
 from .agreement import collected
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import InputError, ParameterError
 from .influence import Floats
@@ -35,6 +36,7 @@ _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "day": 86_400, "week": 604_800}
 _KEYS: Final = ("trace", "trace_id")
 
 
+@public
 def envelopes() -> pl.DataFrame:
     """How large published systems are, with sources; what is blank was not found.
 
@@ -88,6 +90,7 @@ def duration_seconds(written: str) -> float | None:
     return None if size is None else float(number) * size
 
 
+@public
 def gap(
     data: Corpus | pl.DataFrame | pl.LazyFrame,
     *,

@@ -9,6 +9,7 @@ import polars as pl
 
 from . import _core
 from .agreement import collected
+from .arguments import public
 from .corpus import Corpus
 from .credit import credit
 from .errors import ParameterError
@@ -32,6 +33,7 @@ _SCHEMA: Final = {
 _NOT_PARAMS: Final = ("seed", "version", "quality")
 
 
+@public
 def explain(
     corpus: Corpus,
     credits: pl.DataFrame | pl.LazyFrame,

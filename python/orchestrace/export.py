@@ -12,6 +12,7 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .display import plain
 from .errors import InputError, ParameterError
@@ -47,6 +48,7 @@ class ExportSize:
         return f"{about}{self.bytes:,} bytes ({rows})"
 
 
+@public
 def export(
     corpus: Corpus,
     format: Format,
@@ -173,6 +175,7 @@ def export(
             return sink.written
 
 
+@public
 def export_size(
     corpus: Corpus,
     format: Format,
@@ -225,6 +228,7 @@ def export_size(
     return _measured(*_judged(corpus, format, trace_id, given))
 
 
+@public
 def exports() -> pl.DataFrame:
     """All formats that `export` writes.
 

@@ -7,6 +7,7 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus, collected
+from .arguments import public
 from .attribution import tell_apart
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
@@ -28,6 +29,7 @@ _SCHEMA = {
 }
 
 
+@public
 def faithfulness(
     corpus: Corpus,
     credits: pl.DataFrame | pl.LazyFrame,

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from . import _core
+from .arguments import public
 from .corpus import check_numbers
 from .errors import ParameterError
 
@@ -28,6 +29,7 @@ _STRUCTURE: Final = {
 }
 
 
+@public
 def game_values(
     value: Value | ArrayLike,
     n_players: int,

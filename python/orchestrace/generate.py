@@ -5,6 +5,7 @@ import os
 from typing import BinaryIO, overload
 
 from . import _core
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .progress import Progress, reporting
@@ -35,6 +36,7 @@ def generate(
     threads: int | None = None,
     progress: Progress = None,
 ) -> dict[str, int]: ...
+@public
 def generate(
     path: str | os.PathLike[str] | BinaryIO | None = None,
     *,

@@ -11,6 +11,7 @@ from typing import Any, Final, Unpack
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .corpus import check_flags, check_numbers
 from .errors import InputError, ParameterError, SchemaError
 from .ingest_work import IngestWork
@@ -52,6 +53,7 @@ class IngestReport:
         return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}{skipped}{repaired}"
 
 
+@public
 def ingest(
     source: Source | Iterable[Source],
     out: str | os.PathLike[str],

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from .arguments import public
 from .composition import Composable, Spec
 from .errors import ParameterError
 from .schema import SCHEMAS, unknown_name
@@ -85,6 +86,7 @@ class AggregateBy(Composable):
         return f"aggregate_by({self.rule!r})"
 
 
+@public
 def drop(
     *,
     event: str | None = None,
@@ -156,6 +158,7 @@ def drop(
     return Drop(by, value, mode, lost)
 
 
+@public
 def set_value(
     *,
     to: float,
@@ -208,6 +211,7 @@ def set_value(
     return SetValue(by, value, _number("to", to, 1.0, "a value from 0 to 1"))
 
 
+@public
 def truncate(*, at: float | None = None, event: str | None = None) -> Truncate:
     """A run that ends early: what comes after is absent, and the outcome answers from what has arrived.
 
@@ -237,6 +241,7 @@ def truncate(*, at: float | None = None, event: str | None = None) -> Truncate:
     return Truncate(_number("at", at, math.inf, "a time of at least 0 after the first event"), None)
 
 
+@public
 def aggregate_by(rule: Rule) -> AggregateBy:
     """Another rule in events of type ``aggregate``.
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Literal, TypedDict, get_args
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .display import counted, plain
 from .errors import InputError, ParameterError, QuarantineError
@@ -31,6 +32,7 @@ _COMPRESSED = {".gz", ".zst"}
 _ENDINGS = tuple(_SUFFIXES) + tuple(kind + packed for kind in _SUFFIXES for packed in _COMPRESSED)
 
 
+@public
 def read_traces(
     source: Source | Iterable[Source],
     *,
@@ -168,7 +170,7 @@ def read_traces(
     if store.records_quarantined:
         budget.check(store.records_quarantined, store.records_read, corpus._stored("quarantine"))
     if (reason := nothing_used(corpus)) is not None:
-        warnings.warn(reason, UserWarning, stacklevel=2)
+        warnings.warn(reason, UserWarning, stacklevel=3)
     return corpus
 
 

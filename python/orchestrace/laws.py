@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import polars as pl
 
 from .agreement import collected
+from .arguments import public
 from .corpus import check_numbers
 from .errors import ParameterError
 from .influence import check_confidence
@@ -69,6 +70,7 @@ _PREDICTIONS: Final = {
 _TAKEN: Final = {"group", "cluster", "y", "read", *_LAWS, *_PREDICTIONS}
 
 
+@public
 def fit_law(
     frame: pl.DataFrame | pl.LazyFrame,
     *,
@@ -190,6 +192,7 @@ def fit_law(
     return told.select(pl.col("by").struct.unnest(), pl.exclude("by"))
 
 
+@public
 def predict_law(
     fit: pl.DataFrame,
     at: float | Sequence[float],

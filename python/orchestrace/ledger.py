@@ -6,6 +6,7 @@ from typing import Final
 import polars as pl
 
 from .agreement import check_corpus, collected
+from .arguments import public
 from .corpus import Corpus
 from .credit import methods
 from .errors import ParameterError
@@ -17,6 +18,7 @@ _FLOOR: Final = 1e-12  # a reward of 0 has no relative error
 Credits = pl.DataFrame | pl.LazyFrame
 
 
+@public
 def ledger(
     corpus: Corpus,
     credits: Credits | Sequence[Credits],
@@ -128,6 +130,7 @@ def ledger(
     )
 
 
+@public
 def free_ride(credits: Credits) -> pl.DataFrame:
     """How much less than an equal part each unit of a trace earned: the free-ride index.
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .corpus import check_numbers
 from .house import House
 from .io import Source, checked_options, input_files
@@ -23,6 +24,7 @@ _UNREAD: Final[dict[str, Any]] = {
 }
 
 
+@public
 def check(
     mapping: House,
     source: Source | Iterable[Source],

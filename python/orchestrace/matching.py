@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from .agreement import check_corpus
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .decisions import (
     EFFECT,
@@ -67,6 +68,7 @@ MATCHED: Final[dict[str, Any]] = {
 """Columns of what `matched_effect` returns."""
 
 
+@public
 def matched_effect(
     corpus: Corpus,
     treatment: pl.Expr,

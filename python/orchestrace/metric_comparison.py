@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .corpus import Corpus
 from .errors import ParameterError
 from .influence import OUT_OF_RANGE, check_confidence, mean_interval
@@ -35,6 +36,7 @@ _COMPARISON: Final = {
 }
 
 
+@public
 def compare_metrics(
     a: Measured,
     b: Measured,
@@ -179,6 +181,7 @@ _RELATIVE: Final = {
 }
 
 
+@public
 def against_single_agent(team: Measured, single: Measured, *, errors: str | None = None) -> pl.DataFrame:
     """Set the turns, success and errors of a team against those of one agent on the same tasks.
 

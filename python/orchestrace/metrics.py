@@ -7,6 +7,7 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .influence import NO_INTERVAL, check_confidence, mean_interval
@@ -31,6 +32,7 @@ FAMILIES: Final = {
 """The metrics of each evaluation family of the survey (arXiv 2605.02801, Table 13; ARCHITECTURE.md, D21)."""
 
 
+@public
 def metric_definitions() -> pl.DataFrame:
     """List what `metrics` can tell.
 
@@ -52,6 +54,7 @@ def metric_definitions() -> pl.DataFrame:
     return pl.DataFrame(_core.metric_definitions())
 
 
+@public
 def metrics(
     corpus: Corpus,
     *,

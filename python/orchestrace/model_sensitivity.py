@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 import polars as pl
 
 from .agreement import check_corpus
+from .arguments import public
 from .composition import Specified
 from .corpus import Corpus
 from .credit import Rewards, credit
@@ -48,6 +49,7 @@ _EFFECT: Final = ("trace", "intervention", "unit_id", "trace_id")
 _SMALL: Final = 1e-9  # of the largest value of the trace: what rounding leaves
 
 
+@public
 def outcome_models() -> pl.DataFrame:
     """The outcome models, and what each assumes.
 
@@ -71,6 +73,7 @@ def outcome_models() -> pl.DataFrame:
     return MODELS
 
 
+@public
 def model_sensitivity(
     corpus: Corpus,
     *interventions: Specified,

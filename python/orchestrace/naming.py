@@ -7,6 +7,7 @@ import polars as pl
 
 from . import _core
 from .corpus import Corpus
+from .display import briefly
 from .errors import ParameterError
 from .schema import unknown_name
 
@@ -31,11 +32,11 @@ def names_of(what: str, given: object) -> list[str]:
         raise ParameterError(f"{what} is {given!r}, expected a list of names: [{given!r}]")
     # an array without a dimension has the method, but nothing to go over
     if not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
-        raise ParameterError(f"{what} is {_shown(given)}, expected a list of names")
+        raise ParameterError(f"{what} is {briefly(given)}, expected a list of names")
     names = list(given)
     for name in names:
         if not isinstance(name, str):
-            raise ParameterError(f"{what} has {_shown(name)}, expected names")
+            raise ParameterError(f"{what} has {briefly(name)}, expected names")
     return [str(name) for name in names]  # those of NumPy, too, as plain text
 
 
@@ -55,7 +56,7 @@ def number_column(what: str, given: object, of: str, schema: pl.Schema) -> str:
     'price'
     """
     if not isinstance(given, str):
-        raise ParameterError(f"{what} is {_shown(given)}, expected the name of a column of {of}")
+        raise ParameterError(f"{what} is {briefly(given)}, expected the name of a column of {of}")
     if given not in schema:
         raise ParameterError(unknown_name(f"column of {of}", given, schema.names()))
     dtype = schema[given]
@@ -63,15 +64,6 @@ def number_column(what: str, given: object, of: str, schema: pl.Schema) -> str:
     if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
         raise ParameterError(f"{what} names the column '{given}' of type {dtype}, expected one of numbers")
     return given
-
-
-def _shown(value: object) -> str:
-    """A plain value as it is written; of others the type, as a frame or an array has many lines."""
-    if value is None or isinstance(value, bool | int | float | bytes | list | tuple):
-        text = repr(value)
-        if len(text) <= 80 and "\n" not in text:
-            return text
-    return f"a value of type {type(value).__name__}"
 
 
 def expect_known(corpus: Corpus, by: str, names: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from .agreement import check_corpus
+from .arguments import public
 from .corpus import Corpus
 from .decisions import EFFECT, EVIDENCE, Source, check_share, decision_rows, params_text
 from .errors import ParameterError
@@ -81,6 +82,7 @@ _BUCKET: Final = ["group_id", "context", "role"]
 
 
 @concerns("O3")
+@public
 def message_effects(
     corpus: Corpus, *, reward: Reward = "team", context: Source = "auto", confidence: float = 0.95
 ) -> pl.DataFrame:
@@ -221,6 +223,7 @@ def _reach(df: pl.Series, confidence: float) -> Any:
 
 
 @concerns("O2")
+@public
 def delegation_effects(
     corpus: Corpus,
     *,
@@ -345,6 +348,7 @@ def _root(rows: pl.DataFrame) -> pl.Expr:
 
 
 @concerns("O4")
+@public
 def aggregation_effects(
     corpus: Corpus,
     *,

@@ -8,6 +8,7 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .progress import Progress, reporting
@@ -174,6 +175,7 @@ class FittedOutcome:
         return "\n".join(lines)
 
 
+@public
 def fit_outcome(
     corpus: Corpus,
     *,

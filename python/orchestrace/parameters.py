@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from .display import briefly
 from .errors import ParameterError
 from .schema import unknown_name
 
@@ -67,7 +68,9 @@ class Param:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
-            raise ParameterError(f"'{self.name}' is no name of a parameter: expected a-z, 0-9 and _")
+            raise ParameterError(
+                f"name: {briefly(self.name)} is no name of a parameter: expected a-z, 0-9 and _"
+            )
         if self.name in _RESERVED:
             raise ParameterError(
                 f"parameter '{self.name}' has a name that credit uses itself: choose another"
@@ -77,6 +80,11 @@ class Param:
             if kind not in (bool, int, float):
                 raise ParameterError(f"parameter '{self.name}' needs a kind: bool, int, float or its words")
             object.__setattr__(self, "kind", kind)
+        if isinstance(self.kind, tuple) and not all(isinstance(word, str) for word in self.kind):
+            raise ParameterError(f"kind is {briefly(self.kind)}, expected bool, int, float or words")
+        for name, bound in (("low", self.low), ("high", self.high)):
+            if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int | float)):
+                raise ParameterError(f"{name} is {briefly(bound)}, expected a number or None")
         self.check(self.default)
 
     def check(self, given: object) -> Value:

@@ -13,6 +13,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from . import _core
+from .arguments import public
 from .assemble import frame_of
 from .corpus import Corpus, check_flags, check_numbers
 from .display import plain
@@ -81,15 +82,18 @@ class PartitionedCorpus(Corpus):
                 name = f"part={partition}" if number == 0 else f"part={partition}-{number:03}"
                 yield name, partial(self._load, named, traces)
 
+    @public
     def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "PartitionedCorpus":
         kept = self._collected(self.traces.filter(*predicates).select("trace"))["trace"]
         return self._changed(kept=kept.sort())
 
+    @public
     def with_measures(self, frame: Measures) -> "PartitionedCorpus":
         # What is wrong with names and values is said now, not when the first slice is made.
         given = measures_of(self, frame)
         return self._with({"measures"}, lambda corpus: corpus.with_measures(_of(given, corpus)))
 
+    @public
     def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":
         given = self._located(frame_of(frame, "fields"), "fields")
         if "group_id" in given.columns:
@@ -99,6 +103,7 @@ class PartitionedCorpus(Corpus):
         changed = {"events", "agents", "findings"}
         return self._with(changed, lambda corpus: corpus.with_fields(_of(given, corpus)))
 
+    @public
     def write_jsonl(
         self,
         target: str | os.PathLike[str] | BinaryIO,
@@ -331,6 +336,7 @@ class PartitionedCorpus(Corpus):
         )
 
 
+@public
 def read_corpus(
     path: str | os.PathLike[str], *, memory: int | str | None = None, verify: bool = True
 ) -> PartitionedCorpus:

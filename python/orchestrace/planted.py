@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .progress import Progress, reporting
@@ -70,6 +71,7 @@ class Truth:
     pairs: pl.DataFrame
     model: str
 
+    @public
     def game(self, trace_id: str, unit: Literal["agent", "event"] = "agent") -> "PlantedGame":
         """Make the exact outcome of a run a function of who takes part.
 
@@ -111,6 +113,7 @@ class Truth:
 
         return game_of(self, trace_id, None, unit)
 
+    @public
     def value(self, masks: "ArrayLike", game: Any) -> "NDArray[np.float64]":
         """Play the game of a run among players that somebody else lists: for methods that call a function of
         coalitions run by run.
@@ -214,6 +217,7 @@ def generate_planted(
     threads: int | None = None,
     progress: Progress = None,
 ) -> tuple[dict[str, int], Truth]: ...
+@public
 def generate_planted(
     path: str | os.PathLike[str] | BinaryIO | None = None,
     *,

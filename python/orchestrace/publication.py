@@ -1,6 +1,7 @@
 """Files and folders that take their name when they are complete: whoever looks sees the old one or the new
 one, never half of one."""
 
+import errno
 import io
 import os
 import shutil
@@ -12,6 +13,7 @@ from typing import BinaryIO, Literal, TypeVar, cast
 
 import polars as pl
 
+from .display import plain
 from .errors import InputError, ParameterError
 from .manifest import sync_file, sync_folder
 from .paths import path_of
@@ -36,6 +38,26 @@ def target_of(target: object) -> Path | BinaryIO:
             f"the target is of type {type(target).__name__}, expected a path or a binary file"
         )
     return target  # type: ignore[return-value]  # something with `write`
+
+
+_ADVICE = {
+    errno.ENOSPC: "make room or choose another place",
+    errno.EDQUOT: "make room or choose another place",
+    errno.EACCES: "choose a place that you may use",
+    errno.EPERM: "choose a place that you may use",
+    errno.EROFS: "choose a place that can be written",
+    errno.EISDIR: "name a file",
+    errno.ENOTDIR: "a part of the path is a file: name a folder there",
+    errno.ENOENT: "make the folder first, or correct the path",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+
+
+def refusal(target: object, error: OSError) -> str:
+    """Which file the system refuses, why, and what can be done, in one line."""
+    name = plain(os.fsdecode(target) if isinstance(target, str | bytes | os.PathLike) else target)
+    advice = f"; {_ADVICE[error.errno]}" if error.errno in _ADVICE else ""
+    return f"{name}: {error.strerror or error}{advice}"
 
 
 def refuse_existing(target: Path) -> None:
@@ -113,7 +135,7 @@ def published_file(target: Path, *, overwrite: bool = False) -> Iterator[BinaryI
     except InputError:
         raise
     except OSError as error:
-        raise InputError(f"{target}: {error.strerror or error}") from error
+        raise InputError(refusal(target, error)) from error
 
 
 @contextmanager
@@ -212,7 +234,7 @@ def published_folder(target: Path) -> Iterator[Path]:
     except ParameterError:
         raise
     except OSError as error:
-        raise InputError(f"{target}: {error.strerror or error}") from error
+        raise InputError(refusal(target, error)) from error
 
 
 def _is_stream(path: Path) -> bool:

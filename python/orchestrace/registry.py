@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, get_args
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .corpus import Corpus
 from .errors import ParameterError
 from .games import own_outcome
@@ -103,6 +104,7 @@ class Registered:
 _METHODS: Final[dict[str, Registered]] = {}
 
 
+@public
 def credit_method(
     name: str,
     *,

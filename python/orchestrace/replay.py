@@ -11,6 +11,7 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus
+from .arguments import public
 from .composition import Spec, Specified, parts_of
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
@@ -47,6 +48,7 @@ Outcome = Callable[[Any, Game], Any]
 """``outcome(masks, game)``: masks (m, events) of bool, the values of m runs as (m,) float64."""
 
 
+@public
 def replay(
     corpus: Corpus,
     *interventions: Specified,

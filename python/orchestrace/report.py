@@ -3,11 +3,13 @@
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .corpus import Corpus
 from .ranges import finite
 from .schema import SCHEMAS
 
 
+@public
 def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
     """Summaries of a corpus: sizes, what was read, origins, measures, oddities and rejects.
 

@@ -7,6 +7,7 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
 from .metrics import core_frames
@@ -19,6 +20,7 @@ Carry = Literal["all", "context", "safety_flow"]
 _CARRY: Final = ("all", "context", "safety_flow")
 
 
+@public
 def taint(
     corpus: Corpus,
     *,
@@ -134,6 +136,7 @@ def taint(
         return core_frames(corpus, lambda store: _core.taint(store, **rules, progress=callback))
 
 
+@public
 def tainted_events(
     corpus: Corpus,
     *,
@@ -197,6 +200,7 @@ threads, progress
         return core_frames(corpus, lambda store: _core.tainted_events(store, **rules, progress=callback))
 
 
+@public
 def sanitizer_cut(
     corpus: Corpus,
     *,

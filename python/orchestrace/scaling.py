@@ -7,6 +7,8 @@ import numpy as np
 import polars as pl
 
 from .agreement import collected
+from .arguments import public
+from .display import briefly
 from .errors import ParameterError
 from .schema import CREDITS
 
@@ -27,6 +29,7 @@ _NEEDED = ("trace", "k", "makespan")
 _BOUNDS = ("work", "span", "lower", "upper")
 
 
+@public
 def fit_scaling(curve: pl.DataFrame | pl.LazyFrame, *, by: Literal["trace"] | None = None) -> pl.DataFrame:
     """Fit Amdahl's law and the universal scalability law to a scaling curve.
 
@@ -146,6 +149,7 @@ def _fit(points: pl.DataFrame, model: str) -> dict[str, Any]:
     }
 
 
+@public
 def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
     """Draw speed-up against slots with its bounds, all traces together (``pip install 'orchestrace[plot]'``).
 
@@ -178,6 +182,8 @@ def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
     >>> ot.plot_scaling(curve).to_dict()["height"]
     240
     """
+    if not isinstance(title, str):
+        raise ParameterError(f"title is {briefly(title)}, expected text")
     curve = collected(curve, "curve", (*_NEEDED, *_BOUNDS))
     points = _points(curve, None)
     try:

@@ -11,6 +11,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from . import _core
+from .arguments import public
 from .corpus import check_numbers
 from .errors import ParameterError
 from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
@@ -21,6 +22,7 @@ _FIRST_BATCH: Final = 1
 _LARGEST_BATCH: Final = 128 << 20
 
 
+@public
 def scan_events(
     source: Source | Iterable[Source],
     *,
@@ -76,6 +78,7 @@ def scan_events(
     return _scan("events", source, threads, budget, checked_options(options))
 
 
+@public
 def scan_traces(
     source: Source | Iterable[Source],
     *,

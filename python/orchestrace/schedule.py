@@ -8,6 +8,7 @@ import polars as pl
 
 from . import _core
 from .agreement import check_corpus
+from .arguments import public
 from .composition import Spec, Specified, parts_of
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
@@ -60,6 +61,7 @@ _CURVE = {
 }
 
 
+@public
 def schedule(
     corpus: Corpus,
     *,
@@ -205,6 +207,7 @@ def replay_schedule(
     return told.with_columns(**nulls).select(pl.col(name).cast(dtype) for name, dtype in REPLAYS.items())
 
 
+@public
 def scaling_curve(
     corpus: Corpus,
     slots: Sequence[int | None] = (1, 2, 4, 8, None),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from .arguments import public
 from .composition import Composable, Spec
 from .errors import ParameterError
 from .schema import SCHEMAS, unknown_name
@@ -137,6 +138,7 @@ Queue = Literal["recorded", "critical_path"]
 Release = Literal["none", "recorded"]
 
 
+@public
 def concurrency(
     slots: int | Sequence[int | None] | None,
     *,
@@ -198,6 +200,7 @@ def concurrency(
     return Concurrency(slots, pool, queue, release)
 
 
+@public
 def speed_up(
     factor: float,
     *,
@@ -237,6 +240,7 @@ def speed_up(
     return SpeedUp(by, value, _number("factor", factor, most=float("inf")))
 
 
+@public
 def cap_stragglers(
     quantile: float,
     *,
@@ -274,6 +278,7 @@ def cap_stragglers(
     return CapStragglers(by, value, _number("quantile", quantile, most=1.0))
 
 
+@public
 def remove(
     *,
     agent: str | None = None,
@@ -310,6 +315,7 @@ def remove(
     return Remove(by, value)
 
 
+@public
 def merge(agents: Sequence[str]) -> Merge:
     """Several agents become one, who does one thing at a time.
 
@@ -337,6 +343,7 @@ def merge(agents: Sequence[str]) -> Merge:
     return Merge(names)
 
 
+@public
 def split(agent: str, parts: int = 2) -> Split:
     """One agent becomes several, who work side by side.
 
@@ -370,6 +377,7 @@ def split(agent: str, parts: int = 2) -> Split:
     return Split(agent, parts)
 
 
+@public
 def serialise() -> Serialise:
     """One event at a time, whatever the slots: the makespan is the work.
 

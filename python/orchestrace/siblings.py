@@ -9,6 +9,7 @@ import polars as pl
 
 from . import rankings
 from .agreement import check_corpus
+from .arguments import public
 from .contexts import contexts
 from .corpus import Corpus, check_numbers
 from .decisions import DECISIONS
@@ -22,6 +23,7 @@ Source = Literal["auto", "recorded", "computed"]
 _BUCKET: Final = ["group_id", "context", "role"]
 
 
+@public
 def sibling_diagnostics(
     corpus: Corpus,
     *,
@@ -107,7 +109,7 @@ def sibling_diagnostics(
             f"{(sizes == 1).sum()} of {sizes.len()} groups have one rollout, and siblings are of one group"
             " (group_id, else task_id)",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     rows = _decisions(corpus, context).join(traces, on="trace").join(rewards, on="trace")
     known = rows.filter(pl.col("reward").is_not_null())

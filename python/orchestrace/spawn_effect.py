@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from .agreement import check_corpus
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .decisions import (
     EFFECT,
@@ -56,6 +57,7 @@ SPAWNED: Final[dict[str, Any]] = {
 
 
 @concerns("O1")
+@public
 def spawn_effect(
     corpus: Corpus,
     *,

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from .agreement import check_corpus
-from .corpus import Corpus
+from .arguments import public
+from .corpus import Corpus, check_numbers
 from .critical_path import critical_path
 from .display import counted, plain
 from .metrics import metrics
@@ -114,6 +115,7 @@ class Story:
     tools: dict[str, list[str]]
     runs: pl.DataFrame
 
+    @public
     def sentences(self, path: str = "PATH") -> list[Sentence]:
         """The story, a sentence for each question; `path` stands in the commands for the recordings."""
         if not self.n_traces:
@@ -160,8 +162,10 @@ class Story:
         ]
         return whole + opened
 
+    @public
     def text(self, path: str = "PATH", width: int = 80) -> str:
         """The story as lines of at most `width` cells, commands apart, which are never broken."""
+        check_numbers(width=width)
         lines = []
         for about, said, command in self.sentences(path):
             folded = textwrap.wrap(said, max(width - _MARGIN, 20), break_on_hyphens=False)
@@ -324,6 +328,7 @@ def _listed(names: list[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
+@public
 def story(
     corpus: Corpus,
     *,

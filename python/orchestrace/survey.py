@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from . import _core
+from .arguments import public
 from .coverage import coverage
 from .display import plain
 from .errors import InputError, ParameterError
@@ -43,6 +44,7 @@ class Artifact:
     excluded: pl.DataFrame
 
 
+@public
 def survey(path: str | os.PathLike[str]) -> dict[str, pl.DataFrame]:
     """Recompute the statistics of the survey artifact, and put beside them what this engine can compute.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from .agreement import collected
+from .arguments import public
 from .corpus import Corpus, check_numbers
 from .credit import methods
 from .errors import ParameterError
@@ -20,6 +21,7 @@ _DECAYING: Final = ("gae", "sequential_gae")
 _KEPT: Final = ("trace", "trace_id", "unit_id", "seq", "method", "reward", "params", "credit", "reason")
 
 
+@public
 def token_credits(
     corpus: Corpus,
     credits: pl.DataFrame | pl.LazyFrame,

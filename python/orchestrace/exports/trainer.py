@@ -7,6 +7,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from ..agreement import check_corpus
+from ..arguments import public
 from ..corpus import Corpus, check_numbers
 from ..credit import methods
 from ..errors import ParameterError
@@ -31,6 +32,7 @@ _CRITICS: Final = ("gae", "sequential_gae", "dag_gae")
 """Methods whose advantages become returns by adding the critic's value."""
 
 
+@public
 def trainer_table(
     corpus: Corpus,
     credits: Frame,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from .. import _core
+from ..arguments import public
 from ..corpus import Corpus, check_numbers
 from ..credit import credit
 from ..credit import methods as registered
@@ -144,6 +145,7 @@ class StudyConfig:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+@public
 def read_config(path: str | os.PathLike[str]) -> StudyConfig:
     """Read the configuration of a study.
 
@@ -193,6 +195,7 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
         raise ParameterError(f"{os.fspath(path)}: {error}") from None
 
 
+@public
 def parse_config(given: Mapping[str, Any]) -> StudyConfig:
     """Make a configuration of the mapping that a TOML file holds.
 

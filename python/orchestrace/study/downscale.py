@@ -7,6 +7,7 @@ import polars as pl
 
 from .. import rankings
 from ..agreement import agreement, check_corpus, one_run, tasks_of
+from ..arguments import public
 from ..comparison import Method
 from ..corpus import Corpus, check_numbers
 from ..credit import Rewards, credit, methods
@@ -36,6 +37,7 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
+@public
 def prefixes(corpus: Corpus, share: float, *, min_events: int = 1) -> Corpus:
     """Cut every trace to its beginning, as if the recording had stopped there.
 
@@ -116,6 +118,7 @@ def _closed(kept: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
         kept = kept.join(lost, on=["trace", "seq"], how="anti", maintain_order="left")
 
 
+@public
 def downscale(
     corpus: Corpus,
     methods: Sequence[Method],

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
+from ..arguments import public
 from ..errors import ParameterError
 from ..publication import write_parquet
 from ..schema import unknown_name
@@ -70,6 +71,7 @@ _SCHEDULES: Final[dict[str, Any]] = {
 _TASKS: Final[dict[str, Any]] = {"task": pl.Int64, "rho": pl.Float64, "sign": pl.Float64}
 
 
+@public
 def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame:
     """Read what is there of a study, complete or not.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from .. import _core
+from ..arguments import public
 from ..corpus import Corpus
 from ..errors import ParameterError
 from ..publication import published_file
@@ -19,6 +20,7 @@ from .sections import Drawn, sections_of
 from .sheet import drawing
 
 
+@public
 def report(
     folder: str | os.PathLike[str],
     *,

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from ..arguments import public
 from ..corpus import check_numbers
 from ..credit import methods
 from ..errors import ParameterError
@@ -24,6 +25,7 @@ Points = dict[str, list[tuple[float, float, float]]]
 """By series, what is known: events and agents of a trace, seconds for it."""
 
 
+@public
 def run(
     config: StudyConfig | Mapping[str, Any] | str | os.PathLike[str],
     folder: str | os.PathLike[str],
@@ -103,7 +105,7 @@ def run(
         config = read_config(config)
     place = StudyFolder.begun(folder, config)
     if few := few_tasks(config):
-        warnings.warn(few, RuntimeWarning, stacklevel=2)
+        warnings.warn(few, RuntimeWarning, stacklevel=3)
     todo = cells(config)
     known = _Known()
     bench = Workers(config, workers, threads) if workers else Here(config, threads)

@@ -1,0 +1,306 @@
+"""Calls of every public verb that work, and values that none of their parameters is meant for."""
+
+import inspect
+import io
+import math
+import os
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import orchestrace as ot
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+UNSEEN = frozenset({"progress", "threads"})
+"""Parameters that have a test of their own: a bar, and threads that stay for the life of a process."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that works: what is called, and arguments by name."""
+
+    verb: Callable[..., Any]
+    given: dict[str, Any] = field(default_factory=dict)
+    rest: tuple[Any, ...] = ()
+
+    def parameters(self) -> list[str]:
+        """Names of the parameters that can be given by name."""
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        names = inspect.signature(self.verb).parameters.values()
+        return [one.name for one in names if one.kind in kinds and one.name not in UNSEEN]
+
+    def answer(self, **changed: Any) -> Any:
+        """What the call gives with some arguments changed."""
+        given = {**self.given, **changed}
+        if not self.rest:
+            return self.verb(**given)
+        first = next(iter(inspect.signature(self.verb).parameters))
+        return self.verb(given.pop(first), *self.rest, **given)
+
+
+def calls(folder: Path) -> dict[str, Call]:
+    """A call of every public function and method that takes something."""
+    recorded, stored = folder / "runs.jsonl", folder / "stored"
+    ot.generate(recorded, traces=6, seed=3)
+    ot.ingest(recorded, stored)
+    corpus = ot.read_traces(recorded)
+    credits, agents = ot.credit(corpus), ot.credit(corpus, unit="agent")
+    turns = ot.credit(corpus, method="broadcast", unit="turn")
+    tokens = ot.credit(corpus, method="broadcast", unit="token")
+    planted, _ = ot.generate_planted(traces=6, seed=1)
+    labels = ot.place_labels(corpus)
+    curve = ot.scaling_curve(corpus)
+    rng = random.Random(0)
+    points = pl.DataFrame(
+        [
+            {"trace_id": f"t{n}", "n": float(x), "y": x**-0.5 * rng.uniform(0.9, 1.1), "by": "ab"[n % 2]}
+            for n in range(12)
+            for x in (1, 2, 4, 8, 16)
+        ]
+    )
+    law = ot.fit_law(points, x="n", y="y", n_boot=10)
+    ids = corpus.traces.select("trace_id").collect()["trace_id"]
+    tables = {
+        name: getattr(corpus, name).collect() for name in ("traces", "events", "edges", "measures", "labels")
+    }
+    measures = pl.DataFrame({"trace_id": ids, "quality": [float(n) for n in range(len(ids))]})
+    fields = tables["events"].select("trace", "seq", cost_usd=pl.lit(0.5))
+    row = credits.row(3, named=True)
+    study: dict[str, Any] = {
+        "seed": 1,
+        "sizes": [{"events": 12, "agents": 3, "traces": 4, "group_size": 2}],
+        "presets": {"linear": {}},
+        "methods": [{"name": "uniform"}],
+        "units": ["event"],
+    }
+    ot.study.run(study, folder / "study")
+
+    def on(verb: Callable[..., Any], *rest: Any, **given: Any) -> Call:
+        return Call(verb, {"corpus": corpus, **given}, rest)
+
+    effects = ot.replay(corpus, ot.drop(each="agent"))
+    return {
+        "Corpus.from_arrow": Call(ot.Corpus.from_arrow, dict(tables)),
+        "Corpus.source": Call(corpus.source, {"trace": 0, "seq": 0}),
+        "Corpus.to_arrow": Call(corpus.to_arrow, {"table": "events"}),
+        "Corpus.to_numpy": Call(corpus.to_numpy, {"table": "edges"}),
+        "Corpus.with_fields": Call(corpus.with_fields, {"frame": fields}),
+        "Corpus.with_measures": Call(corpus.with_measures, {"frame": measures}),
+        "Corpus.write_jsonl": Call(corpus.write_jsonl, {"target": folder / "w.jsonl", "overwrite": True}),
+        "Corpus.write_quarantined": Call(
+            corpus.write_quarantined, {"target": folder / "q.jsonl", "overwrite": True}
+        ),
+        "Param": Call(ot.Param, {"name": "gamma", "default": 0.5, "doc": "a number", "low": 0, "high": 1}),
+        "PartitionedCorpus.with_fields": Call(ot.read_corpus(stored).with_fields, {"frame": fields}),
+        "PartitionedCorpus.with_measures": Call(ot.read_corpus(stored).with_measures, {"frame": measures}),
+        "PartitionedCorpus.write_jsonl": Call(
+            ot.read_corpus(stored).write_jsonl, {"target": folder / "p.jsonl", "overwrite": True}
+        ),
+        "Story.sentences": Call(ot.story(corpus).sentences, {"path": "x"}),
+        "Story.text": Call(ot.story(corpus).text, {"path": "x", "width": 70}),
+        "against_single_agent": Call(ot.against_single_agent, {"team": corpus, "single": corpus}),
+        "aggregate_by": Call(ot.aggregate_by, {"rule": "best"}),
+        "aggregation_effects": on(ot.aggregation_effects),
+        "agreement": on(ot.agreement, a=credits, b=credits, n_boot=10),
+        "cap_stragglers": Call(ot.cap_stragglers, {"quantile": 0.5}),
+        "compare": on(ot.compare, methods=["uniform", "flow"]),
+        "compare_metrics": Call(ot.compare_metrics, {"a": corpus, "b": corpus, "names": ["work"]}),
+        "concurrency": Call(ot.concurrency, {"slots": 2}),
+        "concurrency_profile": on(ot.concurrency_profile),
+        "contexts": on(ot.contexts),
+        "credit": on(ot.credit, method="flow"),
+        "credit on disk": Call(ot.credit, {"corpus": ot.read_corpus(stored), "method": "uniform"}),
+        "credit_snr": on(ot.credit_snr, credits=credits),
+        "critical_path": on(ot.critical_path),
+        "delegation_effects": on(ot.delegation_effects),
+        "diffusion_law": Call(
+            ot.diffusion_law, {"lengths": (4, 8), "rollouts": 8, "replicates": 2, "n_boot": 10}
+        ),
+        "dominators": on(ot.dominators),
+        "drag": on(ot.drag),
+        "drop": Call(ot.drop, {"agent": "lead"}),
+        "explain": on(ot.explain, credits=credits, unit_id=row["unit_id"], trace=row["trace"]),
+        "export dot": on(ot.export, format="dot", path=folder / "x.dot", trace_id=ids[0], overwrite=True),
+        "export parquet": on(ot.export, format="parquet", path=folder / "x", overwrite=True),
+        "export perfetto": on(ot.export, format="perfetto", path=folder / "x.json", overwrite=True),
+        "export verl": on(ot.export, format="verl", path=folder / "v", credits=turns, overwrite=True),
+        "export_size": on(ot.export_size, format="perfetto"),
+        "faithfulness": on(ot.faithfulness, credits=credits, steps=3, orders=2),
+        "fit_law": Call(ot.fit_law, {"frame": points, "x": "n", "y": "y", "n_boot": 5}),
+        "fit_outcome": Call(ot.fit_outcome, {"corpus": planted, "targets": "outcome", "folds": 2}),
+        "fit_scaling": Call(ot.fit_scaling, {"curve": curve}),
+        "free_ride": Call(ot.free_ride, {"credits": agents}),
+        "game_values": Call(ot.game_values, {"value": lambda masks: masks.sum(axis=1), "n_players": 3}),
+        "gap": Call(ot.gap, {"data": corpus}),
+        "generate": Call(ot.generate, {"traces": 2}),
+        "generate_planted": Call(ot.generate_planted, {"traces": 2}),
+        "ingest": Call(ot.ingest, {"source": recorded, "out": folder / "again"}),
+        "ledger": on(ot.ledger, credits=credits),
+        "localisation": Call(ot.localisation, {"credits": turns, "labels": labels}),
+        "mapping.check": Call(ot.mapping.check, {"mapping": {}, "source": recorded}),
+        "matched_effect": on(ot.matched_effect, treatment=pl.col("type") == "tool_call"),
+        "merge": Call(ot.merge, {"agents": ["a", "b"]}),
+        "message_effects": on(ot.message_effects),
+        "metrics": on(ot.metrics),
+        "model_sensitivity": on(ot.model_sensitivity, method="difference", outcomes=("noisy_or", "mean")),
+        "place_labels": on(ot.place_labels),
+        "plot_scaling": Call(ot.plot_scaling, {"curve": curve}),
+        "predict_law": Call(ot.predict_law, {"fit": law, "at": 20.0}),
+        "read_corpus": Call(ot.read_corpus, {"path": stored}),
+        "read_traces": Call(ot.read_traces, {"source": recorded}),
+        "remove": Call(ot.remove, {"agent": "lead"}),
+        "replay": on(ot.replay, ot.drop(each="agent")),
+        "replay schedule": on(ot.replay, ot.speed_up(2.0, type="tool_call")),
+        "report": on(ot.report),
+        "report_checklist": on(ot.report_checklist),
+        "rollouts_needed": Call(ot.rollouts_needed, {"n": 8}),
+        "sanitizer_cut": on(ot.sanitizer_cut),
+        "scaling_curve": on(ot.scaling_curve),
+        "scan_events": Call(lambda **given: ot.scan_events(**given).collect(), {"source": recorded}),
+        "schedule": on(ot.schedule, slots=2),
+        "set_value": Call(ot.set_value, {"to": 0.5, "agent": "lead"}),
+        "sibling_diagnostics": on(ot.sibling_diagnostics),
+        "spawn_effect": on(ot.spawn_effect),
+        "speed_up": Call(ot.speed_up, {"factor": 2.0}),
+        "split": Call(ot.split, {"agent": "lead"}),
+        "story": on(ot.story),
+        "study.downscale": on(ot.study.downscale, methods=["uniform"], min_events=2),
+        "study.load": Call(ot.study.load, {"folder": folder / "study"}),
+        "study.parse_config": Call(ot.study.parse_config, {"given": study}),
+        "study.prefixes": on(ot.study.prefixes, share=0.5),
+        "study.read_config": Call(ot.study.read_config, {"path": EXAMPLES / "study.toml"}),
+        "study.report": Call(ot.study.report, {"folder": folder / "study"}),
+        "study.run": Call(ot.study.run, {"config": study, "folder": folder / "study"}),
+        "survey": Call(ot.survey, {"path": folder / "papers.csv"}),
+        "taint": on(ot.taint),
+        "tainted_events": on(ot.tainted_events),
+        "token_credits": on(ot.token_credits, credits=tokens),
+        "trainer_table": on(ot.trainer_table, credits=turns),
+        "truncate": Call(ot.truncate, {"at": 1.0}),
+        "write effects": on(
+            ot.export, format="dot", path=folder / "e.dot", trace_id=ids[0], effects=effects, overwrite=True
+        ),
+    }
+
+
+HOSTILE: dict[str, Any] = {
+    "none": None,
+    "empty text": "",
+    "unknown word": "nope",
+    "nul": "a\0b",
+    "escape": "\x1b[31mred",
+    "lines": "two\nlines",
+    "surrogate": "\ud800",
+    "long": "x" * 100_000,
+    "bytes": b"x",
+    "true": True,
+    "zero": 0,
+    "negative": -1,
+    "huge": 10**30,
+    "nan": math.nan,
+    "infinite": math.inf,
+    "largest": 1.7e308,
+    "fraction": 0.3,
+    "complex": 1j,
+    "object": object(),
+    "type": int,
+    "callable": lambda *args: None,
+    "no list": [],
+    "list of none": [None],
+    "list of numbers": [3, -1],
+    "list of nan": [math.nan],
+    "list of words": ["nope"],
+    "list of lists": [[]],
+    "tuple": ("nope", {"nope": 1}),
+    "three": (1, 2, 3),
+    "set": {"nope"},
+    "no dict": {},
+    "dict": {"nope": 1},
+    "dict of numbers": {1: 2},
+    "dict of nan": {"team": math.nan},
+    "dict of none": {"team": None},
+    "scalar": np.array(3),
+    "array": np.array([[1.0, math.nan]]),
+    "expression": pl.col("nope"),
+    "type of expression": pl.col("trace").cast(pl.Date) + pl.lit("x"),
+    "frame": pl.DataFrame(),
+    "other frame": pl.DataFrame({"x": [1]}),
+    "lazy frame": pl.LazyFrame({"x": [1]}).select("y"),
+    "series": pl.Series("x", [1, 2]),
+    "file": io.BytesIO(b"{}"),
+    "text file": io.StringIO("{}"),
+    "drop": ot.drop(each="agent"),
+}
+"""What a parameter of any kind may be given by mistake."""
+
+
+def damaged(frame: pl.DataFrame, rng: random.Random) -> Iterator[tuple[str, Any]]:
+    """The frame, with one thing wrong."""
+    yield "no row", frame.clear()
+    yield "twice", pl.concat([frame, frame])
+    yield "unknown column", frame.with_columns(pl.lit(1).alias("nope"))
+    yield "nul column", frame.with_columns(pl.lit(1).alias("a\0b"))
+    yield "control column", frame.with_columns(pl.lit(1).alias("\x1b[31m"))
+    yield "not a plan that works", frame.lazy().with_columns(pl.col("nope"))
+    yield "arrow", frame.to_arrow() if all(str(t) != "Object" for t in frame.dtypes) else frame
+    for name in frame.columns:
+        yield f"without {name}", frame.drop(name)
+        yield f"{name} renamed", frame.rename({name: name.upper() + "x"})
+        odd: dict[str, Any] = {
+            "null": pl.lit(None),
+            "typed null": pl.lit(None, frame.schema[name]),
+            "text": pl.lit("nope"),
+            "integer": pl.lit(-1),
+            "large": pl.lit(2**63, pl.UInt64),
+            "nan": pl.lit(math.nan),
+            "infinite": pl.lit(math.inf),
+            "bool": pl.lit(True),
+            "date": pl.lit("2026-01-01").str.to_date(),
+            "list": pl.concat_list(pl.lit(1), pl.lit(2)),
+            "struct": pl.struct(a=pl.lit(1)),
+            "binary": pl.lit(b"\xff"),
+            "decimal": pl.lit("1.5").cast(pl.Decimal(10, 2)),
+        }
+        for kind, expression in odd.items():
+            yield f"{name} {kind}", frame.with_columns(expression.alias(name))
+        if frame.height > 1:
+            at = rng.randrange(frame.height)
+            index = pl.int_range(pl.len())
+            yield (
+                f"{name} null at {at}",
+                frame.with_columns(pl.when(index != at).then(pl.col(name)).alias(name)),
+            )
+
+
+def odd_paths(folder: Path) -> dict[str, Any]:
+    """Names of files that cannot be read, or cannot be written."""
+    (folder / "a folder").mkdir(exist_ok=True)
+    (folder / "a folder" / "full").write_text("x")
+    (folder / "binary").write_bytes(bytes(range(256)))
+    (folder / "papers.toml").write_text("x = [")
+    locked = folder / "locked"
+    locked.mkdir(exist_ok=True)
+    os.chmod(locked, 0o500)
+    return {
+        "folder": folder / "a folder",
+        "absent": folder / "no" / "such" / "place",
+        "below a file": folder / "binary" / "x",
+        "binary": folder / "binary",
+        "broken toml": folder / "papers.toml",
+        "full disk": "/dev/full",
+        "below a device": "/dev/null/x",
+        "proc": "/proc/x",
+        "locked": locked / "x",
+        "home": "~/no/such/place",
+        "nobody's home": "~no_such_user/x",
+        "too long": folder / ("n" * 300),
+        "far too long": "/".join(["d" * 200] * 40),
+        "control": folder / "a\nb\x1b[31m" / "x",
+        "bytes": os.fsencode(folder / "x"),
+        "surrogate": str(folder / "\udcff" / "x"),
+    }
