@@ -190,6 +190,8 @@ def _unspeakable(value: object) -> str | None:
 def _fits(value: object, kind: Any) -> bool:
     """Whether a value is of a type; what a type checker alone can judge is."""
     origin = get_origin(kind)
+    if kind is Any:
+        return True
     if kind in (None, type(None)):
         return value is None
     if origin in (typing.Union, types.UnionType):

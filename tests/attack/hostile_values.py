@@ -34,7 +34,7 @@ class Call:
         names = inspect.signature(self.verb).parameters.values()
         return [one.name for one in names if one.kind in kinds and one.name not in UNSEEN]
 
-    def answer(self, **changed: Any) -> Any:
+    def answer(self, changed: dict[str, Any]) -> Any:
         """What the call gives with some arguments changed."""
         given = {**self.given, **changed}
         if not self.rest:
@@ -161,6 +161,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "rollouts_needed": Call(ot.rollouts_needed, {"n": 8}),
         "sanitizer_cut": on(ot.sanitizer_cut),
         "scaling_curve": on(ot.scaling_curve),
+        "scan_traces": Call(lambda **given: ot.scan_traces(**given).collect(), {"source": recorded}),
         "scan_events": Call(lambda **given: ot.scan_events(**given).collect(), {"source": recorded}),
         "schedule": on(ot.schedule, slots=2),
         "set_value": Call(ot.set_value, {"to": 0.5, "agent": "lead"}),
@@ -196,7 +197,7 @@ HOSTILE: dict[str, Any] = {
     "escape": "\x1b[31mred",
     "lines": "two\nlines",
     "surrogate": "\ud800",
-    "long": "x" * 100_000,
+    "long": "x" * 300,
     "bytes": b"x",
     "true": True,
     "zero": 0,

@@ -89,7 +89,8 @@ impl FindingCode {
         matches!(self, Self::GraphCycle | Self::TimeReversed | Self::TraceIdReused | Self::OutcomeAmbiguous)
     }
 
-    /// Whether reading a native document finds it.
+    /// Whether reading a native document finds it. Where its trace is written again, a number that was rounded stands
+    /// as the float that it became, and nothing is odd about that.
     #[must_use]
     pub fn is_native(self) -> bool {
         matches!(self, Self::NumberRounded | Self::FieldIgnored | Self::GroupConflict)

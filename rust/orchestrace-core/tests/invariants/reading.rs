@@ -181,6 +181,7 @@ fn counts_add_up(store: &Store, traces: u64, quarantined: u64) {
     let [used, ignored, duplicate, rejected] = ["used", "ignored", "duplicate", "quarantined"].map(of);
     assert_eq!(store.records_read(), used + ignored + duplicate + rejected, "records read");
     assert_eq!(rejected, quarantined, "rows of the quarantine");
+    assert!(used > 0 || traces == 0, "a trace is made of something");
     if whole_records(store) {
         assert_eq!(used, traces, "a record that is used is a trace");
     }

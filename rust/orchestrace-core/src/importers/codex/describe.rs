@@ -34,7 +34,8 @@ pub(super) fn describe(group: &Group, items: &TraceItems<'_>, recording: &mut Re
                 items.duplicate(line.item as usize);
             }
         }
-        for line in thread.own().filter(|line| !line.unused.is_none()) {
+        let is_told = |line: &&Line| !line.unused.is_none() && !matches!(line.what, What::Reasoning);
+        for line in thread.own().filter(is_told) {
             items.ignored(line.item as usize, recording.read(line.unused));
         }
         let facts = Facts::of(thread, recording);
@@ -50,6 +51,8 @@ struct Current {
     paid: bool,
     /// Whether something was put in since.
     over: bool,
+    /// Whether more than reasoning is known of it.
+    told: bool,
     texts: u32,
 }
 
@@ -88,6 +91,8 @@ struct Stream<'a, 'i> {
     paid_by_request: bool,
     prompted: bool,
     last_response: Option<Entry>,
+    /// Reasoning of the last response while nothing else is known of it.
+    reasoning: Vec<(u32, Text)>,
     /// Index among own lines, and whether it was taken back later.
     at: usize,
     abandoned: bool,
@@ -131,6 +136,7 @@ impl<'a, 'i> Stream<'a, 'i> {
             paid_by_request: false,
             prompted: false,
             last_response: None,
+            reasoning: Vec::new(),
             at: 0,
             abandoned: false,
         }
@@ -270,8 +276,20 @@ impl<'a, 'i> Stream<'a, 'i> {
             let response = Response { id, model: self.model, extras, ..Response::default() };
             let entry = self.recording.response(self.agent, response);
             self.last_response = Some(entry);
-            Current { entry, paid: false, over: false, texts: 0 }
+            self.reasoning.clear();
+            Current { entry, paid: false, over: false, told: false, texts: 0 }
         });
+        // Reasoning is not read, but for a response that nothing else tells of.
+        let is_reasoning = matches!(line.what, What::Reasoning);
+        if is_reasoning {
+            self.reasoning.push((line.item, line.unused));
+        }
+        let current = Current { told: current.told || !is_reasoning, ..current };
+        if current.told {
+            for (item, kind) in self.reasoning.drain(..) {
+                self.items.ignored(item as usize, self.recording.read(kind));
+            }
+        }
         self.current = Some(current);
         self.turn.begun = true;
         let began = self.input;

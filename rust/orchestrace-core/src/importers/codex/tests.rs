@@ -389,6 +389,21 @@ fn totals_are_summed_where_they_change_and_may_begin_anew() {
 }
 
 #[test]
+fn reasoning_is_used_where_nothing_else_tells_of_a_response() {
+    let mut file = File::of(ROOT, json!({}));
+    file.item("reasoning", json!({})).says("a").item("reasoning", json!({})).usage((4, 1), (4, 1));
+    file.user("b").item("reasoning", json!({}));
+    let store = read_files(&[&file]);
+    let count = |kind: &str| fates(&store).get(kind).copied();
+    assert_eq!(count("codex.reasoning"), Some(2), "beside what was said");
+    assert_eq!(events(&traces(&store)[0]).last().unwrap().split(' ').next(), Some("A:9"));
+
+    let item = json!({"type": "reasoning", "id": "r"});
+    let store = read_texts(&Codex, &[("alone.jsonl", &item.to_string())]);
+    assert_eq!((store.n_traces(), fates(&store)), (1, [("used".to_owned(), 1)].into()));
+}
+
+#[test]
 fn times_that_are_none_fall_back_and_are_told() {
     let mut file = session();
     for line in &mut file.lines[6..9] {
