@@ -285,7 +285,7 @@ pub fn unknown_name(what: &str, word: &str, known: &[&str]) -> String {
     let listed = known[..known.len().min(LISTED)].join(", ");
     let more = known.len().saturating_sub(LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("unknown {what} '{word}'{hint} (known: {listed}{more})")
+    printable(&format!("unknown {what} '{word}'{hint} (known: {listed}{more})")).into_owned()
 }
 
 fn edit_distance(a: &str, b: &str) -> usize {

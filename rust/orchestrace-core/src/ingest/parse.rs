@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr_iter;
+use memchr::{memchr_iter, memrchr};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::ReadOptions;
@@ -214,9 +214,15 @@ impl BlockParser<'_> {
         // One check for the whole block; records are looked at one by one only if it fails.
         let text = simdutf8::basic::from_utf8(&block.bytes).ok();
         let mut records = 0;
-        // Where the last record of an input without a final line end stops.
-        let open_end =
-            if block.open_end { trim(&block.bytes, 0, block.bytes.len(), block.offset).1 } else { 0 };
+        // Where the last record of an input without a final line end stops. One behind which there is a line end is
+        // not that record, even where nothing but spaces follows.
+        let open_end = if block.open_end {
+            let in_lines = !block.document && block.elements.is_none();
+            let from = memrchr(b'\n', &block.bytes).filter(|_| in_lines).map_or(0, |end| end + 1);
+            trim(&block.bytes, from, block.bytes.len(), block.offset).1
+        } else {
+            0
+        };
         let mut record = |sink: &mut S, start: usize, end: usize, line: u64| {
             let (start, end) = trim(&block.bytes, start, end, block.offset);
             if start < end {

@@ -6,7 +6,7 @@ use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::schema::TABLES;
 
 use super::reading::{
-    Scratch, compressed, from_file, from_stream, is_compressed, option_sets, reconciles, rejects,
+    Scratch, compressed, from_file, from_stream, is_compressed, option_sets, reconciles, rejects, settles,
 };
 
 /// The tables do not depend on the size of blocks, on threads, or on who reads the file.
@@ -108,5 +108,5 @@ pub(crate) fn archives_end_within_their_limits(magic: &[u8], bytes: &[u8]) {
         ReadOptions { max_decompressed: DECOMPRESSED, block_size: 1 << 12, ..ReadOptions::default() };
     let bytes = if bytes.starts_with(magic) { bytes.to_vec() } else { [magic, bytes].concat() };
     let store = from_stream(&bytes, &options, 1);
-    reconciles(&store, u64::MAX);
+    settles(&store, u64::MAX);
 }

@@ -16,7 +16,7 @@ use orchestrace_core::schema::TABLES;
 use orchestrace_core::store::{Store, Tables};
 
 use super::formats::comes_back;
-use super::reading::{from_stream, reconciles};
+use super::reading::{from_stream, settles};
 
 /// The tables of a store, as another engine would get them.
 pub(crate) fn tables(store: &Store) -> Tables {
@@ -53,13 +53,13 @@ const LINES: &str = concat!(
 static BASE: LazyLock<Store> = LazyLock::new(|| from_stream(LINES.as_bytes(), &ReadOptions::default(), 1));
 
 /// Tables that a program of changes makes of those above are taken or refused as a schema error in one line; what was
-/// taken reconciles and comes back.
+/// taken is settled and comes back.
 pub(crate) fn changed_tables_are_judged(program: &[u8]) {
     let tables = changed(&BASE, program);
     match Store::from_arrow(&tables, &Run::new(Some(1)).unwrap()) {
         Ok(store) => {
             if tables.record_counts.is_none() {
-                reconciles(&store, u64::MAX);
+                settles(&store, u64::MAX);
             }
             comes_back(&store);
         }
@@ -232,8 +232,9 @@ fn with_cell(column: &ArrayRef, program: &mut Program<'_>) -> ArrayRef {
         }
         DataType::Dictionary(..) => {
             let dictionary = column.as_any_dictionary();
-            let keys = dictionary.normalized_keys();
             let Some(values) = dictionary.values().as_string_opt::<i32>() else { return Arc::clone(column) };
+            // Of nothing but nulls there are no values, and no keys to normalize.
+            let keys = if values.is_empty() { vec![0; column.len()] } else { dictionary.normalized_keys() };
             let cells = (0..column.len()).map(|i| {
                 let old = column.is_valid(i).then(|| values.value(keys[i]));
                 if i == row { (!null).then(|| TEXTS[program.below(TEXTS.len())]) } else { old }

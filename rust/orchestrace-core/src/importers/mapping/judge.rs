@@ -4,7 +4,7 @@
 use super::counts::{Reads, Way};
 use super::source::{Expr, Found, Pointer, Slot, Unit};
 use super::spec::{Field, Fields, Key, Measures, Parts, Spec, StepKind, Word};
-use crate::error::{Error, Result, unknown_name};
+use crate::error::{Error, Result, printable, unknown_name};
 use crate::importers::recording::OWN_EXTRAS;
 use crate::ingest::gate::may_be_extra;
 use crate::ingest::json::tree::{Tree, Value};
@@ -99,7 +99,7 @@ struct Reading<'f> {
 
 impl Reading<'_> {
     fn error<T>(&self, key: &str, message: &str) -> Result<T> {
-        Err(Error::Parameter(format!("{}: {key}: {message}", self.file)))
+        Err(Error::Parameter(printable(&format!("{}: {key}: {message}", self.file)).into_owned()))
     }
 
     fn expected<T>(&self, key: &str, found: Value<'_>, expected: &str) -> Result<T> {

@@ -103,14 +103,22 @@ fn quarantine_row(rows: &TableReader<'_>, row: usize) -> Result<QuarantineRow> {
 pub(super) fn counted(rows: &TableReader<'_>, files: &[String], options: &ReadOptions) -> Result<RawChunk> {
     let sources: HashMap<&str, usize> = files.iter().enumerate().map(|(i, f)| (f.as_str(), i)).collect();
     let mut tallies: Vec<Vec<Tally>> = vec![Vec::new(); files.len() + 1];
+    let mut total = 0_u64;
     for row in 0..rows.rows {
         let source = rows.text("file", row).and_then(|f| sources.get(f).copied()).unwrap_or(files.len());
         let status = rows.word("status", row, RecordStatus::parse)?;
+        let count = rows.u64("count", row).unwrap_or(0);
+        total = total.checked_add(count).filter(|total| *total <= i64::MAX as u64).ok_or_else(|| {
+            Error::Schema(format!(
+                "record_counts.count (row {row}) is {count}, expected counts that add up to at most {}",
+                i64::MAX
+            ))
+        })?;
         tallies[source].push(Tally {
             importer: Cow::Owned(rows.text("importer", row).unwrap_or_default().to_owned()),
             status: status.unwrap_or(RecordStatus::Used),
             kind: rows.text("kind", row).map(Into::into),
-            count: rows.u64("count", row).unwrap_or(0),
+            count,
         });
     }
     let tallies = tallies.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());

@@ -5,7 +5,7 @@ use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, printable};
 use crate::schema::{Kind, Table};
 use crate::store::arrays::text_at;
 
@@ -94,8 +94,9 @@ impl<'a> TableReader<'a> {
         let Some(text) = self.text(name, row) else { return Ok(None) };
         parse(text).map(Some).ok_or_else(|| {
             Error::Schema(format!(
-                "column {}.{name} has the unknown word '{text}' in row {row}",
-                self.table.name
+                "column {}.{name} has the unknown word '{}' in row {row}",
+                self.table.name,
+                printable(text)
             ))
         })
     }
