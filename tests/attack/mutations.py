@@ -4,6 +4,7 @@ Sources are the golden inputs of `data/importers` and, where ORCHESTRACE_CORPORA
 files of bounded size.
 """
 
+import copy
 import functools
 import hashlib
 import json
@@ -193,6 +194,16 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+def has(value: Any, part: Any) -> bool:
+    """Whether a list or an object is the value, or somewhere in it."""
+    return value is part or any(one is part for one, _ in places(value))
+
+
+def one_of(chance: random.Random, values: tuple[Any, ...]) -> Any:
+    """One of the values; a list or an object is a new one each time."""
+    return copy.deepcopy(chance.choice(values))
+
+
 def with_another_scalar(chance: random.Random, value: Any) -> None:
     """One leaf says something else, most often of its own type."""
     leaves = [(one, key) for one, key in places(value) if not isinstance(one[key], (dict, list))]
@@ -200,7 +211,7 @@ def with_another_scalar(chance: random.Random, value: Any) -> None:
         one, key = chance.choice(leaves)
         old = one[key]
         number = isinstance(old, (int, float)) and not isinstance(old, bool)
-        one[key] = chance.choice(NUMBERS if number else TEXTS if isinstance(old, str) else OTHERS)
+        one[key] = one_of(chance, NUMBERS if number else TEXTS if isinstance(old, str) else OTHERS)
 
 
 def with_another_type(chance: random.Random, value: Any) -> None:
@@ -208,7 +219,7 @@ def with_another_type(chance: random.Random, value: Any) -> None:
     if found:
         one, key = chance.choice(found)
         old = one[key]
-        ways = (chance.choice(OTHERS), [old], {"x": old}, json.dumps(old), [old, old])
+        ways = (one_of(chance, OTHERS), [old], {"x": old}, json.dumps(old), [old, old])
         one[key] = chance.choice(ways)
 
 
@@ -224,8 +235,9 @@ def with_moved_values(chance: random.Random, value: Any) -> None:
     found = places(value)
     if found:
         one, key = chance.choice(found)
-        other, there = chance.choice([place for place in found if place[1] == key])
-        one[key], other[there] = other[there], one[key]
+        others, there = chance.choice([place for place in found if place[1] == key])
+        if not (has(one[key], others) or has(others[there], one)):  # nothing moves into itself
+            one[key], others[there] = others[there], one[key]
 
 
 def with_a_clock_that_runs_backwards(chance: random.Random, value: Any) -> None:
@@ -258,7 +270,7 @@ def with_a_key_twice(chance: random.Random, value: Any) -> None:
     if objects:
         one = chance.choice(objects)
         key = chance.choice(list(one))
-        one[key + AGAIN] = chance.choice((one[key], *OTHERS))
+        one[key + AGAIN] = one_of(chance, (one[key], *OTHERS))
 
 
 VALUES: tuple[Callable[[random.Random, Any], None], ...] = (
