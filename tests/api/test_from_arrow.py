@@ -105,6 +105,15 @@ def test_an_x_trace_follows_the_tables():
     assert set(names) == {"tokens", "wall_clock_s"}
 
 
+def test_labels_of_native_traces_leave_the_events_as_they_are():
+    labels = pl.DataFrame({"trace_id": ["x"], "annotator": ["ann"], "label": ["blame"], "agent": ["a"]})
+    corpus = again(read(document("x", {"mine": 2})), labels=labels)
+    back = read(*written(corpus))
+    assert back.labels.collect().equals(corpus.labels.collect())
+    assert back.events.collect().equals(corpus.events.collect())
+    assert written(back) == written(corpus)
+
+
 def test_a_conflict_of_groups_follows_the_groups():
     corpus = read(document("x", {"group_id": "g"}, {"group_id": "h"}))
     assert corpus.findings.select("code", "count").collect().rows() == [("group.conflict", 1)]

@@ -124,7 +124,7 @@ def test_a_device_without_room_is_one_line(name: str, corpus: ot.Corpus) -> None
         pytest.skip("the system has no /dev/full")
     with pytest.raises(ot.InputError) as caught:
         FILES[name](corpus, Path("/dev/full"), False)
-    assert str(caught.value) == "/dev/full: No space left on device"
+    assert str(caught.value) == "/dev/full: No space left on device; make room or choose another place"
 
 
 @each_file
@@ -224,4 +224,5 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     )
     names = ("jsonl", "parquet", "generate")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "".join(f"{folder / name}: No space left on device\n[]\n" for name in names)
+    told = "No space left on device; make room or choose another place"
+    assert done.stdout == "".join(f"{folder / name}: {told}\n[]\n" for name in names)

@@ -7,13 +7,13 @@ use crate::ingest::time::parse_timestamp;
 use crate::ingest::writer::{CarriedLabel, TraceWriter};
 use crate::schema::{Dict, TimeBasis};
 
-/// Reads it back; whether it says nothing beside what the export of a trace that was imported from another format
-/// says. What does not fit is left alone.
+/// Reads it back; whether our export wrote it and it says nothing else, so that it need not be kept to be written
+/// again. Whoever writes one by hand names no importer. What does not fit is left alone.
 pub(super) fn read(text: &str, out: &mut TraceWriter<'_>) -> bool {
     // The text has been judged with the document.
     let Ok(tree) = Tree::parse(text, out.options.limits) else { return false };
     let mut plain = true;
-    let mut foreign = false;
+    let mut exported = false;
     for (key, value) in tree.root().members() {
         plain &= match key {
             "group_id" => value.str().map(|group| out.group = Some(group.to_owned())).is_some(),
@@ -28,7 +28,7 @@ pub(super) fn read(text: &str, out: &mut TraceWriter<'_>) -> bool {
                 time.is_some()
             }
             "importer" => value.str().is_some_and(|name| {
-                foreign = !matches!(name, "native" | "arrow");
+                exported = true;
                 out.facts.importer = Some(out.block.dicts[Dict::Importer as usize].code(name));
                 true
             }),
@@ -52,7 +52,7 @@ pub(super) fn read(text: &str, out: &mut TraceWriter<'_>) -> bool {
             _ => false,
         };
     }
-    plain && foreign
+    plain && exported
 }
 
 fn label(value: Value<'_>) -> Option<CarriedLabel> {
