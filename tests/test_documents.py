@@ -206,6 +206,16 @@ def test_links_lead_somewhere(name: str) -> None:
 
 
 @each_document
+def test_tables_are_rectangular(name: str) -> None:
+    """Rows have as many cells as the header, which a renderer cuts or fills up without a word."""
+    cells = 0
+    for number, line in enumerate(prose(name).split("\n"), 1):
+        found = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        assert not cells or not found or found == cells, f"{name}: row {number} of the prose: {line}"
+        cells = found
+
+
+@each_document
 def test_paths_exist(name: str) -> None:
     for quoted in re.findall(r"`([^`\n]+)`", prose(name)):
         path = quoted.partition("::")[0]
@@ -229,10 +239,12 @@ def test_tasks_and_commands_exist(name: str) -> None:
     assert set(re.findall(r"`orchestrace ([a-z]+)", text(name))) <= set(command.commands)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "ARCHITECTURE.md"])
 def test_lists_of_commands_are_complete(name: str) -> None:
     (listed,) = re.findall(
-        r"^- (?:On the command line|The command `orchestrace`).*?(?=^- )", text(name), re.M | re.S
+        r"^- (?:On the command line|The command `orchestrace`|The command line has).*?(?=^- |^#)",
+        text(name),
+        re.M | re.S,
     )
     commands = set(typer.main.get_command(app).commands)
     assert commands - set(re.findall(r"`(?:orchestrace )?([a-z]+)`", listed)) == set()
@@ -251,6 +263,22 @@ def test_tests_that_are_named_exist() -> None:
     named = set(re.findall(r"`(\w+_\w+_\w+)`", prose("CONTRIBUTING.md")))
     assert len(named) > 5
     assert [test for test in named if not re.search(rf"(def|fn) {test}\(", code)] == []
+
+
+def test_tests_lie_where_the_recipes_say() -> None:
+    placed = re.findall(r"`(\w+_\w+_\w+)`\s+in\s+`([\w/.]+)`", prose("CONTRIBUTING.md"))
+    assert len(placed) > 5
+    assert [test for test, path in placed if not re.search(rf"(def|fn) {test}\(", text(path))] == []
+
+
+def test_definitions_that_are_cited_exist() -> None:
+    """What registries cite is of the literature, or a definition of ARCHITECTURE.md."""
+    rows = [*_core.metric_definitions(), *_core.methods()]
+    references = [row["reference"] for row in rows]
+    assert [one for one in references if re.match(r"\d+\.\d|section", one)] == []
+    cited = {name for one in references for name in re.findall(r"\bD\d+\b", one)}
+    defined = set(re.findall(r"^- \*\*(D\d+) ", text("ARCHITECTURE.md"), re.MULTILINE))
+    assert len(cited) > 5 and cited <= defined
 
 
 def test_tables_of_columns_are_the_schema() -> None:

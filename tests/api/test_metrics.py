@@ -291,7 +291,7 @@ def test_every_metric_by_hand(document: Document, expected: dict[str, Any], basi
 
 
 def test_critical_steps_of_the_survey() -> None:
-    """Stages (1,[3,5,2]), (1,[]), (1,[4]): 12 critical of 17 steps (methods reference, 3.1)."""
+    """Stages (1,[3,5,2]), (1,[]), (1,[4]): 12 critical of 17 steps."""
     events: list[dict[str, Any]] = []
     for teams in ([("a", 3), ("b", 5), ("c", 2)], [], [("d", 4)]):
         events.append({"agent": "lead", "type": "orchestrator_decision"})
@@ -302,7 +302,7 @@ def test_critical_steps_of_the_survey() -> None:
 
 
 def test_the_example_of_the_survey() -> None:
-    """T1 = 8, T∞ = 7 over the edges alone; 7 and 7 with program order (methods reference, 6.6)."""
+    """T1 = 8, T∞ = 7 over the edges alone; 7 and 7 with program order."""
     types = [
         "orchestrator_decision",
         "spawn",

@@ -165,7 +165,7 @@ pub(crate) fn metric_definitions(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDic
         let info = group.info();
         info.metrics.iter().map(|metric| (info.name, info.cost.as_str(), info.reference, metric))
     });
-    let of_members = MEMBER_METRICS.iter().map(|metric| ("members", "linear", "8.1-8.7, D4, D19", metric));
+    let of_members = MEMBER_METRICS.iter().map(|metric| ("members", "linear", "D4, D19", metric));
     of_traces
         .chain(of_members)
         .map(|(group, cost, reference, metric)| {

@@ -1,4 +1,4 @@
-//! Whether agents did what their harness lets them do (methods reference, 8.11). O(|V|).
+//! Whether agents did what their harness lets them do. O(|V|).
 //!
 //! Actions are the decisions, spawns, despawns, messages, calls, returns and aggregates of an agent. An action is judged
 //! by what the harness declares ([`Harness`]): its type; of a call the tool; of a spawn the role that it makes. A call
@@ -22,7 +22,7 @@ pub struct Conformance;
 static INFO: GroupInfo = GroupInfo {
     name: "conformance",
     cost: Cost::Linear,
-    reference: "8.11; arXiv 2605.02801, section 5.2",
+    reference: "arXiv 2605.02801, section 5.2",
     metrics: &[
         Metric {
             name: "n_harnesses",

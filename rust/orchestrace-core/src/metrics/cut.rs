@@ -1,4 +1,4 @@
-//! How many sanitisers would keep the outcome clean (D17; methods reference, 8.9). O(|E| √|V|).
+//! How many sanitisers would keep the outcome clean (D17). O(|E| √|V|).
 
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use super::subject::Subject;
@@ -13,7 +13,7 @@ pub struct Cut;
 static INFO: GroupInfo = GroupInfo {
     name: "cut",
     cost: Cost::SuperLinear,
-    reference: "8.9, D17; Menger 1927; Dinic 1970",
+    reference: "D17; Menger 1927; Dinic 1970",
     metrics: &[Metric {
         name: "sanitizer_cut",
         count: Count::Things,

@@ -1,4 +1,4 @@
-//! Whom work is given to, and whether one agent does it all (D18; methods reference, 8.7). O(|V|).
+//! Whom work is given to, and whether one agent does it all (D18). O(|V|).
 //!
 //! Of the p over delegates: entropy H = -Σ p ln p, normalised H / ln n, effective agents e^H, dominance Σ p².
 
@@ -15,7 +15,7 @@ pub struct Delegation;
 static INFO: GroupInfo = GroupInfo {
     name: "delegation",
     cost: Cost::Linear,
-    reference: "8.7, D18; Hill 1973 (effective number), Hirschman 1945 (concentration)",
+    reference: "D18; Hill 1973 (effective number), Hirschman 1945 (concentration)",
     metrics: &[
         Metric {
             name: "n_delegations",

@@ -1,4 +1,4 @@
-//! How differently the agents of a team act (methods reference, 8.12).
+//! How differently the agents of a team act.
 //!
 //! An agent is the distribution of (type, tool) over the events it owns. Distances are Jensen-Shannon distances, the
 //! square root of the divergence in bits, 0 to 1. An agent's strategy is its most frequent (type, tool), ties to the type
@@ -25,7 +25,7 @@ pub struct Diversity;
 static INFO: GroupInfo = GroupInfo {
     name: "diversity",
     cost: Cost::SuperLinear,
-    reference: "8.12, D18; Lin 1991; Endres and Schindelin 2003",
+    reference: "D18; Lin 1991; Endres and Schindelin 2003",
     metrics: &[
         Metric {
             name: "behaviour_distance",

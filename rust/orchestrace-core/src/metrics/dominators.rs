@@ -1,4 +1,4 @@
-//! Events that every way to the outcome passes: bottlenecks, and whose they are (methods reference, section 2).
+//! Events that every way to the outcome passes: bottlenecks, and whose they are.
 //!
 //! ```text
 //! v dominates y  <=>  v = y, or every path from the root to y contains v
@@ -28,7 +28,7 @@ pub struct Dominators;
 static INFO: GroupInfo = GroupInfo {
     name: "dominators",
     cost: Cost::Linear,
-    reference: "section 2; Lengauer and Tarjan 1979",
+    reference: "Lengauer and Tarjan 1979",
     metrics: &[
         Metric {
             name: "n_dominators",

@@ -1,4 +1,4 @@
-//! What each event of the critical path adds to the span (methods reference, 8.2; "drag" in project scheduling).
+//! What each event of the critical path adds to the span ("drag" in project scheduling).
 //!
 //! ```text
 //! drag(v) = T∞ - longest path with d(v) = 0 = min(d(v), T∞ - longest path without v)
@@ -35,7 +35,7 @@ pub struct Drag;
 static INFO: GroupInfo = GroupInfo {
     name: "drag",
     cost: Cost::SuperLinear,
-    reference: "8.2; Devaux 1999; Kelley and Walker 1959",
+    reference: "Devaux 1999; Kelley and Walker 1959",
     metrics: &[
         Metric {
             name: "drag_max",

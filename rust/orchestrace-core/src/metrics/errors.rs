@@ -1,4 +1,4 @@
-//! How far corruption spread within a run (D19; methods reference, 1.6 and 8.8). O(|V|+|E|).
+//! How far corruption spread within a run (D19). O(|V|+|E|).
 //!
 //! Seeds are corrupted events without a corrupted ancestor; amplification is the number of corrupted events beyond them,
 //! for each seed. An event without the flag is clean in a trace some event of which has it. This is not the relative
@@ -16,7 +16,7 @@ pub struct Errors;
 static INFO: GroupInfo = GroupInfo {
     name: "errors",
     cost: Cost::Linear,
-    reference: "1.6, 8.8, D19; arXiv 2605.02801, Table 13",
+    reference: "D19; arXiv 2605.02801, Table 13",
     metrics: &[
         Metric { name: "n_corrupted", count: Count::Things, summary: "corrupted events" },
         Metric {

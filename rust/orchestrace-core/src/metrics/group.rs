@@ -85,13 +85,13 @@ pub struct GroupInfo {
     pub name: &'static str,
     /// What it costs.
     pub cost: Cost,
-    /// Section of the methods reference, and the literature.
+    /// Definitions of ARCHITECTURE.md, and the literature.
     pub reference: &'static str,
     /// Its metrics, in the order of their columns.
     pub metrics: &'static [Metric],
 }
 
-/// What metrics may be asked for; the defaults are those of the methods reference.
+/// What metrics may be asked for; docs/metrics.md says why the defaults are what they are.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Join consecutive events of one owner by temporal edges (D3).

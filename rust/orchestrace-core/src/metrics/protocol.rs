@@ -1,4 +1,4 @@
-//! What coordination costs: overhead, density, repetition, links (methods reference, 1.6, 8.4, 8.6, D16, D18).
+//! What coordination costs: overhead, density, repetition, links (D16, D18).
 //!
 //! O(|V|+|E|) expected. Sources: arXiv 2605.02801, Table 13; arXiv 2512.08296 (message density, coordination complexity).
 
@@ -20,7 +20,7 @@ pub struct Protocol;
 static INFO: GroupInfo = GroupInfo {
     name: "protocol",
     cost: Cost::Linear,
-    reference: "1.6, 8.4, 8.6, D16, D18; arXiv 2605.02801, Table 13; arXiv 2512.08296",
+    reference: "D16, D18; arXiv 2605.02801, Table 13; arXiv 2512.08296",
     metrics: &[
         Metric {
             name: "protocol_overhead",

@@ -1,4 +1,4 @@
-//! How well work was divided, and how well it was put together again (D22; methods reference, 3.4 and 3.5).
+//! How well work was divided, and how well it was put together again (D22).
 //!
 //! Split. Q are the subtasks that events name, Q* those that a key names for the task ([`Options::subtasks`]).
 //!
@@ -32,7 +32,7 @@ pub struct Quality;
 static INFO: GroupInfo = GroupInfo {
     name: "quality",
     cost: Cost::Linear,
-    reference: "3.4, 3.5, D22",
+    reference: "D22",
     metrics: &[
         Metric { name: "n_subtasks", count: Count::Things, summary: "distinct subtasks that events name" },
         Metric {

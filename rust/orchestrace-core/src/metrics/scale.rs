@@ -1,4 +1,4 @@
-//! How large a run is: the axes of the scale gap (methods reference, 9.2), and the shape of its graph (section 2).
+//! How large a run is: the axes of the scale gap, and the shape of its graph.
 //!
 //! Layers are longest-path depths in edges; the width is the size of the largest layer. O(|V|+|E|).
 
@@ -15,7 +15,7 @@ pub struct Scale;
 static INFO: GroupInfo = GroupInfo {
     name: "scale",
     cost: Cost::Linear,
-    reference: "9.2; section 2; arXiv 2605.02801, Table 14",
+    reference: "arXiv 2605.02801, Table 14",
     metrics: &[
         Metric { name: "n_events", count: Count::Things, summary: "events" },
         Metric { name: "n_edges", count: Count::Things, summary: "edges, rows of the same ends merged" },

@@ -1,4 +1,4 @@
-//! Work, span, the critical path, concurrency (D7, D8, D19; methods reference, 8.1 and 8.2).
+//! Work, span, the critical path, concurrency (D7, D8, D19).
 //!
 //! Work T1 is the sum of all durations, the span T∞ the longest path by duration, parallelism T1/T∞. O(|V|+|E|),
 //! O(a log a) for a lifetimes.
@@ -16,7 +16,7 @@ pub struct Span;
 static INFO: GroupInfo = GroupInfo {
     name: "span",
     cost: Cost::Linear,
-    reference: "8.1, 8.2, D7, D8, D19; Brent 1974; Graham 1969",
+    reference: "D7, D8, D19; Brent 1974; Graham 1969",
     metrics: &[
         Metric { name: "work", count: Count::Time, summary: "T1: durations of all events" },
         Metric { name: "span", count: Count::Time, summary: "T∞: longest path by duration" },

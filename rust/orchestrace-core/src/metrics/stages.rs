@@ -1,4 +1,4 @@
-//! Stages of the root agent, critical steps, stragglers (D9; methods reference, 3.1 and 8.3).
+//! Stages of the root agent, critical steps, stragglers (D9).
 //!
 //! ```text
 //! CriticalSteps = Σ_t ( S_main(t) + max_i S_sub,i(t) )        TotalSteps = Σ_t ( S_main(t) + Σ_i S_sub,i(t) )
@@ -134,7 +134,7 @@ pub struct Stages;
 static INFO: GroupInfo = GroupInfo {
     name: "stages",
     cost: Cost::Linear,
-    reference: "3.1, 8.3, D9, D22; Kimi K2.5, arXiv 2602.02276",
+    reference: "D9, D22; Kimi K2.5, arXiv 2602.02276",
     metrics: &[
         Metric { name: "n_stages", count: Count::Things, summary: "stages of the root agent" },
         Metric {

@@ -1,4 +1,4 @@
-//! How much of a run an intervention reaches, undoes, and when it comes too late (methods reference, 8.10).
+//! How much of a run an intervention reaches, undoes, and when it comes too late.
 //!
 //! ```text
 //! reach(v) = |descendants of v| / (|V| - 1)
@@ -34,7 +34,7 @@ const LANES: usize = 64;
 static INFO: GroupInfo = GroupInfo {
     name: "steering",
     cost: Cost::SuperLinear,
-    reference: "8.10, D15; arXiv 2605.02801 (P13)",
+    reference: "D15; arXiv 2605.02801 (P13)",
     metrics: &[
         Metric {
             name: "reach_mean",

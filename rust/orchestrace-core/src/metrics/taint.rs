@@ -1,4 +1,4 @@
-//! How far untrusted content went (D17; methods reference, 8.9 and D21). O(|V|+|E|).
+//! How far untrusted content went (D17, D21). O(|V|+|E|).
 //!
 //! The closure over every edge type but temporal, by [`safety`](crate::safety), whose verbs have more options. Where no
 //! event says whether it is trusted everything is null.
@@ -15,7 +15,7 @@ pub struct Taint;
 static INFO: GroupInfo = GroupInfo {
     name: "taint",
     cost: Cost::Linear,
-    reference: "8.9, D17, D21; Denning 1976; arXiv 2605.02801, section 6",
+    reference: "D17, D21; Denning 1976; arXiv 2605.02801, section 6",
     metrics: &[
         Metric { name: "n_untrusted", count: Count::Things, summary: "events with trusted = false" },
         Metric {

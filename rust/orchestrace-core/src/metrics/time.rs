@@ -25,7 +25,7 @@ pub struct Time;
 static INFO: GroupInfo = GroupInfo {
     name: "time",
     cost: Cost::Linear,
-    reference: "8.1, D7, D19",
+    reference: "D7, D19",
     metrics: &[
         Metric {
             name: "model_time",

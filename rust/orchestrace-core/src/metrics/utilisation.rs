@@ -1,4 +1,4 @@
-//! How much of what a team did led to its outcome (D19; methods reference, 1.6 and 8.5). O(|V|).
+//! How much of what a team did led to its outcome (D19). O(|V|).
 
 use super::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use super::subject::Subject;
@@ -11,7 +11,7 @@ pub struct Utilisation;
 static INFO: GroupInfo = GroupInfo {
     name: "utilisation",
     cost: Cost::Linear,
-    reference: "1.6, 8.5, D19; arXiv 2605.02801, Table 13",
+    reference: "D19; arXiv 2605.02801, Table 13",
     metrics: &[
         Metric {
             name: "utilisation",

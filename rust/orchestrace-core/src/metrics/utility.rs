@@ -1,4 +1,4 @@
-//! What messages are worth for their tokens (methods reference, 1.9 and 6.8).
+//! What messages are worth for their tokens.
 //!
 //! A message's utility is what the outcome would lose without its event, under the default structural surrogate (D15) with
 //! recorded scores kept, for each of its tokens: an assumed model, not an observation. Messages are those between two
@@ -20,7 +20,7 @@ pub struct Utility;
 static INFO: GroupInfo = GroupInfo {
     name: "utility",
     cost: Cost::SuperLinear,
-    reference: "6.2, 6.8, D15, D18",
+    reference: "D15, D18",
     metrics: &[
         Metric {
             name: "message_utility_mean",

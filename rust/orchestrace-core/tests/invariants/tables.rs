@@ -16,7 +16,7 @@ use orchestrace_core::schema::TABLES;
 use orchestrace_core::store::{Store, Tables};
 
 use super::formats::comes_back;
-use super::reading::{from_stream, settles};
+use super::reading::{adds_up, from_stream};
 
 /// The tables of a store, as another engine would get them.
 pub(crate) fn tables(store: &Store) -> Tables {
@@ -53,13 +53,13 @@ const LINES: &str = concat!(
 static BASE: LazyLock<Store> = LazyLock::new(|| from_stream(LINES.as_bytes(), &ReadOptions::default(), 1));
 
 /// Tables that a program of changes makes of those above are taken or refused as a schema error in one line; what was
-/// taken is settled and comes back.
+/// taken adds up and comes back.
 pub(crate) fn changed_tables_are_judged(program: &[u8]) {
     let tables = changed(&BASE, program);
     match Store::from_arrow(&tables, &Run::new(Some(1)).unwrap()) {
         Ok(store) => {
             if tables.record_counts.is_none() {
-                settles(&store, u64::MAX);
+                adds_up(&store);
             }
             comes_back(&store);
         }
