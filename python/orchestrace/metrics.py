@@ -42,8 +42,8 @@ def metric_definitions() -> pl.DataFrame:
         A row per metric: ``metric`` (column), ``group``, ``counts`` (``count``, ``tokens``, ``time`` in the
         trace's ``time_unit``, ``clock`` in its ``clock_unit``, ``ratio``, ``nats``, ``usd``, ``score``,
         ``flag``), ``cost`` (``linear``, or ``super-linear`` and on request only), ``summary`` (its
-        definition) and ``reference`` (definitions D1 to D22 of ARCHITECTURE.md, literature). The group ``members``
-        is what ``by="agent"`` and ``by="role"`` give.
+        definition) and ``reference`` (definitions of ARCHITECTURE.md, literature). The group
+        ``members`` is what ``by="agent"`` and ``by="role"`` give.
 
     Examples
     --------
