@@ -14,7 +14,7 @@ from . import _core
 from .arguments import public
 from .corpus import Corpus, check_numbers
 from .errors import ParameterError
-from .manifest import replace
+from .manifest import clear_temporary, replace
 from .partitioned import PartitionedCorpus
 from .paths import expanded
 from .progress import Progress, reporting
@@ -234,6 +234,7 @@ def _sunk(
             if call is not None:
                 replace(folder / _CALL, _writing(call))
                 call = None
+    clear_temporary(folder)  # all parts are there, so nobody needs what a killed call had begun
     return (
         pl.scan_parquet(made, glob=False, hive_partitioning=False) if made else pl.LazyFrame(schema=CREDITS)
     )

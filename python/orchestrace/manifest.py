@@ -306,6 +306,14 @@ def temporary(path: Path) -> Path:
     return path.with_name(f".{_OWN}.{path.name}.tmp")
 
 
+def clear_temporary(folder: Path) -> None:
+    """Remove what killed processes wrote into a folder and never published, as far as that is possible."""
+    for path in folder.glob(".*.tmp"):
+        if re.fullmatch(r"\.[0-9a-f]{16}\..+\.tmp", path.name):
+            with suppress(OSError):
+                path.unlink()
+
+
 def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file completely, then give it its name."""
     made = temporary(path)

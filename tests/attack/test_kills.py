@@ -97,6 +97,17 @@ def test_a_call_of_credit_that_is_killed_goes_on(source: Path, tmp_path: Path) -
     assert_credited(source, tmp_path / "credits")
 
 
+def test_what_a_killed_call_had_begun_goes_when_it_is_done(source: Path, tmp_path: Path) -> None:
+    sink = tmp_path / "credits"
+    ot.credit(ot.read_corpus(source), sink=sink, resume=True, **CALL)
+    (sink / "part=001.parquet").unlink()
+    begun, foreign = sink / ".0123456789abcdef.part=001.parquet.tmp", sink / ".notes.tmp"
+    begun.write_bytes(b"PAR1")
+    foreign.write_bytes(b"mine")
+    ot.credit(ot.read_corpus(source), sink=sink, resume=True, **CALL)
+    assert not begun.exists() and foreign.exists()
+
+
 @pytest.mark.nightly
 def test_many_kills_of_credit(source: Path, tmp_path: Path) -> None:
     """A quarter of ORCHESTRACE_KILLS (200) that meet a call at work, at most five for each call."""
