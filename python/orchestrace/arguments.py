@@ -57,7 +57,8 @@ def public(verb: Callable[P, R]) -> Callable[P, R]:
     >>> import orchestrace as ot
     >>> ot.credit("runs.jsonl")
     Traceback (most recent call last):
-    orchestrace.ParameterError: corpus is 'runs.jsonl', expected a corpus
+        ...
+    orchestrace...ParameterError: corpus is 'runs.jsonl', expected a corpus
     """
 
     @wraps(verb)
