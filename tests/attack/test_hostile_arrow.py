@@ -221,6 +221,25 @@ def told(name: str) -> str:
     return "taken"
 
 
+def test_what_is_told_of_rejects_can_be_printed() -> None:
+    quarantine = pa.table(
+        {
+            "file": ["x.jsonl"],
+            "line": pa.array([1], pa.uint64()),
+            "offset": pa.array([0], pa.uint64()),
+            "length": pa.array([9], pa.uint64()),
+            "importer": ["native"],
+            "code": ["json.syntax"],
+            "path": [""],
+            "message": ["\x1b[2Jgone\u202e"],
+            "excerpt": ["\x00{"],
+        }
+    )
+    corpus = ot.Corpus.from_arrow(**tables(), quarantine=quarantine)
+    (row,) = corpus.quarantine.collect().to_dicts()
+    assert row["message"].isprintable() and row["excerpt"].isprintable(), row
+
+
 def no_number(word: str) -> None:
     raise AssertionError(f"{word} in JSON")
 

@@ -7,7 +7,7 @@ use arrow_array::Array;
 
 use super::table_reader::TableReader;
 use super::{Tables, Taking};
-use crate::error::{Error, Reject, RejectCode, Result};
+use crate::error::{Error, Reject, RejectCode, Result, printable};
 use crate::ingest::ReadOptions;
 use crate::ingest::block::BlockWriter;
 use crate::ingest::chunk::Segment;
@@ -82,6 +82,7 @@ pub(super) fn side_tables(
 }
 
 fn quarantine_row(rows: &TableReader<'_>, row: usize) -> Result<QuarantineRow> {
+    let text = |column| printable(rows.text(column, row).unwrap_or_default()).into_owned();
     let code = rows.word("code", row, |w| RejectCode::ALL.iter().copied().find(|c| c.as_str() == w))?;
     Ok(QuarantineRow {
         position: Position {
@@ -92,10 +93,10 @@ fn quarantine_row(rows: &TableReader<'_>, row: usize) -> Result<QuarantineRow> {
         reject: Reject::new(
             code.unwrap_or(RejectCode::JsonSyntax),
             rows.text("path", row).unwrap_or_default(),
-            rows.text("message", row).unwrap_or_default(),
+            text("message"),
         ),
         importer: Cow::Owned(rows.text("importer", row).unwrap_or_default().to_owned()),
-        excerpt: rows.text("excerpt", row).unwrap_or_default().to_owned(),
+        excerpt: text("excerpt"),
     })
 }
 
