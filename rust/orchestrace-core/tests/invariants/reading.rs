@@ -98,7 +98,7 @@ pub(crate) fn extent(bytes: &[u8]) -> u64 {
     if is_packed(bytes) { u64::MAX } else { bytes.len() as u64 }
 }
 
-fn numbers(table: &RecordBatch, column: &str) -> Vec<u64> {
+pub(crate) fn numbers(table: &RecordBatch, column: &str) -> Vec<u64> {
     let column = table.column_by_name(column).unwrap();
     match column.as_primitive_opt::<UInt64Type>() {
         Some(values) => values.values().to_vec(),

@@ -44,13 +44,17 @@ pub(crate) fn comes_back_from_arrow(store: &Store) {
 
 /// Traces with a cell in nearly every column.
 const LINES: &str = concat!(
-    r#"{"trace_id":"a","task_id":"b","group_id":"g","events":[{"id":"e","t":0,"type":"message","agent":"x","to":["y"],"x_note":"n","tokens_in":3,"cost":0.5},{"id":"f","t":1.5,"type":"tool_call","agent":"y","tool":"t","args_ref":"r"}],"edges":[{"src":"e","dst":"f","type":"causal"}],"rewards":{"team":1,"x":0.5},"costs":{"tokens":3,"wall_clock_s":2},"metrics":{"m":1}}"#,
+    r#"{"trace_id":"a","task_id":"b","events":[{"id":"e","t":0,"type":"message","agent":"x","from":"x","to":"y","role":"r","content_ref":"c","trusted":true,"turn":1,"x_model":"m","x_ok":true,"x_t_end":1.0,"x_value":0.5,"x_p_behavior":0.5,"x_action":"go","x_subtask_id":"s","x_content_hash":"h","x_note":"n","tokens_in":3,"tokens_out":2,"x_tokens_cached":1,"x_cost_usd":0.5,"x_trace":{"group_id":"g"}},{"id":"f","t":1.5,"type":"tool_call","agent":"y","tool":"t","duration_s":0.5,"score":0.5,"x_args_hash":"i","x_corrupted":false,"x_privileged":true}],"edges":[{"src":"e","dst":"f","type":"causal"}],"rewards":{"team":1,"x":0.5},"costs":{"tokens":3,"wall_clock_s":2},"metrics":{"m":1}}"#,
     "\n",
     r#"{"trace_id":"c","task_id":"b","events":[{"id":"e","t":0,"type":"spawn","agent":"x","x_trace":{"labels":[{"annotator":"z","label":"q","weight":0.5}]}}],"edges":[],"rewards":{"team":0},"costs":{"tokens":0,"wall_clock_s":0}}"#,
     "\nnoise\n",
 );
 
-static BASE: LazyLock<Store> = LazyLock::new(|| from_stream(LINES.as_bytes(), &ReadOptions::default(), 1));
+static BASE: LazyLock<Store> = LazyLock::new(|| {
+    let store = from_stream(LINES.as_bytes(), &ReadOptions::default(), 1);
+    assert_eq!((store.n_traces(), store.n_edges(), store.records_quarantined()), (2, 1, 1));
+    store
+});
 
 /// Tables that a program of changes makes of those above are taken or refused as a schema error in one line; what was
 /// taken adds up and comes back.
