@@ -1,29 +1,40 @@
-"""What a change of the code moves in results over published corpora.
+"""What a change of the code moves in results: over published corpora, the samples and planted ones.
 
     export ORCHESTRACE_CORPORA=...
     python benches/python/moved_results.py record before/     # with the code of before
     python benches/python/moved_results.py record after/      # with the code of now
     python benches/python/moved_results.py compare before/ after/
 
-`record` writes the tables of the corpora and what credit, metrics, replay, schedules and taint say of them,
-a Parquet file each. `compare` prints a row for each file, format and column with a cell that moved: how many
-of how many, and the largest difference of two numbers. Values are compared bit for bit. Nothing is timed. The
-files hold data of the corpora: keep them out of the repository.
+`record` writes the tables of the corpora and what every verb says of them, a Parquet file each: credit by
+every method at every unit, an explanation by every method, metrics, replay, schedules, taint, effects, the
+cells of a small study. `compare` prints a row for each file, format and column with a cell that moved: how
+many of how many, and the largest difference of two numbers. Values are compared bit for bit, nothing is
+timed.
+The files hold data of the corpora: keep them out of the repository. Without ORCHESTRACE_CORPORA published
+corpora are left out.
 """
 
 import argparse
+import hashlib
 import inspect
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 import orchestrace as ot
 
-UNITS = ("team", "agent", "turn", "event")
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from attack.verbs import VERBS, answer  # noqa: E402  # one list of every verb, as tests ask them
+
+UNITS = ("team", "role", "agent", "turn", "event", "message", "tool", "orchestrator")
 #: Methods whose cost on long traces is beyond a bench, with what bounds it.
 SAMPLED = {"samples": 16}
 #: What a row of each file is known by, beside its trace.
@@ -43,9 +54,38 @@ KEYS: dict[str, list[str]] = {
     "drag": ["key"],
     "taint": [],
 }
+#: Planted corpora, by what they are for.
+PLANTED: dict[str, dict[str, Any]] = {
+    "linear": {},
+    "branches": {"branches": 2, "interaction": 0.5, "value_noise": 0.2, "dense": True, "seed": 1},
+    "stop": {"stop_cost": 0.05, "spawn_effect": 0.3, "traces": 256, "length_spread": 0.5, "seed": 2},
+}
+STUDY = """
+seed = 0
+budget_s = 60.0
+units = ["event", "agent"]
+slots = [1, 4]
+methods = ["uniform", "flow", "grpo", "difference", "vdn"]
+[[sizes]]
+events = 32
+agents = 4
+traces = 64
+[[sizes]]
+events = 64
+agents = 8
+traces = 32
+[presets.additive]
+outcome = "linear"
+density = 1.0
+[presets.gates]
+outcome = "mixed"
+topology = "hierarchical"
+"""
+#: Of a study, what a clock or the machine says.
+MEASURED = ("second", "byte", "rss", "memory", "time", "peak", "started", "version")
 #: Columns of the older code by the names that they have now.
 RENAMED: dict[str, dict[str, str]] = {}
-DROPPED = {"file", "line", "offset", "length", "params", "residual"}
+DROPPED = {"file", "line", "offset", "length", "seconds", "events_per_s"}
 
 
 def credits(corpus: ot.Corpus) -> Iterator[pl.DataFrame]:
@@ -62,6 +102,21 @@ def credits(corpus: ot.Corpus) -> Iterator[pl.DataFrame]:
                 frame = pl.DataFrame({"method": [name], "unit": [unit], "reason": [type(error).__name__]})
             kept = [key for key in ("trace", "unit_id", "seq", "credit", "reason") if key in frame.columns]
             yield frame.select(*kept, method=pl.lit(name), unit=pl.lit(unit))
+
+
+def explanations(corpus: ot.Corpus) -> Iterator[pl.DataFrame]:
+    """Of every method and level, what made the credits in the middle and at three quarters of its rows."""
+    for name, units in ot.methods().select("name", "units").iter_rows():
+        for unit in units:
+            try:
+                credits = ot.credit(corpus, method=name, unit=unit, reward="team")
+                known = credits.filter(pl.col("credit").is_not_null())
+                for at in {known.height // 2, 3 * known.height // 4} if known.height else ():
+                    row = known.row(at, named=True)
+                    found = ot.explain(corpus, credits, row["unit_id"], trace=row["trace"])
+                    yield found.with_columns(asked=pl.lit(f"{name} {unit} {at}"))
+            except (ot.OrchestraceError, RuntimeWarning) as error:
+                yield pl.DataFrame({"asked": [f"{name} {unit}"], "error": [type(error).__name__]})
 
 
 def replays(corpus: ot.Corpus) -> Iterator[pl.DataFrame]:
@@ -86,45 +141,98 @@ def results(corpus: ot.Corpus) -> Iterator[tuple[str, Callable[[], pl.DataFrame]
     yield "path", lambda: keyed(ot.critical_path(corpus, by="type"), "type")
     yield "taint", lambda: ot.taint(corpus)
     yield "replay", lambda: pl.concat(replays(corpus), how="diagonal_relaxed")
+    yield "weights", lambda: told(ot.fit_outcome(corpus, targets="outcome"))
     yield "credit", lambda: pl.concat(credits(corpus), how="diagonal_relaxed")
+
+
+def every_verb(corpus: ot.Corpus) -> Iterator[tuple[str, Callable[[], pl.DataFrame]]]:
+    """What the verbs of the tests say, one after the other."""
+    for name, verb in VERBS.items():
+        yield f"verb {name}", lambda verb=verb: told(answer(verb, corpus))
+
+
+def told(answered: Any) -> pl.DataFrame:
+    """An answer as a table: frames as they are, anything else by its kind and the hash of its text."""
+    if isinstance(answered, pl.DataFrame):
+        return answered
+    if isinstance(answered, dict):
+        parts = [plain(told(one)).with_columns(part=pl.lit(name)) for name, one in answered.items()]
+        return pl.concat(parts, how="diagonal_relaxed")
+    if isinstance(answered, ot.OrchestraceError):
+        return pl.DataFrame({"error": [type(answered).__name__]})
+    if isinstance(answered, ot.FittedOutcome):
+        return answered.weights
+    text = answered if isinstance(answered, bytes) else str(answered).encode()
+    return pl.DataFrame({"kind": [type(answered).__name__], "hash": [hashlib.sha256(text).hexdigest()]})
+
+
+def studied() -> Iterator[tuple[str, Callable[[], pl.DataFrame]]]:
+    """The tables of a small study, without what is measured by a clock."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        (folder / "study.toml").write_text(STUDY)
+        ot.study.run(folder / "study.toml", folder / "out", progress=False)
+        for path in sorted((folder / "out").rglob("*.parquet")):
+            frame = pl.read_parquet(path)
+            yield (
+                f"study {path.stem}",
+                lambda frame=frame: frame.select(
+                    pl.exclude([name for name in frame.columns if any(word in name for word in MEASURED)])
+                ),
+            )
 
 
 def plain(frame: pl.DataFrame) -> pl.DataFrame:
     """Without types that Parquet, or another version, has in other ways."""
-    unpacked = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Struct)]
-    for name in unpacked:
-        fields = frame[name].struct.unnest()
-        renamed = fields.rename({field: f"{field}.{name}" for field in fields.columns})
-        frame = frame.drop(name).hstack(renamed.get_columns())
+    odd = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Struct | pl.List)]
     words = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Categorical | pl.Enum)]
-    nested = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
     return frame.with_columns(
-        pl.col(words).cast(pl.String), *(pl.col(n).cast(pl.List(pl.String)).list.join(" ") for n in nested)
+        pl.col(words).cast(pl.String),
+        *(pl.Series(name, [str(cell) for cell in frame[name].to_list()], pl.String) for name in odd),
     )
 
 
-def record(folder: Path) -> None:
-    root = os.environ.get("ORCHESTRACE_CORPORA")
-    if not root:
-        sys.exit("set ORCHESTRACE_CORPORA to the folder of the published corpora")
-    folder.mkdir(parents=True, exist_ok=True)
-    warnings.simplefilter("ignore")
-    corpus = ot.read_traces(root)
-    known = corpus.traces.select("trace", "trace_id", "importer").collect()
-    one = corpus.traces.select("trace").collect().with_columns(one=pl.lit(1.0))
-    corpus = corpus.with_measures(one)
-    for name, compute in results(corpus):
+def write(folder: Path, name: str, compute: Callable[[], pl.DataFrame], known: pl.DataFrame | None) -> None:
+    try:
         frame = compute()
-        if "trace" in frame.columns:
-            frame = frame.drop("trace_id", "importer", strict=False)
-            frame = frame.join(known, on="trace", how="left", maintain_order="left")
-        plain(frame).write_parquet(folder / f"{name}.parquet")
-        print(f"{name}: {frame.height:,} rows", file=sys.stderr, flush=True)
+    except ot.OrchestraceError as error:
+        frame = told(error)
+    if known is not None and "trace" in frame.columns:
+        frame = frame.drop("trace_id", "importer", strict=False)
+        frame = frame.with_columns(pl.col("trace").cast(pl.UInt32))
+        frame = frame.join(known, on="trace", how="left", maintain_order="left")
+    folder.mkdir(parents=True, exist_ok=True)
+    plain(frame).write_parquet(folder / f"{name}.parquet")
+    print(f"{folder.name}, {name}: {frame.height:,} rows", file=sys.stderr, flush=True)
+
+
+def corpora() -> Iterator[tuple[str, ot.Corpus]]:
+    yield "samples", ot.read_traces(ROOT / "data" / "samples")
+    for name, options in PLANTED.items():
+        yield f"planted {name}", ot.generate_planted(**options)[0]
+    if root := os.environ.get("ORCHESTRACE_CORPORA"):
+        yield "published", ot.read_traces(root)
+
+
+def record(folder: Path) -> None:
+    warnings.simplefilter("ignore")
+    for name, compute in studied():
+        write(folder / "study", name, compute, None)
+    for place, corpus in corpora():
+        known = corpus.traces.select("trace", "trace_id", "importer").collect()
+        one = corpus.traces.select("trace").collect().with_columns(one=pl.lit(1.0))
+        corpus = corpus.with_measures(one)
+        for name, compute in (*results(corpus), *every_verb(corpus)):
+            write(folder / place, name, compute, known)
+        if place != "published":
+            explained = lambda corpus=corpus: pl.concat(explanations(corpus), how="diagonal_relaxed")  # noqa: E731
+            write(folder / place, "explanations", explained, None)
 
 
 def numbered(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Rows of one key, told apart by their order."""
-    return frame.with_columns(n=pl.int_range(pl.len()).over(keys))
+    place = pl.int_range(pl.len())
+    return frame.with_columns(n=place.over(keys) if keys else place)
 
 
 def moved(name: str, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
@@ -132,8 +240,6 @@ def moved(name: str, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
     before = before.rename(RENAMED.get(name, {}), strict=False)
     keys = ["importer", "trace_id", "trace", *KEYS.get(name, [])]
     keys = [key for key in keys if key in before.columns and key in after.columns]
-    if "trace" not in keys:
-        keys = [key for key in before.columns if key in after.columns and key != "count"]
     sides = [numbered(side, keys) for side in (before, after)]
     on = [*keys, "n"]
     joined = sides[0].join(sides[1], on=on, how="full", suffix="|after", nulls_equal=True, coalesce=True)
@@ -177,12 +283,16 @@ def moved(name: str, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
 
 def compare(before: Path, after: Path) -> None:
     rows = []
-    for path in sorted(before.glob("*.parquet")):
-        if not (after / path.name).exists():
-            print(f"{path.name} is missing in {after}")
+    for path in sorted(before.rglob("*.parquet")):
+        name = path.relative_to(before)
+        if not (after / name).exists():
+            print(f"{name} is missing in {after}")
             continue
-        rows.append(moved(path.stem, pl.read_parquet(path), pl.read_parquet(after / path.name)))
-    print("| table | format | column | moved | of | how |\n| --- | --- | --- | ---: | ---: | --- |")
+        found = moved(path.stem, pl.read_parquet(path), pl.read_parquet(after / name))
+        rows.append(found.with_columns(corpus=pl.lit(path.parent.name)))
+    print(f"{len(rows)} tables compared")
+    print("| table | format | column | moved | of | how | corpus |")
+    print("| --- | --- | --- | ---: | ---: | --- | --- |")
     for row in pl.concat(rows, how="vertical_relaxed").iter_rows():
         print("| " + " | ".join(map(str, row)) + " |")
 
