@@ -10,7 +10,7 @@ from pathlib import Path
 from . import _core
 from .display import plain
 from .errors import InputError, ParameterError
-from .paths import expanded
+from .paths import expanded, expect_an_end
 
 House = str | os.PathLike[str] | Mapping[str, object]
 
@@ -53,6 +53,7 @@ def _loaded(path: Path) -> tuple[str, object]:
     name = plain(str(path))
     if path.suffix not in (".toml", ".json"):
         raise ParameterError(f"mapping '{name}' ends in '{plain(path.suffix)}', expected .toml or .json")
+    expect_an_end(path)
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

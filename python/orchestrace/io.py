@@ -19,7 +19,7 @@ from .errors import InputError, ParameterError, QuarantineError
 from .house import House, read_mapping
 from .manifest import NAME as MANIFEST
 from .manifest import is_corpus
-from .paths import expanded
+from .paths import expanded, expect_an_end
 from .progress import Progress, reporting
 from .schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
 
@@ -378,6 +378,7 @@ def _special(path: str) -> BinaryIO:
 
     Linux tells a pipe that nobody has written to from one at its end, other systems do not.
     """
+    expect_an_end(path)
     at_once = os.O_NONBLOCK if sys.platform == "linux" else 0
     try:
         return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | at_once))

@@ -10,7 +10,7 @@ import polars as pl
 from .assemble import frame_of
 from .display import plain
 from .errors import InputError, ParameterError, SchemaError
-from .paths import path_of
+from .paths import expect_an_end, path_of
 from .schema import SCHEMAS, cast_exactly, unknown_name
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def _read(path: Path) -> pl.DataFrame:
     if reader is None:
         known = ", ".join(_READERS)
         raise ParameterError(f"'{path}' ends in '{path.suffix}', expected a file of measures: {known}")
+    expect_an_end(path)
     try:
         with open(path, "rb") as file:
             return reader(file)

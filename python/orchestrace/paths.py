@@ -1,9 +1,11 @@
 """Paths as callers name them."""
 
 import os
+import stat
 from pathlib import Path
 
-from .errors import ParameterError
+from .display import plain
+from .errors import InputError, ParameterError
 
 
 def expanded(path: str | os.PathLike[str]) -> str:
@@ -25,3 +27,26 @@ def path_of(target: object) -> Path:
     if not isinstance(name, str) or not name or "\0" in name:
         raise ParameterError(f"path is {name!r}, expected the name of a file")
     return Path(expanded(name))
+
+
+def expect_an_end(path: str | os.PathLike[str]) -> None:
+    """Refuse devices that give bytes forever, such as ``/dev/zero``; terminals and the null device do not.
+
+    Raises
+    ------
+    InputError
+        The path names such a device.
+    """
+    try:
+        about = os.stat(path)
+        if not stat.S_ISCHR(about.st_mode) or os.path.samestat(about, os.stat(os.devnull)):
+            return
+        handle = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        try:
+            ends = os.isatty(handle)
+        finally:
+            os.close(handle)
+    except (OSError, ValueError):
+        return  # whoever opens it says so
+    if not ends:
+        raise InputError(f"'{plain(os.fspath(path))}' is a device without an end, expected a file or a pipe")

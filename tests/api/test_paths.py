@@ -176,3 +176,26 @@ def test_files_named_with_a_tilde_are_reached_from_their_folder(
     ot.generate("./~.jsonl", traces=2)
     assert len(ot.read_traces("./~.jsonl")) == 2 and (tmp_path / "~.jsonl").is_file()
     assert json.loads((tmp_path / "~.jsonl").read_text().splitlines()[0])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="this system has no /dev/zero")
+def test_devices_without_an_end_are_refused(tmp_path: Path) -> None:
+    runs = tmp_path / "runs.jsonl"
+    ot.generate(runs, traces=2)
+    corpus = ot.read_traces(runs)
+    for suffix in (".toml", ".csv"):
+        (tmp_path / f"endless{suffix}").symlink_to("/dev/zero")
+    calls: dict[str, Callable[[], object]] = {
+        "reading": lambda: ot.read_traces("/dev/zero"),
+        "one of several": lambda: ot.read_traces([runs, "/dev/full"]),
+        "scanning": lambda: ot.scan_events("/dev/zero").collect(),
+        "ingest": lambda: ot.ingest("/dev/zero", tmp_path / "corpus"),
+        "a mapping": lambda: ot.read_traces(runs, mapping=tmp_path / "endless.toml"),
+        "measures": lambda: corpus.with_measures(tmp_path / "endless.csv"),
+        "a study": lambda: ot.study.read_config(tmp_path / "endless.toml"),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ot.InputError, match="is a device without an end, expected a file or a pipe"):
+            call()
+            pytest.fail(name)
+    assert len(ot.read_traces([runs, os.devnull])) == 2

@@ -16,7 +16,7 @@ from ..corpus import Corpus, check_numbers
 from ..credit import credit
 from ..credit import methods as registered
 from ..errors import InputError, ParameterError
-from ..paths import expanded
+from ..paths import expanded, expect_an_end
 from ..planted import generate_planted
 from ..registry import registered as written_in_python
 from ..schedule_interventions import Queue
@@ -183,6 +183,7 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
     ...     ot.study.read_config(pathlib.Path(folder, "study.toml")).presets
     {'additive': {'noise': 0.5}}
     """
+    expect_an_end(expanded(path))
     try:
         raw = Path(expanded(path)).read_bytes()
     except OSError as error:
