@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Hashable
+from numbers import Integral
 from typing import Any, Final
 
 import polars as pl
@@ -181,6 +182,12 @@ def _as_row(question: Question, part: int | None, found: Evidence) -> tuple[Any,
 
 
 def _one_row(credits: pl.DataFrame, unit_id: str | None, trace: int | str | None) -> dict[str, Any]:
+    if unit_id is not None and not isinstance(unit_id, str):
+        raise ParameterError(
+            f"unit_id is of type {type(unit_id).__name__}, expected the id of a unit or None"
+        )
+    if trace is not None and (isinstance(trace, bool) or not isinstance(trace, Integral | str)):
+        raise ParameterError(f"trace is of type {type(trace).__name__}, expected a number or a trace_id")
     of_unit = pl.col("unit_id").is_null() if unit_id is None else pl.col("unit_id") == unit_id
     rows = credits.filter(of_unit)
     what = "no unit" if unit_id is None else f"unit {unit_id!r}"

@@ -32,6 +32,7 @@ from .manifest import (
     sync_folder,
     temporary,
 )
+from .memory import OVERHEAD
 from .publication import written
 from .schema import SCHEMAS
 
@@ -337,10 +338,11 @@ def _summed(counts: pl.LazyFrame) -> pl.LazyFrame:
 def merge(folder: Path, manifest: Manifest) -> None:
     """Rewrite the partitions that have small, overlapping or outdated parts, one at a time.
 
-    Afterwards the parts of a partition are in order of trace and, but for the last, of the size that a slice
-    has. A part is put together in memory, windows of trace numbers at a time.
+    Afterwards the parts of a partition are in order of trace and, but for the last, as large as the budget has
+    room for. A part is put together in memory, windows of trace numbers at a time.
     """
-    target = max(manifest.memory // EVENT_BYTES, ROW_GROUP)
+    room = max(manifest.memory - OVERHEAD, manifest.memory // 2)
+    target = max(room // EVENT_BYTES, ROW_GROUP)
     for partition, parts in sorted(manifest.parts.items()):
         if not _is_merged(manifest, parts, target):
             _merge_partition(folder, manifest, partition, parts, target)

@@ -1,7 +1,7 @@
 """Long recordings made short: prefixes that keep every cause, on which estimators run again."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import polars as pl
 
@@ -11,6 +11,7 @@ from ..arguments import public
 from ..comparison import Method
 from ..corpus import Corpus, check_numbers
 from ..credit import Rewards, credit, methods
+from ..display import briefly
 from ..errors import ParameterError
 from ..influence import check_confidence, mean_interval
 from ..partitioned import PartitionedCorpus
@@ -185,6 +186,9 @@ def downscale(
     """
     check_numbers(seed=seed, threads=threads)
     confidence = check_confidence(confidence)
+    known = get_args(Unit)
+    if not isinstance(unit, str) or unit not in known:
+        raise ParameterError(unknown_name("unit", briefly(unit), list(known)))
     steps = sorted({float(one) for one in _shares(shares)} | {1.0})
     runs = _runs(methods)
     options: dict[str, Any] = {"unit": unit, "reward": reward, "seed": seed, "threads": threads}

@@ -81,6 +81,10 @@ pub struct RawChunk {
     pub(crate) mapping: Option<Arc<MappingCounts>>,
 }
 
+/// A name lies in its chunk, again in the store that chunks are merged into, and once more in the categories of the
+/// frame that is written.
+const NAME_COPIES: usize = 3;
+
 impl RawChunk {
     /// The first input that it has something of, and the place in it: chunks in this order are in input order.
     pub(crate) fn place(&self) -> (usize, u64) {
@@ -110,14 +114,14 @@ impl RawChunk {
         }
     }
 
-    /// Bytes held, text of quarantine and findings estimated.
+    /// Bytes that the chunk and what is made of it hold, text of quarantine and findings estimated.
     pub(crate) fn nbytes(&self) -> usize {
         let array = |a: &ArrayRef| a.get_buffer_memory_size();
         let optional = self.optional.iter().map(|(_, column)| match column {
             Finished::Array(a) => array(a),
             Finished::Codes(codes, _) => 4 * codes.capacity(),
         });
-        self.dicts.iter().map(Interner::nbytes).sum::<usize>()
+        NAME_COPIES * self.dicts.iter().map(Interner::nbytes).sum::<usize>()
             + self.segments.capacity() * size_of::<Segment>()
             + [&self.id, &self.trace_id, &self.task_id, &self.group_id].into_iter().map(array).sum::<usize>()
             + optional.sum::<usize>()
