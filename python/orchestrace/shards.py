@@ -338,8 +338,8 @@ def _summed(counts: pl.LazyFrame) -> pl.LazyFrame:
 def merge(folder: Path, manifest: Manifest) -> None:
     """Rewrite the partitions that have small, overlapping or outdated parts, one at a time.
 
-    Afterwards the parts of a partition are in order of trace and, but for the last, as large as the budget has
-    room for. A part is put together in memory, windows of trace numbers at a time.
+    Afterwards the parts of a partition are in order of trace and, but for the last, as large as the budget
+    allows. A part is put together in memory, windows of trace numbers at a time.
     """
     room = max(manifest.memory - OVERHEAD, manifest.memory // 2)
     target = max(room // EVENT_BYTES, ROW_GROUP)
