@@ -10,23 +10,20 @@ rewards that a training loop has in its hands. Arrays of NumPy, Series of Polars
 """
 
 import sys
+from collections.abc import Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from . import _core
 from .arguments import public
 from .errors import ParameterError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Numbers = pl.Series | NDArray[np.floating[Any]] | NDArray[np.integer[Any]] | Sequence[float]
-    Codes = pl.Series | NDArray[np.integer[Any]] | Sequence[int] | Sequence[str]
+Numbers = pl.Series | NDArray[np.floating[Any]] | NDArray[np.integer[Any]] | Sequence[float]
+Codes = pl.Series | NDArray[np.integer[Any]] | Sequence[int] | Sequence[str]
 
 Compat = Literal["verl"] | None
 

@@ -1,31 +1,30 @@
 """Do two credit assignments say the same of the same units?"""
 
 import math
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from . import _core, rankings
+from . import rankings
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
+from .frames import check_corpus, collected, tasks_of
 from .influence import NO_INTERVAL, Interval, check_confidence, mean_interval
 from .resampling import FEWEST_CLUSTERS, draws, percentiles
 from .schema import CREDITS, unknown_name
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 By = Literal["trace", "corpus"]
 
 METRICS: Final = ("kendall", "spearman", "top_k_overlap", "sign_agreement")
 RANGES: Final = dict(zip(METRICS, ((-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (0.0, 1.0)), strict=True))
 _RUN: Final = ("method", "reward", "params")
-_NUMBERS: Final = {"trace", "seq", "credit", "contribution"}
 
 
 @public
@@ -140,8 +139,6 @@ def agreement(
 
 def statistics(a: "Floats", b: "Floats", starts: "Ints", k: int | float) -> "dict[str, Floats]":
     """All four metrics of every segment of rows, NaN where one is not defined."""
-    import numpy as np
-
     sizes = np.diff(np.append(starts, a.size))
     counts = np.ceil(k * sizes - 1e-9) if isinstance(k, float) else np.full(sizes.size, k)
     return {
@@ -174,48 +171,6 @@ def one_run(credits: pl.DataFrame | pl.LazyFrame, what: str) -> tuple[pl.DataFra
     return keyed, str(frame["unit"][0]) if frame.height else ""
 
 
-def check_corpus(corpus: object) -> None:
-    """Refuse what is no corpus before something deep inside of it is asked for."""
-    _core.check_process()
-    if not isinstance(corpus, Corpus):
-        raise ParameterError(f"corpus is of type {type(corpus).__name__}, expected a Corpus")
-
-
-def collected(frame: pl.DataFrame | pl.LazyFrame, what: str, needed: tuple[str, ...]) -> pl.DataFrame:
-    """A frame in memory that has the columns needed, those that are always numbers as such."""
-    _core.check_process()
-    if isinstance(frame, pl.LazyFrame):
-        try:
-            frame = frame.collect(engine="streaming")
-        except pl.exceptions.PolarsError as error:
-            raise ParameterError(f"{what}: {str(error).splitlines()[0]}") from None
-    if not isinstance(frame, pl.DataFrame):
-        raise ParameterError(f"{what} is of type {type(frame).__name__}, expected a Polars frame")
-    for name in needed:
-        if name not in frame.columns:
-            raise ParameterError(f"{what} has no column '{name}' (found: {', '.join(frame.columns)})")
-    for name in _NUMBERS & set(needed):
-        dtype = frame[name].dtype
-        if not (dtype.is_numeric() or frame[name].null_count() == frame.height):
-            raise ParameterError(f"{what}.{name} has type {dtype}, expected numbers")
-    return frame
-
-
-def tasks_of(corpus: Corpus, traces: pl.DataFrame) -> pl.DataFrame:
-    """The task of each trace as a number, ``trace task``; all traces have to be of the corpus."""
-    known = (
-        corpus.traces.select(pl.col("trace").cast(pl.Int64), "task_id")
-        .collect(engine="streaming")
-        .with_columns(task=pl.col("task_id").rank("dense").cast(pl.Int64))
-    )
-    unknown = traces.join(known, on="trace", how="anti")
-    if unknown.height:
-        raise ParameterError(
-            f"trace {unknown['trace'][0]} of the credits is not in the corpus: give the corpus they are of"
-        )
-    return known.select("trace", "task")
-
-
 def _check_k(k: object) -> int | float:
     if isinstance(k, bool) or not isinstance(k, int | float):
         raise ParameterError(f"k is {k!r}, expected a number of units or a share of them")
@@ -237,8 +192,6 @@ def _pooled(
     confidence: float,
     n_null: int,
 ) -> pl.DataFrame:
-    import numpy as np
-
     start = np.zeros(1 if x.size else 0, np.int64)
     values = statistics(x, y, start, k)
     names, codes = np.unique(task, return_inverse=True)

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, Literal, ParamSpec, TypeVar, get_args, get_ori
 import numpy as np
 import polars as pl
 
-from .display import briefly, plain
 from .errors import InputError, OrchestraceError, ParameterError, SchemaError
 from .publication import refusal
+from .text import briefly, plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -112,10 +112,6 @@ def _given(verb: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[s
 def _resolved(annotation: Any, verb: Callable[..., Any]) -> Any:
     if not isinstance(annotation, str):
         return annotation
-    if annotation == "Corpus":  # where importing it would go round in a circle
-        from .corpus import Corpus
-
-        return Corpus
     try:
         return eval(annotation, vars(inspect.getmodule(verb)))
     except (NameError, SyntaxError, TypeError):

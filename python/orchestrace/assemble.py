@@ -5,9 +5,9 @@ from typing import Final
 import polars as pl
 
 from . import _core
-from .display import plain
 from .errors import ParameterError, SchemaError
 from .schema import REQUIRED, SCHEMAS, cast_exactly, lifted_kind, unknown_name
+from .text import plain
 
 _ORDER: Final = {
     "traces": ["trace"],

@@ -4,24 +4,22 @@ import json
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from . import _core
-from .agreement import collected
 from .arguments import public
-from .corpus import check_numbers
+from .checks import check_numbers
 from .errors import ParameterError
+from .frames import collected
 from .influence import Mean, check_confidence, mean_interval
 from .schema import CREDITS, unknown_name
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 Blame = Literal["highest", "lowest"]
 
@@ -317,8 +315,6 @@ class _Truth:
 
     def misses(self, n_metrics: int) -> "Floats":
         """All zero, NaN where the annotator names no agent or no step."""
-        import numpy as np
-
         table = np.zeros((self.n_traces, n_metrics))
         with_agent, with_step = np.zeros(self.n_traces, bool), np.zeros(self.n_traces, bool)
         with_agent[self.agents["t"].to_numpy()] = True
@@ -329,8 +325,6 @@ class _Truth:
 
     def scores(self, turns: pl.DataFrame, agents: pl.DataFrame, within: Sequence[int]) -> dict[str, "Floats"]:
         """One table per method, traces by metrics."""
-        import numpy as np
-
         by = ["method", "t"]
         with_turns = set(turns["method"])
         ranked = self._ranked(turns)
@@ -399,7 +393,6 @@ def _rank_of_first_match() -> list[pl.Expr]:
 
 def _expected_reciprocal_ranks(ties: pl.DataFrame) -> "Floats":
     """E[1 / rank of the first right turn] over all orders of the tied turns; 0 where none is right."""
-    import numpy as np
 
     def expected(above: int, tied: int, matching: int) -> float:
         total, none_before = 0.0, 1.0
@@ -441,8 +434,6 @@ def _constant_steps(
     places: pl.DataFrame, truth: _Truth, n_traces: int, k_folds: int, seed: int
 ) -> pl.DataFrame:
     """For every trace the step that is right most often on the other folds."""
-    import numpy as np
-
     steps = truth.steps["step"].unique().sort().to_numpy()
     hits = np.zeros((n_traces, steps.size))
     numbers = dict(places.select("t", "number").drop_nulls().unique().group_by("t").agg("number").rows())

@@ -4,9 +4,9 @@ from typing import Final
 
 import polars as pl
 
-from .agreement import check_corpus
 from .arguments import public
 from .corpus import Corpus
+from .frames import check_corpus
 
 _ITEMS: Final = (
     ("topology", "topology", "set `topology` of the trace"),

@@ -4,30 +4,29 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from . import rankings
-from .agreement import check_corpus, collected, tasks_of
 from .arguments import public
 from .attribution import Blame, localisation
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .credit import credit
 from .credit import methods as registered
-from .display import plain
 from .errors import ParameterError
+from .frames import check_corpus, collected, tasks_of
 from .influence import check_confidence, mean_interval
 from .progress import Progress, reporting
 from .reward import check_channels, weights_of
 from .schema import CREDITS, Unit, unknown_name
+from .text import plain
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 Method = str | tuple[str, Mapping[str, Any]]
 
@@ -228,8 +227,6 @@ def _run(
 
 def _mean_agreement(credits: list[pl.DataFrame | None]) -> list[float | None]:
     """Mean over the other methods of the mean over traces of rho."""
-    import numpy as np
-
     given = [(i, frame) for i, frame in enumerate(credits) if frame is not None]
     if not given:
         return [None] * len(credits)
@@ -259,8 +256,6 @@ def _mean_agreement(credits: list[pl.DataFrame | None]) -> list[float | None]:
 
 def _mean_rho(trace: "Ints", a: tuple["Floats", "Floats"], b: tuple["Floats", "Floats"]) -> float | None:
     """Ranks that are there hold for the traces in which both methods value the same units."""
-    import numpy as np
-
     starts = rankings.segment_starts(trace)
     n_traces = starts.size
     segment = np.repeat(np.arange(n_traces), np.diff(np.append(starts, trace.size)))
@@ -299,8 +294,6 @@ def _truth(given: pl.DataFrame | pl.LazyFrame, unit: str) -> pl.DataFrame:
 def _against(
     corpus: Corpus, credits: pl.DataFrame, truth: pl.DataFrame, confidence: float
 ) -> dict[str, object]:
-    import numpy as np
-
     if "seq" in truth.columns:
         ids = corpus.events.select(
             pl.col("trace", "seq").cast(pl.Int64), unit_id=pl.col("id").cast(pl.String)

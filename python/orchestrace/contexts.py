@@ -5,9 +5,10 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from . import _core
-from .agreement import check_corpus
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
+from .frames import check_corpus
 from .progress import Progress, reporting
 from .schema import CREDITS
 

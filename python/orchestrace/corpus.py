@@ -1,66 +1,32 @@
 """The recordings in memory, as tables."""
 
-import operator
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 import polars as pl
 
 from . import _core
 from .arguments import public
 from .assemble import frame_of, tables_of
-from .display import as_html, as_text, briefly
+from .checks import check_numbers
+from .display import as_html, as_text
 from .errors import InputError, OrchestraceError, ParameterError
+from .exports.arrays import numpy_columns
+from .exports.arrow import arrow_table
 from .measures import Measures, measures_of
 from .progress import Progress, reporting
 from .publication import published, target_of
 from .schema import EXTENSION_FIELDS, MAPPING_COUNTS, SCHEMAS, cast_exactly, dtype_of, unknown_name
+from .source import EventSource, event_source
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from .source import EventSource
 
 _DERIVED = {"agents"}
-
-_BOUNDS: Final[dict[str, tuple[int, int]]] = {
-    "threads": (1, 1024),
-    "partitions": (1, 999),
-    "steps": (1, 10_000),
-    "orders": (1, 100_000),
-    "traces": (0, 10**12),
-    "events": (0, 10**12),
-    "k_folds": (2, 2**63 - 1),
-    "n_boot": (1, 10**7),
-}
-
-
-def check_numbers(**options: object) -> None:
-    """Refuse numbers that the core cannot take, before it is asked. None stands for a default."""
-    for name, value in options.items():
-        if value is None:
-            continue
-        least, most = _BOUNDS.get(name, (0, 2**63 - 1))
-        try:
-            number = operator.index(value)  # type: ignore[arg-type]  # that is the question
-        except TypeError:
-            raise ParameterError(f"{name} is {briefly(value)}, expected a whole number") from None
-        if not least <= number <= most:
-            raise ParameterError(f"{name} is {_short(number)}, expected {least:,} to {most:,}")
-
-
-def check_flags(**options: object) -> None:
-    """Refuse what is neither true nor false, which Python would take for one of them."""
-    for name, value in options.items():
-        if not isinstance(value, bool):
-            raise ParameterError(f"{name} is {briefly(value)}, expected True or False")
-
-
-def _short(number: int) -> str:
-    return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
 
 
 class Corpus:
@@ -234,6 +200,14 @@ class Corpus:
     def pieces(self) -> Iterator[tuple[str, Callable[[], "Corpus"]]]:
         """The same with names that stay, none loaded before it is asked for."""
         yield "part=000", lambda: self
+
+    def _streams(self, name: str) -> list[_core.Stream]:
+        """A table as the core hands it out, piece by piece."""
+        return [self._store.table(name)]
+
+    def _lifted(self) -> Mapping[str, str]:
+        """Columns that fields of events were lifted into, and their kinds."""
+        return self._store.lifted
 
     @public
     def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "Corpus":
@@ -410,8 +384,6 @@ class Corpus:
         >>> corpus.to_arrow("traces").num_rows, sorted(corpus.to_arrow())[:3]
         (2, ['agents', 'edges', 'events'])
         """
-        from .exports.arrow import arrow_table
-
         if table is not None:
             return arrow_table(self, table)
         return {name: arrow_table(self, name) for name in SCHEMAS}
@@ -444,8 +416,6 @@ class Corpus:
         >>> events["t"].dtype.name, events["type"].codes.dtype.name
         ('float64', 'int32')
         """
-        from .exports.arrays import numpy_columns
-
         return numpy_columns(self, table)
 
     @public
@@ -542,8 +512,6 @@ class Corpus:
         >>> source.line, source.text[:7]
         (2, '{"id":"')
         """
-        from .source import event_source
-
         check_numbers(trace=trace, seq=seq)
         return event_source(self, trace, seq)
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from . import observed  # noqa: F401  # which declare what they serve
 from .corpus import Corpus
 from .credit import methods
 from .taxonomy import CREDIT_UNITS, REWARD_FAMILIES, SUB_DECISIONS, SubDecision, verbs_for

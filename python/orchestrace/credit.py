@@ -11,10 +11,12 @@ from typing import Any, BinaryIO, overload
 import polars as pl
 
 from . import _core
+from . import fitted as fitted  # which registers its methods
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
+from .durable import clear_temporary, replace
 from .errors import ParameterError
-from .manifest import clear_temporary, replace
 from .partitioned import PartitionedCorpus
 from .paths import expanded
 from .progress import Progress, reporting

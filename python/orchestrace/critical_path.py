@@ -5,12 +5,13 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from . import _core
-from .agreement import check_corpus
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
-from .metrics import core_frames
+from .frames import check_corpus
 from .owners import owners
+from .pieces import core_frames
 from .progress import Progress, reporting
 from .schedule import Durations, schedule, timing_options
 from .schema import CREDITS, unknown_name

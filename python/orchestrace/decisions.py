@@ -283,19 +283,6 @@ def named_columns(rows: pl.DataFrame, names: object, option: str) -> list[str]:
     return columns
 
 
-def check_share(value: object, name: str, low: float, high: float) -> float:
-    """A number strictly inside of bounds.
-
-    Raises
-    ------
-    ParameterError
-        It is none.
-    """
-    if not isinstance(value, bool) and isinstance(value, int | float) and low < value < high:
-        return float(value)
-    raise ParameterError(f"{name} is {value!r}, expected a number between {low:g} and {high:g}")
-
-
 def params_text(params: Mapping[str, object]) -> str:
     """All options of a call as one JSON text, keys sorted; expressions as Polars spells them."""
 

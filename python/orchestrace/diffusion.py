@@ -3,24 +3,25 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from typing import Any, Final, Literal, overload
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from .agreement import check_corpus, collected
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
+from .credit import credit
 from .errors import ParameterError
+from .frames import check_corpus, collected
 from .influence import check_confidence, mean_interval
 from .laws import REASONS, fit_law
+from .planted import generate_planted
 from .ranges import in_range
 from .schema import CREDITS, unknown_name
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 Source = Literal["planted", "simulated"]
 
@@ -404,8 +405,6 @@ def credit_snr(
 
 def _scaled(rows: pl.DataFrame) -> pl.DataFrame:
     """Credit divided by a power of two in each group: ratios stay, and no square is beyond the floats."""
-    import numpy as np
-
     largest = rows.select(pl.col("credit").abs().max().over("group_id")).to_series().to_numpy()
     _, exponents = np.frexp(largest)
     return rows.with_columns(credit=pl.Series(np.ldexp(rows["credit"].to_numpy(), -exponents)))
@@ -430,8 +429,6 @@ def _check_noise(noise: object) -> None:
 
 def _seed(seed: int, replicate: int, n: int) -> int:
     """A seed of its own for each measurement."""
-    import numpy as np
-
     return int(np.random.SeedSequence([seed, replicate, n]).generate_state(1, np.uint64)[0]) >> 1
 
 
@@ -445,8 +442,6 @@ def _units(n: int, block: int | None) -> float:
 
 def _simulated(n: int, block: int | None, noise: float, rollouts: int, seed: int) -> float:
     """Correlation of normal contributions with the noisy reward of their block."""
-    import numpy as np
-
     rng = np.random.Generator(np.random.PCG64(seed))
     starts = np.arange(0, n, n if block is None else block)
     of = np.repeat(np.arange(starts.size), np.diff(np.append(starts, n)))
@@ -471,11 +466,6 @@ def _planted(
     threads: int | None,
 ) -> tuple[float, float]:
     """Correlation of credit with planted contributions, and the standard deviation of these."""
-    import numpy as np
-
-    from .credit import credit
-    from .planted import generate_planted
-
     corpus, truth = generate_planted(
         agents=1,
         events=n,
@@ -523,8 +513,6 @@ def _slope(
     measured: pl.DataFrame, curve: pl.DataFrame, n_boot: int, confidence: float, seed: int
 ) -> dict[str, Any]:
     """The measured slope, its interval and whether that has the slope of the theory."""
-    import numpy as np
-
     law = fit_law(
         measured,
         x="n",

@@ -11,47 +11,6 @@ if TYPE_CHECKING:
     from .corpus import Corpus
 
 
-def plain(value: object) -> str:
-    """A value as text in which control and other unprintable characters are spelt as escapes."""
-    text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-    )
-
-
-def briefly(value: object) -> str:
-    """A plain value as it is written; of others the type, as a frame or an array has many lines."""
-    if value is None or isinstance(value, bool | int | float | bytes | str | list | tuple):
-        try:
-            text = repr(value)
-        except ValueError:  # Python does not write a number of thousands of digits
-            return "a number of many digits"
-        if len(text) <= 80 and text.isprintable():
-            return text
-        if isinstance(value, str):
-            return f"{value[:40]!r}... ({len(value):,} characters)"
-    return f"a value of type {type(value).__name__}"
-
-
-def plain_json(text: str) -> str:
-    """JSON on one line with the characters escaped that JSON allows as they are and a terminal may act on."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _unit_escapes(c) for c in text)
-
-
-def _unit_escapes(c: str) -> str:
-    units = c.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def as_text(corpus: Corpus) -> str:
     """Counts per table, below one line about the records."""
     sizes = corpus._sizes()

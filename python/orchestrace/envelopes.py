@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 
 from . import _core
-from .agreement import collected
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import InputError, ParameterError
+from .frames import collected
 from .influence import Floats
 from .scale import AXES, Axis, scale_of
 from .schema import CREDITS, unknown_name

@@ -3,7 +3,7 @@
 import polars as pl
 
 from ._core import InputError, OrchestraceError, ParameterError, SchemaError
-from .display import plain
+from .text import plain
 
 __all__ = ["InputError", "OrchestraceError", "ParameterError", "QuarantineError", "SchemaError"]
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 import polars as pl
 
 from . import _core
-from .agreement import collected
 from .arguments import public
 from .corpus import Corpus
 from .credit import credit
 from .errors import ParameterError
 from .evidence import Evidence, Part, Question, evidence, own_rows
+from .frames import collected
 from .registry import described
 from .reward import amounts, reward_of
 from .units import TracesByNumber

@@ -11,18 +11,19 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from . import _core
-from .agreement import check_corpus
 from .arguments import public
-from .corpus import Corpus, check_numbers
-from .display import plain
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import InputError, ParameterError
 from .exports import EXPORTS
 from .exports.format import VIEWER_BYTES, Export, Request, Sink, check_folder
+from .frames import check_corpus
 from .paths import path_of
 from .progress import Progress, reporting
 from .publication import published_file, published_folder, refuse_existing
 from .schedule import Durations, timing_options
 from .schema import unknown_name
+from .text import plain
 
 Format = Literal["jsonl", "parquet", "perfetto", "mermaid", "dot", "ocel", "verl", "trl"]
 

@@ -6,11 +6,12 @@ from typing import Any
 import polars as pl
 
 from . import _core
-from .agreement import check_corpus, collected
 from .arguments import public
 from .attribution import tell_apart
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
+from .frames import check_corpus, collected
 from .progress import Progress, reporting
 from .replay import Model
 from .schema import CREDITS

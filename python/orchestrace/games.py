@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _core
 from .arguments import public
-from .corpus import check_numbers
+from .checks import check_numbers
 from .errors import ParameterError
 
 Coalitions = NDArray[np.bool_]

@@ -6,7 +6,8 @@ from typing import BinaryIO, overload
 
 from . import _core
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
 from .progress import Progress, reporting
 from .publication import published

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from . import _core
-from .display import plain
 from .errors import InputError, ParameterError
 from .paths import expanded, expect_an_end
+from .text import plain
 
 House = str | os.PathLike[str] | Mapping[str, object]
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from . import _core
 from .arguments import public
-from .corpus import check_flags, check_numbers
+from .checks import check_flags, check_numbers
 from .errors import InputError, ParameterError, SchemaError
 from .ingest_work import IngestWork
 from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files

@@ -13,8 +13,8 @@ import polars as pl
 
 from . import _core
 from .arguments import public
-from .corpus import Corpus, check_numbers
-from .display import counted, plain
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import InputError, ParameterError, QuarantineError
 from .house import House, read_mapping
 from .manifest import NAME as MANIFEST
@@ -22,6 +22,7 @@ from .manifest import is_corpus
 from .paths import expanded, expect_an_end
 from .progress import Progress, reporting
 from .schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
+from .text import counted, plain
 
 Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]

@@ -2,25 +2,23 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from .agreement import collected
 from .arguments import public
-from .corpus import check_numbers
+from .checks import check_numbers
 from .errors import ParameterError
+from .frames import collected
 from .influence import check_confidence
+from .law_evidence import Rows, deal, held_out, resampled, simplest
+from .law_models import LAWS, Law
 from .resampling import FEWEST_CLUSTERS, percentiles
 from .schema import unknown_name
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from .law_models import Law
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 Model = Literal["power", "saturating", "broken_power"]
 Errors = Literal["relative", "absolute"]
@@ -251,10 +249,6 @@ def predict_law(
     >>> said.select(pl.col("estimate").round(1), "beyond_a_decade", "reason").rows()
     [(165.6, False, None), (None, True, 'range.exceeded')]
     """
-    import numpy as np
-
-    from .law_models import LAWS
-
     absent = [name for name in _LAWS if not isinstance(fit, pl.DataFrame) or name not in fit.columns]
     if absent:
         raise ParameterError(f"fit has no column '{absent[0]}': pass what fit_law returned")
@@ -308,8 +302,6 @@ def _said(
     confidence: float,
 ) -> dict[str, Any]:
     """Estimate and interval at one size."""
-    import numpy as np
-
     log_x = np.array([math.log(size)])
     estimate = float(law.curve(theta, log_x)[0])
     if not math.isfinite(estimate):
@@ -383,11 +375,6 @@ def _fit_group(
     rows: pl.DataFrame, models: list[str], relative: bool, n_folds: int, n_boot: int, level: float, seed: int
 ) -> list[dict[str, Any]]:
     """Rows of the result for one group."""
-    import numpy as np
-
-    from .law_evidence import Rows, deal, held_out, resampled, simplest
-    from .law_models import LAWS
-
     x, y = rows["x"].to_numpy(), rows["y"].to_numpy()
     names = rows["cluster"].to_list()
     ordered = sorted(set(names))

@@ -5,11 +5,11 @@ from typing import Final
 
 import polars as pl
 
-from .agreement import check_corpus, collected
 from .arguments import public
 from .corpus import Corpus
 from .credit import methods
 from .errors import ParameterError
+from .frames import check_corpus, collected
 from .reward import amounts
 
 _RUN: Final = ("method", "reward", "params")

@@ -6,14 +6,14 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import UnionType
-from typing import Any, BinaryIO, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from . import _core
+from .durable import replace, sync_folder
 from .errors import InputError, SchemaError
 from .schema import LIFTED, TraceBy
 
@@ -292,52 +292,6 @@ def file_of(partition: str, table: str, name: str) -> str:
 def side_file(table: str, name: str) -> str:
     """Path of a file of no partition, below the folder."""
     return f"{table}/{name}.parquet"
-
-
-_OWN: Final = os.urandom(8).hex()
-
-
-def temporary(path: Path) -> Path:
-    """Where this process writes a file before it is published; no listing takes it for a published one.
-
-    Nobody can guess the name and put a link there. It has to be opened with the mode ``xb``: not even then is
-    the link followed. What a killed process leaves behind is known by its beginning and end.
-    """
-    return path.with_name(f".{_OWN}.{path.name}.tmp")
-
-
-def clear_temporary(folder: Path) -> None:
-    """Remove what killed processes wrote into a folder and never published, as far as that is possible."""
-    for path in folder.glob(".*.tmp"):
-        if re.fullmatch(r"\.[0-9a-f]{16}\..+\.tmp", path.name):
-            with suppress(OSError):
-                path.unlink()
-
-
-def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file completely, then give it its name."""
-    made = temporary(path)
-    try:
-        with open(made, "xb") as file:
-            write(file)
-        sync_file(made)
-        os.replace(made, path)
-    except BaseException:
-        with suppress(OSError):
-            made.unlink(missing_ok=True)
-        raise
-
-
-def sync_file(path: Path) -> None:
-    """Wait until a file is on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-sync_folder = sync_file  # a folder holds names as a file holds bytes
 
 
 def is_corpus(folder: str) -> bool:

@@ -8,7 +8,7 @@ import polars as pl
 
 from . import _core
 from .arguments import public
-from .corpus import check_numbers
+from .checks import check_numbers
 from .house import House
 from .io import Source, checked_options, input_files
 from .progress import Progress, reporting

@@ -7,20 +7,12 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from .agreement import check_corpus
 from .arguments import public
-from .corpus import Corpus, check_numbers
-from .decisions import (
-    EFFECT,
-    EVIDENCE,
-    Source,
-    check_share,
-    decision_rows,
-    flag,
-    named_columns,
-    params_text,
-)
+from .checks import check_numbers, check_share
+from .corpus import Corpus
+from .decisions import EFFECT, EVIDENCE, Source, decision_rows, flag, named_columns, params_text
 from .errors import ParameterError
+from .frames import check_corpus
 from .influence import Bools, Floats, Ints, clusters_of, spanning_interval
 from .reward import Reward
 from .schema import unknown_name

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import polars as pl
 
 from .assemble import frame_of
-from .display import plain
 from .errors import InputError, ParameterError, SchemaError
 from .paths import expect_an_end, path_of
 from .schema import SCHEMAS, cast_exactly, unknown_name
+from .text import plain
 
 if TYPE_CHECKING:
     from .corpus import Corpus

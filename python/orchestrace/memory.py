@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from .corpus import check_numbers
+from .checks import check_numbers
 from .errors import ParameterError
 
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from . import _core
@@ -117,8 +118,6 @@ def _measured(given: object, which: str) -> pl.DataFrame:
 def _compared(
     sides: list[pl.DataFrame], name: str, of_unit: str | None, confidence: float
 ) -> dict[str, object]:
-    import numpy as np
-
     unit = None
     if of_unit is not None:
         units = [side.filter(pl.col(name).is_not_null())[of_unit].drop_nulls() for side in sides]

@@ -6,15 +6,17 @@ from typing import Any, Final, Literal, get_args
 import polars as pl
 
 from . import _core
-from .agreement import check_corpus
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
+from .frames import check_corpus
 from .influence import NO_INTERVAL, check_confidence, mean_interval
 from .naming import names_of, said_of_tools
+from .pieces import core_frames
 from .progress import Progress, reporting
 from .ranges import in_range
-from .schedule import Durations, empty_store, timing_options
+from .schedule import Durations, timing_options
 from .schema import CREDITS, unknown_name
 
 By = Literal["agent", "role", "task", "topology", "system", "importer"]
@@ -194,14 +196,6 @@ def _names(what: str, given: Mapping[str, Collection[str]] | None) -> Any:
     named = {str(key): names_of(f"{what}[{key!r}]", names) for key, names in given.items()}
     kind = set if what == "subtasks" else list
     return {key: kind(names) for key, names in named.items()}
-
-
-def core_frames(corpus: Corpus, kernel: Any) -> pl.DataFrame:
-    """What the core says of every piece of a corpus."""
-    frames = [pl.DataFrame(kernel(load()._store)) for _, load in corpus.pieces()]
-    if not frames:  # a corpus on disk without a trace
-        frames = [pl.DataFrame(kernel(empty_store()))]
-    return pl.concat(frames)
 
 
 def _packed(table: pl.DataFrame) -> pl.DataFrame:

@@ -5,12 +5,12 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from .agreement import check_corpus
 from .arguments import public
 from .composition import Specified
 from .corpus import Corpus
 from .credit import Rewards, credit
 from .errors import ParameterError
+from .frames import check_corpus
 from .outcome_fit import FittedOutcome
 from .progress import Progress
 from .replay import Model, replay

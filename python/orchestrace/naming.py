@@ -7,9 +7,9 @@ import polars as pl
 
 from . import _core
 from .corpus import Corpus
-from .display import briefly
 from .errors import ParameterError
 from .schema import unknown_name
+from .text import briefly
 
 _SHOWN = 20  # names that an error lists; of more it tells the nearest
 

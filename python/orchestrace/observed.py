@@ -5,11 +5,12 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from .agreement import check_corpus
 from .arguments import public
+from .checks import check_share
 from .corpus import Corpus
-from .decisions import EFFECT, EVIDENCE, Source, check_share, decision_rows, params_text
+from .decisions import EFFECT, EVIDENCE, Source, decision_rows, params_text
 from .errors import ParameterError
+from .frames import check_corpus
 from .influence import NO_SPREAD, clusters_of, mean_interval
 from .reward import Reward
 from .schema import unknown_name

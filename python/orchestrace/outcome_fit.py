@@ -2,26 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from . import _core
-from .agreement import check_corpus
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .calibration import Quality, quality
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
+from .fitted.folds import folds_over
+from .fitted.learners import one_thread
+from .frames import check_corpus
 from .progress import Progress, reporting
 from .reward import Reward, amounts
 from .schema import unknown_name
 from .trace_graph import TYPE_WEIGHTS
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from .calibration import Quality
-    from .weight_estimation import Estimate, Observations, Task
+from .weight_estimation import LEAK, Estimate, N, Observations, Task, estimate, held_out, interval
 
 Model = Literal["noisy_or", "noisy_and", "linear"]
 _MODELS: Final = ("noisy_or", "noisy_and", "linear")
@@ -125,8 +125,6 @@ class FittedOutcome:
         return self.weights.height
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> "NDArray[np.float64]":
-        import numpy as np
-
         return np.array(list(self), dtype)
 
     def params(self) -> dict[str, object]:
@@ -283,13 +281,6 @@ def fit_outcome(
     if isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= 1000:
         raise ParameterError(f"bins is {bins!r}, expected 2 to 1000")
 
-    import numpy as np
-
-    from .calibration import quality
-    from .fitted.folds import folds_over
-    from .fitted.learners import one_thread
-    from .weight_estimation import Task, estimate, held_out
-
     task = Task(model, loss, leak)
     with reporting(progress, "fitting") as callback, one_thread():
         gathered = _gather(corpus, targets, reward, by, model, threads, callback)
@@ -339,10 +330,6 @@ def _gather(
     progress: Any,
 ) -> _Gathered:
     """Gates of all pieces of the corpus, one after the other, and the targets that count."""
-    import numpy as np
-
-    from .weight_estimation import N, Observations
-
     gates, tables = [], []
     for _, load in corpus.pieces():
         piece = load()
@@ -417,8 +404,6 @@ def _result(
     n_contradicted: int,
     asked: dict[str, Any],
 ) -> FittedOutcome:
-    from .calibration import Quality
-    from .weight_estimation import LEAK, interval
 
     told = told or Quality()
     n_clusters = len(gathered.names)

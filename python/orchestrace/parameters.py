@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .display import briefly
 from .errors import ParameterError
 from .schema import unknown_name
+from .text import briefly
 
 Value = bool | int | float | str | None
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,18 +15,20 @@ from polars.io.plugins import register_io_source
 from . import _core
 from .arguments import public
 from .assemble import frame_of
-from .corpus import Corpus, check_flags, check_numbers
-from .display import plain
+from .checks import check_flags, check_numbers
+from .corpus import Corpus
 from .errors import InputError, ParameterError, SchemaError
 from .integrity import reading, verify
 from .manifest import NAME, SIDE, Manifest, Part, StoredFile, load, stored
 from .measures import Measures, measures_of
 from .memory import memory_bytes
 from .paths import expanded
+from .pieces import empty_tables
 from .progress import Progress, reporting
 from .publication import published
 from .schema import MAPPING_COUNTS, SCHEMAS, dtype_of
 from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_side, present_schema, scan
+from .text import plain
 
 Step = Callable[[Corpus], Corpus]
 
@@ -180,6 +182,16 @@ class PartitionedCorpus(Corpus):
                     counts[name] = int(self._collected(self._table(name).select(pl.len())).item())
             self._counted = counts
         return self._counted
+
+    def _streams(self, name: str) -> list[_core.Stream]:
+        if name not in SIDE:
+            return [piece._store.table(name) for piece in self.slices()]
+        # No piece has it, or not all of it.
+        given = {name: self._table(name).collect(engine="streaming")}
+        return [_core.Store.from_arrow(empty_tables() | given).table(name)]
+
+    def _lifted(self) -> Mapping[str, str]:
+        return self._manifest.fields
 
     def _stored(self, name: str) -> pl.DataFrame:
         """Only the keys of traces are held, since joining by them needs all."""

@@ -4,8 +4,8 @@ import os
 import stat
 from pathlib import Path
 
-from .display import plain
 from .errors import InputError, ParameterError
+from .text import plain
 
 
 def expanded(path: str | os.PathLike[str]) -> str:

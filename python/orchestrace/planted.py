@@ -3,22 +3,20 @@
 import io
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
+from typing import Any, BinaryIO, Literal, overload
 
+import numpy as np
 import polars as pl
+from numpy.typing import ArrayLike, NDArray
 
 from . import _core
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
+from .planted_game import PlantedGame, game_of
 from .progress import Progress, reporting
 from .publication import published
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from .planted_game import PlantedGame
 
 Outcome = Literal["linear", "noisy_or", "majority", "mixed"]
 Effects = Literal["context", "action", "role", "tool"]
@@ -109,7 +107,6 @@ class Truth:
         >>> bool(abs(alone - truth.agents["contribution"][2]) < 1e-12)
         True
         """
-        from .planted_game import game_of
 
         return game_of(self, trace_id, None, unit)
 
@@ -148,7 +145,6 @@ class Truth:
         >>> float(truth.value(np.zeros((1, 2), bool), truth.game("run-00000001"))[0])
         0.0
         """
-        from .planted_game import game_of
 
         return game_of(self, game.trace_id, game.players, "agent")(masks)
 

@@ -13,10 +13,10 @@ from typing import BinaryIO, Literal, TypeVar, cast
 
 import polars as pl
 
-from .display import plain
+from .durable import sync_file, sync_folder
 from .errors import InputError, ParameterError
-from .manifest import sync_file, sync_folder
 from .paths import path_of
+from .text import plain
 
 T = TypeVar("T")
 

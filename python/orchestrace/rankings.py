@@ -4,20 +4,15 @@ Functions take rows in order of segment (a trace) and return one number per segm
 defined. Nothing loops over segments.
 """
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def segment_starts(segment: "Ints") -> "Ints":
     """Rows at which a new segment begins."""
-    import numpy as np
-
     if not segment.size:
         return np.zeros(0, np.int64)
     return np.concatenate([[0], np.flatnonzero(np.diff(segment)) + 1])
@@ -25,23 +20,17 @@ def segment_starts(segment: "Ints") -> "Ints":
 
 def sums(values: "Floats", starts: "Ints") -> "Floats":
     """Sum of each segment."""
-    import numpy as np
-
     return np.add.reduceat(values, starts) if starts.size else np.zeros(0)
 
 
 def _spread(starts: "Ints", n: int) -> tuple["Ints", "Ints"]:
     """Number of the segment of every row, and the size of every segment."""
-    import numpy as np
-
     sizes = np.diff(np.append(starts, n))
     return np.repeat(np.arange(starts.size), sizes), sizes
 
 
 def _ties(values: "Floats", starts: "Ints") -> tuple["Ints", "Ints", "Ints"]:
     """Rows in order of (segment, value), and where runs of equal values begin and how long they are."""
-    import numpy as np
-
     segment, _ = _spread(starts, values.size)
     order = np.lexsort((values, segment))
     in_order = values[order]
@@ -54,8 +43,6 @@ def _ties(values: "Floats", starts: "Ints") -> tuple["Ints", "Ints", "Ints"]:
 
 def midranks(values: "Floats", starts: "Ints") -> "Floats":
     """Rank of every row in its segment, from 1; equal values share the mean of their ranks. O(n log n)."""
-    import numpy as np
-
     order, runs, lengths = _ties(values, starts)
     segment, _ = _spread(starts, values.size)
     first = np.repeat(runs + (lengths - 1) / 2.0, lengths) - starts[segment] + 1.0
@@ -66,15 +53,11 @@ def midranks(values: "Floats", starts: "Ints") -> "Floats":
 
 def spearman(a: "Floats", b: "Floats", starts: "Ints") -> "Floats":
     """Spearman's rho per segment: the correlation of midranks. O(n log n)."""
-    import numpy as np
-
     return correlation(midranks(a, starts), midranks(b, starts), starts) if a.size else np.zeros(0)
 
 
 def correlation(a: "Floats", b: "Floats", starts: "Ints") -> "Floats":
     """Pearson's correlation per segment; NaN where a side does not vary. O(n)."""
-    import numpy as np
-
     segment, sizes = _spread(starts, a.size)
     x = a - (sums(a, starts) / sizes)[segment]
     y = b - (sums(b, starts) / sizes)[segment]
@@ -90,8 +73,6 @@ def kendall(a: "Floats", b: "Floats", starts: "Ints") -> "Floats":
     `b`. An inversion has one highest bit in which its two ranks differ, so each level of a stable partition
     by bits, from the highest down, counts the ones that stand before a zero of the same block.
     """
-    import numpy as np
-
     n = a.size
     if not n:
         return np.zeros(0)
@@ -144,8 +125,6 @@ def kendall(a: "Floats", b: "Floats", starts: "Ints") -> "Floats":
 
 def top(values: "Floats", starts: "Ints", k: "Ints") -> "Floats":
     """Share of every row in the `k` highest of its segment: between 0 and 1 where a tie is cut."""
-    import numpy as np
-
     order, runs, lengths = _ties(-values, starts)
     segment, _ = _spread(starts, values.size)
     room = (k[segment[runs]] - (runs - starts[segment[runs]])) / lengths
@@ -156,8 +135,6 @@ def top(values: "Floats", starts: "Ints", k: "Ints") -> "Floats":
 
 def top_overlap(a: "Floats", b: "Floats", starts: "Ints", k: "Ints") -> "Floats":
     """Share of the `k` highest of `a` that are among those of `b`, per segment; NaN where all rows are."""
-    import numpy as np
-
     if not a.size:
         return np.zeros(0)
     _, sizes = _spread(starts, a.size)
@@ -167,8 +144,6 @@ def top_overlap(a: "Floats", b: "Floats", starts: "Ints", k: "Ints") -> "Floats"
 
 def sign_agreement(a: "Floats", b: "Floats", starts: "Ints") -> "Floats":
     """Share of the rows with equal signs, per segment, among those on which not both are zero."""
-    import numpy as np
-
     if not a.size:
         return np.zeros(0)
     counted = (a != 0) | (b != 0)

@@ -18,6 +18,7 @@ from . import _core
 from .arguments import public
 from .corpus import Corpus
 from .errors import ParameterError
+from .fitted.learners import one_thread
 from .games import own_outcome
 from .parameters import Param, Value, check_params, shown
 from .partitioned import PartitionedCorpus, check_groups
@@ -101,6 +102,8 @@ class Registered:
         }
 
 
+OWN: Final = ("aristocrat", "coma", "hca", "rudder", "vdn", "qmix")
+"""Methods of the room `fitted`, in the order of `methods`."""
 _METHODS: Final[dict[str, Registered]] = {}
 
 
@@ -197,7 +200,7 @@ def credit_method(
 
     def register(function: Function) -> Function:
         own = function.__module__.startswith(f"{__package__}.")
-        if not own and (name in _of_core() or name in _own_names()):
+        if not own and (name in _of_core() or name in OWN):
             raise ParameterError(f"method '{name}' is one of the package: choose another name")
         _METHODS[name] = Registered(
             name=name,
@@ -280,10 +283,8 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
 
 def _sums_in_order(method: Registered) -> AbstractContextManager[object]:
     """BLAS adds up in another order on another number of threads; a caller's own method may like it so."""
-    if method.name not in _own_names():
+    if method.name not in OWN:
         return nullcontext()
-    from .fitted.learners import one_thread
-
     return one_thread("blas")
 
 
@@ -312,10 +313,7 @@ def described(name: str) -> Mapping[str, Any] | None:
 
 def registered() -> dict[str, Registered]:
     """Methods written in Python, the package's own first."""
-    from . import fitted  # noqa: F401  # registers its methods
-
-    own = _own_names()
-    return {name: _METHODS[name] for name in [*own, *(name for name in _METHODS if name not in own)]}
+    return {name: _METHODS[name] for name in [*OWN, *(name for name in _METHODS if name not in OWN)]}
 
 
 def rewards_of(corpus: Corpus, weights: Mapping[str, float]) -> pl.DataFrame:
@@ -451,9 +449,3 @@ def _check_word(what: str, word: object, known: Sequence[str]) -> None:
 @functools.cache
 def _of_core() -> dict[str, Mapping[str, Any]]:
     return {str(method["name"]): method for method in _core.methods()}
-
-
-def _own_names() -> tuple[str, ...]:
-    from .fitted import NAMES
-
-    return NAMES

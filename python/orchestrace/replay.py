@@ -10,11 +10,12 @@ import numpy as np
 import polars as pl
 
 from . import _core
-from .agreement import check_corpus
 from .arguments import public
+from .checks import check_numbers
 from .composition import Spec, Specified, parts_of
-from .corpus import Corpus, check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
+from .frames import check_corpus
 from .naming import expect_known
 from .progress import Progress, reporting
 from .schedule import replay_schedule, timing_options

@@ -1,13 +1,14 @@
 """Intervals of what is no mean, where no formula gives its error: percentiles over resampled clusters."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+from .influence import t_quantile
+
+Floats = NDArray[np.float64]
 
 FEWEST_CLUSTERS: Final = 5
 """With fewer, resampling says nothing of the spread between them: docs/intervals.md has the coverage."""
@@ -17,8 +18,6 @@ _CHUNK: Final = 1 << 22  # cells of a block of resamples
 
 def draws(n_clusters: int, n_boot: int, seed: int) -> "Iterator[Floats]":
     """How often each cluster is drawn, in blocks of ``[resample, cluster]``; rows sum to `n_clusters`."""
-    import numpy as np
-
     rng = np.random.Generator(np.random.PCG64([seed, 0]))
     block = max(1, _CHUNK // max(n_clusters, 1))
     for start in range(0, n_boot, block):
@@ -33,10 +32,7 @@ def percentiles(drawn: "Floats", n_clusters: int, confidence: float) -> tuple[fl
 
     Null with fewer than `FEWEST_CLUSTERS`. Source: Hesterberg 2015 (arXiv 1411.5279), section 3.3.
     """
-    import numpy as np
     from scipy.special import ndtr
-
-    from .influence import t_quantile
 
     known = drawn[np.isfinite(drawn)]
     if n_clusters < FEWEST_CLUSTERS or not known.size:

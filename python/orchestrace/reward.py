@@ -6,9 +6,9 @@ from typing import Final
 import polars as pl
 
 from .corpus import Corpus
-from .display import plain
 from .errors import ParameterError
 from .schema import unknown_name
+from .text import plain
 
 Reward = str | Mapping[str, float]
 

@@ -6,12 +6,13 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from . import _core
-from .agreement import check_corpus
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
-from .metrics import core_frames
+from .frames import check_corpus
 from .naming import expect_known, names_of, number_column, said_of_tools
+from .pieces import core_frames
 from .progress import Progress, reporting
 from .schema import unknown_name
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 import polars as pl
 
 from . import _core
-from .agreement import check_corpus
 from .corpus import Corpus
-from .metrics import core_frames
+from .frames import check_corpus
+from .pieces import core_frames
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from .agreement import collected
 from .arguments import public
-from .display import briefly
 from .errors import ParameterError
+from .frames import collected
 from .schema import CREDITS
+from .text import briefly
 
 _FITS = {
     "trace": pl.UInt32(),

@@ -12,7 +12,7 @@ from polars.io.plugins import register_io_source
 
 from . import _core
 from .arguments import public
-from .corpus import check_numbers
+from .checks import check_numbers
 from .errors import ParameterError
 from .io import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
 from .schema import SCHEMAS, dtype_of

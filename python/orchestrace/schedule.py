@@ -7,16 +7,18 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from . import _core
-from .agreement import check_corpus
 from .arguments import public
+from .checks import check_numbers
 from .composition import Spec, Specified, parts_of
-from .corpus import Corpus, check_numbers
+from .corpus import Corpus
 from .errors import ParameterError
+from .frames import check_corpus
 from .naming import expect_known
+from .pieces import empty_store
 from .progress import Progress, reporting
 from .ranges import in_range
 from .schedule_interventions import Concurrency, Pool, Queue, Release, concurrency
-from .schema import CREDITS, REPLAYS, SCHEMAS, unknown_name
+from .schema import CREDITS, REPLAYS, unknown_name
 
 Durations = Literal["auto", "explicit", "gap"]
 DURATIONS: Final = ("auto", "explicit", "gap")
@@ -323,12 +325,6 @@ def _replayed(
         frames = [pl.DataFrame(_core.replay_schedules(empty_store(), asked, **options))]
     found = pl.concat(frames).sort("scenario", maintain_order=True)
     return found.join(names, on="scenario", how="left", maintain_order="left")
-
-
-def empty_store() -> _core.Store:
-    """A store without a trace."""
-    traces, events = (pl.DataFrame(schema=SCHEMAS[name]) for name in ("traces", "events"))
-    return Corpus.from_arrow(traces=traces, events=events)._store
 
 
 def _flat(spec: Spec) -> Iterator[Spec]:

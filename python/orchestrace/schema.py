@@ -5,8 +5,8 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from . import _core
-from .display import plain
 from .errors import ParameterError, SchemaError
+from .text import plain
 
 Unit = Literal["team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token"]
 

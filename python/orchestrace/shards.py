@@ -16,22 +16,10 @@ from typing import Final
 import polars as pl
 
 from . import _core
+from .durable import sync_file, sync_folder, temporary
 from .errors import InputError
 from .integrity import fingerprint, verify
-from .manifest import (
-    GATHERED,
-    SIDE,
-    Fingerprint,
-    Manifest,
-    Part,
-    StoredFile,
-    file_of,
-    side_file,
-    stored,
-    sync_file,
-    sync_folder,
-    temporary,
-)
+from .manifest import GATHERED, SIDE, Fingerprint, Manifest, Part, StoredFile, file_of, side_file, stored
 from .memory import OVERHEAD
 from .publication import written
 from .schema import SCHEMAS

@@ -8,12 +8,13 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from . import rankings
-from .agreement import check_corpus
 from .arguments import public
+from .checks import check_numbers
 from .contexts import contexts
-from .corpus import Corpus, check_numbers
+from .corpus import Corpus
 from .decisions import DECISIONS
 from .errors import ParameterError
+from .frames import check_corpus
 from .reward import amounts
 from .schema import unknown_name
 

@@ -93,11 +93,10 @@ def _inputs_of(corpus: "Corpus", importer: object) -> list[tuple[str, str]]:
 
 def _is_same(corpus: "Corpus", trace: int, seq: int, store: _core.Store) -> bool:
     """Whether the event that was read again is the one that is in the tables."""
-    from .corpus import Corpus
 
     def row(events: pl.LazyFrame) -> tuple[object, ...]:
         words = [pl.col(name).cast(pl.String) if name != "t" else pl.col(name) for name in _SAME]
         return events.select(words).collect(engine="streaming").row(0)
 
     there = corpus.events.filter(pl.col("trace") == trace, pl.col("seq") == seq)
-    return row(there) == row(Corpus(store).events.filter(pl.col("seq") == seq))
+    return row(there) == row(pl.LazyFrame(store.table("events")).filter(pl.col("seq") == seq))

@@ -7,22 +7,14 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from .agreement import check_corpus
 from .arguments import public
-from .corpus import Corpus, check_numbers
-from .decisions import (
-    EFFECT,
-    EVIDENCE,
-    check_share,
-    decision_rows,
-    flag,
-    named_columns,
-    number,
-    params_text,
-)
+from .checks import check_numbers, check_share
+from .corpus import Corpus
+from .decisions import EFFECT, EVIDENCE, decision_rows, flag, named_columns, number, params_text
 from .errors import ParameterError
 from .fitted.folds import folds_over
 from .fitted.learners import one_thread
+from .frames import check_corpus
 from .influence import Bools, Floats, Ints, clusters_of, interval
 from .matching import effective
 from .regression import Design, logistic, pooled, ridge, sigmoid

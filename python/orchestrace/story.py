@@ -10,14 +10,15 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from .agreement import check_corpus
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .critical_path import critical_path
-from .display import counted, plain
+from .frames import check_corpus
 from .metrics import metrics
 from .progress import Progress
 from .safety import taint
+from .text import counted, plain
 
 TOKENS: Final = ("fresh", "cached", "cache_write", "out", "reasoning")
 TIMES: Final = ("model", "tool", "queue", "permission", "human", "scorer", "idle")

@@ -12,10 +12,10 @@ import polars as pl
 from . import _core
 from .arguments import public
 from .coverage import coverage
-from .display import plain
 from .errors import InputError, ParameterError
 from .paths import path_of
 from .schema import unknown_name
+from .text import plain
 
 COUNTED: Final = (
     *("category", "is_rl", "reward_type", "credit_granularity", "orchestration_form"),

@@ -101,6 +101,4 @@ def verbs_for(id: str) -> list[str]:
     >>> verbs_for("O5")
     []
     """
-    from . import observed, spawn_effect  # noqa: F401  # which declare as they are imported
-
     return sorted(_DECLARED.get(id, []))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import polars as pl
 from rich.cells import cell_len
 
-from .display import plain
+from .text import plain
 
 GAP = 2
 """Blanks between columns."""

@@ -2,20 +2,19 @@
 
 import json
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from .agreement import collected
 from .arguments import public
-from .corpus import Corpus, check_numbers
+from .checks import check_numbers
+from .corpus import Corpus
 from .credit import methods
 from .errors import ParameterError
+from .frames import collected
 from .units import TracesByNumber
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _DECAYING: Final = ("gae", "sequential_gae")
 _KEPT: Final = ("trace", "trace_id", "unit_id", "seq", "method", "reward", "params", "credit", "reason")
@@ -153,8 +152,6 @@ def _tokens_after(corpus: Corpus) -> pl.DataFrame:
 
 
 def _decayed(credit: float, n: int, later: int | None, lambda_: float) -> "NDArray[np.float64] | list[float]":
-    import numpy as np
-
     if later is None:
         return [credit] * n
     if lambda_ == 0.0:

@@ -10,7 +10,6 @@ from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import lsq_linear, minimize, nnls
 
 from .influence import Floats, Ints, t_quantile
 from .trace_graph import TYPE_WEIGHTS
@@ -174,6 +173,8 @@ def _least(seen: Observations, task: Task, groups: Ints, begin: Floats) -> _Foun
     most = None if task.most == np.inf else task.most
     bounds = [(0.0, most if groups[LEAK] != k else _MOST_LEAK) for k in range(n_free)]
     options = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-15, "gtol": 1e-10, "maxls": 50}
+    from scipy.optimize import minimize
+
     done = minimize(
         objective, np.clip(scored.x, 0.0, most), jac=True, method="L-BFGS-B", bounds=bounds, options=options
     )
@@ -188,6 +189,8 @@ def _scoring(objective: _Objective, begin: Floats) -> _Found:
     Where all inputs are recorded and no sum stops at 1, predictions of `linear` are linear in the weights,
     and the first step is the least-squares solution.
     """
+    from scipy.optimize import lsq_linear, nnls
+
     task, groups = objective.task, objective.groups
     most = np.where(np.arange(begin.size) == groups[LEAK], _MOST_LEAK, task.most)
     x, value = begin, objective(begin)[0]

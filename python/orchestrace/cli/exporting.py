@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from .. import credit, drop, export, replay
-from ..display import plain
 from ..export import default_name, export_size, exports, only_traces
 from ..paths import path_of
 from ..publication import refuse_existing
+from ..text import plain
 from .application import app
 from .options import Force, Params, RewardOptions, Seed, StrictOptions, grouped
 from .recordings import tell_quarantined, usable

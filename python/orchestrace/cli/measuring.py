@@ -7,22 +7,14 @@ import polars as pl
 import typer
 
 from .. import metrics, sanitizer_cut, survey, taint
-from ..display import plain
 from ..errors import ParameterError
 from ..metrics import By
 from ..paths import path_of
 from ..publication import published_folder, write_parquet
 from ..schema import unknown_name
+from ..text import plain
 from .application import app
-from .options import (
-    Json,
-    MaxGap,
-    PrivilegedTools,
-    StrictOptions,
-    TrustedTools,
-    UntrustedTools,
-    grouped,
-)
+from .options import Json, MaxGap, PrivilegedTools, StrictOptions, TrustedTools, UntrustedTools, grouped
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions, show, tell
 

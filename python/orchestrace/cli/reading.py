@@ -8,7 +8,6 @@ from typing import Annotated, Final
 import typer
 
 from .. import credit, generate, importers, ingest, read_corpus, read_traces, report, story
-from ..display import counted, plain, plain_json
 from ..errors import InputError, ParameterError
 from ..paths import path_of
 from ..publication import write_parquet, write_text
@@ -16,6 +15,7 @@ from ..samples import samples_path
 from ..schema import SCHEMAS, TraceBy
 from ..story import HOUR
 from ..terminal import terminal_width
+from ..text import counted, plain, plain_json
 from .application import FAILED, STOPPED, app
 from .options import (
     Force,

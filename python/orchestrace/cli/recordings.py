@@ -8,11 +8,11 @@ import typer
 
 from .. import read_corpus, read_traces
 from ..corpus import Corpus
-from ..display import counted, plain
 from ..errors import InputError, ParameterError
 from ..io import nothing_used
 from ..manifest import is_corpus
 from ..paths import expanded
+from ..text import counted, plain
 from .application import QUARANTINED
 from .options import RecordingOptions, RewardOptions
 

@@ -10,8 +10,8 @@ import typer
 
 from .. import study
 from ..corpus import Corpus
-from ..display import plain, plain_json
 from ..paths import path_of
+from ..text import plain, plain_json
 from .application import SETTINGS, STOPPED
 from .options import Json, RecordingOptions
 from .recordings import usable

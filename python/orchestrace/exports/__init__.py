@@ -9,7 +9,7 @@ from .mermaid import MERMAID
 from .ocel import OCEL
 from .parquet import PARQUET
 from .perfetto import PERFETTO
-from .trainer import TRL, VERL
+from .trainer_tables import TRL, VERL
 
 EXPORTS: Final[dict[str, Export]] = {
     one.name: one for one in (JSONL, PARQUET, PERFETTO, MERMAID, DOT, OCEL, VERL, TRL)

@@ -1,17 +1,14 @@
 """Tables of a corpus as NumPy arrays."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from ..corpus import Corpus
 from ..schema import REQUIRED
 from .arrow import check_table
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ..corpus import Corpus
 
 
 class Names(NamedTuple):
@@ -39,8 +36,6 @@ def numpy_columns(corpus: "Corpus", name: str) -> dict[str, Any]:
 
 
 def _array(column: pl.Series, is_full: bool) -> Any:
-    import numpy as np
-
     dtype = column.dtype
     if isinstance(dtype, pl.Enum | pl.Categorical):
         return _names(column)
@@ -59,8 +54,6 @@ def _array(column: pl.Series, is_full: bool) -> Any:
 
 
 def _names(column: pl.Series) -> Names:
-    import numpy as np
-
     if isinstance(column.dtype, pl.Enum):
         words = column.dtype.categories
         coded = column

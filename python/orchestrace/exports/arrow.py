@@ -4,11 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from .. import _core
 from ..errors import ParameterError
-from ..manifest import SIDE
+from ..pieces import empty_store
 from ..schema import SCHEMAS, dtype_of, unknown_name
-from .format import empty_tables
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,28 +33,12 @@ def arrow_table(corpus: "Corpus", name: str) -> "pyarrow.Table":
     except ModuleNotFoundError:
         raise ParameterError("to_arrow needs pyarrow: pip install pyarrow") from None
     check_table(name)
-    streams, lifted = _streams(corpus, name)
+    streams = corpus._streams(name) or [empty_store().table(name)]
+    lifted = {field: dtype_of(kind) for field, kind in sorted(corpus._lifted().items())}
     columns = {**SCHEMAS[name], **({} if name != "events" else lifted)}
     tables = [_complete(pa, pa.table(stream), columns) for stream in streams]
     whole = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
     return whole.unify_dictionaries() if len(tables) > 1 else whole
-
-
-def _streams(corpus: "Corpus", name: str) -> tuple[list[_core.Stream], dict[str, pl.DataType]]:
-    """What the core says of a table, piece by piece, and the lifted columns."""
-    from ..partitioned import PartitionedCorpus
-
-    if not isinstance(corpus, PartitionedCorpus):
-        kinds, streams = corpus._store.lifted, [corpus._store.table(name)]
-    else:
-        kinds = corpus._manifest.fields
-        if name in SIDE:  # no piece has it, or not all of it
-            given = {name: corpus._table(name).collect(engine="streaming")}
-            streams = [_core.Store.from_arrow(empty_tables() | given).table(name)]
-        else:
-            streams = [piece._store.table(name) for piece in corpus.slices()]
-    streams = streams or [_core.Store.from_arrow(empty_tables()).table(name)]
-    return streams, {field: dtype_of(kind) for field, kind in sorted(kinds.items())}
 
 
 def _complete(pa: Any, table: "pyarrow.Table", columns: dict[str, pl.DataType]) -> "pyarrow.Table":

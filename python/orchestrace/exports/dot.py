@@ -6,7 +6,7 @@ Source: Graphviz, The DOT Language; escString; character entities.
 from typing import Final
 
 from ..corpus import Corpus
-from ..display import plain
+from ..text import plain
 from .drawing import is_tight, label, only
 from .format import VIEWER_BYTES, Export, Request, Sink
 

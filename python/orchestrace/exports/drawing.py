@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
-from ..agreement import collected
 from ..corpus import Corpus
-from ..display import plain
 from ..errors import ParameterError
+from ..frames import collected
 from ..schedule import schedule
+from ..text import plain
 from .format import Request
 
 CREDIT = ("trace", "seq", "credit")

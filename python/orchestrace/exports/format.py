@@ -10,20 +10,11 @@ import polars as pl
 from ..corpus import Corpus
 from ..errors import ParameterError
 from ..schedule import Durations
-from ..schema import SCHEMAS
 
 Scope = Literal["trace", "traces", "corpus"]
 
 VIEWER_BYTES: Final = 64 << 20
 """What a viewer that loads a file as a whole still opens without trouble."""
-
-
-def empty_tables() -> dict[str, object]:
-    """The tables of a corpus without rows, for a store that has but one of them.
-
-    Made anew for each: Polars keeps the names of all categoricals for as long as any is alive.
-    """
-    return {name: pl.DataFrame(schema=schema) for name, schema in SCHEMAS.items() if name != "agents"}
 
 
 class Sink:

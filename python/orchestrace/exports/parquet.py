@@ -10,8 +10,9 @@ from ..corpus import Corpus
 from ..manifest import EXPORTED, Input, Manifest
 from ..memory import memory_bytes, partitions_of
 from ..partitioned import PartitionedCorpus
+from ..pieces import empty_tables
 from ..shards import EVENT_BYTES, INDEX, merge, staging, told, write_shard
-from .format import Export, Request, empty_tables
+from .format import Export, Request
 
 
 def _write(corpus: Corpus, folder: Path, request: Request) -> None:

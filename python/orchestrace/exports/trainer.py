@@ -1,20 +1,19 @@
 """Credits as tables that trainers take: one row per turn, numbers or lists along the tokens."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, Literal
 
 import polars as pl
-from polars.io.plugins import register_io_source
 
-from ..agreement import check_corpus
 from ..arguments import public
-from ..corpus import Corpus, check_numbers
+from ..checks import check_numbers
+from ..corpus import Corpus
 from ..credit import methods
 from ..errors import ParameterError
+from ..frames import check_corpus
 from ..reward import amounts, reward_of
 from ..schema import unknown_name
 from ..tokens import token_credits
-from .format import Export, Request, Sink
 from .layouts import LAYOUTS, TOKEN, TURN
 from .turns import KEY, agent_uids, members, turns
 
@@ -24,7 +23,7 @@ _UNITS: Final = ("turn", "event", "token")
 _BATCH_EVENTS: Final = 1 << 15
 _TOKENS_OF_AN_EVENT: Final = 16
 """Tokens that take, in all lists of a row, what an event takes as Python objects."""
-_ROW_GROUP: Final = 1 << 13
+ROW_GROUP: Final = 1 << 13
 """Rows that are held before they are written: with lists along tokens each may take kilobytes."""
 _NEEDED: Final = ("trace", "unit", "unit_id", "seq", "credit", "method", "reward", "reason", "params")
 _RUN: Final = ("unit", "method", "reward", "params")
@@ -137,11 +136,11 @@ def trainer_table(
     >>> table.height <= credits["unit_id"].count()
     True
     """
-    schema, frames = _prepared(corpus, credits, layout, per, returns, lambda_, max_tokens)
+    schema, frames = prepared(corpus, credits, layout, per, returns, lambda_, max_tokens)
     return pl.concat([pl.DataFrame(schema=schema), *frames])
 
 
-def _prepared(
+def prepared(
     corpus: Corpus,
     credits: Frame,
     layout: str,
@@ -423,42 +422,3 @@ def _joined(events: pl.DataFrame, names: list[str]) -> pl.DataFrame:
         pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).drop_nulls().explode().implode()).first()
         for name in names
     )
-
-
-def _writer(layout: Literal["verl", "trl"]) -> Callable[[Corpus, Sink, Request], None]:
-    def write(corpus: Corpus, sink: Sink, request: Request) -> None:
-        if request.credits is None:
-            raise ParameterError(f"the export '{layout}' needs credits: rows of credit(..., unit='turn')")
-        options = (request.returns, None, 2**62)
-        schema, frames = _prepared(corpus, request.credits, layout, request.per, *options)
-
-        def batches(
-            columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _size: int | None
-        ) -> Iterator[pl.DataFrame]:
-            yield from frames
-
-        table = register_io_source(batches, schema=schema, is_pure=True)
-        table.sink_parquet(sink, compression="zstd", row_group_size=_ROW_GROUP)  # type: ignore[call-overload]  # it only writes
-
-    return write
-
-
-VERL: Final = Export(
-    "verl",
-    "Trainer table: turns with advantages, as verl's DataProto names them (Parquet)",
-    "verl, any Parquet reader",
-    ".parquet",
-    "corpus",
-    ("trace_id", "credits", "returns", "per"),
-    _writer("verl"),
-)
-
-TRL: Final = Export(
-    "trl",
-    "Trainer table: turns with advantages, as TRL's GRPOTrainer names them (Parquet)",
-    "TRL, datasets, any Parquet reader",
-    ".parquet",
-    "corpus",
-    ("trace_id", "credits", "returns", "per"),
-    _writer("trl"),
-)

@@ -20,18 +20,7 @@ from .features import Floats, Vocabulary
 from .folds import check_size, fit_quality, folds_of
 from .learners import one_thread
 from .ridge import Linear, Moments, all_but_one, cross_fitted, grouped, ridge
-from .vdn import (
-    ALPHA,
-    CENTRE,
-    FOLDS,
-    Decomposition,
-    Teams,
-    Utility,
-    centres,
-    decomposed,
-    gather,
-    moments_of,
-)
+from .vdn import ALPHA, CENTRE, FOLDS, Decomposition, Teams, Utility, centres, decomposed, gather, moments_of
 
 
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: int) -> Decomposition:

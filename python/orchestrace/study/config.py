@@ -12,7 +12,8 @@ from typing import Any, Final, get_args
 
 from .. import _core
 from ..arguments import public
-from ..corpus import Corpus, check_numbers
+from ..checks import check_numbers
+from ..corpus import Corpus
 from ..credit import credit
 from ..credit import methods as registered
 from ..errors import InputError, ParameterError

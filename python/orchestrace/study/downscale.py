@@ -3,20 +3,23 @@
 from collections.abc import Sequence
 from typing import Any, Final, get_args
 
+import numpy as np
 import polars as pl
 
 from .. import rankings
-from ..agreement import agreement, check_corpus, one_run, tasks_of
+from ..agreement import agreement, one_run
 from ..arguments import public
+from ..checks import check_numbers
 from ..comparison import Method
-from ..corpus import Corpus, check_numbers
+from ..corpus import Corpus
 from ..credit import Rewards, credit, methods
-from ..display import briefly
 from ..errors import ParameterError
+from ..frames import check_corpus, tasks_of
 from ..influence import check_confidence, mean_interval
 from ..partitioned import PartitionedCorpus
 from ..progress import Progress, reporting
 from ..schema import CREDITS, Unit, unknown_name
+from ..text import briefly
 from .config import MethodRun
 
 TOP: Final = 0.05
@@ -246,8 +249,6 @@ def _step(
 
 def _top_share(corpus: Corpus, found: pl.DataFrame, confidence: float) -> dict[str, Any]:
     """How much of the absolute credit of a trace few of its units have."""
-    import numpy as np
-
     rows = one_run(found, "credits")[0].drop_nulls().sort("trace", "unit_id")
     rows = rows.join(tasks_of(corpus, rows.select("trace").unique()), on="trace", maintain_order="left")
     trace = rows["trace"].to_numpy()

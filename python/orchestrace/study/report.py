@@ -9,6 +9,7 @@ import polars as pl
 from .. import _core
 from ..arguments import public
 from ..corpus import Corpus
+from ..envelopes import envelopes as published
 from ..errors import ParameterError
 from ..publication import published_file
 from .envelope_map import checked, recorded
@@ -104,8 +105,6 @@ def report(
 def _envelopes(given: pl.DataFrame | None) -> pl.DataFrame:
     if given is not None:
         return checked(given)
-    from ..envelopes import envelopes as published
-
     return checked(published())
 
 

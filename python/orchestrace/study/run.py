@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from ..arguments import public
-from ..corpus import check_numbers
+from ..checks import check_numbers
 from ..credit import methods
 from ..errors import ParameterError
 from ..progress import Progress, reporting

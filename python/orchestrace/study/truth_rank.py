@@ -1,8 +1,10 @@
 """How well credit finds planted contributions: rank correlation, signs at the top, rollouts needed."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from .. import rankings
 from ..corpus import Corpus
@@ -10,12 +12,8 @@ from ..diffusion import rollouts_at
 from ..influence import NO_INTERVAL, Interval, correlation_interval, mean_interval
 from ..planted import Truth
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 TOP: Final = 0.05
 
@@ -24,8 +22,6 @@ def judged(
     corpus: Corpus, truth: Truth, credits: pl.DataFrame, unit: str, confidence: float
 ) -> tuple[dict[str, Any], pl.DataFrame]:
     """Numbers of one cell, and ``task rho sign`` of its tasks."""
-    import numpy as np
-
     rows = _joined(corpus, truth, credits, unit)
     units = credits.filter(pl.col("unit_id").is_not_null())
     absent = units.filter(pl.col("credit").fill_nan(None).is_null())
@@ -87,8 +83,6 @@ def _joined(corpus: Corpus, truth: Truth, credits: pl.DataFrame, unit: str) -> p
 def _within(ours: "Floats", theirs: "Floats", starts: "Ints") -> tuple["Floats", "Floats"]:
     """Spearman's rho of every trace, and the share of right signs among its units with the largest
     contributions; NaN where credit or truth does not vary, since what ranks nothing has no signs."""
-    import numpy as np
-
     if not ours.size:
         return np.zeros(0), np.zeros(0)
     rho = rankings.spearman(ours, theirs, starts)
@@ -119,8 +113,6 @@ def _pooled(
     Both are centred in their task and their moments summed over tasks: what a task's own moments move is its
     influence, and their share of the sums its weight.
     """
-    import numpy as np
-
     if not ours.size:
         return None, NO_INTERVAL
     _, code = np.unique(task, return_inverse=True)
