@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrace import registry
+from orchestrace.credit import registry
 
 
 class ExamplesAlone:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
 import orchestrace as ot
-from orchestrace import rankings
-from orchestrace.influence import correlation_interval, mean_interval
-from orchestrace.resampling import draws, percentiles
+from orchestrace.statistics import rankings
+from orchestrace.statistics.influence import correlation_interval, mean_interval
+from orchestrace.statistics.resampling import draws, percentiles
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Floats]

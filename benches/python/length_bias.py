@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 import orchestrace as ot
-from orchestrace.influence import mean_interval
+from orchestrace.statistics.influence import mean_interval
 
 LENGTHS = (2, 3, 5, 9, 17, 33)
 GROUPS, SIZE = 250, 32

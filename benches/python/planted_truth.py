@@ -34,8 +34,8 @@ import polars as pl
 from scipy import stats
 
 import orchestrace as ot
-from orchestrace import rankings
-from orchestrace.influence import mean_interval
+from orchestrace.statistics import rankings
+from orchestrace.statistics.influence import mean_interval
 
 MODELS: dict[str, dict[str, Any]] = {
     "linear": {"outcome": "linear"},

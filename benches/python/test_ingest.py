@@ -13,7 +13,7 @@ def expected(path: Path, threads: int | None) -> Tables:
 
 
 def test_peers_read_the_same_fields() -> None:
-    from orchestrace.schema import SCHEMAS
+    from orchestrace.base.schema import SCHEMAS
 
     assert {"trace", "seq", *FIELDS, "extras"} == set(SCHEMAS["events"])
 

@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 
 import orchestrace as ot
-from orchestrace import integrity, manifest
+from orchestrace.disk import integrity, manifest
 
 VERBS: dict[str, Callable[[ot.Corpus], pl.DataFrame]] = {
     "metrics": lambda corpus: ot.metrics(corpus),

@@ -16,7 +16,7 @@ def _():
     import polars as pl
 
     import orchestrace as ot
-    from orchestrace.samples import samples_path
+    from orchestrace.corpus.samples import samples_path
 
     return alt, mo, ot, pl, samples_path
 

@@ -9,54 +9,55 @@ True
 
 import warnings
 
-from . import process as process  # isort: skip  # first: it refuses what would break the others
-from . import _core, advantages, mapping, study
-from .agreement import agreement
-from .annotation import place_labels
-from .attribution import localisation
-from .checklist import report_checklist
-from .comparison import compare
-from .contexts import contexts
-from .corpus import Corpus
-from .credit import credit, importers, methods
-from .critical_path import concurrency_profile, critical_path, dominators, drag
-from .diffusion import DiffusionLaw, credit_snr, diffusion_law, rollouts_needed
-from .envelopes import envelopes, gap
-from .errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
-from .explain import explain
-from .export import ExportSize, export, export_size, exports
-from .exports.trainer import trainer_table
-from .faithfulness import faithfulness
+from .base import process as process  # isort: skip  # first: it refuses what would break the others
+from . import _core, mapping, study
+from .base.errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
+from .corpus.corpus import Corpus
+from .corpus.reading import read_traces
+from .corpus.scanning import scan_events, scan_traces
+from .corpus.source import EventSource
+from .credit.explanation import explain
+from .credit.parameters import Param
+from .credit.registry import EventValues, credit_method
+from .credit.verb import credit, importers, methods
+from .decisions.context_keys import contexts
+from .disk.ingesting import IngestReport, ingest
+from .disk.partitioned import PartitionedCorpus, read_corpus
+from .effects.matching import matched_effect
+from .effects.observed import aggregation_effects, delegation_effects, message_effects
+from .effects.spawning import spawn_effect
+from .evaluation.accounts import free_ride, ledger
+from .evaluation.annotation import place_labels
+from .evaluation.attribution import localisation
+from .evaluation.comparison import compare
+from .evaluation.deletion_curves import faithfulness
+from .evaluation.rank_agreement import agreement
+from .evaluation.siblings import sibling_diagnostics
+from .exports.verb import ExportSize, export, export_size, exports
 from .games import game_values
-from .generate import generate
-from .ingest import IngestReport, ingest
-from .interventions import aggregate_by, drop, set_value, truncate
-from .io import read_traces
-from .laws import fit_law, predict_law
-from .ledger import free_ride, ledger
-from .matching import matched_effect
-from .metric_comparison import against_single_agent, compare_metrics
-from .metrics import metric_definitions, metrics
-from .model_sensitivity import model_sensitivity, outcome_models
-from .observed import aggregation_effects, delegation_effects, message_effects
-from .outcome_fit import FittedOutcome, fit_outcome
-from .parameters import Param
-from .partitioned import PartitionedCorpus, read_corpus
-from .planted import Truth, generate_planted
-from .registry import EventValues, credit_method
-from .replay import replay
-from .report import report
-from .safety import sanitizer_cut, taint, tainted_events
-from .scaling import fit_scaling, plot_scaling
-from .scan import scan_events, scan_traces
-from .schedule import scaling_curve, schedule
-from .schedule_interventions import cap_stragglers, concurrency, merge, remove, serialise, speed_up, split
-from .siblings import sibling_diagnostics
-from .source import EventSource
-from .spawn_effect import spawn_effect
-from .story import Story, story
-from .survey import survey
-from .tokens import token_credits
+from .interventions.content import aggregate_by, drop, set_value, truncate
+from .interventions.timing import cap_stragglers, concurrency, merge, remove, serialise, speed_up, split
+from .metrics.checklist import report_checklist
+from .metrics.comparison import against_single_agent, compare_metrics
+from .metrics.verb import metric_definitions, metrics
+from .replay.outcome_fit import FittedOutcome, fit_outcome
+from .replay.sensitivity import model_sensitivity, outcome_models
+from .replay.verb import replay
+from .safety.tracking import sanitizer_cut, taint, tainted_events
+from .scaling.diffusion import DiffusionLaw, credit_snr, diffusion_law, rollouts_needed
+from .scaling.laws import fit_law, predict_law
+from .scaling.paper_pool import survey
+from .scaling.published_sizes import envelopes, gap
+from .schedules.bottlenecks import concurrency_profile, critical_path, dominators, drag
+from .schedules.scheduling import scaling_curve, schedule
+from .schedules.speedup_fits import fit_scaling, plot_scaling
+from .summaries.narrative import Story, story
+from .summaries.tables import report
+from .synthetic.generating import generate
+from .synthetic.planted import Truth, generate_planted
+from .trainers import advantages
+from .trainers.tables import trainer_table
+from .trainers.tokens import token_credits
 
 __version__ = _core.VERSION
 

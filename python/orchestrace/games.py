@@ -9,9 +9,9 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from . import _core
-from .arguments import public
-from .checks import check_numbers
-from .errors import ParameterError
+from .base.arguments import public
+from .base.checks import check_numbers
+from .base.errors import ParameterError
 
 Coalitions = NDArray[np.bool_]
 Value = Callable[[Coalitions], ArrayLike]

@@ -7,12 +7,12 @@ from typing import Any, Final
 import polars as pl
 
 from . import _core
-from .arguments import public
-from .checks import check_numbers
-from .house import House
-from .io import Source, checked_options, input_files
-from .progress import Progress, reporting
-from .schema import MAPPING_COUNTS
+from .base.arguments import public
+from .base.checks import check_numbers
+from .base.progress import Progress, reporting
+from .base.schema import MAPPING_COUNTS
+from .corpus.mapping_files import House
+from .corpus.reading import Source, checked_options, input_files
 
 __all__ = ["check"]
 

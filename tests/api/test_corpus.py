@@ -8,7 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace.schema import CREDITS, EXTENSION_FIELDS, SCHEMAS
+from orchestrace.base.schema import CREDITS, EXTENSION_FIELDS, SCHEMAS
 
 TABLES = list(SCHEMAS)
 

@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 
 import orchestrace as ot
 from golden import on_disk
-from orchestrace.schema import CREDITS
+from orchestrace.base.schema import CREDITS
 
 
 def trace(name: str, task: str = "task", reward: float = 1.0, events: int = 3) -> bytes:

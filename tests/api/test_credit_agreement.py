@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import orchestrace as ot
-from orchestrace import rankings
-from orchestrace.agreement import RANGES, statistics
-from orchestrace.influence import mean_interval
+from orchestrace.evaluation.rank_agreement import RANGES, statistics
+from orchestrace.statistics import rankings
+from orchestrace.statistics.influence import mean_interval
 
 
 @pytest.fixture(scope="module")

@@ -298,7 +298,7 @@ def siblings(monkeypatch):
                 "role": ["lead", "coder"] * n,
             }
         )
-        monkeypatch.setattr("orchestrace.siblings.contexts", lambda corpus, context="auto": found)
+        monkeypatch.setattr("orchestrace.evaluation.siblings.contexts", lambda corpus, context="auto": found)
         return ot.sibling_diagnostics(corpus, **options)
 
     return make

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.envelopes import duration_seconds
-from orchestrace.scale import AXES, scale_of
+from orchestrace.scaling.axes import AXES, scale_of
+from orchestrace.scaling.published_sizes import duration_seconds
 
 NAMES = [axis.name for axis in AXES]
 K26 = "Kimi K2.6 Agent Swarm (reported envelope)"

@@ -234,7 +234,7 @@ def test_no_more_is_written_than_allowed(
     options: dict[str, Any] = {}
     if format == "trl":
         options["credits"] = ot.credit(corpus, method="grpo", unit="turn")
-    monkeypatch.setattr(sys.modules["orchestrace.export"], "_check_size", lambda *_: None)
+    monkeypatch.setattr(sys.modules["orchestrace.exports.verb"], "_check_size", lambda *_: None)
     with pytest.raises(ot.ParameterError, match="more than 2,000 bytes: raise max_bytes, or export less"):
         ot.export(corpus, format, tmp_path / "x", max_bytes=2000, **options)
     assert list(tmp_path.iterdir()) == []

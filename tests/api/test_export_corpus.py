@@ -19,7 +19,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace.schema import SCHEMAS
+from orchestrace.base.schema import SCHEMAS
 from property.random_runs import Document, jsonl
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"

@@ -26,7 +26,7 @@ from golden.on_disk import (
     rows,
     touch,
 )
-from orchestrace import manifest
+from orchestrace.disk import manifest
 
 METHODS = ot.methods()["name"].to_list()
 SCOPE = dict(ot.methods().select("name", "scope").iter_rows())

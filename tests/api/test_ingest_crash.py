@@ -36,8 +36,8 @@ from golden.on_disk import (
     rows,
     touch,
 )
-from orchestrace import manifest
 from orchestrace.cli import app
+from orchestrace.disk import manifest
 
 KILLS = int(os.environ.get("ORCHESTRACE_KILLS", "25"))
 SMALL = {"room": 1 << 18, "slice_rows": 700}

@@ -22,7 +22,7 @@ from golden.on_disk import (
     touch,
     write_spans,
 )
-from orchestrace import manifest
+from orchestrace.disk import manifest
 
 
 @pytest.fixture

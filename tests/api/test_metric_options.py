@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.naming import names_of
+from orchestrace.corpus.names import names_of
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.samples import samples_path
+from orchestrace.corpus.samples import samples_path
 from property.random_runs import Document, jsonl
 
 FORK_EDGES = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 4), (4, 5), (6, 7), (7, 8), (5, 9), (8, 9)]

@@ -9,7 +9,7 @@ import pytest
 
 import orchestrace as ot
 from orchestrace import _core
-from orchestrace.model_sensitivity import stability
+from orchestrace.replay.sensitivity import stability
 
 
 def judged(values: dict[str, dict[str | None, float | None]], reason: str | None = None) -> pl.DataFrame:

@@ -14,8 +14,8 @@ from polars.testing import assert_frame_equal
 from scipy.stats import t as student
 
 import orchestrace as ot
-from orchestrace.observed import AGGREGATIONS, DELEGATIONS, MESSAGES
-from orchestrace.shrinkage import shrunk
+from orchestrace.effects.observed import AGGREGATIONS, DELEGATIONS, MESSAGES
+from orchestrace.statistics.shrinkage import shrunk
 from property.hand_runs import event, run
 from property.random_runs import Document, corpora, jsonl
 from property.reference_observed import mean, rows_of

@@ -9,10 +9,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace import _core, registry
-from orchestrace.owners import owners
-from orchestrace.parameters import shown
-from orchestrace.schema import CREDITS
+from orchestrace import _core
+from orchestrace.base.schema import CREDITS
+from orchestrace.corpus.owners import owners
+from orchestrace.credit import registry
+from orchestrace.credit.parameters import shown
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.partitioned import PartitionedCorpus
+from orchestrace.disk.partitioned import PartitionedCorpus
 
 PAPERS = "category,is_rl,reward_type,credit_granularity,orchestration_form,scenario,is_core,verified"
 STUDY = (

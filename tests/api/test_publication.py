@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.publication import published_folder, write_parquet
+from orchestrace.base.publication import published_folder, write_parquet
 
 LIMIT = 4096
 """Bytes that a file may have where the disk is said to be full: less than any writer below needs."""

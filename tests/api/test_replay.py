@@ -10,8 +10,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace.interventions import LEVELS
-from orchestrace.schema import REPLAYS
+from orchestrace.base.schema import REPLAYS
+from orchestrace.interventions.content import LEVELS
 from property.hand_runs import event, read, run
 from property.random_runs import EDGES, jsonl
 

@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace import scan
+from orchestrace.corpus import scanning as scan
 
 ENGINES = ["in-memory", "streaming"]
 

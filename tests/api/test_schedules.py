@@ -11,7 +11,7 @@ import pytest
 
 import orchestrace as ot
 from corpora.test_survey_artifact import native_files
-from orchestrace.schedule import replay_schedule
+from orchestrace.schedules.scheduling import replay_schedule
 from property.random_runs import Document, jsonl
 
 ROOT = Path(__file__).resolve().parents[2]

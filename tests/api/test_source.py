@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.source import EventSource
+from orchestrace.corpus.source import EventSource
 
 DATA = Path(__file__).resolve().parents[2] / "data/importers"
 

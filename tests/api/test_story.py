@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.samples import samples_path
-from orchestrace.story import HOUR, span
+from orchestrace.corpus.samples import samples_path
+from orchestrace.summaries.narrative import HOUR, span
 from property.random_runs import Document, jsonl
 
 EVENTS: list[dict[str, Any]] = [

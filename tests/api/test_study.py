@@ -19,8 +19,8 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 
 import orchestrace as ot
-from orchestrace import registry
-from orchestrace.influence import Interval
+from orchestrace.credit import registry
+from orchestrace.statistics.influence import Interval
 from orchestrace.study import workers as study_workers
 from orchestrace.study.cells import cells
 from orchestrace.study.costs import doubled, extrapolated, foretold, measured

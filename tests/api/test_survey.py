@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace import taxonomy
-from orchestrace.coverage import _SPECIMEN, coverage
-from orchestrace.schema import SCHEMAS
-from orchestrace.survey import COUNTED, COUNTED_EXCLUDED, cross_tab, read_artifact
+from orchestrace.base import taxonomy
+from orchestrace.base.schema import SCHEMAS
+from orchestrace.scaling.coverage import _SPECIMEN, coverage
+from orchestrace.scaling.paper_pool import COUNTED, COUNTED_EXCLUDED, cross_tab, read_artifact
 
 POOL = [
     # category, is_rl, reward_type, credit_granularity, orchestration_form, scenario, is_core, verified
@@ -241,7 +241,7 @@ def test_the_specimen_has_every_type_of_event() -> None:
 @pytest.mark.parametrize("unit", taxonomy.CREDIT_UNITS)
 def test_units_of_the_specimen_are_those_of_the_core(unit: str) -> None:
     """Equal shares of ten events: the core pays a tenth for each event that a unit holds."""
-    from orchestrace.coverage import _specimen
+    from orchestrace.scaling.coverage import _specimen
 
     kinds, agents, to, tools = zip(*_SPECIMEN, strict=True)
     size = len(kinds)

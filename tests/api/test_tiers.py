@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.interventions import LEVELS
-from orchestrace.schema import REPLAYS
+from orchestrace.base.schema import REPLAYS
+from orchestrace.interventions.content import LEVELS
 from property.hand_runs import GAMES, event, read, run
 from property.random_runs import Document, jsonl
 

@@ -12,7 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace.units import TracesByNumber
+from orchestrace.corpus.units import TracesByNumber
 from property.random_runs import jsonl
 
 #: What an agent decides, asks for or says.

@@ -22,7 +22,8 @@ import pytest
 
 import orchestrace as ot
 from golden import on_disk
-from orchestrace import _core, manifest
+from orchestrace import _core
+from orchestrace.disk import manifest
 
 TESTS = Path(__file__).parents[1]
 SMALL = {"slice_rows": 800}

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.publication import published_file
+from orchestrace.base.publication import published_file
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_file_has_the_mode_of_any_new_file(tmp_path: Path) -> None:
 
 
 def test_no_link_is_followed_even_where_the_name_is_known(runs: Path, tmp_path: Path) -> None:
-    from orchestrace.durable import replace, temporary
+    from orchestrace.base.durable import replace, temporary
 
     (tmp_path / "victim").write_text("mine")
     temporary(tmp_path / "target").symlink_to(tmp_path / "victim")

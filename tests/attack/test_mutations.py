@@ -22,7 +22,7 @@ import orchestrace as ot
 from attack.mutations import Document, goldens, mutated, published, renamed
 from attack.verbs import VERBS, answer
 from golden import on_disk
-from orchestrace.schema import SCHEMAS
+from orchestrace.base.schema import SCHEMAS
 
 KINDS = ("used", "ignored", "duplicate", "quarantined")
 PLACES = ["file", "line", "offset", "length"]

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import orchestrace as ot
+from orchestrace.base.schema import CREDITS
 from orchestrace.cli import app
-from orchestrace.schema import CREDITS
 
 GOOD = {
     "trace_id": "x",

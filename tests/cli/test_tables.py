@@ -14,10 +14,10 @@ from rich.cells import cell_len
 
 import orchestrace as ot
 from cli.commands import RUN, recordings, run, told
+from orchestrace.base.schema import SCHEMAS
+from orchestrace.base.terminal import cell_text, flat, lay_out
 from orchestrace.cli.tables import COLUMNS
-from orchestrace.samples import samples_path
-from orchestrace.schema import SCHEMAS
-from orchestrace.terminal import cell_text, flat, lay_out
+from orchestrace.corpus.samples import samples_path
 
 # --- what a terminal of 80 columns shows ------------------------------------------------------------------
 

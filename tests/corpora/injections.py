@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 import orchestrace as ot
 from corpora.injected_requests import DEFAULT, Rule, Run, followed, injected_texts
 from corpora.test_agentdojo import kind_of
-from orchestrace.safety import Carry
+from orchestrace.safety.tracking import Carry
 
 BASELINES = ("tool calls", "state-changing calls", "injection read")
 """What is known of a run without any edge."""

@@ -10,7 +10,7 @@ import pytest
 import orchestrace as ot
 from golden import on_disk
 from golden.reference_validator import judge
-from orchestrace.schema import SCHEMAS
+from orchestrace.base.schema import SCHEMAS
 
 PLACES = ["file", "line", "offset", "length"]
 KINDS = ("used", "ignored", "duplicate", "quarantined")

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.scale import scale_of
+from orchestrace.scaling.axes import scale_of
 
 
 def test_the_surveys_example_by_hand(corpora: Path) -> None:

@@ -18,7 +18,7 @@ import orchestrace as ot
 from golden.ingesting import by_trace, edges_by_trace, ingest, reconcile, rows
 from golden.reference_validator import judge
 from orchestrace import _core
-from orchestrace.fitted import NAMES
+from orchestrace.credit.registry import OWN
 
 SUBSETS = {"algorithm_generated": (64, 561), "hand_crafted": (29, 1526)}
 EXECUTOR = "Computer_terminal"
@@ -354,7 +354,7 @@ def test_the_native_export_is_valid_and_loses_nothing(whole: ot.Corpus, tmp_path
 def all_credits(corpus: ot.Corpus, reward: str) -> pl.DataFrame:
     """Every method of the package, at the units that localisation reads."""
     found = []
-    ours = [method["name"] for method in _core.methods()] + list(NAMES)  # examples register others
+    ours = [method["name"] for method in _core.methods()] + list(OWN)  # examples register others
     known = ot.methods().filter(pl.col("name").is_in(ours))
     for method, units, params in known.select("name", "units", "params").rows():
         # exact values of games end at twenty players

@@ -20,7 +20,9 @@ import polars as pl
 
 import orchestrace as ot
 from golden import on_disk
-from orchestrace import _core, ingest_work, manifest, shards
+from orchestrace import _core
+from orchestrace.disk import manifest, shards
+from orchestrace.disk import work as ingest_work
 
 
 class Moments:

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import importlib
 import io
 import itertools
 import json
@@ -14,11 +13,10 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace import ingest_work, manifest, partitioned, shards
-from orchestrace import memory as budgets
-from orchestrace.schema import SCHEMAS
-
-ingesting = importlib.import_module("orchestrace.ingest")  # the package has a function of that name
+from orchestrace.base.schema import SCHEMAS
+from orchestrace.disk import ingesting, manifest, partitioned, shards
+from orchestrace.disk import memory as budgets
+from orchestrace.disk import work as ingest_work
 
 TABLES = list(SCHEMAS)
 ROOM = 1 << 18

@@ -12,8 +12,8 @@ from polars.testing import assert_frame_equal
 
 import orchestrace as ot
 from golden.cases import ACCEPTED_LINES, BASE, text
-from orchestrace.exports.arrays import Names
-from orchestrace.schema import REQUIRED, SCHEMAS
+from orchestrace.base.schema import REQUIRED, SCHEMAS
+from orchestrace.corpus.numpy_arrays import Names
 
 TABLES = list(SCHEMAS)
 WORDS = pa.dictionary(pa.uint8(), pa.string_view())

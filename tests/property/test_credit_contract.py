@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace import _core
-from orchestrace.schema import CREDITS
+from orchestrace.base.schema import CREDITS
 from property.hand_runs import GAMES, Credits, credited, event, read, run
 from property.random_runs import FIELDS, Document, corpora, jsonl
 from property.reference_trace import UNITS, Trace

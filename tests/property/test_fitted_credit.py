@@ -15,8 +15,8 @@ from numpy.testing import assert_allclose
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace.fitted import learners
-from orchestrace.registry import rewards_of
+from orchestrace.credit.registry import rewards_of
+from orchestrace.statistics import learners
 from property.planted_teams import ROLES, WORTH, Planted, corpus_of, correlation, decisions, fit_of, teams
 
 ROOT = Path(__file__).resolve().parents[2]

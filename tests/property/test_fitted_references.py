@@ -12,10 +12,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import orchestrace as ot
-from orchestrace.fitted import ridge as regression
-from orchestrace.fitted.folds import folds_of
-from orchestrace.fitted.ridge import GRID, Moments, all_but_one, cross_fitted, penalty, ridge
-from orchestrace.registry import rewards_of
+from orchestrace.credit.fitted import ridge as regression
+from orchestrace.credit.fitted.ridge import GRID, Moments, all_but_one, cross_fitted, penalty, ridge
+from orchestrace.credit.registry import rewards_of
+from orchestrace.statistics.folds import folds_of
 from property.planted_teams import (
     ACTIONS,
     ROLES,

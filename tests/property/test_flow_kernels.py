@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.errors import ParameterError
+from orchestrace.base.errors import ParameterError
 
 WEIGHTS = {
     "temporal": 0.2,

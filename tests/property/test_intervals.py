@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrace import rankings
-from orchestrace.influence import (
+from orchestrace.statistics import rankings
+from orchestrace.statistics.influence import (
     NO_INTERVAL,
     Interval,
     correlation_interval,
@@ -25,7 +25,7 @@ from orchestrace.influence import (
     mean_interval,
     spanning_interval,
 )
-from orchestrace.resampling import FEWEST_CLUSTERS, draws, percentiles
+from orchestrace.statistics.resampling import FEWEST_CLUSTERS, draws, percentiles
 from property.reference_intervals import by_matrices, score
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

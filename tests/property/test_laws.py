@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import orchestrace as ot
-from orchestrace.law_models import LAWS, Points
+from orchestrace.scaling.law_models import LAWS, Points
 
 SIZES = np.geomspace(10.0, 10_000.0, 10)
 POWER = {"scale": 2.0, "exponent": 0.7}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
-from orchestrace.attribution import BASELINES
+from orchestrace.evaluation.attribution import BASELINES
 
 WITHIN = (1, 3)
 METRICS = ["agent_accuracy", "step_accuracy", "within_1", "within_3", "mrr"]

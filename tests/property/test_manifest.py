@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import orchestrace as ot
 from golden import on_disk
-from orchestrace import manifest, shards
-from orchestrace.manifest import Input, Manifest, Part
+from orchestrace.disk import manifest, shards
+from orchestrace.disk.manifest import Input, Manifest, Part
 
 COUNT = st.integers(0, 2**63 - 1)
 SHARE = st.integers(0, 2**61 - 1)

@@ -13,9 +13,9 @@ from numpy.testing import assert_allclose
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace.decisions import decision_rows
-from orchestrace.influence import interval
-from orchestrace.matching import FEATURES, MATCHED, estimate, match, spread_of, stratified
+from orchestrace.decisions.rows import decision_rows
+from orchestrace.effects.matching import FEATURES, MATCHED, estimate, match, spread_of, stratified
+from orchestrace.statistics.influence import interval
 from property import reference_observed as reference
 from property.decision_tables import table, told_choices
 from property.random_runs import Document, corpora, jsonl

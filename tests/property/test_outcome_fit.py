@@ -13,8 +13,8 @@ from scipy.optimize import nnls
 
 import orchestrace as ot
 from orchestrace import _core
-from orchestrace.fitted.learners import one_thread
-from orchestrace.weight_estimation import Observations, Task, estimate, interval
+from orchestrace.replay.weight_estimation import Observations, Task, estimate, interval
+from orchestrace.statistics.learners import one_thread
 from property.planted_gates import TYPES, Floats, gate, planted_gates
 from property.random_runs import corpora, jsonl
 from property.reference_trace import Trace

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.spawn_effect import FEATURES
+from orchestrace.effects.spawning import FEATURES
 
 ACTION = pl.col("action").cast(pl.String)
 PLANTED: dict[str, Any] = {

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
-from orchestrace.composition import parts_of
+from orchestrace.interventions.composition import parts_of
 from property.hand_runs import read
 from property.random_runs import EDGES, Document, corpora
 from property.reference_replay import Ambiguous, Replay

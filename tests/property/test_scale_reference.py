@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
-from orchestrace.owners import owners
-from orchestrace.scale import AXES, scale_of
+from orchestrace.corpus.owners import owners
+from orchestrace.scaling.axes import AXES, scale_of
 from property.random_runs import corpora
 from property.reference_trace import Trace
 

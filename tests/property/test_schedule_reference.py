@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
-from orchestrace.schedule import replay_schedule
+from orchestrace.schedules.scheduling import replay_schedule
 from property.random_runs import Document, jsonl, random_document
 from property.reference_schedule import Scenario, Schedule, Timed
 from property.reference_trace import Trace

@@ -14,10 +14,10 @@ from polars.testing import assert_frame_equal
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import orchestrace as ot
-from orchestrace.fitted.folds import folds_over
-from orchestrace.influence import interval
-from orchestrace.regression import MOST_WORDS, Design, logistic, pooled, ridge, sigmoid
-from orchestrace.spawn_effect import SPAWNED, Setting, aipw, aipw_row, bound_rows, manski
+from orchestrace.effects.spawning import SPAWNED, Setting, aipw, aipw_row, bound_rows, manski
+from orchestrace.statistics.folds import folds_over
+from orchestrace.statistics.influence import interval
+from orchestrace.statistics.regression import MOST_WORDS, Design, logistic, pooled, ridge, sigmoid
 from property.decision_tables import choices
 
 

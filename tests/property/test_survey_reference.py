@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
-from orchestrace.survey import COUNTED, COUNTED_EXCLUDED, CROSSED
+from orchestrace.scaling.paper_pool import COUNTED, COUNTED_EXCLUDED, CROSSED
 
 # any text that is a tag: quotes, commas, line breaks and what is no letter
 TAG = st.one_of(

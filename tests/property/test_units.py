@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
-from orchestrace.schema import SCHEMAS
-from orchestrace.units import TracesByNumber
+from orchestrace.base.schema import SCHEMAS
+from orchestrace.corpus.units import TracesByNumber
 
 UNITS = ("team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token")
 TYPES = SCHEMAS["events"]["type"].categories.to_list()

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from ..errors import OrchestraceError, ParameterError
-from ..text import plain
+from ..base.errors import OrchestraceError, ParameterError
+from ..base.text import plain
 
 FAILED, USAGE, QUARANTINED, STOPPED = 1, 2, 3, 130
 SETTINGS = {"help_option_names": ["-h", "--help"]}

@@ -7,8 +7,8 @@ import polars as pl
 import typer
 
 from .. import compare, credit, explain, methods
-from ..schema import Unit as Level
-from ..text import plain
+from ..base.schema import Unit as Level
+from ..base.text import plain
 from .application import STOPPED, app
 from .options import Method, Params, RewardOptions, Seed, StrictOptions, Unit, grouped
 from .recordings import tell_quarantined, usable

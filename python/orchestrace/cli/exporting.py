@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from .. import credit, drop, export, replay
-from ..export import default_name, export_size, exports, only_traces
-from ..paths import path_of
-from ..publication import refuse_existing
-from ..text import plain
+from ..base.paths import path_of
+from ..base.publication import refuse_existing
+from ..base.text import plain
+from ..exports.verb import default_name, export_size, exports, only_traces
 from .application import app
 from .options import Force, Params, RewardOptions, Seed, StrictOptions, grouped
 from .recordings import tell_quarantined, usable

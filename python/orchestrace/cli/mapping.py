@@ -7,7 +7,7 @@ import polars as pl
 import typer
 
 from .. import mapping
-from ..text import counted, plain
+from ..base.text import counted, plain
 from .application import FAILED, QUARANTINED, SETTINGS
 from .options import Json, Threads
 from .tables import show, tell

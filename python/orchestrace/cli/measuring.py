@@ -7,12 +7,12 @@ import polars as pl
 import typer
 
 from .. import metrics, sanitizer_cut, survey, taint
-from ..errors import ParameterError
-from ..metrics import By
-from ..paths import path_of
-from ..publication import published_folder, write_parquet
-from ..schema import unknown_name
-from ..text import plain
+from ..base.errors import ParameterError
+from ..base.paths import path_of
+from ..base.publication import published_folder, write_parquet
+from ..base.schema import unknown_name
+from ..base.text import plain
+from ..metrics.verb import By
 from .application import app
 from .options import Json, MaxGap, PrivilegedTools, StrictOptions, TrustedTools, UntrustedTools, grouped
 from .recordings import tell_quarantined, usable

@@ -8,14 +8,14 @@ from typing import Annotated, Final
 import typer
 
 from .. import credit, generate, importers, ingest, read_corpus, read_traces, report, story
-from ..errors import InputError, ParameterError
-from ..paths import path_of
-from ..publication import write_parquet, write_text
-from ..samples import samples_path
-from ..schema import SCHEMAS, TraceBy
-from ..story import HOUR
-from ..terminal import terminal_width
-from ..text import counted, plain, plain_json
+from ..base.errors import InputError, ParameterError
+from ..base.paths import path_of
+from ..base.publication import write_parquet, write_text
+from ..base.schema import SCHEMAS, TraceBy
+from ..base.terminal import terminal_width
+from ..base.text import counted, plain, plain_json
+from ..corpus.samples import samples_path
+from ..summaries.narrative import HOUR
 from .application import FAILED, STOPPED, app
 from .options import (
     Force,

@@ -7,12 +7,12 @@ import polars as pl
 import typer
 
 from .. import read_corpus, read_traces
-from ..corpus import Corpus
-from ..errors import InputError, ParameterError
-from ..io import nothing_used
-from ..manifest import is_corpus
-from ..paths import expanded
-from ..text import counted, plain
+from ..base.errors import InputError, ParameterError
+from ..base.paths import expanded
+from ..base.text import counted, plain
+from ..corpus.corpus import Corpus
+from ..corpus.reading import nothing_used
+from ..disk.manifest import is_corpus
 from .application import QUARANTINED
 from .options import RecordingOptions, RewardOptions
 

@@ -9,9 +9,9 @@ import polars as pl
 import typer
 
 from .. import study
-from ..corpus import Corpus
-from ..paths import path_of
-from ..text import plain, plain_json
+from ..base.paths import path_of
+from ..base.text import plain, plain_json
+from ..corpus.corpus import Corpus
 from .application import SETTINGS, STOPPED
 from .options import Json, RecordingOptions
 from .recordings import usable

@@ -9,12 +9,12 @@ import polars as pl
 import typer
 from rich.cells import cell_len
 
-from ..errors import ParameterError
-from ..paths import path_of
-from ..publication import refuse_existing, write_parquet
-from ..schema import unknown_name
-from ..terminal import Table, cell_text, fitting, flat, lay_out, terminal_width
-from ..text import counted, plain, plain_json
+from ..base.errors import ParameterError
+from ..base.paths import path_of
+from ..base.publication import refuse_existing, write_parquet
+from ..base.schema import unknown_name
+from ..base.terminal import Table, cell_text, fitting, flat, lay_out, terminal_width
+from ..base.text import counted, plain, plain_json
 from .options import Force, Json
 
 ROWS: Final = 50

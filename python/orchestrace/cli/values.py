@@ -6,10 +6,10 @@ from operator import and_
 from typing import Any
 
 from .. import aggregate_by, concurrency, drop, set_value, speed_up, truncate
-from ..credit import Parameter
-from ..errors import ParameterError
-from ..interventions import SELECTORS
-from ..schema import unknown_name
+from ..base.errors import ParameterError
+from ..base.schema import unknown_name
+from ..credit.verb import Parameter
+from ..interventions.content import SELECTORS
 
 
 def weights(given: list[str]) -> str | dict[str, float]:

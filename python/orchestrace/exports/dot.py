@@ -5,8 +5,8 @@ Source: Graphviz, The DOT Language; escString; character entities.
 
 from typing import Final
 
-from ..corpus import Corpus
-from ..text import plain
+from ..base.text import plain
+from ..corpus.corpus import Corpus
 from .drawing import is_tight, label, only
 from .format import VIEWER_BYTES, Export, Request, Sink
 

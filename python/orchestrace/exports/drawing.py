@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
-from ..corpus import Corpus
-from ..errors import ParameterError
-from ..frames import collected
-from ..schedule import schedule
-from ..text import plain
+from ..base.errors import ParameterError
+from ..base.text import plain
+from ..corpus.corpus import Corpus
+from ..corpus.frames import collected
+from ..schedules.scheduling import schedule
 from .format import Request
 
 CREDIT = ("trace", "seq", "credit")

@@ -7,9 +7,9 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from ..corpus import Corpus
-from ..errors import ParameterError
-from ..schedule import Durations
+from ..base.errors import ParameterError
+from ..corpus.corpus import Corpus
+from ..schedules.scheduling import Durations
 
 Scope = Literal["trace", "traces", "corpus"]
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final, cast
 
-from ..corpus import Corpus
+from ..corpus.corpus import Corpus
 from .format import Export, Request, Sink
 
 

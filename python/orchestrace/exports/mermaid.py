@@ -5,7 +5,7 @@ Source: Mermaid, syntax of flowcharts.
 
 from typing import Final
 
-from ..corpus import Corpus
+from ..corpus.corpus import Corpus
 from .drawing import is_tight, label, only
 from .format import VIEWER_BYTES, Export, Request, Sink
 

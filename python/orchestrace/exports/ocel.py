@@ -15,8 +15,8 @@ from typing import IO, Final
 
 import polars as pl
 
-from ..corpus import Corpus
-from ..schema import EXTENSION_FIELDS, SCHEMAS
+from ..base.schema import EXTENSION_FIELDS, SCHEMAS
+from ..corpus.corpus import Corpus
 from .drawing import event_credits
 from .format import Export, Request, Sink
 

@@ -6,12 +6,12 @@ from typing import Final
 import polars as pl
 
 from .. import _core
-from ..corpus import Corpus
-from ..manifest import EXPORTED, Input, Manifest
-from ..memory import memory_bytes, partitions_of
-from ..partitioned import PartitionedCorpus
-from ..pieces import empty_tables
-from ..shards import EVENT_BYTES, INDEX, merge, staging, told, write_shard
+from ..corpus.corpus import Corpus
+from ..corpus.pieces import empty_tables
+from ..disk.manifest import EXPORTED, Input, Manifest
+from ..disk.memory import memory_bytes, partitions_of
+from ..disk.partitioned import PartitionedCorpus
+from ..disk.shards import EVENT_BYTES, INDEX, merge, staging, told, write_shard
 from .format import Export, Request
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from ..corpus import Corpus
+from ..corpus.corpus import Corpus
 from .drawing import Drawing, drawings, named, only
 from .format import VIEWER_BYTES, Export, Request, Sink
 

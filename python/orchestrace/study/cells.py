@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..credit import methods as registered
+from ..credit.verb import methods as registered
 from .config import MethodRun, Size, StudyConfig
 
 CREDIT, SCHEDULE = "credit", "schedule"

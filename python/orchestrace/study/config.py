@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from .. import _core
-from ..arguments import public
-from ..checks import check_numbers
-from ..corpus import Corpus
-from ..credit import credit
-from ..credit import methods as registered
-from ..errors import InputError, ParameterError
-from ..paths import expanded, expect_an_end
-from ..planted import generate_planted
-from ..registry import registered as written_in_python
-from ..schedule_interventions import Queue
-from ..schema import unknown_name
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import InputError, ParameterError
+from ..base.paths import expanded, expect_an_end
+from ..base.schema import unknown_name
+from ..corpus.corpus import Corpus
+from ..credit.registry import registered as written_in_python
+from ..credit.verb import credit
+from ..credit.verb import methods as registered
+from ..interventions.timing import Queue
+from ..synthetic.planted import generate_planted
 
 UNITS: Final = ("event", "agent")
 """Levels at which contributions are planted."""

@@ -6,20 +6,20 @@ from typing import Any, Final, get_args
 import numpy as np
 import polars as pl
 
-from .. import rankings
-from ..agreement import agreement, one_run
-from ..arguments import public
-from ..checks import check_numbers
-from ..comparison import Method
-from ..corpus import Corpus
-from ..credit import Rewards, credit, methods
-from ..errors import ParameterError
-from ..frames import check_corpus, tasks_of
-from ..influence import check_confidence, mean_interval
-from ..partitioned import PartitionedCorpus
-from ..progress import Progress, reporting
-from ..schema import CREDITS, Unit, unknown_name
-from ..text import briefly
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.progress import Progress, reporting
+from ..base.schema import CREDITS, Unit, unknown_name
+from ..base.text import briefly
+from ..corpus.corpus import Corpus
+from ..corpus.frames import check_corpus, tasks_of
+from ..credit.verb import Rewards, credit, methods
+from ..disk.partitioned import PartitionedCorpus
+from ..evaluation.comparison import Method
+from ..evaluation.rank_agreement import agreement, one_run
+from ..statistics import rankings
+from ..statistics.influence import check_confidence, mean_interval
 from .config import MethodRun
 
 TOP: Final = 0.05

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..corpus import Corpus
-from ..errors import ParameterError
+from ..base.errors import ParameterError
+from ..corpus.corpus import Corpus
 from .config import Size
 from .sheet import COLOURS, INK, Sheet
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import _core
-from ..errors import InputError, ParameterError
-from ..paths import expanded
-from ..publication import write_text
+from ..base.errors import InputError, ParameterError
+from ..base.paths import expanded
+from ..base.publication import write_text
 from .cells import Cell, cells
 from .config import StudyConfig, begun_config
 

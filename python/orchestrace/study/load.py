@@ -5,10 +5,10 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from ..arguments import public
-from ..errors import ParameterError
-from ..publication import write_parquet
-from ..schema import unknown_name
+from ..base.arguments import public
+from ..base.errors import ParameterError
+from ..base.publication import write_parquet
+from ..base.schema import unknown_name
 from .cells import SCHEDULE, Cell
 from .folder import StudyFolder
 

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..corpus import Corpus
-from ..credit import credit
-from ..errors import ParameterError
-from ..influence import mean_interval
-from ..planted import Truth, generate_planted
-from ..schedule import scaling_curve
+from ..base.errors import ParameterError
+from ..corpus.corpus import Corpus
+from ..credit.verb import credit
+from ..schedules.scheduling import scaling_curve
+from ..statistics.influence import mean_interval
+from ..synthetic.planted import Truth, generate_planted
 from .cells import SCHEDULE, Cell, seed_of
 from .config import StudyConfig
 from .costs import measured

@@ -7,11 +7,11 @@ from pathlib import Path
 import polars as pl
 
 from .. import _core
-from ..arguments import public
-from ..corpus import Corpus
-from ..envelopes import envelopes as published
-from ..errors import ParameterError
-from ..publication import published_file
+from ..base.arguments import public
+from ..base.errors import ParameterError
+from ..base.publication import published_file
+from ..corpus.corpus import Corpus
+from ..scaling.published_sizes import envelopes as published
 from .envelope_map import checked, recorded
 from .folder import StudyFolder
 from .load import tables

@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from ..arguments import public
-from ..checks import check_numbers
-from ..credit import methods
-from ..errors import ParameterError
-from ..progress import Progress, reporting
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.progress import Progress, reporting
+from ..credit.verb import methods
 from .cells import Cell, cells
 from .config import FEWEST_TASKS, StudyConfig, parse_config, read_config
 from .costs import doubled, extrapolated, foretold

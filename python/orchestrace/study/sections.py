@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..text import plain
+from ..base.text import plain
 from . import figures
 from .config import FEWEST_TASKS, Size, StudyConfig
 from .envelope_map import envelope_map, placed

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from ..errors import ParameterError
+from ..base.errors import ParameterError
 
 COLOURS: Final = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#882255", "#332288"]
 """Six of Okabe and Ito's and two of Tol's: people with any kind of colour vision tell every two apart."""

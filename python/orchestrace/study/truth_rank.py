@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from .. import rankings
-from ..corpus import Corpus
-from ..diffusion import rollouts_at
-from ..influence import NO_INTERVAL, Interval, correlation_interval, mean_interval
-from ..planted import Truth
+from ..corpus.corpus import Corpus
+from ..scaling.diffusion import rollouts_at
+from ..statistics import rankings
+from ..statistics.influence import NO_INTERVAL, Interval, correlation_interval, mean_interval
+from ..synthetic.planted import Truth
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

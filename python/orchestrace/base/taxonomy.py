@@ -1,0 +1,104 @@
+"""The axes of the survey's taxonomy (arXiv 2605.02801), and which verbs declare that they serve one.
+
+A verb says so where it is defined, by `concerns`; nothing else in the package claims it. Credit units need no
+declaration: the registry of credit methods knows them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from .errors import ParameterError
+from .schema import unknown_name
+
+
+@dataclass(frozen=True)
+class RewardFamily:
+    """One family of rewards; `tags` are the words of the column ``reward_type`` of the paper pool."""
+
+    id: str
+    name: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SubDecision:
+    """One thing that orchestration decides; `event_types` are those of the events that record it."""
+
+    id: str
+    name: str
+    event_types: tuple[str, ...]
+
+
+REWARD_FAMILIES: Final = (
+    RewardFamily("R1", "shared team outcome", ("shared",)),
+    RewardFamily("R2", "individual", ("individual",)),
+    RewardFamily("R3", "role", ("role",)),
+    RewardFamily("R4", "process", ("process",)),
+    RewardFamily("R5", "tool", ("tool",)),
+    RewardFamily("R6", "debate or verifier", ("debate", "verifier")),
+    RewardFamily("R7", "orchestration", ("orchestration",)),
+    RewardFamily("R8", "hybrid", ("hybrid",)),
+)
+"""Section 3 of the survey; the pool has two words for R6."""
+
+CREDIT_UNITS: Final = ("team", "orchestrator", "role", "agent", "turn", "message", "tool", "token")
+"""Words of the column ``credit_granularity``, the coarsest first; the engine's `event` is none of them."""
+
+SUB_DECISIONS: Final = (
+    SubDecision("O1", "spawn", ("spawn", "despawn")),
+    # a delegation is a spawn, or a message of the root, to another agent
+    SubDecision("O2", "delegate", ("spawn", "message")),
+    SubDecision("O3", "communicate", ("message",)),
+    SubDecision("O4", "aggregate", ("aggregate",)),
+    # the published schema has no event for it
+    SubDecision("O5", "stop", ()),
+)
+"""Section 5 of the survey."""
+
+_IDS: Final = (*(family.id for family in REWARD_FAMILIES), *(one.id for one in SUB_DECISIONS))
+_DECLARED: Final[dict[str, list[str]]] = {}
+
+_Verb = TypeVar("_Verb", bound=Callable[..., Any])
+
+
+def concerns(*ids: str) -> Callable[[_Verb], _Verb]:
+    """Declare that a verb computes rewards of a family (R1-R8), or effects of a sub-decision (O1-O5).
+
+    The function itself stays as it is.
+
+    Raises
+    ------
+    ParameterError
+        The taxonomy has no such id.
+
+    Examples
+    --------
+    >>> from orchestrace.base.taxonomy import verbs_for
+    >>> verbs_for("O1")
+    ['spawn_effect']
+    """
+    for one in ids:
+        if one not in _IDS:
+            raise ParameterError(unknown_name("cell of the taxonomy", one, list(_IDS)))
+
+    def declare(verb: _Verb) -> _Verb:
+        for one in ids:
+            names = _DECLARED.setdefault(one, [])
+            if verb.__name__ not in names:
+                names.append(verb.__name__)
+        return verb
+
+    return declare
+
+
+def verbs_for(id: str) -> list[str]:
+    """Names of the verbs that have declared a family or a sub-decision, sorted.
+
+    Examples
+    --------
+    >>> from orchestrace.base.taxonomy import verbs_for
+    >>> verbs_for("O5")
+    []
+    """
+    return sorted(_DECLARED.get(id, []))

@@ -1,0 +1,1 @@
+"""Recordings in memory: reading, scanning, tables, rewards, units."""

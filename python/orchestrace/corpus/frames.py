@@ -1,0 +1,53 @@
+"""Frames that callers give, and what is looked up about their traces."""
+
+from typing import Final
+
+import polars as pl
+
+from .. import _core
+from ..base.errors import ParameterError
+from .corpus import Corpus
+
+_NUMBERS: Final = {"trace", "seq", "credit", "contribution"}
+
+
+def check_corpus(corpus: object) -> None:
+    """Refuse what is no corpus before something deep inside of it is asked for."""
+    _core.check_process()
+    if not isinstance(corpus, Corpus):
+        raise ParameterError(f"corpus is of type {type(corpus).__name__}, expected a Corpus")
+
+
+def collected(frame: pl.DataFrame | pl.LazyFrame, what: str, needed: tuple[str, ...]) -> pl.DataFrame:
+    """A frame in memory that has the columns needed, those that are always numbers as such."""
+    _core.check_process()
+    if isinstance(frame, pl.LazyFrame):
+        try:
+            frame = frame.collect(engine="streaming")
+        except pl.exceptions.PolarsError as error:
+            raise ParameterError(f"{what}: {str(error).splitlines()[0]}") from None
+    if not isinstance(frame, pl.DataFrame):
+        raise ParameterError(f"{what} is of type {type(frame).__name__}, expected a Polars frame")
+    for name in needed:
+        if name not in frame.columns:
+            raise ParameterError(f"{what} has no column '{name}' (found: {', '.join(frame.columns)})")
+    for name in _NUMBERS & set(needed):
+        dtype = frame[name].dtype
+        if not (dtype.is_numeric() or frame[name].null_count() == frame.height):
+            raise ParameterError(f"{what}.{name} has type {dtype}, expected numbers")
+    return frame
+
+
+def tasks_of(corpus: Corpus, traces: pl.DataFrame) -> pl.DataFrame:
+    """The task of each trace as a number, ``trace task``; all traces have to be of the corpus."""
+    known = (
+        corpus.traces.select(pl.col("trace").cast(pl.Int64), "task_id")
+        .collect(engine="streaming")
+        .with_columns(task=pl.col("task_id").rank("dense").cast(pl.Int64))
+    )
+    unknown = traces.join(known, on="trace", how="anti")
+    if unknown.height:
+        raise ParameterError(
+            f"trace {unknown['trace'][0]} of the credits is not in the corpus: give the corpus they are of"
+        )
+    return known.select("trace", "task")

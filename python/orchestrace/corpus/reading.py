@@ -1,0 +1,421 @@
+"""Reading recordings: what the caller names is turned into files here, the core does the rest."""
+
+import glob
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Literal, TypedDict, get_args
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import InputError, ParameterError, QuarantineError
+from ..base.paths import expanded, expect_an_end
+from ..base.progress import Progress, reporting
+from ..base.schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
+from ..base.text import counted, plain
+from ..disk.manifest import NAME as MANIFEST
+from ..disk.manifest import is_corpus
+from .corpus import Corpus
+from .mapping_files import House, read_mapping
+
+Source = str | os.PathLike[str] | BinaryIO
+OnError = Literal["quarantine", "raise"]
+TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
+
+_SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".zip", ".tar", ".tgz"}
+_COMPRESSED = {".gz", ".zst"}
+_ENDINGS = tuple(_SUFFIXES) + tuple(kind + packed for kind in _SUFFIXES for packed in _COMPRESSED)
+
+
+@public
+def read_traces(
+    source: Source | Iterable[Source],
+    *,
+    format: str = "auto",
+    mapping: House | None = None,
+    on_error: OnError = "quarantine",
+    max_errors: int | None = None,
+    max_error_ratio: float | None = None,
+    threads: int | None = None,
+    extras: bool = True,
+    excerpt: int = 200,
+    fields: Mapping[str, object] | None = None,
+    time_basis: TimeBasis | None = None,
+    trace_by: TraceBy = "trace",
+    reward_scores: Sequence[str] = (),
+    max_record: int | None = None,
+    max_depth: int | None = None,
+    max_string: int | None = None,
+    max_expansion: int | None = None,
+    max_decompressed: int | None = None,
+    progress: Progress = None,
+) -> Corpus:
+    """Read recordings into memory.
+
+    Parameters
+    ----------
+    source
+        A path, a glob (``**`` is recursive, follows links to folders, and searches each folder once), a
+        folder, ``"-"`` for standard input, a binary file object, or a list of these. A leading ``~`` is the
+        home folder. A list keeps its order; a glob and a folder are
+        sorted by path. Of a folder the ``.json``, ``.jsonl``, ``.ndjson``, ``.traj`` files and archives
+        (``.eval``, ``.zip``, ``.tar``, ``.tgz``) count, compressed (``.gz``, ``.zst``) or not, hidden ones
+        excepted; a file that is named is read whatever it is called. Entries of an archive are read like
+        files of their own.
+    format
+        Name of an importer (see `importers`), or ``"auto"`` to detect it from the content.
+    mapping
+        A TOML or JSON file, or a dict of its keys, that tells the fields of a house format. All of the source
+        is read by it; what such a file says is in docs/formats/mapping.md.
+    on_error
+        ``"quarantine"`` puts records that fail into `Corpus.quarantine` and goes on; ``"raise"`` reads
+        everything and then raises `QuarantineError` if any failed.
+    max_errors, max_error_ratio
+        Raise `QuarantineError` if more records than this, and also more than this share of them, failed. One
+        that is not given does not hinder the other.
+    threads
+        Number of threads; ``None`` means the machine's cores. The result does not depend on it.
+    extras
+        ``False`` drops unknown event fields. The default keeps them as one JSON string per event.
+    excerpt
+        Bytes of a rejected record to quote in the quarantine; 0 for private data.
+    fields
+        Unknown event fields to lift into columns of `Corpus.events`: name to Polars type, one of
+        ``pl.String``, ``pl.Int64``, ``pl.Float64``, ``pl.Boolean``.
+    time_basis
+        What the numbers in ``t`` mean, where the recordings do not say it.
+    trace_by
+        ``"conversation"`` makes one trace of all that share a conversation or session id, where a format
+        tells it: ``otel``, ``langfuse``, ``langsmith``, ``openai_agents``. Its id is then the ``trace_id``.
+    reward_scores
+        Names of scores of the whole trace, which are metrics otherwise, that are rewards: whether more
+        "toxicity" is good, only you know. Formats of others only; native traces have rewards of their own.
+    max_record
+        Bytes of one record (512 MiB, at most 2 GB), else ``record.too_large``; what is longer is never held.
+        Detection of the format reads on within it where the first MiB does not tell the format.
+    max_string
+        Bytes of one string as written (64 MiB), else ``record.too_large``.
+    max_depth
+        Levels of nesting (128), else ``json.depth``. A value above 1,000, which is more than a stack surely
+        holds, is a ``ParameterError``.
+    max_expansion
+        Ratio of decompressed to compressed bytes (1,000), looked at every MiB after the first 16. Beyond it
+        the rest of the input is one reject, ``input.expansion``.
+    max_decompressed
+        Bytes that one compressed input may become (1 TiB), else ``input.expansion`` likewise.
+    progress
+        ``True`` for a bar in bytes on stderr, or a callable of (bytes done, bytes in all).
+
+    Raises
+    ------
+    InputError
+        Nothing matches, or a file cannot be read.
+    ParameterError
+        An option has a value that does not exist, or a mapping is none: file, key, what is expected.
+    QuarantineError
+        Records failed and ``on_error="raise"``, or more than the bounds allow.
+
+    Warns
+    -----
+    UserWarning
+        Nothing could be used: there is no record, or all are ignored or rejected. It says why.
+
+    Notes
+    -----
+    One pass, linear in the bytes; compressed input and archives are recognised by their first bytes. Traces
+    of formats that spread them over records and files are put together from all inputs of the call, and come
+    behind those of the other formats. What became of every record is in `Corpus.record_counts`.
+
+    Examples
+    --------
+    >>> import io
+    >>> import orchestrace as ot
+    >>> record = (
+    ...     b'{"trace_id": "a", "task_id": "q", "edges": [], "rewards": {"team": 1},'
+    ...     b' "costs": {"tokens": 9, "wall_clock_s": 2},'
+    ...     b' "events": [{"id": "e1", "t": 0, "type": "return", "agent": "solo"}]}'
+    ... )
+    >>> corpus = ot.read_traces(io.BytesIO(record + b"\\n{}\\n"))
+    >>> corpus.records
+    {'read': 2, 'used': 1, 'ignored': 0, 'duplicate': 0, 'quarantined': 1}
+    """
+    budget = ErrorBudget(on_error, max_errors, max_error_ratio)
+    check_numbers(threads=threads)
+    options = checked_options(
+        {
+            "format": format,
+            "mapping": mapping,
+            "extras": extras,
+            "excerpt": excerpt,
+            "fields": fields,
+            "time_basis": time_basis,
+            "trace_by": trace_by,
+            "reward_scores": reward_scores,
+            "max_record": max_record,
+            "max_depth": max_depth,
+            "max_string": max_string,
+            "max_expansion": max_expansion,
+            "max_decompressed": max_decompressed,
+        }
+    )
+    with reporting(progress, "reading", in_bytes=True) as callback, ExitStack() as opened:
+        inputs = input_files(source, opened).inputs
+        store = _core.read(inputs, threads=threads, progress=callback, **options)
+    corpus = Corpus(store, {name: value for name, value in options.items() if name != "format"})
+    if store.records_quarantined:
+        budget.check(store.records_quarantined, store.records_read, corpus._stored("quarantine"))
+    if (reason := nothing_used(corpus)) is not None:
+        warnings.warn(reason, UserWarning, stacklevel=3)
+    return corpus
+
+
+def nothing_used(corpus: Corpus) -> str | None:
+    """Why nothing could be used of what was read for a corpus; None if something was.
+
+    Examples
+    --------
+    >>> import io
+    >>> from orchestrace.corpus.reading import nothing_used, read_traces
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     nothing_used(read_traces(io.BytesIO(b"")))
+    'nothing could be used: the input has no record'
+    """
+    if len(corpus) or (records := corpus.records)["used"]:
+        return None
+    if not records["read"]:
+        return "nothing could be used: the input has no record"
+    kinds = ("quarantined", "ignored", "duplicate")
+    told = ", ".join(f"{records[kind]:,} {kind}" for kind in kinds if records[kind])
+    reason = f"nothing could be used of {counted(records['read'], 'record')}: {told}"
+    rejects = corpus.quarantine.select("file", "line", "code", "message").head(1).collect()
+    for file, line, code, message in rejects.iter_rows():
+        reason += f", the first at {file}:{line}: {code}: {message}"
+    return plain(reason)
+
+
+class ReadOptions(TypedDict, total=False):
+    """Options of reading that `read_traces` documents."""
+
+    format: str
+    mapping: House | None
+    extras: bool
+    excerpt: int
+    fields: Mapping[str, object] | None
+    time_basis: TimeBasis | None
+    trace_by: TraceBy | None
+    reward_scores: Sequence[str]
+    max_record: int | None
+    max_depth: int | None
+    max_string: int | None
+    max_expansion: int | None
+    max_decompressed: int | None
+
+
+def checked_options(given: ReadOptions) -> dict[str, Any]:
+    """Options of reading as the core takes them."""
+    _core.check_process()
+    if unknown := sorted(given.keys() - ReadOptions.__annotations__.keys()):
+        raise ParameterError(unknown_name("option", unknown[0], sorted(ReadOptions.__annotations__)))
+    numbers = {name: given.get(name) for name in given if name.startswith("max_") or name == "excerpt"}
+    check_numbers(**numbers)
+    if (trace_by := given.get("trace_by")) is not None and trace_by not in get_args(TraceBy):
+        raise ParameterError(unknown_name("trace_by", str(trace_by), list(get_args(TraceBy))))
+    options: dict[str, Any] = {
+        **given,
+        "fields": _kinds(given.get("fields") or {}),
+        "reward_scores": _names("reward_scores", given.get("reward_scores", ())),
+    }
+    if (mapping := given.get("mapping")) is not None:
+        if (named := given.get("format", "auto")) not in ("auto", "mapping"):
+            raise ParameterError(f"mapping tells a format of its own, and format is {named!r}: leave one out")
+        options |= {"format": "mapping", "mapping": read_mapping(mapping)}
+    return options
+
+
+def _names(option: str, given: object) -> list[str]:
+    """A list of names; one name alone is a frequent slip, of which every letter would be one."""
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise ParameterError(f"{option} is {given!r}, expected a list of names")
+    return sorted(set(names))
+
+
+class ErrorBudget:
+    """How many rejected records a call goes on with: it stops when both bounds that are given are passed."""
+
+    def __init__(self, on_error: str, max_errors: int | None, max_error_ratio: float | None) -> None:
+        if on_error not in get_args(OnError):
+            raise ParameterError(unknown_name("on_error", str(on_error), list(get_args(OnError))))
+        check_numbers(max_errors=max_errors)
+        ratio = max_error_ratio
+        if ratio is not None and (isinstance(ratio, bool) or not isinstance(ratio, int | float)):
+            raise ParameterError(f"max_error_ratio is {ratio!r}, expected a number from 0 to 1")
+        if ratio is not None and not 0 <= ratio <= 1:
+            raise ParameterError(f"max_error_ratio is {ratio}, expected a number from 0 to 1")
+        bounded = max_errors is not None or ratio is not None
+        if on_error == "raise" and bounded:
+            raise ParameterError(
+                "on_error='raise' stops at the first error: max_errors and max_error_ratio have no use"
+            )
+        self._limited = bounded or on_error == "raise"
+        self._errors = max_errors or 0
+        self._ratio = ratio or 0.0
+
+    def check(self, quarantined: int, read: int, rejects: pl.DataFrame) -> None:
+        """Raise if the records so far are more than the call allows; `rejects` are some of those rejected."""
+        if self._limited and quarantined > self._errors and quarantined > self._ratio * read:
+            raise QuarantineError(rejects, quarantined)
+
+
+def _kinds(fields: Mapping[str, object]) -> dict[str, str]:
+    for name in fields:
+        if name in SCHEMAS["events"]:
+            raise ParameterError(f"field '{name}' is a column of events already and need not be lifted")
+    return {name: lifted_kind(name, dtype) for name, dtype in fields.items()}
+
+
+@dataclass
+class Inputs:
+    """The files that a source names, in order."""
+
+    inputs: list[str | BinaryIO] = field(default_factory=list)
+    skipped: int = 0
+    """Files of folders whose names are not those of recordings, hidden ones not counted."""
+
+
+def input_files(source: Source | Iterable[Source], opened: ExitStack) -> Inputs:
+    """The files that a source names; what has to be opened first is closed with `opened`."""
+    found = Inputs()
+    _add_files(source, opened, found)
+    return found
+
+
+def _add_files(source: Source | Iterable[Source], opened: ExitStack, found: Inputs) -> None:
+    if isinstance(source, str | os.PathLike):
+        _add_path(expanded(source), opened, found)
+    elif hasattr(source, "read"):
+        found.inputs.append(source)  # type: ignore[arg-type]  # a file object is iterable too
+    elif isinstance(source, Iterable):
+        members = list(source)
+        if not members:
+            raise InputError("no input: the list of sources is empty")
+        for member in members:
+            _add_files(member, opened, found)
+    else:
+        raise ParameterError(
+            f"source is of type {type(source).__name__}, expected a path, a binary file or a list of these"
+        )
+
+
+def _add_path(path: str, opened: ExitStack, found: Inputs) -> None:
+    if path == "-":
+        if (stdin := getattr(sys.stdin, "buffer", None)) is None:
+            raise InputError("standard input is closed")
+        found.inputs.append(stdin)
+    elif os.path.isdir(path):
+        _add_folder(path, found)
+    elif os.path.isfile(path):
+        found.inputs.append(path)
+    elif os.path.exists(path):
+        found.inputs.append(opened.enter_context(_special(path)))
+    elif glob.has_magic(path):
+        matches = sorted({match for match in _matches(path) if os.path.isfile(match)})
+        if not matches:
+            raise InputError(f"no file matches '{plain(path)}' (looked from '{os.getcwd()}')")
+        found.inputs += matches
+    else:
+        raise InputError(f"no such file or folder: '{plain(path)}' (looked from '{os.getcwd()}')")
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """Paths that match a glob; ``**`` is any folders below, links to folders too, each folder once.
+
+    `glob.iglob` follows a link to a folder above again and again, until the name is too long.
+    """
+    head, stars, tail = f"{os.sep}{pattern}".partition(f"{os.sep}**{os.sep}")
+    if not stars and head.endswith(f"{os.sep}**"):
+        head, stars, tail = head[:-3], "**", "*"
+    head = head[1:]
+    if not stars:
+        yield from glob.iglob(pattern)
+        return
+    if not head:
+        head = os.sep if pattern.startswith(os.sep) else ""
+    for folder in glob.iglob(head) if head else ("",):
+        for below in _folders(folder):
+            yield from _matches(os.path.join(glob.escape(below), tail))
+
+
+def _folders(top: str) -> Iterator[str]:
+    """A folder and those below it except hidden ones, each under its own name rather than that of a link."""
+    seen: set[tuple[int, int]] = set()
+    entered, linked = [top], list[str]()
+    while entered or linked:
+        folder = entered.pop() if entered else linked.pop(0)
+        try:
+            stat = os.stat(folder or os.curdir)
+            if (stat.st_dev, stat.st_ino) in seen:
+                continue
+            with os.scandir(folder or os.curdir) as listed:
+                entries = sorted((entry for entry in listed if entry.is_dir()), key=lambda entry: entry.name)
+        except OSError:
+            continue  # what may not be looked into has nothing for us
+        seen.add((stat.st_dev, stat.st_ino))
+        yield folder
+        for entry in reversed(entries):
+            if not entry.name.startswith("."):
+                (linked if entry.is_symlink() else entered).append(os.path.join(folder, entry.name))
+
+
+def _special(path: str) -> BinaryIO:
+    """A pipe or a device, opened without waiting for its other end; the reader waits, and can be interrupted.
+
+    Linux tells a pipe that nobody has written to from one at its end, other systems do not.
+    """
+    expect_an_end(path)
+    at_once = os.O_NONBLOCK if sys.platform == "linux" else 0
+    try:
+        return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | at_once))
+    except OSError as error:
+        raise InputError(f"{plain(path)}: {error.strerror or error}") from error
+
+
+def _add_folder(path: str, found: Inputs) -> None:
+    if is_corpus(path):
+        raise InputError(f"'{path}' is a corpus that ingest made: open it with read_corpus")
+    here: list[str] = []
+    below = [path]
+    while below:
+        folder = below.pop()
+        try:
+            with os.scandir(folder) as listed:
+                entries = list(listed)
+        except OSError:
+            continue  # what may not be looked into has nothing for us
+        if any(entry.name == MANIFEST for entry in entries) and is_corpus(folder):
+            continue
+        for entry in entries:
+            name = entry.name
+            if entry.is_dir():
+                if not name.startswith(".") and not entry.is_symlink():
+                    below.append(entry.path)
+            elif not _is_recording(name):
+                found.skipped += not name.startswith(".")
+            # A pipe or device that only lies in it would be waited for; a link to nothing is an error.
+            elif entry.is_file() or not os.path.exists(entry.path):
+                here.append(entry.path)
+    if not here:
+        kinds = f"{', '.join(sorted(_SUFFIXES))}, also with {' or '.join(sorted(_COMPRESSED))}"
+        raise InputError(f"no recording ({kinds}) in folder '{plain(path)}'")
+    found.inputs += sorted(here)
+
+
+def _is_recording(name: str) -> bool:
+    return name.endswith(_ENDINGS) and not name.startswith(".")

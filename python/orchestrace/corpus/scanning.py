@@ -1,0 +1,216 @@
+"""Lazy frames straight over recordings: only what a query asks for is built, and reading stops when it has
+enough."""
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any, Final, Unpack
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.schema import SCHEMAS, dtype_of
+from .reading import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
+
+_FIRST_BATCH: Final = 1
+"""Bytes of the first batch: a block a worker, so that a query for a few rows reads no more than that."""
+_LARGEST_BATCH: Final = 128 << 20
+
+
+@public
+def scan_events(
+    source: Source | Iterable[Source],
+    *,
+    threads: int | None = None,
+    on_error: OnError = "quarantine",
+    max_errors: int | None = None,
+    max_error_ratio: float | None = None,
+    **options: Unpack[ReadOptions],
+) -> pl.LazyFrame:
+    """Scan the events of recordings as a `polars.LazyFrame`, without holding them all.
+
+    The columns are those of `Corpus.events`, with ``trace_id`` after ``trace``. Columns that a query does
+    not use are not built, rows that its predicate rejects are dropped batch by batch, and ``head(n)`` reads
+    the first block only. Every record is judged as completely as by `read_traces`, whatever the query.
+
+    Parameters
+    ----------
+    source
+        Files, globs and folders as in `read_traces`, looked up now; no streams, since a plan may be collected
+        many times.
+    threads
+        Threads that parse; ``None`` means the machine's cores.
+    on_error, max_errors, max_error_ratio
+        As in `read_traces`, judged when all of the input has been read. Rejected records are left out with a
+        warning that counts them; `read_traces` and ``orchestrace validate`` say why.
+    **options
+        ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth
+        max_string max_expansion`` as in `read_traces`.
+
+    Raises
+    ------
+    InputError
+        Nothing matches; when collected: a file cannot be read.
+    QuarantineError
+        When collected: more records failed than the call allows.
+
+    Notes
+    -----
+    Linear in the bytes; memory is that of a batch, some 128 MiB of columns, and of what the query keeps.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import polars as pl
+    >>> import orchestrace as ot
+    >>> path = f"{tempfile.mkdtemp()}/runs.jsonl"
+    >>> _ = ot.generate(path, traces=5, seed=0)
+    >>> calls = ot.scan_events(path).filter(pl.col("type") == "tool_call").select("agent", "tool")
+    >>> calls.collect().columns
+    ['agent', 'tool']
+    """
+    budget = ErrorBudget(on_error, max_errors, max_error_ratio)
+    return _scan("events", source, threads, budget, checked_options(options))
+
+
+@public
+def scan_traces(
+    source: Source | Iterable[Source],
+    *,
+    threads: int | None = None,
+    on_error: OnError = "quarantine",
+    max_errors: int | None = None,
+    max_error_ratio: float | None = None,
+    **options: Unpack[ReadOptions],
+) -> pl.LazyFrame:
+    """Scan the traces of recordings as a `polars.LazyFrame`: one row each, the columns of `Corpus.traces`.
+
+    Parameters, errors and cost are those of `scan_events`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> path = f"{tempfile.mkdtemp()}/runs.jsonl"
+    >>> _ = ot.generate(path, traces=5, seed=0)
+    >>> ot.scan_traces(path).select("n_events").collect().height
+    5
+    """
+    budget = ErrorBudget(on_error, max_errors, max_error_ratio)
+    return _scan("traces", source, threads, budget, checked_options(options))
+
+
+def _scan(
+    table: str,
+    source: Source | Iterable[Source],
+    threads: int | None,
+    budget: ErrorBudget,
+    options: dict[str, Any],
+) -> pl.LazyFrame:
+    check_numbers(threads=threads)
+    with ExitStack() as opened:
+        files = input_files(source, opened).inputs
+    if any(not isinstance(one, str) for one in files):
+        raise ParameterError("a scan comes back to its files; read_traces takes streams and pipes")
+    paths = [str(one) for one in files]
+    schema = _schema(table, options)
+
+    def batches(
+        columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        # Rows are counted before the predicate, as everywhere in Polars.
+        left = n_rows
+        for frame in _Reading(table, schema, paths, threads, budget, options).frames(columns, left):
+            made = frame if left is None else frame.head(left)
+            left = None if left is None else left - made.height
+            made = made if predicate is None else made.filter(predicate)
+            yield made
+            if left == 0:
+                return
+
+    return register_io_source(batches, schema=schema, validate_schema=True, is_pure=True)
+
+
+def _schema(table: str, options: dict[str, Any]) -> pl.Schema:
+    schema = dict(SCHEMAS[table])
+    if table != "events":
+        return pl.Schema(schema)
+    lifted: dict[str, str] = options["fields"]
+    named = {"trace": schema.pop("trace"), "trace_id": SCHEMAS["traces"]["trace_id"]}
+    return pl.Schema({**named, **schema, **{name: dtype_of(kind) for name, kind in lifted.items()}})
+
+
+class _Reading:
+    """One collect of a scan."""
+
+    def __init__(
+        self,
+        table: str,
+        schema: pl.Schema,
+        paths: list[str],
+        threads: int | None,
+        budget: ErrorBudget,
+        options: dict[str, Any],
+    ) -> None:
+        self._table = table
+        self._schema = schema
+        self._paths = paths
+        self._threads = threads
+        self._budget = budget
+        self._options = options
+
+    def frames(self, columns: list[str] | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
+        """The table batch by batch, with the columns that are asked for."""
+        wanted = list(self._schema) if columns is None else columns
+        # A name need not be UTF-8, the tables are.
+        names = [os.fsencode(path).decode("utf-8", "replace") for path in self._paths]
+        begin = (0, 0, 0, False)
+        inputs = [(os.path.abspath(p), n, begin) for p, n in zip(self._paths, names, strict=True)]
+        if self._table == "events":
+            kept = [name for name in SCHEMAS["events"] if name in wanted]
+            # The place of its trace's row leads from an event to the id.
+            named = ["trace"] if "trace_id" in wanted and "trace" not in kept else []
+            tables = ["events", "traces"] if "trace_id" in wanted else ["events"]
+            reader = _core.TraceReader(inputs, tables=tables, columns=kept + named, **self._options)
+        else:
+            reader = _core.TraceReader(inputs, tables=[self._table], **self._options)
+        # A few rows are in the first block; a second worker would only read the next one in vain.
+        threads = 1 if n_rows is not None and n_rows <= 1_000 else self._threads
+        limit, read, quarantined = _FIRST_BATCH, 0, 0
+        rejects: list[pl.DataFrame] = []
+        while (batch := reader.next(limit, threads=threads)) is not None:
+            store, parts, _ = batch
+            read += sum(part[0] for part in parts)
+            if count := store.records_quarantined:
+                quarantined += count
+                rejects = rejects or [pl.DataFrame(store.table("quarantine")).head(100)]
+            yield self._frame(store, wanted)
+            limit, threads = min(max(4 * limit, 16 << 20), _LARGEST_BATCH), self._threads
+        if quarantined:
+            self._budget.check(quarantined, read, rejects[0])
+            warnings.warn(
+                f"{quarantined:,} of {read:,} records were rejected and are not in the result; "
+                "read_traces(...).quarantine says why",
+                stacklevel=2,
+            )
+
+    def _frame(self, store: _core.Store, wanted: list[str]) -> pl.DataFrame:
+        frame = pl.DataFrame(store.table(self._table))
+        if "trace_id" in wanted and "trace_id" not in frame.columns:
+            traces = pl.DataFrame(store.table("traces"))
+            first = int(traces["trace"][0]) if traces.height else 0
+            ids = traces["trace_id"].gather(frame["trace"] - first)
+            frame = frame.with_columns(trace_id=ids)
+        if not frame.width:
+            # Columns that no event of this batch has: there are only their rows.
+            frame = pl.DataFrame({wanted[0]: pl.repeat(None, store.n_events, eager=True)})
+            frame = frame.cast({wanted[0]: self._schema[wanted[0]]})
+        return frame.select(
+            pl.col(name) if name in frame.columns else pl.lit(None, self._schema[name]).alias(name)
+            for name in wanted
+        )

@@ -1,0 +1,104 @@
+"""The record that an event was made of, as it stands in the file that it was read from."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from .. import _core
+from ..base.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from .corpus import Corpus
+
+_SAME: Final = ("id", "t", "type", "agent", "role", "to", "tool", "content_ref")
+"""What nobody changes after reading: where one of it differs, the file does."""
+
+
+@dataclass(frozen=True)
+class EventSource:
+    """Where an event comes from, as `Corpus.source` finds it.
+
+    Parameters
+    ----------
+    file
+        The file as the tables name it; of an archive with the entry, ``<archive>/<entry>``.
+    line
+        Its line there, from 1.
+    offset, length
+        Its bytes, in the decompressed file or entry.
+    text
+        The bytes as text; what is no UTF-8 is U+FFFD.
+
+    Examples
+    --------
+    >>> from orchestrace import EventSource
+    >>> EventSource("runs.jsonl", 1, 0, 2, "{}").text
+    '{}'
+    """
+
+    file: str
+    line: int
+    offset: int
+    length: int
+    text: str
+
+
+def event_source(corpus: "Corpus", trace: int, seq: int) -> EventSource:
+    """Find the record of an event: see `Corpus.source`."""
+    row = _trace_row(corpus, trace)
+    if seq >= row["n_events"]:
+        raise ParameterError(
+            f"trace {trace} has no event {seq}: its last one has the seq {row['n_events'] - 1}"
+        )
+    file, importer = row["file"], row["importer"]
+    if file is None or row["offset"] is None:
+        raise InputError(f"trace {trace} was not read from a file, so that its events have no source")
+    options = {**corpus._read_options(), "format": importer}
+    home = corpus._input(file)
+    ((_, is_spread),) = _core.formats([home], **options)
+    inputs = _inputs_of(corpus, importer) if is_spread else [home]
+    place = (file, row["line"], row["offset"], row["length"])
+    store, places = _core.locate(inputs, row["trace_id"], place, **options)
+    changed = InputError(f"'{file}' has changed since trace {trace} was read from it: read it again")
+    if store.n_events != row["n_events"] or len(places) not in (1, store.n_events):
+        raise changed
+    if not _is_same(corpus, trace, seq, store):
+        raise changed
+    found = places[seq if len(places) > 1 else 0]
+    path, name = corpus._input(found[0])
+    text = _core.record_bytes(path, name, found, **options)
+    if text is None:
+        raise changed
+    return EventSource(*found, text.decode("utf-8", errors="replace"))
+
+
+def _trace_row(corpus: "Corpus", trace: int) -> dict[str, Any]:
+    names = pl.col("file", "importer").cast(pl.String)
+    rows = corpus.traces.filter(pl.col("trace") == trace).select(
+        "trace_id", "n_events", names, "line", "offset", "length"
+    )
+    found = rows.collect(engine="streaming")
+    if not found.height:
+        raise ParameterError(f"unknown trace {trace}: it is no number of the column 'trace' of this corpus")
+    return found.row(0, named=True)
+
+
+def _inputs_of(corpus: "Corpus", importer: object) -> list[tuple[str, str]]:
+    """All files that had records of a format, in order, each with its name."""
+    counts = corpus.record_counts.filter(pl.col("importer").cast(pl.String) == importer)
+    files = counts.select(pl.col("file").cast(pl.String)).collect(engine="streaming")["file"]
+    return list(dict.fromkeys(corpus._input(file) for file in files.drop_nulls().unique(maintain_order=True)))
+
+
+def _is_same(corpus: "Corpus", trace: int, seq: int, store: _core.Store) -> bool:
+    """Whether the event that was read again is the one that is in the tables."""
+
+    def row(events: pl.LazyFrame) -> tuple[object, ...]:
+        words = [pl.col(name).cast(pl.String) if name != "t" else pl.col(name) for name in _SAME]
+        return events.select(words).collect(engine="streaming").row(0)
+
+    there = corpus.events.filter(pl.col("trace") == trace, pl.col("seq") == seq)
+    again = pl.LazyFrame(store.table("events")).filter(pl.col("seq") == seq)
+    absent = set(_SAME) - set(again.collect_schema())
+    return row(there) == row(again.with_columns(pl.lit(None).alias(name) for name in absent))

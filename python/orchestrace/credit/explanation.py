@@ -1,0 +1,263 @@
+"""What made this number: events, turns, edges, rollouts and the rule behind one credit."""
+
+import json
+import math
+from collections.abc import Hashable
+from numbers import Integral
+from typing import Any, Final
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.errors import ParameterError
+from ..corpus.corpus import Corpus
+from ..corpus.frames import collected
+from ..corpus.reward import amounts, reward_of
+from ..corpus.units import TracesByNumber
+from .evidence import Evidence, Part, Question, evidence, own_rows
+from .registry import described
+from .verb import credit
+
+_NEEDED: Final = ("trace", "unit", "unit_id", "credit", "method", "reward", "params")
+_SCHEMA: Final = {
+    "part": pl.UInt32,
+    "kind": pl.String,
+    "seq": pl.UInt32,
+    "event": pl.String,
+    "other": pl.String,
+    "weight": pl.Float64,
+    "amount": pl.Float64,
+    "rule": pl.String,
+}
+# what is in the column params and is no parameter of the method
+_NOT_PARAMS: Final = ("seed", "version", "quality")
+
+
+@public
+def explain(
+    corpus: Corpus,
+    credits: pl.DataFrame | pl.LazyFrame,
+    unit_id: str | None,
+    trace: int | str | None = None,
+) -> pl.DataFrame:
+    """Show what made the credit of one unit: the parts that it is summed or averaged from, and their origin.
+
+    Parameters
+    ----------
+    corpus
+        The recordings that the credits were computed from. Credits alone do not say why.
+    credits
+        What `credit` returned, with its ``params``: the same method is run again by them.
+    unit_id
+        The unit; None for the row without one.
+    trace
+        Its trace, by number or ``trace_id``; needed where several traces have the unit.
+
+    Returns
+    -------
+    DataFrame
+        ``part kind seq event other weight amount rule``.
+
+        Rows of the kind ``value`` make the credit: it is the sum of ``weight`` times ``amount`` over them. Of
+        a share each event is a part of weight 1, of a game each player. Of an advantage each row of the
+        method (event, turn, class or the trace) that has an event in the unit is one; the weights sum to 1.
+
+        The other rows with the same ``part`` say where its amount comes from. Those with a weight sum to it
+        likewise: ``edge`` (credit that came over an edge; ``other`` is the successor), ``outcome`` (the
+        reward), ``game`` (the method's formula over coalitions of players), ``turn`` (rewards, critic's
+        differences or returns of turns), ``rollout`` (rewards of the group; ``other`` is the trace),
+        ``sibling`` (mean outcomes of alternatives), ``suspicion``, ``reward``, ``critic``, ``successor``
+        (dag_gae). Those without a weight are told beside: ``mean``, ``deviation``, ``count``, ``fit``, and
+        ``method`` for a method that is known by its summary only.
+
+        ``seq`` and ``event`` name an event of this trace, of a turn its first one. ``amount`` is in units of
+        the reward where it is a reward, a return or a credit. ``rule`` says the formula. A null credit gives
+        one row ``reason``.
+
+    Raises
+    ------
+    ParameterError
+        No row or several rows have the unit, a column is absent, the method is not known, or the corpus gives
+        another credit than the frame has.
+
+    Notes
+    -----
+    Runs the method on the trace, for methods that compare on its group, for methods that are fitted or whiten
+    a batch on the whole corpus; some 10 µs per event of the trace on top. Methods that compare what rollouts
+    did (turns, contexts, classes, shapes) take as much for every event of the group, those that compare
+    rewards (grpo, dr_grpo, rloo, pass_k, reinforce_pp) some 10 µs per rollout: for 10⁴ rollouts of 120 events
+    each some 10 s and 0.1 s. Methods along turns have a row for every later turn of every part; beyond 300
+    turns, and where events are the steps, the next step stands for all later ones.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> credits = ot.credit(corpus, method="flow", unit="agent")
+    >>> parts = ot.explain(corpus, credits, "orchestrator", trace=0)
+    >>> made = parts.filter(parts["kind"] == "value")
+    >>> row = credits.filter(trace=0, unit_id="orchestrator")
+    >>> round((made["weight"] * made["amount"]).sum() - row["credit"].item(), 12)
+    0.0
+    """
+    row = _one_row(collected(credits, "credits", _NEEDED), unit_id, trace)
+    if row["credit"] is None or row["credit"] != row["credit"]:
+        return _reason(row.get("reason"))
+    method = str(row["method"])
+    known = described(method)
+    if known is None:
+        raise ParameterError(f"method '{method}' is not registered here, so nobody can run it again")
+    settings = json.loads(row["params"] or "{}")
+    params = {name: value for name, value in settings.items() if name not in _NOT_PARAMS}
+    reward = reward_of(None if row["reward"] is None else str(row["reward"]), corpus)
+    number = int(row["trace"])
+    compared = _compared(corpus, str(known["scope"]), number)
+    around = corpus if known["scope"] == "corpus" else compared
+    unit = str(row["unit"])
+    # a game is played by the units themselves, and by agents where the unit is a sum over agents
+    game = any(one["name"] == "scaled" for one in known["params"])
+    level = "event" if not game else "agent" if unit in ("role", "team") else unit
+    again = credit(
+        around,
+        method=method,
+        unit=level,  # type: ignore[call-overload]
+        reward=reward,
+        seed=settings.get("seed", 0),
+        **params,
+    )
+    own = again.filter((pl.col("trace") == row["trace"]) & pl.col("seq").is_not_null()).sort("seq")
+    values: list[float | None] = own["credit"].fill_nan(None).to_list()
+    question = Question(
+        method=method,
+        params=params,
+        corpus=corpus,
+        reward=reward,
+        number=number,
+        trace=TracesByNumber(compared.filter(pl.col("trace") == number))[number],
+        traces=TracesByNumber(compared),
+        facts={
+            entry["trace"]: entry
+            for entry in amounts(compared, reward)
+            .join(compared.traces.select(pl.col("trace").cast(pl.Int64), "task_id").collect(), on="trace")
+            .iter_rows(named=True)
+        },
+        values=values,
+        fit=settings.get("quality") or {},
+        summary=f"{known['summary']} ({known['reference']})",
+    )
+    share = known["quantity"] == "share"
+    parts = _players(question, unit, unit_id, own) if game else _parts(question, unit, unit_id, share)
+    made = math.fsum(part.weight * part.amount for part in parts)
+    remainder = row["credit"] - made
+    loose = share and unit_id is None  # what no event holds is in the row without a unit
+    if not loose and abs(remainder) > 1e-9 * max(1.0, abs(row["credit"])):
+        raise ParameterError(
+            f"the credit of {unit_id!r} is {row['credit']!r} in the frame and {made!r} from this corpus: give"
+            " the corpus that it was computed from"
+        )
+    rule = "credit = Σ weight * amount" + ("" if share else ", a weighted mean of the method's own rows")
+    rows: list[tuple[Any, ...]] = [
+        (n, "value", part.seq, question.name(part.seq), part.other, part.weight, part.amount, rule)
+        for n, part in enumerate(parts)
+    ]
+    if loose and abs(remainder) > 1e-12:
+        rows.append((len(parts), "value", None, None, "remainder", 1.0, remainder, rule))
+    for n, found in evidence(question, parts):
+        rows.append(_as_row(question, n, found))
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def _as_row(question: Question, part: int | None, found: Evidence) -> tuple[Any, ...]:
+    return (
+        part,
+        found.kind,
+        found.seq,
+        question.name(found.seq),
+        found.other,
+        found.weight,
+        found.amount,
+        found.rule,
+    )
+
+
+def _one_row(credits: pl.DataFrame, unit_id: str | None, trace: int | str | None) -> dict[str, Any]:
+    if unit_id is not None and not isinstance(unit_id, str):
+        raise ParameterError(
+            f"unit_id is of type {type(unit_id).__name__}, expected the id of a unit or None"
+        )
+    if trace is not None and (isinstance(trace, bool) or not isinstance(trace, Integral | str)):
+        raise ParameterError(f"trace is of type {type(trace).__name__}, expected a number or a trace_id")
+    of_unit = pl.col("unit_id").is_null() if unit_id is None else pl.col("unit_id") == unit_id
+    rows = credits.filter(of_unit)
+    what = "no unit" if unit_id is None else f"unit {unit_id!r}"
+    if trace is not None:
+        key = "trace_id" if isinstance(trace, str) else "trace"
+        if key not in rows.columns:
+            raise ParameterError(f"credits have no column '{key}' to find the trace by")
+        rows = rows.filter(pl.col(key) == trace)
+        what += f" in trace {trace!r}"
+    if rows.is_empty():
+        raise ParameterError(f"credits have no row of {what}")
+    if rows["trace"].n_unique() > 1:
+        ids = rows["trace_id" if "trace_id" in rows.columns else "trace"].unique(maintain_order=True)
+        first = ", ".join(map(repr, ids.head(3))) + (", ..." if ids.len() > 3 else "")
+        raise ParameterError(f"{rows['trace'].n_unique()} traces have {what}: give trace=, one of {first}")
+    if rows.height > 1:
+        raise ParameterError(f"credits have {rows.height} rows of {what}: filter them to one method and unit")
+    return rows.row(0, named=True)
+
+
+def _reason(reason: object) -> pl.DataFrame:
+    meanings = {code: text for kind, code, _, text in _core.codes() if kind == "reason"}
+    code = None if reason is None else str(reason)
+    rule = meanings.get(code or "", "") or "The credit is null and no reason is given."
+    row = (None, "reason", None, None, code, None, None, rule)
+    return pl.DataFrame([row], schema=_SCHEMA, orient="row")
+
+
+def _group(corpus: Corpus, number: int) -> str:
+    group = corpus.traces.filter(pl.col("trace") == number).select("group_id").collect(engine="streaming")
+    if group.is_empty():
+        raise ParameterError(f"trace {number} of the credits is not in the corpus")
+    return str(group.item())
+
+
+def _compared(corpus: Corpus, scope: str, number: int) -> Corpus:
+    """The trace, and where it is compared with others those of its group."""
+    group = _group(corpus, number)
+    return corpus.filter(pl.col("trace") == number if scope == "trace" else pl.col("group_id") == group)
+
+
+def _players(question: Question, unit: str, unit_id: str | None, own: pl.DataFrame) -> list[Part]:
+    """The players whose values the unit's credit sums."""
+    units = question.trace.units(unit)
+    return [
+        Part(seq, name, 1.0, value)
+        for seq, name, value in own.select("seq", "unit_id", "credit").iter_rows()
+        if value is not None and units[seq] == unit_id
+    ]
+
+
+def _parts(question: Question, unit: str, unit_id: str | None, share: bool) -> list[Part]:
+    """The own rows of the method that make the unit's credit, with their weights."""
+    trace = question.trace
+    members = [seq for seq, name in enumerate(trace.units(unit)) if name == unit_id]
+    if share:
+        return [Part(seq, None, 1.0, value) for seq in members if (value := question.values[seq]) is not None]
+    rows = own_rows(question)
+    seen = list(dict.fromkeys(row for seq in members if (row := rows[seq]) is not None))
+    events: dict[Hashable, list[int]] = {}
+    for seq in trace.order:
+        events.setdefault(rows[seq], []).append(seq)
+    first = {row: events[row][0] for row in seen}
+    valued = [(row, value) for row in seen if (value := question.values[first[row]]) is not None]
+    weights = [1.0] * len(valued)
+    if question.params.get("weight") == "tokens_out" and len(valued) > 1:
+        weights = [math.fsum(trace.number("tokens_out", s) or 0.0 for s in events[row]) for row, _ in valued]
+    total = math.fsum(weights)
+    return [
+        Part(first[row], question.label(row), weight / total, value)
+        for (row, value), weight in zip(valued, weights, strict=True)
+        if total > 0
+    ]

@@ -1,0 +1,259 @@
+"""A decision against all that the policy could have done instead, each alternative by its probability.
+
+    aristocrat:  AU = G - Σ_b p(b) G(b)     G(a) = G, its outcome; G(b) the mean of other rollouts that did b
+    coma:        A = Q(a) - Σ_b p(b) Q(b)   Q(b) the mean of all rollouts that did b in this context
+
+Both compare what rollouts of one group recorded in one context and role, as `c3` does, but by `p_behavior`
+where that weighs by counts: the baseline is the policy's, not the sample's. An alternative that the policy
+had and nobody took has no outcome here, so there the value is null (`support.absent`). The mean of either
+over actions drawn by the policy is 0, and a policy with one action gives 0. O(n log n) in decisions; for a
+rollout that took several actions in one context, their number squared. References: D. Wolpert, K. Tumer,
+Advances in Complex Systems 4, 2001 (aristocrat utility); J. Foerster et al., arXiv 1705.08926, equation 4.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from ...base.errors import ParameterError
+from ...corpus.corpus import Corpus
+from ...decisions.context_keys import contexts
+from ..parameters import Param
+from ..registry import EventValues, credit_method
+from .features import Floats, Ints
+
+_ABSENT: Final = "field.absent"
+_CYCLE: Final = "graph.cycle"
+_NO_SUPPORT: Final = "support.absent"
+_DEGENERATE: Final = "group.degenerate"
+# Recorded probabilities are rounded; beyond this the rollouts had another policy, or not all was taken.
+_ROUNDED: Final = 0.01 + 1e-9  # which itself must not hang on rounding
+_LARGEST: Final = 1e100
+
+CONTEXT = Param(
+    "context",
+    "auto",
+    "what makes decisions comparable: prefix_key, the computed history, or the field where a trace has it",
+    kind=("auto", "recorded", "computed"),
+)
+
+
+def decisions(corpus: Corpus, rewards: pl.DataFrame, context: str) -> pl.DataFrame:
+    """Decisions with an `action` or `p_behavior`, and what is compared of them: ``row trace seq place reason
+    action p options amount``.
+
+    ``row`` is the place in `Corpus.events`, ``place`` names group, context and role (null without a context,
+    ``reason`` says why), ``options`` counts the actions with a probability, where all probabilities are
+    recorded.
+    """
+    assert context in ("auto", "recorded", "computed")
+    events = corpus.events.select("trace", "seq", "action", "p_behavior", "p_actions").collect()
+    traces = corpus.traces.select(
+        "trace", group=pl.coalesce(pl.col("group_id").cast(pl.String), pl.col("task_id").cast(pl.String))
+    ).collect()
+    found = contexts(corpus, context=context).select("trace", "seq", "context", "role", "reason")  # type: ignore[arg-type]  # as just checked
+    own = (
+        events.with_row_index("row")
+        .filter(pl.col("action").is_not_null() | pl.col("p_behavior").is_not_null())
+        .join(found, on=["trace", "seq"], how="inner", maintain_order="left")
+        .join(traces, on="trace", how="left", maintain_order="left")
+        .join(rewards, on="trace", how="left", maintain_order="left")
+    )
+    place = pl.format("{}\\0{}\\0{}", "group", "context", pl.col("role").fill_null(""))
+    possible = pl.col("p_actions").list.eval(pl.element() > 0.0).list.sum()
+    return own.select(
+        "row",
+        "trace",
+        "seq",
+        place=pl.when(pl.col("context").is_not_null()).then(place),
+        reason=pl.col("reason").cast(pl.String),
+        action=pl.col("action").cast(pl.String),
+        p="p_behavior",
+        options=possible.cast(pl.Int64),
+        amount="amount",
+    )
+
+
+def _policy(known: pl.DataFrame) -> pl.DataFrame:
+    """What each row's context tells, a row for each of `known`: the value by either rule and its parts.
+
+    Columns ``table`` and ``own`` (the two values, NaN where an alternative has no outcome), ``complete``
+    (what was taken is all that the policy had) and ``silent`` (all outcomes of the context are alike, and
+    there are alternatives). Sums are those of `numpy.bincount`, in the order of rows.
+    """
+    place = known["place"].rank("dense").to_numpy().astype(np.int64) - 1
+    n_places = int(place.max(initial=-1)) + 1
+    act = known.select(pl.struct("place", "action").rank("dense")).to_series().to_numpy().astype(np.int64) - 1
+    n_acts = int(act.max(initial=-1)) + 1
+    amount, p = known["amount"].to_numpy(), known["p"].to_numpy()
+    count: Floats = np.bincount(act, minlength=n_acts).astype(np.float64)
+    total: Floats = np.bincount(act, weights=amount, minlength=n_acts).astype(np.float64)
+    share = np.bincount(act, weights=p, minlength=n_acts) / count
+    mean = total / count
+    where = np.zeros(n_acts, dtype=np.int64)
+    where[act] = place
+    whole = np.bincount(where, weights=share, minlength=n_places)
+    taken = np.bincount(where, weights=share > 0.0, minlength=n_places)
+    n_actions = np.bincount(where, minlength=n_places)
+    options = np.zeros(n_places)
+    np.maximum.at(options, place, known["options"].fill_null(0).to_numpy())
+    share = share / np.where(whole > 0.0, whole, 1.0)[where]
+    certain = np.bincount(where, weights=share, minlength=n_places)
+    expected = np.bincount(where, weights=share * mean, minlength=n_places)
+    least, most = np.full(n_places, np.inf), np.full(n_places, -np.inf)
+    np.minimum.at(least, place, amount)
+    np.maximum.at(most, place, amount)
+    # an action of the share 1 leaves exactly nothing of either
+    others = expected[place] - share[act] * mean[act]
+    own = amount * (certain[place] - share[act]) - others
+    own += _of_one_run(known["trace"].to_numpy(), place, act, amount, share, total, count)
+    return pl.DataFrame(
+        {
+            "table": mean[act] * certain[place] - expected[place],
+            "own": own,
+            "complete": (np.abs(whole - 1.0) <= _ROUNDED)[place] & (options <= taken)[place],
+            "silent": (least == most)[place] & (n_actions > 1)[place],
+        }
+    )
+
+
+def _of_one_run(
+    trace: Ints, place: Ints, act: Ints, amount: Floats, share: Floats, total: Floats, count: Floats
+) -> Floats:
+    """What has to be added to the aristocrat utility where a rollout itself took an alternative.
+
+    Its own outcome is no control: the mean of that action is of all others, NaN if there are none.
+    """
+    rows = pl.DataFrame({"trace": trace, "place": place, "act": act, "amount": amount}).with_row_index("row")
+    several = rows.filter(pl.col("act").n_unique().over("trace", "place") > 1)
+    taken = several.group_by("trace", "place", "act", maintain_order=True).agg(
+        pl.col("amount").sum(), pl.len().cast(pl.Int64)
+    )
+    pairs = several.select("row", "trace", "place", own="act").join(
+        taken, on=["trace", "place"], maintain_order="left_right"
+    )
+    pairs = pairs.filter(pl.col("own") != pl.col("act"))
+    at, other = pairs["row"].to_numpy(), pairs["act"].to_numpy()
+    mine, times = pairs["amount"].to_numpy(), pairs["len"].to_numpy()
+    left = count[other] - times
+    without = np.where(left > 0, (total[other] - mine) / np.maximum(left, 1), np.nan)
+    moved = np.where(share[other] > 0.0, share[other] * (total[other] / count[other] - without), 0.0)
+    return np.bincount(at, weights=moved, minlength=len(trace)).astype(np.float64)
+
+
+def compared(
+    corpus: Corpus, rewards: pl.DataFrame, rows: pl.DataFrame, context: str, *, table: bool
+) -> EventValues:
+    """Values of all events: those of decisions by context, null without a reason elsewhere."""
+    known = rows.drop_nulls(["place", "action", "p", "amount"])
+    huge = known.filter(pl.col("amount").abs() > _LARGEST)
+    if huge.height:
+        raise ParameterError(
+            f"the outcome of trace {huge['trace'][0]} is {huge['amount'][0]:.3g}, too large for sums:"
+            f" expected at most {_LARGEST:.0e} in size; give it a weight, as in reward={{'team': 1e-300}}"
+        )
+    told = _policy(known)
+    value = pl.col("table" if table else "own")
+    found = told.with_columns(value=value.fill_nan(None)).select(
+        row=known["row"],
+        reason=pl.when(~pl.col("complete") | pl.col("value").is_null())
+        .then(pl.lit(_NO_SUPPORT))
+        .when(pl.col("silent"))
+        .then(pl.lit(_DEGENERATE)),
+        value=pl.when(pl.col("complete")).then(
+            pl.when(pl.col("silent") & pl.col("value").is_not_null()).then(0.0).otherwise("value")
+        ),
+    )
+    absent = rows.join(known.select("row"), on="row", how="anti").select(
+        "row",
+        reason=pl.coalesce("reason", pl.lit(_ABSENT)),
+        value=pl.lit(None, pl.Float64),
+    )
+    every = corpus.events.select("trace").collect().with_row_index("row").select("row")
+    frame = every.join(pl.concat([found, absent]), on="row", how="left", maintain_order="left")
+    served = known["trace"].unique()
+    cyclic = rows.filter(pl.col("reason") == _CYCLE)["trace"].unique()
+    traces = rewards.select(
+        "trace",
+        "amount",
+        remainder=pl.lit(0.0),
+        reason=pl.when(pl.col("trace").is_in(cyclic.implode()))
+        .then(pl.lit(_CYCLE))
+        .when(~pl.col("trace").is_in(served.implode()))
+        .then(pl.lit(_ABSENT)),
+    )
+    return EventValues(frame.select("value", "reason"), traces)
+
+
+@credit_method(
+    "aristocrat",
+    summary="the outcome less what the policy could expect here, by what other rollouts did instead",
+    quantity="advantage",
+    axioms=(),
+    params=(CONTEXT,),
+    reference="Wolpert and Tumer 2001, aristocrat utility",
+    tier="observed",
+    scope="group",
+)
+def aristocrat(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: int) -> EventValues:
+    """The aristocrat utility of every decision.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus, truth = ot.generate_planted(traces=64, actions=2, seed=1)
+    >>> credits = ot.credit(corpus, method="aristocrat", unit="event")
+    >>> 0 < credits["credit"].count() < credits.height
+    True
+    """
+    rows = decisions(corpus, rewards, params["context"])
+    return compared(corpus, rewards, rows, params["context"], table=False)
+
+
+@credit_method(
+    "coma",
+    summary="value of the action taken less the mean over the policy's actions, in one context",
+    quantity="advantage",
+    axioms=(),
+    params=(
+        CONTEXT,
+        Param(
+            "critic",
+            "outcome",
+            "what Q is the mean of: outcomes of rollouts, or `value` right after the decision",
+            kind=("outcome", "value"),
+        ),
+    ),
+    reference="arXiv 1705.08926, equation 4",
+    tier="observed",
+    scope="group",
+)
+def coma(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: int) -> EventValues:
+    """The counterfactual multi-agent advantage of every decision.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus, truth = ot.generate_planted(traces=64, actions=2, seed=1)
+    >>> credits = ot.credit(corpus, method="coma", unit="event", critic="value")
+    >>> 0 < credits["credit"].count() < credits.height
+    True
+    """
+    rows = decisions(corpus, rewards, params["context"])
+    if params["critic"] == "value":
+        rows = rows.with_columns(amount=after(corpus, rewards)["after"].gather(rows["row"]))
+    return compared(corpus, rewards, rows, params["context"], table=True)
+
+
+def after(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:
+    """What a critic expects once an event is past: ``after``, in the order of `Corpus.events`.
+
+    That is the event's `reward` (absent = 0) and the `value` of the next event in canonical order; behind the
+    last one the reward of the trace. Null where the next `value` is not recorded.
+    """
+    events = corpus.events.select("trace", "seq", "t", "value", "reward").collect().with_row_index("row")
+    ordered = events.sort("trace", "t", "seq").join(rewards, on="trace", how="left", maintain_order="left")
+    last = pl.col("trace").shift(-1).ne_missing(pl.col("trace"))
+    follows = pl.when(last).then("amount").otherwise(pl.col("value").shift(-1))
+    return ordered.select("row", after=pl.col("reward").fill_null(0.0) + follows).sort("row")

@@ -1,0 +1,451 @@
+"""Credit methods written in Python, the project's own and those of a caller, beside the ones of the core.
+
+A method values events; from there the core rolls up to every unit, by the rules of ARCHITECTURE.md, D11. The
+project's own methods are in `fitted/`; they are imported when the first of them is asked for, since they need
+NumPy.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.errors import ParameterError
+from ..base.schema import CREDITS, Unit, unknown_name
+from ..corpus.corpus import Corpus
+from ..corpus.reward import check_channels
+from ..disk.partitioned import PartitionedCorpus, check_groups
+from ..games import own_outcome
+from ..statistics.learners import one_thread
+from .parameters import Param, Value, check_params, shown
+from .rollup import roll_up
+
+Quantity = Literal["share", "advantage"]
+Scope = Literal["trace", "group", "corpus"]
+Callback = Callable[[int, int], object] | None
+Rows = _core.Stream | pl.DataFrame
+Engine = Callable[[Corpus, Callback], list[tuple[Rows, Mapping[str, object]]]]
+
+_AXIOMS: Final = ("efficiency", "symmetry", "null player", "linearity", "zero mean")
+_TIERS: Final = ("observed", "schedule", "surrogate")
+
+
+@dataclass(frozen=True)
+class EventValues:
+    """What a method written in Python says about a corpus.
+
+    Parameters
+    ----------
+    values
+        One row per event, in the order of `Corpus.events`: ``value`` (Float64, in units of the reward; null
+        for an event that is in no row of the method) and optionally ``reason``, why a value is null, a word
+        of the column ``reason`` of `CREDITS`.
+    traces
+        Per trace ``trace amount remainder reason``: what is divided, the part of it that no event holds,
+        and why the trace has no values, or what there is to say about those that it has (this column may be
+        left out). Traces that are not named, and all of them if this is None, divide their reward and leave
+        no remainder.
+    fit
+        How well a fitted model describes the data; goes into ``params``, floats rounded to six places.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import orchestrace as ot
+    >>> ot.EventValues(pl.DataFrame({"value": [0.5, 0.5]})).fit
+    {}
+    """
+
+    values: pl.DataFrame
+    traces: pl.DataFrame | None = None
+    fit: Mapping[str, object] = field(default_factory=dict)
+
+
+Function = Callable[..., EventValues]
+Fit = Callable[[Corpus, pl.DataFrame, dict[str, Any], int], object]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A method with all that is known about it without running it."""
+
+    name: str
+    summary: str
+    quantity: Quantity
+    units: tuple[Unit, ...]
+    axioms: tuple[str, ...]
+    params: tuple[Param, ...]
+    reference: str
+    tier: str | None
+    scope: Scope
+    function: Function
+    fit: Fit | None
+
+    def described(self) -> dict[str, object]:
+        """As the core describes its own methods."""
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "quantity": self.quantity,
+            "units": list(self.units),
+            "axioms": list(self.axioms),
+            "params": [param.described() for param in self.params],
+            "reference": self.reference,
+            "tier": self.tier,
+            "scope": self.scope,
+        }
+
+
+OWN: Final = ("aristocrat", "coma", "hca", "rudder", "vdn", "qmix")
+"""Methods of the room `fitted`, in the order of `methods`."""
+_METHODS: Final[dict[str, Registered]] = {}
+
+
+@public
+def credit_method(
+    name: str,
+    *,
+    summary: str,
+    quantity: Quantity,
+    units: Sequence[Unit] = get_args(Unit),
+    axioms: Sequence[str] = (),
+    params: Sequence[Param] = (),
+    reference: str = "",
+    tier: Literal["observed", "schedule", "surrogate"] | None = None,
+    scope: Scope = "trace",
+    fit: Fit | None = None,
+) -> Callable[[Function], Function]:
+    """Register a credit method, so that `credit` knows it by name and `methods` lists it.
+
+    The function is called with ``(corpus, rewards, params, seed)`` and returns `EventValues`: a corpus in
+    memory, the frame ``trace amount`` (Float64; the reward of each trace of it, null where a channel is
+    absent), the checked parameters with defaults, and the seed. Traces without a reward get null and
+    ``reward.absent`` whatever it returns for them.
+
+    Parameters
+    ----------
+    name
+        Lower-case letters, digits and underscores. Registering a name again replaces the method, unless it is
+        one of the package.
+    summary, reference
+        One line each: what it computes; where it comes from.
+    quantity
+        ``"share"``: values of a trace and its remainder sum to the amount. ``"advantage"``: one value per
+        decision, averaged upward.
+    units
+        Levels at which it may be reported.
+    axioms
+        Claims, of efficiency, symmetry, null player, linearity, zero mean.
+    params
+        Parameters, as `Param`.
+    tier
+        What its numbers rest on; None where they only describe the record.
+    scope
+        What must be seen at once: a ``"trace"``, a ``"group"`` of rollouts, or the whole ``"corpus"``. It
+        matters for a corpus on disk, which is read in pieces.
+    fit
+        For the scope ``"corpus"``: called once with the whole corpus (take `Corpus.slices` of it), the
+        rewards of all traces, the parameters and the seed; what it returns is given to the function as a
+        fifth argument, piece by piece. Without it, a corpus in several pieces is refused.
+
+    Returns
+    -------
+    callable
+        A decorator, which returns the function as it is.
+
+    Raises
+    ------
+    ParameterError
+        The name is taken or no name, or a word is not one of those above.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import orchestrace as ot
+    >>> @ot.credit_method("per_token", summary="by tokens written", quantity="share",
+    ...     params=[ot.Param("floor", 1, "tokens that an event has at least", low=1)])
+    ... def per_token(corpus, rewards, params, seed):
+    ...     tokens = pl.col("tokens_out").fill_null(0).clip(params["floor"])
+    ...     part = tokens / tokens.sum().over("trace")
+    ...     events = corpus.events.join(rewards.lazy(), on="trace", how="left", maintain_order="left")
+    ...     return ot.EventValues(events.select(value=part * pl.col("amount")).collect())
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> credits = ot.credit(corpus, method="per_token", unit="agent", floor=5)
+    >>> bool((credits["residual"].abs() < 1e-12).all(ignore_nulls=False))
+    True
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ParameterError(f"'{name}' is no name of a method: expected a-z, 0-9 and _")
+    _check_word("quantity", quantity, get_args(Quantity))
+    _check_word("scope", scope, get_args(Scope))
+    for unit in units:
+        _check_word("unit", unit, get_args(Unit))
+    for axiom in axioms:
+        _check_word("axiom", axiom, _AXIOMS)
+    if tier is not None:
+        _check_word("tier", tier, _TIERS)
+    if not isinstance(params, Sequence) or not all(isinstance(param, Param) for param in params):
+        raise ParameterError(f"params of method '{name}' must be a list of Param, found {shown(params)}")
+    names = [param.name for param in params]
+    if twice := sorted({one for one in names if names.count(one) > 1}):
+        raise ParameterError(f"parameter '{twice[0]}' is given twice")
+    if fit is not None and scope != "corpus":
+        raise ParameterError(f"method '{name}' has a fit, so its scope is 'corpus', found '{scope}'")
+
+    def register(function: Function) -> Function:
+        own = function.__module__.startswith(f"{__package__}.")
+        if not own and (name in _of_core() or name in OWN):
+            raise ParameterError(f"method '{name}' is one of the package: choose another name")
+        _METHODS[name] = Registered(
+            name=name,
+            summary=summary,
+            quantity=quantity,
+            units=tuple(units),
+            axioms=tuple(axioms),
+            params=tuple(params),
+            reference=reference,
+            tier=tier,
+            scope=scope,
+            function=function,
+            fit=fit,
+        )
+        return function
+
+    return register
+
+
+def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
+    """What computes the credit of one piece of `corpus`, rows and facts for each of the rewards: the core,
+    or a method of this registry.
+
+    Raises
+    ------
+    ParameterError
+        No method has the name, or the arguments are not such that the method takes.
+    """
+    name = options["method"]
+    _check_scope(corpus, name)
+    if name in _of_core():
+        own, options = own_outcome(options)
+
+        def of_core(piece: Corpus, callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
+            streams, facts = _core.credit(piece._store, **options, own=own, progress=callback)
+            return [(stream, facts) for stream in streams]
+
+        return of_core
+    method = registered().get(name)
+    if method is None:
+        known = [*_of_core(), *registered()]
+        raise ParameterError(unknown_name("method", str(name), known))
+    if options["unit"] not in method.units:
+        raise ParameterError(unknown_name("unit", str(options["unit"]), list(method.units)))
+    params = check_params(method.params, options["params"])
+    rewards = [rewards_of(corpus, weights) for weights in options["rewards"]]
+
+    @functools.cache
+    def model(which: int) -> object:
+        if method.fit is None:
+            return None
+        with _sums_in_order(method):
+            return method.fit(corpus, rewards[which], params, options["seed"])
+
+    def compute(piece: Corpus, _callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
+        return [one(piece, which) for which in range(len(rewards))]
+
+    def one(piece: Corpus, which: int) -> tuple[Rows, Mapping[str, object]]:
+        traces = piece.traces.select("trace").collect()
+        here = traces.join(rewards[which], on="trace", how="left", maintain_order="left")
+        arguments: tuple[object, ...] = (piece, here, params, options["seed"])
+        if method.fit:
+            arguments = (*arguments, model(which))
+        with _sums_in_order(method):
+            found = method.function(*arguments)
+        values, traces = _checked(method, piece, here, found)
+        rows = roll_up(
+            piece,
+            unit=options["unit"],
+            quantity=method.quantity,
+            values=values,
+            traces=traces,
+            threads=options["threads"],
+        )
+        effect = {**params, "seed": options["seed"], "version": _core.VERSION}
+        return rows, {"tier": method.tier, "params": _json(effect, found.fit)}
+
+    return compute
+
+
+def _sums_in_order(method: Registered) -> AbstractContextManager[object]:
+    """BLAS adds up in another order on another number of threads; a caller's own method may like it so."""
+    if method.name not in OWN:
+        return nullcontext()
+    return one_thread("blas")
+
+
+def _check_scope(corpus: Corpus, name: str) -> None:
+    """Whether a corpus on disk, which is computed piece by piece, keeps together what the method compares."""
+    if not isinstance(corpus, PartitionedCorpus):
+        return
+    own = registered().get(name)
+    entry = described(name)
+    scope = entry["scope"] if entry else None
+    if scope == "group":
+        check_groups(corpus)
+    fitted = own is not None and own.fit is not None
+    if scope == "corpus" and not fitted and sum(1 for _ in corpus.pieces()) > 1:
+        raise ParameterError(
+            f"method '{name}' compares all traces of a corpus at once, and this one does not fit into its"
+            " budget: read it with a larger one (memory=), or filter it first"
+        )
+
+
+def described(name: str) -> Mapping[str, Any] | None:
+    """What is known of a method of the core or of this registry, by the columns of `methods`."""
+    own = registered().get(name)
+    return own.described() if own else _of_core().get(name)
+
+
+def registered() -> dict[str, Registered]:
+    """Methods written in Python, the package's own first."""
+    return {name: _METHODS[name] for name in [*OWN, *(name for name in _METHODS if name not in OWN)]}
+
+
+def rewards_of(corpus: Corpus, weights: Mapping[str, float]) -> pl.DataFrame:
+    """The weighted sum of reward channels of every trace: ``trace amount``, null where a channel is absent.
+
+    Raises
+    ------
+    ParameterError
+        No channel is named, no trace has one that is, or a weight is no number.
+    """
+    if not weights:
+        raise ParameterError("reward names no channel")
+    frame = corpus.traces.select("trace")
+    measures = corpus.measures.filter(pl.col("kind") == "reward").with_columns(pl.col("name").cast(pl.String))
+    check_channels(corpus, weights)
+    total = pl.lit(0.0)
+    for number, (name, weight) in enumerate(sorted(weights.items())):
+        if not -float("inf") < weight < float("inf"):
+            raise ParameterError(f"the weight of reward '{name}' is {weight}, expected a number")
+        column = f"channel {number}"
+        channel = measures.filter(pl.col("name") == name).select("trace", pl.col("value").alias(column))
+        frame = frame.join(channel, on="trace", how="left", maintain_order="left")
+        total = total + weight * pl.col(column)
+    # A sum beyond the range of a float is no reward.
+    return frame.select("trace", amount=pl.when(total.is_finite()).then(total)).collect(engine="streaming")
+
+
+def _checked(
+    method: Registered, corpus: Corpus, rewards: pl.DataFrame, found: EventValues
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Values and traces as the roll-up takes them; what a method got wrong is said here."""
+    if not isinstance(found, EventValues):
+        raise ParameterError(f"method '{method.name}' returned {type(found).__name__}, expected EventValues")
+    values = found.values
+    if not isinstance(values, pl.DataFrame):
+        raise ParameterError(
+            f"method '{method.name}' returned values of type {type(values).__name__}, expected a DataFrame"
+            " with a column 'value'"
+        )
+    if "value" not in values.columns or not values["value"].dtype.is_numeric():
+        raise ParameterError(f"method '{method.name}' returned no numbers in a column 'value'")
+    events = corpus.events.select("trace", "seq").collect()
+    if values.height != events.height:
+        raise ParameterError(
+            f"method '{method.name}' returned {values.height:,} values for {events.height:,} events"
+        )
+    reason = values["reason"] if "reason" in values.columns else pl.Series("reason", [None] * values.height)
+    values = events.with_columns(value=values["value"].cast(pl.Float64), reason=_as_reason(method, reason))
+    odd = values.filter(~pl.col("value").is_finite())
+    if odd.height:
+        raise ParameterError(
+            f"method '{method.name}' returned {odd['value'][0]} for event {odd['seq'][0]} of trace"
+            f" {odd['trace'][0]}"
+        )
+    traces = rewards.select("trace", "amount", remainder=pl.lit(0.0), reason=pl.lit(None, CREDITS["reason"]))
+    if found.traces is not None:
+        given = _checked_traces(method, found.traces)
+        traces = traces.join(given, on="trace", how="left", maintain_order="left", suffix=" given").select(
+            "trace",
+            *(pl.coalesce(f"{name} given", name).alias(name) for name in ("amount", "remainder", "reason")),
+        )
+    absent = rewards["amount"].is_null()
+    if absent.any():
+        gone = rewards.select("trace").filter(absent)["trace"].implode()
+        values = values.with_columns(value=pl.when(~pl.col("trace").is_in(gone)).then("value"))
+        traces = traces.with_columns(
+            amount=pl.when(~pl.col("trace").is_in(gone)).then("amount"),
+            reason=pl.when(pl.col("trace").is_in(gone))
+            .then(pl.lit("reward.absent", CREDITS["reason"]))
+            .otherwise("reason"),
+        )
+    # A trace with a reason and without a value is refused; one with values has them, and the reason beside.
+    valued = values.group_by("trace").agg(n=pl.col("value").count())
+    n = traces.select("trace").join(valued, on="trace", how="left", maintain_order="left")["n"].fill_null(0)
+    traces = traces.with_columns(amount=pl.when(pl.col("reason").is_null() | (n > 0)).then("amount"))
+    return values, traces
+
+
+def _checked_traces(method: Registered, given: object) -> pl.DataFrame:
+    """What a method says of traces, ``trace amount remainder reason`` in the types of `CREDITS`."""
+    said = f"method '{method.name}' returned traces"
+    if not isinstance(given, pl.DataFrame):
+        raise ParameterError(f"{said} of type {type(given).__name__}, expected a DataFrame")
+    for name in ("trace", "amount", "remainder"):
+        if name not in given.columns:
+            raise ParameterError(f"{said} without a column '{name}'")
+        if not (given[name].dtype.is_numeric() or given[name].dtype == pl.Null):
+            raise ParameterError(
+                f"{said} with a column '{name}' of type {given[name].dtype}, expected numbers"
+            )
+    traces = given["trace"].cast(pl.UInt32, strict=False)
+    if traces.null_count():
+        raise ParameterError(f"{said} with {given['trace'].filter(traces.is_null())[0]} as number of a trace")
+    if traces.is_duplicated().any():
+        raise ParameterError(f"{said} with trace {traces.filter(traces.is_duplicated())[0]} twice")
+    reason = (
+        given["reason"] if "reason" in given.columns else pl.Series([None] * given.height, dtype=pl.String)
+    )
+    checked = given.select(
+        pl.col("amount", "remainder").cast(pl.Float64), trace=traces, reason=_as_reason(method, reason)
+    )
+    for name in ("amount", "remainder"):
+        odd = checked.filter(~pl.col(name).is_finite())
+        if odd.height:
+            raise ParameterError(f"{said} with {name} {odd[name][0]} for trace {odd['trace'][0]}")
+    return checked
+
+
+def _as_reason(method: Registered, reasons: pl.Series) -> pl.Series:
+    known = CREDITS["reason"]
+    assert isinstance(known, pl.Enum)
+    words = known.categories.to_list()
+    for word in reasons.cast(pl.String).drop_nulls().unique(maintain_order=True):
+        if word not in words:
+            raise ParameterError(f"method '{method.name}': " + unknown_name("reason", word, words))
+    return reasons.cast(pl.String).cast(known)
+
+
+def _json(effect: Mapping[str, Value], fit: Mapping[str, object]) -> str:
+    """The column `params`: keys in byte order, `fit` only where something was fitted."""
+    fields = {name: shown(value) for name, value in effect.items()}
+    if fit:
+        rounded = {name: round(x, 6) + 0.0 if isinstance(x, float) else x for name, x in fit.items()}
+        fields["quality"] = "{" + ",".join(f"{shown(k)}:{shown(rounded[k])}" for k in sorted(rounded)) + "}"
+    return "{" + ",".join(f"{shown(name)}:{fields[name]}" for name in sorted(fields)) + "}"
+
+
+def _check_word(what: str, word: object, known: Sequence[str]) -> None:
+    if word not in known:
+        raise ParameterError(unknown_name(what, str(word), list(known)))
+
+
+@functools.cache
+def _of_core() -> dict[str, Mapping[str, Any]]:
+    return {str(method["name"]): method for method in _core.methods()}

@@ -1,0 +1,332 @@
+"""Which unit earned the outcome: one verb over every method of the registry."""
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO, overload
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.durable import clear_temporary, replace
+from ..base.errors import ParameterError
+from ..base.paths import expanded
+from ..base.progress import Progress, reporting
+from ..base.schema import CREDITS, Unit
+from ..corpus.corpus import Corpus
+from ..corpus.reward import Reward, check_channels, weights_of
+from ..disk.partitioned import PartitionedCorpus
+from ..disk.shards import staging
+from . import fitted as fitted  # which registers its methods
+from .registry import Callback, Engine, engine, registered
+
+_CALL = "call.json"
+
+Rewards = Reward | Sequence[Reward]
+Parameter = bool | int | float | str | list[int | float | str] | Iterable[float] | Callable[..., Any] | None
+
+
+@overload
+def credit(
+    corpus: Corpus,
+    *,
+    method: str = ...,
+    unit: Unit = ...,
+    reward: Rewards = ...,
+    seed: int = ...,
+    threads: int | None = ...,
+    progress: Progress = ...,
+    sink: None = ...,
+    resume: bool = ...,
+    **params: Parameter,
+) -> pl.DataFrame: ...
+@overload
+def credit(
+    corpus: Corpus,
+    *,
+    method: str = ...,
+    unit: Unit = ...,
+    reward: Rewards = ...,
+    seed: int = ...,
+    threads: int | None = ...,
+    progress: Progress = ...,
+    sink: str | os.PathLike[str],
+    resume: bool = ...,
+    **params: Parameter,
+) -> pl.LazyFrame: ...
+@public
+def credit(
+    corpus: Corpus,
+    *,
+    method: str = "flow",
+    unit: Unit = "event",
+    reward: Rewards = "team",
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = None,
+    sink: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    **params: Parameter,
+) -> pl.DataFrame | pl.LazyFrame:
+    """Divide the reward of every trace among its units, or give every unit its advantage.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    method
+        A name of `methods`, which also says its paper and equation, what it costs and what it needs.
+    unit
+        The level at which to report; each level divides all events of a trace, and what belongs to no unit
+        is the row whose ``unit_id`` is null.
+    reward
+        A reward channel, or a weighted sum of several: ``{"team": 1.0, "format": 0.2}``. A list of such
+        computes all of them in one pass over the traces; the column ``reward`` tells their rows apart.
+    seed
+        For methods that sample; the same seed gives the same bits on any number of threads.
+    threads, progress
+        As in `read_traces`.
+    sink
+        A folder for the result, one Parquet file for each piece of the corpus, where it is larger than
+        memory; the call then returns a scan of them.
+    resume
+        Let `sink` have files already: pieces that are there are not computed again. They must be of the same
+        call on the same corpus, cut by the same budget; another is refused.
+    **params
+        Parameters of the method; `methods` lists them with their defaults. The ``outcome`` of a game may be a
+        function of coalitions, a bool array of shape (m, n), and of the game, with ``trace_id`` and the list
+        ``players`` of n unit ids; it gives m numbers, as the function of `game_values` does.
+
+    Returns
+    -------
+    DataFrame, or LazyFrame with `sink`
+        One row per trace and unit in the schema `CREDITS`: ``trace unit unit_id trace_id seq credit stderr
+        n_samples method reward tier residual reason params``. ``credit`` is in units of the reward. A trace
+        that the method cannot serve keeps its rows with null credit and a ``reason``. Shares sum to the
+        reward, row without a unit included; advantages must not be summed.
+
+    Raises
+    ------
+    ParameterError
+        Unknown method, unit, channel or parameter, or a value out of range.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> credits = ot.credit(corpus, method="uniform", unit="agent")
+    >>> credits.columns[:6]
+    ['trace', 'unit', 'unit_id', 'trace_id', 'seq', 'credit']
+    >>> credits["trace"].n_unique()
+    3
+    """
+    check_numbers(seed=seed, threads=threads)
+    several = list(reward) if isinstance(reward, Sequence) and not isinstance(reward, str) else [reward]
+    if not several:
+        raise ParameterError("reward names no channel")
+    rewards = [{one: 1.0} if isinstance(one, str) else weights_of(one) for one in several]
+    labels = [
+        one if isinstance(one, str) else " + ".join(f"{w!r}*{name}" for name, w in weights.items())
+        for one, weights in zip(several, rewards, strict=True)
+    ]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise ParameterError(f"reward '{twice[0]}' is given twice")
+    weights = params.get("weights")
+    if isinstance(weights, Iterable) and not isinstance(weights, str):
+        params["weights"] = list(weights)  # a fitted outcome gives its eight numbers
+    options = {
+        "method": method,
+        "unit": unit,
+        "rewards": rewards,
+        "params": params,
+        "seed": seed,
+        "threads": threads,
+    }
+    if isinstance(corpus, PartitionedCorpus):
+        options["elsewhere"] = corpus.reward_channels()
+    constants = {"unit": unit, "method": method, "reward": labels}
+    try:
+        compute = engine(corpus, options)
+        _warn_of_lone_rollouts(corpus, method)
+        with reporting(progress, "crediting") as callback:
+            if sink is not None:
+                return _sunk(corpus, Path(expanded(sink)), resume, compute, options, constants, callback)
+            pieces = [_piece(load(), compute, constants, callback) for _, load in corpus.pieces()]
+            if not pieces:
+                # Arguments are judged by the core, also where there is nothing to do.
+                pieces = [_piece(Corpus(_core.read([])), compute, constants, callback)]
+    except ParameterError:
+        for named in rewards:
+            check_channels(corpus, named)  # which knows what to do without any reward
+        raise
+    return pl.concat(pieces) if len(pieces) > 1 else pieces[0]
+
+
+@cache
+def _of_siblings() -> frozenset[str]:
+    """Methods of the core that look for siblings; those of whole rollouts say in every row where none is."""
+    found = (one for one in _core.methods() if one["scope"] == "group" and one["tier"] == "observed")
+    return frozenset(str(one["name"]) for one in found)
+
+
+def _warn_of_lone_rollouts(corpus: Corpus, method: str) -> None:
+    if method not in _of_siblings() or len(corpus) == 0:
+        return
+    sizes = corpus.traces.group_by("group_id").len()
+    if sizes.select(pl.col("len").max()).collect().item() == 1:
+        warnings.warn(
+            f"method '{method}' compares the rollouts of a group, and every group of this corpus has one:"
+            " give the runs of one task a common group_id",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+def _piece(
+    corpus: Corpus,
+    compute: Engine,
+    constants: dict[str, Any],
+    callback: Callback,
+) -> pl.DataFrame:
+    frames = []
+    for (rows, facts), label in zip(compute(corpus, callback), constants["reward"], strict=True):
+        # a game that is not scaled to a reward divides the value of the outcome itself
+        paid = label if facts.get("paid", True) else None
+        same = {**constants, "reward": paid, "tier": facts["tier"], "params": facts["params"]}
+        varying = pl.DataFrame(rows)  # without the columns that are null in every row
+        frames.append(
+            varying.select(
+                pl.col(name) if name in varying.columns else pl.lit(same.get(name), dtype).alias(name)
+                for name, dtype in CREDITS.items()
+            )
+        )
+    return pl.concat(frames) if len(frames) > 1 else frames[0]
+
+
+def _sunk(
+    corpus: Corpus,
+    folder: Path,
+    resume: bool,
+    compute: Engine,
+    options: dict[str, Any],
+    constants: dict[str, Any],
+    callback: Callback,
+) -> pl.LazyFrame:
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"sink '{folder}' is a file, expected a folder")
+    if folder.exists() and not resume and any(folder.iterdir()):
+        raise ParameterError(
+            f"folder '{folder}' is not empty: choose another, or resume=True to go on with it"
+        )
+    call = _check_same(folder, corpus, {**options, **constants})
+    made = []
+    for name, load in corpus.pieces():
+        path = folder / f"{name}.parquet"
+        made.append(path)
+        if path.exists():
+            continue
+        with staging(folder) as files:
+            files.write(_piece(load(), compute, constants, callback), path.name)
+            files.publish()
+            if call is not None:
+                replace(folder / _CALL, _writing(call))
+                call = None
+    clear_temporary(folder)  # all parts are there, so nobody needs what a killed call had begun
+    return (
+        pl.scan_parquet(made, glob=False, hive_partitioning=False) if made else pl.LazyFrame(schema=CREDITS)
+    )
+
+
+def _writing(text: str) -> Callable[[BinaryIO], int]:
+    return lambda file: file.write(text.encode())
+
+
+def _check_same(folder: Path, corpus: Corpus, options: dict[str, Any]) -> str | None:
+    """The call as text, to be written beside its first piece; None if it is there and is this one."""
+    identity = corpus.identity()
+    there = folder.is_dir() and any(folder.glob("*.parquet"))
+    if identity is None:
+        if there:
+            raise ParameterError(
+                f"folder '{folder}' has results, and only those of a corpus on disk without own measures"
+                " or fields can be gone on with: choose another"
+            )
+        identity = {}
+    chosen = {name: value for name, value in options.items() if name not in ("threads", "elsewhere")}
+    call = {**chosen, **identity, "version": _core.VERSION, "schema": _core.SCHEMA_VERSION}
+    text = json.dumps(call, sort_keys=True, default=str)
+    if not there:
+        return text
+    try:
+        known = json.loads((folder / _CALL).read_text())
+    except (OSError, ValueError):
+        raise ParameterError(
+            f"folder '{folder}' has Parquet files of something else: choose another"
+        ) from None
+    for name, value in json.loads(text).items():
+        if known.get(name) != value:
+            raise ParameterError(
+                f"folder '{folder}' has the results of another call: {name} is {known.get(name)!r} there,"
+                f" {value!r} now"
+            )
+    return None
+
+
+@public
+def methods() -> pl.DataFrame:
+    """All credit methods: what they compute, for which units, with which parameters, after which paper.
+
+    Returns
+    -------
+    DataFrame
+        ``name summary quantity scope tier units axioms params reference``; ``scope`` says which traces a
+        method must see together (``trace``, ``group`` or ``corpus``); ``params`` is a list of structs
+        ``name kind default doc``, the default spelt as text.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> {"uniform", "discounted", "flow", "grpo"} <= set(ot.methods()["name"])
+    True
+    """
+    param = pl.Struct({"name": pl.String, "kind": pl.String, "default": pl.String, "doc": pl.String})
+    words = pl.List(pl.String)
+    schema: dict[str, pl.DataType | type[pl.DataType]] = {
+        "name": pl.String,
+        "summary": pl.String,
+        "quantity": pl.String,
+        "scope": pl.String,
+        "tier": pl.String,
+        "units": words,
+        "axioms": words,
+    }
+    entries = [*_core.methods(), *(method.described() for method in registered().values())]
+    columns = [*schema, "params", "reference"]
+    rows = [{**{name: one[name] for name in columns}, "params": _spelt(one["params"])} for one in entries]
+    return pl.DataFrame(rows, schema={**schema, "params": pl.List(param), "reference": pl.String})
+
+
+@public
+def importers() -> pl.DataFrame:
+    """All formats that `read_traces` knows.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> "native" in ot.importers()["name"]
+    True
+    """
+    return pl.DataFrame(_core.importers())
+
+
+def _spelt(params: object) -> list[dict[str, str]]:
+    assert isinstance(params, list)
+    return [
+        {key: value if isinstance(value, str) else json.dumps(value) for key, value in param.items()}
+        for param in params
+    ]

@@ -1,0 +1,1 @@
+"""Decisions as rows, and what actors had seen when they decided."""

@@ -1,0 +1,1 @@
+"""Corpora on disk: ingest, manifest, shards, and verbs within a budget of memory."""

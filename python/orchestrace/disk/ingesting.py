@@ -1,0 +1,332 @@
+"""Recordings of any size to a corpus on disk: within a memory budget, resumable at every moment."""
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Unpack
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_flags, check_numbers
+from ..base.errors import InputError, ParameterError, SchemaError
+from ..base.paths import expanded
+from ..base.progress import Progress, reporting
+from ..corpus.reading import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
+from .manifest import NAME, Manifest, load
+from .memory import bounded, memory_bytes, partitions_of
+from .shards import told
+from .work import IngestWork
+
+_EXPANSION: Final = 8
+"""Guess of how much compressed recordings grow."""
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """What an ingest did, and what the corpus then holds."""
+
+    path: Path
+    inputs: pl.DataFrame
+    """One row per input of this call: ``input importer status size records used ignored duplicate
+    quarantined``; status is ``new``, ``resumed``, ``replaced``, ``unchanged``, ``repaired``: it was read
+    anew, since files with its rows were damaged, or ``missing``: it should have been read anew and is not
+    there."""
+    records: dict[str, int]
+    """Over the whole corpus: ``read`` is ``used`` + ``ignored`` + ``duplicate`` + ``quarantined``. A record
+    is what its format counts: a trace, a line of a session, a span."""
+    skipped: int = 0
+    """Files of folders that were not read, since their names are not those of recordings."""
+    repaired: tuple[str, ...] = ()
+    """Files of the corpus that were damaged, and whose rows were read again."""
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count:,} {what}" for what, count in self.records.items())
+        status = self.inputs.group_by("status").len().sort("status").rows()
+        inputs = ", ".join(f"{count:,} {what}" for what, count in status)
+        skipped = f"\n{self.skipped:,} other files of folders were skipped" if self.skipped else ""
+        repaired = f"\ndamaged files, made anew: {', '.join(self.repaired)}" if self.repaired else ""
+        return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}{skipped}{repaired}"
+
+
+@public
+def ingest(
+    source: Source | Iterable[Source],
+    out: str | os.PathLike[str],
+    *,
+    memory: int | str = "2GiB",
+    threads: int | None = None,
+    resume: bool = True,
+    verify: bool = True,
+    group: str | Iterable[str] | None = None,
+    partitions: int | None = None,
+    on_error: OnError = "quarantine",
+    max_errors: int | None = None,
+    max_error_ratio: float | None = None,
+    progress: Progress = None,
+    **options: Unpack[ReadOptions],
+) -> IngestReport:
+    """Read recordings of any size into a corpus on disk, which `read_corpus` opens.
+
+    Parameters
+    ----------
+    source
+        Files, globs and folders as in `read_traces`; no streams, since what was cut short is read again.
+    out
+        A folder of our own: made if it is absent, added to if it is a corpus.
+    memory
+        What the call may add to the resident size of the process, in bytes or as ``"1GiB"``; at least 64 MiB.
+        It adds at most 192 MiB more, whatever the recordings are.
+    threads, progress
+        As in `read_traces`.
+    resume
+        ``True`` goes on where an earlier call stopped and adds what is new: an input of the same size and
+        time, or content, is not read again; one that changed replaces its traces, which keep their numbers.
+        ``False`` refuses a folder that is a corpus already.
+    verify
+        Whether all files that the corpus has are compared with the BLAKE3 that its manifest lists, before
+        anything else. ``False`` compares their sizes, and the contents of those that the call reads. Damaged
+        files are made anew either way, from the inputs whose rows they held.
+    group
+        Columns of `traces` whose values keep traces in one partition; default ``group_id``. Settled by the
+        first call.
+    partitions
+        How many; the default follows from the size of the first inputs and the budget. Settled by the first
+        call.
+    on_error
+        ``"quarantine"`` goes on; ``"raise"`` stops at the first batch with a rejected record and keeps what
+        was published before.
+    max_errors, max_error_ratio
+        Stop when more records than this, and also more than this share of the records, were rejected. One
+        that is not given does not hinder the other.
+    **options
+        ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth
+        max_string max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most a quarter
+        of the budget, ``max_string`` a tenth; 16 and 8 MiB are always allowed. ``fields``, ``trace_by``,
+        ``reward_scores`` and the mapping, of which the corpus keeps what the file says, are settled by the
+        first call.
+
+    Returns
+    -------
+    IngestReport
+        What became of each input, and the counts of the corpus.
+
+    Raises
+    ------
+    InputError
+        Nothing matches, a file cannot be read, the folder cannot be written or belongs to a running ingest. A
+        file of the corpus is damaged, and an input whose rows it held is gone, or has changed and is not
+        among those of this call; nothing was changed then.
+    ParameterError
+        An option has a value that does not exist, contradicts the corpus, or is more than the budget has
+        room for.
+    QuarantineError
+        More records failed than the call allows.
+    SchemaError
+        The corpus was written by a later version, or its manifest is damaged.
+
+    Notes
+    -----
+    One pass over the bytes and one for their BLAKE3, and one over the files that the corpus has. Repeated
+    exports, that is records with the same bytes and the same ``trace_id``, are counted as duplicates and
+    left out. Traces of formats that spread them over records and files (sessions, spans) are put together
+    from all inputs of the corpus: where one is new or has changed, all inputs of such formats are read
+    again, and all have to be there. Whatever stops the call, a full disk or a kill, what is published
+    stays, and the same call goes on from there to the same rows. The index of traces takes some 70 bytes
+    of the budget a trace.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = ot.generate(f"{folder}/runs.jsonl", traces=5, seed=0)
+    >>> ot.ingest(f"{folder}/runs.jsonl", f"{folder}/corpus").records
+    {'read': 5, 'used': 5, 'ignored': 0, 'duplicate': 0, 'quarantined': 0}
+    >>> len(ot.read_corpus(f"{folder}/corpus"))
+    5
+    """
+    check_numbers(threads=threads, partitions=partitions)
+    check_flags(verify=verify)
+    budget = ErrorBudget(on_error, max_errors, max_error_ratio)
+    room = memory_bytes(memory)
+    key = _key(group)
+    read_options = bounded(checked_options(options), room)
+    folder = Path(expanded(out))
+    read_options["spill_folder"] = os.fspath(folder)
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise ParameterError(
+            f"the name of the folder {str(folder)!r} is not UTF-8, and Parquet files need one that is"
+        ) from None
+    files, skipped = _files(source, folder)
+    with _owned(folder):
+        manifest = load(folder)
+        if manifest is None:
+            count = partitions or _partitions(files, room)
+            manifest = _begin(folder, count, key or ["group_id"], room, read_options)
+        else:
+            _check_settled(folder, manifest, resume, key, partitions, read_options)
+        with reporting(progress, "ingesting", in_bytes=True) as callback:
+            work = IngestWork(folder, manifest, room, threads, read_options, budget, callback, verify)
+            status = work.run(files)
+    numbers = list(status)
+    rows = [manifest.inputs[number] for number in numbers]
+    inputs = pl.DataFrame(
+        {
+            "input": [one.name for one in rows],
+            "importer": [one.importer for one in rows],
+            "status": [status[number] for number in numbers],
+            "size": [one.size for one in rows],
+            "records": [one.records for one in rows],
+            "used": [one.used for one in rows],
+            "ignored": [one.ignored for one in rows],
+            "duplicate": [one.duplicates for one in rows],
+            "quarantined": [one.quarantined for one in rows],
+        },
+        schema_overrides={"input": pl.String, "importer": pl.String, "status": pl.String},
+    )
+    return IngestReport(folder, inputs, manifest.records(), skipped, tuple(work.repaired))
+
+
+def _key(group: object) -> list[str] | None:
+    """Names of the columns that keep traces together; null where the caller leaves them open."""
+    if group is None or isinstance(group, str):
+        return None if group is None else [group]
+    key = list(group) if isinstance(group, Iterable) else []
+    if not key or not all(isinstance(name, str) for name in key):
+        raise ParameterError(f"group is {group!r}, expected a column of traces or several")
+    return key
+
+
+def _files(source: Source | Iterable[Source], folder: Path) -> tuple[list[str], int]:
+    """Paths of the inputs, each once, the corpus itself excepted; how many files of folders are none."""
+    own = os.path.realpath(folder) + os.sep
+    with ExitStack() as opened:
+        found = input_files(source, opened)
+    files: dict[str, str] = {}
+    for one in found.inputs:
+        if not isinstance(one, str):
+            raise ParameterError(
+                "ingest reads files that it can come back to; read_traces takes streams and pipes"
+            )
+        path = os.path.realpath(one)
+        if not path.startswith(own):
+            files.setdefault(os.path.abspath(one), one)
+    if not files:
+        raise InputError("no recording beside the corpus itself")
+    return list(files.values()), found.skipped
+
+
+@contextmanager
+def _owned(folder: Path) -> Iterator[None]:
+    """The folder, locked against other processes for as long as this one lives."""
+    try:
+        with told(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder, os.O_RDONLY)
+    except InputError as error:
+        raise InputError(str(error).partition("; ")[0]) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"another ingest is writing to '{folder}': wait for it, or choose another folder"
+            ) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _partitions(files: list[str], room: int) -> int:
+    """As many as let one of them fit its share of the budget."""
+    size = sum(
+        os.path.getsize(path) * (_EXPANSION if path.endswith((".gz", ".zst")) else 1) for path in files
+    )
+    return partitions_of(size, room)
+
+
+def _begin(folder: Path, partitions: int, key: list[str], room: int, options: dict[str, Any]) -> Manifest:
+    there = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    if there:
+        raise ParameterError(
+            f"folder '{folder}' is not empty and is no corpus: it has '{there[0]}' and no {NAME}"
+        )
+    fields = options.get("fields") or {}
+    trace_by, scores = options.get("trace_by") or "trace", options["reward_scores"]
+    manifest = Manifest(
+        partitions=partitions,
+        key=key,
+        memory=room,
+        fields=dict(fields),
+        trace_by=trace_by,
+        reward_scores=scores,
+    )
+    _settle_mapping(folder, manifest, options)
+    # Names of columns are judged before anything is written.
+    _core.Partition(_core.read([]), key, partitions)
+    with told(folder):
+        manifest.save(folder)
+    return manifest
+
+
+def _check_settled(
+    folder: Path,
+    manifest: Manifest,
+    resume: bool,
+    key: list[str] | None,
+    partitions: int | None,
+    options: dict[str, Any],
+) -> None:
+    if not resume:
+        raise ParameterError(f"folder '{folder}' is a corpus already, and resume=False")
+    if manifest.is_newer:
+        raise SchemaError(
+            f"the corpus in '{folder}' has schema version {manifest.schema_version!r}, newer than "
+            f"{_core.SCHEMA_VERSION!r}, which this engine writes: upgrade orchestrace to add to it, or "
+            "ingest into another folder"
+        )
+    if manifest.is_exported:
+        # without an index nobody can tell which recordings are there already
+        raise ParameterError(f"the corpus in '{folder}' was written by export: ingest into another folder")
+    fields = dict(options.get("fields") or {})
+    for what, given, settled in (
+        ("group", key, manifest.key),
+        ("partitions", partitions, manifest.partitions),
+        ("fields", fields or None, manifest.fields),
+        ("trace_by", options.get("trace_by"), manifest.trace_by),
+        ("reward_scores", options["reward_scores"] or None, manifest.reward_scores),
+    ):
+        if given is not None and given != settled:
+            raise ParameterError(
+                f"{what} is {given!r}, but the corpus in '{folder}' was begun with {settled!r}"
+            )
+    # What is not given is as before.
+    options |= {
+        "fields": manifest.fields,
+        "trace_by": manifest.trace_by,
+        "reward_scores": manifest.reward_scores,
+    }
+    _settle_mapping(folder, manifest, options)
+
+
+def _settle_mapping(folder: Path, manifest: Manifest, options: dict[str, Any]) -> None:
+    """One mapping for all of a corpus: what it tells is read again when other inputs come, whatever the call
+    that brings them says."""
+    given: tuple[str, str] | None = options.get("mapping")
+    if given is None:
+        if manifest.mapping is not None:
+            options["mapping"] = (manifest.mapping, f"the mapping in {folder / NAME}")
+    elif manifest.mapping is None:
+        manifest.mapping = given[0]
+    elif manifest.mapping != given[0]:
+        raise ParameterError(
+            f"{given[1]} is not the mapping that the corpus in '{folder}' was begun with: its traces were "
+            "told by that one; put it back, or ingest into another folder"
+        )

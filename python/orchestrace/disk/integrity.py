@@ -1,0 +1,171 @@
+"""Whether the files of a corpus on disk are those that its manifest lists, and what is said where one is not.
+
+A file is compared once by everyone who opens the corpus, when it is first scanned: its size, then its BLAKE3.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from .. import _core
+from ..base.errors import InputError, OrchestraceError, SchemaError
+from .manifest import Fingerprint, Manifest, StoredFile
+
+
+class Damage(NamedTuple):
+    """A file that is not what it was."""
+
+    file: StoredFile
+    fault: str
+    """What is wrong with it."""
+
+
+def fingerprint(path: Path) -> Fingerprint:
+    """What a file is now."""
+    size = path.stat().st_size
+    return Fingerprint(size, _core.fingerprint(os.fspath(path), size))
+
+
+def verify(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> None:
+    """Compare files with the manifest, those that were compared before by what the system says of them.
+
+    Raises
+    ------
+    InputError
+        Names the file that differs, what it holds, how it differs, and what repairs it.
+    """
+    new, states = [], {}
+    for one in files:
+        found = _state(folder / one.name)
+        if found is None or manifest.verified.get(one.name) != found:
+            new.append(one)
+            states[one.name] = found
+    for damage in _compared(folder, new, content=manifest.verify):
+        raise damaged(folder, manifest, damage)
+    manifest.verified |= {name: state for name, state in states.items() if state is not None}
+
+
+def find_damage(folder: Path, manifest: Manifest, *, content: bool = True) -> list[Damage]:
+    """All files that are not what the manifest lists; those that it has no checksum of are given one.
+
+    Without `content` the sizes of those that have one are compared, no more. A file without a checksum has
+    to be readable, every page of it, with as many rows as are listed.
+    """
+    known = [one for one in manifest.stored() if one.expected is not None]
+    unknown = [one for one in manifest.stored() if one.expected is None]
+    states = {one.name: _state(folder / one.name) for one in known}
+    found = _compared(folder, known, content=content)
+    if content:
+        gone = {damage.file.name for damage in found}
+        manifest.verified |= {
+            name: state for name, state in states.items() if state is not None and name not in gone
+        }
+    for one in unknown:
+        path = folder / one.name
+        if (fault := _fault(path, None, content=False) or _unreadable(path, one)) is not None:
+            found.append(Damage(one, fault))
+        else:
+            one.part.files[one.table] = fingerprint(path)
+    return found
+
+
+def damaged(folder: Path, manifest: Manifest, damage: Damage, hindrance: str | None = None) -> InputError:
+    """The one line about a file that is not what it was; `hindrance` is why an ingest does not repair it."""
+    if hindrance is not None:
+        fix = f"{hindrance}, or restore the file; nothing was changed"
+    elif manifest.is_exported:
+        fix = "restore the file, or export the corpus again"
+    else:
+        fix = f"repair it with ingest(inputs, '{folder}') from the same inputs, or restore the file"
+    path = folder / damage.file.name
+    return InputError(f"'{path}' is damaged ({damage.file.content}): {damage.fault}; {fix}")
+
+
+@contextmanager
+def reading(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> Iterator[None]:
+    """Turns what Polars makes of a damaged file into the one line about it.
+
+    That happens where nothing was compared: the caller skips it, the manifest has no checksums, or the file
+    changed after it was compared.
+    """
+    try:
+        yield
+    except OrchestraceError:
+        raise
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        files = list(files)
+        for damage in _compared(folder, files, content=True):
+            raise damaged(folder, manifest, damage) from error
+        for one in files:
+            if (fault := _unreadable(folder / one.name, one)) is not None:
+                raise damaged(folder, manifest, Damage(one, fault)) from error
+        if manifest.is_newer:
+            raise SchemaError(
+                f"'{folder}' has schema version {manifest.schema_version!r}, newer than "
+                f"{_core.SCHEMA_VERSION!r}, which this engine reads, and not all of it can be read: upgrade "
+                "orchestrace, or ingest the recordings into another folder"
+            ) from error
+        raise
+
+
+def _compared(folder: Path, files: list[StoredFile], *, content: bool) -> list[Damage]:
+    """Those that differ, in order; of several the contents are hashed side by side."""
+
+    def fault(one: StoredFile) -> str | None:
+        return _fault(folder / one.name, one.expected, content=content)
+
+    threads = min(len(files), os.cpu_count() or 1, 8)
+    if threads > 1 and content:
+        with ThreadPoolExecutor(threads) as pool:
+            faults = list(pool.map(fault, files))
+    else:
+        faults = list(map(fault, files))
+    return [Damage(one, what) for one, what in zip(files, faults, strict=True) if what is not None]
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """What the system says of a file that changes whenever somebody writes to it."""
+    try:
+        known = path.stat()
+    except OSError:
+        return None
+    return known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns
+
+
+def _fault(path: Path, expected: Fingerprint | None, *, content: bool) -> str | None:
+    """What is wrong with a file, if anything is."""
+    try:
+        known = path.stat()
+        if not stat.S_ISREG(known.st_mode):
+            return "it is no file"
+        if expected is None:
+            return None
+        if known.st_size != expected.size:
+            return f"it has {known.st_size:,} bytes, expected {expected.size:,}"
+        if content and (found := fingerprint(path).blake3) != expected.blake3:
+            return f"its BLAKE3 is {found[:16]}…, expected {expected.blake3[:16]}… (of 64 digits)"
+    except FileNotFoundError:
+        return "it is gone" + ("" if expected is None else f", expected {expected.size:,} bytes")
+    except OSError as error:
+        return f"it cannot be read: {error.strerror or error}"
+    return None
+
+
+def _unreadable(path: Path, one: StoredFile) -> str | None:
+    """Why a file without a checksum cannot be what was written, as far as decoding it tells."""
+    try:
+        scanned = pl.scan_parquet(path, glob=False, hive_partitioning=False)
+        rows = scanned.select(pl.len()).collect().item()
+        if rows == one.part.rows[one.table]:
+            scanned.select(pl.all().count()).collect(engine="streaming")
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        return f"it is no Parquet file that can be read ({str(error).partition(chr(10))[0]})"
+    if rows != one.part.rows[one.table]:
+        return f"it has {rows:,} rows, expected {one.part.rows[one.table]:,}"
+    return None

@@ -1,0 +1,457 @@
+"""What a corpus on disk consists of: its inputs, its files, how far each input was read. One JSON file,
+replaced as a whole, so that it is always that before or that after a step."""
+
+import hashlib
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from .. import _core
+from ..base.durable import replace, sync_folder
+from ..base.errors import InputError, SchemaError
+from ..base.schema import LIFTED, TraceBy
+
+NAME: Final = "manifest.json"
+EXPORTED: Final = "<export>"
+"""The name of the only input of a corpus that `export` wrote."""
+
+_FILE: Final = re.compile(
+    r"(part=[0-9]{3}/(traces|events|edges|agents|measures|findings|labels)|index|quarantine|record_counts|labels)"
+    r"/[0-9]{6,}(-[0-9]{3,})?\.parquet"
+)
+"""Files of a corpus; nothing else is opened or removed because a manifest says so."""
+
+SIDE: Final = ("index", "quarantine", "record_counts", "labels")
+"""Tables with files of no partition. Labels lie there if their trace was not read with them."""
+
+_SEAL: Final = re.compile(rb',"blake2b":"([0-9a-f]{64})"\}\n?\Z')
+"""How the text of a manifest ends: the hash of all that is before. Manifests of before have none."""
+
+_VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
+_BLAKE3: Final = re.compile(r"[0-9a-f]{64}")
+
+GATHERED: Final = 2**32 - 1
+"""Stands for the input of traces that are spread over records, perhaps of several inputs."""
+
+
+@dataclass
+class Input:
+    """One file that was read, in part or to its end."""
+
+    name: str
+    """As the tables name it."""
+    path: str
+    """Absolute."""
+    size: int
+    mtime_ns: int
+    blake3: str | None = None
+    """Of its first `size` bytes; null until it was read to its end."""
+    since: int = 0
+    """The shard with which its present content begins; rows of earlier shards are no longer valid."""
+    offset: int = 0
+    lines: int = 0
+    blocks: int = 0
+    done: bool = False
+    records: int = 0
+    used: int = 0
+    """Records in traces that are held."""
+    ignored: int = 0
+    quarantined: int = 0
+    duplicates: int = 0
+    importer: str | None = None
+    gathered: bool = False
+    """Whether its traces are spread over records: they are put together from all such inputs."""
+
+    @property
+    def place(self) -> tuple[int, int, int, bool]:
+        """Where reading goes on."""
+        return self.offset, self.lines, self.blocks, self.done
+
+    def restarted(self, since: int, size: int, mtime_ns: int) -> "Input":
+        """The same input with other content, not read yet."""
+        made = Input(self.name, self.path, size, mtime_ns, since=since)
+        made.importer, made.gathered = self.importer, self.gathered
+        return made
+
+
+@dataclass
+class KeyCount:
+    """How often a value was found on one way of one key of the mapping."""
+
+    key: str
+    pointer: str
+    matched: int
+    of: int
+    type: str
+
+
+@dataclass
+class Gathering:
+    """Traces that are put together from several inputs."""
+
+    inputs: list[int] = field(default_factory=list)
+    """Those inputs, in the order in which they are read."""
+    since: int = 0
+    """As of an input."""
+    taken: int = 0
+    """Traces that were published, in the order in which the inputs have them."""
+    done: bool = False
+
+
+@dataclass
+class Fingerprint:
+    """What a file is, byte for byte."""
+
+    size: int
+    blake3: str
+
+
+@dataclass
+class Part:
+    """Files of one partition that were published together: one a table, named alike."""
+
+    name: str
+    shard: int
+    """The shard that it was made with; of a merged part, the next at that time."""
+    rows: dict[str, int]
+    """By table; a table without rows has no file."""
+    first: int
+    last: int
+    """Range of its trace numbers."""
+    files: dict[str, Fingerprint] = field(default_factory=dict)
+    """By table; what was written before there were fingerprints has none."""
+
+
+class StoredFile(NamedTuple):
+    """One Parquet file that a manifest lists."""
+
+    name: str
+    """Its path below the folder."""
+    table: str
+    partition: str | None
+    part: Part
+
+    @property
+    def content(self) -> str:
+        """What it holds, for an error."""
+        return self.table if self.partition is None else f"{self.table} of partition {self.partition}"
+
+    @property
+    def expected(self) -> Fingerprint | None:
+        """What it is, as far as that was written down."""
+        return self.part.files.get(self.table)
+
+
+def stored(table: str, partition: str | None, part: Part) -> StoredFile:
+    """The file of a table of a part; of a side table without a partition."""
+    side = partition is None
+    name = side_file(table, part.name) if side else file_of(str(partition), table, part.name)
+    return StoredFile(name, table, partition, part)
+
+
+@dataclass
+class Manifest:
+    """The whole of it."""
+
+    partitions: int
+    key: list[str]
+    memory: int
+    fields: dict[str, str]
+    """Kinds of lifted columns of events, by name."""
+    schema_version: str = _core.SCHEMA_VERSION
+    engine_version: str = _core.VERSION
+    complete: bool = False
+    """Whether the last ingest came to its end, merging included."""
+    next_shard: int = 0
+    next_trace: int = 0
+    """No trace ever had this number or a higher one; those of traces that are gone are not given again."""
+    inputs: list[Input] = field(default_factory=list)
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    """By partition."""
+    index: list[Part] = field(default_factory=list)
+    quarantine: list[Part] = field(default_factory=list)
+    record_counts: list[Part] = field(default_factory=list)
+    labels: list[Part] = field(default_factory=list)
+    gathering: Gathering | None = None
+    mapping: str | None = None
+    """What tells the fields of its house format, as JSON."""
+    mapping_counts: list[KeyCount] = field(default_factory=list)
+    """What its keys found when all records of the format were last read."""
+    trace_by: str = "trace"
+    """What became one trace."""
+    reward_scores: list[str] = field(default_factory=list)
+    """Scores that became rewards."""
+
+    def __post_init__(self) -> None:
+        # Of the one who opened it, not of the folder: neither saved nor compared.
+        self.verify = True
+        """Whether files are compared with their checksums when they are first scanned."""
+        self.verified: dict[str, tuple[int, ...]] = {}
+        """Files that were compared, and what the system said of them then."""
+
+    def stored(self) -> Iterator[StoredFile]:
+        """All files, the manifest itself excepted."""
+        for partition, parts in self.parts.items():
+            for part in parts:
+                yield from (stored(table, partition, part) for table in part.rows)
+        for table in SIDE:
+            yield from (stored(table, None, part) for part in self.side(table))
+
+    def files(self) -> Iterator[str]:
+        """Paths of all files below the folder, the manifest itself excepted."""
+        return (one.name for one in self.stored())
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a later engine wrote it, in a layout that may have more than this one knows."""
+        return _numbers(self.schema_version) > _numbers(_core.SCHEMA_VERSION)
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether `export` wrote it, so that no ingest can add to it."""
+        return any(one.name == EXPORTED for one in self.inputs)
+
+    def restart(self) -> None:
+        """Hold nothing any more, and have all inputs still to read; names of files are not given again."""
+        self.parts, self.gathering, self.mapping_counts = {}, None, []
+        for table in SIDE:
+            setattr(self, table, [])
+        self.next_trace, self.complete = 0, False
+        self.inputs = [one.restarted(self.next_shard, one.size, one.mtime_ns) for one in self.inputs]
+
+    def drop(self, parts: list[StoredFile]) -> None:
+        """Cease to list the parts that these files are of, whole."""
+        gone = {id(one.part) for one in parts}
+        left = {name: [part for part in of if id(part) not in gone] for name, of in self.parts.items()}
+        self.parts = {name: of for name, of in left.items() if of}
+        for table in SIDE:
+            setattr(self, table, [part for part in self.side(table) if id(part) not in gone])
+
+    def side(self, table: str) -> list[Part]:
+        """Parts of a table that are of no partition."""
+        parts: list[Part] = getattr(self, table) if table in SIDE else []
+        return parts
+
+    def rows(self, table: str) -> int:
+        """Rows of a table in all partitions, those included that are no longer valid."""
+        parts = [*self.side(table), *itertools.chain.from_iterable(self.parts.values())]
+        return sum(part.rows.get(table, 0) for part in parts)
+
+    def records(self) -> dict[str, int]:
+        """Counts over all inputs: what was read is the sum of the others."""
+        return {
+            "read": sum(one.records for one in self.inputs),
+            "used": sum(one.used for one in self.inputs),
+            "ignored": sum(one.ignored for one in self.inputs),
+            "duplicate": sum(one.duplicates for one in self.inputs),
+            "quarantined": sum(one.quarantined for one in self.inputs),
+        }
+
+    def since(self) -> dict[int, int]:
+        """Of each input the shard with which its present content begins."""
+        found = {number: one.since for number, one in enumerate(self.inputs)}
+        return found if self.gathering is None else found | {GATHERED: self.gathering.since}
+
+    def outdated(self, part: Part) -> list[int]:
+        """Inputs whose rows in this part are no longer valid, by number."""
+        return [number for number, since in self.since().items() if part.shard < since]
+
+    def save(self, folder: Path) -> None:
+        """Put it in place of the one that is there."""
+        # Object by object: of many inputs a copy of all would take more than reading them.
+        text = json.dumps(self, default=_members, ensure_ascii=False, separators=(",", ":"))
+        body = text.removesuffix("}")
+        sealed = f'{body},"blake2b":"{_digest(body.encode("utf-8", "surrogateescape"))}"}}\n'
+        replace(
+            folder / NAME,
+            lambda file: file.write(sealed.encode("utf-8", errors="surrogateescape")),
+        )
+        sync_folder(folder)
+
+
+def _members(value: Any) -> dict[str, object]:
+    """What is saved of an object of ours; what belongs to who opened it is no field."""
+    return {one.name: getattr(value, one.name) for one in fields(value)}
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.blake2b(raw, digest_size=32).hexdigest()
+
+
+def file_of(partition: str, table: str, name: str) -> str:
+    """Path of a file of a partition, below the folder."""
+    return f"part={partition}/{table}/{name}.parquet"
+
+
+def side_file(table: str, name: str) -> str:
+    """Path of a file of no partition, below the folder."""
+    return f"{table}/{name}.parquet"
+
+
+def is_corpus(folder: str) -> bool:
+    """Whether a folder is a corpus on disk, by the beginning of its manifest."""
+    try:
+        with open(os.path.join(folder, NAME), "rb") as file:
+            return file.read(13) == b'{"partitions"'
+    except OSError:
+        return False
+
+
+def load(folder: Path) -> Manifest | None:
+    """The manifest of a folder, if it has one.
+
+    Raises
+    ------
+    SchemaError
+        It is not one of ours, of another major version, or not what was written.
+    """
+    _core.check_process()
+    path = folder / NAME
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    made = parse(raw.decode("utf-8", errors="surrogateescape"), str(path))
+    seal = _SEAL.search(raw)
+    if seal is not None and _digest(raw[: seal.start()]) != seal[1].decode():
+        raise SchemaError(
+            f"{path} is damaged: its text is not what its checksum says; restore it, or ingest the "
+            "recordings into another folder"
+        )
+    return made
+
+
+def parse(text: str, place: str) -> Manifest:
+    """A manifest from its JSON text; whatever the text is, a manifest or one clear error.
+
+    Raises
+    ------
+    SchemaError
+        Says what is wrong, and where.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"{place} is no JSON: {error}") from None
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if not isinstance(version, str):
+        raise SchemaError(f"{place} is not the manifest of a corpus: it has no 'schema_version'")
+    if refused := _refused_version(version):
+        raise SchemaError(f"{place} has schema version {version!r}, {refused}")
+    try:
+        made = _typed(value, Manifest, "")
+    except _Mismatch as error:
+        raise SchemaError(f"{place}: {error}") from None
+    assert isinstance(made, Manifest)
+    if wrong := next(_faults(made), None):
+        raise SchemaError(f"{place}: {wrong}")
+    return made
+
+
+def _numbers(version: str) -> list[int]:
+    # No version has numbers of more digits; those of a damaged one may be of any length.
+    return [int(number[:18]) for number in version.split(".")]
+
+
+def _refused_version(version: str) -> str | None:
+    """Why a layout cannot be read, and what to do; null where it can."""
+    ours = _core.SCHEMA_VERSION
+    anew = "ingest the recordings into another folder"
+    if not _VERSION.fullmatch(version):
+        return f"which no engine has; this one reads {ours!r}: {anew}"
+    theirs, own = _numbers(version)[0], _numbers(ours)[0]
+    if theirs == own:
+        return None
+    if theirs > own:
+        return f"newer than {ours!r}, which this engine reads: upgrade orchestrace, or {anew}"
+    return f"older than {ours!r}, and this engine does not read it: {anew}"
+
+
+def _faults(made: Manifest) -> Iterator[str]:
+    """What types alone do not tell, so that no later step trips over it."""
+    if made.partitions == 0 or not made.key:
+        yield "a corpus has at least one partition and a column that divides it"
+    for name, kind in made.fields.items():
+        if kind not in LIFTED:
+            yield f"fields.{_shown(name)} is {kind!r}, expected one of {', '.join(LIFTED)}"
+    if made.trace_by not in get_args(TraceBy):
+        yield f"trace_by is {made.trace_by!r}, expected one of {', '.join(get_args(TraceBy))}"
+    for number, one in enumerate(made.inputs):
+        told = one.used + one.ignored + one.duplicates + one.quarantined
+        if one.records != told:
+            yield (
+                f"inputs[{number}] has {one.records} records and says of {told} what became of them: "
+                "ingest the recordings anew"
+            )
+    for name in made.files():
+        if not _FILE.fullmatch(name):
+            yield f"it names a file that is none of a corpus: {name!r}"
+    side = [(table, part) for table in SIDE for part in made.side(table)]
+    parts = [*itertools.chain.from_iterable(made.parts.values()), *(part for _, part in side)]
+    numbers = [made.next_shard, made.next_trace, *made.since().values()]
+    if max(numbers + [n for part in parts for n in (part.shard, part.first, part.last)]) >= 2**32:
+        yield "it has a number of a shard or of a trace that no corpus can have"
+    for file in made.stored():
+        if file.expected is not None and not _BLAKE3.fullmatch(file.expected.blake3):
+            yield f"the checksum of '{file.name}' is {file.expected.blake3!r}, expected 64 hexadecimal digits"
+    for table, part in side:
+        if part.rows.keys() != {table}:
+            yield f"the rows of part '{part.name}' are not those of {table}"
+    if made.gathering is not None and max(made.gathering.inputs, default=0) >= max(len(made.inputs), 1):
+        yield "it puts traces together from inputs that it does not list"
+
+
+def _shown(key: str) -> str:
+    """A key of JSON in an error of one line, whatever characters it has."""
+    return key if key.isprintable() else repr(key)
+
+
+class _Mismatch(Exception):
+    pass
+
+
+T = TypeVar("T")
+
+
+def _typed(value: object, kind: Any, at: str) -> Any:
+    """A value of JSON as the type that a field declares; unknown keys are of a later minor version and let
+    be."""
+    where = at or "the manifest"
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        inner = [one for one in get_args(kind) if one is not type(None)]
+        return None if value is None else _typed(value, inner[0], at)
+    if origin is list:
+        if not isinstance(value, list):
+            raise _Mismatch(f"{where} is no list")
+        return [_typed(one, get_args(kind)[0], f"{at}[{i}]") for i, one in enumerate(value)]
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise _Mismatch(f"{where} is no object")
+        return {key: _typed(one, get_args(kind)[1], f"{at}.{_shown(key)}") for key, one in value.items()}
+    if hasattr(kind, "__dataclass_fields__"):
+        if not isinstance(value, dict):
+            raise _Mismatch(f"{where} is no object")
+        hints = get_type_hints(kind)
+        given = {
+            one.name: _typed(value[one.name], hints[one.name], f"{at}.{one.name}".lstrip("."))
+            for one in fields(kind)
+            if one.name in value
+        }
+        try:
+            return kind(**given)
+        except TypeError as error:
+            raise _Mismatch(f"{where}: {str(error).partition(') ')[2]}") from None
+    if kind is int and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63):
+        raise _Mismatch(f"{where} is {value!r}, expected a whole number of at least 0")
+    if not isinstance(value, kind):
+        raise _Mismatch(f"{where} is {value!r}, expected {kind.__name__}")
+    return value

@@ -1,0 +1,444 @@
+"""A corpus on disk: the tables of its Parquet files, and every verb slice by slice within a memory budget."""
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_flags, check_numbers
+from ..base.errors import InputError, ParameterError, SchemaError
+from ..base.paths import expanded
+from ..base.progress import Progress, reporting
+from ..base.publication import published
+from ..base.schema import MAPPING_COUNTS, SCHEMAS, dtype_of
+from ..base.text import plain
+from ..corpus.assemble import frame_of
+from ..corpus.corpus import Corpus
+from ..corpus.measures import Measures, measures_of
+from ..corpus.pieces import empty_tables
+from .integrity import reading, verify
+from .manifest import NAME, SIDE, Manifest, Part, StoredFile, load, stored
+from .memory import memory_bytes
+from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_side, present_schema, scan
+
+Step = Callable[[Corpus], Corpus]
+
+
+class PartitionedCorpus(Corpus):
+    """A corpus on disk, which `read_corpus` opens: a `Corpus` whose tables are scans of Parquet files.
+
+    Whatever `Corpus` offers works here too, and so does every verb that takes one, partition by partition
+    within the memory budget. Rows are in order of partition, then trace.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        memory: int,
+        *,
+        kept: pl.Series | None = None,
+        steps: tuple[Step, ...] = (),
+        computed: frozenset[str] = frozenset(),
+    ) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._memory = memory
+        self._kept = kept  # traces, ascending; None for all
+        self._steps = steps  # what each slice goes through when it is loaded
+        self._computed = computed  # tables that differ after the steps
+        self._counted: dict[str, int] | None = None
+
+    @property
+    def records(self) -> dict[str, int]:
+        return self._manifest.records()
+
+    @property
+    def mapping_counts(self) -> pl.DataFrame:
+        rows = [
+            (one.key, one.pointer, one.matched, one.of, one.type) for one in self._manifest.mapping_counts
+        ]
+        return pl.DataFrame(rows, schema=MAPPING_COUNTS, orient="row")
+
+    def pieces(self) -> Iterator[tuple[str, Callable[[], Corpus]]]:
+        """The corpus in memory, piece by piece: whole groups, about as many events as the budget has room
+        for.
+
+        Raises
+        ------
+        InputError
+            A group alone has more events than the budget has room for; the message says what it needs.
+        """
+        for partition, parts in sorted(self._manifest.parts.items()):
+            named = [(partition, part) for part in parts]
+            for number, traces in enumerate(self._plan(partition, named)):
+                name = f"part={partition}" if number == 0 else f"part={partition}-{number:03}"
+                yield name, partial(self._load, named, traces)
+
+    @public
+    def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "PartitionedCorpus":
+        kept = self._collected(self.traces.filter(*predicates).select("trace"))["trace"]
+        return self._changed(kept=kept.sort())
+
+    @public
+    def with_measures(self, frame: Measures) -> "PartitionedCorpus":
+        # What is wrong with names and values is said now, not when the first slice is made.
+        given = measures_of(self, frame)
+        return self._with({"measures"}, lambda corpus: corpus.with_measures(_of(given, corpus)))
+
+    @public
+    def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":
+        given = self._located(frame_of(frame, "fields"), "fields")
+        if "group_id" in given.columns:
+            raise ParameterError(
+                "a corpus on disk is divided by group already: ingest with group=, or use read_traces"
+            )
+        changed = {"events", "agents", "findings"}
+        return self._with(changed, lambda corpus: corpus.with_fields(_of(given, corpus)))
+
+    @public
+    def write_jsonl(
+        self,
+        target: str | os.PathLike[str] | BinaryIO,
+        *,
+        overwrite: bool = False,
+        threads: int | None = None,
+        progress: Progress = None,
+    ) -> int:
+        check_numbers(threads=threads)
+        with published(target, overwrite=overwrite) as sink, reporting(progress, "writing") as callback:
+            return sum(c._store.write_jsonl(sink, threads=threads, progress=callback) for c in self.slices())
+
+    def _input(self, file: str) -> tuple[str, str]:
+        for one in self._manifest.inputs:
+            if file != one.name and not file.startswith(f"{one.name}/"):
+                continue
+            path, _ = super()._input(one.path)
+            stat = os.stat(path)
+            if (stat.st_size, stat.st_mtime_ns) != (one.size, one.mtime_ns):
+                raise InputError(f"'{path}' has changed since it was read: ingest it again")
+            return path, one.name
+        return super()._input(file)
+
+    def _read_options(self) -> dict[str, Any]:
+        manifest = self._manifest
+        options: dict[str, Any] = {"trace_by": manifest.trace_by, "reward_scores": manifest.reward_scores}
+        if manifest.mapping is not None:
+            options["mapping"] = (manifest.mapping, f"the mapping in {self._folder / NAME}")
+        return options
+
+    def identity(self) -> dict[str, object] | None:
+        """What a result depends on beside the call; None where that cannot be told."""
+        if self._steps:
+            return None
+        parts = {
+            partition: [[part.name, sorted(part.rows.items()), part.first, part.last] for part in parts]
+            for partition, parts in self._manifest.parts.items()
+        }
+        kept = None if self._kept is None else self._kept.to_list()
+        state = json.dumps([parts, list(self._manifest.since().values()), kept], sort_keys=True)
+        return {"corpus": hashlib.blake2b(state.encode(), digest_size=16).hexdigest(), "memory": self._memory}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Where it lies, and what it consists of: another process opens the same files."""
+        if self._steps:
+            raise TypeError(
+                "a corpus on disk changed by with_measures or with_fields cannot be pickled: hand over what"
+                " read_corpus opens, and change it in the other process"
+            )
+        kept = None if self._kept is None else self._kept.to_list()
+        return _opened, (self._folder.absolute(), self._manifest, self._memory, kept)
+
+    def __len__(self) -> int:
+        return self._sizes()["traces"]
+
+    def _with(self, changed: set[str], step: Step) -> "PartitionedCorpus":
+        return self._changed(steps=(*self._steps, step), computed=self._computed | changed)
+
+    def _changed(self, **changes: Any) -> "PartitionedCorpus":
+        state = {"kept": self._kept, "steps": self._steps, "computed": self._computed, **changes}
+        return PartitionedCorpus(self._folder, self._manifest, self._memory, **state)
+
+    def _sizes(self) -> dict[str, int]:
+        manifest = self._manifest
+        if self._counted is None:
+            side = (part for table in SIDE for part in manifest.side(table))
+            parts = [*side, *(part for parts in manifest.parts.values() for part in parts)]
+            valid = not any(manifest.outdated(part) for part in parts)
+            counts = {}
+            for name in SCHEMAS:
+                if valid and self._kept is None and name not in self._computed:
+                    counts[name] = manifest.rows(name)
+                else:
+                    counts[name] = int(self._collected(self._table(name).select(pl.len())).item())
+            self._counted = counts
+        return self._counted
+
+    def _streams(self, name: str) -> list[_core.Stream]:
+        if name not in SIDE:
+            return [piece._store.table(name) for piece in self.slices()]
+        # No piece has it, or not all of it.
+        given = {name: self._table(name).collect(engine="streaming")}
+        return [_core.Store.from_arrow(empty_tables() | given).table(name)]
+
+    def _lifted(self) -> Mapping[str, str]:
+        return self._manifest.fields
+
+    def _stored(self, name: str) -> pl.DataFrame:
+        """Only the keys of traces are held, since joining by them needs all."""
+        return self._collected(self._table(name).select("trace", "trace_id"))
+
+    def _collected(self, frame: pl.LazyFrame) -> pl.DataFrame:
+        """What a scan of our files holds now."""
+        with reading(self._folder, self._manifest, self._manifest.stored()):
+            return frame.collect(engine="streaming")
+
+    def _schema(self, name: str) -> pl.Schema:
+        lifted = (
+            {field: dtype_of(kind) for field, kind in sorted(self._manifest.fields.items())}
+            if name == "events"
+            else {}
+        )
+        return pl.Schema({**SCHEMAS[name], **lifted})
+
+    def _table(self, name: str) -> pl.LazyFrame:
+        _core.check_process()
+        if name in SIDE and name != "labels":
+            with reading(self._folder, self._manifest, self._manifest.stored()):
+                return current_side(self._folder, self._manifest, name)
+        if name in self._computed:
+            return self._computing(name)
+        parts = [
+            (partition, part) for partition, all_ in sorted(self._manifest.parts.items()) for part in all_
+        ]
+        with reading(self._folder, self._manifest, self._manifest.stored()):
+            frame = scan(self._folder, self._manifest, name, parts, self._schema(name))
+        if name == "labels" and self._manifest.labels:
+            frame = pl.concat([frame, current_side(self._folder, self._manifest, name)])
+        if self._kept is None:
+            return frame
+        if name in TRACE_TABLES:
+            return frame.filter(pl.col("trace").is_in(self._kept.implode()))
+        return frame.join(
+            self._table("traces").select("trace_id"), on="trace_id", how="semi", maintain_order="left"
+        )
+
+    def _computing(self, name: str) -> pl.LazyFrame:
+        """A table of what the slices are after all steps."""
+        schema = self._schema(name)
+
+        def batches(
+            columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch: int | None
+        ) -> Iterator[pl.DataFrame]:
+            # Rows are counted before the predicate, as everywhere in Polars.
+            left = n_rows
+            for corpus in self.slices():
+                frame = _in_schema(corpus._table(name), schema)
+                if left is not None:
+                    frame = frame.head(left)
+                    left -= min(left, corpus._sizes()[name])
+                frame = frame if predicate is None else frame.filter(predicate)
+                yield (frame if columns is None else frame.select(columns)).collect()
+                if left == 0:
+                    return
+
+        return register_io_source(batches, schema=schema, validate_schema=True, is_pure=True)
+
+    def _plan(self, partition: str, parts: list[tuple[str, Part]]) -> Iterator[pl.Series | None]:
+        """The traces of each slice of a partition; None stands for all of them."""
+        # A step makes a corpus anew, beside the one that it changes.
+        event_bytes = EVENT_BYTES * (2 if self._steps else 1)
+        room = max(self._memory // event_bytes, 1)
+        if self._kept is None and sum(part.rows.get("events", 0) for _, part in parts) <= room:
+            yield None
+            return
+        columns = ["trace", *self._manifest.key, "n_events"]
+        traces = scan(self._folder, self._manifest, "traces", parts, SCHEMAS["traces"]).select(columns)
+        if self._kept is not None:
+            traces = traces.filter(pl.col("trace").is_in(self._kept.implode()))
+        groups = (
+            self._collected(traces.sort("trace"))
+            .group_by(self._manifest.key, maintain_order=True)
+            .agg("trace", events=pl.col("n_events").cast(pl.Int64).sum())
+        )
+        taken: list[pl.Series] = []
+        held = 0
+        for row in range(groups.height):
+            events = groups["events"][row]
+            if events > room:
+                key = ", ".join(f"{name} {groups[name][row]!r}" for name in self._manifest.key)
+                raise InputError(
+                    f"the group with {key} has {events:,} events, which need a memory of about "
+                    f"{-(-events * event_bytes >> 20):,} MiB: read_corpus(..., memory=...)"
+                )
+            if taken and held + events > room:
+                yield pl.concat(taken).sort()
+                taken, held = [], 0
+            taken.append(groups["trace"][row])
+            held += events
+        if taken:
+            yield pl.concat(taken).sort()
+
+    def _load(self, parts: list[tuple[str, Part]], numbers: pl.Series | None) -> Corpus:
+        """Some traces of a partition, in memory."""
+        files = self._loaded_files(parts)
+        verify(self._folder, self._manifest, files)  # together, so that they are hashed side by side
+        with reading(self._folder, self._manifest, files):
+            tables = self._load_tables(parts, numbers)
+        store = _core.Store.from_arrow(tables, judged=True, set_aside=True)
+        if store.set_aside:
+            self._tell_aside(store.set_aside)
+        corpus = Corpus(store)
+        for step in self._steps:
+            corpus = step(corpus)
+        return corpus
+
+    def _loaded_files(self, parts: list[tuple[str, Part]]) -> list[StoredFile]:
+        """Files that traces of some parts are loaded from."""
+        tables = [name for name in PARTITIONED if name != "agents"]
+        own = [stored(name, *one) for one in parts for name in tables if name in one[1].rows]
+        return own + [stored("labels", None, part) for part in self._manifest.labels]
+
+    def _load_tables(self, parts: list[tuple[str, Part]], numbers: pl.Series | None) -> dict[str, object]:
+        tables: dict[str, object] = {}
+        kept: pl.LazyFrame | None = None
+        for name in PARTITIONED:
+            if name == "agents":
+                continue  # derived
+            schema = present_schema(self._folder, self._manifest, name, parts)
+            frame = scan(self._folder, self._manifest, name, parts, schema)
+            if name == "labels" and self._manifest.labels and kept is not None:
+                loose = current_side(self._folder, self._manifest, name)
+                loose = loose.join(kept.unique(), on="trace_id", how="semi", maintain_order="left")
+                frame = pl.concat([frame, loose])
+            if numbers is not None and name in TRACE_TABLES:
+                low, high = numbers[0], numbers[-1]
+                frame = frame.filter(
+                    pl.col("trace").is_between(low, high), pl.col("trace").is_in(numbers.implode())
+                )
+            if numbers is not None and name == "labels" and kept is not None:
+                frame = frame.join(kept, on="trace_id", how="semi", maintain_order="left")
+            made = frame.collect(engine="streaming")
+            if "trace" in made.columns and not made["trace"].is_sorted():
+                made = made.sort("trace", maintain_order=True)
+            if name == "traces":
+                kept = made.lazy().select("trace_id")
+            tables[name] = made
+        return tables
+
+    def _tell_aside(self, aside: list[tuple[int | None, str]]) -> None:
+        """Warn of what results go without."""
+        trace, message = aside[0]
+        what = "a label" if trace is None else f"trace {trace}"
+        more = f", and {len(aside) - 1:,} more" if len(aside) > 1 else ""
+        warnings.warn(
+            f"the corpus in '{self._folder}' holds what no result can be computed from; {what} is left "
+            f"out{more}: {plain(message)}. Ingest its recording again, or name the traces to use with filter",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+@public
+def read_corpus(
+    path: str | os.PathLike[str], *, memory: int | str | None = None, verify: bool = True
+) -> PartitionedCorpus:
+    """Open a corpus on disk, made by `ingest`.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    memory
+        What a verb may add to the resident size of the process; default is the budget of the last ingest.
+    verify
+        Whether files are compared with the BLAKE3 that the manifest lists, each once, when it is first
+        scanned: by a verb, or when a table such as ``corpus.events`` is handed out. ``False`` compares their
+        sizes only.
+
+    Raises
+    ------
+    InputError
+        There is no corpus. Later, from a verb or a table: a file is damaged; the message says which, how it
+        differs and what repairs it.
+    SchemaError
+        It was written by another major version, or its manifest is damaged.
+
+    Notes
+    -----
+    Reads the manifest only. A folder that an engine without checksums wrote is read as it is; the next
+    `ingest` into it adds them. A corpus that is being written can be read: it is what was published when
+    it was opened, until an ingest merges or replaces its files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = ot.generate(f"{folder}/runs.jsonl", traces=5, seed=0)
+    >>> _ = ot.ingest(f"{folder}/runs.jsonl", f"{folder}/corpus")
+    >>> corpus = ot.read_corpus(f"{folder}/corpus")
+    >>> corpus.traces.select(pl.len()).collect().item()
+    5
+    >>> ot.credit(corpus, method="uniform", unit="team").height
+    5
+    """
+    folder = Path(expanded(path))
+    manifest = load(folder)
+    if manifest is None:
+        raise InputError(f"no corpus in '{folder}': it has no {NAME}; make one with ingest")
+    check_flags(verify=verify)
+    manifest.verify = verify
+    room = manifest.memory if memory is None else memory_bytes(memory)
+    return PartitionedCorpus(folder, manifest, room)
+
+
+def _opened(folder: Path, manifest: Manifest, memory: int, kept: list[int] | None) -> PartitionedCorpus:
+    """A corpus on disk as another process had it open."""
+    traces = None if kept is None else pl.Series("trace", kept, pl.UInt32)
+    return PartitionedCorpus(folder, manifest, memory, kept=traces)
+
+
+def check_groups(corpus: Corpus) -> None:
+    """Refuse to judge rollouts against each other if their groups lie in several pieces.
+
+    Raises
+    ------
+    SchemaError
+        Names a group and what to do.
+    """
+    if not isinstance(corpus, PartitionedCorpus) or corpus._manifest.key == ["group_id"]:
+        return
+    home: dict[str, tuple[str, int]] = {}
+    for partition, parts in sorted(corpus._manifest.parts.items()):
+        named = [(partition, part) for part in parts]
+        traces = scan(corpus._folder, corpus._manifest, "traces", named, SCHEMAS["traces"])
+        for number, kept in enumerate(corpus._plan(partition, named)):
+            here = traces if kept is None else traces.filter(pl.col("trace").is_in(kept.implode()))
+            for group in corpus._collected(here.select("group_id").unique())["group_id"]:
+                if home.setdefault(group, (partition, number)) != (partition, number):
+                    key = ", ".join(corpus._manifest.key)
+                    raise SchemaError(
+                        f"group {group!r} is divided, since the corpus was ingested with group=[{key}]"
+                    )
+
+
+def _in_schema(frame: pl.LazyFrame, schema: pl.Schema) -> pl.LazyFrame:
+    """With the columns that other slices have."""
+    there = frame.collect_schema()
+    absent = [pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in there]
+    return frame.with_columns(absent).select(list(schema))
+
+
+def _of(given: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
+    """What of a frame is about the traces of a slice."""
+    return given.join(corpus._stored("traces").select("trace"), on="trace", how="semi", maintain_order="left")

@@ -1,0 +1,443 @@
+"""Files of a corpus on disk: written aside, made durable, renamed, entered into the manifest; merged at the
+end.
+
+A crash at any point leaves the manifest of before or of after. Files that it does not list are leftovers,
+which the next ingest removes.
+"""
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from .. import _core
+from ..base.durable import sync_file, sync_folder, temporary
+from ..base.errors import InputError
+from ..base.publication import written
+from ..base.schema import SCHEMAS
+from .integrity import fingerprint, verify
+from .manifest import GATHERED, SIDE, Fingerprint, Manifest, Part, StoredFile, file_of, side_file, stored
+from .memory import OVERHEAD
+
+ROW_GROUP: Final = 1 << 16
+"""Rows of a Parquet row group: what a reader that wants one trace has to decode."""
+
+TRACE_TABLES: Final = ("traces", "events", "edges", "agents", "measures", "findings")
+"""Tables with a column `trace`."""
+
+PARTITIONED: Final = (*TRACE_TABLES, "labels")
+"""Tables that are divided by trace."""
+
+INDEX: Final = pl.Schema(
+    {
+        "trace": pl.UInt32,
+        "input": pl.UInt32,
+        "id": pl.UInt64,
+        "content": pl.UInt64,
+        "duplicate": pl.Boolean,
+        "shard": pl.UInt32,
+    }
+)
+"""What is known of each trace beside its rows: the input and the shard it came with, and what it is known
+by."""
+
+EVENT_BYTES: Final = 1_000
+"""Memory for an event while a slice is worked on: its row in a frame, in a store, and in a result."""
+
+
+@contextmanager
+def told(folder: Path) -> Iterator[None]:
+    """Turns what the system refuses into one line that says what to do."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, RuntimeError, pl.exceptions.PolarsError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error).partition("\n")[0]
+        if type(error) is RuntimeError:
+            if "new thread" not in reason:
+                raise
+            reason += " (a limit on memory or processes, see 'ulimit -a', leaves no room for one)"
+        raise InputError(
+            f"cannot write to '{folder}': {reason}; what is published is safe, the same call goes on from it"
+        ) from error
+
+
+class Staging:
+    """Files of one step: none has its name before all are on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: list[Path] = []
+
+    def write(self, frame: pl.DataFrame, name: str) -> Fingerprint:
+        """Write a frame aside; what the file is, told from what the system still holds in memory."""
+        path = self._folder / name
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+        made = temporary(path)
+        self._files.append(path)
+        with written(made, "xb") as file:
+            frame.write_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP)
+        return fingerprint(made)
+
+    def publish(self) -> None:
+        """Make all files durable under their names."""
+        folders = {
+            parent for path in self._files for parent in path.parents if parent.is_relative_to(self._folder)
+        }
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(sync_file, map(temporary, self._files)))
+            for path in self._files:
+                os.replace(temporary(path), path)
+            list(pool.map(sync_folder, folders))
+        self._files.clear()
+
+    def discard(self) -> None:
+        """Remove what was not published, as far as that is possible."""
+        for path in self._files:
+            temporary(path).unlink(missing_ok=True)
+
+
+@contextmanager
+def staging(folder: Path) -> Iterator[Staging]:
+    """Files that are published together or not at all."""
+    files = Staging(folder)
+    try:
+        with told(folder):
+            yield files
+    except BaseException:
+        with suppress(OSError):  # what stays is removed by the next ingest
+            files.discard()
+        raise
+
+
+def write_shard(
+    files: Staging,
+    manifest: Manifest,
+    store: _core.Store,
+    index: pl.DataFrame,
+    counts: pl.DataFrame | None = None,
+) -> None:
+    """Stage the tables of a batch, divided by partition, and enter them into the manifest.
+
+    `counts` are told in place of those of the store.
+    """
+    shard = manifest.next_shard
+    name = f"{shard:06}"
+    division = _core.Partition(store, manifest.key, manifest.partitions)
+    for number in division.present:
+        piece = division.part(number)
+        partition = f"{number:03}"
+        frames = ((table, pl.DataFrame(piece.table(table))) for table in PARTITIONED)
+        part = _stage(files, partition, name, shard, frames)
+        manifest.parts.setdefault(partition, []).append(part)
+    side = {
+        "index": index,
+        "quarantine": pl.DataFrame(store.table("quarantine")),
+        "record_counts": pl.DataFrame(store.table("record_counts")) if counts is None else counts,
+        "labels": pl.DataFrame(division.loose_labels().table("labels")),
+    }
+    for table, frame in side.items():
+        if frame.height:
+            manifest.side(table).append(_stage_side(files, table, name, shard, frame))
+    manifest.next_shard = shard + 1
+
+
+def _stage(
+    files: Staging, partition: str, name: str, shard: int, frames: Iterable[tuple[str, pl.DataFrame]]
+) -> Part:
+    part = Part(name, shard, {}, 0, 0)
+    for table, frame in frames:
+        if table == "traces":
+            part.first, part.last = int(frame["trace"].min() or 0), int(frame["trace"].max() or 0)  # type: ignore[arg-type]
+        if frame.height:
+            part.rows[table] = frame.height
+            part.files[table] = files.write(frame, file_of(partition, table, name))
+    return part
+
+
+def _stage_side(files: Staging, table: str, name: str, shard: int, frame: pl.DataFrame) -> Part:
+    written_as = files.write(frame, side_file(table, name))
+    return Part(name, shard, {table: frame.height}, 0, 0, {table: written_as})
+
+
+def clear_leftovers(folder: Path, manifest: Manifest) -> None:
+    """Remove the files of ours that the manifest does not list: those of a step that was cut short."""
+    listed = set(manifest.files())
+    found = [*folder.glob("part=*/*/*"), *folder.glob("part=*/*/.*"), *folder.glob(".*.tmp")]
+    for table in SIDE:
+        found += [*folder.glob(f"{table}/*"), *folder.glob(f"{table}/.*")]
+    for path in found:
+        ours = path.suffix == ".parquet" or path.name.endswith(".tmp")
+        if ours and path.relative_to(folder).as_posix() not in listed and path.is_file():
+            path.unlink()
+
+
+def scan(
+    folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]], schema: pl.Schema
+) -> pl.LazyFrame:
+    """A table over the files of some parts, rows that are no longer valid left out.
+
+    The columns are those of `schema`; one that a file does not have is null there. The files are verified
+    first.
+    """
+    counted = table == "events" and manifest.schema_version == "1.0"
+    if counted:
+        schema = pl.Schema({**SCHEMAS["events"], **schema})
+    here = [(partition, part) for partition, part in parts if table in part.rows]
+    plain = [stored(table, *one) for one in here if not manifest.outdated(one[1])]
+    frames = []
+    if plain:
+        frames.append(_scan_files(folder, manifest, plain, schema))
+    for partition, part in here:
+        if manifest.outdated(part):
+            frame = _scan_files(folder, manifest, [stored(table, partition, part)], schema)
+            frames.append(_valid(frame, folder, manifest, partition, table, part))
+    if not frames:
+        return pl.LazyFrame(schema=schema)
+    frame = frames[0] if len(frames) == 1 else pl.concat(frames)
+    return _with_counts(frame) if counted else frame
+
+
+def _with_counts(events: pl.LazyFrame) -> pl.LazyFrame:
+    """Events of layout 1.0 with the columns of today; rows that were written since stay as they are.
+
+    It had parts of tokens in the extras, and no total beside input and output.
+    """
+    in_extras = {
+        name: pl.coalesce(
+            name, pl.col("extras").str.json_path_match(f"$.x_{name}").cast(pl.Int64, strict=False)
+        )
+        for name in ("tokens_cached", "tokens_cache_write", "tokens_reasoning")
+    }
+    cache = pl.sum_horizontal("tokens_cached", "tokens_cache_write")
+    told = pl.any_horizontal(pl.col("tokens_in", "tokens_out").is_not_null())
+    return events.with_columns(**in_extras).with_columns(
+        tokens_fresh=pl.coalesce("tokens_fresh", (pl.col("tokens_in") - cache).clip(0)),
+        tokens=pl.coalesce("tokens", pl.when(told).then(pl.sum_horizontal("tokens_in", "tokens_out"))),
+    )
+
+
+def _scan_files(
+    folder: Path, manifest: Manifest, listed: list[StoredFile], schema: pl.Schema
+) -> pl.LazyFrame:
+    verify(folder, manifest, listed)
+    files = [folder / one.name for one in listed]
+    if "code" not in schema:
+        return _scan_alike(files, schema)
+    # The vocabularies of codes grow: files of an earlier version have fewer words.
+    frames = []
+    for known, alike in itertools.groupby(files, _codes_of):
+        frame = _scan_alike(list(alike), pl.Schema({**schema, "code": known}))
+        frames.append(frame.with_columns(pl.col("code").cast(schema["code"])))
+    return frames[0] if len(frames) == 1 else pl.concat(frames)
+
+
+def _codes_of(file: Path) -> pl.DataType:
+    return pl.scan_parquet(file, glob=False, hive_partitioning=False).collect_schema()["code"]
+
+
+def _scan_alike(files: list[Path], schema: pl.Schema) -> pl.LazyFrame:
+    return pl.scan_parquet(
+        files,
+        schema=schema,
+        missing_columns="insert",
+        extra_columns="ignore",
+        glob=False,
+        hive_partitioning=False,
+    )
+
+
+def _valid(
+    frame: pl.LazyFrame, folder: Path, manifest: Manifest, partition: str, table: str, part: Part
+) -> pl.LazyFrame:
+    """Without the rows of inputs that were read anew since."""
+    stale = replaced(folder, manifest, part)
+    if table != "labels":
+        return frame.filter(~pl.col("trace").is_in(stale.implode()))
+    traces = _scan_files(folder, manifest, [stored("traces", partition, part)], SCHEMAS["traces"])
+    kept = traces.filter(~pl.col("trace").is_in(stale.implode())).select("trace_id")
+    return frame.join(kept, on="trace_id", how="semi", maintain_order="left")
+
+
+def replaced(folder: Path, manifest: Manifest, part: Part) -> pl.Series:
+    """Numbers of the traces whose rows in a part are no longer valid."""
+    known = scan_index(folder, manifest, manifest.index).filter(
+        ~pl.col("duplicate"),
+        pl.col("trace").is_between(part.first, part.last),
+        pl.col("shard") < pl.col("since"),
+        pl.col("since") > part.shard,
+    )
+    return known.select("trace").collect()["trace"]
+
+
+def scan_index(folder: Path, manifest: Manifest, parts: list[Part]) -> pl.LazyFrame:
+    """Rows of the index with the shard `since` which their input is what it is; before it they are no longer
+    valid."""
+    known = manifest.since()
+    since = pl.LazyFrame(
+        {"input": list(known), "since": list(known.values())},
+        schema={"input": pl.UInt32, "since": pl.UInt32},
+    )
+    files = [stored("index", None, part) for part in parts]
+    rows = _scan_files(folder, manifest, files, INDEX) if files else pl.LazyFrame(schema=INDEX)
+    return rows.join(since, on="input", maintain_order="left")
+
+
+def current_side(folder: Path, manifest: Manifest, table: str) -> pl.LazyFrame:
+    """A table of no partition, without the rows of inputs that were read anew since."""
+    if table == "index":
+        return current_index(folder, manifest)
+    schema = SCHEMAS[table]
+    frames = []
+    for part in manifest.side(table):
+        frame = _scan_files(folder, manifest, [stored(table, None, part)], schema)
+        outdated = manifest.outdated(part)
+        if table == "labels":
+            # They come from traces that are put together from several inputs, all read anew or none.
+            frames += [] if GATHERED in outdated else [frame]
+            continue
+        if stale := {manifest.inputs[number].name for number in outdated if number != GATHERED}:
+            frame = _without(frame, stale)
+        frames.append(frame)
+    return pl.concat(frames) if frames else pl.LazyFrame(schema=schema)
+
+
+def _without(frame: pl.LazyFrame, names: set[str]) -> pl.LazyFrame:
+    """The rows whose file is none of these nor, of an archive, an entry of one."""
+    file = pl.col("file").cast(pl.String)
+    there = frame.select(file.unique()).collect()["file"].drop_nulls().to_list()
+    steps = (itertools.accumulate(name.split("/"), lambda a, b: f"{a}/{b}") for name in there)
+    stale = [name for name, paths in zip(there, steps, strict=True) if not names.isdisjoint(paths)]
+    return frame.filter(file.is_in(stale).not_().fill_null(True))
+
+
+def _summed(counts: pl.LazyFrame) -> pl.LazyFrame:
+    keys = [name for name in SCHEMAS["record_counts"] if name != "count"]
+    return counts.group_by(keys, maintain_order=True).agg(pl.col("count").sum())
+
+
+def merge(folder: Path, manifest: Manifest) -> None:
+    """Rewrite the partitions that have small, overlapping or outdated parts, one at a time.
+
+    Afterwards the parts of a partition are in order of trace and, but for the last, as large as the budget
+    allows. A part is put together in memory, windows of trace numbers at a time.
+    """
+    room = max(manifest.memory - OVERHEAD, manifest.memory // 2)
+    target = max(room // EVENT_BYTES, ROW_GROUP)
+    for partition, parts in sorted(manifest.parts.items()):
+        if not _is_merged(manifest, parts, target):
+            _merge_partition(folder, manifest, partition, parts, target)
+    for table in SIDE:
+        parts = manifest.side(table)
+        if len(parts) > 1 or any(manifest.outdated(part) for part in parts):
+            rows = current_side(folder, manifest, table)
+            _merge_side(folder, manifest, table, _summed(rows) if table == "record_counts" else rows)
+
+
+def _is_merged(manifest: Manifest, parts: list[Part], target: int) -> bool:
+    ordered = all(a.last < b.first for a, b in itertools.pairwise(parts))
+    events = [part.rows.get("events", 0) for part in parts]
+    small = any(a + b <= target for a, b in itertools.pairwise(events))
+    return ordered and not small and not any(manifest.outdated(part) for part in parts)
+
+
+def _merge_partition(
+    folder: Path, manifest: Manifest, partition: str, parts: list[Part], target: int
+) -> None:
+    named = [(partition, part) for part in parts]
+    sizes = scan(folder, manifest, "traces", named, SCHEMAS["traces"]).select("trace", "n_events").collect()
+    sizes = sizes.sort("trace").with_columns(events=pl.col("n_events").cast(pl.Int64).cum_sum())
+    shard = manifest.next_shard
+    made: list[Part] = []
+    with staging(folder) as files:
+        for window, numbers in enumerate(_windows(sizes, target)):
+            name = f"{shard:06}-{window:03}"
+            frames = (
+                (table, _collect_window(folder, manifest, table, named, numbers)) for table in PARTITIONED
+            )
+            made.append(_stage(files, partition, name, shard, frames))
+        files.publish()
+        old = [file_of(partition, table, part.name) for part in parts for table in part.rows]
+        if made:
+            manifest.parts[partition] = made
+        else:
+            del manifest.parts[partition]
+        manifest.next_shard = shard + 1
+        manifest.save(folder)
+    _remove(folder, old)
+
+
+def _windows(sizes: pl.DataFrame, target: int) -> list[tuple[int, int]]:
+    """Ranges of trace numbers of about `target` events, cut between traces."""
+    if sizes.height == 0:
+        return []
+    # A trace without events belongs to the window that it begins in.
+    cut = sizes.group_by((pl.col("events") - 1).clip(0) // target, maintain_order=True)
+    ranges = cut.agg(first=pl.col("trace").min(), last=pl.col("trace").max())
+    return list(ranges.select("first", "last").iter_rows())
+
+
+def _collect_window(
+    folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]], numbers: tuple[int, int]
+) -> pl.DataFrame:
+    # A label may lie in another part than the first trace with its id.
+    labels = table == "labels"
+    here = [one for one in parts if labels or (one[1].first <= numbers[1] and one[1].last >= numbers[0])]
+    frame = scan(folder, manifest, table, here, present_schema(folder, manifest, table, here))
+    window = pl.col("trace").is_between(*numbers)
+    if table == "labels":
+        # A label is of the first trace with its id, wherever that is.
+        traces = scan(folder, manifest, "traces", parts, SCHEMAS["traces"]).select("trace_id", "trace")
+        first = traces.sort("trace").unique("trace_id", keep="first").filter(window)
+        frame = frame.join(first, on="trace_id", how="inner", maintain_order="left")
+    else:
+        frame = frame.filter(window)
+    made = frame.collect(engine="streaming")
+    made = made if made["trace"].is_sorted() else made.sort("trace", maintain_order=True)
+    return made.drop("trace") if table == "labels" else made
+
+
+def present_schema(folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]]) -> pl.Schema:
+    """The columns of a table that some of the parts have, in order."""
+    found: dict[str, pl.DataType] = {}
+    listed = [stored(table, partition, part) for partition, part in parts if table in part.rows]
+    verify(folder, manifest, listed)
+    for one in listed:
+        # Not `read_parquet_schema`, which takes brackets in the name of a folder for a pattern.
+        found |= pl.scan_parquet(folder / one.name, glob=False, hive_partitioning=False).collect_schema()
+    known = [name for name in SCHEMAS[table] if name in found]
+    lifted = sorted(set(found) - set(SCHEMAS[table]))
+    required = {} if found else dict(SCHEMAS[table])
+    return pl.Schema(required or {name: found[name] for name in [*known, *lifted]})
+
+
+def current_index(folder: Path, manifest: Manifest) -> pl.LazyFrame:
+    """The index, without the rows of inputs that were read anew since."""
+    rows = scan_index(folder, manifest, manifest.index)
+    return rows.filter(pl.col("shard") >= pl.col("since")).select(list(INDEX))
+
+
+def _merge_side(folder: Path, manifest: Manifest, table: str, rows: pl.LazyFrame) -> None:
+    shard = manifest.next_shard
+    old = [side_file(table, part.name) for part in manifest.side(table)]
+    with staging(folder) as files:
+        frame = rows.collect(engine="streaming")
+        made = [_stage_side(files, table, f"{shard:06}", shard, frame)] if frame.height else []
+        files.publish()
+        setattr(manifest, table, made)
+        manifest.next_shard = shard + 1
+        manifest.save(folder)
+    _remove(folder, old)
+
+
+def _remove(folder: Path, names: list[str]) -> None:
+    """Remove files that the manifest has ceased to list."""
+    for name in names:
+        (folder / name).unlink(missing_ok=True)

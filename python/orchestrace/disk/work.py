@@ -1,0 +1,373 @@
+"""One ingest into one folder: which inputs have to be read, and reading them batch by batch into shards."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from .. import _core
+from ..base.errors import InputError
+from ..corpus.reading import ErrorBudget
+from .integrity import find_damage
+from .manifest import GATHERED, Gathering, Input, KeyCount, Manifest
+from .memory import BATCH_SHARE, LEAST_BATCH, OVERHEAD
+from .repair import inputs_to_repeat
+from .shards import INDEX, clear_leftovers, current_index, merge, scan_index, staging, told, write_shard
+
+_Part = tuple[int, int, int, int, int, tuple[int, int, int, bool]]
+"""Records of a batch: read, used, ignored, quarantined, duplicates; and where the input is taken up again."""
+
+
+class IngestWork:
+    """One ingest into one folder that is locked."""
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        room: int,
+        threads: int | None,
+        options: dict[str, Any],
+        budget: ErrorBudget,
+        callback: Callable[[int, int], object] | None,
+        verify: bool = True,
+    ) -> None:
+        self._verify = verify
+        self._folder = folder
+        self._manifest = manifest
+        self._room = room
+        self._threads = threads
+        self._options = options
+        self._budget = budget
+        self._callback = callback
+        self._index = _core.TraceIndex()
+        self._along: set[int] = set()  # inputs that this call does not name
+        self._seen, self._rejected = 0, 0  # records of this call
+        self.repaired: list[str] = []
+        """Files that were damaged, and whose rows are in others now."""
+
+    def run(self, files: list[str]) -> dict[int, str]:
+        """Bring the corpus up to the files; what became of each input, by its number."""
+        manifest = self._manifest
+        with told(self._folder):
+            clear_leftovers(self._folder, manifest)
+        before = hash(repr(manifest))  # a copy of it would be held as long as the call lasts
+        manifest.memory = self._room
+        damage = find_damage(self._folder, manifest, content=self._verify)
+        given = {os.path.abspath(name) for name in files}
+        again = inputs_to_repeat(self._folder, manifest, damage, given)
+        if any(one.file.table == "index" for one in damage):
+            manifest.restart()
+            with told(self._folder):
+                manifest.save(self._folder)
+        status = self._status(files)
+        status |= {number: "repaired" for number in again if status.get(number) != "replaced"}
+        # Inputs that are known come first, so that a trace stays theirs when a new one repeats it.
+        todo = sorted(number for number, word in status.items() if word not in ("unchanged", "missing"))
+        if todo or damage or not manifest.complete:
+            fresh = {number for number in todo if status[number] in ("replaced", "repaired")}
+            if todo:
+                self._read(todo, fresh)
+            # What repeats a trace that is gone was left out, and has to come back.
+            while repeating := self._repeating():
+                gone = [one for one in repeating if not os.path.isfile(manifest.inputs[one].path)]
+                status |= dict.fromkeys(gone, "missing")
+                for number in gone:
+                    # Not taken for unchanged when it comes back.
+                    manifest.inputs[number].size, manifest.inputs[number].blake3 = 0, None
+                todo = [one for one in repeating if one not in gone]
+                if not todo:
+                    break
+                status |= dict.fromkeys(todo, "replaced")
+                self._read(todo, set(todo))
+            self._fingerprint()
+            # All of their rows are in other parts now, or are of no trace any more.
+            manifest.drop([one.file for one in damage])
+            with told(self._folder):
+                merge(self._folder, manifest)
+                manifest.complete = True
+        if hash(repr(manifest)) != before:
+            with told(self._folder):
+                manifest.save(self._folder)
+        if damage:
+            self.repaired = [one.file.name for one in damage]
+            with told(self._folder):
+                clear_leftovers(self._folder, manifest)
+        return status
+
+    def _is_settled(self, number: int) -> bool:
+        """Whether an input is of the format that it was of, whatever this call says: it only comes along, or
+        the mapping of the corpus told it, which the call need not name again."""
+        importer = self._manifest.inputs[number].importer
+        detected = self._options.get("format", "auto") == "auto"
+        return importer is not None and (number in self._along or (importer == "mapping" and detected))
+
+    def _formats(self, todo: list[int]) -> None:
+        """Note which formats inputs are of."""
+        inputs = [self._manifest.inputs[number] for number in todo if not self._is_settled(number)]
+        named = [(one.path, one.name) for one in inputs]
+        found = _core.formats(named, threads=self._threads, **self._options)
+        for one, (importer, gathered) in zip(inputs, found, strict=True):
+            one.importer, one.gathered = importer, gathered
+
+    def _gathering(self, todo: list[int], fresh: set[int]) -> Gathering | None:
+        """The inputs that traces have to be put together from, and how far that is done; null where there is
+        nothing to do. Inputs that are read anew are added to `fresh`."""
+        manifest = self._manifest
+        now = manifest.gathering or Gathering()
+        touched = any(manifest.inputs[number].gathered or number in now.inputs for number in todo)
+        if not touched and (now.done or not now.inputs):
+            return None
+        members = [number for number, one in enumerate(manifest.inputs) if one.gathered]
+        # In order of their paths: a trace is the same whichever of its files came first to the corpus.
+        members.sort(key=lambda number: manifest.inputs[number].path)
+        for number in members:
+            one = manifest.inputs[number]
+            if not os.path.isfile(one.path):
+                raise InputError(
+                    f"{one.path}: the file is gone, and its traces are put together anew with those of the "
+                    "inputs that came: put it back, or ingest into another folder"
+                )
+            if number not in todo and not _is_as_read(one):
+                fresh.add(number)
+        begun = now.taken > 0 or now.done
+        if members == now.inputs and not now.done and fresh.isdisjoint(members):
+            return now
+        if begun:
+            fresh |= {number for number in members if manifest.inputs[number].done} | {GATHERED}
+        return Gathering(members, now.since)
+
+    def _status(self, files: list[str]) -> dict[int, str]:
+        """What has to be done with each file; files that the corpus does not know become inputs of it."""
+        manifest = self._manifest
+        known = {one.path: number for number, one in enumerate(manifest.inputs)}
+        status = {}
+        taken = {one.name for one in manifest.inputs}
+        named = {os.path.abspath(name): name for name in files}
+        for one in manifest.inputs:
+            # Reading it anew was cut short: it lacks traces that it had, whether this call names it or not.
+            if one.since and not one.done:
+                named.setdefault(one.path, one.path)
+        given = {os.path.abspath(name) for name in files}
+        self._along = {number for number, one in enumerate(manifest.inputs) if one.path not in given}
+        for path, name in named.items():
+            if path in known and not os.path.isfile(path):
+                status[known[path]] = "missing"
+                continue
+            stat = _stat(name)
+            if path not in known:
+                known[path] = len(manifest.inputs)
+                manifest.inputs.append(Input(_unique(name, taken), path, stat.st_size, stat.st_mtime_ns))
+                taken.add(manifest.inputs[-1].name)
+                status[known[path]] = "new"
+                continue
+            number = known[path]
+            one = manifest.inputs[number]
+            same = (one.size, one.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+            if not same and one.size == stat.st_size and one.done and one.blake3 is not None:
+                same = _core.fingerprint(path, one.size) == one.blake3
+                one.mtime_ns = stat.st_mtime_ns if same else one.mtime_ns
+            left = manifest.gathering is not None and manifest.gathering.taken and one.gathered
+            begun = one.offset or one.records or one.done or left
+            if same:
+                status[number] = "unchanged" if one.done else "resumed" if begun else "new"
+            elif begun:
+                status[number] = "replaced"
+            else:
+                manifest.inputs[number] = Input(one.name, path, stat.st_size, stat.st_mtime_ns)
+                status[number] = "new"
+        return status
+
+    def _read(self, todo: list[int], fresh: set[int]) -> None:
+        """Read inputs into shards, those in `fresh` from their beginning."""
+        manifest, folder = self._manifest, self._folder
+        self._formats(todo)
+        gathering = self._gathering(todo, fresh)
+        members = [] if gathering is None else gathering.inputs
+        # Of those that only come along the format is known, whatever this call says of its own inputs.
+        named = {number for number in todo if not self._is_settled(number)}
+        todo = [number for number in todo if not manifest.inputs[number].gathered]
+        todo += members
+        formats = [None if number in named else manifest.inputs[number].importer for number in todo]
+        self._load_index([*todo, GATHERED], fresh)
+        inputs = [manifest.inputs[number] for number in todo]
+        for place, number in enumerate(todo):
+            if number in fresh:
+                stat = _stat(inputs[place].path)
+                inputs[place] = inputs[place].restarted(0, stat.st_size, stat.st_mtime_ns)
+        reader = _core.TraceReader(
+            [(one.path, one.name, one.place) for one in inputs],
+            gathered=0 if gathering is None else gathering.taken,
+            formats=formats,
+            digests=True,
+            **self._options,
+        )
+        numbers = pl.Series("input", [*todo, GATHERED], pl.UInt32)
+        total, before = sum(one.size for one in inputs), 0
+        while True:
+            left = self._room - OVERHEAD - self._index.nbytes
+            limit = max(int(left * BATCH_SHARE), LEAST_BATCH)
+            if left < self._room // 8 and self._index.nbytes > self._room // 4:
+                raise InputError(
+                    f"the index of {self._index.next_number:,} traces takes {self._index.nbytes >> 20:,} MiB:"
+                    f" give ingest a memory of at least {2 * self._index.nbytes >> 20:,} MiB to go on"
+                )
+            gauge = _Gauge(self._callback, before, total)
+            batch = reader.next(limit, index=self._index, threads=self._threads, progress=gauge)
+            if batch is None:
+                break
+            before = gauge.done
+            store, parts, rows = batch
+            index = pl.DataFrame(rows)
+            index = index.with_columns(input=numbers.gather(index["input"])).with_columns(
+                shard=pl.lit(manifest.next_shard, pl.UInt32)
+            )
+            with staging(folder) as files:
+                self._enter(todo, fresh, inputs, parts[:-1])
+                if gathering is not None:
+                    known = dict(zip(todo, inputs, strict=True))
+                    self._enter_gathered(gathering, fresh, known, parts[-1][-1])
+                self._seen += sum(part[0] for part in parts)
+                self._rejected += sum(part[3] for part in parts)
+                self._budget.check(self._rejected, self._seen, pl.DataFrame(store.table("quarantine")))
+                write_shard(files, manifest, store, index)
+                if (counts := store.mapping_counts) is not None:
+                    manifest.mapping_counts = [KeyCount(*row) for row in counts[0]]
+                manifest.next_trace = self._index.next_number
+                files.publish()
+                manifest.save(folder)
+            del store, batch, index, rows
+
+    def _enter(self, todo: list[int], fresh: set[int], inputs: list[Input], parts: list[_Part]) -> None:
+        """Count what a batch has of each input; an input that is read anew takes the place of what it was."""
+        manifest = self._manifest
+        manifest.complete = False
+        for number, one, (records, used, ignored, quarantined, duplicates, place) in zip(
+            todo, inputs, parts, strict=True
+        ):
+            if number in fresh and (place != one.place or records):
+                fresh.discard(number)
+                one.since = manifest.next_shard
+            if number not in fresh:
+                one.records += records
+                one.used += used
+                one.ignored += ignored
+                one.quarantined += quarantined
+                one.duplicates += duplicates
+                one.offset, one.lines, one.blocks, one.done = place
+                manifest.inputs[number] = one
+
+    def _enter_gathered(
+        self,
+        gathering: Gathering,
+        fresh: set[int],
+        inputs: dict[int, Input],
+        place: tuple[int, int, int, bool],
+    ) -> None:
+        """Count the traces that are put together; those of before are gone with the first of them."""
+        manifest = self._manifest
+        _, _, taken, done = place
+        if taken == gathering.taken and not done:
+            return
+        gathering.taken, gathering.done = taken, done
+        if GATHERED in fresh:
+            fresh.discard(GATHERED)
+            gathering.since = manifest.next_shard
+            for number in fresh.intersection(gathering.inputs):
+                fresh.discard(number)
+                inputs[number].since = manifest.next_shard
+                manifest.inputs[number] = inputs[number]
+        manifest.gathering = gathering
+
+    def _load_index(self, todo: list[int], fresh: set[int]) -> None:
+        """The index of what stays, and the numbers of the traces that are read anew."""
+        manifest = self._manifest
+        self._index = _core.TraceIndex(manifest.next_trace)
+        reading = pl.DataFrame(
+            {"input": todo, "place": range(len(todo))}, schema={"input": pl.UInt32, "place": pl.UInt32}
+        )
+        former, again = [pl.DataFrame(schema=INDEX)], [pl.Series("trace", [], pl.UInt32)]
+        for part in manifest.index:
+            rows = scan_index(self._folder, manifest, [part]).collect()
+            anew = rows["input"].is_in(list(fresh)) | (rows["shard"] < rows["since"])
+            rows = rows.select(list(INDEX))
+            self._index.insert(rows.filter(~anew))
+            former.append(rows.filter(anew & ~pl.col("duplicate")).join(reading, on="input", how="semi"))
+            again.append(rows.filter(~anew & ~pl.col("duplicate"))["trace"])
+        old = pl.concat(former)
+        if old.height:
+            # An input that was replaced and cut short has given some of its numbers again.
+            old = old.filter(~pl.col("trace").is_in(pl.concat(again).implode())).unique("trace", keep="last")
+            old = old.sort("trace").join(reading, on="input", maintain_order="left")
+            self._index.insert(old.with_columns(input="place"), former=True)
+
+    def _repeating(self) -> list[int]:
+        """Inputs with records that were left out as repeats of traces that are gone.
+
+        Found from what is on disk, so that a call that was cut short leaves nothing out.
+        """
+        if not any(self._manifest.outdated(part) for part in self._manifest.index):
+            return []
+        rows = current_index(self._folder, self._manifest)
+        known = ["id", "content"]
+        repeats = rows.filter("duplicate").select("input", *known).collect(engine="streaming")
+        originals = rows.filter(~pl.col("duplicate")).select(known)
+        there = originals.join(repeats.lazy(), on=known, how="semi").collect(engine="streaming")
+        found = repeats.join(there, on=known, how="anti")["input"].unique().to_list()
+        # Traces that are put together repeat none: they are known by more than their bytes.
+        return sorted(number for number in found if number != GATHERED)
+
+    def _fingerprint(self) -> None:
+        """Note what the inputs were, byte for byte, once they are read."""
+        manifest, made = self._manifest, False
+        for one in manifest.inputs:
+            if one.done and one.blake3 is None and _is_as_read(one):
+                digest = _core.fingerprint(one.path, one.size)
+                # Of a file that changes meanwhile nothing is known but that it is another one.
+                one.blake3 = digest if _is_as_read(one) else None
+                made = True
+        if made:
+            with told(self._folder):
+                manifest.save(self._folder)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """What the tables call a new input: as the caller does, unless that is the name of another one."""
+    path = os.path.abspath(name)
+    # A name need not be UTF-8, the tables are.
+    for one, errors in ((name, "replace"), (path, "replace"), (path, "backslashreplace")):
+        text = os.fsencode(one).decode("utf-8", errors)
+        if text not in taken:
+            break
+    return text
+
+
+def _stat(name: str) -> os.stat_result:
+    try:
+        return os.stat(name)
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror or error}") from error
+
+
+def _is_as_read(one: Input) -> bool:
+    """Whether a file is still there as it was when reading began."""
+    try:
+        stat = os.stat(one.path)
+    except OSError:
+        return False
+    return (stat.st_size, stat.st_mtime_ns) == (one.size, one.mtime_ns)
+
+
+class _Gauge:
+    """Progress of one batch as progress of the call."""
+
+    def __init__(self, callback: Callable[[int, int], object] | None, before: int, total: int) -> None:
+        self._callback, self._before, self._total = callback, before, total
+        self.done = before
+
+    def __call__(self, done: int, _total: int) -> None:
+        self.done = self._before + done
+        if self._callback is not None:
+            self._callback(self.done, self._total)

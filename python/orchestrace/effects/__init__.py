@@ -1,0 +1,1 @@
+"""What decisions did to the outcome: spawns, messages, delegations, aggregations, matched choices."""

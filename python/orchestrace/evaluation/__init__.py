@@ -1,0 +1,1 @@
+"""How good credit is: comparison, agreement, attribution, faithfulness, siblings, accounts."""

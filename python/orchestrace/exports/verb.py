@@ -1,0 +1,383 @@
+"""One verb for every target of `exports`: judged, measured, written aside, then given its name."""
+
+import io
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import InputError, ParameterError
+from ..base.paths import path_of
+from ..base.progress import Progress, reporting
+from ..base.publication import published_file, published_folder, refuse_existing
+from ..base.schema import unknown_name
+from ..base.text import plain
+from ..corpus.corpus import Corpus
+from ..corpus.frames import check_corpus
+from ..schedules.scheduling import Durations, timing_options
+from . import EXPORTS
+from .format import VIEWER_BYTES, Export, Request, Sink, check_folder
+
+Format = Literal["jsonl", "parquet", "perfetto", "mermaid", "dot", "ocel", "verl", "trl"]
+
+_SAMPLE_EVENTS: Final = 20_000
+"""Events from which the size of a file is estimated."""
+_SAMPLE_TRACES: Final = 32
+
+
+@dataclass(frozen=True)
+class ExportSize:
+    """How large an export would be."""
+
+    traces: int
+    events: int
+    edges: int
+    bytes: int
+    """Exact if all traces were measured, else in proportion to some of them."""
+    exact: bool
+
+    def __str__(self) -> str:
+        about = "" if self.exact else "about "
+        rows = f"{self.traces:,} traces, {self.events:,} events, {self.edges:,} edges"
+        return f"{about}{self.bytes:,} bytes ({rows})"
+
+
+@public
+def export(
+    corpus: Corpus,
+    format: Format,
+    path: str | os.PathLike[str],
+    *,
+    trace_id: str | Iterable[str] | None = None,
+    window: tuple[float, float] | None = None,
+    credits: pl.DataFrame | pl.LazyFrame | None = None,
+    effects: pl.DataFrame | pl.LazyFrame | None = None,
+    returns: pl.DataFrame | pl.LazyFrame | None = None,
+    per: Literal["turn", "token"] = "turn",
+    durations: Durations = "auto",
+    program_order: bool = False,
+    memory: int | str = "2GiB",
+    max_bytes: int | None = None,
+    overwrite: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> int:
+    """Write recordings for another tool.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    format
+        A name of `exports`. ``jsonl``: native traces. ``parquet``: all tables as a folder that `read_corpus`
+        opens. ``perfetto``: a timeline in the Trace Event Format, a process for each trace, a row for each
+        agent (several where its events overlap), arrows for edges, category ``critical`` on the critical
+        path. ``mermaid``, ``dot``: one trace as a chart. ``ocel``: an object-centric event log. ``verl``,
+        ``trl``: a Parquet file with the rows of `trainer_table`.
+    path
+        The file, which has its name when it is complete; for ``parquet`` a folder that is absent or empty.
+    trace_id
+        Which traces; None takes all, or where one is shown the only one.
+    window
+        ``perfetto``, ``mermaid``, ``dot``: only events that are going on between these two times of the
+        schedule, in seconds (in steps, where that is what it counts) since the trace began, and the edges
+        among them.
+    credits
+        ``perfetto``, ``mermaid``, ``dot``, ``ocel``: rows of `credit` at unit ``event``, of one method:
+        ``trace seq credit``, shown with every event. ``verl``, ``trl``: as in `trainer_table`.
+    effects
+        ``perfetto``, ``mermaid``, ``dot``: rows of `replay` for ``drop(each="event")``: ``trace unit_id
+        effect lower upper tier``. Shown with every event, beside what they rest on.
+    returns, per
+        As in `trainer_table`.
+    durations, program_order
+        As in `schedule`, whose earliest times are drawn.
+    memory
+        ``parquet``: the budget that `read_corpus` gives its verbs.
+    max_bytes
+        Nothing stays if the file is larger. None: 64 MiB for what a viewer loads as a whole (``perfetto``,
+        ``mermaid``, ``dot``), no limit for the rest. Estimated by `export_size` before the first byte; a
+        trace that has too many events and edges for it is refused before its records are made.
+    overwrite
+        Replace a file that exists.
+    threads, progress
+        As in `read_traces`; progress counts traces.
+
+    Returns
+    -------
+    int
+        Bytes written, in all files.
+
+    Raises
+    ------
+    ParameterError
+        Unknown format or trace, an option that means nothing to the format, a single trace whose edges close
+        a cycle, two credits or effects of one event, or more bytes than allowed.
+    InputError
+        The file exists and `overwrite` is false, or it cannot be written.
+
+    Notes
+    -----
+    What is written has another name until it is complete, so a crash leaves the old file or none. A corpus on
+    disk goes through memory piece by piece. Perfetto counts in microseconds; where a recording has steps, a
+    step is drawn as a second and ``otherData`` says so; of several traces, one whose edges close a cycle is a
+    process without events whose label says why. O(events + edges). Sources: Trace Event Format, Google, 2016;
+    Mermaid, syntax of flowcharts; Graphviz, The DOT Language; OCEL 2.0, arXiv 2403.01975.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> import orchestrace as ot
+    >>> path = tempfile.mkdtemp() + "/trace.json"
+    >>> corpus = ot.generate(traces=1, seed=0)
+    >>> effects = ot.replay(corpus, ot.drop(each="event"))
+    >>> written = ot.export(corpus, "perfetto", path, effects=effects)
+    >>> sorted(json.loads(pathlib.Path(path).read_text()))
+    ['displayTimeUnit', 'otherData', 'traceEvents']
+    """
+    target = path_of(path)
+    given: dict[str, Any] = {
+        "window": window,
+        "credits": credits,
+        "effects": effects,
+        "returns": returns,
+        "per": per,
+    }
+    given |= {"durations": durations, "program_order": program_order, "memory": memory, "threads": threads}
+    kind, some, request = _judged(corpus, format, trace_id, given)
+    check_numbers(max_bytes=max_bytes)
+    if not (overwrite or kind.folder):
+        refuse_existing(target)
+    limit = kind.max_bytes if max_bytes is None else max_bytes
+    if limit is not None:
+        _check_size(_measured(kind, some, request, limit), limit, kind)
+    with reporting(progress, "exporting") as callback:
+        request = _with(request, progress=callback)
+        if kind.folder:
+            check_folder(target)
+            with published_folder(target) as made:
+                kind.write(some, made, request)
+            return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+        with published_file(target, overwrite=overwrite) as file:
+            sink = Sink(file, limit)
+            try:
+                kind.write(some, sink, request)
+            except (InputError, pl.exceptions.PolarsError):
+                if sink.failure is not None:
+                    raise sink.failure from None
+                raise
+            return sink.written
+
+
+@public
+def export_size(
+    corpus: Corpus,
+    format: Format,
+    *,
+    trace_id: str | Iterable[str] | None = None,
+    window: tuple[float, float] | None = None,
+    credits: pl.DataFrame | pl.LazyFrame | None = None,
+    effects: pl.DataFrame | pl.LazyFrame | None = None,
+    returns: pl.DataFrame | pl.LazyFrame | None = None,
+    per: Literal["turn", "token"] = "turn",
+    durations: Durations = "auto",
+    program_order: bool = False,
+    threads: int | None = None,
+) -> ExportSize:
+    """Say how large an export would be, before it is written.
+
+    Parameters
+    ----------
+    corpus, format, trace_id, window, credits, effects, returns, per, durations, program_order, threads
+        As in `export`.
+
+    Returns
+    -------
+    ExportSize
+        ``traces events edges`` that would be looked at (int), ``bytes`` (int), and whether that is exact: up
+        to 32 traces and about 20,000 events are written to nowhere and counted, of more as many are taken
+        from all over the corpus. Of ``parquet``, whose compression gains by length, it is an upper bound.
+
+    Raises
+    ------
+    ParameterError
+        As in `export`.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> size = ot.export_size(corpus, "ocel")
+    >>> size.traces, size.exact
+    (3, True)
+    """
+    given: dict[str, Any] = {
+        "window": window,
+        "credits": credits,
+        "effects": effects,
+        "returns": returns,
+        "per": per,
+    }
+    given |= {"durations": durations, "program_order": program_order, "threads": threads}
+    return _measured(*_judged(corpus, format, trace_id, given))
+
+
+@public
+def exports() -> pl.DataFrame:
+    """All formats that `export` writes.
+
+    Returns
+    -------
+    DataFrame
+        ``name summary scope opens suffix options`` (String, options a List(String)); ``scope`` says how much
+        is shown: one ``trace``, any ``traces``, or the ``corpus``.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> {"jsonl", "perfetto", "ocel"} <= set(ot.exports()["name"])
+    True
+    """
+    columns = ("name", "summary", "scope", "opens", "suffix")
+    rows = [
+        {**{name: getattr(one, name) for name in columns}, "options": list(one.options)}
+        for one in EXPORTS.values()
+    ]
+    schema = {**dict.fromkeys(columns, pl.String()), "options": pl.List(pl.String)}
+    return pl.DataFrame(rows, schema=schema)
+
+
+def default_name(format: str) -> Path:
+    """How a file is called that nobody named."""
+    kind = EXPORTS.get(format)
+    if kind is None:
+        raise ParameterError(unknown_name("format", format, list(EXPORTS)))
+    what = "trace" if kind.scope != "corpus" else "turns" if kind.suffix == ".parquet" else "corpus"
+    return Path(what + kind.suffix)
+
+
+def only_traces(corpus: Corpus, trace_id: str | Iterable[str]) -> Corpus:
+    """The corpus of the traces with these ids, each of which exactly one trace has.
+
+    Raises
+    ------
+    ParameterError
+        No trace has one of them, or several have.
+    """
+    names = [trace_id] if isinstance(trace_id, str) or not isinstance(trace_id, Iterable) else list(trace_id)
+    for name in names:
+        if not isinstance(name, str):
+            raise ParameterError(f"trace_id is {name!r}, expected the name of a trace")
+    named = corpus.traces.filter(pl.col("trace_id").is_in(names)).select("trace", "trace_id")
+    found = named.collect(engine="streaming")
+    counts = dict(found.group_by("trace_id").len().rows())
+    for name in names:
+        if (count := counts.get(name, 0)) > 1:
+            raise ParameterError(f"trace_id '{name}' has {count:,} traces, expected one")
+        if not count:
+            known = corpus.traces.select("trace_id").collect(engine="streaming")["trace_id"].to_list()
+            nearest = _core.nearest(name, known)
+            hint = f"; did you mean '{nearest}'?" if nearest else ""
+            raise ParameterError(f"no trace has the trace_id '{name}'{hint} ({len(known):,} are known)")
+    return corpus.filter(pl.col("trace").is_in(found["trace"].implode()))
+
+
+def _judged(
+    corpus: Corpus, format: object, trace_id: str | Iterable[str] | None, given: dict[str, Any]
+) -> tuple[Export, Corpus, Request]:
+    """What a call asks for, refused if it cannot be done."""
+    check_corpus(corpus)
+    kind = EXPORTS.get(format) if isinstance(format, str) else None
+    if kind is None:
+        raise ParameterError(unknown_name("format", str(format), list(EXPORTS)))
+    defaults = {one.name: one.default for one in fields(Request)}
+    for name, value in given.items():
+        is_default = value is None or (isinstance(value, str | bool) and value == defaults[name])
+        if name != "threads" and name not in kind.options and not is_default:
+            raise ParameterError(
+                f"{name} means nothing to the export '{kind.name}' (its options: {', '.join(kind.options)})"
+            )
+    check_numbers(threads=given.get("threads"))
+    timing_options(given["durations"], None, given["program_order"])
+    window = given.get("window")
+    request = Request(**{**given, "window": None if window is None else _times(window)})
+    return kind, _chosen(corpus, kind, trace_id), request
+
+
+def _chosen(corpus: Corpus, kind: Export, trace_id: str | Iterable[str] | None) -> Corpus:
+    """The traces that are asked for."""
+    if trace_id is not None:
+        corpus = only_traces(corpus, trace_id)
+    if kind.scope != "trace":
+        return corpus
+    if (count := len(corpus)) != 1:
+        raise ParameterError(f"the corpus has {count:,} traces, expected one: name its trace_id")
+    return next(piece for piece in corpus.slices() if len(piece))
+
+
+def _times(window: object) -> tuple[float, float]:
+    try:
+        low, high = (float(one) for one in window)  # type: ignore[attr-defined]  # that is the question
+    except (TypeError, ValueError):
+        raise ParameterError(f"window is {window!r}, expected two times (from, to)") from None
+    if math.isnan(low) or math.isnan(high) or low > high:
+        raise ParameterError(f"window is from {low:g} to {high:g}, expected the earlier time first")
+    return low, high
+
+
+def _with(request: Request, **changes: Any) -> Request:
+    return Request(**{**{one.name: getattr(request, one.name) for one in fields(Request)}, **changes})
+
+
+def _measured(kind: Export, corpus: Corpus, request: Request, limit: int | None = None) -> ExportSize:
+    """Write some traces to nowhere, and take the whole in proportion.
+
+    With a `limit` a trace that takes long to measure, and cannot be within it, is refused before its records
+    are made.
+    """
+    sizes = corpus.traces.select("trace", "n_events", "n_edges").collect(engine="streaming")
+    weight = (sizes["n_events"].cast(pl.Int64) + sizes["n_edges"].cast(pl.Int64)).alias("weight") + 1
+    sample = sizes.with_columns(weight).gather_every(max(1, math.ceil(sizes.height / _SAMPLE_TRACES)))
+    before = sample["n_events"].cast(pl.Int64).cum_sum() - sample["n_events"]
+    sample = sample.filter(before < _SAMPLE_EVENTS)
+    exact = sample.height == sizes.height
+    some = corpus if exact else corpus.filter(pl.col("trace").is_in(sample["trace"].implode()))
+    written = _written(kind, some, request, None if limit is None else max(limit, VIEWER_BYTES))
+    whole, seen = int(weight.sum() or 0), int(sample["weight"].sum() or 0)
+    return ExportSize(
+        traces=sizes.height,
+        events=int(sizes["n_events"].sum()),
+        edges=int(sizes["n_edges"].sum()),
+        bytes=written if exact else math.ceil(written * whole / max(seen, 1)),
+        exact=exact,
+    )
+
+
+def _written(kind: Export, corpus: Corpus, request: Request, limit: int | None) -> int:
+    if not kind.folder:
+        sink = Sink(limit=limit)
+        kind.write(corpus, sink, request)
+        return sink.written
+    total = 0
+    for piece in corpus.slices():
+        for name, size in piece._sizes().items():
+            if size:
+                buffer = io.BytesIO()
+                piece._stored(name).write_parquet(buffer, compression="zstd", compression_level=1)
+                total += buffer.tell()
+    return total
+
+
+def _check_size(size: ExportSize, limit: int, kind: Export) -> None:
+    if size.bytes <= limit:
+        return
+    less = [name for name in ("trace_id", "window") if name in kind.options]
+    fewer = f"name fewer traces ({', '.join(f'{name}=' for name in less)}), or " if less else ""
+    raise ParameterError(plain(f"the file would have {size}: {fewer}pass max_bytes={size.bytes}"))

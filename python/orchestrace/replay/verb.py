@@ -1,0 +1,365 @@
+"""What would have come of recorded runs if something in them were different."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, get_args
+
+import numpy as np
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.progress import Progress, reporting
+from ..base.schema import REPLAYS, SCHEMAS, unknown_name
+from ..corpus.corpus import Corpus
+from ..corpus.frames import check_corpus
+from ..corpus.names import expect_known
+from ..interventions.composition import Spec, Specified, parts_of
+from ..schedules.scheduling import replay_schedule, timing_options
+
+Model = Literal["noisy_or", "typed", "noisy_and", "linear", "mean", "max", "min", "majority", "reachability"]
+
+STRUCTURAL = frozenset({"drop", "set_value", "aggregate_by", "truncate"})
+"""Kinds of interventions that change what happens; all others change when."""
+
+_NAMED = ("event", "agent", "role", "tool", "call", "spawn", "edge", "message")
+
+
+@dataclass(frozen=True)
+class Game:
+    """Whose presence an outcome of one's own is asked about.
+
+    Attributes
+    ----------
+    trace_id
+        The trace.
+    players
+        Ids of its events, in the order of the columns of the masks.
+    """
+
+    trace_id: str
+    players: tuple[str, ...]
+
+
+Outcome = Callable[[Any, Game], Any]
+"""``outcome(masks, game)``: masks (m, events) of bool, the values of m runs as (m,) float64."""
+
+
+@public
+def replay(
+    corpus: Corpus,
+    *interventions: Specified,
+    outcome: Model | Outcome = "noisy_or",
+    weights: Sequence[float] | Mapping[str, float] | object | None = None,
+    quorum: float = 0.5,
+    sensitivity: bool = True,
+    structure_alone: bool = False,
+    program_order: bool = False,
+    durations: Literal["auto", "explicit", "gap"] = "auto",
+    max_gap: float | None = None,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """Replay recorded runs with something changed, and compare the outcome, or the schedule.
+
+    No model and no agent is run: an answer is what follows from the recording under the stated assumptions,
+    and its ``tier`` says which.
+
+    Parameters
+    ----------
+    corpus
+        The recordings, in memory or on disk.
+    interventions
+        One scenario each: `drop`, `set_value`, `truncate`, `aggregate_by` and what is composed of them with
+        ``&``. Scenarios with a schedule intervention (`concurrency`, `speed_up`, ...) answer when, not what.
+    outcome
+        How an event depends on its inputs: ``noisy_or``; ``typed`` (results and returns need all of their
+        inputs, aggregates the best one, in a debate the majority; safety events can veto); ``noisy_and``;
+        ``linear`` (weighted mean); ``mean``; ``max``; ``min``; ``majority``; ``reachability``. Or a function
+        of one's own, ``outcome(masks, game)``, where masks is (m, events) bool, True where an event is there,
+        and game has ``trace_id`` and ``players`` (the event ids); it returns (m,) float64, unit and range its
+        own. It is asked about presence and absence only: drops of events, and truncations.
+    weights
+        How much edges carry. None: D3's weights, as shares of the weight into each event. Eight numbers of
+        at least 0 in the order of the edge types (``temporal, causal, spawn, message, tool_dependency,
+        return, aggregate, safety_flow``), or a mapping with all of these names, or a fitted outcome: used
+        as they are.
+    quorum
+        Share of the weight, 0 up to but not 1, that a majority needs more than.
+    sensitivity
+        Bound every effect over seven families of gates.
+    structure_alone
+        Give effects that rest on the graph and the assumed gates alone, too: ``support`` is 0, and no weights
+        are given. Without it they are null.
+    program_order
+        Join consecutive events of one owner by temporal edges.
+    durations, max_gap
+        Of schedule scenarios, how long an event took, as in `schedule`.
+    threads, progress
+        As in `read_traces`.
+
+    Returns
+    -------
+    DataFrame
+        One row per scenario, trace and, with ``each=``, unit, in this order: ``trace intervention unit_id
+        trace_id outcome outcome_cf effect stderr lower upper makespan makespan_cf tokens tokens_cf tier
+        support reason params``. ``outcome`` is the value of the recorded outcome, 0..1 (Float64),
+        ``outcome_cf`` that in the scenario, ``effect`` their difference ``outcome_cf - outcome``; ``lower``
+        and ``upper`` its least and greatest value over the families of gates, ``gate.unstable`` where its
+        sign is not the same in all. Schedule scenarios have ``makespan`` and ``makespan_cf`` instead
+        (Float64, seconds, or steps with ``time.steps``); ``lower`` and ``upper`` are bounds of
+        ``makespan_cf`` then. ``tokens`` and ``tokens_cf`` (Int64) are those of the run and of what is left
+        of it, null where none are recorded. ``support`` is the share of events on a way to the outcome whose
+        ``score`` is recorded, of schedules that of events whose duration is. ``stderr`` is null: nothing is
+        drawn. Null with a reason: ``selection.empty`` (the trace has nothing of what is changed),
+        ``support.absent`` (the change leads to the outcome, and no score on the way says what that is worth:
+        ``lower`` and ``upper`` are then bounds that include 0, the case that others would have done the
+        work), ``trace.partial`` (the recording lacks ways to its outcome, or the outcome),
+        ``outcome.ambiguous``, ``graph.cycle``, ``result.range`` (an outcome of one's own that is no finite
+        number).
+
+    Raises
+    ------
+    ParameterError
+        No intervention, one that is none, names that no trace has, options out of range, or an outcome of
+        one's own that returns something else than m numbers.
+
+    Notes
+    -----
+    Abduction: x of an event is its ``score`` kept within 0..1, else what its gate makes of its inputs, and u
+    what it has beyond that. Action: the interventions. Prediction: everything downstream is computed again,
+    f(x) + u kept within 0..1. A scenario that changes nothing has the effect 0, bit for bit, and so has
+    whatever is no ancestor of the outcome.
+
+    A trace whose every unit is tried (``each=``) is refused where scenarios times events and edges times
+    families of gates are more than 2^37, which takes a few minutes of one core.
+
+    Tier ``surrogate``; ``observed`` where `aggregate_by` alone changes a scored outcome whose inputs are all
+    scored; ``schedule`` for schedule scenarios.
+
+    O((events + edges) · scenarios) for each family of gates, in parallel over traces and blocks of 64
+    scenarios. Source: J. Pearl, Causality, 2009, section 7.1; gates: ARCHITECTURE.md, D15; losses: D22.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=5, seed=0)
+    >>> table = ot.replay(corpus, ot.drop(each="agent"))
+    >>> table.select("unit_id", "lower", "upper", "reason").row(0)
+    ('orchestrator', -1.0, 0.0, 'support.absent')
+    >>> bool((table["lower"] <= table["effect"]).all() and (table["effect"] <= table["upper"]).all())
+    True
+    """
+    check_numbers(threads=threads)
+    check_corpus(corpus)
+    scenarios = [(one, [part.spec() for part in parts_of(one)]) for one in map(_checked, interventions)]
+    if not scenarios:
+        raise ParameterError("replay needs an intervention: ot.drop(agent='critic'), ot.truncate(at=60), ...")
+    if not callable(outcome) and outcome not in get_args(Model):
+        raise ParameterError(_no_model(outcome))
+    timing = timing_options(durations, max_gap, program_order)
+    options = {
+        "weights": _weights(weights),
+        "quorum": _share("quorum", quorum),
+        "sensitivity": bool(sensitivity),
+        "structure_alone": bool(structure_alone),
+        "program_order": bool(program_order),
+    }
+    tables = []
+    with reporting(progress, "replaying") as callback:
+        for structural, group in groupby(scenarios, lambda one: _is_structural(one[1])):
+            those = list(group)
+            if not structural:
+                asked = [one for one, _ in those]
+                tables.append(replay_schedule(corpus, asked, **timing, threads=threads, progress=callback))
+            elif callable(outcome):
+                tables.append(_own(corpus, those, outcome, bool(program_order), callback))
+            else:
+                tables.append(_surrogate(corpus, those, outcome, options, threads, callback))
+    return pl.concat(tables) if len(tables) > 1 else tables[0]
+
+
+def _checked(one: object) -> Specified:
+    if isinstance(one, Specified) and not isinstance(one, type):
+        return one
+    if isinstance(one, list | tuple):
+        raise ParameterError(
+            "interventions are a list: pass them one by one, ot.replay(corpus, *interventions)"
+        )
+    raise ParameterError(
+        f"intervention is {one!r}, expected one of ot.drop(...), ot.set_value(...), ot.truncate(...), ..."
+    )
+
+
+def _no_model(outcome: object) -> str:
+    if isinstance(outcome, str):
+        return unknown_name("outcome", outcome, list(get_args(Model)))
+    said = f"outcome is of type {type(outcome).__name__}, expected the name of a model or a function"
+    fitted = getattr(outcome, "model", None)
+    return said + (f": outcome='{fitted}', weights=<this>" if fitted in get_args(Model) else "")
+
+
+def _is_structural(specs: list[Spec]) -> bool:
+    return all(spec.get("kind") in STRUCTURAL for spec in specs)
+
+
+def _is_boolean(spec: Spec) -> bool:
+    between = spec.get("edge") or spec.get("message") or spec.get("each") in ("edge", "message")
+    return spec.get("kind") in ("drop", "truncate") and not between
+
+
+_Scenario = tuple[Specified, list[Spec]]
+_Callback = Callable[[int, int], object] | None
+
+
+def _surrogate(
+    corpus: Corpus,
+    scenarios: list[_Scenario],
+    outcome: str,
+    options: dict[str, Any],
+    threads: int | None,
+    callback: _Callback,
+) -> pl.DataFrame:
+    specs = [spec for _, spec in scenarios]
+    call: dict[str, Any] = {"outcome": outcome, **options, "threads": threads, "progress": callback}
+    found = [
+        pl.DataFrame(_core.replay_structural(load()._store, specs, **call)) for _, load in corpus.pieces()
+    ]
+    if not found:
+        # Arguments are judged by the core, also where there is nothing to replay.
+        found = [pl.DataFrame(_core.replay_structural(_core.read([]), specs, **call))]
+    rows = pl.concat(found).sort("scenario", maintain_order=True)
+    _refuse_unknown(corpus, rows, specs)
+    return _finished(rows, scenarios, {"outcome": outcome, **options})
+
+
+def _own(
+    corpus: Corpus,
+    scenarios: list[_Scenario],
+    outcome: Outcome,
+    program_order: bool,
+    callback: _Callback,
+) -> pl.DataFrame:
+    for one, parts in scenarios:
+        if not all(_is_boolean(spec) for spec in parts):
+            raise ParameterError(
+                f"{one} is more than presence and absence of events, and an outcome of one's own is asked"
+                " about no more: name a model, outcome='noisy_or'"
+            )
+    specs = [spec for _, spec in scenarios]
+    found = []
+    done, total = 0, len(corpus)
+    for _, load in corpus.pieces():
+        piece = load()
+        traces = piece.traces.select("trace", "trace_id").collect()
+        ids = piece.events.select("trace", "id").collect().partition_by("trace", maintain_order=True)
+        for at, ((trace, trace_id), events) in enumerate(zip(traces.iter_rows(), ids, strict=True)):
+            stream, present = _core.replay_presence(piece._store, specs, at, program_order=program_order)
+            rows = pl.DataFrame(stream)
+            masks = np.frombuffer(present, np.bool_).reshape(rows.height, events.height)
+            game = Game(trace_id, tuple(events["id"]))
+            values = _asked(outcome, rows, masks, game)
+            found.append(values.with_columns(trace=pl.lit(trace, pl.UInt32), trace_id=pl.lit(trace_id)))
+            done += 1
+            if callback is not None:
+                callback(done, total)
+    empty = pl.DataFrame(schema={"scenario": pl.UInt32, "reason": REPLAYS["reason"]})
+    rows = pl.concat([empty, *found], how="diagonal").sort("scenario", maintain_order=True)
+    _refuse_unknown(corpus, rows, specs)
+    name = getattr(outcome, "__qualname__", type(outcome).__qualname__)
+    return _finished(rows, scenarios, {"outcome": f"own:{name}", "program_order": program_order})
+
+
+def _asked(outcome: Outcome, rows: pl.DataFrame, masks: Any, game: Game) -> pl.DataFrame:
+    """The rows of one trace with what the outcome says of them."""
+    valid = rows["reason"].is_null().to_numpy()
+    runs = np.concatenate([np.ones((1, masks.shape[1]), np.bool_), masks[valid]])
+    given = outcome(runs, game)
+    try:
+        values = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.shape != (len(runs),):
+        raise ParameterError(
+            f"outcome returned {_shape(given)} for {len(runs)} runs of trace '{game.trace_id}',"
+            f" expected an array of {len(runs)} numbers"
+        )
+    there = np.full(rows.height, np.nan)
+    there[valid] = values[1:]
+    recorded = np.where(valid, values[0], np.nan)
+    finite = np.isfinite(there) & np.isfinite(recorded) & np.isfinite(there - recorded)
+    beyond = pl.lit("result.range", rows["reason"].dtype)
+    said = pl.Series(finite)
+    return rows.with_columns(
+        outcome=pl.when(said).then(pl.Series(recorded)),
+        outcome_cf=pl.when(said).then(pl.Series(there)),
+        effect=pl.when(said).then(pl.Series(there - recorded)),
+        tokens=pl.when(said).then("tokens"),
+        tokens_cf=pl.when(said).then("tokens_cf"),
+        tier=pl.when(said).then(pl.lit("surrogate", REPLAYS["tier"])),
+        reason=pl.when(pl.Series(valid & ~finite)).then(beyond).otherwise("reason"),
+    )
+
+
+def _shape(given: object) -> str:
+    shape = getattr(given, "shape", None)
+    return f"shape {shape}" if shape is not None else f"a {type(given).__name__}"
+
+
+def _finished(rows: pl.DataFrame, scenarios: list[_Scenario], options: dict[str, Any]) -> pl.DataFrame:
+    """All columns of the table, those that no structural answer has as nulls."""
+    names = pl.Series([str(one) for one, _ in scenarios], dtype=pl.String)
+    params = json.dumps({**options, "version": _core.VERSION}, sort_keys=True, separators=(",", ":"))
+    told = rows.with_columns(intervention=names.gather(rows["scenario"]), params=pl.lit(params))
+    return told.select(
+        (pl.col(name) if name in told.columns else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in REPLAYS.items()
+    )
+
+
+def _refuse_unknown(corpus: Corpus, rows: pl.DataFrame, specs: list[list[Spec]]) -> None:
+    """A name that no trace has is a mistake; one that some traces lack is not."""
+    empty = (
+        rows.filter((pl.col("reason").cast(pl.String) != "graph.cycle").fill_null(True))
+        .group_by("scenario")
+        .agg((pl.col("reason").cast(pl.String) == "selection.empty").all())
+        .filter("reason")
+    )
+    for scenario in sorted(empty["scenario"]):
+        for spec in specs[scenario]:
+            for by in _NAMED:
+                value = spec.get(by)
+                if value is not None:
+                    expect_known(corpus, by, value if isinstance(value, tuple) else [value])
+
+
+def _weights(given: object) -> list[float] | None:
+    """Eight numbers in the order of the edge types, whoever brings them."""
+    types = SCHEMAS["edges"]["type"].categories.to_list()  # type: ignore[attr-defined]
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        if odd := [name for name in given if name not in types]:
+            raise ParameterError(unknown_name("edge type in weights", str(odd[0]), types))
+        if lacking := [name for name in types if name not in given]:
+            raise ParameterError(f"weights has no '{lacking[0]}': name all of {', '.join(types)}")
+        given = [given[name] for name in types]
+    try:
+        numbers = [float(weight) for weight in given]  # type: ignore[attr-defined]  # that is the question
+    except ParameterError:  # a fitted outcome that no eight numbers stand for
+        raise
+    except (TypeError, ValueError):
+        numbers = []
+    if len(numbers) != len(types) or not all(0 <= weight < float("inf") for weight in numbers):
+        raise ParameterError(f"weights: expected {len(types)} numbers of at least 0, for {', '.join(types)}")
+    return numbers
+
+
+def _share(what: str, given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1:
+        raise ParameterError(f"{what} is {given!r}, expected a share of at least 0 and below 1")
+    return float(given)

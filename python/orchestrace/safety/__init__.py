@@ -1,0 +1,1 @@
+"""Where untrusted content went, and where it could have been stopped."""

@@ -1,0 +1,300 @@
+"""Where untrusted content went in recorded runs, and where it could have been stopped."""
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.progress import Progress, reporting
+from ..base.schema import unknown_name
+from ..corpus.corpus import Corpus
+from ..corpus.frames import check_corpus
+from ..corpus.names import expect_known, names_of, number_column, said_of_tools
+from ..corpus.pieces import core_frames
+
+Carry = Literal["all", "context", "safety_flow"]
+
+_CARRY: Final = ("all", "context", "safety_flow")
+
+
+@public
+def taint(
+    corpus: Corpus,
+    *,
+    carry: Carry = "all",
+    untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
+    privileged_tools: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    probabilistic: tuple[float, float] | None = None,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """Follow untrusted content through every run: what it reached, how soon, and whether the outcome has it.
+
+    Taint begins at events with ``trusted = false`` and at results of tools that are named untrusted. It goes
+    along the edges that carry it, and stops at sanitisers (``sanitizer = true``), human interventions and
+    agents that are allowed, which are never tainted themselves.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    carry
+        Which edges carry: ``"all"`` types but temporal; ``"context"``: temporal ones, too, since what an
+        agent saw stays in its context; ``"safety_flow"``: only the edges that say so.
+    untrusted_tools, trusted_tools
+        Tools whose results are untrusted, or trusted, whatever the recording says of them: names, or patterns
+        such as ``"mcp__*"``. A tool in both is untrusted, so that ``untrusted_tools=["WebFetch"],
+        trusted_tools=["*"]`` lets taint begin at no other tool.
+    privileged_tools
+        Tools whose calls are privileged, beside those that the recording says are: names or patterns.
+    allow
+        Agents that are trusted to stop what reaches them.
+    probabilistic
+        ``(t, leak)``, 0..1: the chance that an edge carries, and that a barrier lets through what arrives.
+    program_order
+        Join consecutive events of one owner by temporal edges; matters with ``carry="context"``.
+    threads, progress
+        As in `read_traces`.
+
+    Returns
+    -------
+    DataFrame
+        A row per trace. Counts are UInt32, times and shares Float64, ids of events and names String.
+
+        - ``trace trace_id task_id``
+        - ``n_untrusted n_trust_unknown``: events with ``trusted = false``, and without the field; null where
+          no event has it
+        - ``n_seeds n_tainted taint_share``: where taint begins, barriers left out; what it reached, seeds
+          included, and the share of all events
+        - ``outcome``: the event that the team is paid for, null where that is behind all sinks;
+          ``outcome_tainted`` (Boolean; of such a run, whether some sink is tainted), ``seeds_to_outcome``:
+          seeds that reach it
+        - ``n_tainted_lower outcome_tainted_lower``: the same over safety flows alone, a lower bound; null
+          where a recording has the finding ``safety.conservative``, whose flows are an upper bound themselves
+        - ``first_seed``; ``first_agent first_agent_event time_to_agent``: who owns the first tainted event
+          that is no seed, and when that was
+        - ``first_decision time_to_decision first_spawn time_to_spawn first_privileged_call
+          time_to_privileged_call``: the first tainted decision, spawn, and privileged tool call;
+          times count from the first seed, in the unit of ``t``
+        - ``n_tainted_privileged``: tainted privileged tool calls; ``privileged_path`` (List of String): the
+          events of a shortest way from a seed to the first of them
+        - ``path`` (List of String): events of a shortest way from a seed to the outcome, or where that is
+          clean to the first tainted decision, spawn or privileged call
+        - ``taint_spread``: tainted events that a tainted one leads to, on average
+        - ``sandbox_violations``: tainted edges between two agents that share a ``sandbox_id``; null where no
+          event has one
+        - ``outcome_probability expected_tainted``: chance that the outcome is tainted and expected number of
+          tainted events, where `probabilistic` is given
+        - ``reason``: why there is no closure: ``field.absent`` where nothing says what is trusted,
+          ``graph.cycle``
+
+    Raises
+    ------
+    ParameterError
+        Unknown word or name, a pattern that no tool matches, or what is no probability.
+
+    Notes
+    -----
+    An upper bound: an edge says that an event led to another, not that the untrusted part went along.
+    Probabilities take ways as independent of each other; with ``(1, 0)`` they are the closure. O(events +
+    edges). Sources: Denning, CACM 19(5), 1976 (information flow); arXiv 2605.02801, section 6 (P12, P14).
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=8, seed=0)
+    >>> table = ot.taint(corpus)
+    >>> (table["n_tainted"] >= table["n_seeds"]).all()
+    True
+    >>> (table["n_tainted_lower"] <= table["n_tainted"]).all()
+    True
+
+    From the web, and from nowhere else, to a shell or a file:
+
+    >>> table = ot.taint(
+    ...     corpus,
+    ...     untrusted_tools=["web.*", "browser.*"],
+    ...     trusted_tools=["*"],
+    ...     privileged_tools=["bash", "*.write"],
+    ... )
+    >>> table["n_tainted_privileged"].to_list()
+    [1, 0, 0, 0, 0, 1, 0, 2]
+    >>> table["privileged_path"][5].to_list()
+    ['e5', 'e7']
+    """
+    rules = _rules(
+        corpus, carry, (untrusted_tools, trusted_tools, privileged_tools), allow, program_order, threads
+    )
+    rules["probabilistic"] = _chances(probabilistic)
+    with reporting(progress, "following taint") as callback:
+        return core_frames(corpus, lambda store: _core.taint(store, **rules, progress=callback))
+
+
+@public
+def tainted_events(
+    corpus: Corpus,
+    *,
+    carry: Carry = "all",
+    untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
+    privileged_tools: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    probabilistic: tuple[float, float] | None = None,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """List what `taint` reached, event by event.
+
+    Parameters
+    ----------
+    corpus, carry, untrusted_tools, trusted_tools, privileged_tools, allow, probabilistic, program_order, \
+threads, progress
+        As in `taint`.
+
+    Returns
+    -------
+    DataFrame
+        A row per tainted event, or with `probabilistic` per event that may be: ``trace`` (UInt32),
+        ``trace_id``, ``seq`` (UInt32), ``event_id``, ``seed`` (Boolean), ``hops`` (UInt32: edges from the
+        nearest seed), ``before`` (UInt32: ``seq`` of the event before on a shortest way; of several the
+        first in time), ``source`` (String: the id of the seed that this way begins at), ``tool`` (String),
+        ``privileged`` (Boolean: a privileged tool call), ``probability`` (Float64). ``hops`` is null for what
+        is not tainted but may be. Traces without a closure have no row; `taint` says why.
+
+    Raises
+    ------
+    ParameterError
+        As in `taint`.
+
+    Notes
+    -----
+    O(events + edges).
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=8, seed=0)
+    >>> ot.tainted_events(corpus).height == ot.taint(corpus)["n_tainted"].sum()
+    True
+
+    Which call was reached from which result of the web:
+
+    >>> events = ot.tainted_events(
+    ...     corpus, untrusted_tools=["web.*"], trusted_tools=["*"], privileged_tools=["bash"]
+    ... )
+    >>> events.filter("privileged").select("source", "event_id", "tool").row(0)
+    ('e13', 'e20', 'bash')
+    """
+    rules = _rules(
+        corpus, carry, (untrusted_tools, trusted_tools, privileged_tools), allow, program_order, threads
+    )
+    rules["probabilistic"] = _chances(probabilistic)
+    with reporting(progress, "following taint") as callback:
+        return core_frames(corpus, lambda store: _core.tainted_events(store, **rules, progress=callback))
+
+
+@public
+def sanitizer_cut(
+    corpus: Corpus,
+    *,
+    cost: str | None = None,
+    carry: Carry = "all",
+    untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
+    allow: Iterable[str] = (),
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """Find the events whose cleaning would have kept the outcome clean, at the least cost.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    cost
+        A column of ``events`` with what cleaning an event costs, at least 0 and not null; None is 1 each.
+    carry, untrusted_tools, trusted_tools, allow, program_order, threads, progress
+        As in `taint`.
+
+    Returns
+    -------
+    DataFrame
+        A row per chosen event: ``trace`` (UInt32), ``trace_id``, ``seq`` (UInt32), ``event_id``, ``type``
+        (Enum), ``agent`` (String), ``cost`` (Float64), ``reason``. A trace whose outcome is clean has no row.
+        One that has no answer has a row with nulls and a reason: ``outcome.seed`` where the outcome itself is
+        where taint begins, ``field.absent``, ``graph.cycle``.
+
+    Raises
+    ------
+    ParameterError
+        Unknown word or name, a column that is not there or no number, or a cost that is negative or null.
+
+    Notes
+    -----
+    A minimum vertex cut between seeds and outcome by maximum flow (Dinic 1970; Menger 1927); of all minimum
+    cuts the one nearest to the seeds. Seeds may be cut, the outcome not. It says where the recorded flow
+    narrows; another run may flow elsewhere. O(edges √events) for costs of 1.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=8, seed=0)
+    >>> cut, table = ot.sanitizer_cut(corpus), ot.taint(corpus)
+    >>> set(cut["trace"]) == set(table.filter("outcome_tainted")["trace"])
+    True
+    """
+    rules = _rules(corpus, carry, (untrusted_tools, trusted_tools, ()), allow, program_order, threads)
+    with reporting(progress, "cutting") as callback:
+        if cost is None:
+            return core_frames(corpus, lambda store: _core.sanitizer_cut(store, **rules, progress=callback))
+        cost = number_column("cost", cost, "events", corpus.events.collect_schema())
+        frames = [core_frames(corpus.filter(False), lambda store: _core.sanitizer_cut(store, **rules))]
+        for _, load in corpus.pieces():
+            piece = load()
+            costs = piece.events.select(pl.col(cost).cast(pl.Float64)).collect()
+            stream = _core.sanitizer_cut(piece._store, costs=costs, **rules, progress=callback)
+            frames.append(pl.DataFrame(stream))
+        return pl.concat(frames)
+
+
+def _rules(
+    corpus: Corpus,
+    carry: str,
+    tools: tuple[Iterable[str], Iterable[str], Iterable[str]],
+    allow: Iterable[str],
+    program_order: bool,
+    threads: int | None,
+) -> dict[str, Any]:
+    """What the core takes, once every name is one that some trace has."""
+    check_corpus(corpus)
+    check_numbers(threads=threads)
+    if carry not in _CARRY:
+        raise ParameterError(unknown_name("word for carry", str(carry), list(_CARRY)))
+    said, agents = said_of_tools(corpus, *tools), names_of("allow", allow)
+    if agents:
+        expect_known(corpus, "agent", agents)
+    return {
+        "carry": carry,
+        "tools": said,
+        "allow": agents,
+        "program_order": program_order,
+        "threads": threads,
+    }
+
+
+def _chances(probabilistic: object) -> tuple[float, float] | None:
+    if probabilistic is None:
+        return None
+    match probabilistic:
+        case (int() | float() as t, int() | float() as leak):
+            return float(t), float(leak)
+    raise ParameterError(f"probabilistic is {probabilistic!r}, expected two probabilities: (t, leak)")

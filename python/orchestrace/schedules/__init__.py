@@ -1,0 +1,1 @@
+"""When events happen: schedules on fewer slots, bottlenecks, fits of speedup."""

@@ -1,0 +1,406 @@
+"""When recorded events would have happened: on fewer slots, with faster tools, without an agent."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.progress import Progress, reporting
+from ..base.ranges import in_range
+from ..base.schema import CREDITS, REPLAYS, unknown_name
+from ..corpus.corpus import Corpus
+from ..corpus.frames import check_corpus
+from ..corpus.names import expect_known
+from ..corpus.pieces import empty_store
+from ..interventions.composition import Spec, Specified, parts_of
+from ..interventions.timing import Concurrency, Pool, Queue, Release, concurrency
+
+Durations = Literal["auto", "explicit", "gap"]
+DURATIONS: Final = ("auto", "explicit", "gap")
+
+SCHEDULE_KINDS = frozenset(
+    {"concurrency", "speed_up", "cap_stragglers", "remove", "merge", "split", "serialise"}
+)
+"""Kinds of interventions that are about the schedule alone."""
+
+_UNITS = pl.Enum(["seconds", "steps"])
+_SCHEDULE = {
+    "trace": pl.UInt32(),
+    "seq": pl.UInt32(),
+    "duration": pl.Float64(),
+    "start": pl.Float64(),
+    "finish": pl.Float64(),
+    "slack": pl.Float64(),
+    "critical": pl.Boolean(),
+    "source": pl.Enum(["duration_s", "t_end", "gap", "absent", "idle", "outside"]),
+    "unit": _UNITS,
+    "reason": CREDITS["reason"],
+}
+_CURVE = {
+    "trace": pl.UInt32(),
+    "trace_id": pl.String(),
+    "k": pl.UInt32(),
+    "makespan": pl.Float64(),
+    "speedup": pl.Float64(),
+    "utilisation": pl.Float64(),
+    "cost": pl.Float64(),
+    "work": pl.Float64(),
+    "span": pl.Float64(),
+    "lower": pl.Float64(),
+    "upper": pl.Float64(),
+    "peak": pl.UInt32(),
+    "recorded": pl.Float64(),
+    "unit": _UNITS,
+    "tier": REPLAYS["tier"],
+    "support": pl.Float64(),
+    "reason": CREDITS["reason"],
+    "params": pl.String(),
+}
+
+
+@public
+def schedule(
+    corpus: Corpus,
+    *,
+    slots: int | None = None,
+    pool: Pool = "all",
+    queue: Queue = "recorded",
+    release: Release = "none",
+    durations: Durations = "auto",
+    max_gap: float | None = None,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """When every event happens if it begins as soon as it can, and how much it could be late.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    slots, pool, queue, release
+        As in `concurrency`; None slots are as many as are needed. With ``release="recorded"`` and no slots,
+        the schedule is that of the recording (identity).
+    durations
+        ``auto``: the field ``duration_s``, else ``t_end - t``, else (where times are seconds) the gap since
+        what the event waits for ended; the gap for all events where some duration is absent and times are
+        steps. ``explicit``: recorded durations, absent is 0. ``gap``: gaps for all events. What a human or a
+        scorer does takes no time here.
+    max_gap
+        The longest gap that counts as somebody's work, in the unit of ``t``; a longer one is idle, as where a
+        session rests until the next day. None: every gap counts.
+    program_order
+        Join consecutive events of one owner by temporal edges.
+    threads, progress
+        As in `read_traces`.
+
+    Returns
+    -------
+    DataFrame
+        One row per event, in the order of `Corpus.events`: ``trace seq`` (UInt32), ``duration start finish
+        slack`` (Float64, in `unit`, since the beginning of the first event), ``critical`` (Boolean: on the
+        critical path), ``source`` (where the duration comes from: ``duration_s t_end gap absent``, ``idle``
+        beyond `max_gap`, ``outside`` of a human or a scorer), ``unit`` (``seconds`` or ``steps``),
+        ``reason``. ``slack`` and ``critical`` are about the dependencies alone,
+        whatever the slots. ``reason`` is ``time.steps`` beside numbers that are steps; a trace whose edges
+        close a cycle has nulls.
+
+    Raises
+    ------
+    ParameterError
+        Unknown word, or a number of slots below 1.
+
+    Notes
+    -----
+    F(v) = d(v) + max F(pred); slack is how much later v could end without moving the last end; the critical
+    path leads from the last end back through the predecessor that ended last (ties: the earlier in (t, seq)).
+    O(events + edges); O((events + edges) log k) with k slots. Sources: Kelley and Walker, Critical-path
+    planning and scheduling, 1959; Brent, J. ACM 21(2), 1974.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=2, seed=0)
+    >>> table = ot.schedule(corpus)
+    >>> table.filter("critical")["slack"].sum()
+    0.0
+    """
+    check_corpus(corpus)
+    check_numbers(threads=threads)
+    if slots is not None and not isinstance(slots, int):
+        raise ParameterError(f"slots is {slots!r}, expected one number or None; scaling_curve takes several")
+    (only,) = concurrency(slots, pool=pool, queue=queue, release=release).slots
+    scenario: Spec = {"changes": [], "slots": only, "pool": pool, "queue": queue, "release": release}
+    options = timing_options(durations, max_gap, program_order)
+    with reporting(progress, "scheduling") as callback:
+        frames = [
+            pl.DataFrame(
+                _core.schedule(load()._store, scenario, **options, threads=threads, progress=callback)
+            )
+            for _, load in corpus.pieces()
+        ]
+    return pl.concat([pl.DataFrame(schema=_SCHEDULE), *frames])
+
+
+def replay_schedule(
+    corpus: Corpus,
+    interventions: Sequence[Any],
+    *,
+    durations: Durations = "auto",
+    max_gap: float | None = None,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """Replay schedules: the same events at other times.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    interventions
+        What `concurrency`, `speed_up`, `cap_stragglers`, `remove`, `merge`, `split`, `serialise` and `drop`
+        make, and what joins them by ``&``. Each is a scenario; `concurrency` of several k is one for each.
+    durations, max_gap, program_order, threads, progress
+        As in `schedule`.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `replay`, one per scenario and trace, scenarios in the order given. ``makespan`` is that of
+        the same replay with nothing changed, on unlimited slots: the difference to ``makespan_cf`` is what
+        the intervention does. ``tokens`` counts all events, ``tokens_cf`` those that are left. ``support`` is
+        the share of events whose duration is recorded. ``outcome`` and its effect are null: what events did
+        stays as it was. ``reason`` is ``time.steps`` where makespans are steps, ``selection.empty`` where the
+        trace has nothing that would change.
+
+    Raises
+    ------
+    ParameterError
+        A name that the corpus does not have, or interventions that cannot be combined.
+
+    Notes
+    -----
+    O((events + edges) log k) for each scenario. Source: Graham 1969 (list scheduling); ARCHITECTURE.md, D7,
+    D8, D10.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> from orchestrace.schedules.scheduling import replay_schedule
+    >>> table = replay_schedule(corpus, [ot.serialise(), ot.concurrency(1)])
+    >>> table.height, table["makespan_cf"][:3].equals(table["makespan_cf"][3:])
+    (6, True)
+    """
+    check_corpus(corpus)
+    check_numbers(threads=threads)
+    scenarios = [one for intervention in interventions for one in _scenarios(intervention)]
+    _check_names(corpus, [change for _, core in scenarios for change in core["changes"]])
+    options = timing_options(durations, max_gap, program_order)
+    found = _replayed(corpus, scenarios, options, threads, progress)
+    told = found.with_columns(tier=pl.when(pl.col("makespan_cf").is_not_null()).then(pl.lit("schedule")))
+    nulls = {name: pl.lit(None) for name in REPLAYS.names() if name not in told.columns}
+    return told.with_columns(**nulls).select(pl.col(name).cast(dtype) for name, dtype in REPLAYS.items())
+
+
+@public
+def scaling_curve(
+    corpus: Corpus,
+    slots: Sequence[int | None] = (1, 2, 4, 8, None),
+    *,
+    pool: Pool = "all",
+    queue: Queue = "recorded",
+    durations: Durations = "auto",
+    max_gap: float | None = None,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """Makespan, cost and utilisation of every trace on k slots, with the bounds of Graham and Brent.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    slots
+        Numbers k of slots; None is as many as are needed.
+    pool, queue
+        As in `concurrency`.
+    durations, max_gap, program_order, threads, progress
+        As in `schedule`.
+
+    Returns
+    -------
+    DataFrame
+        One row per trace and k: ``trace`` (UInt32) ``trace_id``, ``k`` (UInt32, null for as many as are
+        needed), ``makespan`` T_k, ``speedup`` T1/T_k, ``utilisation`` (share of the slots' time that is
+        taken), ``cost`` k T_k (what k slots cost until the end; null without k), ``work`` T1, ``span`` T∞,
+        ``lower`` and ``upper`` (bounds of T_k), ``peak`` (UInt32: most slots taken at a time), ``recorded``
+        (makespan of the recording; null where durations are seconds and its times are steps), ``unit`` of
+        all times, ``tier support reason params``. Numbers are
+        Float64; one beyond the floats is null, and ``reason`` ``result.range``.
+
+    Raises
+    ------
+    ParameterError
+        Unknown word, or a number of slots below 1.
+
+    Notes
+    -----
+    max(T1/k, T∞) <= T_k <= T1/k + T∞ (1 - 1/k) for any queue (Graham 1969, equal to Brent's T∞ + (T1 - T∞)/k,
+    J. ACM 21(2), 1974). More slots can make T_k longer (Graham's anomalies), never beyond the bound. Where
+    only some events need slots, ``upper`` is W/k + the longest path in which these count (1 - 1/k), W being
+    their work; for agents, who do several things on one slot, ``lower`` is T∞. O((events + edges) log k) for
+    each k.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> curve = ot.scaling_curve(ot.generate(traces=2, seed=0), slots=[1, None])
+    >>> one = curve.filter(k=1)
+    >>> one["makespan"].equals(one["upper"]) or (one["makespan"] - one["work"]).abs().max() < 1e-9
+    True
+    """
+    check_corpus(corpus)
+    check_numbers(threads=threads)
+    asked = concurrency(slots, pool=pool, queue=queue)
+    options = timing_options(durations, max_gap, program_order)
+    found = _replayed(corpus, _scenarios(asked), options, threads, progress)
+    ks = pl.DataFrame(
+        {"scenario": range(len(asked.slots)), "k": asked.slots}, {"scenario": pl.UInt32, "k": pl.UInt32}
+    )
+    told = found.join(ks, on="scenario", how="left", maintain_order="left").sort("trace", maintain_order=True)
+    makespan = pl.col("makespan_cf")
+    told = told.with_columns(
+        makespan=makespan,
+        speedup=pl.when(makespan > 0).then(pl.col("work") / makespan),
+        cost=makespan * pl.col("k"),
+        tier=pl.when(makespan.is_not_null()).then(pl.lit("schedule")),
+    )
+    curve = told.select(pl.col(name).cast(dtype) for name, dtype in _CURVE.items())
+    return in_range(curve, [name for name, dtype in _CURVE.items() if dtype == pl.Float64])
+
+
+def timing_options(durations: object, max_gap: object, program_order: bool) -> dict[str, Any]:
+    """How events are timed, as the core takes it."""
+    if durations not in DURATIONS:
+        raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
+    if max_gap is not None and (isinstance(max_gap, bool) or not isinstance(max_gap, int | float)):
+        raise ParameterError(f"max_gap is {max_gap!r}, expected a number of 0 or more, or None")
+    return {"durations": durations, "max_gap": max_gap, "program_order": bool(program_order)}
+
+
+def _replayed(
+    corpus: Corpus,
+    scenarios: list[tuple[str, dict[str, Any]]],
+    options: dict[str, Any],
+    threads: int | None,
+    progress: Progress,
+) -> pl.DataFrame:
+    """What the core says, scenario by scenario, with their names and parameters."""
+    asked = [core for _, core in scenarios]
+    with reporting(progress, "replaying") as callback:
+        frames = [
+            pl.DataFrame(
+                _core.replay_schedules(load()._store, asked, **options, threads=threads, progress=callback)
+            )
+            for _, load in corpus.pieces()
+        ]
+    said = {**options, "version": _core.VERSION}
+    names = pl.DataFrame(
+        {
+            "scenario": range(len(scenarios)),
+            "intervention": [name for name, _ in scenarios],
+            "params": [json.dumps({**core, **said}, sort_keys=True, separators=(",", ":")) for core in asked],
+        },
+        {"scenario": pl.UInt32, "intervention": pl.String, "params": pl.String},
+    )
+    if not frames:  # a corpus on disk without a trace
+        frames = [pl.DataFrame(_core.replay_schedules(empty_store(), asked, **options))]
+    found = pl.concat(frames).sort("scenario", maintain_order=True)
+    return found.join(names, on="scenario", how="left", maintain_order="left")
+
+
+def _flat(spec: Spec) -> Iterator[Spec]:
+    """The parts of an intervention, in their order."""
+    if spec.get("kind") == "together":
+        for part in spec["parts"]:
+            yield from _flat(part)
+    else:
+        yield spec
+
+
+def _scenarios(intervention: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Scenarios of the core, and what they are called."""
+    if not isinstance(intervention, Specified) or isinstance(intervention, type):
+        raise ParameterError(
+            f"an intervention is of type {type(intervention).__name__}, expected what concurrency, speed_up, "
+            "cap_stragglers, remove, merge, split, serialise or drop make"
+        )
+    specs = list(_flat(intervention.spec()))
+    settings = [spec for spec in specs if spec["kind"] == "concurrency"]
+    if len(settings) > 1:
+        raise ParameterError("concurrency is given twice in one scenario: give one, with a list of slots")
+    changes = [_change(spec) for spec in specs if spec["kind"] != "concurrency"]
+    divided = [change["agent"] for change in changes if change["kind"] == "split"]
+    if again := [agent for n, agent in enumerate(divided) if agent in divided[:n]]:
+        raise ParameterError(
+            f"agent '{again[0]}' is split twice in one scenario: give one split with more parts"
+        )
+    setting = settings[0] if settings else concurrency(None).spec()
+    core = {"changes": changes, **{name: setting[name] for name in ("pool", "queue", "release")}}
+    parts = parts_of(intervention)
+    return [
+        (
+            " & ".join(part.named(k) if isinstance(part, Concurrency) else str(part) for part in parts),
+            {**core, "slots": k},
+        )
+        for k in setting["slots"]
+    ]
+
+
+def _change(spec: Spec) -> Spec:
+    """A part of a scenario as the core takes it."""
+    kind = spec["kind"]
+    if kind in SCHEDULE_KINDS:
+        return spec
+    if kind != "drop":
+        raise ParameterError(f"'{kind}' changes outcomes, not schedules: replay it in a scenario of its own")
+    asked = {
+        name: value
+        for name, value in spec.items()
+        if value is not None and name not in ("kind", "mode", "lost")
+    }
+    by = [name for name in asked if name in ("event", "agent", "role", "tool", "type")]
+    if len(asked) != 1 or len(by) != 1:
+        said = ", ".join(f"{name}=" for name in asked if name not in by) or "no selection"
+        raise ParameterError(
+            f"drop with {said} has no schedule: here drop by one of event=, agent=, role=, tool=, type="
+        )
+    mode, lost = spec.get("mode", "subtree"), spec.get("lost", "all")
+    return {
+        "kind": "remove",
+        "by": by[0],
+        "value": asked[by[0]],
+        "cascade": "stay" if mode == "node" else lost,
+    }
+
+
+def _check_names(corpus: Corpus, changes: list[Spec]) -> None:
+    """Refuse names that no trace has."""
+    asked: dict[str, set[str]] = {}
+    for change in changes:
+        if change["kind"] == "merge":
+            asked.setdefault("agent", set()).update(change["agents"])
+        elif change["kind"] == "split":
+            asked.setdefault("agent", set()).add(change["agent"])
+        elif change.get("by") in ("agent", "role", "tool", "event"):
+            asked.setdefault(change["by"], set()).add(change["value"])
+    for by, names in sorted(asked.items()):
+        expect_known(corpus, by, names)

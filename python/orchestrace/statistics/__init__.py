@@ -1,0 +1,1 @@
+"""Estimates and their errors: resampling, influence, regressions, shrinkage, rankings, folds."""

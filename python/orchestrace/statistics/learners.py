@@ -1,0 +1,32 @@
+"""What regressions need from outside: one thread for their sums, classes of scikit-learn (optional)."""
+
+import importlib
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+from ..base.errors import ParameterError
+
+
+def one_thread(of: Literal["blas", "openmp"] | None = None) -> AbstractContextManager[object]:
+    """Sums in one order: their last bits must not depend on the machine.
+
+    Holds the libraries that are loaded by now, of one kind or of both; import them first.
+    """
+    from threadpoolctl import threadpool_limits
+
+    held: AbstractContextManager[object] = threadpool_limits(1, user_api=of)
+    return held
+
+
+def learner(module: str, name: str, option: str) -> Any:
+    """A class of scikit-learn; `option` is what the caller asked for.
+
+    Raises
+    ------
+    ParameterError
+        scikit-learn is not installed; says what to run.
+    """
+    try:
+        return getattr(importlib.import_module(f"sklearn.{module}"), name)
+    except ImportError:
+        raise ParameterError(f"{option} needs scikit-learn: pip install 'orchestrace[fit]'") from None

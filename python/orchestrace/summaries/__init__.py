@@ -1,0 +1,1 @@
+"""A corpus in a few small tables, and its story in plain English."""

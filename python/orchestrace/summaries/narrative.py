@@ -1,0 +1,539 @@
+"""The story of a corpus: one screen in plain English, each sentence with the numbers it is made of."""
+
+import json
+import shlex
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from html import escape
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.progress import Progress
+from ..base.text import counted, plain
+from ..corpus.corpus import Corpus
+from ..corpus.frames import check_corpus
+from ..metrics.verb import metrics
+from ..safety.tracking import taint
+from ..schedules.bottlenecks import critical_path
+
+TOKENS: Final = ("fresh", "cached", "cache_write", "out", "reasoning")
+TIMES: Final = ("model", "tool", "queue", "permission", "human", "scorer", "idle")
+HOUR: Final = 3600.0
+"""Seconds. A gap that is longer is hardly anybody's work."""
+
+RUNS: Final = 3
+"""Runs that are named as worth opening."""
+
+_TIME_COLUMNS: Final = {
+    **{name: f"{name}_time" for name in ("model", "tool", "queue", "scorer", "idle")},
+    "permission": "permission_wait",
+    "human": "human_wait",
+}
+_RUNS: Final[dict[str, Any]] = {"trace": pl.UInt32, "trace_id": pl.String, "why": pl.String}
+_AGENTS: Final[dict[str, Any]] = {
+    "trace": pl.UInt32,
+    "trace_id": pl.String,
+    "agent": pl.String,
+    "n_events": pl.Int64,
+    "tokens": pl.Int64,
+}
+_MARGIN: Final = 17
+
+
+class Sentence(NamedTuple):
+    """One line of a story: what it is about, what it says, and the command that shows more."""
+
+    about: str
+    text: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Story:
+    """What is worth knowing first of a corpus; prints as one screen.
+
+    Attributes
+    ----------
+    records
+        Of what was read, as in `Corpus.records`.
+    formats
+        Traces by importer.
+    n_traces, n_partial, n_events, n_agents
+        Traces, those that are partial, their events, and agents of the team, summed over traces.
+    n_answered
+        Traces in which an agent answered; ``answered_by`` counts them by that agent.
+    tokens
+        Sums over the team's events: ``fresh``, ``cached`` and ``cache_write`` in, ``out``, ``reasoning``
+        (part of ``out``), ``total``. None where nothing says it. ``n_counted`` traces have a total;
+        ``scorer_tokens`` are those of graders.
+    cost_usd
+        What is recorded, in USD, of ``n_priced`` traces.
+    seconds
+        Sums over traces with times in seconds, by what took them: ``model tool queue permission human scorer
+        idle``. ``n_timed`` is how many traces these are, ``max_gap`` what is longer and idle.
+    critical
+        DataFrame ``agent critical share``: how much of the critical paths each agent held, in ``time_unit``,
+        the most first; over traces in seconds, or where none is, in steps.
+    unreached
+        DataFrame ``trace trace_id agent n_events tokens``: agents of the team of whose events none leads to
+        the answer, in traces whose answer is known; most tokens first.
+    exposed
+        DataFrame ``trace trace_id action event n_tainted path``: traces in which untrusted content reached an
+        action (a decision, a spawn or a privileged call), the most tainted events first. None where no
+        recording says what is untrusted. ``n_followed`` counts the events that may follow from it;
+        ``knows_privileged`` says whether anything tells which calls are privileged, ``tools`` what the caller
+        said of tools.
+    runs
+        DataFrame ``trace trace_id why``: at most three traces that are most worth opening.
+    """
+
+    records: dict[str, int]
+    formats: dict[str, int]
+    n_traces: int
+    n_partial: int
+    n_events: int
+    n_agents: int
+    n_answered: int
+    answered_by: dict[str, int]
+    tokens: dict[str, int | None]
+    n_counted: int
+    scorer_tokens: int | None
+    cost_usd: float | None
+    n_priced: int
+    seconds: dict[str, float | None]
+    n_timed: int
+    max_gap: float | None
+    critical: pl.DataFrame
+    time_unit: str
+    unreached: pl.DataFrame
+    exposed: pl.DataFrame | None
+    n_followed: int
+    knows_privileged: bool
+    tools: dict[str, list[str]]
+    runs: pl.DataFrame
+
+    @public
+    def sentences(self, path: str = "PATH") -> list[Sentence]:
+        """The story, a sentence for each question; `path` stands in the commands for the recordings."""
+        if not self.n_traces:
+            return [Sentence("Read", self._read(), f"orchestrace validate {path}")]
+        of_runs, of_agents = (
+            f"orchestrace metrics {path} --by trace",
+            f"orchestrace metrics {path} --by agent",
+        )
+        gap = f" --max-gap {self.max_gap:g}" if self.max_gap is not None else ""
+        tools = "".join(
+            f" --{what}-tool {shlex.quote(name)}" for what, names in self.tools.items() for name in names
+        )
+        taint = f"orchestrace taint {path}{tools} --columns"
+        whole = [
+            Sentence("Read", self._read(), f"orchestrace report {path}"),
+            Sentence("Answers", self._answers(), f"{taint} trace_id,outcome"),
+            Sentence("Tokens", self._tokens(), f"{of_runs} --columns {_columns('trace_id', self._kinds())}"),
+            Sentence("Cost", self._cost(), f"{of_agents} --sort -cost_usd --columns trace_id,agent,cost_usd"),
+            Sentence("Time", self._time(), f"{of_runs}{gap} --columns {_columns('trace_id', self._times())}"),
+            Sentence(
+                "Critical path",
+                self._critical(),
+                f"{of_agents}{gap} --sort -critical_work --columns trace_id,agent,critical_work",
+            ),
+            Sentence(
+                "Unused",
+                self._unreached(),
+                f"{of_agents} --sort utilisation --columns trace_id,agent,utilisation,tokens",
+            ),
+            Sentence(
+                "Untrusted",
+                self._exposed(),
+                f"{taint} trace_id,n_tainted,first_decision,first_spawn,first_privileged_call",
+            ),
+        ]
+        opened = [
+            Sentence(
+                "Open first" if at == 0 else "",
+                f"{plain(row['trace_id'])}: {row['why']}.",
+                f"orchestrace export {path} --trace {shlex.quote(plain(row['trace_id']))}"
+                f" -o run{at + 1}.json",
+            )
+            for at, row in enumerate(self.runs.iter_rows(named=True))
+        ]
+        return whole + opened
+
+    @public
+    def text(self, path: str = "PATH", width: int = 80) -> str:
+        """The story as lines of at most `width` cells, commands apart, which are never broken."""
+        check_numbers(width=width)
+        lines = []
+        for about, said, command in self.sentences(path):
+            folded = textwrap.wrap(said, max(width - _MARGIN, 20), break_on_hyphens=False)
+            lines += [f"{about if at == 0 else '':<{_MARGIN}}{line}" for at, line in enumerate(folded)]
+            if path != "-":  # standard input is read once
+                lines.append(f"{'':<{_MARGIN}}$ {command}")
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """The figures as a JSON object; frames are lists of objects."""
+        told = {one.name: getattr(self, one.name) for one in fields(self)}
+        return json.dumps(told, default=lambda value: value.to_dicts())
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left;vertical-align:top'>{escape(about)}</th>"
+            f"<td style='text-align:left'>{escape(said)}<br><code>{escape(command)}</code></td></tr>"
+            for about, said, command in self.sentences()
+        )
+        return f"<table>{rows}</table>"
+
+    def _kinds(self) -> list[str]:
+        """Columns of the kinds of tokens that recordings tell."""
+        kinds = [f"tokens_{name}" for name in TOKENS[:4] if self.tokens[name] is not None]
+        return kinds or ["tokens"]
+
+    def _times(self) -> list[str]:
+        """Columns of what took time."""
+        return [_TIME_COLUMNS[name] for name, value in self.seconds.items() if value] or ["elapsed"]
+
+    def _read(self) -> str:
+        parts = [
+            f"{self.records[name]:,} {name}" for name in self.records if name != "read" and self.records[name]
+        ]
+        formats = _listed([f"{name} {count:,}" for name, count in self.formats.items()], 4)
+        read = f"{counted(self.records['read'], 'record')}: {', '.join(parts) or 'none used'}."
+        if not self.n_traces:
+            return f"{read} There is no run in them."
+        partial = f", {self.n_partial:,} of which partial," if self.n_partial else ""
+        return (
+            f"{read} They make {counted(self.n_traces, 'run')}{partial} ({formats}) with"
+            f" {counted(self.n_events, 'event')} of {counted(self.n_agents, 'agent')}."
+        )
+
+    def _answers(self) -> str:
+        if not self.n_answered:
+            return "No run has an answer that is known."
+        names = [plain(name) for name in self.answered_by]
+        if len(names) > 1:
+            names = [f"{plain(name)} ({count:,})" for name, count in self.answered_by.items()]
+        runs = f"{self.n_answered:,} of {counted(self.n_traces, 'run')}"
+        return f"{runs} ended with an answer, by {_listed(names, 3)}."
+
+    def _tokens(self) -> str:
+        told = self.tokens
+        if told["total"] is None:
+            return "No recording says how many tokens were used."
+        words = {
+            "fresh": "fresh",
+            "cached": "read from caches",
+            "cache_write": "written to caches",
+            "out": "out",
+        }
+        parts = [f"{told[name]:,} {word}" for name, word in words.items() if told[name] is not None]
+        thought = f" ({told['reasoning']:,} of these reasoning)" if told["reasoning"] else ""
+        graders = f" Graders used {self.scorer_tokens:,} more." if self.scorer_tokens else ""
+        detail = f": {', '.join(parts)}{thought}" if parts else ""
+        rest = told["total"] - sum(told[name] or 0 for name in words)
+        untold = f", {rest:,} not told apart" if parts and rest > 0 else ""
+        some = self._of_runs(self.n_counted)
+        return f"{told['total']:,} in all{detail}{untold}{some}.{graders}"
+
+    def _of_runs(self, n: int) -> str:
+        return f" ({n:,} of {counted(self.n_traces, 'run')})" if n < self.n_traces else ""
+
+    def _cost(self) -> str:
+        if self.cost_usd is None:
+            return "No recording says what it cost."
+        return f"{self.cost_usd:,.4g} USD as recorded{self._of_runs(self.n_priced)}."
+
+    def _time(self) -> str:
+        if not self.n_timed:
+            return "Recordings say the order of events, not the time."
+        words = {
+            "model": "models",
+            "tool": "tools",
+            "queue": "queues",
+            "permission": "permissions",
+            "human": "waiting for humans",
+            "scorer": "graders",
+            "idle": f"idle (gaps over {span(self.max_gap)})" if self.max_gap else "idle",
+        }
+        told = [
+            f"{words[name]} {span(value)}"
+            for name, value in self.seconds.items()
+            if value and value >= 0.0005
+        ]
+        return f"{', '.join(told) or 'None that took any'}{self._of_runs(self.n_timed)}."
+
+    def _critical(self) -> str:
+        if not self.critical.height:
+            return "No run has a schedule."
+        most = [
+            f"{plain(name) if name is not None else 'tools and others'} {share:.0%}"
+            for name, share in self.critical.select("agent", "share").head(3).iter_rows()
+            if share is not None and share >= 0.005
+        ]
+        total = float(self.critical["critical"].sum())
+        length = span(total) if self.time_unit == "seconds" else f"{total:,.4g} steps"
+        some = self._of_runs(self.n_timed) if self.time_unit == "seconds" else ""
+        return f"Critical paths add up to {length}{some}: {', '.join(most)}."
+
+    def _unreached(self) -> str:
+        if not self.n_answered:
+            return "Not known without an answer."
+        if not self.unreached.height:
+            return "Every agent of the runs with an answer has work that leads to it."
+        tokens = self.unreached["tokens"].sum() if self.unreached["tokens"].is_not_null().any() else None
+        names = _listed([plain(name) for name in self.unreached["agent"]], 3)
+        who = "It" if self.unreached.height == 1 else "They"
+        cost = "" if tokens is None else f" {who} used {tokens:,} tokens."
+        return f"Work of {counted(self.unreached.height, 'agent')} reached no answer: {names}.{cost}"
+
+    def _exposed(self) -> str:
+        if self.exposed is None:
+            return "No recording says what is untrusted; name tools with --untrusted-tool."
+        if not self.exposed.height and not self.knows_privileged:
+            return (
+                f"{counted(self.n_followed, 'event')} may follow from untrusted content. No recording says"
+                " which calls are privileged; name tools with --privileged-tool."
+            )
+        if not self.exposed.height:
+            return "No untrusted content has a way to a decision, a spawn or a privileged call."
+        first = self.exposed.row(0, named=True)
+        return (
+            f"In {counted(self.exposed.height, 'run')} untrusted content has a way to an action; in"
+            f" {plain(first['trace_id'])} to the {first['action']} {plain(first['event'])}."
+        )
+
+
+def span(seconds: float) -> str:
+    """A length of time in the two largest units that it has."""
+    for unit, name, small, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= unit:
+            whole, left = divmod(round(seconds / small), unit // small)
+            return f"{whole} {name} {left} {rest}" if left else f"{whole} {name}"
+    return f"{seconds:.3g} s"
+
+
+def _columns(first: str, others: list[str]) -> str:
+    return ",".join([first, *others])
+
+
+def _listed(names: list[str], most: int) -> str:
+    """Names in a row, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+@public
+def story(
+    corpus: Corpus,
+    *,
+    max_gap: float | None = HOUR,
+    untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
+    privileged_tools: Iterable[str] = (),
+    threads: int | None = None,
+    progress: Progress = None,
+) -> Story:
+    """Tell what is worth knowing first of a corpus, on one screen.
+
+    What was read, who answered, tokens, cost, time, whose work the critical path is, whose work reached no
+    answer, whether untrusted content reached an action, and the three runs most worth opening: the one in
+    which untrusted content went farthest, the one with most tokens in work that reached no answer, the one
+    with most tokens, the longest, the one with most errors of tools or most events, in this order, each once.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    max_gap
+        As in `schedule`: longer gaps are idle, no work. Of recordings that have times; those in steps have no
+        idle time.
+    untrusted_tools, trusted_tools, privileged_tools
+        As in `taint`.
+    threads, progress
+        As in `read_traces`.
+
+    Returns
+    -------
+    Story
+        The figures and the sentences made of them; printed, or shown in a notebook, it is the story.
+
+    Raises
+    ------
+    ParameterError
+        As `metrics` and `taint`.
+
+    Notes
+    -----
+    O(events + edges). Every figure is that of a verb that its command names: `report`, `metrics`,
+    `critical_path`, `taint`.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> told = ot.story(ot.generate(traces=5, seed=0))
+    >>> told.n_traces, [about for about, _, _ in told.sentences()][:3]
+    (5, ['Read', 'Answers', 'Tokens'])
+    """
+    check_corpus(corpus)
+    common: dict[str, Any] = {"threads": threads, "progress": progress}
+    traces = corpus.traces.select("importer", "partial", "time_basis").collect()
+    max_gap = max_gap if (traces["time_basis"].cast(pl.String) == "seconds").any() else None
+    rows = metrics(corpus, max_gap=max_gap, **common)
+    members = metrics(corpus, by="agent", max_gap=max_gap, **common)
+    tools = {
+        "untrusted": list(untrusted_tools),
+        "trusted": list(trusted_tools),
+        "privileged": list(privileged_tools),
+    }
+    named: dict[str, Any] = {f"{what}_tools": names for what, names in tools.items()}
+    tainted = taint(corpus, **named, **common)
+    paths = critical_path(corpus, by="agent", max_gap=max_gap, **common)
+    timed = rows.filter(pl.col("time_unit") == "seconds")
+    unit = "seconds" if timed.height else "steps"
+    unreached = _unreached(members, rows)
+    exposed = _exposed(tainted)
+    answered = _answered(corpus, tainted)
+    return Story(
+        records=dict(corpus.records),
+        formats=dict(
+            traces.group_by(pl.col("importer").cast(pl.String))
+            .len()
+            .sort(["len", "importer"], descending=[True, False])
+            .iter_rows()
+        ),
+        n_traces=traces.height,
+        n_partial=int(traces["partial"].sum()),
+        n_events=int(rows["n_events"].sum()),
+        n_agents=int(rows["n_agents"].sum()),
+        n_answered=sum(answered.values()),
+        answered_by=answered,
+        tokens={
+            **{name: _whole(rows, f"tokens_{name}") for name in TOKENS},
+            "total": _whole(rows, "tokens"),
+        },
+        n_counted=rows["tokens"].count(),
+        scorer_tokens=_whole(rows, "scorer_tokens"),
+        cost_usd=_sum(rows, "cost_usd"),
+        n_priced=rows["cost_usd"].count(),
+        seconds={name: _sum(timed, _TIME_COLUMNS[name]) for name in TIMES},
+        n_timed=timed.height,
+        max_gap=max_gap,
+        critical=_critical(paths, unit),
+        time_unit=unit,
+        unreached=unreached,
+        exposed=exposed,
+        n_followed=int((tainted["n_tainted"] - tainted["n_seeds"]).sum()),
+        knows_privileged=bool(tools["privileged"]) or _says(corpus, "privileged"),
+        tools=tools,
+        runs=_runs(rows, exposed),
+    )
+
+
+def _says(corpus: Corpus, name: str) -> bool:
+    """Whether any event has a value in a column."""
+    return bool(corpus.events.select(pl.col(name).is_not_null().any()).collect(engine="streaming").item())
+
+
+def _sum(frame: pl.DataFrame, name: str) -> float | None:
+    """The sum of a column, None where no row has it."""
+    return float(frame[name].sum()) if frame[name].count() else None
+
+
+def _whole(frame: pl.DataFrame, name: str) -> int | None:
+    return int(frame[name].sum()) if frame[name].count() else None
+
+
+def _critical(paths: pl.DataFrame, unit: str) -> pl.DataFrame:
+    held = (
+        paths.filter(pl.col("unit") == unit, pl.col("critical") > 0.0)
+        .group_by("agent")
+        .agg(pl.col("critical").sum())
+        .sort(["critical", "agent"], descending=[True, False], nulls_last=True)
+    )
+    total = pl.col("critical").sum()
+    return held.with_columns(share=pl.when(total > 0).then(pl.col("critical") / total))
+
+
+def _unreached(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Agents with events of which none leads to the answer, where that is known."""
+    known = rows.filter(pl.col("dead_events").is_not_null()).select("trace")
+    return (
+        members.join(known, on="trace", how="semi")
+        .filter(pl.col("agent").is_not_null(), pl.col("utilisation") == 0.0, pl.col("n_events") > 0)
+        .select(pl.col(name).cast(kind) for name, kind in _AGENTS.items())
+        .sort(["tokens", "n_events", "trace"], descending=[True, True, False], nulls_last=True)
+    )
+
+
+def _exposed(tainted: pl.DataFrame) -> pl.DataFrame | None:
+    if not (tainted["n_untrusted"].count() or (tainted["n_seeds"].fill_null(0) > 0).any()):
+        return None
+    actions = {"privileged call": "privileged_call", "spawn": "spawn", "decision": "decision"}
+    event = pl.coalesce(f"first_{name}" for name in actions.values())
+    kind = pl.coalesce(
+        pl.when(pl.col(f"first_{name}").is_not_null()).then(pl.lit(word)) for word, name in actions.items()
+    )
+    return (
+        tainted.with_columns(event=event, action=kind)
+        .filter(pl.col("event").is_not_null())
+        .sort(["n_tainted", "trace"], descending=[True, False])
+        .select("trace", "trace_id", "action", "event", "n_tainted", "path")
+    )
+
+
+def _answered(corpus: Corpus, tainted: pl.DataFrame) -> dict[str, int]:
+    """How many runs each agent answered."""
+    outcomes = tainted.select("trace", id="outcome").drop_nulls().lazy()
+    by = (
+        corpus.events.select("trace", "id", agent=pl.col("agent").cast(pl.String))
+        .join(outcomes, on=["trace", "id"], how="semi")
+        .group_by("agent")
+        .len()
+        .collect(engine="streaming")
+        .sort(["len", "agent"], descending=[True, False])
+    )
+    return {"nobody" if agent is None else agent: count for agent, count in by.iter_rows()}
+
+
+def _runs(rows: pl.DataFrame, exposed: pl.DataFrame | None) -> pl.DataFrame:
+    """The runs that are most worth opening, each for the first reason that names it."""
+    all_tokens = rows["tokens"].sum()
+    table = rows.with_columns(
+        lost=pl.col("tokens") * pl.col("dead_tokens"),
+        took=pl.when(pl.col("time_unit") == "seconds").then(pl.sum_horizontal("model_time", "tool_time")),
+    )
+    if exposed is not None:
+        table = table.join(
+            exposed.select("trace", "n_tainted", "action"), on="trace", how="left", suffix="_by"
+        )
+        table = table.with_columns(ways=pl.when(pl.col("action").is_not_null()).then("n_tainted"))
+    questions: dict[str, Callable[[dict[str, Any], str], str]] = {
+        "ways": lambda row, _: (
+            f"untrusted content has ways to {counted(row['ways'], 'event')}, a {row['action']} among them"
+        ),
+        "lost": lambda row, _: f"{round(row['lost']):,} tokens went into work that reached no answer",
+        "tokens": lambda row, among: (
+            f"most tokens{among}, {row['tokens']:,}, {row['tokens'] / all_tokens:.0%} of all"
+        ),
+        "took": lambda row, among: f"the longest{among}, {span(row['took'])} of models and tools",
+        "n_tool_errors": lambda row, among: f"most errors of tools{among}, {row['n_tool_errors']:,}",
+        "n_events": lambda row, among: f"most events{among}, {row['n_events']:,}",
+    }
+    ranked: list[tuple[int, str, str]] = []
+    for name, told in questions.items():
+        if name not in table.columns or len(ranked) == RUNS or (name == "n_events" and ranked):
+            continue
+        taken = [trace for trace, _, _ in ranked]
+        known = table.filter(pl.col(name) > 0).sort([name, "trace"], descending=[True, False])
+        left = known.filter(~pl.col("trace").is_in(taken))
+        among = " of the others" if known["trace"].head(1).is_in(taken).any() else ""
+        for row in left.head(1).iter_rows(named=True):
+            ranked.append((row["trace"], row["trace_id"], told(row, among)))
+    return pl.DataFrame(ranked, schema=_RUNS, orient="row")

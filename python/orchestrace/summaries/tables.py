@@ -1,0 +1,118 @@
+"""What a corpus holds and what was read for it, in a few small tables."""
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.ranges import finite
+from ..base.schema import SCHEMAS
+from ..corpus.corpus import Corpus
+
+
+@public
+def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
+    """Summaries of a corpus: sizes, what was read, origins, measures, oddities and rejects.
+
+    Returns
+    -------
+    dict of DataFrame
+        ``tables``: table, rows. ``formats``: importer; records read, which are the sum of used, ignored,
+        duplicate, quarantined; traces, partial ones among them, events; tokens_in, tokens_out, cost_usd, sums
+        over events, and tokens, that of the traces' costs; null where nothing says it. ``ignored``: importer,
+        kind, records that mean nothing to a trace. ``traces``: importer, topology, time_basis, traces,
+        events. ``measures``: kind, name, traces, mean, min, median, max; null beyond the floats.
+        ``findings``: code, severity, traces, count and the first case (trace_id, seq, message).
+        ``quarantine``: code, severity, records and the first case (message, path, file, line).
+        Severity is ``error`` for what is left out, ``warning`` where a result may be null or not what one
+        expects, ``note`` where nothing is lost. Each sorted with the most frequent first.
+
+    Notes
+    -----
+    Linear; of events the columns of tokens and costs are looked at.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> summary = ot.report(ot.generate(traces=3, seed=0))
+    >>> summary["traces"]["traces"].sum()
+    3
+    """
+    sizes = corpus._sizes()
+    plan = {
+        "formats": _formats(corpus),
+        "ignored": corpus.record_counts.filter(pl.col("status") == "ignored")
+        .group_by("importer", "kind")
+        .agg(records=pl.col("count").sum())
+        .sort("records", pl.col("importer").cast(pl.String), "kind", descending=[True, False, False]),
+        "traces": corpus.traces.group_by("importer", "topology", "time_basis")
+        .agg(traces=pl.len(), events=pl.col("n_events").sum())
+        .sort("traces", "importer", "topology", "time_basis", descending=[True, False, False, False]),
+        "measures": corpus.measures.group_by("kind", "name")
+        .agg(
+            traces=pl.col("trace").n_unique(),
+            mean=pl.col("value").mean(),
+            min=pl.col("value").min(),
+            median=pl.col("value").median(),
+            max=pl.col("value").max(),
+        )
+        .with_columns(finite("mean"), finite("median"))
+        .sort("kind", pl.col("name").cast(pl.String)),
+        "findings": corpus.findings.join(
+            corpus.traces.select("trace", "trace_id"), on="trace", maintain_order="left"
+        )
+        .group_by("code")
+        .agg(pl.len().alias("traces"), pl.col("count").sum(), pl.col("trace_id", "seq", "message").first())
+        .with_columns(_severity("finding"))
+        .sort("traces", "code", descending=[True, False])
+        .select("code", "severity", "traces", "count", "trace_id", "seq", "message"),
+        "quarantine": corpus.quarantine.group_by("code")
+        .agg(pl.len().alias("records"), pl.col("message", "path", "file", "line").first())
+        .with_columns(_severity("reject"))
+        .sort("records", "code", descending=[True, False])
+        .select("code", "severity", "records", "message", "path", "file", "line"),
+    }
+    tables = pl.DataFrame({"table": list(SCHEMAS), "rows": [sizes[name] for name in SCHEMAS]})
+    return {"tables": tables, **dict(zip(plan, pl.collect_all(list(plan.values())), strict=True))}
+
+
+def _formats(corpus: Corpus) -> pl.LazyFrame:
+    """A row for each importer that read something or that a trace says it comes from."""
+    importer = pl.col("importer").cast(pl.String)
+    counts = corpus.record_counts.group_by(importer).agg(
+        pl.col("count").sum().alias("records"),
+        *(
+            pl.col("count").filter(pl.col("status") == status).sum().alias(status)
+            for status in ("used", "ignored", "duplicate", "quarantined")
+        ),
+    )
+
+    def known(name: str) -> pl.Expr:
+        """The sum of a column, null where nobody knows a number, not 0."""
+        return pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
+
+    of_events = ("tokens_in", "tokens_out", "cost_usd")
+    events = corpus.events.group_by("trace").agg(known(name) for name in of_events)
+    is_total = (pl.col("kind") == "cost") & (pl.col("name").cast(pl.String) == "tokens")
+    totals = corpus.measures.filter(is_total).select("trace", pl.col("value").alias("tokens"))
+    traces = (
+        corpus.traces.select("trace", importer, "partial", "n_events")
+        .join(events, on="trace", how="left")
+        .join(totals, on="trace", how="left")
+        .group_by("importer")
+        .agg(
+            pl.len().alias("traces"),
+            pl.col("partial").sum(),
+            pl.col("n_events").sum().alias("events"),
+            *(known(name) for name in ("tokens_in", "tokens_out", "tokens", "cost_usd")),
+        )
+    )
+    whole = counts.join(traces, on="importer", how="full", coalesce=True)
+    counted = ["records", "used", "ignored", "duplicate", "quarantined", "traces", "partial", "events"]
+    return whole.with_columns(pl.col(counted).fill_null(0)).sort(
+        "records", "traces", "importer", descending=[True, True, False]
+    )
+
+
+def _severity(level: str) -> pl.Expr:
+    severities = {code: severity for kind, code, severity, _ in _core.codes() if kind == level}
+    return pl.col("code").cast(pl.String).replace_strict(severities).alias("severity")

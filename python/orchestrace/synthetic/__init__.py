@@ -1,0 +1,1 @@
+"""Seeded recordings, and planted ones whose truth is known."""

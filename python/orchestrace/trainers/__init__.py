@@ -1,0 +1,1 @@
+"""Credit as trainers take it: advantages on arrays, tokens, tables of turns."""

@@ -1,0 +1,367 @@
+"""Advantages on plain arrays, as trainers hold them: no recording, no units, one number per row.
+
+The rules are those of `credit` (``grpo``, ``dr_grpo``, ``rloo``, ``dr_mas``, ``gae``, ``return_to_go``), for
+rewards that a training loop has in its hands. Arrays of NumPy, Series of Polars and whatever else
+`polars.Series` takes without copying go in; a Series comes out, whose ``to_numpy()`` shares its memory.
+
+>>> import orchestrace as ot
+>>> ot.advantages.rloo([1.0, 0.0, 0.0, 1.0], groups=[7, 7, 7, 9]).to_list()
+[1.0, -0.5, -0.5, 0.0]
+"""
+
+import sys
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from .. import _core
+from ..base.arguments import public
+from ..base.errors import ParameterError
+
+Numbers = pl.Series | NDArray[np.floating[Any]] | NDArray[np.integer[Any]] | Sequence[float]
+Codes = pl.Series | NDArray[np.integer[Any]] | Sequence[int] | Sequence[str]
+
+Compat = Literal["verl"] | None
+
+
+@public
+def grpo(
+    rewards: "Numbers",
+    groups: "Codes",
+    *,
+    ddof: Literal[0, 1] = 1,
+    epsilon: float = 1e-6,
+    compat: Compat = None,
+    threads: int | None = None,
+) -> pl.Series:
+    """Rewards less the mean of their group, divided by its standard deviation.
+
+    Parameters
+    ----------
+    rewards
+        (rollouts,), finite numbers.
+    groups
+        (rollouts,), what tells the groups apart: whole numbers or text.
+    ddof
+        1 divides the squares by n - 1, 0 by n.
+    epsilon
+        Added to the standard deviation; 0 or more.
+    compat
+        ``"verl"``: a group of one keeps its reward, divided by 1 + epsilon, as in the released code. None: it
+        gets 0.
+    threads
+        None: the machine's cores. The numbers do not depend on it.
+
+    Returns
+    -------
+    Series
+        ``advantage``, Float64, (rollouts,), in the order of `rewards`. Exactly 0 in a group whose rewards are
+        all equal.
+
+    Raises
+    ------
+    ParameterError
+        Lengths differ, a reward is null or no finite number, a group is null, an option is out of range.
+
+    Notes
+    -----
+    O(rollouts), two passes in 64-bit floats; O(rollouts log rollouts) where codes are far apart or numbers
+    beyond 1e±120.
+
+    Source: DeepSeekMath, arXiv 2402.03300, eq. 3.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> ot.advantages.grpo([1.0, 0.0, 1.0, 0.0], groups=["a", "a", "a", "b"]).round(3).to_list()
+    [0.577, -1.155, 0.577, 0.0]
+    """
+    _check_deviation(ddof, epsilon)
+    return _relative(
+        rewards, groups, scale="deviation", ddof=ddof, epsilon=epsilon, compat=compat, threads=threads
+    )
+
+
+@public
+def dr_grpo(
+    rewards: "Numbers", groups: "Codes", *, compat: Compat = None, threads: int | None = None
+) -> pl.Series:
+    """Rewards less the mean of their group; arguments, result and errors as of `grpo`.
+
+    Source: Dr. GRPO, arXiv 2503.20783. O(rollouts).
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> ot.advantages.dr_grpo([1.0, 0.0, 5.0], groups=[0, 0, 1]).to_list()
+    [0.5, -0.5, 0.0]
+    """
+    return _relative(rewards, groups, scale="none", compat=compat, threads=threads)
+
+
+@public
+def rloo(
+    rewards: "Numbers", groups: "Codes", *, compat: Compat = None, threads: int | None = None
+) -> pl.Series:
+    """Rewards less the mean of the others of their group; arguments, result and errors as of `grpo`.
+
+    Source: RLOO, arXiv 2402.14740. O(rollouts).
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> ot.advantages.rloo([1.0, 0.0, 0.0], groups=[3, 3, 3]).to_list()
+    [1.0, -0.5, -0.5]
+    """
+    return _relative(rewards, groups, scale="others", compat=compat, threads=threads)
+
+
+@public
+def dr_mas(
+    rewards: "Numbers",
+    groups: "Codes",
+    rollouts: "Codes",
+    agents: "Codes",
+    *,
+    ddof: Literal[0, 1] = 1,
+    epsilon: float = 1e-6,
+    compat: Compat = None,
+    threads: int | None = None,
+) -> pl.Series:
+    """Rewards less the mean over the rows of one agent in a group, divided by their standard deviation.
+
+    Parameters
+    ----------
+    rewards, groups
+        (rollouts,), as of `grpo`.
+    rollouts
+        (rows,), whole numbers: place of each row's rollout in `rewards`. A row is a turn or a step.
+    agents
+        (rows,), whole numbers or text: who acted in each row.
+    ddof, epsilon, compat, threads
+        As of `grpo`.
+
+    Returns
+    -------
+    Series
+        ``advantage``, Float64, (rows,).
+
+    Raises
+    ------
+    ParameterError
+        As of `grpo`; a rollout is no place in `rewards`.
+
+    Notes
+    -----
+    O(rollouts + rows). Source: Dr. MAS, arXiv 2602.08847.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> rows = {"rollouts": [0, 0, 1, 1], "agents": ["lead", "coder", "lead", "lead"]}
+    >>> ot.advantages.dr_mas([1.0, 0.0], [0, 0], **rows).round(3).to_list()
+    [1.155, 0.0, -0.577, -0.577]
+    """
+    _check_deviation(ddof, epsilon)
+    rows = _frame([_codes("rollouts", rollouts), _codes("agents", agents)])
+    return _relative(
+        rewards,
+        groups,
+        rows=rows,
+        scale="deviation",
+        ddof=ddof,
+        epsilon=epsilon,
+        compat=compat,
+        threads=threads,
+    )
+
+
+@public
+def gae(
+    rewards: "Numbers",
+    values: "Numbers",
+    offsets: "Codes",
+    *,
+    order: "Codes | None" = None,
+    gamma: float = 0.99,
+    lambda_: float = 0.95,
+    threads: int | None = None,
+) -> pl.Series:
+    """Generalised advantages along sequences of rows.
+
+    Parameters
+    ----------
+    rewards
+        (rows,): what each step earned, the outcome on the last one of its sequence. Finite numbers.
+    values
+        (rows,): the critic's estimate before each step. After the last step of a sequence it is 0.
+    offsets
+        (sequences + 1,), whole numbers: where each sequence begins among the rows; the last number is the
+        number of rows.
+    order
+        (rows,), whole numbers: the rows in the order of time, sequence by sequence. None: as they stand.
+    gamma, lambda_
+        Discount and mixing, 0 to 1.
+    threads
+        None: the machine's cores. The numbers do not depend on it.
+
+    Returns
+    -------
+    Series
+        ``advantage``, Float64, (rows,), in the order of `rewards`, whatever `order` is.
+
+    Raises
+    ------
+    ParameterError
+        Lengths differ, `offsets` do not ascend from 0 to the number of rows, `order` has a row twice or in a
+        sequence of another, there are nulls or numbers that are not finite, an option is out of range.
+
+    Notes
+    -----
+    O(rows). Source: arXiv 1506.02438, eq. 16.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> one = ot.advantages.gae([0.0, 1.0, 1.0], [0.5, 0.5, 0.0], offsets=[0, 2, 3], gamma=1.0, lambda_=1.0)
+    >>> one.to_list()
+    [0.5, 0.5, 1.0]
+    """
+    _check_range(0.0, 1.0, gamma=gamma, lambda_=lambda_)
+    rows = _frame([_numbers("rewards", rewards), _numbers("values", values)])
+    return _along(rows, offsets, order, gamma, gamma * lambda_, threads)
+
+
+@public
+def return_to_go(
+    rewards: "Numbers",
+    offsets: "Codes",
+    *,
+    order: "Codes | None" = None,
+    gamma: float = 0.99,
+    threads: int | None = None,
+) -> pl.Series:
+    """Discounted sums of the rewards from each row on; arguments, result and errors as of `gae`.
+
+    Source: Sutton & Barto 2018, section 3.3. O(rows).
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> ot.advantages.return_to_go([0.0, 1.0, 2.0], offsets=[0, 2, 3], gamma=0.5).to_list()
+    [0.5, 1.0, 2.0]
+    """
+    _check_range(0.0, 1.0, gamma=gamma)
+    return _along(_frame([_numbers("rewards", rewards)]), offsets, order, gamma, gamma, threads)
+
+
+def _relative(
+    rewards: "Numbers",
+    groups: "Codes",
+    *,
+    rows: pl.DataFrame | None = None,
+    scale: Literal["deviation", "none", "others"],
+    ddof: int = 1,
+    epsilon: float = 0.0,
+    compat: Compat,
+    threads: int | None,
+) -> pl.Series:
+    if compat not in (None, "verl"):
+        raise ParameterError(f"compat is {compat!r}, expected 'verl' or None")
+    frame = _frame([_numbers("rewards", rewards), _codes("groups", groups)])
+    found = _core.relative(
+        frame, rows=rows, scale=scale, ddof=ddof, epsilon=epsilon, lone=compat == "verl", threads=threads
+    )
+    return pl.DataFrame(found).to_series()
+
+
+def _along(
+    rows: pl.DataFrame,
+    offsets: "Codes",
+    order: "Codes | None",
+    gamma: float,
+    fading: float,
+    threads: int | None,
+) -> pl.Series:
+    found = _core.generalised(
+        rows,
+        pl.DataFrame([_whole("offsets", offsets)]),
+        None if order is None else pl.DataFrame([_whole("order", order)]),
+        gamma=gamma,
+        fading=fading,
+        threads=threads,
+    )
+    return pl.DataFrame(found).to_series()
+
+
+def _frame(columns: list[pl.Series]) -> pl.DataFrame:
+    first = columns[0]
+    for column in columns[1:]:
+        if len(column) != len(first):
+            raise ParameterError(
+                f"{column.name} has {len(column):,} rows, {first.name} {len(first):,}: expected as many"
+            )
+    return pl.DataFrame(columns)
+
+
+def _series(name: str, given: "Numbers | Codes") -> pl.Series:
+    _core.check_process()
+    try:
+        return given.alias(name) if isinstance(given, pl.Series) else pl.Series(name, given)
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise ParameterError(f"{name} is no array of one dimension: {error}") from None
+
+
+def _numbers(name: str, given: "Numbers") -> pl.Series:
+    series = _series(name, given)
+    if not series.dtype.is_numeric() and len(series):
+        raise ParameterError(f"{name} has type {series.dtype}, expected numbers")
+    return series if series.dtype == pl.Float64 else series.cast(pl.Float64)
+
+
+def _whole(name: str, given: "Codes") -> pl.Series:
+    series = _series(name, given)
+    if series.dtype == pl.Int64:
+        return series
+    if not series.dtype.is_integer() and len(series):
+        raise ParameterError(f"{name} has type {series.dtype}, expected whole numbers")
+    try:
+        return series.cast(pl.Int64)
+    except pl.exceptions.PolarsError:
+        raise ParameterError(f"{name} has a number beyond 64 bits") from None
+
+
+def _codes(name: str, given: "Codes") -> pl.Series:
+    """Small codes for what tells groups apart; nulls stay, and are refused by the core."""
+    series = _series(name, given)
+    if not len(series):
+        return series.cast(pl.UInt32)
+    if series.dtype == pl.UInt32 or (series.dtype == pl.Int32 and not (series < 0).any()):
+        return series
+    if series.dtype.is_integer():
+        narrow = series.cast(pl.UInt32, strict=False)
+        if narrow.null_count() == series.null_count():
+            return narrow
+        if name == "rollouts":
+            raise ParameterError("rollouts has a number that is no place in rewards")
+    elif not isinstance(series.dtype, pl.String | pl.Categorical | pl.Enum):
+        if series.null_count() == len(series):
+            raise ParameterError(f"{name} has {len(series):,} nulls, expected none")
+        raise ParameterError(f"{name} has type {series.dtype}, expected whole numbers or text")
+    return (series.rank("dense") - 1).cast(pl.UInt32)
+
+
+def _check_deviation(ddof: int, epsilon: float) -> None:
+    if ddof not in (0, 1):
+        raise ParameterError(f"ddof is {ddof!r}, expected 0 or 1")
+    _check_range(0.0, sys.float_info.max, epsilon=epsilon)
+
+
+def _check_range(least: float, most: float, **options: float) -> None:
+    for name, value in options.items():
+        if not (isinstance(value, Real) and least <= value <= most):
+            raise ParameterError(f"{name} is {value!r}, expected a number from {least:g} to {most:g}")
