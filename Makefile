@@ -13,7 +13,7 @@ FUZZ_RUNS ?= 10000000
 FUZZ_TARGETS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint crates floors golden fuzz nightly bench timings wheel clean
+.PHONY: help demo test style lint crates floors golden fuzz nightly bench timings wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,11 +27,14 @@ test: ## Run all tests: Rust, then Python and doctests against a fresh install
 	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install '.[dev]'
 	$(PYTHON) -m pytest $(PYTEST_PARALLEL)
 
-lint: ## Check format, lints, types and stubs (after `make test`, which installs the tools)
+style: ## Check format, lints of Python, and that its imports go one way: seconds, nothing is built
 	$(CARGO) fmt --check
-	$(CARGO) clippy --workspace --all-targets $(CHECKED) -- -D warnings
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
+	$(PYTHON) .ci/rooms.py
+
+lint: style ## Check lints of Rust, types and stubs as well (after `make test`, which installs the tools)
+	$(CARGO) clippy --workspace --all-targets $(CHECKED) -- -D warnings
 	$(PYTHON) -m mypy --strict
 	$(PYTHON) -m mypy.stubtest orchestrace._core
 	$(PYTHON) .ci/crates.py check

@@ -231,6 +231,15 @@ def test_drawn_trees_are_the_tree(name: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+def test_the_drawn_tree_has_every_module() -> None:
+    (drawing,) = [block for block in blocks("ARCHITECTURE.md", "text") if block.startswith("orchestrace/\n")]
+    named = set(re.findall(r"\w+", drawing))
+    package = ROOT / "python" / "orchestrace"
+    modules = [path for path in package.rglob("*.py") if path.name != "__init__.py"]
+    assert len(modules) > 100
+    assert [str(path) for path in modules if path.stem not in named] == []
+
+
 @each_document
 def test_tasks_and_commands_exist(name: str) -> None:
     targets = set(re.findall(r"^([a-z]+):.*## ", text("Makefile"), re.MULTILINE))

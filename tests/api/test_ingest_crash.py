@@ -202,7 +202,7 @@ def killed(what: str, chance: random.Random, scenario: Scenario, out: Path) -> c
         _, errors = process.communicate()
         assert process.returncode in (0, -signal.SIGKILL), errors
         tally[stage if process.returncode else f"not {stage}"] += 1
-        if (out / manifest.NAME).exists():
+        if (out / manifest.MANIFEST).exists():
             reconcile(out)  # what is there is a corpus at every moment
     scenario.check(out)
     return tally

@@ -254,7 +254,7 @@ def test_an_exported_corpus_has_checksums(sound: Sound, tmp_path: Path) -> None:
 
 def damaged_manifests(sound: Sound, folder: Path, seeds: range) -> None:
     sound.copy(folder)
-    raw = (folder / manifest.NAME).read_bytes()
+    raw = (folder / manifest.MANIFEST).read_bytes()
     for seed in seeds:
         draw = random.Random(seed)
         text = bytearray(raw)
@@ -267,8 +267,8 @@ def damaged_manifests(sound: Sound, folder: Path, seeds: range) -> None:
             digits = [i for i, byte in enumerate(text) if chr(byte).isdigit()]
             at = draw.choice(digits)
             text[at] = ord(draw.choice([c for c in "123456789" if c != chr(text[at])]))
-        (folder / manifest.NAME).write_bytes(text)
-        judge(sound, folder, [manifest.NAME], ["tables", "counts"])
+        (folder / manifest.MANIFEST).write_bytes(text)
+        judge(sound, folder, [manifest.MANIFEST], ["tables", "counts"])
 
 
 def test_damaged_manifests(sound: Sound, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_many_damaged_manifests(sound: Sound, tmp_path: Path) -> None:
 
 
 def test_a_manifest_says_what_it_is(sound: Sound) -> None:
-    raw = (sound.folder / manifest.NAME).read_bytes()
+    raw = (sound.folder / manifest.MANIFEST).read_bytes()
     text, _, rest = raw.rpartition(b',"blake2b":"')
     assert rest == hashlib.blake2b(text, digest_size=32).hexdigest().encode() + b'"}\n'
 

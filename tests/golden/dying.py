@@ -107,7 +107,7 @@ def hook(moments: Moments, act: Callable[[], object]) -> None:
         return made
 
     def renamed(old: Any, new: Any) -> None:
-        stage = "manifest, renaming" if Path(new).name == manifest.NAME else "renaming"
+        stage = "manifest, renaming" if Path(new).name == manifest.MANIFEST else "renaming"
         moments.reach(f"{stage}: before")
         replace(old, new)
         moments.reach(f"{stage}: after")

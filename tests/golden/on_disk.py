@@ -229,7 +229,7 @@ def assert_tidy(folder: Path) -> None:
     assert made is not None and made.complete
     listed = list(made.files())
     assert len(listed) == len(set(listed))
-    assert set(files(folder)) == {*listed, manifest.NAME}
+    assert set(files(folder)) == {*listed, manifest.MANIFEST}
     for parts in made.parts.values():
         assert parts and all(a.last < b.first for a, b in itertools.pairwise(parts))
     reconcile(folder)
@@ -258,7 +258,7 @@ def reconcile(folder: Path) -> None:
 
 def rewrite_manifest(folder: Path, **changes: Any) -> None:
     """Let a manifest say something else, as if it had been written so."""
-    path = folder / manifest.NAME
+    path = folder / manifest.MANIFEST
     value = json.loads(path.read_text(encoding="utf-8")) | changes
     value.pop("blake2b", None)
     path.write_text(json.dumps(value), encoding="utf-8")
@@ -266,7 +266,7 @@ def rewrite_manifest(folder: Path, **changes: Any) -> None:
 
 def forget_checksums(folder: Path) -> None:
     """Let a corpus be one of an engine that wrote no checksums."""
-    value = json.loads((folder / manifest.NAME).read_text(encoding="utf-8"))
+    value = json.loads((folder / manifest.MANIFEST).read_text(encoding="utf-8"))
     sides = [value[table] for table in manifest.SIDE]
     for parts in (*value["parts"].values(), *sides):
         for part in parts:

@@ -90,16 +90,16 @@ def genuine(tmp_path_factory: pytest.TempPathFactory) -> str:
         on_disk.make_small(patch.setattr)
         ot.ingest(folder / "in" / "c.json", folder / "out", partitions=2, fields=on_disk.FIELDS)
         ot.ingest(folder / "in", folder / "out")
-    return (folder / "out" / manifest.NAME).read_text(encoding="utf-8")
+    return (folder / "out" / manifest.MANIFEST).read_text(encoding="utf-8")
 
 
 def judged(text: str | bytes, folder: Path) -> Manifest | None:
     """The manifest; null where it was refused, in the one way in which it may be."""
-    (folder / manifest.NAME).write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
+    (folder / manifest.MANIFEST).write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
     try:
         made = manifest.load(folder)
     except ot.SchemaError as error:
-        assert "\n" not in str(error) and manifest.NAME in str(error)
+        assert "\n" not in str(error) and manifest.MANIFEST in str(error)
         with pytest.raises(ot.SchemaError):
             ot.read_corpus(folder)
         return None
@@ -241,7 +241,7 @@ def test_paths_that_lead_outside(folder: Path, genuine: str, name: str) -> None:
 
 
 def test_a_folder_in_place_of_a_manifest(tmp_path: Path) -> None:
-    (tmp_path / manifest.NAME).mkdir()
+    (tmp_path / manifest.MANIFEST).mkdir()
     with pytest.raises(ot.InputError, match="Is a directory"):
         ot.read_corpus(tmp_path)
     with pytest.raises(ot.InputError):

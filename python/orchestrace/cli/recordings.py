@@ -11,8 +11,8 @@ from ..base.errors import InputError, ParameterError
 from ..base.paths import expanded
 from ..base.text import counted, plain
 from ..corpus.corpus import Corpus
+from ..corpus.on_disk import is_corpus
 from ..corpus.reading import nothing_used
-from ..disk.manifest import is_corpus
 from .application import QUARANTINED
 from .options import RecordingOptions, RewardOptions
 

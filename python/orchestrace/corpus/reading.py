@@ -19,10 +19,9 @@ from ..base.paths import expanded, expect_an_end
 from ..base.progress import Progress, reporting
 from ..base.schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
 from ..base.text import counted, plain
-from ..disk.manifest import NAME as MANIFEST
-from ..disk.manifest import is_corpus
 from .corpus import Corpus
 from .mapping_files import House, read_mapping
+from .on_disk import MANIFEST, is_corpus
 
 Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]

@@ -16,8 +16,9 @@ from ..base.checks import check_flags, check_numbers
 from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.paths import expanded
 from ..base.progress import Progress, reporting
+from ..corpus.on_disk import MANIFEST as NAME
 from ..corpus.reading import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
-from .manifest import NAME, Manifest, load
+from .manifest import Manifest, load
 from .memory import bounded, memory_bytes, partitions_of
 from .shards import told
 from .work import IngestWork

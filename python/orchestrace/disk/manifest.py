@@ -4,7 +4,6 @@ replaced as a whole, so that it is always that before or that after a step."""
 import hashlib
 import itertools
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -16,8 +15,8 @@ from .. import _core
 from ..base.durable import replace, sync_folder
 from ..base.errors import InputError, SchemaError
 from ..base.schema import LIFTED, TraceBy
+from ..corpus.on_disk import MANIFEST
 
-NAME: Final = "manifest.json"
 EXPORTED: Final = "<export>"
 """The name of the only input of a corpus that `export` wrote."""
 
@@ -269,7 +268,7 @@ class Manifest:
         body = text.removesuffix("}")
         sealed = f'{body},"blake2b":"{_digest(body.encode("utf-8", "surrogateescape"))}"}}\n'
         replace(
-            folder / NAME,
+            folder / MANIFEST,
             lambda file: file.write(sealed.encode("utf-8", errors="surrogateescape")),
         )
         sync_folder(folder)
@@ -294,15 +293,6 @@ def side_file(table: str, name: str) -> str:
     return f"{table}/{name}.parquet"
 
 
-def is_corpus(folder: str) -> bool:
-    """Whether a folder is a corpus on disk, by the beginning of its manifest."""
-    try:
-        with open(os.path.join(folder, NAME), "rb") as file:
-            return file.read(13) == b'{"partitions"'
-    except OSError:
-        return False
-
-
 def load(folder: Path) -> Manifest | None:
     """The manifest of a folder, if it has one.
 
@@ -312,7 +302,7 @@ def load(folder: Path) -> Manifest | None:
         It is not one of ours, of another major version, or not what was written.
     """
     _core.check_process()
-    path = folder / NAME
+    path = folder / MANIFEST
     try:
         raw = path.read_bytes()
     except FileNotFoundError:

@@ -24,9 +24,10 @@ from ..base.text import plain
 from ..corpus.assemble import frame_of
 from ..corpus.corpus import Corpus
 from ..corpus.measures import Measures, measures_of
+from ..corpus.on_disk import MANIFEST as NAME
 from ..corpus.pieces import empty_tables
 from .integrity import reading, verify
-from .manifest import NAME, SIDE, Manifest, Part, StoredFile, load, stored
+from .manifest import SIDE, Manifest, Part, StoredFile, load, stored
 from .memory import memory_bytes
 from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_side, present_schema, scan
 

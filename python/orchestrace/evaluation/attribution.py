@@ -8,18 +8,15 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from .. import _core
 from ..base.arguments import public
+from ..base.arrays import Floats, Ints
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, unknown_name
 from ..corpus.frames import collected
 from ..statistics.influence import Mean, check_confidence, mean_interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Blame = Literal["highest", "lowest"]
 

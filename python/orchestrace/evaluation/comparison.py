@@ -8,9 +8,9 @@ from typing import Any, Final, get_args
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from ..base.arguments import public
+from ..base.arrays import Floats, Ints
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
@@ -24,9 +24,6 @@ from ..credit.verb import methods as registered
 from ..statistics import rankings
 from ..statistics.influence import check_confidence, mean_interval
 from .attribution import Blame, localisation
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Method = str | tuple[str, Mapping[str, Any]]
 

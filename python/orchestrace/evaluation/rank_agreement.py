@@ -5,9 +5,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from ..base.arguments import public
+from ..base.arrays import Floats, Ints
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, unknown_name
@@ -16,9 +16,6 @@ from ..corpus.frames import check_corpus, collected, tasks_of
 from ..statistics import rankings
 from ..statistics.influence import NO_INTERVAL, Interval, check_confidence, mean_interval
 from ..statistics.resampling import FEWEST_CLUSTERS, draws, percentiles
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 By = Literal["trace", "corpus"]
 

@@ -11,8 +11,9 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.arrays import Floats, Ints
 from ..credit.trace_graph import TYPE_WEIGHTS
-from ..statistics.influence import Floats, Ints, t_quantile
+from ..statistics.influence import t_quantile
 
 Model = Literal["noisy_or", "noisy_and", "linear"]
 Loss = Literal["log", "squared"]

@@ -7,7 +7,6 @@ from typing import Any, Final, Literal, overload
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from ..base.arguments import public
 from ..base.checks import check_numbers
@@ -20,8 +19,6 @@ from ..credit.verb import credit
 from ..statistics.influence import check_confidence, mean_interval
 from ..synthetic.planted import generate_planted
 from .laws import REASONS, fit_law
-
-Floats = NDArray[np.float64]
 
 Source = Literal["planted", "simulated"]
 

@@ -4,9 +4,10 @@ import hashlib
 
 import numpy as np
 
+from ..base.arrays import Floats, Ints
 from ..statistics.influence import mean_interval
 from ..statistics.resampling import draws
-from .law_models import Floats, Ints, Law, Points
+from .law_models import Law, Points
 
 
 class Rows:

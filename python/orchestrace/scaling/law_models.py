@@ -7,10 +7,8 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from ..base.arrays import Floats
 
 # A law whose bend lies this far outside the range of x cannot be told from one without, or from a step.
 _LEAST_BEND: Final = 0.05

@@ -6,9 +6,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from ..base.arguments import public
+from ..base.arrays import Floats
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
@@ -17,8 +17,6 @@ from ..statistics.influence import check_confidence
 from ..statistics.resampling import FEWEST_CLUSTERS, percentiles
 from .law_evidence import Rows, deal, held_out, resampled, simplest
 from .law_models import LAWS, Law
-
-Floats = NDArray[np.float64]
 
 Model = Literal["power", "saturating", "broken_power"]
 Errors = Literal["relative", "absolute"]

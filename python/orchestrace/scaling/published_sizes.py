@@ -11,12 +11,12 @@ import polars as pl
 
 from .. import _core
 from ..base.arguments import public
+from ..base.arrays import Floats
 from ..base.checks import check_numbers
 from ..base.errors import InputError, ParameterError
 from ..base.schema import CREDITS, unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
-from ..statistics.influence import Floats
 from .axes import AXES, Axis, scale_of
 
 _SCHEMA: Final[dict[str, Any]] = {

@@ -5,12 +5,9 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from ..base.arrays import Floats, Ints
 from .influence import mean_interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 CONFIDENCE: Final = 0.95
 CALIBRATION: Final = {

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from ..base.arrays import Floats, Ints
 from ..base.errors import ParameterError
 from ..corpus.corpus import Corpus
-from .influence import Floats, Ints
 
 REASON = "group.degenerate"
 """Of a corpus that says nothing: fewer than two rewarded runs, or all rewards alike."""

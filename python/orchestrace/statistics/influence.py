@@ -11,10 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ..base.arrays import Floats, Ints
 from ..base.errors import ParameterError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 NO_SPREAD: Final = 1e-12

@@ -5,10 +5,8 @@ defined. Nothing loops over segments.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from ..base.arrays import Floats, Ints
 
 
 def segment_starts(segment: "Ints") -> "Ints":

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from .influence import Floats
+from ..base.arrays import Floats
 
 MOST_WORDS: Final = 32
 """Words of a column that are told apart: indicators of all ids of a corpus would fit no memory."""

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..base.arrays import Floats
 from .influence import t_quantile
-
-Floats = NDArray[np.float64]
 
 FEWEST_CLUSTERS: Final = 5
 """With fewer, resampling says nothing of the spread between them: docs/intervals.md has the coverage."""

@@ -3,7 +3,8 @@
 import numpy as np
 import polars as pl
 
-from .influence import NO_SPREAD, Floats, Ints, t_quantile
+from ..base.arrays import Floats, Ints
+from .influence import NO_SPREAD, t_quantile
 
 
 def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[str, object]]:

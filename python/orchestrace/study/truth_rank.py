@@ -4,16 +4,13 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from ..base.arrays import Floats, Ints
 from ..corpus.corpus import Corpus
 from ..scaling.diffusion import rollouts_at
 from ..statistics import rankings
 from ..statistics.influence import NO_INTERVAL, Interval, correlation_interval, mean_interval
 from ..synthetic.planted import Truth
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TOP: Final = 0.05
 

@@ -16,12 +16,12 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from ...base.arrays import Floats, Ints
 from ...base.errors import ParameterError
 from ...corpus.corpus import Corpus
 from ...decisions.context_keys import contexts
 from ..parameters import Param
 from ..registry import EventValues, credit_method
-from .features import Floats, Ints
 
 _ABSENT: Final = "field.absent"
 _CYCLE: Final = "graph.cycle"

@@ -13,13 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ...base.arrays import Floats, Ints
 from ...base.errors import ParameterError
 from ...base.schema import SCHEMAS
 from ...corpus.corpus import Corpus
 from ...corpus.owners import owners
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 KEPT: Final = 12
 """Names of roles, tools and actions with a column of their own, the most frequent first; the others share

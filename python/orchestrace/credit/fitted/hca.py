@@ -15,13 +15,13 @@ from typing import Any, Final, Protocol
 import numpy as np
 import polars as pl
 
+from ...base.arrays import Floats, Ints
 from ...corpus.corpus import Corpus
 from ...corpus.owners import owners
 from ...statistics.folds import REASON, Folds, folds_of
 from ...statistics.learners import learner, one_thread
 from ..parameters import Param
 from ..registry import EventValues, credit_method
-from .features import Floats, Ints
 from .vdn import FOLDS
 
 _NO_SUPPORT: Final = "support.absent"

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ...base.arrays import Floats
 from ...corpus.corpus import Corpus
 from ...statistics.folds import check_size, fit_quality, folds_of
 from ...statistics.learners import one_thread
 from ..registry import EventValues, credit_method
-from .features import Floats, Vocabulary
+from .features import Vocabulary
 from .ridge import Linear, Moments, all_but_one, cross_fitted, grouped, ridge
 from .vdn import ALPHA, CENTRE, FOLDS, Decomposition, Teams, Utility, centres, decomposed, gather, moments_of
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from .features import Floats
+from ...base.arrays import Floats
 
 GRID: Final = tuple(10.0**k for k in range(-2, 6))
 """Penalties to choose from."""

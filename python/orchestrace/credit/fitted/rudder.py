@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ...base.arrays import Floats, Ints
 from ...corpus.corpus import Corpus
 from ...statistics.folds import REASON, Folds, check_size, fit_quality, folds_of
 from ...statistics.learners import learner, one_thread
 from ..parameters import Param
 from ..registry import EventValues, credit_method
-from .features import EventTable, Floats, Ints, Vocabulary, event_table, prefixes
+from .features import EventTable, Vocabulary, event_table, prefixes
 from .ridge import Moments, cross_fitted
 from .vdn import ALPHA, FOLDS
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ...base.arrays import Floats, Ints
 from ...corpus.corpus import Corpus
 from ...statistics.folds import REASON, Folds, check_size, fit_quality, folds_of
 from ..parameters import Param
 from ..registry import EventValues, credit_method
-from .features import AgentTable, Floats, Ints, Vocabulary, agents, event_table
+from .features import AgentTable, Vocabulary, agents, event_table
 from .ridge import Linear, Moments, cross_fitted
 
 

@@ -1,0 +1,15 @@
+"""How a corpus on disk is told from a folder of recordings."""
+
+import os
+from typing import Final
+
+MANIFEST: Final = "manifest.json"
+
+
+def is_corpus(folder: str) -> bool:
+    """Whether a folder is a corpus on disk, by the beginning of its manifest."""
+    try:
+        with open(os.path.join(folder, MANIFEST), "rb") as file:
+            return file.read(13) == b'{"partitions"'
+    except OSError:
+        return False
