@@ -109,7 +109,7 @@ pub(super) fn counted(rows: &TableReader<'_>, files: &[String], options: &ReadOp
         let source = rows.text("file", row).and_then(|f| sources.get(f).copied()).unwrap_or(files.len());
         let status = rows.word("status", row, RecordStatus::parse)?;
         let count = rows.u64("count", row).unwrap_or(0);
-        total = total.checked_add(count).filter(|total| *total <= i64::MAX as u64).ok_or_else(|| {
+        total = total.checked_add(count).filter(|total| i64::try_from(*total).is_ok()).ok_or_else(|| {
             Error::Schema(format!(
                 "record_counts.count (row {row}) is {count}, expected counts that add up to at most {}",
                 i64::MAX
