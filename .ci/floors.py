@@ -42,8 +42,9 @@ for name in methods:
         assert ot.credit(corpus, method=name, unit=unit).height > 0, name
 assert ot.credit(disk, method="grpo", unit="turn").height > 0
 assert ot.metrics(corpus, by="task").height > 0
-assert ot.scaling_curve(corpus).height > 0
-assert ot.fit_scaling(ot.scaling_curve(corpus, slots=[1, 2, 4, 8]))["alpha"].null_count() == 0
+assert ot.schedules.scaling_curve(corpus).height > 0
+curve = ot.schedules.scaling_curve(corpus, slots=[1, 2, 4, 8])
+assert ot.schedules.fit_scaling(curve)["alpha"].null_count() == 0
 assert ot.story(corpus).text("runs.jsonl", 80)
 corpus.write_jsonl(os.path.join(folder, "out.jsonl"))
 ot.export(corpus, "parquet", os.path.join(folder, "tables"))

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import orchestrace as ot
 from document_workspace import calls, commands, laid_out
+from namespaces import public
 from orchestrace import _core
 from orchestrace.cli import app
 
@@ -238,6 +239,20 @@ def test_the_drawn_tree_has_every_module() -> None:
     modules = [path for path in package.rglob("*.py") if path.name != "__init__.py"]
     assert len(modules) > 100
     assert [str(path) for path in modules if path.stem not in named] == []
+
+
+def test_the_page_of_names_is_what_there_is() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "names.py", "check"], capture_output=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    assert len([name for name, _ in public() if "." not in name]) <= 30
+
+
+def test_every_public_function_has_an_example() -> None:
+    functions = {name: one for name, one in public() if inspect.isfunction(one)}
+    assert len(functions) > 70
+    assert [name for name, one in functions.items() if ">>> " not in (one.__doc__ or "")] == []
 
 
 @each_document

@@ -46,7 +46,7 @@ def arrays(events: int) -> Arrays:
 
 
 def ours_advantages(a: Arrays, threads: int | None) -> list[np.ndarray]:
-    own = ot.advantages
+    own = ot.trainers.advantages
     return [
         own.grpo(a["rewards"], a["groups"], threads=threads).to_numpy(),
         own.rloo(a["rewards"], a["groups"], threads=threads).to_numpy(),
@@ -91,7 +91,7 @@ def numba_gae(a: Arrays, threads: int | None) -> list[np.ndarray]:
 
 def ours_gae(a: Arrays, threads: int | None) -> list[np.ndarray]:
     rows = {"gamma": GAMMA, "lambda_": LAMBDA, "threads": threads}
-    return [ot.advantages.gae(a["earned"], a["values"], a["offsets"], **rows).to_numpy()]
+    return [ot.trainers.advantages.gae(a["earned"], a["values"], a["offsets"], **rows).to_numpy()]
 
 
 TASKS: dict[str, dict[str, Callable[[Arrays, int | None], list[np.ndarray]]]] = {

@@ -208,8 +208,8 @@ def exponents(samples: int) -> list[object]:
             y = np.exp(level + slope * np.log(sizes) + rng.normal(scale=0.1, size=(n, sizes.size)))
             runs = np.repeat(np.arange(n), sizes.size).astype(str)
             frame = pl.DataFrame({"trace_id": runs, "x": np.tile(sizes, n), "y": y.ravel()})
-            row = ot.fit_law(frame, x="x", y="y", models=["power"], n_boot=300).row(1, named=True)
-            hits += row["low"] <= 0.5 <= row["high"]
+            row = ot.scaling.fit_law(frame, x="x", y="y", models=["power"], n_boot=300).row(1, named=True)
+            hits += row["lower"] <= 0.5 <= row["upper"]
         ours.append(hits / samples)
     return ["exponent of a power law", *map(told, ours), *[""] * len(TASKS)]
 

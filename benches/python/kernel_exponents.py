@@ -37,7 +37,7 @@ def _kernels() -> dict[str, Callable[[Any, str], object]]:
     """What is measured, of a corpus and the path of its recording."""
     import orchestrace as ot
 
-    drop = ot.drop(type="message")
+    drop = ot.interventions.drop(type="message")
     return {
         "parse": lambda corpus, path: ot.read_traces(path, threads=1),
         "flow": lambda corpus, path: ot.credit(corpus, method="flow", unit="event", threads=1),
@@ -48,7 +48,7 @@ def _kernels() -> dict[str, Callable[[Any, str], object]]:
             corpus, method="shapley", unit="agent", samples=64, threads=1
         ),
         "replay": lambda corpus, path: ot.replay(corpus, drop, threads=1),
-        "schedule": lambda corpus, path: ot.schedule(corpus, slots=4, threads=1),
+        "schedule": lambda corpus, path: ot.schedules.schedule(corpus, slots=4, threads=1),
     }
 
 
@@ -61,7 +61,7 @@ def _generate(path: str, events: int, shape: str) -> None:
     if shape == "corpus":
         ot.generate(path, events=events, seed=1)
     else:
-        ot.generate_planted(path, traces=1, agents=5, events=events // 5, seed=1)
+        ot.synthetic.planted(path, traces=1, agents=5, events=events // 5, seed=1)
 
 
 def _measure(kernel: str, path: str) -> None:
@@ -113,7 +113,7 @@ def _table(rows: list[dict[str, Any]], sizes: list[int]) -> str:
     lines = [f"| kernel | |{head} law | exponent | 95 % |", f"|---|---|{'---:|' * len(sizes)}---|---:|---|"]
     for quantity, word in QUANTITIES.items():
         for (kernel,), own in measured.group_by("kernel", maintain_order=True):
-            law = ot.fit_law(
+            law = ot.scaling.fit_law(
                 own, x="events", y=quantity, cluster="round", models=["power", "broken_power"], n_boot=500
             )
             median = own.group_by("events").agg(pl.col(quantity).median()).sort("events")[quantity]
@@ -124,7 +124,7 @@ def _table(rows: list[dict[str, Any]], sizes: list[int]) -> str:
             name = "exponent_after" if "exponent_after" in law.filter("chosen")["parameter"] else "exponent"
             row = law.filter(pl.col("chosen"), pl.col("parameter") == name).row(0, named=True)
             told = str(row["reason"]) if row["estimate"] is None else f"{row['estimate']:.2f}"
-            spread = "-" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
+            spread = "-" if row["lower"] is None else f"{row['lower']:.2f} to {row['upper']:.2f}"
             lines.append(f"| {kernel} | {word} |{cells} {row['model']} | {told} | {spread} |")
     return "\n".join(lines)
 

@@ -154,8 +154,8 @@ def measure() -> pl.DataFrame:
                             "length": length,
                             "quantity": quantity,
                             "estimate": mean,
-                            "low": low,
-                            "high": high,
+                            "lower": low,
+                            "upper": high,
                             "limit": limits[rule][quantity],
                             "truth": world.truth()[quantity],
                         }
@@ -170,7 +170,7 @@ def markdown(found: pl.DataFrame) -> str:
     ]
     for (world, quantity, length), own in found.group_by("world", "quantity", "length", maintain_order=True):
         cells = [
-            f"{row['estimate']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+            f"{row['estimate']:.2f} [{row['lower']:.2f}, {row['upper']:.2f}]"
             for rule in RULES
             for row in own.filter(rule=rule).iter_rows(named=True)
         ]
@@ -197,7 +197,7 @@ def draw(found: pl.DataFrame, path: str) -> None:
         layers = alt.layer(
             base.mark_rule(color="#bbbbbb").encode(y=alt.datum(0)),
             base.mark_line().encode(y="limit:Q", color=colour),
-            base.mark_errorbar().encode(y=alt.Y("low:Q", title=""), y2="high:Q", color=colour),
+            base.mark_errorbar().encode(y=alt.Y("lower:Q", title=""), y2="upper:Q", color=colour),
             base.mark_point(filled=True, size=40).encode(y=y, color=colour),
             base.mark_line(color="black", strokeDash=[5, 4]).encode(y="truth:Q"),
             data=alt.Data(values=frame.filter(quantity=quantity).to_dicts()),

@@ -83,8 +83,42 @@ topology = "hierarchical"
 """
 #: Of a study, what a clock or the machine says.
 MEASURED = ("second", "byte", "rss", "memory", "time", "peak", "started", "version")
-#: Columns of the older code by the names that they have now.
+#: Columns of the older code by the names that they have now; of every table, by their ends.
 RENAMED: dict[str, dict[str, str]] = {}
+ENDS = {"low": "lower", "high": "upper"}
+#: Tables of the older code by the names that they have now.
+TABLES: dict[str, str] = {
+    "verb against_single_agent": "verb evaluation.against_single_agent",
+    "verb aggregation_effects": "verb effects.aggregation",
+    "verb agreement": "verb evaluation.agreement",
+    "verb compare_metrics": "verb evaluation.compare_metrics",
+    "verb concurrency_profile": "verb schedules.concurrency_profile",
+    "verb contexts": "verb decisions.contexts",
+    "verb credit_snr": "verb scaling.credit_snr",
+    "verb critical_path": "verb schedules.critical_path",
+    "verb delegation_effects": "verb effects.delegation",
+    "verb dominators": "verb schedules.dominators",
+    "verb drag": "verb schedules.drag",
+    "verb faithfulness": "verb evaluation.faithfulness",
+    "verb fit_outcome": "verb outcomes.fit",
+    "verb free_ride": "verb evaluation.free_ride",
+    "verb gap": "verb scaling.gap",
+    "verb ledger": "verb evaluation.ledger",
+    "verb localisation": "verb evaluation.localization",
+    "verb matched_effect": "verb effects.matched",
+    "verb message_effects": "verb effects.message",
+    "verb model_sensitivity": "verb outcomes.sensitivity",
+    "verb place_labels": "verb evaluation.place_labels",
+    "verb report_checklist": "verb evaluation.report_checklist",
+    "verb sanitizer_cut": "verb safety.sanitizer_cut",
+    "verb scaling_curve": "verb schedules.scaling_curve",
+    "verb schedule": "verb schedules.schedule",
+    "verb sibling_diagnostics": "verb evaluation.sibling_diagnostics",
+    "verb spawn_effect": "verb effects.spawn",
+    "verb tainted_events": "verb safety.tainted_events",
+    "verb token_credits": "verb trainers.token_credits",
+    "verb trainer_table": "verb trainers.trainer_table",
+}
 DROPPED = {"file", "line", "offset", "length", "seconds", "events_per_s"}
 
 
@@ -122,8 +156,8 @@ def explanations(corpus: ot.Corpus) -> Iterator[pl.DataFrame]:
 def replays(corpus: ot.Corpus) -> Iterator[pl.DataFrame]:
     """Everything that can be dropped, once, and fewer slots."""
     for each in ("agent", "spawn", "role", "tool", "message"):
-        yield ot.replay(corpus, ot.drop(each=each)).with_columns(asked=pl.lit(f"drop {each}"))
-    yield ot.replay(corpus, ot.concurrency([1, 4])).with_columns(asked=pl.lit("slots"))
+        yield ot.replay(corpus, ot.interventions.drop(each=each)).with_columns(asked=pl.lit(f"drop {each}"))
+    yield ot.replay(corpus, ot.interventions.concurrency([1, 4])).with_columns(asked=pl.lit("slots"))
 
 
 def keyed(frame: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -136,12 +170,12 @@ def results(corpus: ot.Corpus) -> Iterator[tuple[str, Callable[[], pl.DataFrame]
         yield name, lambda name=name: getattr(corpus, name).collect()
     yield "metrics", lambda: ot.metrics(corpus)
     yield "members", lambda: ot.metrics(corpus, by="agent")
-    yield "schedule", lambda: ot.schedule(corpus)
-    yield "slots", lambda: ot.scaling_curve(corpus, [1, 2, 4, 8])
-    yield "path", lambda: keyed(ot.critical_path(corpus, by="type"), "type")
+    yield "schedule", lambda: ot.schedules.schedule(corpus)
+    yield "slots", lambda: ot.schedules.scaling_curve(corpus, [1, 2, 4, 8])
+    yield "path", lambda: keyed(ot.schedules.critical_path(corpus, by="type"), "type")
     yield "taint", lambda: ot.taint(corpus)
     yield "replay", lambda: pl.concat(replays(corpus), how="diagonal_relaxed")
-    yield "weights", lambda: told(ot.fit_outcome(corpus, targets="outcome"))
+    yield "weights", lambda: told(ot.outcomes.fit(corpus, targets="outcome"))
     yield "credit", lambda: pl.concat(credits(corpus), how="diagonal_relaxed")
 
 
@@ -160,7 +194,7 @@ def told(answered: Any) -> pl.DataFrame:
         return pl.concat(parts, how="diagonal_relaxed")
     if isinstance(answered, ot.OrchestraceError):
         return pl.DataFrame({"error": [type(answered).__name__]})
-    if isinstance(answered, ot.FittedOutcome):
+    if isinstance(answered, ot.outcomes.FittedOutcome):
         return answered.weights
     text = answered if isinstance(answered, bytes) else str(answered).encode()
     return pl.DataFrame({"kind": [type(answered).__name__], "hash": [hashlib.sha256(text).hexdigest()]})
@@ -209,7 +243,7 @@ def write(folder: Path, name: str, compute: Callable[[], pl.DataFrame], known: p
 def corpora() -> Iterator[tuple[str, ot.Corpus]]:
     yield "samples", ot.read_traces(ROOT / "data" / "samples")
     for name, options in PLANTED.items():
-        yield f"planted {name}", ot.generate_planted(**options)[0]
+        yield f"planted {name}", ot.synthetic.planted(**options)[0]
     if root := os.environ.get("ORCHESTRACE_CORPORA"):
         yield "published", ot.read_traces(root)
 
@@ -238,6 +272,8 @@ def numbered(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 def moved(name: str, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
     """A row per format and column in which something moved."""
     before = before.rename(RENAMED.get(name, {}), strict=False)
+    ends = {one: one.rpartition("_") for one in before.columns if one.rpartition("_")[2] in ENDS}
+    before = before.rename({one: f"{head}{mark}{ENDS[end]}" for one, (head, mark, end) in ends.items()})
     keys = ["importer", "trace_id", "trace", *KEYS.get(name, [])]
     keys = [key for key in keys if key in before.columns and key in after.columns]
     sides = [numbered(side, keys) for side in (before, after)]
@@ -284,7 +320,7 @@ def moved(name: str, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
 def compare(before: Path, after: Path) -> None:
     rows = []
     for path in sorted(before.rglob("*.parquet")):
-        name = path.relative_to(before)
+        name = path.relative_to(before).with_stem(TABLES.get(path.stem, path.stem))
         if not (after / name).exists():
             print(f"{name} is missing in {after}")
             continue

@@ -36,7 +36,7 @@ def measure(n_traces: int) -> pl.DataFrame:
     each = max(n_traces // len(SEEDS) // 8, 1) * 8
     frames = []
     for seed in SEEDS:
-        made, _ = ot.generate_planted(traces=each, group_size=8, seed=seed)
+        made, _ = ot.synthetic.planted(traces=each, group_size=8, seed=seed)
         corpus = made.with_measures(made.traces.select("trace", team=pl.lit(1.0)).collect())
         tasks = corpus.traces.select("trace", task=pl.format("{}/{}", pl.lit(seed), "task_id")).collect()
         for gates in GATES:

@@ -155,7 +155,7 @@ def sampled(name: str) -> dict[str, Any]:
 
 
 def compared(
-    corpus: ot.Corpus, truth: ot.Truth, chosen: list[Run]
+    corpus: ot.Corpus, truth: ot.synthetic.Truth, chosen: list[Run]
 ) -> Iterator[tuple[Run, str, pl.DataFrame]]:
     """Values of each run in each comparison; a method that cannot run raises."""
     tasks = corpus.traces.select("trace", task=pl.col("task_id").cast(pl.String)).collect()
@@ -163,7 +163,7 @@ def compared(
     by_event = truth.contributions.select("trace", "seq", "contribution")
     by_event = by_event.join(ids, on=["trace", "seq"], maintain_order="left").join(tasks, on="trace")
     by_agent = truth.agents.select("trace", "contribution", unit_id="agent").join(tasks, on="trace")
-    decisions = ot.contexts(corpus).drop_nulls(["context", "choice"]).join(tasks, on="trace")
+    decisions = ot.decisions.contexts(corpus).drop_nulls(["context", "choice"]).join(tasks, on="trace")
     place = ["task", "context", "role"]
     siblings = decisions.filter(pl.col("choice").n_unique().over(place) > 1).select("trace", "seq", *place)
     for name, given in chosen:
@@ -197,7 +197,7 @@ def measure(
         size = options.get("group_size", 8)
         each = max(n_traces // len(SEEDS) // size, 1) * size
         for seed in SEEDS:
-            corpus, truth = ot.generate_planted(traces=each, seed=seed, **{"group_size": 8} | options)
+            corpus, truth = ot.synthetic.planted(traces=each, seed=seed, **{"group_size": 8} | options)
             for control, given, wanted in (
                 ("recorded", corpus, chosen),
                 ("null", permuted(corpus, model, seed, 1), reward_only if nulls else []),

@@ -83,15 +83,15 @@ def rankings(credits: pl.DataFrame) -> tuple[list[str], dict[str, str]]:
 
 
 def localised(credits: pl.DataFrame, labels: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
-    """`ot.localisation` with the runs under the names that they have here."""
+    """`ot.evaluation.localization` with the runs under the names that they have here."""
     named = credits.drop("method", "params", "reward").rename({"run": "method"})
-    return ot.localisation(named, labels, within=(1, 5))
+    return ot.evaluation.localization(named, labels, within=(1, 5))
 
 
 def percent(row: dict[str, Any], metric: str) -> str:
     if row[metric] is None:
         return ""
-    mean, low, high = (100 * row[f"{metric}{end}"] for end in ("", "_low", "_high"))
+    mean, low, high = (100 * row[f"{metric}{end}"] for end in ("", "_lower", "_upper"))
     return f"{mean:.0f} [{low:.0f}, {high:.0f}]"
 
 
@@ -122,7 +122,7 @@ def localisation_table(subset: str, corpus: ot.Corpus) -> str:
 
 def second_labels(path: Path, corpus: ot.Corpus) -> pl.DataFrame:
     """The root causes of AgentRx, with all steps that failed, for the traces that are in the corpus."""
-    labels = ot.place_labels(corpus, ot.read_traces(path).labels).with_columns(
+    labels = ot.evaluation.place_labels(corpus, ot.read_traces(path).labels).with_columns(
         pl.col("trace_id", "agent", "annotator").cast(TEXT), pl.col("turn").cast(pl.Int64)
     )
     known = corpus.traces.select(pl.col("trace_id").cast(TEXT)).collect()
@@ -267,7 +267,7 @@ def method_table(corpus: ot.Corpus, found: pl.DataFrame) -> str:
 
 def sibling_table(corpus: ot.Corpus, found: pl.DataFrame) -> str:
     """How many decisions have a sibling: another rollout of the task in the same context."""
-    contexts = ot.contexts(corpus).drop_nulls(["context", "choice"]).join(found, on="trace")
+    contexts = ot.decisions.contexts(corpus).drop_nulls(["context", "choice"]).join(found, on="trace")
     groups = contexts.group_by("task_id", "context", "role").agg(
         pl.len(),
         pl.col("trace").n_unique().alias("rollouts"),

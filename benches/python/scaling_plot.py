@@ -16,10 +16,10 @@ def main() -> None:
     )
     parser.add_argument("--svg", help="file for the plot")
     options = parser.parse_args()
-    curve = ot.scaling_curve(ot.generate(traces=200, seed=0), slots=SLOTS).filter(unit="seconds")
-    print(ot.fit_scaling(curve))
+    curve = ot.schedules.scaling_curve(ot.generate(traces=200, seed=0), slots=SLOTS).filter(unit="seconds")
+    print(ot.schedules.fit_scaling(curve))
     if options.svg:
-        ot.plot_scaling(curve, title="200 generated runs").save(options.svg)
+        ot.schedules.plot_scaling(curve, title="200 generated runs").save(options.svg)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def corpus_of(events: int) -> ot.Corpus:
 
 def given(corpus: ot.Corpus) -> list[Trace]:
     """What the peers get."""
-    times = ot.schedule(corpus).select("trace", "duration")
+    times = ot.schedules.schedule(corpus).select("trace", "duration")
     events = times.with_columns(corpus.events.select("t").collect()["t"])
     edges = corpus.edges.select("trace", "src", "dst").unique().sort("trace", "dst", "src").collect()
     by_trace = {key[0]: own for key, own in edges.partition_by("trace", as_dict=True).items()}
@@ -126,7 +126,7 @@ def with_simpy(traces: list[Trace]) -> list[list[float]]:
 
 
 def with_orchestrace(corpus: ot.Corpus) -> pl.DataFrame:
-    return ot.scaling_curve(corpus, slots=SLOTS)
+    return ot.schedules.scaling_curve(corpus, slots=SLOTS)
 
 
 def seconds(call: Callable[[], object], rounds: int) -> float:

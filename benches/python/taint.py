@@ -51,8 +51,8 @@ def separation(kind: str, way: str, rows: pl.DataFrame) -> None:
     print("| measure of a run | AUC [95 % interval] | gain over tool calls |")
     print("| --- | ---: | ---: |")
     for row in injections.separation(own).iter_rows(named=True):
-        point = f"{row['auc']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
-        gain = f"{row['gain']:+.2f} [{row['gain_low']:+.2f}, {row['gain_high']:+.2f}]"
+        point = f"{row['auc']:.2f} [{row['lower']:.2f}, {row['upper']:.2f}]"
+        gain = f"{row['gain']:+.2f} [{row['gain_lower']:+.2f}, {row['gain_upper']:+.2f}]"
         prefix = "baseline: " if row["measure"] in injections.BASELINES else ""
         print(f"| {prefix}{row['measure']} | {point} | {'' if row['measure'] == 'tool calls' else gain} |")
     print()
@@ -97,7 +97,7 @@ def counts(row: dict[str, Any]) -> tuple[str, str, str]:
     drawn = share(row["drawn"], row["failed"])
     if math.isnan(row["auc"]):
         return missed, drawn, ""
-    interval = "" if math.isnan(row["auc_low"]) else f" [{row['auc_low']:.2f}, {row['auc_high']:.2f}]"
+    interval = "" if math.isnan(row["auc_lower"]) else f" [{row['auc_lower']:.2f}, {row['auc_upper']:.2f}]"
     return missed, drawn, f"{row['auc']:.2f}{interval}"
 
 

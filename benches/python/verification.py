@@ -25,7 +25,7 @@ from orchestrace.disk import integrity, manifest
 VERBS: dict[str, Callable[[ot.Corpus], pl.DataFrame]] = {
     "metrics": lambda corpus: ot.metrics(corpus),
     "credit, discounted by agent": lambda corpus: ot.credit(corpus, method="discounted", unit="agent"),
-    "replay, each agent dropped": lambda corpus: ot.replay(corpus, ot.drop(each="agent")),
+    "replay, each agent dropped": lambda corpus: ot.replay(corpus, ot.interventions.drop(each="agent")),
 }
 
 

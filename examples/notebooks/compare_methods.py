@@ -33,7 +33,7 @@ def _(mo):
 
 @app.cell
 def _(ot, pl):
-    planted, truth = ot.generate_planted(traces=64, agents=5, seed=0)
+    planted, truth = ot.synthetic.planted(traces=64, agents=5, seed=0)
     chosen = [
         "uniform",
         "broadcast",
@@ -53,8 +53,8 @@ def _(ot, pl):
         "method",
         "quantity",
         "truth_spearman",
-        "truth_spearman_low",
-        "truth_spearman_high",
+        "truth_spearman_lower",
+        "truth_spearman_upper",
         "agreement",
         "reason",
     ).with_columns(pl.col(pl.Float64).round_sig_figs(3))
@@ -68,10 +68,10 @@ def _(alt, marked):
     base = alt.Chart(rows).encode(y=alt.Y("method", sort=rows["method"].to_list(), title=None))
     interval = base.mark_rule().encode(
         x=alt.X(
-            "truth_spearman_low",
+            "truth_spearman_lower",
             title="rank correlation with the planted contribution, 95 % interval over tasks",
         ),
-        x2="truth_spearman_high",
+        x2="truth_spearman_upper",
     )
     (interval + base.mark_circle(size=60).encode(x="truth_spearman")).properties(width=480)
     return

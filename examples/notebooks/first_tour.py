@@ -107,7 +107,7 @@ def _(mo):
 @app.cell
 def _(corpus, ot, pl):
     waited = (
-        ot.critical_path(corpus, by="type")
+        ot.schedules.critical_path(corpus, by="type")
         .group_by("type")
         .agg(pl.col("critical", "off_path").sum())
         .sort("critical", descending=True)
@@ -159,7 +159,7 @@ def _(mo):
 
 @app.cell
 def _(corpus, ot, pl):
-    curve = ot.scaling_curve(corpus, [1, 2, 4, 8, None])
+    curve = ot.schedules.scaling_curve(corpus, [1, 2, 4, 8, None])
     curve.group_by("k", maintain_order=True).agg(pl.col("makespan", "lower", "upper").sum())
     return
 

@@ -39,14 +39,16 @@ def _(mo):
 def _(mo, ot):
     path = mo.cli_args().get("path")
     corpus = ot.read_traces(str(path)) if path else ot.generate(traces=64, seed=0)
-    coordinates = ot.gap(corpus, against="Kimi K2.6 Agent Swarm (reported envelope)")
+    coordinates = ot.scaling.gap(corpus, against="Kimi K2.6 Agent Swarm (reported envelope)")
     coordinates
     return (corpus,)
 
 
 @app.cell
 def _(alt, corpus, ot, pl):
-    published = ot.envelopes().select("system", "kind", agents="agents_max", steps="steps_max").drop_nulls()
+    published = (
+        ot.scaling.envelopes().select("system", "kind", agents="agents_max", steps="steps_max").drop_nulls()
+    )
     runs = ot.metrics(corpus, groups=["scale", "stages"]).select(
         pl.col("trace_id").alias("system"),
         pl.lit("recorded").alias("kind"),
@@ -88,7 +90,7 @@ def _(ot, pl, tempfile):
     }
     with tempfile.TemporaryDirectory() as folder:
         cells = ot.study.run(ladder, folder, workers=0)
-    shown = cells.select("method", "events", "agents", "rho", "rho_low", "rho_high", "rollouts", "status")
+    shown = cells.select("method", "events", "agents", "rho", "rho_lower", "rho_upper", "rollouts", "status")
     shown.with_columns(pl.col(pl.Float64).round_sig_figs(3))
     return (cells,)
 
@@ -102,7 +104,7 @@ def _(alt, cells):
     curve = line.mark_line(point=True).encode(
         y=alt.Y("rho", title="rank correlation with the planted contribution")
     )
-    (curve + line.mark_rule().encode(y="rho_low", y2="rho_high")).properties(width=540, height=280)
+    (curve + line.mark_rule().encode(y="rho_lower", y2="rho_upper")).properties(width=540, height=280)
     return
 
 
@@ -119,9 +121,9 @@ def _(mo):
 
 @app.cell
 def _(mo, ot, pl):
-    law = ot.diffusion_law(seed=0)
+    law = ot.scaling.diffusion_law(seed=0)
     sizes = [10, 100, 1000, 4000]
-    needed = pl.DataFrame({"n": sizes, "rollouts": ot.rollouts_needed(sizes)})
+    needed = pl.DataFrame({"n": sizes, "rollouts": ot.scaling.rollouts_needed(sizes)})
     mo.vstack([law.slope, needed])
     return (needed,)
 

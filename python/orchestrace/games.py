@@ -13,6 +13,8 @@ from .base.arguments import public
 from .base.checks import check_numbers
 from .base.errors import ParameterError
 
+__all__ = ["values"]
+
 Coalitions = NDArray[np.bool_]
 Value = Callable[[Coalitions], ArrayLike]
 Play = Callable[[bytearray, int], bytes]
@@ -30,7 +32,7 @@ _STRUCTURE: Final = {
 
 
 @public
-def game_values(
+def values(
     value: Value | ArrayLike,
     n_players: int,
     method: str = "shapley",
@@ -103,11 +105,11 @@ def game_values(
     >>> import numpy as np, orchestrace as ot
     >>> def pairs(masks):
     ...     return np.minimum(masks[:, 0], masks[:, 1:].sum(axis=1)).astype(float)
-    >>> ot.game_values(pairs, 3)["value"].round(4).to_list()
+    >>> ot.games.values(pairs, 3)["value"].round(4).to_list()
     [0.6667, 0.1667, 0.1667]
-    >>> ot.game_values(pairs, 3, "owen", unions=[[1, 2]])["value"].round(4).to_list()
+    >>> ot.games.values(pairs, 3, "owen", unions=[[1, 2]])["value"].round(4).to_list()
     [0.5, 0.25, 0.25]
-    >>> sampled = ot.game_values(lambda masks: masks.sum(axis=1) ** 2.0, 30, samples=100)
+    >>> sampled = ot.games.values(lambda masks: masks.sum(axis=1) ** 2.0, 30, samples=100)
     >>> round(sampled["value"].sum(), 6)
     900.0
     """

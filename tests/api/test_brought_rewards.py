@@ -39,11 +39,11 @@ VERBS: dict[str, Callable[[ot.Corpus], object]] = {
     "a method in Python": lambda c: ot.credit(c, method="vdn"),
     "several rewards": lambda c: ot.credit(c, reward=["team", {"team": 2.0}]),
     "compare": lambda c: ot.compare(c, ["flow"]),
-    "spawn_effect": ot.spawn_effect,
-    "matched_effect": lambda c: ot.matched_effect(c, pl.col("type") == "spawn"),
-    "message_effects": ot.message_effects,
-    "sibling_diagnostics": ot.sibling_diagnostics,
-    "ledger": lambda c: ot.ledger(c, ot.credit(ot.generate(traces=1), unit="agent")),
+    "effects.spawn": ot.effects.spawn,
+    "effects.matched": lambda c: ot.effects.matched(c, pl.col("type") == "spawn"),
+    "effects.message": ot.effects.message,
+    "sibling_diagnostics": ot.evaluation.sibling_diagnostics,
+    "ledger": lambda c: ot.evaluation.ledger(c, ot.credit(ot.generate(traces=1), unit="agent")),
 }
 
 
@@ -80,7 +80,7 @@ def test_metrics_of_native_traces_are_no_scores_to_read_as_rewards() -> None:
 
 def test_what_needs_no_reward_works_without(sessions: ot.Corpus) -> None:
     assert ot.metrics(sessions).height == len(sessions)
-    assert ot.replay(sessions, ot.drop(each="agent")).height
+    assert ot.replay(sessions, ot.interventions.drop(each="agent")).height
 
 
 def test_with_other_channels_those_are_named(corpus: ot.Corpus) -> None:
@@ -97,7 +97,7 @@ def test_of_very_many_channels_some_are_named() -> None:
     record["rewards"] = {f"r{number}": 1 for number in range(5_000)}
     corpus = ot.read_traces(io.BytesIO(json.dumps(record).encode()))
     with pytest.raises(ot.ParameterError, match=r"and 4,?960 more\)") as caught:
-        ot.sibling_diagnostics(corpus, reward="teem")
+        ot.evaluation.sibling_diagnostics(corpus, reward="teem")
     assert len(str(caught.value)) < 1_000
 
 

@@ -85,14 +85,14 @@ def test_overlap_and_signs_by_plain_loops():
 
 def test_a_method_agrees_with_itself_and_with_its_reverse(corpus):
     flow = ot.credit(corpus, method="flow", unit="event")
-    same = by_metric(ot.agreement(corpus, flow, flow.sample(fraction=1.0, shuffle=True, seed=1)))
+    same = by_metric(ot.evaluation.agreement(corpus, flow, flow.sample(fraction=1.0, shuffle=True, seed=1)))
     # that tasks agree is no certainty: as many as that could differ, and not have been seen
     unseen = 1 - 0.025 ** (1 / same["kendall"]["n_tasks"])
     for metric, (least, most) in RANGES.items():
         row = same[metric]
-        assert row["value"] == row["high"] == 1.0 and least < row["low"] < 1.0
-        assert row["low"] <= 1.0 - unseen * (most - least) + 1e-12  # of equal tasks it is that
-    mirrored = by_metric(ot.agreement(corpus, flow, flow.with_columns(-pl.col("credit"))))
+        assert row["value"] == row["upper"] == 1.0 and least < row["lower"] < 1.0
+        assert row["lower"] <= 1.0 - unseen * (most - least) + 1e-12  # of equal tasks it is that
+    mirrored = by_metric(ot.evaluation.agreement(corpus, flow, flow.with_columns(-pl.col("credit"))))
     assert mirrored["kendall"]["value"] == mirrored["spearman"]["value"] == -1.0
     assert mirrored["sign_agreement"]["value"] == 0.0
 
@@ -106,20 +106,20 @@ def test_the_mean_over_traces_by_hand(corpus):
     for _, own in both.group_by("trace"):
         tau = stats.kendalltau(own["credit"], own["credit_b"])[0] if own.height > 1 else float("nan")
         taus += [] if math.isnan(tau) else [tau]
-    row = by_metric(ot.agreement(corpus, a, b))["kendall"]
+    row = by_metric(ot.evaluation.agreement(corpus, a, b))["kendall"]
     assert row["value"] == pytest.approx(sum(taus) / len(taus))
     assert row["n_traces"] == len(taus) > 10
-    assert row["low"] < row["value"] < row["high"]
+    assert row["lower"] < row["value"] < row["upper"]
 
 
 def test_all_units_as_one_ranking(corpus):
     a = ot.credit(corpus, method="flow", unit="agent")
     b = ot.credit(corpus, method="discounted", unit="agent")
     both = a.join(b, on=["trace", "unit_id"], suffix="_b").drop_nulls(["credit", "credit_b", "unit_id"])
-    table = by_metric(ot.agreement(corpus, a, b, by="corpus", k=0.1, n_boot=30))
+    table = by_metric(ot.evaluation.agreement(corpus, a, b, by="corpus", k=0.1, n_boot=30))
     assert table["kendall"]["value"] == pytest.approx(stats.kendalltau(both["credit"], both["credit_b"])[0])
     assert table["spearman"]["value"] == pytest.approx(stats.spearmanr(both["credit"], both["credit_b"])[0])
-    assert table["kendall"]["low"] < table["kendall"]["value"] < table["kendall"]["high"]
+    assert table["kendall"]["lower"] < table["kendall"]["value"] < table["kendall"]["upper"]
     k = math.ceil(0.1 * both.height)
     ours = set(both.with_row_index().sort("credit", descending=True)["index"][:k])
     theirs = set(both.with_row_index().sort("credit_b", descending=True)["index"][:k])
@@ -130,17 +130,17 @@ def test_nulls_are_left_out_and_counted(corpus):
     a = ot.credit(corpus, method="uniform", unit="event")
     b = ot.credit(corpus, method="flow", unit="event")
     holes = b.with_columns(credit=pl.when(pl.int_range(pl.len()) % 3 > 0).then("credit"))
-    table = ot.agreement(corpus, b, holes.filter(pl.int_range(pl.len()) % 2 == 0))
+    table = ot.evaluation.agreement(corpus, b, holes.filter(pl.int_range(pl.len()) % 2 == 0))
     compared = holes.filter(pl.int_range(pl.len()) % 2 == 0)["credit"].count()
     assert table["n_rows"].unique().to_list() == [compared]
     assert table["n_null"].unique().to_list() == [b.height - compared]
     assert by_metric(table)["kendall"]["value"] == 1.0
     # equal credit ranks nothing
-    constant = by_metric(ot.agreement(corpus, a, b))
+    constant = by_metric(ot.evaluation.agreement(corpus, a, b))
     assert (constant["kendall"]["value"], constant["kendall"]["n_traces"]) == (None, 0)
-    empty = ot.agreement(corpus, a.clear(), b.clear())
+    empty = ot.evaluation.agreement(corpus, a.clear(), b.clear())
     assert empty["value"].to_list() == [None] * 4 and empty["n_rows"].to_list() == [0] * 4
-    pooled = ot.agreement(corpus, a.clear(), b.clear(), by="corpus")
+    pooled = ot.evaluation.agreement(corpus, a.clear(), b.clear(), by="corpus")
     assert pooled.drop("value").equals(empty.drop("value")) and pooled["value"].null_count() == 4
 
 
@@ -156,7 +156,7 @@ def test_rollouts_of_one_task_are_one_draw():
 
 def test_intervals_are_those_of_means_over_tasks(corpus):
     a, b = (ot.credit(corpus, method=m, unit="agent") for m in ("flow", "discounted"))
-    table = by_metric(ot.agreement(corpus, a, b, k=1, confidence=0.9))
+    table = by_metric(ot.evaluation.agreement(corpus, a, b, k=1, confidence=0.9))
     rows = a.join(b, on=["trace", "unit_id"], suffix="_b").drop_nulls(["credit", "credit_b", "unit_id"])
     rows = rows.sort("trace", "unit_id")
     values = statistics(*(rows[name].to_numpy() for name in ("credit", "credit_b")), *_starts(rows), 1)
@@ -166,8 +166,8 @@ def test_intervals_are_those_of_means_over_tasks(corpus):
         mean = mean_interval(values[metric], task, confidence=0.9, within=within)
         row = table[metric]
         assert (row["value"], row["n_tasks"]) == (mean.estimate, mean.n_clusters)
-        assert (row["low"], row["high"]) == (mean.around.lower, mean.around.upper)
-        assert within[0] <= row["low"] < row["value"] < row["high"] <= within[1]
+        assert (row["lower"], row["upper"]) == (mean.around.lower, mean.around.upper)
+        assert within[0] <= row["lower"] < row["value"] < row["upper"] <= within[1]
 
 
 def _starts(rows):
@@ -178,42 +178,44 @@ def test_one_task_has_no_interval_and_says_so(corpus):
     task = corpus.traces.collect().filter(pl.col("task_id") == pl.col("task_id").first())
     alone = corpus.filter(pl.col("trace").is_in(task["trace"].implode()))
     a, b = (ot.credit(alone, method=m, unit="agent") for m in ("flow", "discounted"))
-    table = ot.agreement(alone, a, b, k=1)
+    table = ot.evaluation.agreement(alone, a, b, k=1)
     assert table["value"].null_count() == 0 and table["n_tasks"].unique().to_list() == [1]
-    assert table["low"].null_count() == table["high"].null_count() == 4
+    assert table["lower"].null_count() == table["upper"].null_count() == 4
     assert table["interval_reason"].to_list() == ["support.absent"] * 4
     runs = [ot.credit(corpus, method=m, unit="agent") for m in ("flow", "discounted")]
-    both = ot.agreement(corpus, *runs, k=1)
-    assert both["interval_reason"].null_count() == 4 and both["low"].null_count() == 0
+    both = ot.evaluation.agreement(corpus, *runs, k=1)
+    assert both["interval_reason"].null_count() == 4 and both["lower"].null_count() == 0
 
 
 def test_one_ranking_of_few_tasks_is_not_resampled(corpus):
     few = corpus.filter(pl.col("task_id").cast(pl.String).rank("dense") <= 3)
     a, b = (ot.credit(few, method=m, unit="agent") for m in ("flow", "discounted"))
-    table = by_metric(ot.agreement(few, a, b, by="corpus", k=0.1))
+    table = by_metric(ot.evaluation.agreement(few, a, b, by="corpus", k=0.1))
     assert {row["n_tasks"] for row in table.values()} == {3}
     signs = table.pop("sign_agreement")  # a mean of units: three tasks are enough
-    assert (signs["interval_reason"], signs["low"] < signs["value"] < signs["high"]) == (None, True)
+    assert (signs["interval_reason"], signs["lower"] < signs["value"] < signs["upper"]) == (None, True)
     for row in table.values():
-        assert (row["low"], row["high"], row["interval_reason"]) == (None, None, "support.absent")
-    same = by_metric(ot.agreement(corpus, *[ot.credit(corpus, method="flow", unit="agent")] * 2, by="corpus"))
-    assert same["kendall"]["interval_reason"] == "group.degenerate" and same["kendall"]["low"] is None
+        assert (row["lower"], row["upper"], row["interval_reason"]) == (None, None, "support.absent")
+    same = by_metric(
+        ot.evaluation.agreement(corpus, *[ot.credit(corpus, method="flow", unit="agent")] * 2, by="corpus")
+    )
+    assert same["kendall"]["interval_reason"] == "group.degenerate" and same["kendall"]["lower"] is None
     # every task agrees in all its signs: as much as tasks that differ could have been missed
     unseen = 0.025 ** (1 / same["sign_agreement"]["n_tasks"])
-    assert 0.0 < same["sign_agreement"]["low"] <= unseen  # of tasks with as many units it is that
+    assert 0.0 < same["sign_agreement"]["lower"] <= unseen  # of tasks with as many units it is that
 
 
 def test_the_seed_decides(corpus):
     a, b = (ot.credit(corpus, method=m, unit="agent") for m in ("flow", "discounted"))
     options = {"by": "corpus", "n_boot": 50}
-    first, again, other = (ot.agreement(corpus, a, b, seed=s, **options) for s in (1, 1, 2))
+    first, again, other = (ot.evaluation.agreement(corpus, a, b, seed=s, **options) for s in (1, 1, 2))
     assert first.equals(again) and not first.equals(other)
 
 
 def test_credits_on_disk_are_taken_too(corpus, tmp_path):
     a = ot.credit(corpus, method="flow", unit="agent", sink=tmp_path / "a")
     assert isinstance(a, pl.LazyFrame)
-    assert ot.agreement(corpus, a, a)["value"][0] == 1.0
+    assert ot.evaluation.agreement(corpus, a, a)["value"][0] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_credits_on_disk_are_taken_too(corpus, tmp_path):
 def test_what_is_refused(corpus, change, words):
     frame = ot.credit(corpus, method="flow", unit="agent")
     with pytest.raises(ot.ParameterError, match=words):
-        ot.agreement(corpus, change(frame), frame)
+        ot.evaluation.agreement(corpus, change(frame), frame)
 
 
 @pytest.mark.parametrize(
@@ -248,13 +250,13 @@ def test_what_is_refused(corpus, change, words):
 def test_options_out_of_range(corpus, options, words):
     frame = ot.credit(corpus, method="flow", unit="agent")
     with pytest.raises(ot.ParameterError, match=words):
-        ot.agreement(corpus, frame, frame, **options)
+        ot.evaluation.agreement(corpus, frame, frame, **options)
 
 
 def test_another_corpus_is_refused(corpus):
     frame = ot.credit(corpus, method="flow", unit="agent")
     with pytest.raises(ot.ParameterError, match="not in the corpus"):
-        ot.agreement(corpus.filter(pl.col("trace") < 3), frame, frame)
+        ot.evaluation.agreement(corpus.filter(pl.col("trace") < 3), frame, frame)
 
 
 def test_pairs_are_counted_once_each():

@@ -12,7 +12,7 @@ from orchestrace import _core
 from orchestrace.base.schema import SCHEMAS
 from orchestrace.corpus.reward import reward_of
 from orchestrace.corpus.units import TraceEvents, TracesByNumber
-from orchestrace.credit.evidence import _MAKERS
+from orchestrace.credit.evidence import _MAKERS, paths
 from orchestrace.credit.trace_graph import TYPE_WEIGHTS, flow_weights, received, trace_graph
 
 # parameters beside the defaults, so that every branch of every rule is explained somewhere
@@ -290,7 +290,7 @@ def test_of_many_turns_the_next_stands_for_the_rest(corpus, method, monkeypatch)
     whole = ot.credit(corpus, method=method, unit="agent")
     row = whole.filter(pl.col("trace") == 0)[0]
     before = ot.explain(corpus, row, row["unit_id"][0])
-    monkeypatch.setattr("orchestrace.credit.evidence.paths._MOST_TURNS", 1)
+    monkeypatch.setattr(paths, "_MOST_TURNS", 1)
     assert check(corpus, row) > 0
     after = ot.explain(corpus, row, row["unit_id"][0])
     assert "successor" in after["kind"] and "successor" not in before["kind"]

@@ -52,7 +52,7 @@ def test_agreement_is_the_mean_over_the_others(corpus):
     ]
 
     def rho(i, j):
-        return ot.agreement(corpus, frames[i], frames[j])["value"][1]
+        return ot.evaluation.agreement(corpus, frames[i], frames[j])["value"][1]
 
     want = [(rho(i, (i + 1) % 3) + rho(i, (i + 2) % 3)) / 2 for i in range(3)]
     assert table["agreement"].to_list() == pytest.approx(want)
@@ -62,8 +62,8 @@ def test_truth_that_is_the_credit_is_met(corpus):
     flow = ot.credit(corpus, method="flow", unit="event").filter(pl.col("credit") != 0)
     truth = flow.select("trace", "seq", contribution=2 * pl.col("credit"))
     row = ot.compare(corpus, ["flow"], unit="event", truth=truth).row(0, named=True)
-    assert row["truth_spearman"] == row["truth_spearman_high"] == 1.0
-    assert -1.0 < row["truth_spearman_low"] < 1.0 and row["interval_reason"] is None
+    assert row["truth_spearman"] == row["truth_spearman_upper"] == 1.0
+    assert -1.0 < row["truth_spearman_lower"] < 1.0 and row["interval_reason"] is None
     assert row["truth_sign_accuracy"] == 1.0
     agents = ot.credit(corpus, method="flow", unit="agent").drop_nulls("unit_id")
     by_unit = agents.select("trace", agent="unit_id", contribution="credit")
@@ -105,15 +105,15 @@ def test_labels_give_the_accuracies_of_localisation(corpus):
     row = ot.compare(corpus, ["flow"], unit="event", labels=labels).row(0, named=True)
     agents = ot.credit(corpus, method="flow", unit="agent")
     credits, tasks = pl.concat([turns, agents]), corpus.traces.select("trace_id", "task_id")
-    own = ot.localisation(credits, labels, tasks=tasks).row(0, named=True)
-    for name in ("agent_accuracy", "step_accuracy", "agent_accuracy_low", "step_accuracy_high"):
+    own = ot.evaluation.localization(credits, labels, tasks=tasks).row(0, named=True)
+    for name in ("agent_accuracy", "step_accuracy", "agent_accuracy_lower", "step_accuracy_upper"):
         assert row[name] == own[name]
     # rollouts of one task are not independent: without their tasks they would tell more than they do
-    apart = ot.localisation(credits, labels).row(0, named=True)
+    apart = ot.evaluation.localization(credits, labels).row(0, named=True)
     assert (own["n_traces"], own["n_tasks"], apart["n_tasks"]) == (40, 5, 40)
-    assert apart["agent_accuracy_low"] > own["agent_accuracy_low"]
+    assert apart["agent_accuracy_lower"] > own["agent_accuracy_lower"]
     lowest = ot.compare(corpus, ["flow"], labels=labels, blame="lowest").row(0, named=True)
-    want = ot.localisation(pl.concat([turns, agents]), labels, blame="lowest").row(0, named=True)
+    want = ot.evaluation.localization(pl.concat([turns, agents]), labels, blame="lowest").row(0, named=True)
     assert lowest["step_accuracy"] == want["step_accuracy"] != row["step_accuracy"]
     two = pl.concat([labels, labels.with_columns(annotator=pl.lit("you"))])
     with pytest.raises(ot.ParameterError, match="annotators me, you"):
@@ -137,7 +137,7 @@ def test_methods_of_groups_see_siblings_that_nobody_labelled():
         {"trace_id": [f"r{n}" for n in range(4)], "annotator": "me", "turn": [2] * 4, "agent": "bad"}
     )
     own = [ot.credit(made, method="spectrum", unit=unit, by="agent") for unit in ("turn", "agent")]
-    want = ot.localisation(pl.concat(own), labels, blame="lowest").row(0, named=True)
+    want = ot.evaluation.localization(pl.concat(own), labels, blame="lowest").row(0, named=True)
     table = ot.compare(made, [("spectrum", {"by": "agent"})], labels=labels, blame="lowest")
     row = table.row(0, named=True)
     assert row["error"] is None
@@ -198,20 +198,22 @@ def writing(value=None):
 
 def test_tokens_of_a_share_add_up_and_those_of_an_advantage_are_equal():
     corpus = writing()
-    shares = ot.token_credits(corpus, ot.credit(corpus, method="uniform", unit="token"))
+    shares = ot.trainers.token_credits(corpus, ot.credit(corpus, method="uniform", unit="token"))
     assert shares["n_tokens"].to_list() == [2, 3, 1]
     assert shares["tokens"].to_list() == [[0.125] * 2, [pytest.approx(0.25 / 3)] * 3, [0.25]]
     assert shares["tokens"].list.sum().to_list() == pytest.approx(shares["credit"].to_list())
-    advantages = ot.token_credits(corpus, ot.credit(corpus, method="discounted", unit="token", gamma=0.5))
+    advantages = ot.trainers.token_credits(
+        corpus, ot.credit(corpus, method="discounted", unit="token", gamma=0.5)
+    )
     assert advantages["tokens"].to_list() == [[0.125] * 2, [0.25] * 3, [0.5]]
     both = pl.concat([ot.credit(corpus, method=m, unit="token") for m in ("uniform", "discounted")])
-    assert ot.token_credits(corpus, both)["tokens"].to_list()[:3] == shares["tokens"].to_list()
+    assert ot.trainers.token_credits(corpus, both)["tokens"].to_list()[:3] == shares["tokens"].to_list()
 
 
 def test_a_null_credit_has_no_tokens():
     corpus = writing()
     frame = ot.credit(corpus, method="uniform", unit="token").with_columns(credit=pl.lit(None, pl.Float64))
-    assert ot.token_credits(corpus, frame)["tokens"].to_list() == [None] * 3
+    assert ot.trainers.token_credits(corpus, frame)["tokens"].to_list() == [None] * 3
 
 
 def test_a_turn_fades_towards_its_beginning():
@@ -219,19 +221,21 @@ def test_a_turn_fades_towards_its_beginning():
     # a critic of .5 all along and lambda 1: every turn has R - V
     frame = ot.credit(corpus, method="gae", unit="token", gamma=1.0, lambda_=1.0)
     assert frame["credit"].drop_nulls().to_list() == [0.5, 0.5, 0.5]
-    tokens = ot.token_credits(corpus, frame, lambda_=0.5)["tokens"].to_list()
+    tokens = ot.trainers.token_credits(corpus, frame, lambda_=0.5)["tokens"].to_list()
     assert tokens[0] == pytest.approx([0.5**5, 0.5**4])
     assert tokens[1] == pytest.approx([0.125, 0.25, 0.5])
     assert tokens[2] == [0.5]
-    assert ot.token_credits(corpus, frame, lambda_=0.0)["tokens"].to_list() == [
+    assert ot.trainers.token_credits(corpus, frame, lambda_=0.0)["tokens"].to_list() == [
         [0.0, 0.0],
         [0.0, 0.0, 0.5],
         [0.5],
     ]
-    same = ot.token_credits(corpus, frame)
-    assert same.equals(ot.token_credits(corpus, frame, lambda_=1.0))
+    same = ot.trainers.token_credits(corpus, frame)
+    assert same.equals(ot.trainers.token_credits(corpus, frame, lambda_=1.0))
     others = ot.credit(corpus, method="discounted", unit="token")
-    assert ot.token_credits(corpus, others, lambda_=0.5).equals(ot.token_credits(corpus, others))
+    assert ot.trainers.token_credits(corpus, others, lambda_=0.5).equals(
+        ot.trainers.token_credits(corpus, others)
+    )
 
 
 def test_events_that_are_steps_fade_each_on_its_own():
@@ -243,9 +247,9 @@ def test_events_that_are_steps_fade_each_on_its_own():
     options = {"method": "gae", "unit": "token", "gamma": 1.0, "lambda_": 1.0}
     frame = ot.credit(made, **options, rows="events")
     assert frame["credit"].drop_nulls().to_list() == [1.0, 1.0]
-    assert ot.token_credits(made, frame, lambda_=0.5)["tokens"].to_list() == [[0.5, 1.0], [0.5, 1.0]]
+    assert ot.trainers.token_credits(made, frame, lambda_=0.5)["tokens"].to_list() == [[0.5, 1.0], [0.5, 1.0]]
     both = pl.concat([ot.credit(made, **options), frame])
-    lists = ot.token_credits(made, both, lambda_=0.5)["tokens"].to_list()
+    lists = ot.trainers.token_credits(made, both, lambda_=0.5)["tokens"].to_list()
     assert lists[0] == pytest.approx([0.125, 0.25])
     assert lists[1:] == [[0.5, 1.0]] * 3
 
@@ -254,16 +258,16 @@ def test_what_tokens_refuse():
     corpus = writing()
     frame = ot.credit(corpus, method="uniform", unit="token")
     with pytest.raises(ot.ParameterError, match="at unit 'event'"):
-        ot.token_credits(corpus, ot.credit(corpus, method="uniform", unit="event"))
+        ot.trainers.token_credits(corpus, ot.credit(corpus, method="uniform", unit="event"))
     with pytest.raises(ot.ParameterError, match="would hold 6 tokens, 0 MiB, more than max_tokens=5"):
-        ot.token_credits(corpus, frame, max_tokens=5)
-    assert ot.token_credits(corpus, frame, max_tokens=6).height == 3
+        ot.trainers.token_credits(corpus, frame, max_tokens=5)
+    assert ot.trainers.token_credits(corpus, frame, max_tokens=6).height == 3
     with pytest.raises(ot.ParameterError, match="lambda_ is 2"):
-        ot.token_credits(corpus, frame, lambda_=2)
+        ot.trainers.token_credits(corpus, frame, lambda_=2)
     with pytest.raises(ot.ParameterError, match="event 'e0' of trace 0 has no tokens"):
-        ot.token_credits(ot.generate(traces=1, seed=0), frame)
+        ot.trainers.token_credits(ot.generate(traces=1, seed=0), frame)
     with pytest.raises(ot.ParameterError, match="'mine' is not registered"):
-        ot.token_credits(corpus, frame.with_columns(method=pl.lit("mine")))
+        ot.trainers.token_credits(corpus, frame.with_columns(method=pl.lit("mine")))
 
 
 @pytest.fixture
@@ -299,7 +303,7 @@ def siblings(monkeypatch):
             }
         )
         monkeypatch.setattr("orchestrace.evaluation.siblings.contexts", lambda corpus, context="auto": found)
-        return ot.sibling_diagnostics(corpus, **options)
+        return ot.evaluation.sibling_diagnostics(corpus, **options)
 
     return make
 
@@ -379,10 +383,12 @@ def test_the_variance_is_that_of_the_credit_among_siblings():
     corpus = made.with_fields(
         made.events.select("trace", "seq", content_hash=words, args_hash=words, prefix_key=words).collect()
     )
-    table = ot.sibling_diagnostics(corpus)
+    table = ot.evaluation.sibling_diagnostics(corpus)
     groups = corpus.traces.select("trace", "group_id").collect()
     credit = ot.credit(corpus, method="c3", unit="event").join(groups, on="trace")
-    found = ot.contexts(corpus).join(credit.select("trace", "seq", "credit", "group_id"), on=["trace", "seq"])
+    found = ot.decisions.contexts(corpus).join(
+        credit.select("trace", "seq", "credit", "group_id"), on=["trace", "seq"]
+    )
     per_choice = found.group_by("group_id", "context", "role", "choice").agg(pl.col("credit").first())
     want = per_choice.group_by("group_id", "context", "role").agg(want=pl.col("credit").var(ddof=0))
     both = table.join(want, on=["group_id", "context", "role"], nulls_equal=True)
@@ -401,12 +407,12 @@ def test_what_sibling_diagnostics_refuse(siblings, options):
 def test_what_is_no_corpus_is_refused(corpus):
     frame = ot.credit(corpus, method="flow", unit="event")
     for call in (
-        lambda: ot.agreement(None, frame, frame),
-        lambda: ot.contexts(None),
+        lambda: ot.evaluation.agreement(None, frame, frame),
+        lambda: ot.decisions.contexts(None),
         lambda: ot.compare(None),
-        lambda: ot.ledger(None, frame),
-        lambda: ot.faithfulness(None, frame),
-        lambda: ot.sibling_diagnostics(None),
+        lambda: ot.evaluation.ledger(None, frame),
+        lambda: ot.evaluation.faithfulness(None, frame),
+        lambda: ot.evaluation.sibling_diagnostics(None),
     ):
         with pytest.raises(ot.ParameterError, match="corpus is of type NoneType, expected a Corpus"):
             call()
@@ -414,19 +420,23 @@ def test_what_is_no_corpus_is_refused(corpus):
 
 def test_faithfulness_takes_credits_on_disk(corpus):
     frame = ot.credit(corpus, method="flow", unit="event")
-    assert ot.faithfulness(corpus, frame.lazy(), orders=1).equals(ot.faithfulness(corpus, frame, orders=1))
+    assert ot.evaluation.faithfulness(corpus, frame.lazy(), orders=1).equals(
+        ot.evaluation.faithfulness(corpus, frame, orders=1)
+    )
 
 
 @pytest.mark.parametrize("options", [{"interaction": 1e308}, {"interaction": -1}, {"dense": "x"}])
 def test_planted_options_out_of_range(options):
     with pytest.raises(ot.ParameterError, match=f"{next(iter(options))} is .*, expected"):
-        ot.generate_planted(traces=1, **options)
+        ot.synthetic.planted(traces=1, **options)
 
 
 def test_a_corpus_without_traces_gives_tables_without_rows(corpus):
     empty = corpus.filter(pl.lit(False))
     none = ot.credit(empty, method="flow", unit="token")
-    assert ot.ledger(empty, none).height == ot.free_ride(none).height == 0
-    assert ot.sibling_diagnostics(empty).height == ot.token_credits(empty, none).height == 0
+    assert ot.evaluation.ledger(empty, none).height == ot.evaluation.free_ride(none).height == 0
+    assert (
+        ot.evaluation.sibling_diagnostics(empty).height == ot.trainers.token_credits(empty, none).height == 0
+    )
     table = ot.compare(empty, ["flow", "grpo"])
     assert table["n_rows"].to_list() == [0, 0] and table["error"].null_count() == 2

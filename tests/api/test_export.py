@@ -53,7 +53,7 @@ def test_the_trace_file_follows_the_format(corpus: ot.Corpus, tmp_path: Path) ->
     events = document["traceEvents"]
     by_phase = {phase: [e for e in events if e["ph"] == phase] for phase in "MXsf"}
     assert sum(map(len, by_phase.values())) == len(events)
-    times = ot.schedule(corpus).filter(trace=0)
+    times = ot.schedules.schedule(corpus).filter(trace=0)
     slices = by_phase["X"]
     assert [e["ts"] for e in slices] == (times["start"] * 1e6).to_list()
     assert sum(e["dur"] for e in slices) == pytest.approx(times["duration"].sum() * 1e6)
@@ -124,7 +124,7 @@ def test_mistakes(corpus: ot.Corpus, tmp_path: Path, options: dict[str, Any], sa
 
 def test_effects_are_told_with_what_they_rest_on(corpus: ot.Corpus, tmp_path: Path) -> None:
     name = first(corpus)
-    effects = ot.replay(corpus, ot.drop(each="event"))
+    effects = ot.replay(corpus, ot.interventions.drop(each="event"))
     ot.export(corpus, "perfetto", tmp_path / "trace.json", trace_id=name, effects=effects.lazy())
     document = json.loads((tmp_path / "trace.json").read_text())
     slices = {e["args"]["id"]: e["args"] for e in document["traceEvents"] if e["ph"] == "X"}
@@ -161,7 +161,7 @@ def test_several_traces_are_processes_of_one_file(corpus: ot.Corpus, tmp_path: P
     events = json.loads((tmp_path / "all.json").read_text())["traceEvents"]
     titles = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert list(titles.values()) == names_of(corpus)
-    times = ot.schedule(corpus)
+    times = ot.schedules.schedule(corpus)
     slices = [(e["pid"] - 1, e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
     assert [trace for trace, _, _ in slices] == times["trace"].to_list()
     assert [ts for _, ts, _ in slices] == (times["start"] * 1e6).to_list()
@@ -185,7 +185,7 @@ def test_a_trace_without_a_schedule_says_so_among_others(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("format", ["perfetto", "mermaid", "dot"])
 def test_a_window_keeps_what_goes_on_in_it(corpus: ot.Corpus, tmp_path: Path, format: Any) -> None:
-    times = ot.schedule(corpus).filter(trace=0)
+    times = ot.schedules.schedule(corpus).filter(trace=0)
     low, high = times["finish"].quantile(0.3), times["finish"].quantile(0.6)
     assert low is not None and high is not None
     kept = times.filter(pl.col("finish") >= low, pl.col("start") <= high)["seq"].to_list()

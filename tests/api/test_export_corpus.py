@@ -20,6 +20,7 @@ from polars.testing import assert_frame_equal
 
 import orchestrace as ot
 from orchestrace.base.schema import SCHEMAS
+from orchestrace.disk.partitioned import PartitionedCorpus
 from property.random_runs import Document, jsonl
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
@@ -46,7 +47,7 @@ def corpus() -> ot.Corpus:
 
 
 @pytest.fixture(scope="module")
-def on_disk(tmp_path_factory: pytest.TempPathFactory) -> ot.PartitionedCorpus:
+def on_disk(tmp_path_factory: pytest.TempPathFactory) -> PartitionedCorpus:
     folder = tmp_path_factory.mktemp("corpus")
     ot.ingest(SAMPLES, folder / "corpus", memory="64MiB", partitions=3)
     return ot.read_corpus(folder / "corpus")
@@ -122,7 +123,7 @@ def test_a_folder_of_parquet_is_a_corpus(corpus: ot.Corpus, on_disk: ot.Corpus, 
             ot.export(one, "parquet", folder)
 
 
-def test_what_was_changed_in_memory_is_written(on_disk: ot.PartitionedCorpus, tmp_path: Path) -> None:
+def test_what_was_changed_in_memory_is_written(on_disk: PartitionedCorpus, tmp_path: Path) -> None:
     """Filters, own measures and fields of a corpus on disk, and lifted columns of one in memory."""
     some = on_disk.filter(pl.col("trace") % 2 == 0)
     own = some.traces.select("trace", mine=pl.col("trace").cast(pl.Float64)).collect()

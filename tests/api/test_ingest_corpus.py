@@ -27,6 +27,8 @@ from golden.on_disk import (
     touch,
 )
 from orchestrace.disk import manifest
+from orchestrace.disk.ingesting import IngestReport
+from orchestrace.disk.partitioned import PartitionedCorpus
 
 METHODS = ot.methods()["name"].to_list()
 SCOPE = dict(ot.methods().select("name", "scope").iter_rows())
@@ -70,12 +72,12 @@ def folder(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def disk(folder: Path) -> ot.PartitionedCorpus:
+def disk(folder: Path) -> PartitionedCorpus:
     return ot.read_corpus(folder)
 
 
 @pytest.fixture
-def sliced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> ot.PartitionedCorpus:
+def sliced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionedCorpus:
     """The same in slices of a few hundred events, the largest group being one of them."""
     corpus = ot.read_corpus(folder)
     sizes = corpus.traces.group_by("group_id").agg(pl.col("n_events").sum()).collect()["n_events"]
@@ -94,7 +96,7 @@ def ingested(data: dict[str, bytes], folder: Path, **options: object) -> Path:
     return folder / "out"
 
 
-def status(report: ot.IngestReport) -> dict[str, str]:
+def status(report: IngestReport) -> dict[str, str]:
     return {Path(name).name: word for name, word in report.inputs.select("input", "status").iter_rows()}
 
 
@@ -353,7 +355,7 @@ def test_within_one_file_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("unit", ["event", "agent", "team", "turn", "tool"])
 @pytest.mark.parametrize("method", METHODS)
 def test_credit_is_that_of_memory(
-    memory: ot.Corpus, sliced: ot.PartitionedCorpus, method: str, unit: str
+    memory: ot.Corpus, sliced: PartitionedCorpus, method: str, unit: str
 ) -> None:
     if unit not in LEVELS[method]:
         with pytest.raises(ot.ParameterError, match="unknown unit"):
@@ -380,7 +382,7 @@ def test_credit_is_that_of_memory(
 
 
 def test_credit_to_a_folder_goes_on(
-    sliced: ot.PartitionedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sliced: PartitionedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"method": "grpo", "unit": "agent"}
     expected = ot.credit(sliced, **options)
@@ -415,7 +417,7 @@ FILTERS = [
 
 
 @pytest.mark.parametrize("predicates", FILTERS, ids=range(len(FILTERS)))
-def test_filter(memory: ot.Corpus, sliced: ot.PartitionedCorpus, predicates: tuple[pl.Expr, ...]) -> None:
+def test_filter(memory: ot.Corpus, sliced: PartitionedCorpus, predicates: tuple[pl.Expr, ...]) -> None:
     expected, found = memory.filter(*predicates), sliced.filter(*predicates)
     assert_rows(found, {**rows(expected), "quarantine": rows(memory)["quarantine"]})
     assert len(found) == len(expected)
@@ -428,7 +430,7 @@ def test_filter(memory: ot.Corpus, sliced: ot.PartitionedCorpus, predicates: tup
 
 
 def test_own_measures_and_fields(
-    memory: ot.Corpus, sliced: ot.PartitionedCorpus, monkeypatch: pytest.MonkeyPatch
+    memory: ot.Corpus, sliced: PartitionedCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A slice that is changed has half of the room.
     largest = sliced.traces.group_by("group_id").agg(pl.col("n_events").sum()).collect()["n_events"].max()
@@ -475,7 +477,7 @@ def test_own_measures_and_fields(
     assert scores[0].len() > 0 and scores[1].sort().equals(scores[0].sort())
 
 
-def test_what_does_not_fit_is_said_at_once(sliced: ot.PartitionedCorpus) -> None:
+def test_what_does_not_fit_is_said_at_once(sliced: PartitionedCorpus) -> None:
     wrong = [
         ("with_measures", {"trace": [10**6], "m": [1.0]}, "unknown trace"),
         ("with_measures", {"trace": [0], "m": [float("nan")]}, "finite"),
@@ -488,7 +490,7 @@ def test_what_does_not_fit_is_said_at_once(sliced: ot.PartitionedCorpus) -> None
             getattr(sliced, verb)(pl.DataFrame(given))
 
 
-def test_write_jsonl(memory: ot.Corpus, sliced: ot.PartitionedCorpus, tmp_path: Path) -> None:
+def test_write_jsonl(memory: ot.Corpus, sliced: PartitionedCorpus, tmp_path: Path) -> None:
     def documents(corpus: ot.Corpus) -> list[str]:
         target = io.BytesIO()
         assert corpus.write_jsonl(target) == len(memory)
@@ -501,7 +503,7 @@ def test_write_jsonl(memory: ot.Corpus, sliced: ot.PartitionedCorpus, tmp_path: 
     assert len(again) == len(memory) and calls
 
 
-def test_report_and_display(memory: ot.Corpus, disk: ot.PartitionedCorpus) -> None:
+def test_report_and_display(memory: ot.Corpus, disk: PartitionedCorpus) -> None:
     for name, expected in ot.report(memory).items():
         found = ot.report(disk)[name]
         # The first case is that which comes first, on disk by partition.
@@ -514,12 +516,12 @@ def test_report_and_display(memory: ot.Corpus, disk: ot.PartitionedCorpus) -> No
     assert f"{memory._sizes()['events']:,}" in disk._repr_html_()
 
 
-def test_localisation(memory: ot.Corpus, sliced: ot.PartitionedCorpus) -> None:
+def test_localisation(memory: ot.Corpus, sliced: PartitionedCorpus) -> None:
     def judged(corpus: ot.Corpus) -> pl.DataFrame:
         corpus = corpus.filter(pl.col("importer") == "who_and_when")
         traces = corpus.traces.select("trace").collect()
         corpus = corpus.with_measures(traces.with_columns(fault=pl.lit(1.0)))
-        return ot.localisation(ot.credit(corpus, reward="fault", unit="turn"), corpus.labels)
+        return ot.evaluation.localization(ot.credit(corpus, reward="fault", unit="turn"), corpus.labels)
 
     assert_frame_equal(judged(sliced), judged(memory))
 

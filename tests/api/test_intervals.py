@@ -21,11 +21,11 @@ def table_of(values: Floats, metric: str = "parallelism") -> pl.DataFrame:
 
 
 def compared(n: int, samples: int) -> float:
-    """How often `ot.compare_metrics` covers a difference of 0, of normal tasks."""
+    """How often `ot.evaluation.compare_metrics` covers a difference of 0, of normal tasks."""
     rng, hits = np.random.default_rng(n), 0
     for _ in range(samples):
-        row = ot.compare_metrics(table_of(rng.normal(size=n)), table_of(rng.normal(size=n)))
-        hits += row["low"].item() <= 0.0 <= row["high"].item()
+        row = ot.evaluation.compare_metrics(table_of(rng.normal(size=n)), table_of(rng.normal(size=n)))
+        hits += row["lower"].item() <= 0.0 <= row["upper"].item()
     return hits / samples
 
 
@@ -39,9 +39,9 @@ def test_a_paired_comparison_has_the_interval_of_the_paired_t_test() -> None:
     rng = np.random.default_rng(0)
     for n in (3, 5, 10, 30):
         x, y = rng.lognormal(size=(2, n))
-        row = ot.compare_metrics(table_of(x), table_of(y), confidence=0.9).row(0, named=True)
+        row = ot.evaluation.compare_metrics(table_of(x), table_of(y), confidence=0.9).row(0, named=True)
         found = stats.ttest_rel(y, x).confidence_interval(0.9)
-        assert (row["low"], row["high"]) == pytest.approx((found.low, found.high))
+        assert (row["lower"], row["upper"]) == pytest.approx((found.low, found.high))
         assert (row["difference"], row["interval_reason"]) == (pytest.approx((y - x).mean()), None)
 
 
@@ -68,14 +68,14 @@ def test_metrics_have_intervals_over_tasks(corpus: ot.Corpus) -> None:
         assert row["mean"] == pytest.approx(values.mean()) and row["interval_reason"] is None
         told += 1
         expected = (score if row["metric"] in flags else student)(values, tasks, 0.9)
-        assert (row["low"], row["high"]) == pytest.approx(expected)
+        assert (row["lower"], row["upper"]) == pytest.approx(expected)
     assert told > 20
-    silent = table.filter(pl.col("low").is_null())
+    silent = table.filter(pl.col("lower").is_null())
     assert set(silent["interval_reason"]) == {"support.absent", "group.degenerate"}
     lone = silent.filter(pl.col("mean").is_not_null(), pl.col("interval_reason") == "support.absent")
     assert (lone["n_tasks"] < 2).all()
-    assert table.filter(pl.col("low").is_not_null())["interval_reason"].count() == 0
-    assert (table["low"] < table["high"]).all()
+    assert table.filter(pl.col("lower").is_not_null())["interval_reason"].count() == 0
+    assert (table["lower"] < table["upper"]).all()
     for threads in (1, 3):
         again = ot.metrics(corpus, by="importer", pool_harnesses=True, confidence=0.9, threads=threads)
         assert again.equals(table)
@@ -83,18 +83,20 @@ def test_metrics_have_intervals_over_tasks(corpus: ot.Corpus) -> None:
 
 def test_means_of_one_task_have_no_interval(corpus: ot.Corpus) -> None:
     table = ot.metrics(corpus, by="task")
-    assert table["mean"].count() > 100 and table["low"].count() == table["high"].count() == 0
+    assert table["mean"].count() > 100 and table["lower"].count() == table["upper"].count() == 0
     assert set(table["interval_reason"]) == {"support.absent"} and table["n_tasks"].max() == 1
 
 
 def test_flags_that_differ_stay_within_their_range() -> None:
     flags = np.array([True, True, False, True])
-    row = ot.compare_metrics(table_of(flags, "outcome_tainted"), table_of(~flags, "outcome_tainted"))
+    row = ot.evaluation.compare_metrics(
+        table_of(flags, "outcome_tainted"), table_of(~flags, "outcome_tainted")
+    )
     row = row.row(0, named=True)
-    assert -1.0 <= row["low"] < row["difference"] == -0.5 < row["high"] <= 1.0
-    same = ot.compare_metrics(*[table_of(flags, "outcome_tainted")] * 2).row(0, named=True)
+    assert -1.0 <= row["lower"] < row["difference"] == -0.5 < row["upper"] <= 1.0
+    same = ot.evaluation.compare_metrics(*[table_of(flags, "outcome_tainted")] * 2).row(0, named=True)
     unseen = 1 - 0.025**0.25
-    assert (same["low"], same["high"]) == pytest.approx((-unseen, unseen))
+    assert (same["lower"], same["upper"]) == pytest.approx((-unseen, unseen))
 
 
 def located(right: list[bool], per_task: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
@@ -116,17 +118,19 @@ def located(right: list[bool], per_task: int) -> tuple[pl.DataFrame, pl.DataFram
 def test_localisation_has_intervals_over_tasks() -> None:
     right = [True, True, False, True, True, True, False, False, True, True, True, False]
     credits, labels, tasks = located(right, per_task=3)
-    found = ot.localisation(credits, labels, tasks=tasks).row(0, named=True)
+    found = ot.evaluation.localization(credits, labels, tasks=tasks).row(0, named=True)
     hits, task = np.array(right, dtype=np.float64), np.arange(12) // 3
     assert (found["n_traces"], found["n_tasks"], found["interval_reason"]) == (12, 4, None)
     assert found["step_accuracy"] == hits.mean()
-    ends = found["step_accuracy_low"], found["step_accuracy_high"]
+    ends = found["step_accuracy_lower"], found["step_accuracy_upper"]
     assert ends == pytest.approx(score(hits, task, 0.95))
-    apart = ot.localisation(credits, labels).row(0, named=True)
-    ends = apart["step_accuracy_low"], apart["step_accuracy_high"]
+    apart = ot.evaluation.localization(credits, labels).row(0, named=True)
+    ends = apart["step_accuracy_lower"], apart["step_accuracy_upper"]
     assert ends == pytest.approx(score(hits, np.arange(12), 0.95))
-    one = ot.localisation(credits, labels, tasks=tasks.with_columns(task_id=pl.lit("x"))).row(0, named=True)
-    assert (one["step_accuracy"], one["step_accuracy_low"], one["n_tasks"]) == (hits.mean(), None, 1)
+    one = ot.evaluation.localization(credits, labels, tasks=tasks.with_columns(task_id=pl.lit("x"))).row(
+        0, named=True
+    )
+    assert (one["step_accuracy"], one["step_accuracy_lower"], one["n_tasks"]) == (hits.mean(), None, 1)
     assert (one["interval_reason"], one["step_vs_best"]) == ("support.absent", "indistinct")
 
 
@@ -139,7 +143,7 @@ def test_a_verdict_takes_more_than_few_tasks_that_agree() -> None:
         right = credits.join(labels, on="trace_id").with_columns(
             credit=(at == pl.col("turn")).cast(pl.Float64)
         )
-        found = ot.localisation(right.select(credits.columns), labels).row(0, named=True)
+        found = ot.evaluation.localization(right.select(credits.columns), labels).row(0, named=True)
         assert (found["step_accuracy"], found["step_vs_best"]) == (1.0, verdict)
 
 
@@ -158,7 +162,7 @@ def test_a_verdict_takes_more_than_few_tasks_that_agree() -> None:
 def test_tasks_that_do_not_fit_are_one_clear_line(tasks: Any, message: str) -> None:
     credits, labels, _ = located([True, False], per_task=1)
     with pytest.raises(ot.ParameterError, match=message) as error:
-        ot.localisation(credits, labels, tasks=tasks)
+        ot.evaluation.localization(credits, labels, tasks=tasks)
     assert "\n" not in str(error.value)
 
 
@@ -167,21 +171,21 @@ def test_every_verb_says_why_it_has_no_interval(corpus: ot.Corpus) -> None:
     truth = runs[0].drop_nulls("unit_id").select("trace", "unit_id", contribution="credit")
     named = {
         "metrics": ot.metrics(corpus, by="system"),
-        "compare_metrics": ot.compare_metrics(corpus, corpus),
-        "agreement": ot.agreement(corpus, *runs),
-        "agreement, one ranking": ot.agreement(corpus, *runs, by="corpus", n_boot=50),
+        "compare_metrics": ot.evaluation.compare_metrics(corpus, corpus),
+        "agreement": ot.evaluation.agreement(corpus, *runs),
+        "agreement, one ranking": ot.evaluation.agreement(corpus, *runs, by="corpus", n_boot=50),
         "downscale": ot.study.downscale(corpus, ["flow"], shares=[0.5]),
     }
     for name, table in named.items():
         value = table[next(one for one in ("mean", "difference", "value") if one in table.columns)]
-        assert table["low"].count() > 0, name
-        assert (table["low"].is_null() == table["interval_reason"].is_not_null()).all(), name
-        known = table.filter(value.is_not_null(), pl.col("low").is_not_null())
-        assert (known["low"] < known["high"]).all(), name
+        assert table["lower"].count() > 0, name
+        assert (table["lower"].is_null() == table["interval_reason"].is_not_null()).all(), name
+        known = table.filter(value.is_not_null(), pl.col("lower").is_not_null())
+        assert (known["lower"] < known["upper"]).all(), name
     compared = ot.compare(corpus, ["discounted"], truth=truth).row(0, named=True)
-    assert compared["truth_spearman_low"] is not None and compared["interval_reason"] is None
+    assert compared["truth_spearman_lower"] is not None and compared["interval_reason"] is None
     task = corpus.traces.select(pl.col("task_id").first()).collect().item()
     alone = corpus.filter(pl.col("task_id") == task)
     compared = ot.compare(alone, ["discounted"], truth=truth).row(0, named=True)
-    assert compared["truth_spearman"] is not None and compared["truth_spearman_low"] is None
+    assert compared["truth_spearman"] is not None and compared["truth_spearman_lower"] is None
     assert compared["interval_reason"] == "support.absent"

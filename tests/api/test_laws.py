@@ -16,7 +16,7 @@ TABLE = runs([10.0, 20.0, 40.0, 80.0, 160.0, 320.0])
 
 
 def fitted(table: pl.DataFrame, **options) -> pl.DataFrame:
-    return ot.fit_law(table, **{"x": "n", "y": "cost", "n_boot": 20} | options)
+    return ot.scaling.fit_law(table, **{"x": "n", "y": "cost", "n_boot": 20} | options)
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_a_group_may_not_be_named_like_a_column_of_the_result() -> None:
 def test_an_empty_frame_has_no_law(frame) -> None:
     law = fitted(frame)
     assert law.height == 9 and law["reason"].unique().to_list() == ["support.absent"]
-    assert law["n"].sum() == 0 and law["x_low"].null_count() == 9
-    said = ot.predict_law(law, 5.0)
+    assert law["n"].sum() == 0 and law["x_lower"].null_count() == 9
+    said = ot.scaling.predict_law(law, 5.0)
     assert said.row(0, named=True) == {
         "model": None,
         "x": 5.0,
         "estimate": None,
-        "low": None,
-        "high": None,
+        "lower": None,
+        "upper": None,
         "extrapolated_decades": None,
         "beyond_a_decade": None,
         "reason": "support.absent",
@@ -85,7 +85,7 @@ def test_nothing_has_no_exponent() -> None:
 def test_one_row_is_no_law() -> None:
     law = fitted(TABLE.head(1))
     assert law["reason"].to_list() == ["support.absent"] * 9
-    assert law["n_x"].to_list() == [1] * 9 and law["x_high"].to_list() == [10.0] * 9
+    assert law["n_x"].to_list() == [1] * 9 and law["x_upper"].to_list() == [10.0] * 9
 
 
 def test_a_law_needs_a_size_more_than_parameters() -> None:
@@ -130,14 +130,14 @@ def test_few_clusters_have_an_estimate_and_no_interval() -> None:
         assert law["heldout_error"].is_not_null().all() == told
         few = n_runs < 5
         assert law["reason"].to_list() == (["clusters.few"] * 2 if few else [None, None])
-        assert law["low"].is_null().all() == few
-        said = ot.predict_law(law, 100.0).row(0, named=True)
-        assert said["estimate"] > 0 and (said["low"] is None) == few
+        assert law["lower"].is_null().all() == few
+        said = ot.scaling.predict_law(law, 100.0).row(0, named=True)
+        assert said["estimate"] > 0 and (said["lower"] is None) == few
         assert said["reason"] == ("clusters.few" if few else None)
     alone = fitted(runs([10.0, 20.0, 40.0, 80.0, 160.0], 1))
     assert not alone["chosen"].any()
-    assert ot.predict_law(alone, 20.0)["reason"].to_list() == ["choice.absent"]
-    assert ot.predict_law(alone, 20.0, model="power")["estimate"][0] == pytest.approx(60.0)
+    assert ot.scaling.predict_law(alone, 20.0)["reason"].to_list() == ["choice.absent"]
+    assert ot.scaling.predict_law(alone, 20.0, model="power")["estimate"][0] == pytest.approx(60.0)
 
 
 def test_groups_are_fitted_by_themselves() -> None:
@@ -149,7 +149,7 @@ def test_groups_are_fitted_by_themselves() -> None:
     assert law["kind"].unique(maintain_order=True).to_list() == ["a", "b"]
     for kind, table in (("a", twice), ("b", TABLE)):
         assert law.filter(pl.col("kind") == kind).drop("kind", "team").equals(fitted(table))
-    said = ot.predict_law(law, [640.0, 10.0])
+    said = ot.scaling.predict_law(law, [640.0, 10.0])
     assert said.select("kind", "team", "x").rows() == [
         ("a", 1, 640.0),
         ("a", 1, 10.0),
@@ -171,18 +171,18 @@ def test_one_seed_is_one_answer_and_another_is_another() -> None:
 def test_beyond_a_decade_a_law_is_silent_unless_asked() -> None:
     law = fitted(TABLE, models=["power"])
     at = [1.0, 0.99, 10.0, 320.0, 640.0, 3200.0, 3201.0]
-    said = ot.predict_law(law, at)
+    said = ot.scaling.predict_law(law, at)
     assert said["beyond_a_decade"].to_list() == [False, True, False, False, False, False, True]
     assert said["estimate"].is_null().to_list() == said["beyond_a_decade"].to_list()
     assert said["reason"].to_list() == [None, "range.exceeded", None, None, None, None, "range.exceeded"]
     assert said["extrapolated_decades"].to_list() == pytest.approx(
         [1.0, 1.004365, 0.0, 0.0, 0.30103, 1.0, 1.000136], abs=1e-6
     )
-    asked = ot.predict_law(law, at, beyond_a_decade=True)
+    asked = ot.scaling.predict_law(law, at, beyond_a_decade=True)
     assert asked["estimate"].null_count() == 0 and asked["reason"].null_count() == 7
     assert asked["beyond_a_decade"].equals(said["beyond_a_decade"])
     assert asked["estimate"].to_list() == pytest.approx([3.15 * x for x in at], rel=1e-3)
-    assert (asked["low"] <= asked["estimate"]).all() and (asked["estimate"] <= asked["high"]).all()
+    assert (asked["lower"] <= asked["estimate"]).all() and (asked["estimate"] <= asked["upper"]).all()
 
 
 def test_a_rising_law_is_not_believed_below_0() -> None:
@@ -192,7 +192,7 @@ def test_a_rising_law_is_not_believed_below_0() -> None:
     ]
     table = pl.DataFrame(rows, ["trace_id", "n", "cost"], orient="row")
     law = fitted(table, models=["saturating"])
-    said = ot.predict_law(law, [2.0, 4.0, 128.0])
+    said = ot.scaling.predict_law(law, [2.0, 4.0, 128.0])
     assert said["reason"].to_list() == ["y.not_positive", None, None]
     assert fitted(table, models=["saturating"], errors="absolute").height == 3
 
@@ -200,18 +200,20 @@ def test_a_rising_law_is_not_believed_below_0() -> None:
 @pytest.mark.parametrize("at", [0.0, -1.0, float("nan"), [1.0, float("inf")], ["many"], [None]])
 def test_sizes_are_above_0(at) -> None:
     with pytest.raises(ot.ParameterError, match="expected numbers above 0"):
-        ot.predict_law(fitted(TABLE), at)
+        ot.scaling.predict_law(fitted(TABLE), at)
 
 
 def test_what_is_no_fit_is_refused() -> None:
     with pytest.raises(ot.ParameterError, match="pass what fit_law returned"):
-        ot.predict_law(TABLE, 1.0)
+        ot.scaling.predict_law(TABLE, 1.0)
     with pytest.raises(ot.ParameterError, match="fit has no model 'saturating'"):
-        ot.predict_law(fitted(TABLE, models=["power"]), 1.0, model="saturating")
+        ot.scaling.predict_law(fitted(TABLE, models=["power"]), 1.0, model="saturating")
 
 
 def test_a_fit_outlives_its_process(tmp_path) -> None:
     law = fitted(TABLE)
     law.write_parquet(tmp_path / "law.parquet")
     again = pl.read_parquet(tmp_path / "law.parquet")
-    assert again.equals(law) and ot.predict_law(again, 640.0).equals(ot.predict_law(law, 640.0))
+    assert again.equals(law) and ot.scaling.predict_law(again, 640.0).equals(
+        ot.scaling.predict_law(law, 640.0)
+    )

@@ -57,7 +57,7 @@ def test_what_lists_no_names_is_told_in_one_line(given: object, said: str) -> No
 )
 def test_names_of_metrics_are_checked(table: pl.DataFrame, names: Any, said: str) -> None:
     with pytest.raises(ot.ParameterError, match=said):
-        ot.compare_metrics(table, table, names=names)
+        ot.evaluation.compare_metrics(table, table, names=names)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_names_of_metrics_are_checked(table: pl.DataFrame, names: Any, said: str
 )
 def test_the_column_of_errors_is_checked(table: pl.DataFrame, errors: Any, said: str) -> None:
     with pytest.raises(ot.ParameterError, match=said):
-        ot.against_single_agent(table, table, errors=errors)
+        ot.evaluation.against_single_agent(table, table, errors=errors)
 
 
 def test_errors_may_be_missing_on_one_side(table: pl.DataFrame) -> None:
     team = table.with_columns(errors=pl.lit(0.5))
     with pytest.raises(ot.ParameterError, match="unknown column of single 'errors'"):
-        ot.against_single_agent(team, table, errors="errors")
+        ot.evaluation.against_single_agent(team, table, errors="errors")
     # nobody judged the single agent: the column is there, without a value or a type
-    told = ot.against_single_agent(team, table.with_columns(errors=pl.lit(None)), errors="errors")
+    told = ot.evaluation.against_single_agent(team, table.with_columns(errors=pl.lit(None)), errors="errors")
     assert told["relative_error_amplification"].null_count() == told.height > 0
     assert set(told["reason"].cast(pl.String)) == {"field.absent"}

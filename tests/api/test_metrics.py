@@ -354,7 +354,7 @@ def test_means_by_topology_and_task() -> None:
     corpus = read(fork(), debate())
     table = ot.metrics(corpus, by="topology")
     debates = table.filter(pl.col("topology") == "debate", metric="parallelism").row(0, named=True)
-    assert (debates["mean"], debates["low"], debates["n_traces"]) == (pytest.approx(1.9), None, 1)
+    assert (debates["mean"], debates["lower"], debates["n_traces"]) == (pytest.approx(1.9), None, 1)
     tasks = ot.metrics(corpus, by="task").filter(metric="n_events")
     assert tasks["mean"].to_list() == [10, 9]
 
@@ -420,16 +420,19 @@ def test_a_cycle_is_told() -> None:
     row = ot.metrics(read(drawn("loop", fork()["events"], [(0, 1), (1, 0)]))).row(0, named=True)
     assert row["span"] is None and row["reason"]["span"] == "graph.cycle"
     assert row["reason"]["utilisation"] == "graph.cycle" and row["n_events"] == 10
-    path = ot.critical_path(read(drawn("loop", fork()["events"], [(0, 1), (1, 0)])))
+    path = ot.schedules.critical_path(read(drawn("loop", fork()["events"], [(0, 1), (1, 0)])))
     assert path["reason"].to_list() == ["graph.cycle"] and path["critical"].to_list() == [None]
 
 
 def test_empty_corpora() -> None:
     nothing = ot.generate(traces=2, seed=0).filter(pl.lit(False))
     assert ot.metrics(nothing).height == ot.metrics(nothing, by="agent").height == 0
-    assert ot.metrics(nothing, by="task").height == ot.critical_path(nothing).height == 0
-    assert ot.concurrency_profile(nothing).height == 0
-    assert ot.report_checklist(nothing)["share"].null_count() == ot.report_checklist(nothing).height
+    assert ot.metrics(nothing, by="task").height == ot.schedules.critical_path(nothing).height == 0
+    assert ot.schedules.concurrency_profile(nothing).height == 0
+    assert (
+        ot.evaluation.report_checklist(nothing)["share"].null_count()
+        == ot.evaluation.report_checklist(nothing).height
+    )
 
 
 def test_comparison_is_paired_by_task() -> None:
@@ -442,29 +445,29 @@ def test_comparison_is_paired_by_task() -> None:
 
     a = runs({"x": [1.0, 3.0], "y": [2.0], "only a": [50.0]})
     b = runs({"x": [4.0], "y": [3.0, 5.0], "only b": [90.0]})
-    row = ot.compare_metrics(a, b).row(0, named=True)
+    row = ot.evaluation.compare_metrics(a, b).row(0, named=True)
     assert (row["mean_a"], row["mean_b"], row["difference"], row["ratio"]) == (2, 4, 2, 2)
     assert (row["n_tasks"], row["n_traces_a"], row["n_traces_b"], row["share_above"]) == (2, 3, 3, 1)
     # both tasks have the same difference: that tells nothing of how far others would be
-    assert (row["low"], row["high"], row["interval_reason"]) == (None, None, "group.degenerate")
-    apart = ot.compare_metrics(a.filter(task_id="only a"), b).row(0, named=True)
+    assert (row["lower"], row["upper"], row["interval_reason"]) == (None, None, "group.degenerate")
+    apart = ot.evaluation.compare_metrics(a.filter(task_id="only a"), b).row(0, named=True)
     assert (apart["difference"], apart["reason"]) == (None, "support.absent")
     assert apart["interval_reason"] == "support.absent"
-    alone = ot.compare_metrics(a.filter(task_id="x"), b).row(0, named=True)
-    assert (alone["difference"], alone["low"], alone["reason"]) == (2, None, None)
+    alone = ot.evaluation.compare_metrics(a.filter(task_id="x"), b).row(0, named=True)
+    assert (alone["difference"], alone["lower"], alone["reason"]) == (2, None, None)
     assert (alone["n_tasks"], alone["interval_reason"]) == (1, "support.absent")
 
 
 def test_checkpoints_of_one_corpus_are_compared() -> None:
     table = ot.metrics(ot.generate(traces=32, seed=1))
     halves = [table.filter(pl.col("trace") % 2 == rest) for rest in (0, 1)]
-    told = ot.compare_metrics(*halves, names=["span", "utilisation"])
+    told = ot.evaluation.compare_metrics(*halves, names=["span", "utilisation"])
     assert told["n_tasks"].to_list() == [4, 4]
-    assert (told["low"] <= told["difference"]).all() and (told["difference"] <= told["high"]).all()
+    assert (told["lower"] <= told["difference"]).all() and (told["difference"] <= told["upper"]).all()
     with pytest.raises(ot.ParameterError, match="did you mean 'utilisation'"):
-        ot.compare_metrics(*halves, names=["utilization"])
+        ot.evaluation.compare_metrics(*halves, names=["utilization"])
     with pytest.raises(ot.ParameterError, match="expected a Corpus or a table of metrics"):
-        ot.compare_metrics(halves[0], 3)  # type: ignore[arg-type]
+        ot.evaluation.compare_metrics(halves[0], 3)  # type: ignore[arg-type]
 
 
 #: Turns, success, overhead in per cent and efficiency of arXiv 2512.08296, Table 5 (one agent: 7.2 turns).
@@ -490,25 +493,25 @@ def test_published_overheads(
         }
         return pl.DataFrame(row).with_columns(time_unit=pl.lit("steps"))
 
-    table = ot.against_single_agent(runs(turns, success, 0.4), runs(7.2, 0.5, 0.1), errors="error")
+    table = ot.evaluation.against_single_agent(runs(turns, success, 0.4), runs(7.2, 0.5, 0.1), errors="error")
     row = table.row(0, named=True)
     assert row["relative_overhead"] == pytest.approx(overhead, abs=0.05)
     assert row["coordination_efficiency"] == pytest.approx(efficiency, abs=0.0005)
     assert (row["relative_error_amplification"], row["error_absorption"]) == pytest.approx((4, -3))
-    bare = ot.against_single_agent(runs(turns, success, 0), runs(7.2, 0.5, 0)).row(0, named=True)
+    bare = ot.evaluation.against_single_agent(runs(turns, success, 0), runs(7.2, 0.5, 0)).row(0, named=True)
     assert (bare["relative_error_amplification"], bare["reason"]) == (None, "field.absent")
-    faultless = ot.against_single_agent(runs(turns, success, 0), runs(7.2, 0.5, 0), errors="error")
+    faultless = ot.evaluation.against_single_agent(runs(turns, success, 0), runs(7.2, 0.5, 0), errors="error")
     assert faultless["reason"].to_list() == ["ratio.empty", "ratio.empty"]
 
 
 def test_the_checklist_says_what_is_there_and_what_to_record() -> None:
     corpus = read(fork(), debate())
-    table = {row["item"]: row for row in ot.report_checklist(corpus).iter_rows(named=True)}
+    table = {row["item"]: row for row in ot.evaluation.report_checklist(corpus).iter_rows(named=True)}
     assert (table["topology"]["n_filled"], table["topology"]["found"]) == (1, "debate")
     assert table["topology"]["fix"] == "set `topology` of the trace"
     assert (table["tokens"]["share"], table["tokens"]["fix"]) == (1.0, None)
     assert (table["trust"]["n_filled"], table["sandboxes"]["n_filled"]) == (0, 0)
     assert table["annealing"]["found"] == "train_step 3.0"
-    rows = ot.report_checklist(corpus, by_trace=True)
+    rows = ot.evaluation.report_checklist(corpus, by_trace=True)
     assert rows.height == 2 * len(table)
     assert rows.filter(trace_id="debate", item="topology")["filled"].item()

@@ -9,7 +9,7 @@ import pytest
 
 import orchestrace as ot
 from orchestrace import _core
-from orchestrace.replay.sensitivity import stability
+from orchestrace.outcomes.model_sensitivity import stability
 
 
 def judged(values: dict[str, dict[str | None, float | None]], reason: str | None = None) -> pl.DataFrame:
@@ -78,8 +78,8 @@ def chain_and_pair() -> ot.Corpus:
 
 def test_effects_of_interventions_under_several_models() -> None:
     corpus = chain_and_pair()
-    drop = ot.drop(each="agent")
-    table = ot.model_sensitivity(corpus, drop, outcomes=["noisy_or", "max", "min"])
+    drop = ot.interventions.drop(each="agent")
+    table = ot.outcomes.sensitivity(corpus, drop, outcomes=["noisy_or", "max", "min"])
     assert table["model"].unique(maintain_order=True).to_list() == ["noisy_or", "max", "min"]
     for name in ("noisy_or", "max", "min"):
         alone = ot.replay(corpus, drop, outcome=name, sensitivity=False, structure_alone=True)  # type: ignore[arg-type]  # of a list
@@ -95,7 +95,7 @@ def test_effects_of_interventions_under_several_models() -> None:
 def test_credits_under_several_models() -> None:
     corpus = chain_and_pair()
     models = ["noisy_or", "max", "min"]
-    table = ot.model_sensitivity(corpus, method="difference", outcomes=models)
+    table = ot.outcomes.sensitivity(corpus, method="difference", outcomes=models)
     for name in models:
         alone = ot.credit(corpus, method="difference", unit="agent", outcome=name)
         assert table.filter(model=name)["credit"].to_list() == alone["credit"].to_list()
@@ -106,12 +106,12 @@ def test_credits_under_several_models() -> None:
 def test_a_fitted_model_brings_its_weights() -> None:
     corpus = chain_and_pair()
     scores = pl.DataFrame({"trace": [0] * 3, "seq": [1, 2, 3], "score": [0.9, 0.8, 0.7]})
-    fit = ot.fit_outcome(corpus.with_fields(scores))
-    table = ot.model_sensitivity(corpus, ot.drop(agent="bob"), outcomes=["noisy_or", fit])
+    fit = ot.outcomes.fit(corpus.with_fields(scores))
+    table = ot.outcomes.sensitivity(corpus, ot.interventions.drop(agent="bob"), outcomes=["noisy_or", fit])
     assert table["model"].to_list() == ["noisy_or", "noisy_or fitted"]
-    same = ot.replay(corpus, ot.drop(agent="bob"), weights=fit, sensitivity=False)
+    same = ot.replay(corpus, ot.interventions.drop(agent="bob"), weights=fit, sensitivity=False)
     assert table["effect"][1] == same["effect"][0]
-    given = ot.replay(corpus, ot.drop(agent="bob"), weights=list(fit), sensitivity=False)
+    given = ot.replay(corpus, ot.interventions.drop(agent="bob"), weights=list(fit), sensitivity=False)
     assert same["outcome"][0] == given["outcome"][0] != table["effect"][0]
     credits = ot.credit(corpus, method="difference", unit="agent", weights=fit)
     listed = ot.credit(corpus, method="difference", unit="agent", weights=list(fit))
@@ -134,18 +134,18 @@ def test_a_fitted_model_brings_its_weights() -> None:
 )
 def test_mistakes_are_told(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(ot.ParameterError, match=said):
-        ot.model_sensitivity(chain_and_pair(), **asked)
+        ot.outcomes.sensitivity(chain_and_pair(), **asked)
 
 
 def test_the_list_of_models_is_that_of_the_core() -> None:
-    models = ot.outcome_models()
+    models = ot.outcomes.models()
     assert models.columns == ["model", "gate", "weighted", "fitted", "assumes"]
     corpus = chain_and_pair()
     gates = _core.OutcomeGates(corpus._store, targets="outcome")
     values = {}
     for name, weighted, fitted in models.select("model", "weighted", "fitted").rows():
         weights = [1.0, 1.0, 1.0, 0.2, 1.0, 1.0, 1.0, 1.0]
-        drop = ot.drop(agent="bob")
+        drop = ot.interventions.drop(agent="bob")
         run = ot.replay(corpus, drop, outcome=name, weights=weights, sensitivity=False)
         other = ot.replay(corpus, drop, outcome=name, weights=[1.0] * 8, sensitivity=False)
         values[name] = run["outcome"][0]
@@ -156,6 +156,6 @@ def test_the_list_of_models_is_that_of_the_core() -> None:
         if not weighted:
             assert run["outcome"][0] == other["outcome"][0]
     with pytest.raises(ot.ParameterError, match="unknown outcome") as refused:
-        ot.replay(corpus, ot.drop(agent="bob"), outcome="nothing")  # type: ignore[arg-type]
+        ot.replay(corpus, ot.interventions.drop(agent="bob"), outcome="nothing")  # type: ignore[arg-type]
     told = str(refused.value)
     assert all(name in told for name in models["model"])

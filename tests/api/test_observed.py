@@ -67,7 +67,7 @@ def messages(documents: list[Document]) -> dict[tuple[int, int], tuple[Any, Any,
 def test_messages_are_those_of_the_reference(documents: list[Document]) -> None:
     if not any("team" in document["rewards"] for document in documents):
         return
-    table = ot.message_effects(read(documents), confidence=0.9)
+    table = ot.effects.message(read(documents), confidence=0.9)
     expected = messages(documents)
     assert table.select("trace", "seq").rows() == sorted(expected)
     for row in table.iter_rows(named=True):
@@ -103,16 +103,16 @@ def test_messages_of_a_cycle_have_no_context(tmp_path) -> None:
     (tmp_path / "runs.jsonl").write_bytes(jsonl(documents))
     ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=2)
     for corpus in (read(documents), ot.read_corpus(tmp_path / "corpus")):
-        table = ot.message_effects(corpus)
+        table = ot.effects.message(corpus)
         cyclic = {name: own["reason"].to_list() for (name,), own in table.group_by("trace_id")}
         assert cyclic["trace1"] == ["graph.cycle"] * 2
         assert cyclic["trace0"] == cyclic["trace2"] == ["siblings.absent"] * 2
-        assert ot.message_effects(corpus, context="recorded")["reason"].to_list() == ["field.absent"] * 6
+        assert ot.effects.message(corpus, context="recorded")["reason"].to_list() == ["field.absent"] * 6
 
 
 def test_messages_have_the_credit_of_c3() -> None:
-    corpus, _ = ot.generate_planted(traces=96, seed=3)
-    table = ot.message_effects(corpus).drop_nulls("effect")
+    corpus, _ = ot.synthetic.planted(traces=96, seed=3)
+    table = ot.effects.message(corpus).drop_nulls("effect")
     credits = ot.credit(corpus, method="c3", unit="event").select("trace", "seq", "credit")
     both = table.join(credits, on=["trace", "seq"])
     assert both.height == table.height > 20
@@ -122,10 +122,10 @@ def test_messages_have_the_credit_of_c3() -> None:
 def test_intervals_of_messages_cover_planted_contributions() -> None:
     inside = total = 0
     for seed in range(8):
-        corpus, truth = ot.generate_planted(
+        corpus, truth = ot.synthetic.planted(
             traces=320, seed=seed, decisive=0.0, density=0.4, events=8, group_size=10
         )
-        table = ot.message_effects(corpus).drop_nulls("stderr")
+        table = ot.effects.message(corpus).drop_nulls("stderr")
         rows = table.join(truth.contributions, on=["trace", "seq"])
         # one answer a choice: those who made it share it; its siblings are one place of one group
         group = pl.col("trace") // 10
@@ -243,7 +243,7 @@ def test_delegations_are_spawns_and_messages_of_the_root() -> None:
         ("t3", 0.5, [first, delegated("bob", "code")]),
         ("t3", 1.0, [first, delegated("bob", "code"), delegated("lead", "text", "message")]),
     ]
-    table = ot.delegation_effects(team(runs))
+    table = ot.effects.delegation(team(runs))
     assert table.select("subtask", "delegate", "mean", "n_delegations", "n_traces", "n_tasks").rows() == [
         ("code", "ann", 0.5, 3, 2, 2),
         ("code", "bob", 0.75, 2, 2, 1),
@@ -258,10 +258,10 @@ def test_delegations_are_spawns_and_messages_of_the_root() -> None:
 
 def test_delegations_without_a_variance_or_a_class() -> None:
     runs = [("t1", 1.0, [delegated("ann", "code")]), ("t2", 0.0, [delegated("bob", "code")])]
-    table = ot.delegation_effects(team(runs))
+    table = ot.effects.delegation(team(runs))
     assert table["effect"].null_count() == table["outcome_cf"].null_count() == 2
     assert table["reason"].to_list() == ["support.absent"] * 2 and table["mean"].to_list() == [1.0, 0.0]
-    assert ot.delegation_effects(team([("t", 1.0, [delegated("ann", None)])])).is_empty()
+    assert ot.effects.delegation(team([("t", 1.0, [delegated("ann", None)])])).is_empty()
 
 
 # --- aggregations -------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def by_rule(scores: list[float], clip: float) -> dict[str, float]:
 @pytest.mark.parametrize("clip", [0.01, 0.2])
 def test_aggregations_are_those_of_the_reference(clip: float) -> None:
     corpus = ot.generate(traces=60, seed=0)
-    table = ot.aggregation_effects(corpus, by="event", clip=clip)
+    table = ot.effects.aggregation(corpus, by="event", clip=clip)
     events = {(e["trace"], e["seq"]): e for e in corpus.events.collect().iter_rows(named=True)}
     into: dict[tuple[int, int], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for edge in corpus.edges.collect().iter_rows(named=True):
@@ -314,7 +314,7 @@ def test_aggregations_are_those_of_the_reference(clip: float) -> None:
             effects[rule].append((row["effect"], key[0]))
     assert expected == table.height > 100 and len(effects["best"]) > 50
     tasks = dict(corpus.traces.select("trace", "task_id").collect().iter_rows())
-    for row in ot.aggregation_effects(corpus, clip=clip).iter_rows(named=True):
+    for row in ot.effects.aggregation(corpus, clip=clip).iter_rows(named=True):
         own = effects[row["rule"]]
         whole = mean([effect for effect, _ in own])
         assert row["effect"] == pytest.approx(whole) and row["n_used"] == len(own)
@@ -328,29 +328,29 @@ def test_aggregations_are_those_of_the_reference(clip: float) -> None:
 
 
 def test_aggregations_without_scores_or_inputs() -> None:
-    corpus, _ = ot.generate_planted(traces=8, seed=0)
-    table = ot.aggregation_effects(corpus)
+    corpus, _ = ot.synthetic.planted(traces=8, seed=0)
+    table = ot.effects.aggregation(corpus)
     assert set(table["reason"]) == {"field.absent"} and table["effect"].null_count() == 4
     alone = team([("t", 1.0, [{"type": "aggregate"}])])
-    assert set(ot.aggregation_effects(alone)["reason"]) == {"outcome.absent"}
-    assert ot.aggregation_effects(alone, by="event").is_empty()
+    assert set(ot.effects.aggregation(alone)["reason"]) == {"outcome.absent"}
+    assert ot.effects.aggregation(alone, by="event").is_empty()
 
 
 # --- all of them --------------------------------------------------------------------------------------
 
 VERBS = {
-    "matched": lambda c: ot.matched_effect(c, pl.col("type") == "message"),
-    "spawn": lambda c: ot.spawn_effect(c, monotone=True),
-    "messages": ot.message_effects,
-    "delegations": lambda c: ot.delegation_effects(c, delegate="role"),
-    "rules": lambda c: ot.aggregation_effects(c),
-    "aggregates": lambda c: ot.aggregation_effects(c, by="event"),
+    "matched": lambda c: ot.effects.matched(c, pl.col("type") == "message"),
+    "spawn": lambda c: ot.effects.spawn(c, monotone=True),
+    "messages": ot.effects.message,
+    "delegations": lambda c: ot.effects.delegation(c, delegate="role"),
+    "rules": lambda c: ot.effects.aggregation(c),
+    "aggregates": lambda c: ot.effects.aggregation(c, by="event"),
 }
 
 
 @pytest.mark.parametrize("name", VERBS)
 @pytest.mark.parametrize(
-    "make", [lambda: ot.generate(traces=40, seed=1), lambda: ot.generate_planted(traces=40)[0]]
+    "make", [lambda: ot.generate(traces=40, seed=1), lambda: ot.synthetic.planted(traces=40)[0]]
 )
 def test_no_number_without_a_tier_and_no_gap_without_a_reason(name: str, make: Any) -> None:
     table = VERBS[name](make())
@@ -398,24 +398,24 @@ def test_a_corpus_without_traces(name: str) -> None:
 
 def test_columns_are_fixed() -> None:
     corpus = ot.generate(traces=12, seed=0)
-    assert ot.message_effects(corpus).schema == pl.Schema(MESSAGES)
-    assert ot.delegation_effects(corpus).schema == pl.Schema(DELEGATIONS)
+    assert ot.effects.message(corpus).schema == pl.Schema(MESSAGES)
+    assert ot.effects.delegation(corpus).schema == pl.Schema(DELEGATIONS)
     for by in ("rule", "event"):
-        assert ot.aggregation_effects(corpus, by=by).schema == pl.Schema(AGGREGATIONS[by])
+        assert ot.effects.aggregation(corpus, by=by).schema == pl.Schema(AGGREGATIONS[by])
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda c: ot.message_effects(c, reward="tem"), "unknown reward channel 'tem'"),
-        (lambda c: ot.message_effects(c, confidence=2), "confidence is 2, expected a number between 0 and 1"),
-        (lambda c: ot.message_effects(c, context="none"), "unknown context 'none'"),
-        (lambda c: ot.delegation_effects(c, subtask="clas"), "subtask: unknown column 'clas'"),
-        (lambda c: ot.delegation_effects(c, delegate="tool"), "unknown delegate 'tool'"),
-        (lambda c: ot.aggregation_effects(c, by="run"), "unknown by 'run'"),
-        (lambda c: ot.aggregation_effects(c, clip=0.5), "clip is 0.5"),
-        (lambda c: ot.aggregation_effects(c, confidence=0), "confidence is 0"),
-        (lambda c: ot.aggregation_effects(3), "int"),
+        (lambda c: ot.effects.message(c, reward="tem"), "unknown reward channel 'tem'"),
+        (lambda c: ot.effects.message(c, confidence=2), "confidence is 2, expected a number between 0 and 1"),
+        (lambda c: ot.effects.message(c, context="none"), "unknown context 'none'"),
+        (lambda c: ot.effects.delegation(c, subtask="clas"), "subtask: unknown column 'clas'"),
+        (lambda c: ot.effects.delegation(c, delegate="tool"), "unknown delegate 'tool'"),
+        (lambda c: ot.effects.aggregation(c, by="run"), "unknown by 'run'"),
+        (lambda c: ot.effects.aggregation(c, clip=0.5), "clip is 0.5"),
+        (lambda c: ot.effects.aggregation(c, confidence=0), "confidence is 0"),
+        (lambda c: ot.effects.aggregation(3), "int"),
     ],
 )
 def test_mistakes_are_told_in_one_line(call: Any, message: str) -> None:

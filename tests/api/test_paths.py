@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from namespaces import public
 from orchestrace.disk.partitioned import PartitionedCorpus
 
 PAPERS = "category,is_rl,reward_type,credit_granularity,orchestration_form,scenario,is_core,verified"
@@ -42,7 +43,7 @@ def recordings() -> bytes:
 def survey_at(home: Path, _corpus: ot.Corpus) -> object:
     (home / "papers.csv").write_text(f"key,{PAPERS}\na,m,yes,shared,agent,swarm,math,core,yes\n")
     (home / "excluded.csv").write_text("record_id,stage,source,query_family\nE1,screen,arXiv,safety\n")
-    return ot.survey("~")
+    return ot.scaling.survey("~")
 
 
 def study_at(home: Path, _corpus: ot.Corpus) -> Path:
@@ -71,7 +72,8 @@ def mapped(home: Path, _corpus: ot.Corpus) -> object:
     example = Path(__file__).resolve().parents[2] / "docs" / "formats" / "mapping.md"
     text = example.read_text(encoding="utf-8")
     (home / "house.toml").write_text(text.partition("```toml\n")[2].partition("```")[0])
-    return ot.read_traces(io.BytesIO(b"{}\n"), mapping="~/house.toml")
+    checked = ot.mapping.check("~/house.toml", "~/runs.jsonl")
+    return len(ot.read_traces(io.BytesIO(b"{}\n"), mapping="~/house.toml")) == 0 and bool(checked)
 
 
 def measured(home: Path, corpus: ot.Corpus) -> object:
@@ -98,6 +100,8 @@ Call = Callable[[Path, ot.Corpus], object]
 TAKEN: dict[tuple[str, str], Call] = {
     ("read_traces", "source"): lambda home, _: len(ot.read_traces("~/runs.jsonl")),
     ("read_traces", "mapping"): mapped,
+    ("mapping.check", "mapping"): mapped,
+    ("mapping.check", "source"): mapped,
     ("scan_events", "source"): lambda home, _: ot.scan_events("~/*.jsonl").head(1).collect(),
     ("scan_traces", "source"): lambda home, _: ot.scan_traces(["~/runs.jsonl"]).head(1).collect(),
     ("ingest", "source"): ingested,
@@ -106,11 +110,11 @@ TAKEN: dict[tuple[str, str], Call] = {
     ("credit", "sink"): sunk,
     ("export", "path"): lambda home, c: (ot.export(c, "jsonl", "~/e.jsonl"), home / "e.jsonl")[1],
     ("generate", "path"): lambda home, _: (ot.generate("~/g.jsonl", traces=1), home / "g.jsonl")[1],
-    ("generate_planted", "path"): lambda home, _: (
-        ot.generate_planted("~/p.jsonl", traces=8),
+    ("synthetic.planted", "path"): lambda home, _: (
+        ot.synthetic.planted("~/p.jsonl", traces=8),
         home / "p.jsonl",
     )[1],
-    ("survey", "path"): survey_at,
+    ("scaling.survey", "path"): survey_at,
     ("Corpus.with_measures", "frame"): measured,
     ("Corpus.write_jsonl", "target"): on_disk,
     ("Corpus.write_quarantined", "target"): lambda home, c: (
@@ -127,17 +131,10 @@ TAKEN: dict[tuple[str, str], Call] = {
 
 
 def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for name in ot.__all__:
-        one = getattr(ot, name)
-        if inspect.isfunction(one):
-            yield name, one
+    yield from ((name, one) for name, one in public() if inspect.isfunction(one))
     for name, one in inspect.getmembers(ot.Corpus, inspect.isroutine):
         if not name.startswith("_"):
             yield f"Corpus.{name}", one
-    for name in ot.study.__all__:
-        one = getattr(ot.study, name)
-        if inspect.isfunction(one):
-            yield f"study.{name}", one
 
 
 def takes_a_path(kind: object) -> bool:

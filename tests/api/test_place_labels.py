@@ -40,7 +40,7 @@ def labels(*rows: tuple[str, int | None, str | None]) -> pl.DataFrame:
 
 
 def placed(corpus: ot.Corpus, *rows: tuple[str, int | None, str | None]) -> list[tuple[Any, ...]]:
-    return ot.place_labels(corpus, labels(*rows)).rows()
+    return ot.evaluation.place_labels(corpus, labels(*rows)).rows()
 
 
 def test_a_trace_is_found_by_its_own_name_first(corpus: ot.Corpus) -> None:
@@ -78,13 +78,13 @@ def test_a_name_may_be_the_beginning_of_one_name_only(corpus: ot.Corpus) -> None
 
 def test_what_is_known_stays(corpus: ot.Corpus) -> None:
     given = labels(("e", 1, "assistant")).with_columns(event_id=pl.lit("mine"), note=pl.lit(7))
-    found = ot.place_labels(corpus, given.lazy())
+    found = ot.evaluation.place_labels(corpus, given.lazy())
     assert found.rows() == [("e", 1, "assistant", "mine", 7)]
     assert found.schema == given.schema
-    names = ot.place_labels(corpus, given.select("trace_id"))
+    names = ot.evaluation.place_labels(corpus, given.select("trace_id"))
     assert names.rows() == [("e",)]
-    assert ot.place_labels(corpus).rows() == []
-    categories = ot.place_labels(
+    assert ot.evaluation.place_labels(corpus).rows() == []
+    categories = ot.evaluation.place_labels(
         corpus, labels(("3", 0, None)).with_columns(pl.col("trace_id").cast(pl.Categorical))
     )
     assert (categories["trace_id"].to_list(), categories.schema["trace_id"]) == (["e"], pl.Categorical())
@@ -92,6 +92,6 @@ def test_what_is_known_stays(corpus: ot.Corpus) -> None:
 
 def test_mistakes_are_named(corpus: ot.Corpus) -> None:
     with pytest.raises(ot.ParameterError, match="labels has no column 'trace_id'"):
-        ot.place_labels(corpus, pl.DataFrame({"task": ["q-1"]}))
+        ot.evaluation.place_labels(corpus, pl.DataFrame({"task": ["q-1"]}))
     with pytest.raises(ot.ParameterError, match="expected a Polars frame"):
-        ot.place_labels(corpus, [("q-1",)])  # type: ignore[arg-type]  # the mistake
+        ot.evaluation.place_labels(corpus, [("q-1",)])  # type: ignore[arg-type]  # the mistake

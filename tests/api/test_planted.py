@@ -37,8 +37,8 @@ FRAMES = {
 
 
 @pytest.fixture(scope="module")
-def planted() -> tuple[ot.Corpus, ot.Truth]:
-    return ot.generate_planted(traces=64, seed=3)
+def planted() -> tuple[ot.Corpus, ot.synthetic.Truth]:
+    return ot.synthetic.planted(traces=64, seed=3)
 
 
 def test_recordings_are_valid_and_truth_has_its_frames(planted) -> None:
@@ -59,7 +59,7 @@ def test_recordings_are_valid_and_truth_has_its_frames(planted) -> None:
 
 @pytest.mark.parametrize("outcome", MODELS)
 def test_the_team_reward_is_the_sum_of_contributions_and_noise(outcome) -> None:
-    corpus, truth = ot.generate_planted(traces=48, seed=1, outcome=outcome, interaction=0.4)
+    corpus, truth = ot.synthetic.planted(traces=48, seed=1, outcome=outcome, interaction=0.4)
     team = corpus.measures.filter(kind="reward", name="team").select("trace", "value").collect()
     both = team.join(truth.outcomes, on="trace").with_columns(quiet=pl.col("value") - pl.col("noise"))
     for frame, column in [
@@ -89,7 +89,7 @@ def test_agents_and_turns_are_those_of_credit(planted) -> None:
 
 
 def test_rollouts_of_a_task_have_siblings() -> None:
-    corpus, _ = ot.generate_planted(traces=160, seed=2, branches=2)
+    corpus, _ = ot.synthetic.planted(traces=160, seed=2, branches=2)
     events = corpus.events.select("trace", "seq", "prefix_key", "action", "type").collect()
     tasks = corpus.traces.select("trace", "task_id", "group_id").collect()
     assert tasks.group_by("task_id").len()["len"].to_list() == [8] * 20
@@ -109,7 +109,7 @@ def test_rollouts_of_a_task_have_siblings() -> None:
 
 
 def test_siblings_tell_the_effect_of_an_action() -> None:
-    corpus, truth = ot.generate_planted(traces=8000, agents=3, events=8, density=0.4, decisive=0.0, seed=4)
+    corpus, truth = ot.synthetic.planted(traces=8000, agents=3, events=8, density=0.4, decisive=0.0, seed=4)
     team = corpus.measures.filter(kind="reward", name="team").select("trace", "value").collect()
     siblings = pl.len().over("prefix_key") == 8
     forks = (
@@ -129,14 +129,14 @@ def test_siblings_tell_the_effect_of_an_action() -> None:
 
 
 def test_rewards_by_event_are_contributions_where_these_are_additive() -> None:
-    corpus, truth = ot.generate_planted(traces=24, seed=5, decisive=0.0, dense=True)
+    corpus, truth = ot.synthetic.planted(traces=24, seed=5, decisive=0.0, dense=True)
     reward = corpus.events.select("trace", "seq", "reward", "value").collect()
     both = reward.join(truth.contributions, on=["trace", "seq"])
     assert both.height == 2400 and (both["reward"] - both["contribution"]).abs().max() < 1e-12
     after = pl.col("value").shift(-1).over("trace")
     change = both.select((after - pl.col("value") - pl.col("contribution")).abs().max())
     assert change.item() < 1e-12
-    plain, _ = ot.generate_planted(traces=4, seed=5)
+    plain, _ = ot.synthetic.planted(traces=4, seed=5)
     assert plain.events.select("reward").collect()["reward"].null_count() == 400
 
 
@@ -158,7 +158,7 @@ def shapley(worth: np.ndarray, n: int) -> list[float]:
 
 @pytest.mark.parametrize("outcome", MODELS)
 def test_the_game_of_a_run_has_the_values_that_the_truth_tells(outcome) -> None:
-    _, truth = ot.generate_planted(
+    _, truth = ot.synthetic.planted(
         traces=24, agents=4, events=3, seed=6, outcome=outcome, interaction=0.5, decisive=0.5, density=0.5
     )
     for trace, trace_id in truth.outcomes.select("trace", "trace_id").iter_rows():
@@ -189,7 +189,7 @@ def test_the_game_of_a_run_has_the_values_that_the_truth_tells(outcome) -> None:
 
 
 def test_a_planted_decision_to_spawn_is_told_and_confounded() -> None:
-    corpus, truth = ot.generate_planted(
+    corpus, truth = ot.synthetic.planted(
         traces=4000, agents=3, events=4, seed=2, spawn_effect=1.0, decisive=0.0
     )
     team = corpus.measures.filter(kind="reward", name="team").select("trace", reward="value").collect()
@@ -208,13 +208,13 @@ def test_a_planted_decision_to_spawn_is_told_and_confounded() -> None:
     error = weighted.reshape(-1, 8).mean(axis=1).std(ddof=1) / math.sqrt(500)
     assert abs(weighted.mean() - effect) < 4 * error < 0.6, (weighted.mean(), effect)
     assert naive - effect > 0.5, "states that are better anyway spawn more"
-    plain = ot.generate_planted(traces=8, seed=2)[1].decisions
+    plain = ot.synthetic.planted(traces=8, seed=2)[1].decisions
     assert plain.is_empty() and plain.columns == both.columns[:9]
 
 
 def test_games_of_large_teams_are_left_open_under_gates() -> None:
     for outcome, nulls in [("mixed", True), ("linear", False)]:
-        _, truth = ot.generate_planted(traces=8, agents=14, seed=1, outcome=outcome)
+        _, truth = ot.synthetic.planted(traces=8, agents=14, seed=1, outcome=outcome)
         large = truth.agents.filter(pl.len().over("trace") > 12)
         assert large.height > 50
         assert large["shapley"].null_count() == (large.height if nulls else 0)
@@ -225,7 +225,7 @@ def test_one_seed_gives_the_same_bits_on_any_threads(tmp_path, outcome) -> None:
     made = []
     for threads in (1, 2, 7):
         path = tmp_path / f"{threads}.jsonl"
-        counts, truth = ot.generate_planted(
+        counts, truth = ot.synthetic.planted(
             path, traces=400, events=60, seed=9, outcome=outcome, threads=threads
         )
         assert (counts["traces"], counts["events"], counts["bytes"]) == (400, 120_000, path.stat().st_size)
@@ -236,7 +236,7 @@ def test_one_seed_gives_the_same_bits_on_any_threads(tmp_path, outcome) -> None:
             one, other = getattr(made[0][1], name), getattr(truth, name)
             assert one.equals(other, null_equal=True)
     memory = io.BytesIO()
-    ot.generate_planted(memory, traces=400, events=60, seed=9, outcome=outcome)
+    ot.synthetic.planted(memory, traces=400, events=60, seed=9, outcome=outcome)
     assert memory.getvalue() == made[0][0]
     again = ot.read_traces(io.BytesIO(made[0][0]))
     assert len(again) == 400 and again.quarantine.collect().is_empty()
@@ -271,5 +271,5 @@ def test_one_seed_gives_the_same_bits_on_any_threads(tmp_path, outcome) -> None:
 def test_options_that_make_no_sense(tmp_path, options, message) -> None:
     target = tmp_path / "never.jsonl"
     with pytest.raises(ot.ParameterError, match=f"^[^\n]*{message}[^\n]*$"):
-        ot.generate_planted(target, **options)
+        ot.synthetic.planted(target, **options)
     assert not target.exists()

@@ -54,7 +54,7 @@ FILES: dict[str, Write] = {
     "write_jsonl": lambda c, path, over: c.write_jsonl(path, overwrite=over),
     "write_quarantined": lambda c, path, over: c.write_quarantined(path, overwrite=over),
     "generate": lambda c, path, over: ot.generate(path, events=3_000, overwrite=over),
-    "generate_planted": lambda c, path, over: ot.generate_planted(path, traces=64, overwrite=over),
+    "synthetic.planted": lambda c, path, over: ot.synthetic.planted(path, traces=64, overwrite=over),
     **{
         f"export {name}": lambda c, path, over, name=name: ot.export(
             c,

@@ -63,7 +63,7 @@ def test_what_it_writes_is_valid_and_can_be_credited(Run: Any, tmp_path: Path) -
     assert credits["credit"].sign().to_list() == [1.0, 1.0, -1.0, -1.0]
     flow = ot.credit(corpus, method="flow", unit="agent")
     assert flow.filter(pl.col("trace") == 0)["credit"].sum() == pytest.approx(1.0)
-    table = ot.trainer_table(corpus, ot.credit(corpus, method="grpo", unit="turn"), per="token")
+    table = ot.trainers.trainer_table(corpus, ot.credit(corpus, method="grpo", unit="turn"), per="token")
     assert table["response_length"].to_list() == [18, 9, 31, 12] * 2
 
 

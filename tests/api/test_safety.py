@@ -121,7 +121,7 @@ def test_options_by_hand() -> None:
     chances = ot.taint(corpus, probabilistic=(0.5, 0.25))
     assert chances["outcome_probability"].to_list()[:2] == [0.0, 1 - (1 - 0.5**2) * (1 - 0.5 * 0.125 * 0.5)]
     assert chances["expected_tainted"][0] == 1 + 0.5 + 0.25 + 0.125 + 0.0625
-    events = ot.tainted_events(corpus, probabilistic=(0.5, 0.25))
+    events = ot.safety.tainted_events(corpus, probabilistic=(0.5, 0.25))
     # the guard and what it lets through are not tainted, but may be
     leaky = events.filter(trace_id="fenced").select("event_id", "hops", "before", "seed", "probability")
     assert leaky.rows() == [
@@ -155,7 +155,7 @@ def test_from_the_web_to_a_shell_is_one_question() -> None:
     assert (row["n_tainted_privileged"], row["privileged_path"]) == (1, ["e1", "e4"])
     assert (row["first_privileged_call"], row["time_to_privileged_call"]) == ("e4", 6.0)
     assert row["outcome_tainted"] is False and row["path"] == ["e1", "e4"]
-    events = ot.tainted_events(corpus, **asked, privileged_tools=["Bash", "Edit"])
+    events = ot.safety.tainted_events(corpus, **asked, privileged_tools=["Bash", "Edit"])
     assert events.filter("privileged").select("source", "event_id", "tool").rows() == [
         ("e1", "e4", "Bash"),
         ("e1", "e6", "Edit"),
@@ -163,11 +163,11 @@ def test_from_the_web_to_a_shell_is_one_question() -> None:
     # without them both results are where taint begins, and no call is privileged
     (plain,) = ot.taint(corpus).iter_rows(named=True)
     assert (plain["n_seeds"], plain["n_tainted_privileged"], plain["privileged_path"]) == (2, 0, None)
-    assert ot.tainted_events(corpus)["privileged"].to_list() == [False] * 6
+    assert ot.safety.tainted_events(corpus)["privileged"].to_list() == [False] * 6
     assert ot.taint(corpus, trusted_tools=["WebFetch", "Read"])["n_tainted"].to_list() == [0]
     assert ot.taint(corpus, trusted_tools=["Read"], untrusted_tools=["Read"])["n_seeds"].to_list() == [2]
-    assert ot.sanitizer_cut(corpus)["event_id"].to_list() == ["e3"]
-    assert ot.sanitizer_cut(corpus, **asked).height == 0, "nothing of the web reaches the outcome"
+    assert ot.safety.sanitizer_cut(corpus)["event_id"].to_list() == ["e3"]
+    assert ot.safety.sanitizer_cut(corpus, **asked).height == 0, "nothing of the web reaches the outcome"
 
 
 def test_metrics_are_told_of_tools_too() -> None:
@@ -184,7 +184,7 @@ def test_metrics_are_told_of_tools_too() -> None:
 def test_tools_that_nobody_called_are_named_with_those_that_are_known() -> None:
     corpus = read(browsing())
     known = r"\(known: Bash, Edit, Read, WebFetch\)"
-    for verb in (ot.taint, ot.tainted_events, ot.metrics):
+    for verb in (ot.taint, ot.safety.tainted_events, ot.metrics):
         for option in ("untrusted_tools", "trusted_tools", "privileged_tools"):
             with pytest.raises(ot.ParameterError, match=f"^{option}: unknown tool 'mcp__\\*' {known}$"):
                 verb(corpus, **{option: ["Bash", "mcp__*"]})  # type: ignore[operator]
@@ -203,17 +203,17 @@ def test_cuts_by_hand() -> None:
     for event, price in zip(guarded["events"], (1, 3, 1, 1, 2.5, 1), strict=True):
         event["price"] = price
     corpus = read(guarded)
-    assert ot.sanitizer_cut(corpus).select("event_id", "type", "agent", "cost").rows() == [
+    assert ot.safety.sanitizer_cut(corpus).select("event_id", "type", "agent", "cost").rows() == [
         ("e1", "tool_result", "web", 1.0)
     ]
-    assert ot.sanitizer_cut(corpus, cost="price").select("event_id", "cost").rows() == [("e4", 2.5)]
-    rows = ot.sanitizer_cut(read(relay(), plain()))
+    assert ot.safety.sanitizer_cut(corpus, cost="price").select("event_id", "cost").rows() == [("e4", 2.5)]
+    rows = ot.safety.sanitizer_cut(read(relay(), plain()))
     assert rows.select("trace_id", "seq", "reason").rows() == [("plain", None, "field.absent")], (
         "relay is clean"
     )
     spoilt = fenced()
     spoilt["events"][5]["trusted"] = False
-    assert ot.sanitizer_cut(read(spoilt))["reason"].to_list() == ["outcome.seed"]
+    assert ot.safety.sanitizer_cut(read(spoilt))["reason"].to_list() == ["outcome.seed"]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_cuts_by_hand() -> None:
 )
 def test_mistakes_are_told(options: dict[str, Any], said: str) -> None:
     corpus = read(fenced())
-    for verb in (ot.taint, ot.tainted_events):
+    for verb in (ot.taint, ot.safety.tainted_events):
         with pytest.raises(ot.ParameterError, match=said):
             verb(corpus, **options)
 
@@ -250,22 +250,24 @@ def test_costs_are_checked() -> None:
         ("price", "a cost is null, expected numbers of at least 0: fill the column first"),
     ):
         with pytest.raises(ot.ParameterError, match=said):
-            ot.sanitizer_cut(corpus, cost=cost)  # type: ignore[arg-type]
+            ot.safety.sanitizer_cut(corpus, cost=cost)  # type: ignore[arg-type]
     negative = fenced()
     for event in negative["events"]:
         event["price"] = -1.5
     with pytest.raises(ot.ParameterError, match=r"a cost is -1\.5, expected numbers of at least 0"):
-        ot.sanitizer_cut(read(negative), cost="price")
+        ot.safety.sanitizer_cut(read(negative), cost="price")
 
 
 def test_edges_of_the_domain() -> None:
     nothing = read(fenced()).filter(False)
-    for verb in (ot.taint, ot.tainted_events, ot.sanitizer_cut):
+    for verb in (ot.taint, ot.safety.tainted_events, ot.safety.sanitizer_cut):
         assert verb(nothing).height == 0  # type: ignore[operator]
         assert verb(nothing).schema == verb(read(fenced())).schema  # type: ignore[operator]
     alone = drawn("alone", [lead("message", trusted=False)], [])
     assert ot.taint(read(alone)).select("n_tainted", "outcome", "outcome_tainted").rows() == [(1, None, True)]
-    assert ot.sanitizer_cut(read(alone))["event_id"].to_list() == ["e0"], "a sink before a virtual outcome"
+    assert ot.safety.sanitizer_cut(read(alone))["event_id"].to_list() == ["e0"], (
+        "a sink before a virtual outcome"
+    )
     looped = fenced()
     looped["edges"].append({"src": "e5", "dst": "e1", "type": "temporal"})
     (row,) = ot.taint(read(looped)).iter_rows(named=True)
@@ -290,9 +292,9 @@ def test_a_corpus_on_disk_gives_the_same(tmp_path: Path) -> None:
     memory, disk = ot.read_traces(path), ot.read_corpus(tmp_path / "corpus")
     for verb, options in (
         (ot.taint, {"untrusted_tools": ["web.fetch"], "probabilistic": (0.9, 0.1)}),
-        (ot.tainted_events, {"carry": "context"}),
-        (ot.sanitizer_cut, {}),
-        (ot.sanitizer_cut, {"cost": "seq"}),
+        (ot.safety.tainted_events, {"carry": "context"}),
+        (ot.safety.sanitizer_cut, {}),
+        (ot.safety.sanitizer_cut, {"cost": "seq"}),
     ):
         keys = ["trace_id", "seq"] if verb is not ot.taint else ["trace_id"]
         a, b = (verb(corpus, **options).sort(keys).drop("trace") for corpus in (memory, disk))  # type: ignore[operator]

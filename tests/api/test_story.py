@@ -9,7 +9,7 @@ import pytest
 
 import orchestrace as ot
 from orchestrace.corpus.samples import samples_path
-from orchestrace.summaries.narrative import HOUR, span
+from orchestrace.summaries.narrative import HOUR, Story, span
 from property.random_runs import Document, jsonl
 
 EVENTS: list[dict[str, Any]] = [
@@ -46,7 +46,7 @@ def run(name: str = "run", scale: float = 1.0, **more: Any) -> Document:
     }
 
 
-def told(*documents: Document, **options: Any) -> ot.Story:
+def told(*documents: Document, **options: Any) -> Story:
     return ot.story(ot.read_traces(io.BytesIO(jsonl(list(documents))), time_basis="seconds"), **options)
 
 
@@ -119,7 +119,7 @@ def test_figures_are_those_of_the_verbs() -> None:
     assert story.tokens["total"] == rows["tokens"].sum()
     timed = rows.filter(time_unit="seconds")
     assert story.seconds["model"] == pytest.approx(timed["model_time"].sum(), abs=1e-9)
-    paths = ot.critical_path(corpus, max_gap=HOUR).filter(unit="seconds")
+    paths = ot.schedules.critical_path(corpus, max_gap=HOUR).filter(unit="seconds")
     assert story.critical["critical"].sum() == pytest.approx(paths["critical"].sum(), abs=1e-9)
     dead = ot.metrics(corpus, by="agent").filter(pl.col("utilisation") == 0.0, pl.col("agent").is_not_null())
     assert set(story.unreached.select("trace", "agent").rows()) <= set(

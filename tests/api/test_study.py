@@ -48,10 +48,10 @@ SMALL = {
 def test_rollouts_needed_are_the_published_ones():
     sizes = (10, 100, 1000, 4000)
     told = [_needed(n**-0.5, None, None)["rollouts"] for n in sizes]
-    assert told == ot.rollouts_needed(sizes) == [79, 785, 7849, 31396]
+    assert told == ot.scaling.rollouts_needed(sizes) == [79, 785, 7849, 31396]
     # The sign of a correlation is no matter of how many show it; the end nearest to 0 asks for most.
-    assert _needed(-0.5, -0.8, -0.1) == {"rollouts": 32, "rollouts_low": 13, "rollouts_high": 785}
-    assert _needed(0.5, -0.1, 0.8) == {"rollouts": 32, "rollouts_low": 13, "rollouts_high": None}
+    assert _needed(-0.5, -0.8, -0.1) == {"rollouts": 32, "rollouts_lower": 13, "rollouts_upper": 785}
+    assert _needed(0.5, -0.1, 0.8) == {"rollouts": 32, "rollouts_lower": 13, "rollouts_upper": None}
     for none in (None, 0.0, 1e-200):
         assert _needed(none, None, None)["rollouts"] is None
 
@@ -175,17 +175,17 @@ def test_cells_of_one_task_have_no_interval_and_say_so(tmp_path):
     one, two = (ot.study.load(tmp_path).filter(n_traces=n) for n in (8, 32))
     one, two = (table.drop_nulls(["rho", "sign", "pooled"]) for table in (one, two))
     assert one.height > 0 and two.height > 0
-    ends = [f"{name}_{end}" for name in ("rho", "sign", "pooled") for end in ("low", "high")]
+    ends = [f"{name}_{end}" for name in ("rho", "sign", "pooled") for end in ("lower", "upper")]
     assert one.select(ends).null_count().row(0) == (one.height,) * 6
     assert set(one["interval_reason"]) == {"support.absent"}
     for name in ("rho", "sign", "pooled"):
-        assert two[f"{name}_low"].is_null().equals(two[name].is_null())
+        assert two[f"{name}_lower"].is_null().equals(two[name].is_null())
     assert set(two["interval_reason"]) == {None}
     slots = ot.study.load(tmp_path, "schedules")
     told = slots.filter(n_traces=32, k=1)
     # one slot has a speed-up of 1 whatever the task: no spread, and no interval of width 0
     assert set(told["speedup"]) == {1.0} and set(told["interval_reason"]) == {"group.degenerate"}
-    assert told["speedup_low"].count() == 0 and told["makespan_low"].count() == told.height
+    assert told["speedup_lower"].count() == 0 and told["makespan_lower"].count() == told.height
 
 
 def test_a_study_gives_the_same_numbers_twice(tmp_path):
@@ -213,7 +213,7 @@ def test_schedules_stay_within_their_bounds(tmp_path):
     corpus, _ = Bench(ot.study.parse_config(SMALL))._corpus(
         next(c for c in cells(ot.study.parse_config(SMALL)) if c.preset == "additive" and c.size.events == 40)
     )
-    curve = ot.scaling_curve(corpus, slots=[1, 2, 4])
+    curve = ot.schedules.scaling_curve(corpus, slots=[1, 2, 4])
     means = curve.group_by("k").agg(pl.col("makespan").mean()).sort("k")["makespan"]
     assert own["makespan"].to_list() == pytest.approx(means.to_list())
 
@@ -605,7 +605,7 @@ def test_the_example_has_what_the_study_promises():
     sizes = {(size.events, size.agents) for size in config.sizes}
     assert {events for events, _ in sizes} == {10, 100, 1000, 4000, 100_000} and (4000, 300) in sizes
     assert len(config.presets) >= 5 and len({run.name for run in config.methods}) >= 8
-    corpus, truth = ot.generate_planted(traces=4, length=4000, agents=300, **config.presets["additive"])
+    corpus, truth = ot.synthetic.planted(traces=4, length=4000, agents=300, **config.presets["additive"])
     assert corpus._sizes()["events"] == 16_000
     assert truth.agents.group_by("trace").len()["len"].to_list() == [300] * 4
 

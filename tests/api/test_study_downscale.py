@@ -94,7 +94,7 @@ def test_what_is_kept_is_the_largest_closed_part_of_the_first(drawn):
 
 
 def test_short_runs_are_left_out_and_numbers_still_meet():
-    corpus, _ = ot.generate_planted(traces=40, agents=3, events=8, length_spread=0.9, seed=2)
+    corpus, _ = ot.synthetic.planted(traces=40, agents=3, events=8, length_spread=0.9, seed=2)
     long = corpus.traces.filter(pl.col("n_events") >= 24).collect()
     assert 0 < long.height < 40
     cut = ot.study.prefixes(corpus, 0.5, min_events=24)
@@ -104,7 +104,7 @@ def test_short_runs_are_left_out_and_numbers_still_meet():
 
 
 def test_the_trend_is_that_of_credit_on_the_parts():
-    corpus, _ = ot.generate_planted(traces=64, agents=5, events=12, seed=5)
+    corpus, _ = ot.synthetic.planted(traces=64, agents=5, events=12, seed=5)
     trend = ot.study.downscale(corpus, ["flow", ("gae", {"lambda_": 0.5})], shares=[0.25, 0.5])
     assert trend["method"].unique().sort().to_list() == ["flow", "gae (lambda_=0.5)"]
     assert trend["metric"].unique().sort().to_list() == [
@@ -115,18 +115,20 @@ def test_the_trend_is_that_of_credit_on_the_parts():
     ]
     assert trend.height == 2 * 4 * 3
     whole = trend.filter(share=1.0, metric="spearman")
-    assert whole["value"].to_list() == whole["high"].to_list() == [1.0, 1.0]
+    assert whole["value"].to_list() == whole["upper"].to_list() == [1.0, 1.0]
     # eight tasks that all agree with themselves: as many as differ could have been missed
-    assert whole["low"].to_list() == pytest.approx([2.0 * 0.025 ** (1 / 8) - 1.0] * 2, abs=0.1)
+    assert whole["lower"].to_list() == pytest.approx([2.0 * 0.025 ** (1 / 8) - 1.0] * 2, abs=0.1)
     part = ot.study.prefixes(corpus, 0.5)
-    table = ot.agreement(
+    table = ot.evaluation.agreement(
         corpus,
         ot.credit(part, method="flow", unit="agent"),
         ot.credit(corpus, method="flow", unit="agent"),
         k=0.05,
     )
     own = trend.filter(share=0.5, method="flow", metric="spearman").row(0, named=True)
-    assert own["value"] == pytest.approx(table["value"][1]) and own["low"] == pytest.approx(table["low"][1])
+    assert own["value"] == pytest.approx(table["value"][1]) and own["lower"] == pytest.approx(
+        table["lower"][1]
+    )
     assert own["mean_events"] == 30.0 and own["mean_lost"] == 0.0 and own["null_share"] == 0.0
     # One of at most 20 agents is the top 5 %: the share of the largest.
     credits = ot.credit(corpus, method="flow", unit="agent").drop_nulls("unit_id")
@@ -138,7 +140,7 @@ def test_the_trend_is_that_of_credit_on_the_parts():
 
 
 def test_a_method_that_refuses_says_so_and_costs_no_other_its_rows():
-    corpus, _ = ot.generate_planted(traces=16, agents=40, length=400, branching=40, seed=1)
+    corpus, _ = ot.synthetic.planted(traces=16, agents=40, length=400, branching=40, seed=1)
     trend = ot.study.downscale(corpus, ["shapley", "flow"], shares=[0.5], min_events=100)
     wrong = trend.filter(method="shapley", share=1.0)
     assert wrong.height == 1 and "exact up to" in wrong["error"][0] and wrong["value"][0] is None

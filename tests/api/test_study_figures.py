@@ -173,7 +173,7 @@ def test_points_of_few_tasks_are_there_and_hollow(drawn):
     assert len(points) == rows.height and len(hollow) == rows.filter(events=60).height > 0
     assert len(points) > len(hollow)
     rules = [mark for what, method, mark in _marks(svg) if what == "rule mark" and method in named]
-    assert len(rules) == rows.drop_nulls("rho_low").height
+    assert len(rules) == rows.drop_nulls("rho_lower").height
 
 
 def test_tables_and_captions_say_what_is_marked_and_why(drawn):
@@ -181,7 +181,7 @@ def test_tables_and_captions_say_what_is_marked_and_why(drawn):
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert "no value" not in text
     rows = ot.study.load(folder).filter(method="gae", unit="event", events=60)
-    value, low, high = (f"{rows[name].median():.2f}" for name in ("rho", "rho_low", "rho_high"))
+    value, low, high = (f"{rows[name].median():.2f}" for name in ("rho", "rho_lower", "rho_upper"))
     row = next(line for line in text.splitlines() if line.startswith("| `gae` | event"))
     assert f"| {value}† [{low}, {high}] 2 tasks " in row
     caption = next(line for line in text.splitlines() if line.startswith("*Figure 2."))
@@ -206,13 +206,13 @@ def test_no_interval_is_cut_off(drawn):
             bars = [layer for layer in panel.get("layer", []) if layer["encoding"].get("y2")]
             for layer in bars:
                 y = layer["encoding"]["y"]
-                if y["field"] != "low":
+                if y["field"] != "lower":
                     continue
                 assert not y["scale"].get("clamp"), name
                 low, high = y["scale"]["domain"]
                 rows = spec["datasets"][layer["data"]["name"]]
                 looked_at += len(rows)
-                assert all(low <= row["low"] <= row["high"] <= high for row in rows), name
+                assert all(low <= row["lower"] <= row["upper"] <= high for row in rows), name
     assert looked_at > 50
 
 

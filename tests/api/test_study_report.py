@@ -229,7 +229,9 @@ def test_the_gap_is_that_of_the_envelopes_and_the_ladder(reported):
     assert "from 12 steps and 3 agents to 120 and 8" in gap
     table = ot.study.load(folder)
     ends = [
-        table.filter(unit="event", method="broadcast", events=n).filter(pl.col("pooled_low") > 0)["rollouts"]
+        table.filter(unit="event", method="broadcast", events=n).filter(pl.col("pooled_lower") > 0)[
+            "rollouts"
+        ]
         for n in (12, 120)
     ]
     assert all(one.len() for one in ends)
@@ -249,7 +251,7 @@ def test_the_method_table_says_what_the_cells_say(reported):
     gae = table.filter(method="gae", unit="event", events=120)
     assert rows["gae", "event"][1].rho == pytest.approx(gae["rho"].median())
     assert rows["gae", "event"][1].seconds == pytest.approx((gae["seconds"] / 80).median())
-    assert rows["gae", "event"][1].found == gae.filter(pl.col("rho_low") > 0).height
+    assert rows["gae", "event"][1].found == gae.filter(pl.col("rho_lower") > 0).height
     flat = rows["broadcast", "event"][0]
     assert flat.pooled and flat.rho == pytest.approx(
         table.filter(method="broadcast", unit="event", events=12)["pooled"].median()
@@ -269,12 +271,12 @@ def _rows(**changed):
         "reason": None,
         "n_traces": 10,
         "rho": 0.5,
-        "rho_low": 0.4,
-        "rho_high": 0.6,
+        "rho_lower": 0.4,
+        "rho_upper": 0.6,
         "rho_n_tasks": 9,
         "pooled": 0.2,
-        "pooled_low": 0.1,
-        "pooled_high": 0.3,
+        "pooled_lower": 0.1,
+        "pooled_upper": 0.3,
         "pooled_n_tasks": 9,
         "rollouts": 197.0,
         "seconds": 2.0,
@@ -287,8 +289,8 @@ def _rows(**changed):
 
 _TYPES = {"reason": pl.String, "cost_s_extrapolated": pl.Float64, "seconds": pl.Float64, "rho": pl.Float64}
 _TYPES |= {"lower_bound": pl.Boolean}
-_TYPES |= {"rho_low": pl.Float64, "rho_high": pl.Float64, "pooled": pl.Float64, "rho_n_tasks": pl.UInt32}
-_TYPES |= {"pooled_low": pl.Float64, "pooled_high": pl.Float64, "pooled_n_tasks": pl.UInt32}
+_TYPES |= {"rho_lower": pl.Float64, "rho_upper": pl.Float64, "pooled": pl.Float64, "rho_n_tasks": pl.UInt32}
+_TYPES |= {"pooled_lower": pl.Float64, "pooled_upper": pl.Float64, "pooled_n_tasks": pl.UInt32}
 
 
 def _verdict(*rows):
@@ -299,9 +301,9 @@ def _verdict(*rows):
 def test_verdicts_by_hand():
     assert _verdict(_rows()) == ("finds", 0.5, False, 0.2, True, 1, 1, False, 0.4, 0.6, 9)
     # In one world of two is not in most.
-    two = _verdict(_rows(), _rows(preset="two", rho=0.1, rho_low=-0.1))
+    two = _verdict(_rows(), _rows(preset="two", rho=0.1, rho_lower=-0.1))
     assert two[:3] == ("nothing", pytest.approx(0.3), False) and two.found == 1 and two.presets == 2
-    flat = _verdict(_rows(rho=None, rho_low=None, rho_high=None, rho_n_tasks=0))
+    flat = _verdict(_rows(rho=None, rho_lower=None, rho_upper=None, rho_n_tasks=0))
     assert flat == ("finds", 0.2, True, 0.2, True, 1, 1, False, 0.1, 0.3, 9)
     none = {"rho": None, "pooled": None, "rho_n_tasks": None, "n_traces": None, "seconds": None}
     slow = _verdict(_rows(status="too_slow", cost_s_extrapolated=70.0, **none))
@@ -314,21 +316,26 @@ def test_values_of_few_tasks_are_shown_and_count_for_nothing():
     # The interval is above 0, and yet nothing is found: an interval over four tasks says too little.
     few = _verdict(_rows(rho_n_tasks=4))
     assert few == ("few", 0.5, False, 0.2, True, 0, 1, False, 0.4, 0.6, 4)
-    pooled = {"rho": None, "rho_low": None, "rho_high": None, "rho_n_tasks": 0}
+    pooled = {"rho": None, "rho_lower": None, "rho_upper": None, "rho_n_tasks": 0}
     flat = _verdict(_rows(pooled_n_tasks=2, **pooled))
     assert flat == ("few", 0.2, True, 0.2, True, 0, 1, False, 0.1, 0.3, 2)
     # Of how many tasks nobody says is of few; a rank that is there is no reason for the pooled one.
     assert _verdict(_rows(pooled_n_tasks=None, **pooled)).kind == "few"
-    assert _verdict(_rows(rho_n_tasks=1, rho_low=None, rho_high=None)).low is None
+    assert _verdict(_rows(rho_n_tasks=1, rho_lower=None, rho_upper=None)).lower is None
     # Where some worlds have enough, they alone are told.
-    both = _verdict(_rows(rho_n_tasks=4, rho=0.9), _rows(preset="two", rho=0.1, rho_low=0.05))
+    both = _verdict(_rows(rho_n_tasks=4, rho=0.9), _rows(preset="two", rho=0.1, rho_lower=0.05))
     assert both[:3] == ("nothing", 0.1, False) and (both.found, both.presets) == (1, 2)
 
 
 def test_a_size_with_few_tasks_puts_no_method_first():
     rows = [
         _rows(
-            method=method, events=events, agents=events // 20, rho=rho, rho_low=rho - 0.05, rho_n_tasks=tasks
+            method=method,
+            events=events,
+            agents=events // 20,
+            rho=rho,
+            rho_lower=rho - 0.05,
+            rho_n_tasks=tasks,
         )
         for method, events, rho, tasks in (
             ("low", 100, 0.2, 9),

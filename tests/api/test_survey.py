@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import polars as pl
@@ -52,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_statistics_by_hand(folder: Path) -> None:
-    tables = ot.survey(folder)
+    tables = ot.scaling.survey(folder)
     assert tables["headline"].rows() == [("retained", 6), ("excluded", 2), ("audited", 8)]
     counts = tables["counts"]
     assert counts.filter(field="category").select("value", "records").rows() == [
@@ -94,15 +95,15 @@ def test_a_checkout_is_read_as_the_folder_is(folder: Path, tmp_path: Path) -> No
     (checkout / "papers").mkdir(parents=True)
     for name in ("papers.csv", "excluded.csv"):
         (checkout / "papers" / name).write_bytes((folder / name).read_bytes())
-    for name, frame in ot.survey(folder).items():
-        assert frame.equals(ot.survey(str(checkout))[name])
+    for name, frame in ot.scaling.survey(folder).items():
+        assert frame.equals(ot.scaling.survey(str(checkout))[name])
 
 
 def test_the_spelling_of_the_file_does_not_matter(folder: Path) -> None:
-    expected = ot.survey(folder)["counts"]
+    expected = ot.scaling.survey(folder)["counts"]
     (folder / "papers.csv").write_bytes(b"\xef\xbb\xbf" + pool_text().replace("\r\n", "\n").encode())
     (folder / "excluded.csv").write_text(log_text() + "\r\n\r\n")
-    assert ot.survey(folder)["counts"].equals(expected)
+    assert ot.scaling.survey(folder)["counts"].equals(expected)
 
 
 def test_text_stays_as_written(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_text_stays_as_written(tmp_path: Path) -> None:
 
 def test_an_empty_pool_has_no_counts(folder: Path) -> None:
     (folder / "papers.csv").write_text(pool_text([]))
-    tables = ot.survey(folder)
+    tables = ot.scaling.survey(folder)
     assert tables["headline"]["records"].to_list() == [0, 2, 2]
     assert tables["counts"].filter(log="retained").is_empty()
     assert tables["category_by_verified"].shape == (0, 1)
@@ -172,7 +173,7 @@ def test_a_broken_artifact_is_told_in_one_line(
     else:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ot.InputError) as error:
-        ot.survey(folder)
+        ot.scaling.survey(folder)
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -180,17 +181,17 @@ def test_what_is_no_folder_is_told(folder: Path) -> None:
     with pytest.raises(
         ot.InputError, match=r"is a file, expected the folder with papers\.csv and excluded\.csv"
     ):
-        ot.survey(folder / "papers.csv")
+        ot.scaling.survey(folder / "papers.csv")
     with pytest.raises(ot.InputError, match="no such folder: 'nowhere'"):
-        ot.survey("nowhere")
+        ot.scaling.survey("nowhere")
     with pytest.raises(ot.ParameterError, match="path is of type int"):
-        ot.survey(3)  # type: ignore[arg-type]
+        ot.scaling.survey(3)  # type: ignore[arg-type]
 
 
 def test_names_in_messages_cannot_act_on_a_terminal(folder: Path) -> None:
     (folder / "papers.csv").write_text("key\x1b[2J,title\r\n")
     with pytest.raises(ot.InputError) as error:
-        ot.survey(folder)
+        ot.scaling.survey(folder)
     assert "\x1b" not in str(error.value) and "\\x1b[2J" in str(error.value)
 
 
@@ -198,7 +199,7 @@ def test_names_in_messages_cannot_act_on_a_terminal(folder: Path) -> None:
 
 
 def test_papers_go_to_families_and_units(folder: Path) -> None:
-    tables = ot.survey(folder)
+    tables = ot.scaling.survey(folder)
     families = dict(tables["reward_families"].select("family", "papers").iter_rows())
     assert families == {
         **{"R1": 2, "R2": 0, "R3": 0, "R4": 0, "R5": 0, "R6": 2, "R7": 0, "R8": 0},
@@ -322,7 +323,7 @@ def test_a_verb_that_declares_itself_is_picked_up(declared: dict[str, list[str]]
 
 def test_every_declared_verb_is_public() -> None:
     names = {name for one in taxonomy.SUB_DECISIONS for name in taxonomy.verbs_for(one.id)}
-    assert len(names) == 4 and all(callable(getattr(ot, name)) for name in names)
+    assert len(names) == 4 and all(callable(attrgetter(name)(ot)) for name in names)
 
 
 def test_a_declaration_outside_of_the_taxonomy_is_refused() -> None:

@@ -41,7 +41,7 @@ def ordinal(documents: list[Document]) -> ot.Corpus:
 def corpora() -> dict[str, ot.Corpus]:
     scores = [0.5, 0.6, 0.9, 0.8]
     halves = [0.5] * 4
-    planted, _ = ot.generate_planted(traces=48, seed=3, spawn_effect=0.3)
+    planted, _ = ot.synthetic.planted(traces=48, seed=3, spawn_effect=0.3)
     plain = [run(n, float(n % 2), team(score=scores), DIAMOND, task=f"task{n // 2}") for n in range(6)]
     return {
         "generated": ot.generate(traces=12, seed=0),
@@ -79,7 +79,7 @@ SAMPLED = {
     if "samples" in {one["name"] for one in row["params"]}
 }
 #: These answer in units of a reward, and refuse a corpus in which no run has one.
-REWARDED = ("matched_effect", "spawn_effect", "message_effects", "delegation_effects")
+REWARDED = ("effects.matched", "effects.spawn", "effects.message", "effects.delegation")
 
 
 def own_outcome(masks: Any, game: Any) -> Any:
@@ -87,54 +87,62 @@ def own_outcome(masks: Any, game: Any) -> Any:
 
 
 STRUCTURAL = [
-    *(ot.drop(each=level, mode=mode) for level in LEVELS for mode in ("subtree", "node")),
-    ot.drop(each="event", lost="any"),
-    ot.drop(type="message"),
-    ot.set_value(each="agent", to=0.5),
-    *(ot.aggregate_by(rule) for rule in ("best", "majority", "mean", "confidence")),
-    ot.truncate(at=1),
-    ot.drop(each="agent") & ot.aggregate_by("mean") & ot.truncate(at=2),
+    *(ot.interventions.drop(each=level, mode=mode) for level in LEVELS for mode in ("subtree", "node")),
+    ot.interventions.drop(each="event", lost="any"),
+    ot.interventions.drop(type="message"),
+    ot.interventions.set_value(each="agent", to=0.5),
+    *(ot.interventions.aggregate_by(rule) for rule in ("best", "majority", "mean", "confidence")),
+    ot.interventions.truncate(at=1),
+    ot.interventions.drop(each="agent")
+    & ot.interventions.aggregate_by("mean")
+    & ot.interventions.truncate(at=2),
 ]
 SCHEDULE = [
-    *(ot.concurrency([1, 2, None], pool=pool) for pool in ("all", "agents", "tools")),
-    ot.concurrency(None, release="recorded"),
-    ot.speed_up(2, type="tool_call"),
-    ot.cap_stragglers(0.5),
-    ot.remove(type="message"),
-    ot.serialise(),
-    ot.drop(type="message") & ot.concurrency(2),
+    *(ot.interventions.concurrency([1, 2, None], pool=pool) for pool in ("all", "agents", "tools")),
+    ot.interventions.concurrency(None, release="recorded"),
+    ot.interventions.speed_up(2, type="tool_call"),
+    ot.interventions.cap_stragglers(0.5),
+    ot.interventions.remove(type="message"),
+    ot.interventions.serialize(),
+    ot.interventions.drop(type="message") & ot.interventions.concurrency(2),
 ]
 SPAWNS = pl.col("type") == "spawn"
 
 
 def fits(corpus: ot.Corpus, **options: Any) -> pl.DataFrame:
-    curve = ot.scaling_curve(corpus, slots=[1, 2, 4, None])
+    curve = ot.schedules.scaling_curve(corpus, slots=[1, 2, 4, None])
     if curve.filter(k=1).is_empty():
         return pl.DataFrame()
-    return ot.fit_scaling(curve, **options)
+    return ot.schedules.fit_scaling(curve, **options)
 
 
 VERBS: dict[str, Callable[[ot.Corpus], pl.DataFrame]] = {
     "replay": lambda c: ot.replay(c, *STRUCTURAL),
     "replay typed": lambda c: ot.replay(c, *STRUCTURAL, outcome="typed", program_order=True),
     "replay alone": lambda c: ot.replay(c, *STRUCTURAL, sensitivity=False),
-    "replay own": lambda c: ot.replay(c, ot.drop(each="agent"), ot.truncate(at=1), outcome=own_outcome),
+    "replay own": lambda c: ot.replay(
+        c, ot.interventions.drop(each="agent"), ot.interventions.truncate(at=1), outcome=own_outcome
+    ),
     "replay schedules": lambda c: ot.replay(c, *SCHEDULE),
     "replay gaps": lambda c: ot.replay(c, *SCHEDULE, durations="gap"),
-    "replay both": lambda c: ot.replay(c, ot.drop(each="agent"), ot.serialise(), ot.truncate(at=1)),
-    "scaling_curve": ot.scaling_curve,
-    "scaling_curve agents": lambda c: ot.scaling_curve(c, pool="agents"),
+    "replay both": lambda c: ot.replay(
+        c, ot.interventions.drop(each="agent"), ot.interventions.serialize(), ot.interventions.truncate(at=1)
+    ),
+    "scaling_curve": ot.schedules.scaling_curve,
+    "scaling_curve agents": lambda c: ot.schedules.scaling_curve(c, pool="agents"),
     "fit_scaling": fits,
     "fit_scaling by trace": lambda c: fits(c, by="trace"),
-    "matched_effect": lambda c: ot.matched_effect(c, SPAWNS),
-    "spawn_effect": lambda c: ot.spawn_effect(c),
-    "spawn_effect bounds": lambda c: ot.spawn_effect(c, bounds=(-9.0, 9.0), monotone=True),
-    "message_effects": ot.message_effects,
-    "delegation_effects": ot.delegation_effects,
-    "aggregation_effects": lambda c: ot.aggregation_effects(c),
-    "aggregation_effects by event": lambda c: ot.aggregation_effects(c, by="event"),
-    "model_sensitivity of effects": lambda c: ot.model_sensitivity(c, ot.drop(each="agent")),
-    "model_sensitivity of credit": lambda c: ot.model_sensitivity(c, method="shapley", samples=32),
+    "effects.matched": lambda c: ot.effects.matched(c, SPAWNS),
+    "effects.spawn": lambda c: ot.effects.spawn(c),
+    "effects.spawn bounds": lambda c: ot.effects.spawn(c, bounds=(-9.0, 9.0), monotone=True),
+    "effects.message": ot.effects.message,
+    "effects.delegation": ot.effects.delegation,
+    "effects.aggregation": lambda c: ot.effects.aggregation(c),
+    "effects.aggregation by event": lambda c: ot.effects.aggregation(c, by="event"),
+    "outcomes.sensitivity of effects": lambda c: ot.outcomes.sensitivity(
+        c, ot.interventions.drop(each="agent")
+    ),
+    "outcomes.sensitivity of credit": lambda c: ot.outcomes.sensitivity(c, method="shapley", samples=32),
 }
 
 
@@ -181,9 +189,9 @@ def test_every_value_of_a_game_has_a_tier(method: str, name: str) -> None:
 def test_all_verbs_are_walked() -> None:
     """A new verb whose result has a tier belongs into `VERBS`."""
     asked = {verb.split()[0] for verb in VERBS}
-    effects = {name for name in ot.__all__ if name.endswith(("_effect", "_effects"))}
-    assert effects | {"replay", "scaling_curve", "fit_scaling", "model_sensitivity"} == asked
-    assert set(ot.replay(CORPORA["empty"], ot.serialise()).schema) == set(REPLAYS)
+    effects = {f"effects.{name}" for name in ot.effects.__all__}
+    assert effects | {"replay", "scaling_curve", "fit_scaling", "outcomes.sensitivity"} == asked
+    assert set(ot.replay(CORPORA["empty"], ot.interventions.serialize()).schema) == set(REPLAYS)
 
 
 # --- what cannot be known ---------------------------------------------------------------------------------
@@ -192,7 +200,7 @@ def test_all_verbs_are_walked() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_cycle_has_no_structural_answer(verb: str) -> None:
     table = VERBS[verb](CORPORA["cycles"])
-    if table.is_empty() or verb.split()[0] in REWARDED or verb.startswith("aggregation"):
+    if table.is_empty() or verb.split()[0] in REWARDED or verb.startswith("effects.aggregation"):
         return  # these compare what was recorded, and need no order
     numbers = [name for name in ESTIMATES if name in table.columns]
     assert all(table[name].null_count() == table.height for name in numbers)
@@ -203,25 +211,25 @@ def test_without_another_branch_nothing_is_observed() -> None:
     """Every run of these spawned, and nobody did anything else: no effect can be told from the record."""
     for name in ("scored", "no scores", "ordinal"):
         corpus = CORPORA[name]
-        assert ot.matched_effect(corpus, SPAWNS)["effect"].null_count() > 0
-        spawned = ot.spawn_effect(corpus, treatment=SPAWNS, among=SPAWNS, bounds=(0.0, 1.0))
+        assert ot.effects.matched(corpus, SPAWNS)["effect"].null_count() > 0
+        spawned = ot.effects.spawn(corpus, treatment=SPAWNS, among=SPAWNS, bounds=(0.0, 1.0))
         assert spawned["effect"].null_count() == spawned.height
         (bounds,) = spawned.filter(estimate="bounds", outcome="team").rows(named=True)
         assert bounds["upper"] - bounds["lower"] == pytest.approx(1.0) and bounds["tier"] == "observed"
-        messages = ot.message_effects(corpus)
+        messages = ot.effects.message(corpus)
         assert messages["effect"].null_count() == messages.height
 
 
 def test_steps_are_told_from_seconds() -> None:
-    table = ot.replay(CORPORA["ordinal"], ot.serialise())
+    table = ot.replay(CORPORA["ordinal"], ot.interventions.serialize())
     assert set(table["reason"]) == {"time.steps"} and set(table["tier"]) == {"schedule"}
-    assert set(ot.scaling_curve(CORPORA["ordinal"])["unit"]) == {"steps"}
+    assert set(ot.schedules.scaling_curve(CORPORA["ordinal"])["unit"]) == {"steps"}
 
 
 def test_fitted_weights_that_nothing_tells_are_not_told() -> None:
     """All edges are causal ones: the weights of other types are null, and say why."""
     with pytest.raises(ot.ParameterError, match="no event with inputs has a score"):
-        ot.fit_outcome(CORPORA["no scores"])
-    weights = ot.fit_outcome(CORPORA["scored"]).weights
+        ot.outcomes.fit(CORPORA["no scores"])
+    weights = ot.outcomes.fit(CORPORA["scored"]).weights
     others = weights.filter(pl.col("type") != "causal")
     assert others["weight"].null_count() == others["reason"].count() == others.height == 7

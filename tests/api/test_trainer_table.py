@@ -137,7 +137,7 @@ CASES = [
 @pytest.mark.parametrize(("method", "unit"), CASES)
 def test_rows_follow_the_definitions(corpus: ot.Corpus, method: str, unit: Any, per: Any) -> None:
     credits = ot.credit(corpus, method=method, unit=unit)
-    table = ot.trainer_table(corpus, credits, per=per).rename({"uid": "group"})
+    table = ot.trainers.trainer_table(corpus, credits, per=per).rename({"uid": "group"})
     if per == "token":
         table = table.rename({"response_mask": "trained", "old_log_probs": "log_probs"})
     rows = expected(corpus, credits, per == "token")
@@ -166,20 +166,22 @@ def test_returns_are_given_or_follow_from_values(corpus: ot.Corpus) -> None:
     events = corpus.events.select("trace", "seq").collect()
     valued = corpus.with_fields(events.with_columns(value=(pl.col("seq") % 4) * 0.1))
     gae = ot.credit(valued, method="gae", unit="turn")
-    table = ot.trainer_table(valued, gae)
+    table = ot.trainers.trainer_table(valued, gae)
     critic = valued.events.select("trace", "seq", "value").collect()
     first = table.select("trace", seq=pl.col("seqs").list.first()).join(
         critic, on=["trace", "seq"], how="left"
     )
     assert table["returns"].to_list() == (table["advantages"] + first["value"]).to_list()
     to_go = ot.credit(valued, method="return_to_go", unit="turn")
-    assert ot.trainer_table(valued, to_go)["returns"].equals(ot.trainer_table(valued, to_go)["advantages"])
+    assert ot.trainers.trainer_table(valued, to_go)["returns"].equals(
+        ot.trainers.trainer_table(valued, to_go)["advantages"]
+    )
     grpo = ot.credit(valued, method="grpo", unit="turn")
-    assert ot.trainer_table(valued, grpo)["returns"].null_count() == table.height
-    given = ot.trainer_table(valued, grpo, returns=to_go.lazy())
-    assert given["returns"].equals(ot.trainer_table(valued, to_go)["advantages"])
-    assert given["advantages"].equals(ot.trainer_table(valued, grpo)["advantages"])
-    lists = ot.trainer_table(valued, grpo, returns=to_go, per="token").drop_nulls("returns")
+    assert ot.trainers.trainer_table(valued, grpo)["returns"].null_count() == table.height
+    given = ot.trainers.trainer_table(valued, grpo, returns=to_go.lazy())
+    assert given["returns"].equals(ot.trainers.trainer_table(valued, to_go)["advantages"])
+    assert given["advantages"].equals(ot.trainers.trainer_table(valued, grpo)["advantages"])
+    lists = ot.trainers.trainer_table(valued, grpo, returns=to_go, per="token").drop_nulls("returns")
     assert lists.height
     for returns, seqs, trace in lists.select("returns", "seqs", "trace").iter_rows():
         (one,) = given.filter(pl.col("trace") == trace, pl.col("seqs").list.first() == seqs[0])["returns"]
@@ -190,15 +192,15 @@ def test_traces_without_credit_keep_their_rows_and_others_have_none(corpus: ot.C
     rewarded = corpus.traces.select("trace").collect()["trace"][:4].to_list()
     own = corpus.with_measures(pl.DataFrame({"trace": rewarded, "rare": [0.1, 0.5, 0.7, 0.9]}))
     credits = ot.credit(own, method="uniform", unit="turn", reward="rare")
-    table = ot.trainer_table(own, credits)
+    table = ot.trainers.trainer_table(own, credits)
     absent = table.filter(~pl.col("trace").is_in(rewarded))
     assert absent.height and absent["advantages"].null_count() == absent.height
     assert absent["reason"].unique().to_list() == ["reward.absent"]
     last = absent.group_by("trace").agg(pl.col("reward").sort_by("turn_index").last())
     assert last["reward"].null_count() == last.height  # an unknown outcome is not 0
-    some = ot.trainer_table(own, credits.filter(pl.col("trace").is_in(rewarded)))
+    some = ot.trainers.trainer_table(own, credits.filter(pl.col("trace").is_in(rewarded)))
     assert_frame_equal(some, table.filter(pl.col("trace").is_in(rewarded)))
-    degenerate = ot.trainer_table(own, ot.credit(own, method="grpo", unit="turn", reward="rare"))
+    degenerate = ot.trainers.trainer_table(own, ot.credit(own, method="grpo", unit="turn", reward="rare"))
     lone = degenerate.filter(pl.col("reason") == "group.degenerate")
     assert (lone["advantages"] == 0.0).all()
 
@@ -215,10 +217,10 @@ def test_tokens_of_tools_are_not_trained(tmp_path: Path) -> None:
         io.BytesIO(jsonl([{"trace_id": "one", "task_id": "t", "events": events, **rest}]))
     )
     credits = ot.credit(corpus, method="broadcast", unit="turn")
-    verl = ot.trainer_table(corpus, credits, per="token")
+    verl = ot.trainers.trainer_table(corpus, credits, per="token")
     assert verl["response_mask"].to_list() == [[1, 1, 0, 0, 0], [1]]
     assert verl["token_level_rewards"].to_list() == [[0.0] * 5, [1.0]]
-    trl = ot.trainer_table(corpus, credits, layout="trl", per="token")
+    trl = ot.trainers.trainer_table(corpus, credits, layout="trl", per="token")
     assert trl["tool_mask"].to_list() == [[1, 1, 0, 0, 0], [1]]
     assert trl["completion_mask"].to_list() == [[1] * 5, [1]]
     assert trl["group_id"].to_list() == ["t", "t"]
@@ -249,7 +251,7 @@ def test_what_the_policy_did_not_write_is_no_row() -> None:
     ]
     corpus = ot.read_traces(io.BytesIO(jsonl([run_of(events)])))
     credits = ot.credit(corpus, method="broadcast", unit="turn")
-    table = ot.trainer_table(corpus, credits)
+    table = ot.trainers.trainer_table(corpus, credits)
     kinds = dict(corpus.events.select("seq", pl.col("type").cast(pl.String)).collect().rows())
     assert all({kinds[seq] for seq in row} & set(WRITTEN) for row in table["seqs"])
     assert set(table["agent"]) == {"a", "b", "terminal"}
@@ -258,7 +260,7 @@ def test_what_the_policy_did_not_write_is_no_row() -> None:
     assert all(own == list(range(len(own))) for own in steps.values()) and len(steps["a"]) > 1
     # nothing that was earned is lost: the outcome, and what tools' results earned
     assert table["reward"].sum() == 1.0 + 0.5 + 3 * 0.25
-    masks = ot.trainer_table(corpus, credits, per="token")["response_mask"]
+    masks = ot.trainers.trainer_table(corpus, credits, per="token")["response_mask"]
     assert masks.null_count() == len(masks)  # nobody counted tokens
 
 
@@ -289,7 +291,7 @@ def test_steps_of_rllm_are_found_again() -> None:
     corpus = ot.read_traces(io.BytesIO(jsonl(episodes)), format="rllm")
     for unit in ("turn", "event"):
         credits = ot.credit(corpus, method="grpo", unit=unit)
-        table = ot.trainer_table(corpus, credits)
+        table = ot.trainers.trainer_table(corpus, credits)
         found = table.select("trajectory_id", "agent_uid", "agent_step").rows()
         assert found == [
             (f"1:0:q:{k}", uid, n) for k in range(2) for uid, own in said.items() for n in range(len(own))
@@ -302,7 +304,7 @@ def test_steps_of_rllm_are_found_again() -> None:
 def test_verl_takes_it_without_a_renaming(corpus: ot.Corpus) -> None:
     """What `DataProto.from_dict` and its check ask for, in NumPy: verl itself needs torch, ray and more."""
     credits = ot.credit(corpus, method="grpo", unit="turn")
-    table = ot.trainer_table(corpus, credits, per="token").drop_nulls("advantages")
+    table = ot.trainers.trainer_table(corpus, credits, per="token").drop_nulls("advantages")
     width = max(table["response_length"].to_list())
 
     def padded(name: str) -> np.ndarray:
@@ -320,7 +322,7 @@ def test_verl_takes_it_without_a_renaming(corpus: ot.Corpus) -> None:
         assert isinstance(array, np.ndarray) and array.dtype == object and array.shape == (table.height,)
     assert (batch["response_mask"].sum(axis=1) <= table["response_length"].to_numpy()).all()
     # the advantage of a turn, spread over the mask as verl does it, is the list
-    scalar = ot.trainer_table(corpus, credits).join(
+    scalar = ot.trainers.trainer_table(corpus, credits).join(
         table.select("trace", "turn"), on=["trace", "turn"], how="semi"
     )
     spread = scalar["advantages"].to_numpy()[:, None] * (
@@ -351,7 +353,7 @@ def test_verl_itself_takes_it() -> None:
     pad = torch.nn.utils.rnn.pad_sequence
     corpus = one_step_corpus()
     credits = ot.credit(corpus, method="grpo", unit="turn")
-    table = ot.trainer_table(corpus, credits, per="token").drop_nulls("advantages")
+    table = ot.trainers.trainer_table(corpus, credits, per="token").drop_nulls("advantages")
     names = ["advantages", "token_level_rewards", "response_mask"]
     tensors = {name: pad([torch.tensor(row) for row in table[name]], batch_first=True) for name in names}
     others = {
@@ -388,7 +390,7 @@ def test_trl_itself_takes_it(tmp_path: Path) -> None:
     read = datasets.load_dataset(
         "parquet", data_files=str(tmp_path / "turns.parquet"), cache_dir=str(tmp_path / "cache")
     )["train"]
-    table = ot.trainer_table(corpus, credits, layout="trl", per="token")
+    table = ot.trainers.trainer_table(corpus, credits, layout="trl", per="token")
     assert read.to_list() == table.to_dicts()
     names = ["advantages", "completion_mask", "tool_mask"]
     batch = {name: theirs.pad([torch.tensor(row[name]) for row in read], padding_value=0) for name in names}
@@ -409,7 +411,7 @@ def test_datasets_opens_the_file(corpus: ot.Corpus, tmp_path: Path, layout: Any)
     datasets = pytest.importorskip("datasets", reason="datasets is not installed, which TRL reads with")
     credits = ot.credit(corpus, method="grpo", unit="turn")
     ot.export(corpus, layout, tmp_path / "turns.parquet", credits=credits, per="token")
-    table = ot.trainer_table(corpus, credits, layout=layout, per="token")
+    table = ot.trainers.trainer_table(corpus, credits, layout=layout, per="token")
     read = datasets.Dataset.from_parquet(str(tmp_path / "turns.parquet"), cache_dir=str(tmp_path / "cache"))
     assert read.column_names == table.columns
     assert read.to_list() == table.to_dicts()
@@ -424,9 +426,9 @@ def test_a_corpus_on_disk_gives_the_same_rows(corpus: ot.Corpus, tmp_path: Path,
     asked: list[dict[str, Any]] = [{"method": "grpo", "unit": "turn"}, {"method": "flow", "unit": "token"}]
     for options in asked:
         credits = ot.credit(corpus, **options)
-        memory = ot.trainer_table(corpus, credits, per=per)
+        memory = ot.trainers.trainer_table(corpus, credits, per=per)
         order = ["trace", "turn_index"]
-        assert_frame_equal(ot.trainer_table(disk, credits.lazy(), per=per).sort(order), memory)
+        assert_frame_equal(ot.trainers.trainer_table(disk, credits.lazy(), per=per).sort(order), memory)
         ot.export(disk, "verl", tmp_path / "out.parquet", credits=credits, per=per, overwrite=True)
         assert_frame_equal(pl.read_parquet(tmp_path / "out.parquet").sort(order), memory)
 
@@ -435,8 +437,8 @@ def test_gae_within_a_turn(corpus: ot.Corpus) -> None:
     events = corpus.events.select("trace", "seq").collect()
     valued = corpus.with_fields(events.with_columns(value=pl.lit(0.25)))
     credits = ot.credit(valued, method="gae", unit="token")
-    tokens = ot.token_credits(valued, credits, lambda_=0.5)
-    table = ot.trainer_table(valued, credits, per="token", lambda_=0.5).drop_nulls("advantages")
+    tokens = ot.trainers.token_credits(valued, credits, lambda_=0.5)
+    table = ot.trainers.trainer_table(valued, credits, per="token", lambda_=0.5).drop_nulls("advantages")
     lists = {(row["trace"], row["seq"]): row["tokens"] for row in tokens.iter_rows(named=True)}
     assert table.height
     for row in table.iter_rows(named=True):
@@ -458,7 +460,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_mistakes(corpus: ot.Corpus, options: dict[str, Any], said: str) -> None:
     credits = ot.credit(corpus, method="grpo", unit="turn")
     with pytest.raises(ot.ParameterError, match=said):
-        ot.trainer_table(corpus, credits, **options)
+        ot.trainers.trainer_table(corpus, credits, **options)
 
 
 def test_credits_that_are_no_table_of_turns(corpus: ot.Corpus) -> None:
@@ -474,16 +476,16 @@ def test_credits_that_are_no_table_of_turns(corpus: ot.Corpus) -> None:
         ([1, 2], "credits is of type list"),
     ):
         with pytest.raises(ot.ParameterError, match=said):
-            ot.trainer_table(corpus, given)  # type: ignore[arg-type]  # the mistake
+            ot.trainers.trainer_table(corpus, given)  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ot.ParameterError, match="corpus is of type DataFrame"):
-        ot.trainer_table(turns, turns)  # type: ignore[arg-type]  # the mistake
+        ot.trainers.trainer_table(turns, turns)  # type: ignore[arg-type]  # the mistake
 
 
 def test_rewards_that_are_sums_are_told(corpus: ot.Corpus) -> None:
     channels = corpus.reward_channels()
     weights = dict.fromkeys(channels[:2], 0.5)
     credits = ot.credit(corpus, method="uniform", unit="turn", reward=weights)
-    table = ot.trainer_table(corpus, credits)
+    table = ot.trainers.trainer_table(corpus, credits)
     assert json.dumps(channels[0])[1:-1] in table["channel"][0]
     values = corpus.measures.filter(
         pl.col("kind") == "reward", pl.col("name").cast(pl.String).is_in(list(weights))

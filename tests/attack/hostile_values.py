@@ -52,9 +52,9 @@ def calls(folder: Path) -> dict[str, Call]:
     credits, agents = ot.credit(corpus), ot.credit(corpus, unit="agent")
     turns = ot.credit(corpus, method="broadcast", unit="turn")
     tokens = ot.credit(corpus, method="broadcast", unit="token")
-    planted, _ = ot.generate_planted(traces=6, seed=1)
-    labels = ot.place_labels(corpus)
-    curve = ot.scaling_curve(corpus)
+    planted, _ = ot.synthetic.planted(traces=6, seed=1)
+    labels = ot.evaluation.place_labels(corpus)
+    curve = ot.schedules.scaling_curve(corpus)
     rng = random.Random(0)
     points = pl.DataFrame(
         [
@@ -63,7 +63,7 @@ def calls(folder: Path) -> dict[str, Call]:
             for x in (1, 2, 4, 8, 16)
         ]
     )
-    law = ot.fit_law(points, x="n", y="y", n_boot=10)
+    law = ot.scaling.fit_law(points, x="n", y="y", n_boot=10)
     ids = corpus.traces.select("trace_id").collect()["trace_id"]
     tables = {
         name: getattr(corpus, name).collect() for name in ("traces", "events", "edges", "measures", "labels")
@@ -83,7 +83,7 @@ def calls(folder: Path) -> dict[str, Call]:
     def on(verb: Callable[..., Any], *rest: Any, **given: Any) -> Call:
         return Call(verb, {"corpus": corpus, **given}, rest)
 
-    effects = ot.replay(corpus, ot.drop(each="agent"))
+    effects = ot.replay(corpus, ot.interventions.drop(each="agent"))
     return {
         "Corpus.from_arrow": Call(ot.Corpus.from_arrow, dict(tables)),
         "Corpus.source": Call(corpus.source, {"trace": 0, "seq": 0}),
@@ -103,72 +103,78 @@ def calls(folder: Path) -> dict[str, Call]:
         ),
         "Story.sentences": Call(ot.story(corpus).sentences, {"path": "x"}),
         "Story.text": Call(ot.story(corpus).text, {"path": "x", "width": 70}),
-        "against_single_agent": Call(ot.against_single_agent, {"team": corpus, "single": corpus}),
-        "aggregate_by": Call(ot.aggregate_by, {"rule": "best"}),
-        "aggregation_effects": on(ot.aggregation_effects),
-        "agreement": on(ot.agreement, a=credits, b=credits, n_boot=10),
-        "cap_stragglers": Call(ot.cap_stragglers, {"quantile": 0.5}),
+        "evaluation.against_single_agent": Call(
+            ot.evaluation.against_single_agent, {"team": corpus, "single": corpus}
+        ),
+        "interventions.aggregate_by": Call(ot.interventions.aggregate_by, {"rule": "best"}),
+        "effects.aggregation": on(ot.effects.aggregation),
+        "evaluation.agreement": on(ot.evaluation.agreement, a=credits, b=credits, n_boot=10),
+        "interventions.cap_stragglers": Call(ot.interventions.cap_stragglers, {"quantile": 0.5}),
         "compare": on(ot.compare, methods=["uniform", "flow"]),
-        "compare_metrics": Call(ot.compare_metrics, {"a": corpus, "b": corpus, "names": ["work"]}),
-        "concurrency": Call(ot.concurrency, {"slots": 2}),
-        "concurrency_profile": on(ot.concurrency_profile),
-        "contexts": on(ot.contexts),
+        "evaluation.compare_metrics": Call(
+            ot.evaluation.compare_metrics, {"a": corpus, "b": corpus, "names": ["work"]}
+        ),
+        "interventions.concurrency": Call(ot.interventions.concurrency, {"slots": 2}),
+        "schedules.concurrency_profile": on(ot.schedules.concurrency_profile),
+        "decisions.contexts": on(ot.decisions.contexts),
         "credit": on(ot.credit, method="flow"),
         "credit on disk": Call(ot.credit, {"corpus": ot.read_corpus(stored), "method": "uniform"}),
-        "credit_snr": on(ot.credit_snr, credits=credits),
-        "critical_path": on(ot.critical_path),
-        "delegation_effects": on(ot.delegation_effects),
-        "diffusion_law": Call(
-            ot.diffusion_law, {"lengths": (4, 8), "rollouts": 8, "replicates": 2, "n_boot": 10}
+        "scaling.credit_snr": on(ot.scaling.credit_snr, credits=credits),
+        "schedules.critical_path": on(ot.schedules.critical_path),
+        "effects.delegation": on(ot.effects.delegation),
+        "scaling.diffusion_law": Call(
+            ot.scaling.diffusion_law, {"lengths": (4, 8), "rollouts": 8, "replicates": 2, "n_boot": 10}
         ),
-        "dominators": on(ot.dominators),
-        "drag": on(ot.drag),
-        "drop": Call(ot.drop, {"agent": "lead"}),
+        "schedules.dominators": on(ot.schedules.dominators),
+        "schedules.drag": on(ot.schedules.drag),
+        "interventions.drop": Call(ot.interventions.drop, {"agent": "lead"}),
         "explain": on(ot.explain, credits=credits, unit_id=row["unit_id"], trace=row["trace"]),
         "export dot": on(ot.export, format="dot", path=folder / "x.dot", trace_id=ids[0], overwrite=True),
         "export parquet": on(ot.export, format="parquet", path=folder / "x", overwrite=True),
         "export perfetto": on(ot.export, format="perfetto", path=folder / "x.json", overwrite=True),
         "export verl": on(ot.export, format="verl", path=folder / "v", credits=turns, overwrite=True),
         "export_size": on(ot.export_size, format="perfetto"),
-        "faithfulness": on(ot.faithfulness, credits=credits, steps=3, orders=2),
-        "fit_law": Call(ot.fit_law, {"frame": points, "x": "n", "y": "y", "n_boot": 5}),
-        "fit_outcome": Call(ot.fit_outcome, {"corpus": planted, "targets": "outcome", "folds": 2}),
-        "fit_scaling": Call(ot.fit_scaling, {"curve": curve}),
-        "free_ride": Call(ot.free_ride, {"credits": agents}),
-        "game_values": Call(ot.game_values, {"value": lambda masks: masks.sum(axis=1), "n_players": 3}),
-        "gap": Call(ot.gap, {"data": corpus}),
+        "evaluation.faithfulness": on(ot.evaluation.faithfulness, credits=credits, steps=3, orders=2),
+        "scaling.fit_law": Call(ot.scaling.fit_law, {"frame": points, "x": "n", "y": "y", "n_boot": 5}),
+        "outcomes.fit": Call(ot.outcomes.fit, {"corpus": planted, "targets": "outcome", "folds": 2}),
+        "schedules.fit_scaling": Call(ot.schedules.fit_scaling, {"curve": curve}),
+        "evaluation.free_ride": Call(ot.evaluation.free_ride, {"credits": agents}),
+        "games.values": Call(ot.games.values, {"value": lambda masks: masks.sum(axis=1), "n_players": 3}),
+        "scaling.gap": Call(ot.scaling.gap, {"data": corpus}),
         "generate": Call(ot.generate, {"traces": 2}),
-        "generate_planted": Call(ot.generate_planted, {"traces": 2}),
+        "synthetic.planted": Call(ot.synthetic.planted, {"traces": 2}),
         "ingest": Call(ot.ingest, {"source": recorded, "out": folder / "again"}),
-        "ledger": on(ot.ledger, credits=credits),
-        "localisation": Call(ot.localisation, {"credits": turns, "labels": labels}),
+        "evaluation.ledger": on(ot.evaluation.ledger, credits=credits),
+        "evaluation.localization": Call(ot.evaluation.localization, {"credits": turns, "labels": labels}),
         "mapping.check": Call(ot.mapping.check, {"mapping": {}, "source": recorded}),
-        "matched_effect": on(ot.matched_effect, treatment=pl.col("type") == "tool_call"),
-        "merge": Call(ot.merge, {"agents": ["a", "b"]}),
-        "message_effects": on(ot.message_effects),
+        "effects.matched": on(ot.effects.matched, treatment=pl.col("type") == "tool_call"),
+        "interventions.merge": Call(ot.interventions.merge, {"agents": ["a", "b"]}),
+        "effects.message": on(ot.effects.message),
         "metrics": on(ot.metrics),
-        "model_sensitivity": on(ot.model_sensitivity, method="difference", outcomes=("noisy_or", "mean")),
-        "place_labels": on(ot.place_labels),
-        "plot_scaling": Call(ot.plot_scaling, {"curve": curve}),
-        "predict_law": Call(ot.predict_law, {"fit": law, "at": 20.0}),
+        "outcomes.sensitivity": on(
+            ot.outcomes.sensitivity, method="difference", outcomes=("noisy_or", "mean")
+        ),
+        "evaluation.place_labels": on(ot.evaluation.place_labels),
+        "schedules.plot_scaling": Call(ot.schedules.plot_scaling, {"curve": curve}),
+        "scaling.predict_law": Call(ot.scaling.predict_law, {"fit": law, "at": 20.0}),
         "read_corpus": Call(ot.read_corpus, {"path": stored}),
         "read_traces": Call(ot.read_traces, {"source": recorded}),
-        "remove": Call(ot.remove, {"agent": "lead"}),
-        "replay": on(ot.replay, ot.drop(each="agent")),
-        "replay schedule": on(ot.replay, ot.speed_up(2.0, type="tool_call")),
+        "interventions.remove": Call(ot.interventions.remove, {"agent": "lead"}),
+        "replay": on(ot.replay, ot.interventions.drop(each="agent")),
+        "replay schedule": on(ot.replay, ot.interventions.speed_up(2.0, type="tool_call")),
         "report": on(ot.report),
-        "report_checklist": on(ot.report_checklist),
-        "rollouts_needed": Call(ot.rollouts_needed, {"n": 8}),
-        "sanitizer_cut": on(ot.sanitizer_cut),
-        "scaling_curve": on(ot.scaling_curve),
+        "evaluation.report_checklist": on(ot.evaluation.report_checklist),
+        "scaling.rollouts_needed": Call(ot.scaling.rollouts_needed, {"n": 8}),
+        "safety.sanitizer_cut": on(ot.safety.sanitizer_cut),
+        "schedules.scaling_curve": on(ot.schedules.scaling_curve),
         "scan_traces": Call(lambda **given: ot.scan_traces(**given).collect(), {"source": recorded}),
         "scan_events": Call(lambda **given: ot.scan_events(**given).collect(), {"source": recorded}),
-        "schedule": on(ot.schedule, slots=2),
-        "set_value": Call(ot.set_value, {"to": 0.5, "agent": "lead"}),
-        "sibling_diagnostics": on(ot.sibling_diagnostics),
-        "spawn_effect": on(ot.spawn_effect),
-        "speed_up": Call(ot.speed_up, {"factor": 2.0}),
-        "split": Call(ot.split, {"agent": "lead"}),
+        "schedules.schedule": on(ot.schedules.schedule, slots=2),
+        "interventions.set_value": Call(ot.interventions.set_value, {"to": 0.5, "agent": "lead"}),
+        "evaluation.sibling_diagnostics": on(ot.evaluation.sibling_diagnostics),
+        "effects.spawn": on(ot.effects.spawn),
+        "interventions.speed_up": Call(ot.interventions.speed_up, {"factor": 2.0}),
+        "interventions.split": Call(ot.interventions.split, {"agent": "lead"}),
         "story": on(ot.story),
         "study.downscale": on(ot.study.downscale, methods=["uniform"], min_events=2),
         "study.load": Call(ot.study.load, {"folder": folder / "study"}),
@@ -177,12 +183,12 @@ def calls(folder: Path) -> dict[str, Call]:
         "study.read_config": Call(ot.study.read_config, {"path": EXAMPLES / "study.toml"}),
         "study.report": Call(ot.study.report, {"folder": folder / "study"}),
         "study.run": Call(ot.study.run, {"config": study, "folder": folder / "study"}),
-        "survey": Call(ot.survey, {"path": folder / "papers.csv"}),
+        "scaling.survey": Call(ot.scaling.survey, {"path": folder / "papers.csv"}),
         "taint": on(ot.taint),
-        "tainted_events": on(ot.tainted_events),
-        "token_credits": on(ot.token_credits, credits=tokens),
-        "trainer_table": on(ot.trainer_table, credits=turns),
-        "truncate": Call(ot.truncate, {"at": 1.0}),
+        "safety.tainted_events": on(ot.safety.tainted_events),
+        "trainers.token_credits": on(ot.trainers.token_credits, credits=tokens),
+        "trainers.trainer_table": on(ot.trainers.trainer_table, credits=turns),
+        "interventions.truncate": Call(ot.interventions.truncate, {"at": 1.0}),
         "write effects": on(
             ot.export, format="dot", path=folder / "e.dot", trace_id=ids[0], effects=effects, overwrite=True
         ),
@@ -235,7 +241,7 @@ HOSTILE: dict[str, Any] = {
     "series": pl.Series("x", [1, 2]),
     "file": io.BytesIO(b"{}"),
     "text file": io.StringIO("{}"),
-    "drop": ot.drop(each="agent"),
+    "drop": ot.interventions.drop(each="agent"),
 }
 """What a parameter of any kind may be given by mistake."""
 

@@ -87,22 +87,25 @@ def verbs(runs: ot.Corpus) -> Calls:
     for method in ("shapley", "owen", "difference"):
         yield (
             f"model_sensitivity of {method}",
-            lambda m=method: ot.model_sensitivity(runs, method=m, unit="event"),
+            lambda m=method: ot.outcomes.sensitivity(runs, method=m, unit="event"),
         )
     for each in ("agent", "event"):
-        yield f"model_sensitivity of each {each}", lambda e=each: ot.model_sensitivity(runs, ot.drop(each=e))
-        yield f"replay of each {each}", lambda e=each: ot.replay(runs, ot.drop(each=e))
+        yield (
+            f"model_sensitivity of each {each}",
+            lambda e=each: ot.outcomes.sensitivity(runs, ot.interventions.drop(each=e)),
+        )
+        yield f"replay of each {each}", lambda e=each: ot.replay(runs, ot.interventions.drop(each=e))
     for method in ("flow", "discounted", "return_to_go", "grpo", "difference"):
         for unit in ("agent", "event"):
             yield f"explain {method} by {unit}", lambda m=method, u=unit: explained(runs, m, u)
-    yield "faithfulness", lambda: ot.faithfulness(runs, ot.credit(runs, unit="agent"))
+    yield "faithfulness", lambda: ot.evaluation.faithfulness(runs, ot.credit(runs, unit="agent"))
     groups = ot.metric_definitions()["group"].unique().sort().to_list()
     for group in groups:
         yield f"metrics of {group}", lambda g=group: ot.metrics(runs, groups=[g])
     yield "taint", lambda: ot.taint(runs)
-    yield "sanitizer_cut", lambda: ot.sanitizer_cut(runs)
-    yield "dominators", lambda: ot.dominators(runs)
-    yield "schedule", lambda: ot.schedule(runs)
+    yield "sanitizer_cut", lambda: ot.safety.sanitizer_cut(runs)
+    yield "dominators", lambda: ot.schedules.dominators(runs)
+    yield "schedule", lambda: ot.schedules.schedule(runs)
     for kind in ("perfetto", "mermaid", "dot"):
         yield f"export as {kind}", lambda k=kind: exported(runs, k)
 

@@ -68,7 +68,7 @@ def test_means_of_metrics(by: str) -> None:
 
 
 def test_scaling_curves() -> None:
-    table = ot.scaling_curve(runs([1.0], HUGE / 3.1), slots=[1, 2, 1000])
+    table = ot.schedules.scaling_curve(runs([1.0], HUGE / 3.1), slots=[1, 2, 1000])
     check(table)
     costly = table.filter(k=1000).row(0, named=True)
     assert costly["cost"] is None and costly["reason"] == "result.range"
@@ -85,7 +85,7 @@ def test_ratios_of_credit(size: float) -> None:
         own = pl.col("trace").replace_strict(dict(enumerate([1.0, -1.0, 1.0, 0.0, 0.0, 1.0]))) * unit
         credits.append(rows.with_columns(credit=pl.when(pl.col("unit_id") == "e0").then(own).otherwise(0.0)))
         corpora.append(corpus)
-    usual, odd = (ot.credit_snr(c, k) for c, k in zip(corpora, credits, strict=True))
+    usual, odd = (ot.scaling.credit_snr(c, k) for c, k in zip(corpora, credits, strict=True))
     assert usual["snr"].drop_nulls().len() > 0
     for name in ("snr", "floor"):
         assert odd[name].drop_nulls().is_finite().all()
@@ -95,17 +95,21 @@ def test_ratios_of_credit(size: float) -> None:
 
 def test_comparisons_of_metrics() -> None:
     low, high = runs([-HUGE, 0.0], 1.0), runs([HUGE, HUGE], 1.0)
-    table = ot.compare_metrics(low, high)
+    table = ot.evaluation.compare_metrics(low, high)
     check(table, ("reason", "interval_reason"))
     success = table.filter(metric="task_success").row(0, named=True)
     assert success["difference"] is None and success["reason"] == "result.range"
     assert success["mean_a"] == -HUGE / 2 and success["n_tasks"] == 2
-    summed = ot.compare_metrics(high, high).filter(metric="task_success").row(0, named=True)
+    summed = ot.evaluation.compare_metrics(high, high).filter(metric="task_success").row(0, named=True)
     assert summed["mean_a"] is None and summed["reason"] == "result.range"
 
 
 def test_a_usual_corpus_is_not_said_to_be_beyond_anything() -> None:
     corpus = ot.generate(traces=32, seed=0)
-    tables = [ot.metrics(corpus, by="task"), ot.scaling_curve(corpus), ot.compare_metrics(corpus, corpus)]
+    tables = [
+        ot.metrics(corpus, by="task"),
+        ot.schedules.scaling_curve(corpus),
+        ot.evaluation.compare_metrics(corpus, corpus),
+    ]
     for table in tables:
         assert "result.range" not in table["reason"].cast(pl.String).to_list()

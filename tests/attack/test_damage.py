@@ -24,6 +24,7 @@ import orchestrace as ot
 from golden import on_disk
 from orchestrace import _core
 from orchestrace.disk import manifest
+from orchestrace.disk.ingesting import IngestReport
 
 TESTS = Path(__file__).parents[1]
 SMALL = {"slice_rows": 800}
@@ -335,7 +336,7 @@ def test_a_corpus_without_checksums_is_read_and_gets_them(sound: Sound, tmp_path
 # --- ingest -----------------------------------------------------------------------------------------------
 
 
-def repaired(sound: Sound, folder: Path, names: list[str]) -> ot.IngestReport:
+def repaired(sound: Sound, folder: Path, names: list[str]) -> IngestReport:
     """The corpus is what it was, and nothing is left to do."""
     report = ot.ingest(sound.inputs, folder)
     assert sorted(report.repaired) == sorted(names) and all(name in repr(report) for name in names)

@@ -130,7 +130,7 @@ def test_lists_of_more_tokens_than_can_be_counted_are_refused() -> None:
     corpus = corpus_of("counts near 2^63")
     corpus = corpus.filter(pl.col("trace_id") == "y")
     with pytest.raises(ot.ParameterError, match=r"46,116,860,184,273,879,040 tokens.*max_tokens"):
-        ot.token_credits(corpus, ot.credit(corpus, method="broadcast", unit="token"))
+        ot.trainers.token_credits(corpus, ot.credit(corpus, method="broadcast", unit="token"))
     turns = ot.credit(corpus, method="broadcast", unit="turn")
     with pytest.raises(ot.ParameterError, match="max_tokens"):
-        ot.trainer_table(corpus, turns, per="token")
+        ot.trainers.trainer_table(corpus, turns, per="token")

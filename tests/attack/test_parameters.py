@@ -17,6 +17,7 @@ import pytest
 
 import orchestrace as ot
 from attack.hostile_values import HOSTILE, Call, calls, damaged, odd_paths
+from namespaces import public
 
 SEED = int(os.environ.get("ORCHESTRACE_SEED", "0"))
 SAMPLE = 12
@@ -25,12 +26,9 @@ LONGEST = 10_000
 
 
 VERBS = sorted(
-    f"{space}{name}"
-    for space, module in (("", ot), ("study.", ot.study), ("mapping.", ot.mapping))
-    for name in module.__all__
-    if callable(verb := getattr(module, name))
-    and not inspect.isclass(verb)
-    and inspect.signature(verb).parameters
+    name
+    for name, verb in public()
+    if callable(verb) and not inspect.isclass(verb) and inspect.signature(verb).parameters
 )
 
 

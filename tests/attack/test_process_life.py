@@ -76,13 +76,14 @@ def test_a_forked_process_is_told_what_to_do_instead_of_hanging() -> None:
 def test_no_verb_hangs_in_a_forked_process(tmp_path: Path) -> None:
     said = run(
         """
+        from operator import attrgetter
         import orchestrace as ot
         folder = sys.argv[1]
         ot.generate(f"{folder}/runs.jsonl", traces=8, seed=0)
         ot.ingest(f"{folder}/runs.jsonl", f"{folder}/corpus")
         corpus, disk = ot.read_traces(f"{folder}/runs.jsonl"), ot.read_corpus(f"{folder}/corpus")
         credits = ot.credit(corpus, method="grpo", unit="event")
-        table, curve = ot.metrics(corpus), ot.scaling_curve(corpus, slots=[1, 2])
+        table, curve = ot.metrics(corpus), ot.schedules.scaling_curve(corpus, slots=[1, 2])
         frame = pl.DataFrame({"trace": [0], "mine": [1.0]})
         study = {
             "sizes": [{"events": 10, "agents": 2, "traces": 40}],
@@ -104,31 +105,34 @@ def test_no_verb_hangs_in_a_forked_process(tmp_path: Path) -> None:
             "write_jsonl": lambda: corpus.write_jsonl(f"{folder}/out.jsonl"),
             "repr": lambda: repr(corpus),
             "records": lambda: corpus.records,
-            "fit_scaling": lambda: ot.fit_scaling(curve),
-            "compare_metrics": lambda: ot.compare_metrics(table, table),
-            "against_single_agent": lambda: ot.against_single_agent(table, table),
-            "plot_scaling": lambda: ot.plot_scaling(curve),
-            "localisation": lambda: ot.localisation(credits, corpus),
-            "token_credits": lambda: ot.token_credits(corpus, credits),
+            "fit_scaling": lambda: ot.schedules.fit_scaling(curve),
+            "compare_metrics": lambda: ot.evaluation.compare_metrics(table, table),
+            "against_single_agent": lambda: ot.evaluation.against_single_agent(table, table),
+            "plot_scaling": lambda: ot.schedules.plot_scaling(curve),
+            "localisation": lambda: ot.evaluation.localization(credits, corpus),
+            "token_credits": lambda: ot.trainers.token_credits(corpus, credits),
             "study": lambda: ot.study.run(study, f"{folder}/other", workers=0),
             "load": lambda: ot.study.load(f"{folder}/study"),
-            "agreement": lambda: ot.agreement(corpus, credits, credits),
-            "fit_law": lambda: ot.fit_law(table, x="n_events", y="work"),
-            "grpo": lambda: ot.advantages.grpo(table["work"], table["trace_id"]),
-            "game_values": lambda: ot.game_values(2, [0.0, 1.0, 1.0, 2.0]),
-            "envelopes": lambda: ot.gap(corpus),
-            **{name: (lambda name=name: getattr(ot, name)()) for name in (
-                "methods", "importers", "exports", "metric_definitions", "envelopes", "outcome_models")},
+            "agreement": lambda: ot.evaluation.agreement(corpus, credits, credits),
+            "fit_law": lambda: ot.scaling.fit_law(table, x="n_events", y="work"),
+            "grpo": lambda: ot.trainers.advantages.grpo(table["work"], table["trace_id"]),
+            "game_values": lambda: ot.games.values(2, [0.0, 1.0, 1.0, 2.0]),
+            "envelopes": lambda: ot.scaling.gap(corpus),
+            **{name: (lambda name=name: attrgetter(name)(ot)()) for name in (
+                "methods", "importers", "exports", "metric_definitions", "scaling.envelopes",
+                "outcomes.models")},
         }
         verbs = (
-            "compare", "concurrency_profile", "contexts", "credit", "critical_path", "dominators", "drag",
-            "explain", "export_size", "faithfulness", "fit_outcome", "free_ride", "ledger", "metrics",
-            "report", "report_checklist", "scaling_curve", "schedule", "sibling_diagnostics", "spawn_effect",
-            "story", "taint", "tainted_events", "trainer_table",
+            "compare", "schedules.concurrency_profile", "decisions.contexts", "credit",
+            "schedules.critical_path", "schedules.dominators", "schedules.drag", "explain", "export_size",
+            "evaluation.faithfulness", "outcomes.fit", "evaluation.free_ride", "evaluation.ledger",
+            "metrics", "report", "evaluation.report_checklist", "schedules.scaling_curve",
+            "schedules.schedule", "evaluation.sibling_diagnostics", "effects.spawn", "story", "taint",
+            "safety.tainted_events", "trainers.trainer_table",
         )
         for name in verbs:
             for kind, one in (("memory", corpus), ("disk", disk)):
-                calls[f"{name} {kind}"] = lambda name=name, one=one: getattr(ot, name)(one)
+                calls[f"{name} {kind}"] = lambda name=name, one=one: attrgetter(name)(ot)(one)
         said = children(calls)
         print([name for name, one in said.items() if one == "hangs"])
         print(len(said) == len(calls), sum("get_context('spawn')" in one for one in said.values()))

@@ -308,7 +308,7 @@ def test_bars_count_bytes_only_where_bytes_are_read(fork, monkeypatch):
     corpus = ot.read_traces(fork, progress=True)
     assert "bytes" in drawn.getvalue() or "KiB" in drawn.getvalue()
     monkeypatch.setattr(sys, "stderr", drawn := Terminal())
-    ot.replay(corpus, ot.drop(each="agent"), progress=True)
+    ot.replay(corpus, ot.interventions.drop(each="agent"), progress=True)
     assert "1/1" in drawn.getvalue() and "bytes" not in drawn.getvalue()
 
 
@@ -324,8 +324,12 @@ def test_replay_as_json_and_as_a_file(fork, tmp_path):
         "truncate(event='e2')",
     ]
     assert [round(row["effect"], 12) for row in rows] == [-0.3, 0.2, -0.45, 0]
-    scenarios = [ot.drop(edge=("e1", "e3")), ot.set_value(event="e1", to=1), ot.truncate(at=1)]
-    table = ot.replay(ot.read_traces(fork), *scenarios, ot.truncate(event="e2"), outcome="mean")
+    scenarios = [
+        ot.interventions.drop(edge=("e1", "e3")),
+        ot.interventions.set_value(event="e1", to=1),
+        ot.interventions.truncate(at=1),
+    ]
+    table = ot.replay(ot.read_traces(fork), *scenarios, ot.interventions.truncate(event="e2"), outcome="mean")
     assert pl.read_parquet(path).equals(table)
 
 
@@ -384,7 +388,7 @@ def test_survey_shows_and_writes_its_tables(tmp_path):
     pool.write_text(f"key,{fields}\na,rl_method,yes,shared,agent,swarm,math,core,yes\n")
     (tmp_path / "excluded.csv").write_text("record_id,stage,source,query_family\nE1,screen,arXiv,safety\n")
     shown = run("survey", str(tmp_path)).stdout
-    assert "headline: 3 rows" in shown and "audited" in shown and "spawn_effect" in shown
+    assert "headline: 3 rows" in shown and "audited" in shown and "effects.spawn" in shown
     assert "300 more rows" in shown  # of the 320 cells
     tables = json.loads(run("survey", str(tmp_path), "--json").stdout)
     assert tables["headline"][2] == {"what": "audited", "records": 2}

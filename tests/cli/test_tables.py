@@ -31,7 +31,7 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
         ["metrics", "RUNS", "--by", "trace"],
         ["trace_id", "n_events", "n_agents", "tokens", "cost_usd", "work", "span"],
     ),
-    "metrics by importer": (["metrics", "RUNS"], ["metric", "mean", "low", "high", "n_traces"]),
+    "metrics by importer": (["metrics", "RUNS"], ["metric", "mean", "lower", "upper", "n_traces"]),
     "credit": (["credit", "RUNS", "--unit", "agent"], ["trace_id", "unit_id", "credit"]),
     "compare": (
         ["compare", "RUNS", "--method", "flow", "--method", "uniform"],
@@ -85,7 +85,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
     """The real frames behind every declaration, all columns of them."""
     corpus = ot.read_traces(path)
     credits = ot.credit(corpus, unit="agent")
-    replays = [ot.replay(corpus, ot.drop(each="agent"), ot.concurrency([1]))]
+    replays = [ot.replay(corpus, ot.interventions.drop(each="agent"), ot.interventions.concurrency([1]))]
     bounds = pl.DataFrame({"bounds": ["0..1"]})  # made for the terminal out of lower and upper
     report = ot.report(corpus)
     ot.ingest(path, path.parent / "corpus")
@@ -106,7 +106,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         "metrics by trace": [ot.metrics(corpus)],
         "taint": [ot.taint(corpus)],
         "taint privileged": [ot.taint(corpus, privileged_tools=["*"])],
-        "taint cut": [ot.sanitizer_cut(corpus)],
+        "taint cut": [ot.safety.sanitizer_cut(corpus)],
         "methods": [ot.methods()],
         "mapping keys": [mapped["keys"], pl.DataFrame(schema=["note"])],  # the note is made for the terminal
         "importers": [ot.importers()],

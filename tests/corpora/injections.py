@@ -92,7 +92,7 @@ def measured(corpus: ot.Corpus, runs: dict[str, Run]) -> pl.DataFrame:
     table = ot.taint(corpus)
 
     def tainted(carry: Carry) -> pl.DataFrame:
-        return ot.tainted_events(corpus, carry=carry).join(of_calls, on=["trace", "seq"])
+        return ot.safety.tainted_events(corpus, carry=carry).join(of_calls, on=["trace", "seq"])
 
     within = tainted("context")
     counts = {
@@ -207,8 +207,8 @@ def judged(rows: pl.DataFrame, values: str) -> dict[str, Any]:
         "drawn": drawn,
         "failed": m,
         "drawn_interval": wilson(drawn, m),
-        "auc_low": low,
-        "auc_high": high,
+        "auc_lower": low,
+        "auc_upper": high,
     }
 
 
@@ -276,7 +276,7 @@ def separation(rows: pl.DataFrame, *, n_boot: int = 2000, seed: int = 0) -> pl.D
         point = auc(column, reached)
         gained = point - auc(columns["tool calls"], reached)
         found.append(
-            {"measure": name, "auc": point, "low": low, "high": high}
-            | {"gain": gained, "gain_low": least, "gain_high": most}
+            {"measure": name, "auc": point, "lower": low, "upper": high}
+            | {"gain": gained, "gain_lower": least, "gain_upper": most}
         )
     return pl.DataFrame(found)

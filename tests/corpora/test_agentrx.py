@@ -49,7 +49,7 @@ def placed(corpora: Path) -> tuple[ot.Corpus, pl.DataFrame]:
         [*(corpora / file for file in files), corpora / "agentrx/magentic_one_ground_truth.json"]
     )
     assert len(corpus) == 93
-    labels = ot.place_labels(corpus).with_columns(
+    labels = ot.evaluation.place_labels(corpus).with_columns(
         pl.col("annotator", "agent", "trace_id", "event_id").cast(pl.String)
     )
     return corpus, labels
@@ -97,7 +97,7 @@ def test_two_annotations_agree_as_described(placed: tuple[ot.Corpus, pl.DataFram
 
 def test_localisation_takes_them(placed: tuple[ot.Corpus, pl.DataFrame]) -> None:
     corpus, labels = placed
-    table = ot.localisation(ot.credit(corpus, method="uniform", unit="turn"), labels)
+    table = ot.evaluation.localization(ot.credit(corpus, method="uniform", unit="turn"), labels)
     sizes = dict(table.select("annotator", "n_traces").unique().rows())
     assert sizes == {"who_and_when": 93, "agentrx": 25, "agentrx.root_cause": 25}
     every, cause = (table.filter(pl.col("annotator") == name) for name in ("agentrx", "agentrx.root_cause"))
@@ -109,7 +109,9 @@ def test_localisation_takes_them(placed: tuple[ot.Corpus, pl.DataFrame]) -> None
 def test_failures_of_tau_bench_lie_on_what_was_said(corpora: Path) -> None:
     files = ["tau_retail_failed.json.gz", "tau_retail_ground_truth.json"]
     corpus = ot.read_traces([corpora / "agentrx" / file for file in files])
-    labels = ot.place_labels(corpus).with_columns(pl.col("agent", "trace_id", "event_id").cast(pl.String))
+    labels = ot.evaluation.place_labels(corpus).with_columns(
+        pl.col("agent", "trace_id", "event_id").cast(pl.String)
+    )
     assert labels.height == 19 + 15
     names = corpus.traces.select("trace", pl.col("trace_id").cast(pl.String)).collect()
     assert set(labels["trace_id"]) == set(names["trace_id"])

@@ -34,7 +34,7 @@ def test_the_outcome_is_no_greeting_of_a_warm_up_agent(corpora: Path) -> None:
 
 
 def test_nothing_unsupported_is_a_certain_number(sessions: ot.Corpus) -> None:
-    table = ot.replay(sessions, ot.drop(each="spawn"))
+    table = ot.replay(sessions, ot.interventions.drop(each="spawn"))
     assert table.height >= 24
     bare = table.filter(pl.col("support").fill_null(0.0) == 0.0)
     assert bare.height >= 24 and bare["effect"].null_count() == bare.height
@@ -43,7 +43,7 @@ def test_nothing_unsupported_is_a_certain_number(sessions: ot.Corpus) -> None:
 
 
 def test_a_waiting_human_is_nobodys_work(sessions: ot.Corpus) -> None:
-    times = ot.schedule(sessions).join(
+    times = ot.schedules.schedule(sessions).join(
         sessions.events.select("trace", "seq", pl.col("agent").cast(pl.String)).collect(), on=["trace", "seq"]
     )
     assert times.filter(agent="user")["duration"].drop_nulls().sum() == 0.0

@@ -255,7 +255,9 @@ def test_no_two_rollouts_decide_differently_in_one_context(read: Any, tau: list[
             seen = (*seen, what)
     shared = [context for context, own in rollouts.items() if len(own) > 1]
     assert len(shared) == 3 and all(len(choices[context]) == 1 for context in shared)
-    contexts = ot.contexts(read("tau-bench")).group_by("context").agg(pl.col("trace", "choice").n_unique())
+    contexts = (
+        ot.decisions.contexts(read("tau-bench")).group_by("context").agg(pl.col("trace", "choice").n_unique())
+    )
     assert contexts.filter(pl.col("trace") > 1)["choice"].to_list() == [1, 1, 1]
     credits = ot.credit(read("tau-bench"), method="c3", unit="event")["credit"].drop_nulls()
     assert credits.len() > 1000 and (credits == 0).all()

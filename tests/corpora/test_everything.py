@@ -79,7 +79,7 @@ def test_trainers_are_given_what_the_policy_wrote(everything: ot.Corpus) -> None
     kinds = everything.agents.select("trace", pl.col("agent").cast(pl.String), "kind").collect()
     types = everything.events.select("trace", "seq", pl.col("type").cast(pl.String)).collect()
     for layout in ("verl", "trl"):
-        table = ot.trainer_table(everything, credits, layout=layout)
+        table = ot.trainers.trainer_table(everything, credits, layout=layout)
         assert table.height > 5_000
         assert set(table.join(kinds, on=["trace", "agent"], how="left")["kind"]) == {"agent"}
         own = (

@@ -16,7 +16,7 @@ OURS = Path(__file__).parents[2] / "data"
 def assert_identity(corpus: ot.Corpus) -> None:
     """A change that changes nothing, under every model: the recorded score of the outcome, to the bit."""
     for model in MODELS:
-        table = ot.replay(corpus, ot.truncate(at=1e12), outcome=model, sensitivity=False)  # type: ignore[arg-type]
+        table = ot.replay(corpus, ot.interventions.truncate(at=1e12), outcome=model, sensitivity=False)  # type: ignore[arg-type]
         told = table.filter(pl.col("reason").is_null())
         assert (told["outcome"] == told["outcome_cf"]).all() and (told["effect"] == 0).all()
         assert set(table["reason"].drop_nulls()) <= {"graph.cycle", "trace.partial", "outcome.ambiguous"}
@@ -51,7 +51,7 @@ def test_nothing_changes_in_imported_files(corpora: Path, name: str) -> None:
 def test_the_example_of_the_survey(corpora: Path) -> None:
     # e3 and e2 meet in e4 over a message (0.7) and a causal edge (1); everything else hangs on one path
     corpus = ot.read_traces(corpora / "survey-artifact/example_trace.json")
-    scenarios = [ot.drop(each="event"), ot.drop(each="event", mode="node")]
+    scenarios = [ot.interventions.drop(each="event"), ot.interventions.drop(each="event", mode="node")]
     # nothing is scored, so that nothing but the edges speaks
     unmeasured = ot.replay(corpus, *scenarios)
     assert unmeasured["reason"].unique().to_list() == ["support.absent"]
@@ -65,7 +65,7 @@ def test_the_example_of_the_survey(corpora: Path) -> None:
     meeting = {"e2": half(0.7 / 1.7), "e3": half(1 / 1.7)}
     want = [meeting.get(f"e{n}", 0.0) for n in range(1, 9)]
     assert table["outcome_cf"].to_list() == pytest.approx(want * 2, abs=1e-12)
-    agents = ot.replay(corpus, ot.drop(each="agent"), structure_alone=True)
+    agents = ot.replay(corpus, ot.interventions.drop(each="agent"), structure_alone=True)
     # everybody is on the only path behind the meeting
     assert agents["effect"].to_list() == [-1] * agents.height and agents.height == 3
 
@@ -73,7 +73,7 @@ def test_the_example_of_the_survey(corpora: Path) -> None:
 def test_every_event_of_every_run(corpora: Path) -> None:
     # chains: what leads to the outcome takes everything with it, what does not takes nothing
     corpus = CORPORA["who-and-when"](corpora)
-    table = ot.replay(corpus, ot.drop(each="event"))
+    table = ot.replay(corpus, ot.interventions.drop(each="event"))
     assert table.height == corpus.events.select(pl.len()).collect().item()
     told = table.filter(pl.col("reason").is_null() | (pl.col("reason") == "gate.unstable"))
     assert (told["effect"] <= 0).all() and (told["effect"] >= -1).all()

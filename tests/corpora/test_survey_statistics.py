@@ -45,7 +45,7 @@ FORM_BY_CREDIT = {
 
 @pytest.fixture(scope="module")
 def tables(corpora: Path) -> dict[str, pl.DataFrame]:
-    return ot.survey(corpora / "survey-artifact")
+    return ot.scaling.survey(corpora / "survey-artifact")
 
 
 def test_headline_counts(tables: dict[str, pl.DataFrame]) -> None:

@@ -26,14 +26,14 @@ from corpora.injections import (
 def test_the_example_of_the_survey(corpora: Path) -> None:
     example = ot.read_traces(corpora / "survey-artifact/example_trace.json")
     (row,) = ot.taint(example).iter_rows(named=True)
-    assert ot.tainted_events(example)["event_id"].to_list() == ["e6", "e7", "e8"]
+    assert ot.safety.tainted_events(example)["event_id"].to_list() == ["e6", "e7", "e8"]
     assert (row["n_seeds"], row["n_tainted"], row["taint_share"]) == (1, 3, 0.375)
     assert (row["first_seed"], row["outcome"], row["outcome_tainted"]) == ("e6", "e8", True)
     assert row["path"] == ["e6", "e7", "e8"] and row["seeds_to_outcome"] == 1
     assert (row["n_tainted_lower"], row["outcome_tainted_lower"]) == (1, False), "no edge says so"
     assert (row["first_agent"], row["first_agent_event"]) == ("executor_1", "e7")
     assert row["first_decision"] is row["first_spawn"] is row["first_privileged_call"] is None
-    assert ot.sanitizer_cut(example)["event_id"].to_list() == ["e6"], "the one nearest to the seed"
+    assert ot.safety.sanitizer_cut(example)["event_id"].to_list() == ["e6"], "the one nearest to the seed"
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_exact_flows_separate_attacks_through_tools(rows: pl.DataFrame) -> None:
     exact, baseline = table["calls that follow the text"], table["tool calls"]
     assert exact["auc"] == pytest.approx(0.981, abs=5e-4)
     assert baseline["auc"] == pytest.approx(0.601, abs=5e-4)
-    assert exact["low"] > baseline["high"] and exact["gain_low"] > 0.2
+    assert exact["lower"] > baseline["upper"] and exact["gain_lower"] > 0.2
 
 
 def test_no_held_out_suite_lacks_flows(held: pl.DataFrame) -> None:
@@ -124,7 +124,7 @@ def test_closures_are_no_better_than_counting_calls(rows: pl.DataFrame) -> None:
         found = rows.filter(kind=kind)
         table = {row["measure"]: row for row in separation(found).iter_rows(named=True)}
         assert table["outcome tainted"]["auc"] == 0.5
-        assert table["tainted calls"]["gain_low"] <= 0
+        assert table["tainted calls"]["gain_lower"] <= 0
         assert table["tainted calls, context"]["auc"] == pytest.approx(table["tool calls"]["auc"])
 
 
@@ -135,4 +135,4 @@ def test_exact_flows_beat_counting_where_a_memory_was_attacked(rows: pl.DataFram
     exact, counted = table["calls that follow the text"], table["state-changing calls"]
     assert exact["auc"] == pytest.approx(0.882, abs=5e-4)
     assert counted["auc"] == pytest.approx(0.754, abs=5e-4)
-    assert exact["low"] > counted["high"]
+    assert exact["lower"] > counted["upper"]

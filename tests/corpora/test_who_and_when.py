@@ -374,7 +374,9 @@ def all_credits(corpus: ot.Corpus, reward: str) -> pl.DataFrame:
 def test_localisation_of_all_methods(subsets: dict[str, ot.Corpus], subset: str, reward: str) -> None:
     corpus = subsets[subset]
     failed = corpus.traces.select("trace_id").collect().with_columns(failed=pl.lit(1.0))
-    table = ot.localisation(all_credits(corpus.with_measures(failed), reward), corpus.labels, within=(1, 5))
+    table = ot.evaluation.localization(
+        all_credits(corpus.with_measures(failed), reward), corpus.labels, within=(1, 5)
+    )
     methods = set(table["method"])
     assert {"uniform", "discounted", "flow", "grpo"} <= methods
     baselines = {method for method in methods if method.startswith("baseline: ")}
@@ -382,8 +384,8 @@ def test_localisation_of_all_methods(subsets: dict[str, ot.Corpus], subset: str,
     assert table["n_traces"].unique().to_list() == [SUBSETS[subset][0]]
     for metric in ("agent_accuracy", "step_accuracy", "within_1", "within_5", "mrr"):
         assert table[metric].is_between(0, 1).all()
-        assert (table[f"{metric}_low"] <= table[metric] + 1e-12).all()
-        assert (table[metric] <= table[f"{metric}_high"] + 1e-12).all()
+        assert (table[f"{metric}_lower"] <= table[metric] + 1e-12).all()
+        assert (table[metric] <= table[f"{metric}_upper"] + 1e-12).all()
     assert table.filter(pl.col("step_accuracy") > pl.col("within_1")).height == 0
     marks = table.filter(~pl.col("method").is_in(list(baselines)))
     for verdict, metric in (("agent_vs_best", "agent_accuracy"), ("step_vs_best", "step_accuracy")):
@@ -408,7 +410,7 @@ def test_positional_baselines(
 ) -> None:
     corpus = subsets[subset]
     n_traces = SUBSETS[subset][0]
-    table = ot.localisation(ot.credit(corpus, method="uniform", unit="turn"), corpus.labels)
+    table = ot.evaluation.localization(ot.credit(corpus, method="uniform", unit="turn"), corpus.labels)
     rules = table.with_columns(rule=pl.col("method").str.strip_prefix("baseline: "))
     agents = {rule: share * n_traces for rule, share in rules.select("rule", "agent_accuracy").rows()}
     steps = {rule: share * n_traces for rule, share in rules.select("rule", "step_accuracy").rows()}

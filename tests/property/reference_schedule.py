@@ -231,7 +231,7 @@ class Schedule:
                 self.merged.remove(other)
                 team |= other
             self.merged.append(team)
-        elif kind == "serialise":
+        elif kind == "serialize":
             self.serial = True
 
     def split(self, agent: str, parts: int) -> None:

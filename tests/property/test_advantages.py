@@ -1,4 +1,4 @@
-"""`ot.advantages` against NumPy, and against `ot.credit` on the same numbers."""
+"""`ot.trainers.advantages` against NumPy, and against `ot.credit` on the same numbers."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import orchestrace as ot
 
-A = ot.advantages
+A = ot.trainers.advantages
 GROUPED = {"grpo": A.grpo, "dr_grpo": A.dr_grpo, "rloo": A.rloo}
 
 

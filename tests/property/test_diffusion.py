@@ -17,12 +17,12 @@ FAST = {"rollouts": 200, "replicates": 12, "n_boot": 300}
 
 
 def test_rollouts_needed_are_the_published_ones() -> None:
-    assert ot.rollouts_needed([10, 100, 1000, 4000]) == [79, 785, 7849, 31396]
-    assert ot.rollouts_needed(4000, block=100) == 785
-    assert ot.rollouts_needed([1, 10], block=10) == [8, 79]
-    assert ot.rollouts_needed(10, block=4000) == 79
+    assert ot.scaling.rollouts_needed([10, 100, 1000, 4000]) == [79, 785, 7849, 31396]
+    assert ot.scaling.rollouts_needed(4000, block=100) == 785
+    assert ot.scaling.rollouts_needed([1, 10], block=10) == [8, 79]
+    assert ot.scaling.rollouts_needed(10, block=4000) == 79
     # sigma_noise² = 90 units more
-    assert ot.rollouts_needed(10, noise=math.sqrt(90.0)) == 785
+    assert ot.scaling.rollouts_needed(10, noise=math.sqrt(90.0)) == 785
 
 
 @given(
@@ -37,7 +37,7 @@ def test_rollouts_needed_are_the_formula(
 ) -> None:
     z = NormalDist().inv_cdf(1 - alpha / 2) + NormalDist().inv_cdf(power)
     exact = z * z * (min(n, block) + noise * noise)
-    needed = ot.rollouts_needed(n, block=block, noise=noise, alpha=alpha, power=power)
+    needed = ot.scaling.rollouts_needed(n, block=block, noise=noise, alpha=alpha, power=power)
     assert needed - 1 <= exact * (1 + 1e-6) and exact * (1 - 1e-6) <= needed
 
 
@@ -56,7 +56,7 @@ def test_rollouts_needed_are_the_formula(
 )
 def test_rollouts_needed_refuses(options, message) -> None:
     with pytest.raises(ot.ParameterError, match=message):
-        ot.rollouts_needed(**options)
+        ot.scaling.rollouts_needed(**options)
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": 3.0}, {"block": 8}], ids=["plain", "noise", "block"])
@@ -64,23 +64,25 @@ def test_the_simulated_slope_is_recovered(options) -> None:
     """A 95 % interval that misses in 4 of 20 seeds or more would be a matter of 1 in 60."""
     agreed = 0
     for seed in range(20):
-        law = ot.diffusion_law(source="simulated", seed=seed, **FAST, **options)
-        assert law.slope["high"][0] - law.slope["low"][0] < 0.2
+        law = ot.scaling.diffusion_law(source="simulated", seed=seed, **FAST, **options)
+        assert law.slope["upper"][0] - law.slope["lower"][0] < 0.2
         agreed += law.slope["agrees"][0]
     assert agreed >= 17
     curve = law.curve
-    assert ((curve["correlation"] - curve["theory"]).abs() < 4 * (curve["high"] - curve["correlation"])).all()
+    assert (
+        (curve["correlation"] - curve["theory"]).abs() < 4 * (curve["upper"] - curve["correlation"])
+    ).all()
     if not options:
         assert law.slope["theory"].to_list() == [-0.5]
         assert curve["theory"].to_list() == pytest.approx([n**-0.5 for n in (8, 16, 32, 64, 128)])
-        assert curve["rollouts_theory"].to_list() == ot.rollouts_needed([8, 16, 32, 64, 128])
+        assert curve["rollouts_theory"].to_list() == ot.scaling.rollouts_needed([8, 16, 32, 64, 128])
     if "noise" in options:
         assert curve["theory"].to_list() == pytest.approx([(n + 9) ** -0.5 for n in (8, 16, 32, 64, 128)])
 
 
 @pytest.mark.parametrize("noise", [0.0, 2.0])
 def test_the_slope_of_planted_corpora_is_recovered(noise) -> None:
-    law = ot.diffusion_law([8, 16, 32, 64], noise=noise, seed=1, **FAST)
+    law = ot.scaling.diffusion_law([8, 16, 32, 64], noise=noise, seed=1, **FAST)
     assert law.slope["agrees"][0], law.slope
     # noise hides short runs too, so that length costs less
     assert (law.slope["theory"][0] == -0.5) == (noise == 0.0) and law.slope["theory"][0] <= -0.3 + 0.2 * bool(
@@ -93,7 +95,8 @@ def test_the_slope_of_planted_corpora_is_recovered(noise) -> None:
 @pytest.mark.parametrize("source", ["simulated", "planted"])
 def test_credit_of_blocks_shifts_the_curve_by_the_root(source) -> None:
     whole, block = (
-        ot.diffusion_law([8, 32, 128], source=source, block=b, seed=3, **FAST).points for b in (None, 8)
+        ot.scaling.diffusion_law([8, 32, 128], source=source, block=b, seed=3, **FAST).points
+        for b in (None, 8)
     )
     both = whole.join(block, on=["replicate", "n"], suffix="_block")
     for (n,), own in both.group_by("n", maintain_order=True):
@@ -106,7 +109,7 @@ def test_credit_of_blocks_shifts_the_curve_by_the_root(source) -> None:
 
 def test_a_shorter_last_block_counts_by_its_size() -> None:
     """Ten units in blocks of four: eight units share with three others, two with one."""
-    law = ot.diffusion_law([10], source="simulated", block=4, rollouts=20_000, replicates=5)
+    law = ot.scaling.diffusion_law([10], source="simulated", block=4, rollouts=20_000, replicates=5)
     assert law.curve["units"].to_list() == [3.6]
     assert law.curve["correlation"][0] == pytest.approx(3.6**-0.5, abs=0.005)
     assert law.slope["reason"].to_list() == ["support.absent"] and law.slope["theory"].to_list() == [None]
@@ -114,14 +117,14 @@ def test_a_shorter_last_block_counts_by_its_size() -> None:
 
 def test_a_method_that_sees_events_does_not_diffuse() -> None:
     exact = {"rows": "events", "lambda_": 0.0, "gamma": 1.0}
-    law = ot.diffusion_law([8, 16, 32], method="gae", params=exact, rollouts=20, replicates=5)
+    law = ot.scaling.diffusion_law([8, 16, 32], method="gae", params=exact, rollouts=20, replicates=5)
     assert law.curve["correlation"].to_list() == pytest.approx([1.0] * 3)
     assert law.slope["slope"][0] == pytest.approx(0.0, abs=1e-12)
     assert law.slope["agrees"].to_list() == [False] and law.curve["rollouts"].to_list() == [8, 8, 8]
 
 
 def test_credit_without_spread_has_no_correlation() -> None:
-    alone = ot.diffusion_law(
+    alone = ot.scaling.diffusion_law(
         [4, 8, 16], method="grpo", rollouts=20, replicates=5, params={}, group_size=1, seed=1
     )
     assert alone.curve["correlation"].null_count() == 3
@@ -131,11 +134,11 @@ def test_credit_without_spread_has_no_correlation() -> None:
 
 def test_seeds_and_threads() -> None:
     options = {"lengths": [8, 16, 32], "rollouts": 50, "replicates": 5, "n_boot": 20}
-    one, again, other = (ot.diffusion_law(seed=2, threads=t, **options) for t in (1, 2, 7))
+    one, again, other = (ot.scaling.diffusion_law(seed=2, threads=t, **options) for t in (1, 2, 7))
     assert one.points.equals(again.points) and one.slope.equals(other.slope) and one.curve.equals(other.curve)
-    assert not one.points.equals(ot.diffusion_law(seed=3, **options).points)
+    assert not one.points.equals(ot.scaling.diffusion_law(seed=3, **options).points)
     # a length keeps its measurement beside others
-    more = ot.diffusion_law(seed=2, **(options | {"lengths": [32, 64, 8]})).points
+    more = ot.scaling.diffusion_law(seed=2, **(options | {"lengths": [32, 64, 8]})).points
     assert more.filter(n=8).equals(one.points.filter(n=8))
 
 
@@ -158,7 +161,7 @@ def test_seeds_and_threads() -> None:
 )
 def test_wrong_options_are_named(options, message) -> None:
     with pytest.raises(ot.ParameterError, match=message):
-        ot.diffusion_law(**options)
+        ot.scaling.diffusion_law(**options)
 
 
 # --- signal to noise of recordings -------------------------------------------------------------------
@@ -190,7 +193,7 @@ def test_signal_to_noise_by_hand() -> None:
         run(2, "h", ["message", "tool_call"], 1.0),
     )
     credits = ot.credit(corpus, method="broadcast", unit="event")
-    table = ot.credit_snr(corpus, credits)
+    table = ot.scaling.credit_snr(corpus, credits)
     assert table.select("group_id", "type", "events", "n_rollouts", "n_events", "reason").rows() == [
         ("g", "message", 3.0, 2, 4, None),
         ("g", "tool_call", 3.0, 2, 2, None),
@@ -206,7 +209,7 @@ def test_signal_to_noise_by_hand() -> None:
     assert table["floor"][:2].to_list() == pytest.approx(floors)
     assert table["snr"][2:].null_count() == 2
     equal = read(run(0, "g", ["message"], 2.0), run(1, "g", ["message"], 2.0))
-    flat = ot.credit_snr(equal, ot.credit(equal, method="broadcast", unit="event"))
+    flat = ot.scaling.credit_snr(equal, ot.credit(equal, method="broadcast", unit="event"))
     assert flat.select("snr", "floor", "reason").rows() == [(None, None, "group.degenerate")]
 
 
@@ -214,7 +217,7 @@ def actions(n: int, seed: int) -> tuple[ot.Corpus, pl.DataFrame]:
     """Independent runs in two groups, whose actions have a worth of their own; advantages of whole runs."""
     options = {"group_size": 1, "agents": 1, "density": 1.0, "decisive": 0.0}
     options |= {"effects": "action", "actions": 2}
-    corpus, _ = ot.generate_planted(traces=800, events=n, seed=n + 1000 * seed, **options)
+    corpus, _ = ot.synthetic.planted(traces=800, events=n, seed=n + 1000 * seed, **options)
     corpus = corpus.with_fields(
         corpus.events.select("trace", "seq", group_id=pl.format("{}", pl.col("trace") % 2))
     )
@@ -225,14 +228,14 @@ def test_signal_to_noise_falls_with_the_root_of_the_length() -> None:
     tables = []
     for seed in range(6):
         for n in (16, 32, 64):
-            table = ot.credit_snr(*actions(n, seed), by="action")
+            table = ot.scaling.credit_snr(*actions(n, seed), by="action")
             assert table["events"].to_list() == [n] * 4 and (table["snr"] > 3 * table["floor"]).mean() > 0.5
             # what an action is worth is drawn for each corpus, so that no fewer are independent
             tables.append(table.with_columns(seed=pl.lit(seed)))
-    law = ot.fit_law(
+    law = ot.scaling.fit_law(
         pl.concat(tables), x="events", y="snr", cluster="seed", models=["power"], errors="absolute"
     )
-    low, high = law.filter(parameter="exponent").select("low", "high").row(0)
+    low, high = law.filter(parameter="exponent").select("lower", "upper").row(0)
     assert low <= -0.5 <= high and high - low < 0.4, (low, high)
 
 
@@ -244,7 +247,7 @@ def test_credit_that_knows_nothing_is_at_its_floor(method) -> None:
         corpus, _ = actions(16, seed)
         credits = ot.credit(corpus, method=method, unit="event")
         paid = credits.select((pl.col("trace") + 2) % 800, "seq", "credit")
-        table = ot.credit_snr(
+        table = ot.scaling.credit_snr(
             corpus, credits.drop("credit").join(paid, on=["trace", "seq"], maintain_order="left"), by="action"
         )
         ratios.append((table["snr"] / table["floor"]).to_numpy())
@@ -258,7 +261,7 @@ def test_credit_that_knows_nothing_is_at_its_floor(method) -> None:
 def test_signal_to_noise_is_that_of_plain_python(seed: int) -> None:
     corpus = ot.generate(traces=24, seed=seed)
     credits = ot.credit(corpus, method="flow", unit="event")
-    table = ot.credit_snr(corpus, credits.sample(fraction=1.0, shuffle=True, seed=seed), by="type")
+    table = ot.scaling.credit_snr(corpus, credits.sample(fraction=1.0, shuffle=True, seed=seed), by="type")
     events = corpus.events.select("trace", "type", pl.col("id").cast(pl.String)).collect()
     kinds = {(trace, event): kind for trace, kind, event in events.rows()}
     groups = dict(corpus.traces.select("trace", pl.col("group_id").cast(pl.String)).collect().rows())
@@ -291,12 +294,12 @@ def test_credits_of_something_else_are_refused() -> None:
     corpus = read(run(0, "g", ["message"], 1.0), run(1, "g", ["message"], 0.0))
     events = ot.credit(corpus, method="broadcast", unit="event")
     with pytest.raises(ot.ParameterError, match="unit='event'"):
-        ot.credit_snr(corpus, ot.credit(corpus, method="broadcast", unit="agent"))
+        ot.scaling.credit_snr(corpus, ot.credit(corpus, method="broadcast", unit="agent"))
     with pytest.raises(ot.ParameterError, match="several methods"):
-        ot.credit_snr(corpus, pl.concat([events, ot.credit(corpus, method="uniform", unit="event")]))
+        ot.scaling.credit_snr(corpus, pl.concat([events, ot.credit(corpus, method="uniform", unit="event")]))
     with pytest.raises(ot.ParameterError, match="unknown column of events 'typ'; did you mean 'type'"):
-        ot.credit_snr(corpus, events, by="typ")
+        ot.scaling.credit_snr(corpus, events, by="typ")
     with pytest.raises(ot.ParameterError, match="pass the corpus they are of"):
-        ot.credit_snr(corpus.filter(pl.col("trace_id") == "run-0"), events)
-    assert ot.credit_snr(corpus, events.clear()).height == 0
-    assert ot.credit_snr(corpus, events, by="tool").height == 0
+        ot.scaling.credit_snr(corpus.filter(pl.col("trace_id") == "run-0"), events)
+    assert ot.scaling.credit_snr(corpus, events.clear()).height == 0
+    assert ot.scaling.credit_snr(corpus, events, by="tool").height == 0

@@ -238,7 +238,7 @@ def some_credit(corpus, seed=0):
 @pytest.mark.parametrize("steps", [1, 7, 20, 50])
 def test_curves_are_the_reference(corpus, outcome, steps):
     credits = some_credit(corpus)
-    table = ot.faithfulness(corpus, credits, outcome=outcome, steps=steps, orders=2)
+    table = ot.evaluation.faithfulness(corpus, credits, outcome=outcome, steps=steps, orders=2)
     assert table["trace"].to_list() == corpus.traces.collect()["trace"].to_list()
     for (number, trace), row in zip(traces(corpus), table.iter_rows(named=True), strict=True):
         credit = credits.filter(pl.col("trace") == number)["credit"].to_numpy()
@@ -259,9 +259,9 @@ def test_threads_and_pieces_do_not_show(corpus, tmp_path):
     credits = pl.concat(
         ot.credit(corpus, method=method, kernel="lrp") for method in ("flow", "flow_discounted")
     )
-    one = ot.faithfulness(corpus, credits, threads=1)
+    one = ot.evaluation.faithfulness(corpus, credits, threads=1)
     for threads in (2, 7):
-        assert ot.faithfulness(corpus, credits, threads=threads).equals(one)
+        assert ot.evaluation.faithfulness(corpus, credits, threads=threads).equals(one)
     lines = io.BytesIO()
     corpus.write_jsonl(lines)
     (tmp_path / "runs.jsonl").write_bytes(lines.getvalue())
@@ -269,13 +269,13 @@ def test_threads_and_pieces_do_not_show(corpus, tmp_path):
     disk = ot.read_corpus(tmp_path / "corpus")
     own = pl.concat(ot.credit(disk, method=method, kernel="lrp") for method in ("flow", "flow_discounted"))
     columns = pl.exclude("trace")
-    again = ot.faithfulness(disk, own).select(columns).sort("method", "trace_id")
+    again = ot.evaluation.faithfulness(disk, own).select(columns).sort("method", "trace_id")
     assert again.equals(one.select(columns).sort("method", "trace_id"))
 
 
 def test_methods_are_told_apart_and_chance_is_shared(corpus):
     credits = pl.concat(ot.credit(corpus, method="flow", kernel=kernel) for kernel in ("uniform", "lrp"))
-    table = ot.faithfulness(corpus, credits)
+    table = ot.evaluation.faithfulness(corpus, credits)
     assert table["method"].unique(maintain_order=True).to_list() == [
         "flow(kernel=uniform)",
         "flow(kernel=lrp)",
@@ -286,7 +286,7 @@ def test_methods_are_told_apart_and_chance_is_shared(corpus):
 
 
 def test_equal_credit_has_no_gap(corpus):
-    table = ot.faithfulness(corpus, some_credit(corpus).with_columns(credit=pl.lit(0.5)))
+    table = ot.evaluation.faithfulness(corpus, some_credit(corpus).with_columns(credit=pl.lit(0.5)))
     assert set(table["gap"]) == {0.0}
 
 
@@ -300,15 +300,15 @@ def test_what_has_no_credit_is_null_with_the_reason(corpus):
         credit=pl.when(null).then(None).otherwise("credit"),
         reason=pl.when(here == second).then(pl.lit("reward.absent")).when(gone).then(pl.lit("unit.none")),
     )
-    rows = {row["trace"]: row for row in ot.faithfulness(corpus, changed).iter_rows(named=True)}
+    rows = {row["trace"]: row for row in ot.evaluation.faithfulness(corpus, changed).iter_rows(named=True)}
     # an event without a value of its own is the last; one without a row, or without a reward, has no curve
     assert rows[first]["deletion"] is not None and rows[first]["reason"] is None
     assert (rows[second]["gap"], rows[second]["reason"]) == (None, "reward.absent")
     assert (rows[third]["gap"], rows[third]["reason"]) == (None, "field.absent")
     lowest = credits.with_columns(credit=pl.when(gone).then(-1.0).otherwise("credit"))
-    assert rows[first]["deletion"] == ot.faithfulness(corpus, lowest)["deletion"][0]
+    assert rows[first]["deletion"] == ot.evaluation.faithfulness(corpus, lowest)["deletion"][0]
     none = credits.with_columns(credit=pl.lit(None, pl.Float64), reason=pl.lit("unit.none"))
-    assert set(ot.faithfulness(corpus, none)["reason"]) == {"unit.none"}
+    assert set(ot.evaluation.faithfulness(corpus, none)["reason"]) == {"unit.none"}
 
 
 def test_mistakes_are_told(corpus):
@@ -320,12 +320,12 @@ def test_mistakes_are_told(corpus):
         (credits.with_columns(trace=pl.col("trace") + 10**6), "no trace of the credits is in the corpus"),
     ]:
         with pytest.raises(ParameterError, match=message):
-            ot.faithfulness(corpus, frame)
+            ot.evaluation.faithfulness(corpus, frame)
     for options, message in [
         ({"outcome": "noisyor"}, "did you mean 'noisy_or'"),
         ({"steps": 0}, "steps is 0, expected 1 to 10,000"),
         ({"orders": 1.5}, "orders is 1.5, expected a whole number"),
     ]:
         with pytest.raises(ParameterError, match=message):
-            ot.faithfulness(corpus, credits, **options)
-    assert ot.faithfulness(corpus, credits.clear()).is_empty()
+            ot.evaluation.faithfulness(corpus, credits, **options)
+    assert ot.evaluation.faithfulness(corpus, credits.clear()).is_empty()

@@ -25,7 +25,7 @@ SAMPLERS = ("permutation", "antithetic", "stratified", "kernel")
 
 
 def values(game: Game, method: str = "shapley", **options: Any) -> list[float]:
-    found = ot.game_values(game, reference.players_of(game), method, **options)
+    found = ot.games.values(game, reference.players_of(game), method, **options)
     assert found["reason"].null_count() == found.height
     listed: list[float] = found["value"].to_list()
     return listed
@@ -233,13 +233,13 @@ def test_samples_are_near_the_exact_value_and_say_how_near(method: str, options:
     game = [x + 2 * s.bit_count() ** 0.5 for s, x in enumerate(random_game(n, 3))]
     more = {**options, **structure(method)}
     exact = values(game, method, **structure(method))
-    found = ot.game_values(game, n, method, samples=128, seed=1, **more)
+    found = ot.games.values(game, n, method, samples=128, seed=1, **more)
     error = found["stderr"].to_numpy()
     away = np.abs(found["value"].to_numpy() - exact) / error
     assert (error > 0).all()
     assert away.max() < 4.5, away
     # more samples, smaller errors
-    finer = ot.game_values(game, n, method, samples=400, seed=1, **more)
+    finer = ot.games.values(game, n, method, samples=400, seed=1, **more)
     assert finer["stderr"].mean() < 0.7 * error.mean()
     if method not in ("banzhaf",):
         assert_close([found["residual"][0]], [0.0], 1e-9)
@@ -253,12 +253,12 @@ def test_threads_and_functions_give_the_same_bits(method: str, options: dict[str
     n = PLAYERS
     game = random_game(n, 4)
     more = {**options, **structure(method)}
-    first = ot.game_values(game, n, method, samples=200, seed=7, threads=1, **more)
+    first = ot.games.values(game, n, method, samples=200, seed=7, threads=1, **more)
     for threads in (2, 7):
-        again = ot.game_values(game, n, method, samples=200, seed=7, threads=threads, **more)
+        again = ot.games.values(game, n, method, samples=200, seed=7, threads=threads, **more)
         assert again.equals(first)
-    assert ot.game_values(played(game), n, method, samples=200, seed=7, **more).equals(first)
-    other = ot.game_values(game, n, method, samples=200, seed=8, **more)
+    assert ot.games.values(played(game), n, method, samples=200, seed=7, **more).equals(first)
+    other = ot.games.values(game, n, method, samples=200, seed=8, **more)
     assert not other["value"].equals(first["value"])
 
 
@@ -267,14 +267,14 @@ def test_truncation_is_biased_and_says_so() -> None:
     game = reference.table(n, lambda s: float(len(s)))
     options = {"sampler": "truncated", "samples": 50}
     assert_close(values(game, tolerance=0.5, **options), [1.0] * n)
-    found = ot.game_values(game, n, tolerance=4.5, **options)
+    found = ot.games.values(game, n, tolerance=4.5, **options)
     # of 14 gains of 1 each order leaves out the last four
     assert_close([found["residual"][0]], [4.0])
     assert json.loads(found["params"][0])["tolerance"] == 4.5
 
 
 def test_a_small_game_is_exact_whatever_the_samples() -> None:
-    found = ot.game_values(GLOVE, 3, samples=1000)
+    found = ot.games.values(GLOVE, 3, samples=1000)
     assert found["stderr"].null_count() == found["n_samples"].null_count() == 3
     assert_close(found["value"].to_list(), [2 / 3, 1 / 6, 1 / 6])
 
@@ -288,7 +288,7 @@ def test_a_function_gets_whole_orders_at_a_time() -> None:
         sizes[len(masks)] += 1
         return np.asarray(masks.sum(axis=1) ** 2.0)
 
-    found = ot.game_values(worth, 30, samples=100)
+    found = ot.games.values(worth, 30, samples=100)
     assert_close([found["value"].sum()], [900.0])
     # 132 orders of 31 coalitions are the most that fit into 4,096; 64 are drawn at a time
     assert sizes == {2: 1, 64 * 31: 1, 36 * 31: 1}
@@ -307,7 +307,7 @@ def test_what_a_function_raises_comes_out_as_it_is() -> None:
 
     for options in ({}, {"samples": 10}):
         with pytest.raises(Fault, match="of the caller"):
-            ot.game_values(fails, 12, **options)
+            ot.games.values(fails, 12, **options)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_what_a_function_raises_comes_out_as_it_is() -> None:
 )
 def test_values_that_are_none_are_told(value: Any, message: str) -> None:
     with pytest.raises(ot.ParameterError, match=message):
-        ot.game_values(value, 3)
+        ot.games.values(value, 3)
 
 
 @pytest.mark.parametrize(
@@ -355,13 +355,13 @@ def test_values_that_are_none_are_told(value: Any, message: str) -> None:
 )
 def test_options_that_do_not_fit_are_told(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ot.ParameterError, match=message):
-        ot.game_values(GLOVE, 3, **options)
+        ot.games.values(GLOVE, 3, **options)
 
 
 def test_the_number_of_players_is_checked() -> None:
     for n in (0, -1, True, 2.0):
         with pytest.raises(ot.ParameterError, match="n_players is"):
-            ot.game_values(GLOVE, n)  # type: ignore[arg-type]
+            ot.games.values(GLOVE, n)  # type: ignore[arg-type]
 
 
 def test_exact_values_beyond_the_limit_are_refused_before_any_work() -> None:
@@ -369,13 +369,13 @@ def test_exact_values_beyond_the_limit_are_refused_before_any_work() -> None:
         raise AssertionError
 
     with pytest.raises(ot.ParameterError, match=r"21 players takes 2097152 evaluations .* pass samples="):
-        ot.game_values(never, 21)
+        ot.games.values(never, 21)
     # unions of a few and a chain cost little, however many players there are
-    game = ot.game_values(
+    game = ot.games.values(
         lambda m: m.sum(axis=1) ** 2.0, 40, "owen", unions=[range(k, k + 8) for k in range(0, 40, 8)]
     )
     assert_close(game["value"].to_list(), [40.0] * 40)
-    chain = ot.game_values(
+    chain = ot.games.values(
         lambda m: m.sum(axis=1) ** 2.0, 40, "precedence_shapley", parents=[None, *range(39)]
     )
     assert_close(chain["value"].to_list(), [2.0 * p + 1 for p in range(40)])
@@ -383,16 +383,16 @@ def test_exact_values_beyond_the_limit_are_refused_before_any_work() -> None:
 
 def test_a_value_that_does_not_exist_is_null_with_a_reason() -> None:
     game = [0.0, 1.0, -1.0, 2.0]
-    assert ot.game_values(game, 2, "normalized_banzhaf")["value"].null_count() == 0
+    assert ot.games.values(game, 2, "normalized_banzhaf")["value"].null_count() == 0
     # Banzhaf values of 2 and -2, which sum to nothing
-    found = ot.game_values([0.0, 2.0, -2.0, 0.0], 2, "normalized_banzhaf")
+    found = ot.games.values([0.0, 2.0, -2.0, 0.0], 2, "normalized_banzhaf")
     assert found["value"].null_count() == 2
     assert found["reason"].to_list() == ["result.range"] * 2
     assert values([5.0, 5.0, 5.0, 5.0], "normalized_banzhaf") == [0.0, 0.0]
 
 
 def test_columns() -> None:
-    found = ot.game_values(GLOVE, 3, "banzhaf")
+    found = ot.games.values(GLOVE, 3, "banzhaf")
     assert found.schema == {
         "player": pl.UInt32,
         "value": pl.Float64,

@@ -39,10 +39,10 @@ def game() -> np.ndarray:
 def test_intervals_cover_the_exact_value_at_the_nominal_rate(name: str, game: np.ndarray) -> None:
     method, options = name.split(" ")[0], SAMPLERS[name]
     structure = {key: value for key, value in options.items() if key not in ("samples", "sampler")}
-    exact = ot.game_values(game, N, method, **structure)["value"].to_numpy()
+    exact = ot.games.values(game, N, method, **structure)["value"].to_numpy()
     away, covered = np.empty((RUNS, N)), 0
     for seed in range(RUNS):
-        found = ot.game_values(game, N, method, seed=seed, threads=1, **options)
+        found = ot.games.values(game, N, method, seed=seed, threads=1, **options)
         draws, error = found["n_samples"][0], found["stderr"].to_numpy()
         away[seed] = found["value"].to_numpy() - exact
         # a few draws ask for Student's quantile, as the page on games says

@@ -66,11 +66,11 @@ def told(law: pl.DataFrame, model: str, column: str = "estimate") -> dict[str, f
 @each_scale
 @each_law
 def test_an_exact_law_comes_back_to_the_digit(model, truth, errors) -> None:
-    law = ot.fit_law(observed(model, truth, errors, 0.0, 0), x="x", y="y", errors=errors, n_boot=20)
+    law = ot.scaling.fit_law(observed(model, truth, errors, 0.0, 0), x="x", y="y", errors=errors, n_boot=20)
     assert told(law, model) == pytest.approx(truth, rel=1e-5)
     assert law.filter(pl.col("chosen"))["model"].unique().to_list() == [model]
-    assert told(law, model, "low") == pytest.approx(truth, rel=1e-4)
-    assert told(law, model, "high") == pytest.approx(truth, rel=1e-4)
+    assert told(law, model, "lower") == pytest.approx(truth, rel=1e-4)
+    assert told(law, model, "upper") == pytest.approx(truth, rel=1e-4)
     assert law.filter(pl.col("model") == model)["heldout_error"][0] < 1e-6
 
 
@@ -81,7 +81,7 @@ def test_the_right_law_is_chosen(model, truth, errors) -> None:
     right = 0
     for seed in range(20):
         table = observed(model, truth, errors, 0.1 if errors == "relative" else 0.3, seed)
-        law = ot.fit_law(table, x="x", y="y", errors=errors, n_boot=1, seed=seed)
+        law = ot.scaling.fit_law(table, x="x", y="y", errors=errors, n_boot=1, seed=seed)
         right += law.filter(pl.col("chosen"))["model"].unique().to_list() == [model]
     # one standard error: for a nested law too many, at most the 16 % of a normal tail
     assert right >= 16, right
@@ -103,8 +103,8 @@ def test_intervals_cover(model, truth, errors) -> None:
     inside = dict.fromkeys(truth, 0)
     for seed in range(40):
         table = observed(model, truth, errors, 0.1 if errors == "relative" else 0.3, seed, traces=12)
-        law = ot.fit_law(table, x="x", y="y", models=[model], errors=errors, n_boot=120, seed=seed)
-        low, high = told(law, model, "low"), told(law, model, "high")
+        law = ot.scaling.fit_law(table, x="x", y="y", models=[model], errors=errors, n_boot=120, seed=seed)
+        low, high = told(law, model, "lower"), told(law, model, "upper")
         for name, value in truth.items():
             inside[name] += low[name] <= value <= high[name]
     assert min(inside.values()) >= 33, inside
@@ -114,10 +114,10 @@ def test_intervals_of_predictions_cover_and_widen() -> None:
     inside, widths = 0, []
     for seed in range(60):
         table = observed("power", POWER, "relative", 0.1, seed, traces=12)
-        law = ot.fit_law(table, x="x", y="y", models=["power"], n_boot=200, seed=seed)
-        said = ot.predict_law(law, [1000.0, 100_000.0])
-        inside += said["low"][1] <= 2.0 * 100_000.0**0.7 <= said["high"][1]
-        widths.append(np.log(said["high"] / said["low"]).to_numpy())
+        law = ot.scaling.fit_law(table, x="x", y="y", models=["power"], n_boot=200, seed=seed)
+        said = ot.scaling.predict_law(law, [1000.0, 100_000.0])
+        inside += said["lower"][1] <= 2.0 * 100_000.0**0.7 <= said["upper"][1]
+        widths.append(np.log(said["upper"] / said["lower"]).to_numpy())
     assert inside >= 50
     assert np.mean(widths, axis=0)[1] > np.mean(widths, axis=0)[0]
 
@@ -127,8 +127,8 @@ def test_rows_of_one_run_do_not_count_as_many() -> None:
     table = observed("power", POWER, "relative", 0.1, 0, traces=20, shared=3.0)
     width = []
     for cluster in ("trace_id", None):
-        law = ot.fit_law(table, x="x", y="y", models=["power"], cluster=cluster)
-        low, high = ot.predict_law(law, 316.0).select("low", "high").row(0)
+        law = ot.scaling.fit_law(table, x="x", y="y", models=["power"], cluster=cluster)
+        low, high = ot.scaling.predict_law(law, 316.0).select("lower", "upper").row(0)
         width.append(math.log(high / low))
     # in the middle of log x the error of a run is all there is: 0.3, and 0.1 of ten rows
     error = math.hypot(0.3, 0.1 / math.sqrt(10))
@@ -147,7 +147,7 @@ def test_a_power_law_is_polyfit_in_logarithms(rows: list[tuple[int, float]], see
     x = np.array([2.0**size for size, _ in rows])
     y = np.exp([value for _, value in rows])
     table = pl.DataFrame({"x": x, "y": y})
-    law = ot.fit_law(table, x="x", y="y", models=["power"], cluster=None, n_boot=1, seed=seed)
+    law = ot.scaling.fit_law(table, x="x", y="y", models=["power"], cluster=None, n_boot=1, seed=seed)
     if np.unique(x).size < 3:
         assert law["reason"].to_list() == ["support.absent"] * 2
         return
@@ -192,7 +192,9 @@ def test_a_saturating_law_is_that_of_a_general_optimiser(truth, errors) -> None:
     sign = math.copysign(1.0, truth["amplitude"])
     bounds = [(0.01, 20.0), tuple(sorted((0.1 * sign, 80.0 * sign))), (0.05, 3.0)]
     best = optimize.differential_evolution(loss, bounds, seed=1, tol=1e-12, maxiter=3000, polish=True)
-    law = told(ot.fit_law(table, x="x", y="y", models=["saturating"], errors=errors, n_boot=1), "saturating")
+    law = told(
+        ot.scaling.fit_law(table, x="x", y="y", models=["saturating"], errors=errors, n_boot=1), "saturating"
+    )
     ours = loss(np.array(list(law.values())))
     assert ours <= best.fun * (1 + 1e-9)
     assert list(law.values()) == pytest.approx(best.x.tolist(), rel=1e-3)
@@ -210,7 +212,7 @@ def test_absolute_errors_are_those_of_a_general_optimiser(model) -> None:
 
     bounds = [(0.5, 6.0), (0.1, 2.0), (0.5, 2.5), (30.0, 3000.0)][: len(names)]
     best = optimize.differential_evolution(loss, bounds, seed=1, tol=1e-12, maxiter=3000, polish=True)
-    law = told(ot.fit_law(table, x="x", y="y", models=[model], errors="absolute", n_boot=1), model)
+    law = told(ot.scaling.fit_law(table, x="x", y="y", models=[model], errors="absolute", n_boot=1), model)
     assert loss(np.array(list(law.values()))) <= best.fun * (1 + 1e-7)
 
 
@@ -223,7 +225,7 @@ def test_the_order_of_rows_and_names_of_other_columns_do_not_matter(errors: str,
         "y", "group", "x", "trace_id"
     )
     options = {"x": "x", "y": "y", "errors": errors, "n_boot": 5, "seed": seed, "by": None}
-    assert ot.fit_law(table, **options).equals(ot.fit_law(shuffled, **options))
+    assert ot.scaling.fit_law(table, **options).equals(ot.scaling.fit_law(shuffled, **options))
 
 
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
@@ -232,13 +234,13 @@ def test_the_order_of_rows_and_names_of_other_columns_do_not_matter(errors: str,
 def test_units_of_x_and_y_move_parameters_as_they_must(model, truth, errors, factor) -> None:
     table = observed(model, truth, errors, 0.02, 5)
     options: dict[str, object] = {"models": [model], "errors": errors, "n_boot": 1}
-    plain = told(ot.fit_law(table, x="x", y="y", **options), model)
+    plain = told(ot.scaling.fit_law(table, x="x", y="y", **options), model)
     scaled: Callable[[str], pl.DataFrame] = lambda name: table.with_columns(pl.col(name) * factor)  # noqa: E731
-    up = told(ot.fit_law(scaled("y"), x="x", y="y", **options), model)
+    up = told(ot.scaling.fit_law(scaled("y"), x="x", y="y", **options), model)
     for name in plain:
         times = factor if name in ("scale", "limit", "amplitude") else 1.0
         assert up[name] == pytest.approx(plain[name] * times, rel=2e-4), name
-    wide = told(ot.fit_law(scaled("x"), x="x", y="y", **options), model)
+    wide = told(ot.scaling.fit_law(scaled("x"), x="x", y="y", **options), model)
     moved = dict(plain)
     if "scale" in moved:
         moved["scale"] *= factor ** -plain["exponent"]
@@ -253,7 +255,7 @@ def test_units_of_x_and_y_move_parameters_as_they_must(model, truth, errors, fac
 def test_the_held_out_error_is_that_of_laws_fitted_without_the_run(errors) -> None:
     """Two runs are two folds: each is predicted by the other."""
     table = observed("power", POWER, errors, 0.2, 7, traces=2)
-    law = ot.fit_law(table, x="x", y="y", models=["power"], errors=errors, n_boot=1)
+    law = ot.scaling.fit_law(table, x="x", y="y", models=["power"], errors=errors, n_boot=1)
     off = []
     for run in ("run 0", "run 1"):
         other, own = (

@@ -95,7 +95,9 @@ def genuine(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def judged(text: str | bytes, folder: Path) -> Manifest | None:
     """The manifest; null where it was refused, in the one way in which it may be."""
-    (folder / manifest.MANIFEST).write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "replace"))
+    (folder / manifest.MANIFEST).write_bytes(
+        text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    )
     try:
         made = manifest.load(folder)
     except ot.SchemaError as error:

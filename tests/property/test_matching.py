@@ -68,7 +68,7 @@ def test_effects_are_those_of_the_reference(name: str, documents: list[Document]
     rows = compared(documents, name)
     expected = reference.matched(rows, COARSE)
     expected["combined"] = [bucket for own in expected.values() for bucket in own]
-    found = ot.matched_effect(
+    found = ot.effects.matched(
         read(documents), TREATMENTS[name][0], stages=["exact", "coarse"], features=COARSE
     )
     for row in found.iter_rows(named=True):
@@ -216,12 +216,12 @@ def test_scaling_and_shifting_the_outcome() -> None:
 
 
 def test_the_order_of_runs_does_not_matter() -> None:
-    corpus, _ = ot.generate_planted(traces=48, seed=2)
+    corpus, _ = ot.synthetic.planted(traces=48, seed=2)
     buffer = io.BytesIO()
     corpus.write_jsonl(buffer)
     lines = buffer.getvalue().splitlines()
     other = ot.read_traces(io.BytesIO(b"\n".join(lines[::-1]) + b"\n"), format="native")
-    frames = [ot.matched_effect(c, pl.col("action") == "option_0") for c in (corpus, other)]
+    frames = [ot.effects.matched(c, pl.col("action") == "option_0") for c in (corpus, other)]
     assert_frame_equal(*frames, check_exact=True)
 
 
@@ -287,7 +287,7 @@ def test_comparing_without_matching_is_wrong_here() -> None:
 
 def planted(seed: int) -> tuple[ot.Corpus, pl.DataFrame]:
     """A corpus whose decisions that matter are named by the sign of what they add, and contributions."""
-    corpus, truth = ot.generate_planted(
+    corpus, truth = ot.synthetic.planted(
         traces=160, seed=seed, outcome="linear", decisive=0.0, density=0.3, events=8
     )
     worth = truth.contributions.filter(pl.col("contribution").abs() > 1e-12)
@@ -304,7 +304,7 @@ def test_exact_matching_recovers_planted_contributions() -> None:
     for seed in range(runs):
         corpus, truth = planted(seed)
         good = pl.col("action").replace_strict({"good": True, "bad": False}, default=None)
-        row = ot.matched_effect(corpus, good, stages=["exact"]).row(-1, named=True)
+        row = ot.effects.matched(corpus, good, stages=["exact"]).row(-1, named=True)
         rows = decision_rows(corpus, "team", context="auto").with_columns(treated=good)
         own = match(rows.filter(pl.col("treated").is_not_null()), ["exact"])
         worth = own.select(pl.col("trace", "seq").cast(pl.UInt32), "bucket", "treated").join(
@@ -322,11 +322,11 @@ def test_exact_matching_recovers_planted_contributions() -> None:
 
 
 def test_a_corpus_on_disk_gives_the_same(tmp_path) -> None:
-    corpus, _ = ot.generate_planted(traces=48, seed=4)
+    corpus, _ = ot.synthetic.planted(traces=48, seed=4)
     corpus.write_jsonl(tmp_path / "runs.jsonl")
     ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=3)
     stored = ot.read_corpus(tmp_path / "corpus")
-    frames = [ot.matched_effect(c, pl.col("type") == "message") for c in (corpus, stored)]
+    frames = [ot.effects.matched(c, pl.col("type") == "message") for c in (corpus, stored)]
     assert_frame_equal(*frames, check_exact=True)
     assert frames[0].schema == pl.Schema(MATCHED)
 
@@ -349,20 +349,20 @@ def test_lifted_columns_may_have_any_name() -> None:
         measures=pl.DataFrame(measures),
     )
     # runs differ by 1 with the place, by -½ with the treatment
-    row = ot.matched_effect(corpus, pl.col("treated"), features=["place", "bucket", "step"]).row(
+    row = ot.effects.matched(corpus, pl.col("treated"), features=["place", "bucket", "step"]).row(
         -1, named=True
     )
     assert row["effect"] == pytest.approx(-0.5) and row["support"] == 1.0
-    table_ = ot.spawn_effect(corpus, treatment=pl.col("treated"), features=["outcome", "e"], bounds=(0, 3))
+    table_ = ot.effects.spawn(corpus, treatment=pl.col("treated"), features=["outcome", "e"], bounds=(0, 3))
     assert table_["effect"][0] == pytest.approx(-0.5, abs=0.1)
 
 
 def test_no_partner_no_number() -> None:
     corpus = ot.generate(traces=6, seed=0)
-    table_ = ot.matched_effect(corpus, pl.col("type") == "no such type")
+    table_ = ot.effects.matched(corpus, pl.col("type") == "no such type")
     assert table_["effect"].null_count() == table_["tier"].null_count() == 4
     assert set(table_["reason"]) == {"support.absent"} and set(table_["support"]) == {0.0}
-    nobody = ot.matched_effect(corpus, pl.lit(True), among=pl.col("position") < 0)
+    nobody = ot.effects.matched(corpus, pl.lit(True), among=pl.col("position") < 0)
     assert nobody["n_decisions"].to_list() == [0] * 4 and nobody["effect"].null_count() == 4
 
 
@@ -391,7 +391,7 @@ def test_no_partner_no_number() -> None:
 def test_mistakes_are_told_in_one_line(options: dict[str, object], message: str) -> None:
     given_ = {"treatment": pl.col("type") == "spawn"} | options
     with pytest.raises(ot.ParameterError) as error:
-        ot.matched_effect(ot.generate(traces=2, seed=0), **given_)
+        ot.effects.matched(ot.generate(traces=2, seed=0), **given_)
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -407,7 +407,7 @@ def test_decisions_after_different_messages_are_not_alike(told: str, tier: str) 
     inside, effects = 0, []
     for _ in range(60):
         corpus = told_choices(rng, told)
-        found = ot.matched_effect(
+        found = ot.effects.matched(
             corpus,
             pl.col("tool") == "fast",
             among=pl.col("type") == "tool_call",

@@ -118,7 +118,7 @@ def test_utility_and_points_of_no_return_are_those_of_replay(
     corpus = read(documents, basis)
     store = corpus._store
     table = pl.DataFrame(_core.trace_metrics(store, ["utility", "steering"], program_order=program_order))
-    without = ot.drop(each="event", mode="node").spec()
+    without = ot.interventions.drop(each="event", mode="node").spec()
     for row, document in zip(table.iter_rows(named=True), documents, strict=True):
         judged = Judged(Trace(document), basis)
         replay = Replay(judged.trace, program_order=program_order)

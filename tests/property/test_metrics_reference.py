@@ -71,7 +71,7 @@ def test_every_metric_is_that_of_plain_python(
 @given(recordings())
 def test_dominators_are_those_of_networkx(recorded: tuple[list[Document], str]) -> None:
     documents, basis = recorded
-    told = ot.dominators(read(documents, basis))
+    told = ot.schedules.dominators(read(documents, basis))
     for number, document in enumerate(documents):
         assert told.filter(trace=number)["seq"].to_list() == (
             Measured(Trace(document), basis).dominators() or []
@@ -104,7 +104,7 @@ def test_members_add_up_to_their_trace(recorded: tuple[list[Document], str]) -> 
 def test_the_critical_path_divides_the_span(recorded: tuple[list[Document], str], by: Any) -> None:
     corpus = read(*recorded)
     table = ot.metrics(corpus)
-    path = ot.critical_path(corpus, by=by)
+    path = ot.schedules.critical_path(corpus, by=by)
     sums = path.group_by("trace", maintain_order=True).agg(
         pl.col("critical", "n_critical", "n_events").sum(), pl.col("reason").drop_nulls().first()
     )
@@ -120,7 +120,7 @@ def test_the_critical_path_divides_the_span(recorded: tuple[list[Document], str]
 def test_the_profile_peaks_where_lifetimes_meet(recorded: tuple[list[Document], str]) -> None:
     documents, basis = recorded
     corpus = read(documents, basis)
-    profile = ot.concurrency_profile(corpus)
+    profile = ot.schedules.concurrency_profile(corpus)
     for number, document in enumerate(documents):
         measured = Measured(Trace(document), basis)
         rows = profile.filter(trace=number)
@@ -155,7 +155,7 @@ def test_threads_do_not_show(threads: int) -> None:
 def test_both_engines_of_replay_agree_with_work_and_span(recorded: tuple[list[Document], str]) -> None:
     corpus = read(*recorded)
     table = ot.metrics(corpus, groups=["span"])
-    curve = ot.scaling_curve(corpus, [1, None])
+    curve = ot.schedules.scaling_curve(corpus, [1, None])
     for column, k in (("work", 1), ("span", None)):
         at = curve.filter(pl.col("k").eq_missing(k))
         assert at["makespan"].to_list() == pytest.approx(table[column].to_list())
@@ -171,5 +171,7 @@ def test_a_corpus_on_disk_gives_the_same(tmp_path: Any) -> None:
     for by in (None, "agent"):
         a, b = (ot.metrics(one, by=by).sort("trace_id", *([by] if by else [])) for one in (memory, disk))  # type: ignore[arg-type,list-item]
         assert a.drop("trace").equals(b.drop("trace"))
-    path_a, path_b = (ot.critical_path(one).sort("trace_id", "agent").drop("trace") for one in (memory, disk))
+    path_a, path_b = (
+        ot.schedules.critical_path(one).sort("trace_id", "agent").drop("trace") for one in (memory, disk)
+    )
     assert path_a.equals(path_b)

@@ -58,7 +58,7 @@ def test_one_step_of_an_exact_critic_is_the_contribution(seed) -> None:
     options = {"traces": 64, "seed": seed, "decisive": 0.0, "noise": 0.0}
     for dense, times in ((False, 1.0), (True, 2.0)):
         # With `dense` a change of the outcome is paid twice: when it happens, and in the reward at the end.
-        corpus, truth = ot.generate_planted(dense=dense, **options)
+        corpus, truth = ot.synthetic.planted(dense=dense, **options)
         credits = ot.credit(corpus, method="gae", unit="event", rows="events", lambda_=0.0, gamma=1.0)
         both = credits.join(truth.contributions, on=["trace", "seq"])
         assert both.height == 6400
@@ -75,7 +75,7 @@ def test_one_step_of_an_exact_critic_is_the_contribution(seed) -> None:
 
 
 def test_rewards_by_event_are_paid_where_they_are_earned() -> None:
-    corpus, truth = ot.generate_planted(traces=64, seed=3, decisive=0.0, dense=True)
+    corpus, truth = ot.synthetic.planted(traces=64, seed=3, decisive=0.0, dense=True)
     credits = ot.credit(corpus, method="return_to_go", unit="event", rows="events", gamma=0.0)
     both = credits.join(truth.contributions, on=["trace", "seq"]).filter(
         pl.col("seq") < pl.col("seq").max().over("trace")
@@ -86,7 +86,7 @@ def test_rewards_by_event_are_paid_where_they_are_earned() -> None:
 
 def fork_errors(group_size: int, seed: int) -> dict[str, float]:
     """Root mean square error of `c3` at the forks of 40 groups, against its limit for many rollouts."""
-    corpus, truth = ot.generate_planted(
+    corpus, truth = ot.synthetic.planted(
         traces=40 * group_size,
         group_size=group_size,
         agents=2,
@@ -97,7 +97,7 @@ def fork_errors(group_size: int, seed: int) -> dict[str, float]:
     )
     place = ["context", "role"]
     forks = (
-        ot.contexts(corpus)
+        ot.decisions.contexts(corpus)
         .filter(pl.len().over(place) == group_size, pl.col("choice").n_unique().over(place) > 1)
         .select("trace", "seq")
         .join(truth.contributions, on=["trace", "seq"])
@@ -134,7 +134,7 @@ def test_broadcast_credit_diffuses_with_the_root_of_the_length(noise) -> None:
     for seed in SEEDS:
         row = []
         for n in lengths:
-            corpus, truth = ot.generate_planted(
+            corpus, truth = ot.synthetic.planted(
                 traces=800,
                 group_size=1,
                 agents=2,
@@ -194,7 +194,7 @@ def rotated(corpus: ot.Corpus, by: int) -> ot.Corpus:
 @pytest.mark.parametrize("outcome", ["linear", "noisy_or"])
 def test_the_null_of_a_share_is_the_sign_of_the_reward_times_structure(script, outcome) -> None:
     """Why permuted rewards do not bring the rank correlation of shares to 0 under gates."""
-    corpus, truth = ot.generate_planted(traces=800, outcome=outcome, decisive=0.0, seed=1)
+    corpus, truth = ot.synthetic.planted(traces=800, outcome=outcome, decisive=0.0, seed=1)
     ones = corpus.traces.select("trace", team=pl.lit(1.0)).collect()
 
     def rhos(given: ot.Corpus, run: str) -> np.ndarray:
@@ -232,7 +232,7 @@ def test_the_null_of_a_share_is_the_sign_of_the_reward_times_structure(script, o
 )
 def test_some_advantages_are_zero_over_all_permutations(run, unit) -> None:
     """Rules that are linear in the rewards of a group, with weights that sum to 0, or that shift with it."""
-    corpus, _ = ot.generate_planted(traces=96, outcome="mixed", seed=2)
+    corpus, _ = ot.synthetic.planted(traces=96, outcome="mixed", seed=2)
     turns = [ot.credit(rotated(corpus, by), method=run, unit=unit)["credit"] for by in range(8)]
     mean = np.mean([turn.fill_null(0.0).to_numpy() for turn in turns], axis=0)
     size = max(turn.abs().max() for turn in turns)
@@ -259,7 +259,7 @@ def test_turns_that_few_rollouts_reach_have_their_own_reward_in_their_baseline(s
     """Why `magrpo` and `at_grpo` rank agents slightly the wrong way round."""
     ranked: dict[str, list[pl.DataFrame]] = {"own": [], "others": []}
     for seed in SEEDS:
-        corpus, truth = ot.generate_planted(traces=800, seed=seed)
+        corpus, truth = ot.synthetic.planted(traces=800, seed=seed)
         tasks = corpus.traces.select("trace", task=pl.format("{}/{}", pl.lit(seed), "task_id")).collect()
         team = corpus.measures.filter(kind="reward", name="team").select("trace", reward="value").collect()
         turns = (
@@ -309,7 +309,7 @@ def test_turns_that_few_rollouts_reach_have_their_own_reward_in_their_baseline(s
 )
 def test_regressions_find_effects_that_hang_on_what_they_see(script, effects, sees) -> None:
     for tie, low_bound in ((effects, 0.1), ("context", -1.0)):
-        corpus, truth = ot.generate_planted(
+        corpus, truth = ot.synthetic.planted(
             traces=480, seed=5, effects=tie, density=1.0, decisive=0.0, agents=4, events=15
         )
         for run, unit in sees.items():
@@ -321,7 +321,7 @@ def test_regressions_find_effects_that_hang_on_what_they_see(script, effects, se
 
 def test_a_spectrum_finds_tools_that_fail(script) -> None:
     """Runs so short that a tool is used in some rollouts only, and many of them."""
-    corpus, truth = ot.generate_planted(
+    corpus, truth = ot.synthetic.planted(
         traces=64 * 80, seed=0, effects="tool", density=1.0, decisive=0.0, **script.SHORT
     )
     run = ("spectrum", {"threshold": 0.0, "formula": "tarantula"})
@@ -347,7 +347,7 @@ def test_the_order_of_methods_is_stable_over_seeds(script, found) -> None:
 
 
 def test_an_exact_critic_ranks_as_the_truth(script) -> None:
-    corpus, truth = ot.generate_planted(traces=80, seed=1, decisive=0.0, noise=0.0, density=1.0)
+    corpus, truth = ot.synthetic.planted(traces=80, seed=1, decisive=0.0, noise=0.0, density=1.0)
     credits = ot.credit(corpus, method="gae", unit="event", rows="events", lambda_=0.0, gamma=1.0)
     # Many effects are equal: without rounding the last bits of the critic's differences would rank them.
     rows = credits.join(truth.contributions, on=["trace", "seq"]).select(

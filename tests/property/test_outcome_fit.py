@@ -13,7 +13,7 @@ from scipy.optimize import nnls
 
 import orchestrace as ot
 from orchestrace import _core
-from orchestrace.replay.weight_estimation import Observations, Task, estimate, interval
+from orchestrace.outcomes.weight_estimation import Observations, Task, estimate, interval
 from orchestrace.statistics.learners import one_thread
 from property.planted_gates import TYPES, Floats, gate, planted_gates
 from property.random_runs import corpora, jsonl
@@ -23,7 +23,7 @@ THETA = np.array([0.2, 0.85, 0.5, 0.7, 0.4, 0.8, 0.6, 0.3])
 MODELS = ("noisy_or", "noisy_and", "linear")
 
 
-def weight(fit: ot.FittedOutcome, name: str) -> dict[str, object]:
+def weight(fit: ot.outcomes.FittedOutcome, name: str) -> dict[str, object]:
     return fit.weights.row(TYPES.index(name), named=True)
 
 
@@ -236,7 +236,7 @@ def planted() -> ot.Corpus:
 
 
 def test_scores_give_the_weights_back(planted: ot.Corpus) -> None:
-    fit = ot.fit_outcome(planted)
+    fit = ot.outcomes.fit(planted)
     assert fit.converged and fit.support == 1.0 and fit.n_targets == 150 * 2 * 6 and fit.n_clusters == 150
     z = (fit.weights["weight"].to_numpy() - THETA) / fit.weights["stderr"].to_numpy()
     assert (np.abs(z) < 3.5).all() and np.square(z).sum() < 26.1  # 99.9 % of χ² with 8 degrees of freedom
@@ -247,7 +247,7 @@ def test_scores_give_the_weights_back(planted: ot.Corpus) -> None:
 
 
 def test_held_out_predictions_beat_the_base_rate_and_are_calibrated(planted: ot.Corpus) -> None:
-    fit = ot.fit_outcome(planted)
+    fit = ot.outcomes.fit(planted)
     assert fit.brier is not None and fit.brier_base is not None and fit.brier_gain is not None
     assert fit.brier < 0.7 * fit.brier_base and fit.brier_gain[0] > 0.0
     assert fit.brier_gain[0] < fit.brier_base - fit.brier < fit.brier_gain[1]
@@ -260,7 +260,7 @@ def test_held_out_predictions_beat_the_base_rate_and_are_calibrated(planted: ot.
 
 def test_a_wrong_model_is_told_by_its_calibration_and_score() -> None:
     corpus = planted_gates("noisy_and", THETA, np.random.default_rng(4), tasks=150)
-    right, wrong = ot.fit_outcome(corpus, model="noisy_and"), ot.fit_outcome(corpus, model="noisy_or")
+    right, wrong = ot.outcomes.fit(corpus, model="noisy_and"), ot.outcomes.fit(corpus, model="noisy_or")
     assert right.brier is not None and wrong.brier is not None and right.brier < wrong.brier - 0.02
 
 
@@ -268,7 +268,7 @@ def test_labels_at_random_do_not_beat_the_base_rate(planted: ot.Corpus) -> None:
     rng = np.random.default_rng(5)
     targets = planted.edges.select("trace", seq="dst").unique().sort("trace", "seq").collect()
     noise = targets.with_columns(score=pl.Series(rng.integers(0, 2, targets.height).astype(float)))
-    fit = ot.fit_outcome(planted.with_fields(noise))
+    fit = ot.outcomes.fit(planted.with_fields(noise))
     assert fit.brier is not None and fit.brier_base is not None
     assert fit.brier > fit.brier_base
     assert "the base rate predicts better" in repr(fit)
@@ -282,7 +282,7 @@ def test_types_that_are_absent_or_idle_have_no_weight() -> None:
     idle = edges.filter(pl.col("type").cast(pl.String) == "message").select(
         "trace", seq="src", score=pl.lit(0.0)
     )
-    fit = ot.fit_outcome(corpus.with_fields(idle.unique()))
+    fit = ot.outcomes.fit(corpus.with_fields(idle.unique()))
     common = set()
     for name in TYPES:
         row = weight(fit, name)
@@ -305,12 +305,12 @@ def test_types_that_only_come_together_share_a_weight() -> None:
     twice = corpus.edges.collect().filter(pl.col("type").cast(pl.String) == "message")
     both = pl.concat([corpus.edges.collect(), twice.with_columns(type=pl.lit("spawn", twice["type"].dtype))])
     tables = {name: getattr(corpus, name) for name in ("traces", "events")}
-    fit = ot.fit_outcome(ot.Corpus.from_arrow(**tables, edges=both.sort("trace", maintain_order=True)))
+    fit = ot.outcomes.fit(ot.Corpus.from_arrow(**tables, edges=both.sort("trace", maintain_order=True)))
     spawn, message = weight(fit, "spawn"), weight(fit, "message")
     assert spawn["weight"] is None and spawn["reason"] == "type.collinear: message"
     assert message["weight"] is None and message["reason"] == "type.collinear: spawn"
     assert spawn["used"] == message["used"]
-    alone = weight(ot.fit_outcome(corpus), "message")["weight"]
+    alone = weight(ot.outcomes.fit(corpus), "message")["weight"]
     assert 2 * spawn["used"] == pytest.approx(alone, abs=1e-6)  # type: ignore[operator]
     assert weight(fit, "causal")["reason"] is None
 
@@ -318,47 +318,47 @@ def test_types_that_only_come_together_share_a_weight() -> None:
 def test_a_weight_at_its_bound_has_no_error() -> None:
     theta = np.where(np.arange(8) == 1, 1.0, THETA)
     corpus = planted_gates("noisy_or", theta, np.random.default_rng(8))
-    row = weight(ot.fit_outcome(corpus), "causal")
+    row = weight(ot.outcomes.fit(corpus), "causal")
     assert row["weight"] == 1.0 and row["stderr"] is None and row["reason"] == "weight.bound"
 
 
 def test_one_task_has_weights_without_errors() -> None:
     corpus = planted_gates("noisy_or", THETA, np.random.default_rng(9), tasks=1, traces=60)
-    fit = ot.fit_outcome(corpus)
+    fit = ot.outcomes.fit(corpus)
     assert fit.weights["stderr"].null_count() == 8 and set(fit.weights["reason"]) == {"tasks.few"}
     assert fit.brier is None and fit.brier_gain is None and fit.calibration.height == 0
     assert "not known" in repr(fit)
-    assert ot.fit_outcome(corpus, by="trace").brier is not None
+    assert ot.outcomes.fit(corpus, by="trace").brier is not None
 
 
 def test_runs_of_a_task_that_hang_together_widen_the_errors() -> None:
     made: Callable[[float], ot.Corpus] = lambda effect: planted_gates(  # noqa: E731  # two corpora of one kind
         "noisy_or", THETA, np.random.default_rng(10), tasks=80, traces=5, task_effect=effect
     )
-    alone, together = (ot.fit_outcome(made(effect), folds=2) for effect in (0.0, 0.95))
+    alone, together = (ot.outcomes.fit(made(effect), folds=2) for effect in (0.0, 0.95))
     assert together.weights["stderr"].mean() > 1.3 * alone.weights["stderr"].mean()  # type: ignore[operator]
-    naive = ot.fit_outcome(made(0.95), by="trace", folds=2)
+    naive = ot.outcomes.fit(made(0.95), by="trace", folds=2)
     assert naive.weights["stderr"].mean() < together.weights["stderr"].mean()  # type: ignore[operator]
 
 
 def test_the_leak_is_found_and_does_not_pass_for_weights() -> None:
     corpus = planted_gates("noisy_or", THETA, np.random.default_rng(11), tasks=150, leak=0.2)
-    fit = ot.fit_outcome(corpus, leak=True)
+    fit = ot.outcomes.fit(corpus, leak=True)
     assert fit.leak_stderr is not None and abs(fit.leak - 0.2) < 3.5 * fit.leak_stderr < 0.1
     z = (fit.weights["weight"].to_numpy() - THETA) / fit.weights["stderr"].to_numpy()
     assert (np.abs(z) < 3.5).all()
     with pytest.raises(ot.ParameterError, match="leak=False"):
         list(fit)
-    without = ot.fit_outcome(corpus)
+    without = ot.outcomes.fit(corpus)
     assert without.n_contradicted > 0 == fit.n_contradicted and without.leak == 0.0
 
 
 def test_bits_do_not_depend_on_threads_and_folds_on_the_seed(planted: ot.Corpus) -> None:
-    fits = [ot.fit_outcome(planted, threads=n) for n in (1, 2, 7)]
+    fits = [ot.outcomes.fit(planted, threads=n) for n in (1, 2, 7)]
     for other in fits[1:]:
         assert other.weights.equals(fits[0].weights) and other.calibration.equals(fits[0].calibration)
         assert other.brier == fits[0].brier
-    seeded = ot.fit_outcome(planted, seed=1)
+    seeded = ot.outcomes.fit(planted, seed=1)
     assert seeded.weights.equals(fits[0].weights) and seeded.brier != fits[0].brier
 
 
@@ -366,8 +366,8 @@ def test_no_run_is_predicted_by_its_own_task(planted: ot.Corpus) -> None:
     """Other targets of one task change its own errors, not its own predictions."""
     few = planted.filter(pl.col("task_id").is_in([f"t{k}" for k in range(30)]))
     one = pl.col("task_id") == "t7"
-    fold = ot.fit_outcome(few, folds=30)
-    rest = ot.fit_outcome(few.filter(~one))
+    fold = ot.outcomes.fit(few, folds=30)
+    rest = ot.outcomes.fit(few.filter(~one))
     gates = _core.OutcomeGates(few.filter(one)._store, targets="scores")
     value = pl.DataFrame(gates.predict("noisy_or", list(rest)))["value"].to_numpy()
     y = pl.DataFrame(gates.targets())["score"].to_numpy()
@@ -375,7 +375,7 @@ def test_no_run_is_predicted_by_its_own_task(planted: ot.Corpus) -> None:
     targets = pl.DataFrame(gates.targets()).select("trace", "seq")
     flipped = few.with_fields(targets.with_columns(score=pl.Series(1.0 - y)))
     assert changed.height > targets.height
-    other = ot.fit_outcome(flipped, folds=30)
+    other = ot.outcomes.fit(flipped, folds=30)
     assert fold.brier is not None and other.brier is not None
     # every other fold has t7 among what it was fitted to, so the difference is not exactly that of t7
     own = (np.square(value - 1.0 + y) - np.square(value - y)).sum() / fold.n_targets
@@ -411,7 +411,7 @@ def relays(n: int, rng: np.random.Generator) -> Iterator[dict[str, object]]:
 def test_outcomes_tell_what_the_graphs_tell_apart() -> None:
     """Returns and aggregates come in pairs: their product is known, neither of them is."""
     corpus = read(jsonl(list(relays(2000, np.random.default_rng(12)))))
-    fit = ot.fit_outcome(corpus, targets="outcome")
+    fit = ot.outcomes.fit(corpus, targets="outcome")
     message = weight(fit, "message")
     assert abs(message["weight"] - 0.8) < 3.5 * message["stderr"] < 0.1  # type: ignore[operator]
     assert weight(fit, "return")["reason"] == "type.collinear: aggregate"
@@ -424,7 +424,7 @@ def test_outcomes_tell_what_the_graphs_tell_apart() -> None:
 
 def test_a_noisy_and_of_sources_says_nothing_about_outcomes() -> None:
     corpus = read(jsonl(list(relays(40, np.random.default_rng(13)))))
-    fit = ot.fit_outcome(corpus, model="noisy_and", targets="outcome")
+    fit = ot.outcomes.fit(corpus, model="noisy_and", targets="outcome")
     assert fit.weights["weight"].null_count() == 8
     assert set(fit.weights["reason"]) == {"type.unmoved", "type.absent"}
 
@@ -439,8 +439,8 @@ def test_a_corpus_on_disk_gives_the_same(tmp_path: object, planted: ot.Corpus) -
     with open(source, "wb") as file:
         file.write(buffer.getvalue())
     ot.ingest(source, f"{tmp_path}/corpus", partitions=3)
-    there = ot.fit_outcome(ot.read_corpus(f"{tmp_path}/corpus"))
-    here = ot.fit_outcome(few)
+    there = ot.outcomes.fit(ot.read_corpus(f"{tmp_path}/corpus"))
+    here = ot.outcomes.fit(few)
     # sums are in another order
     assert_allclose(there.weights["used"], here.weights["used"], atol=1e-9)
     assert_allclose(there.weights["stderr"], here.weights["stderr"], atol=1e-9)
@@ -465,25 +465,25 @@ def test_a_corpus_on_disk_gives_the_same(tmp_path: object, planted: ot.Corpus) -
 )
 def test_mistakes_are_told(planted: ot.Corpus, options: dict[str, object], said: str) -> None:
     with pytest.raises(ot.ParameterError, match=said):
-        ot.fit_outcome(planted, **options)  # type: ignore[arg-type]  # that is the point
+        ot.outcomes.fit(planted, **options)  # type: ignore[arg-type]  # that is the point
 
 
 def test_what_cannot_be_fitted_is_told_with_what_to_do() -> None:
     silent = read(jsonl(list(relays(8, np.random.default_rng(14)))))
     with pytest.raises(ot.ParameterError, match="targets='outcome'"):
-        ot.fit_outcome(silent)
+        ot.outcomes.fit(silent)
     traces = silent.traces.select("trace").collect()
     loud = silent.with_measures(traces.with_columns(team=pl.lit(3.0)))
     with pytest.raises(ot.ParameterError, match="expected 0 to 1: give it a weight"):
-        ot.fit_outcome(loud, targets="outcome")
-    assert ot.fit_outcome(loud, targets="outcome", reward={"team": 0.25}).n_targets == 8
+        ot.outcomes.fit(loud, targets="outcome")
+    assert ot.outcomes.fit(loud, targets="outcome", reward={"team": 0.25}).n_targets == 8
     with pytest.raises(ot.ParameterError, match="no event with inputs has a score"):
-        ot.fit_outcome(silent.filter(pl.lit(False)))
+        ot.outcomes.fit(silent.filter(pl.lit(False)))
 
 
 def test_runs_without_the_reward_are_left_out_and_counted() -> None:
     documents = list(relays(40, np.random.default_rng(15)))
     for document in documents[:10]:
         document["rewards"] = {"format": 1.0}
-    fit = ot.fit_outcome(read(jsonl(documents)), targets="outcome")
+    fit = ot.outcomes.fit(read(jsonl(documents)), targets="outcome")
     assert fit.n_unrewarded == 10 and fit.n_targets == 30

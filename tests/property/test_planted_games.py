@@ -44,12 +44,12 @@ def structure(needs: dict[str, Any], n: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("method", "needs"), ADDITIVE, ids=str)
 def test_additive_games_have_one_solution(method: str, needs: dict[str, Any]) -> None:
-    _, truth = ot.generate_planted(traces=24, agents=6, seed=1)
+    _, truth = ot.synthetic.planted(traces=24, agents=6, seed=1)
     ranks = []
     for trace_id in truth.outcomes["trace_id"]:
         game = truth.game(trace_id)
         n = len(game.players)
-        found = ot.game_values(game, n, method, **structure(needs, n))
+        found = ot.games.values(game, n, method, **structure(needs, n))
         own = truth.agents.filter(trace_id=trace_id)["contribution"].to_numpy()
         values = found["value"].to_numpy()
         if method == "normalized_banzhaf":
@@ -62,18 +62,18 @@ def test_additive_games_have_one_solution(method: str, needs: dict[str, Any]) ->
 
 @pytest.mark.parametrize("outcome", ["linear", "noisy_or", "majority", "mixed"])
 def test_shapley_values_of_runs_are_the_true_ones(outcome: str) -> None:
-    _, truth = ot.generate_planted(
+    _, truth = ot.synthetic.planted(
         traces=24, agents=6, events=6, seed=2, outcome=outcome, interaction=0.5, decisive=0.5
     )
     for trace_id in truth.outcomes["trace_id"]:
         own = truth.agents.filter(trace_id=trace_id)["shapley"].to_numpy()
-        found = ot.game_values(truth.game(trace_id), own.size)["value"].to_numpy()
+        found = ot.games.values(truth.game(trace_id), own.size)["value"].to_numpy()
         np.testing.assert_allclose(found, own, atol=1e-12)
 
 
 @pytest.mark.parametrize("outcome", ["linear", "noisy_or", "majority", "mixed"])
 def test_the_truth_may_be_the_outcome_of_credit(outcome: str) -> None:
-    corpus, truth = ot.generate_planted(traces=24, agents=6, events=6, seed=2, outcome=outcome, decisive=0.5)
+    corpus, truth = ot.synthetic.planted(traces=24, agents=6, events=6, seed=2, outcome=outcome, decisive=0.5)
     found = ot.credit(corpus, method="shapley", unit="agent", outcome=truth.value)
     assert found["residual"].abs().max() < 1e-12
     both = truth.agents.join(
@@ -89,12 +89,12 @@ def test_the_truth_may_be_the_outcome_of_credit(outcome: str) -> None:
 
 def test_errors_of_sampled_values_cover_the_truth() -> None:
     """95 % intervals of 2,000 values hold the true one in 93 to 97 % of the cases."""
-    _, truth = ot.generate_planted(traces=400, agents=9, events=8, seed=3, outcome="mixed", group_size=1)
+    _, truth = ot.synthetic.planted(traces=400, agents=9, events=8, seed=3, outcome="mixed", group_size=1)
     covered, counted = 0, 0
     for trace_id in truth.outcomes["trace_id"]:
         own = truth.agents.filter(trace_id=trace_id)
         game = truth.game(trace_id)
-        found = ot.game_values(game, own.height, samples=100, sampler="permutation", seed=counted)
+        found = ot.games.values(game, own.height, samples=100, sampler="permutation", seed=counted)
         error, value = found["stderr"].to_numpy(), found["value"].to_numpy()
         # Who does nothing has no error to cover.
         some = error > 0.0

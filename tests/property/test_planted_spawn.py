@@ -18,8 +18,8 @@ PLANTED: dict[str, Any] = {
 SEEDS = range(12)
 
 
-def made(overlap: float, seed: int) -> tuple[ot.Corpus, ot.Truth]:
-    return ot.generate_planted(
+def made(overlap: float, seed: int) -> tuple[ot.Corpus, ot.synthetic.Truth]:
+    return ot.synthetic.planted(
         traces=1600, agents=3, events=4, seed=seed, spawn_effect=1.0, spawn_overlap=overlap, decisive=0.0
     )
 
@@ -34,7 +34,7 @@ def test_a_planted_spawn_effect_is_found_at_the_rate_that_is_told(how: str) -> N
     errors, inside = [], 0
     for seed in SEEDS:
         corpus, truth = made(0.2, seed)
-        found = ot.spawn_effect(corpus, bounds=(-8.0, 8.0), **PLANTED, **options)
+        found = ot.effects.spawn(corpus, bounds=(-8.0, 8.0), **PLANTED, **options)
         aipw, bounds = found.row(0, named=True), found.row(1, named=True)
         assert (aipw["estimate"], bounds["estimate"]) == ("aipw", "bounds")
         effect = truth.decisions["effect"].mean()
@@ -62,7 +62,7 @@ def test_the_default_knows_the_state_where_it_is_recorded() -> None:
             (errors, {}),
             (without, {"features": [name for name in FEATURES if name != "state_key"]}),
         ):
-            row = ot.spawn_effect(corpus, costs=False, **options).row(0, named=True)
+            row = ot.effects.spawn(corpus, costs=False, **options).row(0, named=True)
             assert row["tier"] == "surrogate"
             mean = planted / (row["n_treated"] + row["n_control"])
             into.append((row["effect"] - mean) / row["stderr"])
@@ -73,7 +73,7 @@ def test_the_default_knows_the_state_where_it_is_recorded() -> None:
 def test_without_overlap_there_is_no_number_for_all() -> None:
     for seed in SEEDS:
         corpus, truth = made(0.0, seed)
-        found = ot.spawn_effect(corpus, bounds=(-8.0, 8.0), propensity="recorded", **PLANTED)
+        found = ot.effects.spawn(corpus, bounds=(-8.0, 8.0), propensity="recorded", **PLANTED)
         aipw, bounds = found.row(0, named=True), found.row(1, named=True)
         both = truth.decisions.filter(pl.col("p").is_between(0.05, 0.95))
         assert aipw["overlap"] == pytest.approx(both.height / truth.decisions.height)

@@ -21,7 +21,7 @@ def test_observed_effects_cover_the_planted_one_at_the_nominal_rate() -> None:
     runs, inside = 200, 0
     action = pl.col("action")
     for seed in range(runs):
-        corpus, truth = ot.generate_planted(
+        corpus, truth = ot.synthetic.planted(
             traces=160,
             agents=2,
             events=3,
@@ -31,7 +31,7 @@ def test_observed_effects_cover_the_planted_one_at_the_nominal_rate() -> None:
             spawn_overlap=0.3,
             decisive=0.0,
         )
-        row = ot.spawn_effect(
+        row = ot.effects.spawn(
             corpus,
             treatment=action == "spawn",
             among=action.is_in(["spawn", "no_spawn"]),
@@ -92,7 +92,9 @@ def test_effects_of_the_right_gate_are_true_and_bounds_hold_whatever_the_gate(ma
     corpus = read([document for document, _ in worlds])
     some = 0
     for outcome in GATES:
-        table = ot.replay(corpus, ot.set_value(each="event", to=0.0), outcome=outcome, weights=[WEIGHT] * 8)
+        table = ot.replay(
+            corpus, ot.interventions.set_value(each="event", to=0.0), outcome=outcome, weights=[WEIGHT] * 8
+        )
         assert set(table["tier"]) == {"surrogate"}
         for row in table.iter_rows(named=True):
             truth = worlds[row["trace"]][1][row["unit_id"]]
@@ -133,7 +135,7 @@ def test_a_faster_tool_is_what_the_run_with_the_faster_tool_recorded() -> None:
     pairs = [timed(rng, trace) for trace in range(200)]
     pairs = [pair for pair in pairs if any("tool" in one for one in pair[0]["events"])]
     slow, fast = (read([pair[k] for pair in pairs]) for k in range(2))
-    table = ot.replay(slow, ot.speed_up(2, tool="browser"))
+    table = ot.replay(slow, ot.interventions.speed_up(2, tool="browser"))
     assert set(table["tier"]) == {"schedule"}
     for column, corpus in (("makespan", slow), ("makespan_cf", fast)):
         ends = corpus.events.group_by("trace").agg(pl.col("t").max()).sort("trace").collect()["t"]

@@ -211,7 +211,7 @@ def forks() -> pl.DataFrame:
     options: dict[str, Any] = {"group_size": 32, "agents": 2, "events": 8, "density": 0.5, "decisive": 0.0}
     frames = []
     for seed in range(5):
-        corpus, truth = ot.generate_planted(traces=32 * 60, seed=seed, **options)
+        corpus, truth = ot.synthetic.planted(traces=32 * 60, seed=seed, **options)
         tasks = corpus.traces.select("trace", task=pl.format("{}/{}", pl.lit(seed), "task_id")).collect()
         both = truth.contributions.join(tasks, on="trace")
         for name, method, params in (

@@ -40,17 +40,22 @@ def random_part(r: random.Random, document: Document, each: bool) -> Any:
     selectors += [{name: event[name]} for name in ("role", "tool") if name in event]
     kind = r.choice(["drop"] * 6 + ["set", "set", "aggregate", "truncate", "truncate"])
     if kind == "aggregate":
-        return ot.aggregate_by(r.choice(["best", "majority", "mean", "confidence"]))
+        return ot.interventions.aggregate_by(r.choice(["best", "majority", "mean", "confidence"]))
     if kind == "truncate":
-        return r.choice([ot.truncate(event=event["id"]), ot.truncate(at=float(r.randrange(8)))])
+        return r.choice(
+            [
+                ot.interventions.truncate(event=event["id"]),
+                ot.interventions.truncate(at=float(r.randrange(8))),
+            ]
+        )
     if kind == "set":
         own = [one for one in selectors if "spawn" not in one]
         own += [{"each": level} for level in EVENT_LEVELS] * each
-        return ot.set_value(to=r.choice([0.0, 0.25, 1.0]), **r.choice(own))
+        return ot.interventions.set_value(to=r.choice([0.0, 0.25, 1.0]), **r.choice(own))
     between: list[dict[str, Any]] = [{"message": event["id"]}]
     between += [{"edge": (edge["src"], edge["dst"])} for edge in edges[:3]]
     selectors += between + [{"each": level} for level in LEVELS] * each
-    return ot.drop(**r.choice(selectors), **spread)
+    return ot.interventions.drop(**r.choice(selectors), **spread)
 
 
 def random_scenario(r: random.Random, documents: list[Document]) -> Any:
@@ -146,7 +151,7 @@ def test_nothing_changed_is_nothing_changed_to_the_bit(
     documents: list[Document], model: Any, program_order: bool
 ) -> None:
     corpus = read(documents)
-    table = ot.replay(corpus, ot.truncate(at=1e9), outcome=model, program_order=program_order)
+    table = ot.replay(corpus, ot.interventions.truncate(at=1e9), outcome=model, program_order=program_order)
     valid = table.filter(pl.col("reason").is_null())
     assert (valid["effect"] == 0).all() and (valid["outcome"] == valid["outcome_cf"]).all()
     assert (valid["lower"] == 0).all() and (valid["upper"] == 0).all()
@@ -162,7 +167,11 @@ def test_nothing_changed_is_nothing_changed_to_the_bit(
 @given(corpora(max_traces=3), st.sampled_from(MODELS), st.sampled_from([0.0, 0.25, 1.0]))
 def test_what_leads_nowhere_has_no_effect(documents: list[Document], model: Any, to: float) -> None:
     corpus = read(documents)
-    scenarios = [ot.set_value(each="event", to=to), ot.drop(each="event"), ot.drop(each="event", mode="node")]
+    scenarios = [
+        ot.interventions.set_value(each="event", to=to),
+        ot.interventions.drop(each="event"),
+        ot.interventions.drop(each="event", mode="node"),
+    ]
     table = ot.replay(corpus, *scenarios, outcome=model)
     for trace, document in enumerate(documents):
         known = Trace(document)
@@ -182,7 +191,12 @@ def test_what_leads_nowhere_has_no_effect(documents: list[Document], model: Any,
 @given(corpora(max_traces=3), st.sampled_from(MODELS), st.sampled_from(LEVELS))
 def test_less_never_helps(documents: list[Document], model: Any, level: Any) -> None:
     # all gates are monotone: without something good the outcome is never better
-    table = ot.replay(read(documents), ot.drop(each=level), ot.drop(each=level, mode="node"), outcome=model)
+    table = ot.replay(
+        read(documents),
+        ot.interventions.drop(each=level),
+        ot.interventions.drop(each=level, mode="node"),
+        outcome=model,
+    )
     effects = table.drop_nulls("effect")
     assert (effects["effect"] <= 1e-12).all() and (effects["upper"] <= 1e-12).all()
 
@@ -195,7 +209,9 @@ def test_scenarios_compose_like_sets(case: tuple[list[Document], Any, random.Ran
     document = r.choice(documents)
 
     def some() -> Any:
-        while not isinstance(part := random_part(r, document, each=False), type(ot.drop(agent="a"))):
+        while not isinstance(
+            part := random_part(r, document, each=False), type(ot.interventions.drop(agent="a"))
+        ):
             pass
         return part
 
@@ -213,9 +229,9 @@ def test_scenarios_compose_like_sets(case: tuple[list[Document], Any, random.Ran
 def test_a_subtree_has_the_node_in_it(documents: list[Document], level: Any) -> None:
     corpus = read(documents)
     scenarios = [
-        ot.drop(each=level, mode="node"),
-        ot.drop(each=level),
-        ot.drop(each=level, lost="any"),
+        ot.interventions.drop(each=level, mode="node"),
+        ot.interventions.drop(each=level),
+        ot.interventions.drop(each=level, lost="any"),
     ]
     asked = []
 
@@ -235,7 +251,7 @@ def test_a_subtree_has_the_node_in_it(documents: list[Document], level: Any) -> 
 @RUNS
 @given(corpora(max_traces=3), st.sampled_from(MODELS))
 def test_without_a_dominator_there_is_no_outcome(documents: list[Document], model: Any) -> None:
-    table = ot.replay(read(documents), ot.drop(each="event"), outcome=model)
+    table = ot.replay(read(documents), ot.interventions.drop(each="event"), outcome=model)
     for trace, document in enumerate(documents):
         known = Trace(document)
         edges = known.weights()
@@ -270,9 +286,11 @@ def test_threads_and_the_order_in_the_file_do_not_show(
 ) -> None:
     documents, scenario, r = case
     corpus = read(documents)
-    one = replayed(corpus, scenario, ot.drop(each="event"), outcome=model, threads=1)
+    one = replayed(corpus, scenario, ot.interventions.drop(each="event"), outcome=model, threads=1)
     for threads in (2, 7):
-        assert one.equals(replayed(corpus, scenario, ot.drop(each="event"), outcome=model, threads=threads))
+        assert one.equals(
+            replayed(corpus, scenario, ot.interventions.drop(each="event"), outcome=model, threads=threads)
+        )
     # events in another order, times that tell them apart: the same answers to the same questions
     turned = []
     for document in documents:
@@ -280,8 +298,8 @@ def test_threads_and_the_order_in_the_file_do_not_show(
         turned.append(document | {"events": events})
     shuffled = [document | {"events": other_order(document["events"], r)} for document in turned]
     keys = ["trace", "intervention", "unit_id"]
-    first = ot.replay(read(turned), ot.drop(each="event"), outcome=model).sort(keys)
-    second = ot.replay(read(shuffled), ot.drop(each="event"), outcome=model).sort(keys)
+    first = ot.replay(read(turned), ot.interventions.drop(each="event"), outcome=model).sort(keys)
+    second = ot.replay(read(shuffled), ot.interventions.drop(each="event"), outcome=model).sort(keys)
     for name in ("outcome", "outcome_cf", "lower", "upper"):
         assert (first[name] - second[name]).abs().fill_null(0).max() <= 1e-12
     assert first.select(*keys, "tokens_cf", "support").equals(second.select(*keys, "tokens_cf", "support"))

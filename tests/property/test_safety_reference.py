@@ -78,7 +78,7 @@ def test_taint_is_that_of_networkx(
     rules = rules | {"privileged_tools": privileged}
     corpus = read(found)
     table = ot.taint(corpus, probabilistic=chances, **rules)
-    events = ot.tainted_events(corpus, probabilistic=chances, **rules)
+    events = ot.safety.tainted_events(corpus, probabilistic=chances, **rules)
     for row, one in zip(table.iter_rows(named=True), found, strict=True):
         trace = Trace(one)
         flow = Flow(trace, **rules)
@@ -174,7 +174,10 @@ def test_cuts_are_minimum_and_nearest_to_the_seeds(
             event["price"] = r.randrange(5) / 2
     stream = io.BytesIO(jsonl(found))
     corpus = ot.read_traces(stream, format="native", fields={"price": pl.Float64})
-    cut, priced = ot.sanitizer_cut(corpus, **rules), ot.sanitizer_cut(corpus, cost="price", **rules)
+    cut, priced = (
+        ot.safety.sanitizer_cut(corpus, **rules),
+        ot.safety.sanitizer_cut(corpus, cost="price", **rules),
+    )
     for number, one in enumerate(found):
         trace = Trace(one)
         flow = Flow(trace, **rules)
@@ -205,7 +208,7 @@ def test_cuts_are_minimum_and_nearest_to_the_seeds(
 @QUICK
 @given(documents(), RULES)
 def test_cleaning_the_cut_keeps_the_outcome_clean(found: list[Document], rules: dict[str, Any]) -> None:
-    cut = ot.sanitizer_cut(read(found), **rules)
+    cut = ot.safety.sanitizer_cut(read(found), **rules)
     for number, one in enumerate(found):
         for v in cut.filter(trace=number)["seq"].drop_nulls():
             one["events"][v]["sanitizer"] = True
@@ -233,11 +236,11 @@ def test_seeds_add_taint_and_sanitisers_take_it(
         r.choice(other["events"])["sanitizer"] = True
 
     def tainted(of: list[Document]) -> set[tuple[int, int]]:
-        return set(ot.tainted_events(read(of), **rules).select("trace", "seq").iter_rows())
+        return set(ot.safety.tainted_events(read(of), **rules).select("trace", "seq").iter_rows())
 
     plain = tainted(found)
     assert tainted(cleaner) <= plain <= tainted(dirtier)
-    wider = ot.tainted_events(read(found), **(rules | {"carry": "context"}))
+    wider = ot.safety.tainted_events(read(found), **(rules | {"carry": "context"}))
     assert plain <= set(wider.select("trace", "seq").iter_rows()) or rules["program_order"]
 
 
@@ -246,8 +249,8 @@ def test_threads_do_not_show(threads: int) -> None:
     corpus = ot.generate(traces=80, seed=3)
     for verb, options in (
         (ot.taint, {"probabilistic": (0.3, 0.1)}),
-        (ot.tainted_events, {"probabilistic": (0.3, 0.1)}),
-        (ot.sanitizer_cut, {}),
+        (ot.safety.tainted_events, {"probabilistic": (0.3, 0.1)}),
+        (ot.safety.sanitizer_cut, {}),
     ):
         one = verb(corpus, threads=1, **options)  # type: ignore[operator]
         assert one.height and one.equals(verb(corpus, threads=threads, **options))  # type: ignore[operator]

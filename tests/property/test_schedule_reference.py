@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orchestrace as ot
+from orchestrace.base.schema import REPLAYS
 from orchestrace.schedules.scheduling import replay_schedule
 from property.random_runs import Document, jsonl, random_document
 from property.reference_schedule import Scenario, Schedule, Timed
@@ -86,22 +87,22 @@ def names(documents: list[Document], by: str) -> list[str]:
     return sorted(found)
 
 
-KINDS = ["remove", "drop", "speed_up", "cap_stragglers", "merge", "split", "serialise"]
+KINDS = ["remove", "drop", "speed_up", "cap_stragglers", "merge", "split", "serialize"]
 
 
 def any_change(draw: Any, documents: list[Document], kind: str) -> tuple[dict[str, Any], Any] | None:
     """A change as the reference takes it, and as the package does; None where there is nothing to name."""
-    if kind == "serialise":
-        return {"kind": kind}, ot.serialise()
+    if kind == "serialize":
+        return {"kind": kind}, ot.interventions.serialize()
     if kind in ("merge", "split"):
         agents = names(documents, "agent")
         if len(agents) < 2:
             return None
         if kind == "merge":
             team = draw(st.lists(st.sampled_from(agents), min_size=2, max_size=3, unique=True))
-            return {"kind": kind, "agents": team}, ot.merge(team)
+            return {"kind": kind, "agents": team}, ot.interventions.merge(team)
         agent, parts = draw(st.sampled_from(agents)), draw(st.integers(1, 3))
-        return {"kind": kind, "agent": agent, "parts": parts}, ot.split(agent, parts)
+        return {"kind": kind, "agent": agent, "parts": parts}, ot.interventions.split(agent, parts)
     by = draw(st.sampled_from(["agent", "role", "tool", "event", "type"]))
     known = names(documents, by)
     if not known or (kind == "cap_stragglers" and by == "event"):
@@ -109,17 +110,19 @@ def any_change(draw: Any, documents: list[Document], kind: str) -> tuple[dict[st
     value = draw(st.sampled_from(known))
     chosen = {"by": by, "value": value}
     if kind == "remove":
-        return {"kind": kind, "cascade": "stay", **chosen}, ot.remove(**{by: value})
+        return {"kind": kind, "cascade": "stay", **chosen}, ot.interventions.remove(**{by: value})
     if kind == "drop":
         cascade = draw(st.sampled_from(["stay", "all", "any"]))
         return {"kind": "remove", "cascade": cascade, **chosen}, Drop(by, value, cascade)
     if kind == "speed_up":
         factor = draw(st.sampled_from([0.5, 2.0, 4.0]))
         if draw(st.booleans()):
-            return {"kind": kind, "factor": factor}, ot.speed_up(factor)
-        return {"kind": kind, "factor": factor, **chosen}, ot.speed_up(factor, **{by: value})
+            return {"kind": kind, "factor": factor}, ot.interventions.speed_up(factor)
+        return {"kind": kind, "factor": factor, **chosen}, ot.interventions.speed_up(factor, **{by: value})
     quantile = draw(st.sampled_from([0.25, 0.5, 0.9, 1.0]))
-    return {"kind": kind, "quantile": quantile, **chosen}, ot.cap_stragglers(quantile, **{by: value})
+    return {"kind": kind, "quantile": quantile, **chosen}, ot.interventions.cap_stragglers(
+        quantile, **{by: value}
+    )
 
 
 def any_scenario(draw: Any, documents: list[Document], first: list[str]) -> tuple[Scenario, Any]:
@@ -139,7 +142,7 @@ def any_scenario(draw: Any, documents: list[Document], first: list[str]) -> tupl
         "release": draw(st.sampled_from(["none", "none", "none", "recorded"])),
     }
     slots = draw(st.sampled_from([None, 1, 2, 2, 3]))
-    intervention = ot.concurrency(slots, **setting)  # type: ignore[arg-type]
+    intervention = ot.interventions.concurrency(slots, **setting)  # type: ignore[arg-type]
     for _, made in kept:
         intervention = intervention & made
     return Scenario([change for change, _ in kept], slots, **setting), intervention
@@ -189,7 +192,7 @@ def test_replays_are_those_of_plain_python(first: list[str], data: st.DataObject
     found = replay_schedule(
         corpus, [intervention], durations=durations, max_gap=max_gap, program_order=program_order
     )
-    assert found.columns == list(ot.schema.REPLAYS) and found.height == len(documents)
+    assert found.columns == list(REPLAYS) and found.height == len(documents)
     for row, one in zip(found.iter_rows(named=True), documents, strict=True):
         trace = Trace(one)
         place = (row, scenario, one)
@@ -218,7 +221,7 @@ def test_times_of_events_are_those_of_plain_python(data: st.DataObject) -> None:
         "release": data.draw(st.sampled_from(["none", "recorded"])),
     }
     slots = data.draw(st.sampled_from([None, 1, 2, 4]))
-    found = ot.schedule(corpus, slots=slots, **options)  # type: ignore[arg-type]
+    found = ot.schedules.schedule(corpus, slots=slots, **options)  # type: ignore[arg-type]
     for one, rows in zip(documents, found.partition_by("trace", maintain_order=True), strict=True):
         trace = Trace(one)
         timed = Timed(trace, basis, "auto", options["release"])
@@ -245,7 +248,7 @@ def test_bounds_hold_and_the_span_is_that_of_networkx(data: st.DataObject, k: in
     documents, basis = data.draw(recordings())
     corpus = read(documents, basis)
     pool: Any = data.draw(st.sampled_from(["all", "agents", "tools"]))
-    curve = ot.scaling_curve(corpus, slots=[1, k, None], pool=pool, queue=queue)
+    curve = ot.schedules.scaling_curve(corpus, slots=[1, k, None], pool=pool, queue=queue)
     assert ((curve["lower"] <= curve["makespan"]) & (curve["makespan"] <= curve["upper"] + 1e-9)).all()
     for one, rows in zip(documents, curve.partition_by("trace", maintain_order=True), strict=True):
         trace = Trace(one)
@@ -275,7 +278,7 @@ def test_bounds_hold_and_the_span_is_that_of_networkx(data: st.DataObject, k: in
 @given(found=recordings(acyclic=False), durations=st.sampled_from(["auto", "gap"]))
 def test_the_identity_returns_every_recorded_time(found: tuple[list[Document], str], durations: Any) -> None:
     documents, basis = found
-    table = ot.schedule(read(documents, basis), release="recorded", durations=durations)
+    table = ot.schedules.schedule(read(documents, basis), release="recorded", durations=durations)
     for one, rows in zip(documents, table.partition_by("trace", maintain_order=True), strict=True):
         trace = Trace(one)
         if trace.topological(trace.weights()) is None:
@@ -291,13 +294,13 @@ def test_the_identity_returns_every_recorded_time(found: tuple[list[Document], s
 def test_speeding_what_has_slack_changes_nothing(data: st.DataObject) -> None:
     documents, basis = data.draw(recordings())
     corpus = read(documents[:1], basis)
-    times = ot.schedule(corpus).with_columns(
+    times = ot.schedules.schedule(corpus).with_columns(
         saved=pl.col("duration") / 2, id=pl.Series([event["id"] for event in documents[0]["events"]])
     )
     # Half as fast takes its duration once more.
     idle = times.filter(pl.col("duration") <= pl.col("slack"))
-    slow = [ot.speed_up(0.5, event=name) for name in idle["id"]]
-    fast = [ot.speed_up(2, event=name) for name in times.filter(pl.col("slack") > 0)["id"]]
+    slow = [ot.interventions.speed_up(0.5, event=name) for name in idle["id"]]
+    fast = [ot.interventions.speed_up(2, event=name) for name in times.filter(pl.col("slack") > 0)["id"]]
     if slow or fast:
         found = replay_schedule(corpus, [*slow, *fast])
         assert found["makespan_cf"].to_list() == found["makespan"].to_list()
@@ -307,6 +310,10 @@ def test_speeding_what_has_slack_changes_nothing(data: st.DataObject) -> None:
 @given(found=recordings())
 def test_any_number_of_threads_gives_the_same_bits(found: tuple[list[Document], str]) -> None:
     corpus = read(*found)
-    asked = [ot.concurrency([1, 2, 3, None], queue="critical_path"), ot.serialise(), ot.speed_up(3)]
+    asked = [
+        ot.interventions.concurrency([1, 2, 3, None], queue="critical_path"),
+        ot.interventions.serialize(),
+        ot.interventions.speed_up(3),
+    ]
     first, *others = [replay_schedule(corpus, asked, threads=n) for n in (1, 2, 7)]
     assert all(first.equals(other) for other in others)

@@ -319,7 +319,7 @@ def corpus_of(
 
 def test_recorded_probabilities_give_an_observed_effect() -> None:
     corpus, truth = corpus_of(1500, tasks=100, seed=1)
-    table = ot.spawn_effect(corpus)
+    table = ot.effects.spawn(corpus)
     row = table.row(0, named=True)
     assert table["outcome"].to_list() == ["team", "team", "tokens"]
     assert json.loads(row["params"])["propensity"] == "recorded" and row["tier"] == "observed"
@@ -339,11 +339,11 @@ def test_recorded_probabilities_give_an_observed_effect() -> None:
 
 def test_fitted_probabilities_give_the_same_by_a_model() -> None:
     corpus, truth = corpus_of(1500, tasks=100, binary=False, seed=1)
-    row = ot.spawn_effect(corpus, costs=False).row(0, named=True)
+    row = ot.effects.spawn(corpus, costs=False).row(0, named=True)
     assert json.loads(row["params"])["propensity"] == "fitted" and row["tier"] == "surrogate"
     assert abs(row["effect"] - truth) < 3 * row["stderr"]
     with pytest.raises(ot.ParameterError, match=r"1,500 of 1,500 decisions have no p_behavior"):
-        ot.spawn_effect(corpus, propensity="recorded")
+        ot.effects.spawn(corpus, propensity="recorded")
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -351,7 +351,7 @@ def test_intervals_cover_the_effect_on_corpora(recorded: bool) -> None:
     inside, effects = 0, []
     for seed in range(30):
         corpus, truth = corpus_of(400, tasks=40, binary=recorded, seed=seed)
-        row = ot.spawn_effect(corpus, costs=False).row(0, named=True)
+        row = ot.effects.spawn(corpus, costs=False).row(0, named=True)
         inside += row["lower"] <= truth <= row["upper"]
         effects.append(row["effect"])
     assert inside >= 25 and abs(np.mean(effects) - truth) < 3 * np.std(effects) / math.sqrt(30)
@@ -359,7 +359,7 @@ def test_intervals_cover_the_effect_on_corpora(recorded: bool) -> None:
 
 def test_who_always_spawns_gets_bounds() -> None:
     corpus, _ = corpus_of(60, tasks=10, certain=True)
-    table = ot.spawn_effect(corpus, monotone=True)
+    table = ot.effects.spawn(corpus, monotone=True)
     assert table["effect"].null_count() == table.height
     assert table["reason"].to_list() == ["overlap.absent", None, None, "overlap.absent"]
     mean = corpus.measures.filter(pl.col("kind") == "reward").collect()["value"].mean()
@@ -373,10 +373,10 @@ def test_who_always_spawns_gets_bounds() -> None:
 
 
 def test_rewards_without_a_range_have_no_bounds() -> None:
-    corpus, _ = ot.generate_planted(traces=32, seed=0)
-    row = ot.spawn_effect(corpus, costs=False).row(1, named=True)
+    corpus, _ = ot.synthetic.planted(traces=32, seed=0)
+    row = ot.effects.spawn(corpus, costs=False).row(1, named=True)
     assert (row["lower"], row["upper"], row["tier"], row["reason"]) == (None, None, None, "range.unknown")
-    row = ot.spawn_effect(corpus, costs=False, bounds=(-100, 100)).row(1, named=True)
+    row = ot.effects.spawn(corpus, costs=False, bounds=(-100, 100)).row(1, named=True)
     assert row["upper"] - row["lower"] == pytest.approx(200.0)
 
 
@@ -384,7 +384,7 @@ def test_intervals_cover_planted_contributions() -> None:
     """The choice of the better action at decisions of a planted corpus; its probability is recorded."""
     inside, runs = 0, 12
     for seed in range(runs):
-        corpus, truth = ot.generate_planted(
+        corpus, truth = ot.synthetic.planted(
             traces=150,
             seed=seed,
             outcome="linear",
@@ -405,7 +405,7 @@ def test_intervals_cover_planted_contributions() -> None:
             action=pl.when(pl.col("contribution") > 0).then(pl.lit("good")).otherwise(pl.lit("bad")),
         )
         corpus = corpus.with_fields(named)
-        table = ot.spawn_effect(
+        table = ot.effects.spawn(
             corpus,
             treatment=pl.col("action") == "good",
             among=pl.col("action").is_not_null() & (pl.col("type") == "message"),
@@ -429,13 +429,13 @@ def test_a_corpus_on_disk_and_any_order_give_the_same(tmp_path) -> None:
     (tmp_path / "runs.jsonl").write_bytes(b"\n".join(lines[::-1]) + b"\n")
     ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=3)
     stored = ot.read_corpus(tmp_path / "corpus")
-    frames = [ot.spawn_effect(c) for c in (corpus, stored)]
+    frames = [ot.effects.spawn(c) for c in (corpus, stored)]
     assert_frame_equal(*frames, check_exact=True)
     assert frames[0].schema == pl.Schema(SPAWNED)
 
 
 def test_nothing_to_look_at() -> None:
-    table = ot.spawn_effect(ot.generate(traces=3, seed=0), among=pl.lit(False))
+    table = ot.effects.spawn(ot.generate(traces=3, seed=0), among=pl.lit(False))
     assert table["reason"].to_list() == ["support.absent", "support.absent"]
     assert table["n_decisions"].to_list() == [0, 0]
 
@@ -464,5 +464,5 @@ def test_nothing_to_look_at() -> None:
 def test_mistakes_are_told_in_one_line(options: dict[str, object], message: str) -> None:
     corpus, _ = corpus_of(20, tasks=4)
     with pytest.raises(ot.ParameterError) as error:
-        ot.spawn_effect(corpus, **options)
+        ot.effects.spawn(corpus, **options)
     assert message in str(error.value) and "\n" not in str(error.value)

@@ -33,7 +33,7 @@ def test_statistics_are_those_of_counters(
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder) / "papers.csv", "key", COUNTED, rows)
         write(Path(folder) / "excluded.csv", "record_id", COUNTED_EXCLUDED, excluded)
-        tables = ot.survey(folder)
+        tables = ot.scaling.survey(folder)
     assert tables["headline"]["records"].to_list() == [len(rows), len(excluded), len(rows) + len(excluded)]
     for log, fields, records in (("retained", COUNTED, rows), ("excluded", COUNTED_EXCLUDED, excluded)):
         for at, field in enumerate(fields):

@@ -76,7 +76,7 @@ def concerns(*ids: str) -> Callable[[_Verb], _Verb]:
     --------
     >>> from orchestrace.base.taxonomy import verbs_for
     >>> verbs_for("O1")
-    ['spawn_effect']
+    ['effects.spawn']
     """
     for one in ids:
         if one not in _IDS:
@@ -85,8 +85,11 @@ def concerns(*ids: str) -> Callable[[_Verb], _Verb]:
     def declare(verb: _Verb) -> _Verb:
         for one in ids:
             names = _DECLARED.setdefault(one, [])
-            if verb.__name__ not in names:
-                names.append(verb.__name__)
+            name = verb.__name__
+            if verb.__module__.startswith("orchestrace."):
+                name = f"{verb.__module__.split('.')[1]}.{name}"
+            if name not in names:
+                names.append(name)
         return verb
 
     return declare

@@ -6,13 +6,15 @@ from typing import Annotated, Any, get_args
 import polars as pl
 import typer
 
-from .. import metrics, sanitizer_cut, survey, taint
+from .. import metrics, taint
 from ..base.errors import ParameterError
 from ..base.paths import path_of
 from ..base.publication import published_folder, write_parquet
 from ..base.schema import unknown_name
 from ..base.text import plain
 from ..metrics.verb import By
+from ..safety import sanitizer_cut
+from ..scaling import survey
 from .application import app
 from .options import Json, MaxGap, PrivilegedTools, StrictOptions, TrustedTools, UntrustedTools, grouped
 from .recordings import tell_quarantined, usable

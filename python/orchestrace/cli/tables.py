@@ -51,7 +51,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         *("time_unit", "durations"),
     ),
     **{
-        f"metrics by {by}": (key, "metric", "mean", "low", "high", "n_traces", "time_unit", "reason")
+        f"metrics by {by}": (key, "metric", "mean", "lower", "upper", "n_traces", "time_unit", "reason")
         for by, key in zip(_GROUPED, (*_GROUPED[:3], "task_id"), strict=True)
     },
     "taint": (
@@ -233,7 +233,8 @@ def show_replays(frame: pl.DataFrame, table: TableOptions) -> None:
     """
     ends = frame.select("lower", "upper").iter_rows()
     bounds = [
-        None if low is None and high is None else f"{_short(low)}..{_short(high)}" for low, high in ends
+        None if lower is None and upper is None else f"{_short(lower)}..{_short(upper)}"
+        for lower, upper in ends
     ]
     frame = frame.with_columns(bounds=pl.Series(bounds, dtype=pl.String)).drop("lower", "upper", "params")
     timed = pl.col("makespan_cf").is_not_null().any().over("intervention")

@@ -5,10 +5,10 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from .. import aggregate_by, concurrency, drop, set_value, speed_up, truncate
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..credit.verb import Parameter
+from ..interventions import aggregate_by, concurrency, drop, set_value, speed_up, truncate
 from ..interventions.content import SELECTORS
 
 

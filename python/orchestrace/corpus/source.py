@@ -32,7 +32,7 @@ class EventSource:
 
     Examples
     --------
-    >>> from orchestrace import EventSource
+    >>> from orchestrace.corpus.source import EventSource
     >>> EventSource("runs.jsonl", 1, 0, 2, "{}").text
     '{}'
     """

@@ -100,7 +100,7 @@ def credit(
     **params
         Parameters of the method; `methods` lists them with their defaults. The ``outcome`` of a game may be a
         function of coalitions, a bool array of shape (m, n), and of the game, with ``trace_id`` and the list
-        ``players`` of n unit ids; it gives m numbers, as the function of `game_values` does.
+        ``players`` of n unit ids; it gives m numbers, as the function of `games.values` does.
 
     Returns
     -------

@@ -77,7 +77,7 @@ def contexts(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.contexts(ot.generate(traces=2, seed=0)).columns
+    >>> ot.decisions.contexts(ot.generate(traces=2, seed=0)).columns
     ['trace', 'seq', 'context', 'choice', 'role', 'assumed', 'reason']
     """
     check_corpus(corpus)

@@ -58,11 +58,11 @@ MATCHED: Final[dict[str, Any]] = {
     "smd_after": pl.Float64,
     **EVIDENCE,
 }
-"""Columns of what `matched_effect` returns."""
+"""Columns of what `effects.matched` returns."""
 
 
 @public
-def matched_effect(
+def matched(
     corpus: Corpus,
     treatment: pl.Expr,
     *,
@@ -163,8 +163,8 @@ def matched_effect(
     --------
     >>> import polars as pl
     >>> import orchestrace as ot
-    >>> corpus, truth = ot.generate_planted(traces=400, seed=1, decisive=0.0)
-    >>> table = ot.matched_effect(corpus, pl.col("action") == "option_0", stages=["exact"])
+    >>> corpus, truth = ot.synthetic.planted(traces=400, seed=1, decisive=0.0)
+    >>> table = ot.effects.matched(corpus, pl.col("action") == "option_0", stages=["exact"])
     >>> table.select("stage", "tier", pl.col("n_treated") > 100, pl.col("stderr") < 0.3).row(-1)
     ('combined', 'observed', True, True)
     """

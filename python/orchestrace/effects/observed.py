@@ -34,7 +34,7 @@ MESSAGES: Final[dict[str, Any]] = {
     "n_candidates": pl.UInt32,
     **EVIDENCE,
 }
-"""Columns of what `message_effects` returns."""
+"""Columns of what `effects.message` returns."""
 
 DELEGATIONS: Final[dict[str, Any]] = {
     "subtask": pl.String,
@@ -48,7 +48,7 @@ DELEGATIONS: Final[dict[str, Any]] = {
     "n_tasks": pl.UInt32,
     **EVIDENCE,
 }
-"""Columns of what `delegation_effects` returns."""
+"""Columns of what `effects.delegation` returns."""
 
 RULES: Final = ("best", "majority", "mean", "confidence")
 _AGGREGATE: Final[dict[str, Any]] = {
@@ -77,14 +77,14 @@ AGGREGATIONS: Final[dict[str, dict[str, Any]]] = {
         **EVIDENCE,
     },
 }
-"""Columns of what `aggregation_effects` returns."""
+"""Columns of what `effects.aggregation` returns."""
 
 _BUCKET: Final = ["group_id", "context", "role"]
 
 
 @concerns("O3")
 @public
-def message_effects(
+def message(
     corpus: Corpus, *, reward: Reward = "team", context: Source = "auto", confidence: float = 0.95
 ) -> pl.DataFrame:
     """Compare every message with what else was done in its place: recorded siblings, nothing else.
@@ -132,8 +132,8 @@ def message_effects(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> corpus, truth = ot.generate_planted(traces=64, seed=1)
-    >>> table = ot.message_effects(corpus)
+    >>> corpus, truth = ot.synthetic.planted(traces=64, seed=1)
+    >>> table = ot.effects.message(corpus)
     >>> table["reason"].unique(maintain_order=True).to_list()
     ['siblings.absent', None, 'support.absent']
     """
@@ -225,7 +225,7 @@ def _reach(df: pl.Series, confidence: float) -> Any:
 
 @concerns("O2")
 @public
-def delegation_effects(
+def delegation(
     corpus: Corpus,
     *,
     reward: Reward = "team",
@@ -242,7 +242,7 @@ def delegation_effects(
     reward
         The outcome, as in `credit`.
     subtask
-        The column of decisions (as in `matched_effect`) whose values are classes of subtasks.
+        The column of decisions (as in `effects.matched`) whose values are classes of subtasks.
     delegate
         Who is told apart: the ``agent`` that a task was given to, or its ``role``.
     confidence
@@ -276,7 +276,7 @@ def delegation_effects(
     two delegates count as independent.
 
     Who was asked was nobody's lottery: if the better one gets the harder tasks of a class, this says it is
-    worse. `matched_effect` compares within a task.
+    worse. `effects.matched` compares within a task.
 
     O(n log n) in delegations. Source: empirical Bayes, Morris 1983; method of moments, DerSimonian & Laird
     1986.
@@ -284,8 +284,8 @@ def delegation_effects(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> corpus, truth = ot.generate_planted(traces=64, seed=1)
-    >>> table = ot.delegation_effects(corpus, delegate="role")
+    >>> corpus, truth = ot.synthetic.planted(traces=64, seed=1)
+    >>> table = ot.effects.delegation(corpus, delegate="role")
     >>> bool((table["support"] <= 1).all()), table["subtask"].unique().to_list()
     (True, ['s1'])
     """
@@ -350,7 +350,7 @@ def _root(rows: pl.DataFrame) -> pl.Expr:
 
 @concerns("O4")
 @public
-def aggregation_effects(
+def aggregation(
     corpus: Corpus,
     *,
     by: Literal["rule", "event"] = "rule",
@@ -400,7 +400,7 @@ def aggregation_effects(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> table = ot.aggregation_effects(ot.generate(traces=60, seed=0))
+    >>> table = ot.effects.aggregation(ot.generate(traces=60, seed=0))
     >>> table["rule"].to_list(), bool((table["outcome_cf"] >= 0).all())
     (['best', 'majority', 'mean', 'confidence'], True)
     """

@@ -46,12 +46,12 @@ SPAWNED: Final[dict[str, Any]] = {
     "overlap": pl.Float64,
     **EVIDENCE,
 }
-"""Columns of what `spawn_effect` returns."""
+"""Columns of what `effects.spawn` returns."""
 
 
 @concerns("O1")
 @public
-def spawn_effect(
+def spawn(
     corpus: Corpus,
     *,
     reward: Reward = "team",
@@ -80,7 +80,7 @@ def spawn_effect(
     treatment
         An expression over decisions that is true where the choice was made; null leaves a decision out. None:
         ``spawned``, whether the owner of an orchestrator decision spawns before its next one. Columns: as in
-        `matched_effect`.
+        `effects.matched`.
     among
         An expression that says which decisions are looked at; None: orchestrator decisions if `treatment`
         is None, else all.
@@ -155,7 +155,7 @@ def spawn_effect(
     >>> import polars as pl
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=60, seed=0)
-    >>> table = ot.spawn_effect(corpus, costs=False)
+    >>> table = ot.effects.spawn(corpus, costs=False)
     >>> table.select("estimate", "tier", pl.col("effect").is_null()).rows()
     [('aipw', 'surrogate', False), ('bounds', 'observed', True)]
     >>> bool(((table["upper"] - table["lower"])[1] - 1.0) < 1e-12)  # what b - a leaves open

@@ -1,1 +1,23 @@
-"""How good credit is: comparison, agreement, attribution, faithfulness, siblings, accounts."""
+"""How good credit is, and how two corpora compare: agreement, localization, faithfulness, accounts."""
+
+from .accounts import free_ride, ledger
+from .annotation import place_labels
+from .attribution import localization
+from .checklist import report_checklist
+from .deletion_curves import faithfulness
+from .metric_comparison import against_single_agent, compare_metrics
+from .rank_agreement import agreement
+from .siblings import sibling_diagnostics
+
+__all__ = [
+    "against_single_agent",
+    "agreement",
+    "compare_metrics",
+    "faithfulness",
+    "free_ride",
+    "ledger",
+    "localization",
+    "place_labels",
+    "report_checklist",
+    "sibling_diagnostics",
+]

@@ -66,9 +66,9 @@ def ledger(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=3, seed=0)
     >>> flow = ot.credit(corpus, method="flow", unit="event")
-    >>> ot.ledger(corpus, flow).select("partition_error", "collision").max().row(0)
+    >>> ot.evaluation.ledger(corpus, flow).select("partition_error", "collision").max().row(0)
     (0.0, 0.0)
-    >>> twice = ot.ledger(corpus, [flow, flow.with_columns(params=None)])
+    >>> twice = ot.evaluation.ledger(corpus, [flow, flow.with_columns(params=None)])
     >>> twice.filter(twice["reward"] != 0).select("partition_error", "collision").row(0)
     (1.0..., 0.5)
     """
@@ -168,7 +168,7 @@ def free_ride(credits: Credits) -> pl.DataFrame:
     >>> import orchestrace as ot
     >>> credits = pl.DataFrame({"trace": 0, "unit": "agent", "unit_id": ["lead", "worker", "idle"],
     ...     "credit": [0.5, 0.5, 0.0]})
-    >>> ot.free_ride(credits)["free_ride"].to_list()
+    >>> ot.evaluation.free_ride(credits)["free_ride"].to_list()
     [0.0, 0.0, 1.0]
     """
     frame = collected(credits, "credits", ("trace", "unit", "unit_id", "credit"))

@@ -57,7 +57,7 @@ def place_labels(corpus: Corpus, labels: pl.DataFrame | pl.LazyFrame | None = No
     >>> corpus = ot.Corpus.from_arrow(traces=traces, events=events)
     >>> labels = pl.DataFrame({"trace_id": ["7"], "annotator": ["me"], "turn": [1], "agent": ["coder"],
     ...     "event_id": [None]}, schema_overrides={"event_id": pl.String})
-    >>> ot.place_labels(corpus, labels).row(0)
+    >>> ot.evaluation.place_labels(corpus, labels).row(0)
     ('run-1', 'me', 1, 'Coder', 'b')
     """
     check_corpus(corpus)

@@ -31,7 +31,7 @@ _NEEDED: Final = {
 
 
 @public
-def localisation(
+def localization(
     credits: pl.DataFrame,
     labels: pl.DataFrame | pl.LazyFrame,
     *,
@@ -73,7 +73,7 @@ def localisation(
     DataFrame
         One row per annotator and method, baselines last: ``annotator method n_traces n_tasks``; for each of
         ``agent_accuracy step_accuracy within_<k>… mrr`` the mean over traces and its interval over tasks
-        (``…_low …_high``), all in 0..1; ``agent_vs_best step_vs_best``: ``better``, ``worse`` or
+        (``…_lower …_upper``), all in 0..1; ``agent_vs_best step_vs_best``: ``better``, ``worse`` or
         ``indistinct`` from the best baseline of that metric, by the interval of the paired difference (null
         for baselines, and where nothing was told); ``interval_reason``: ``support.absent`` where a mean has
         no interval, since fewer than two tasks have it. Verdicts are ``indistinct`` there.
@@ -119,7 +119,7 @@ def localisation(
     >>> credits = pl.DataFrame({"trace_id": "a", "method": "mine", "unit": "turn",
     ...     "unit_id": ["Planner/0", "Coder/1", "Critic/2"], "credit": [0.1, 0.7, 0.2]})
     >>> labels = pl.DataFrame({"trace_id": ["a"], "annotator": ["me"], "turn": [1], "agent": ["coder"]})
-    >>> table = ot.localisation(credits, labels)
+    >>> table = ot.evaluation.localization(credits, labels)
     >>> table.select("method", "agent_accuracy", "step_accuracy", "mrr").row(0)
     ('mine', 1.0, 1.0, 1.0)
     """
@@ -486,7 +486,7 @@ def _rows(
         row: dict[str, object] = {"annotator": annotator, "method": name, "n_traces": len(tasks)}
         row["n_tasks"] = len(set(tasks.tolist()))
         for metric, mean in zip(metrics, own, strict=True):
-            ends = {f"{metric}_low": mean.around.lower, f"{metric}_high": mean.around.upper}
+            ends = {f"{metric}_lower": mean.around.lower, f"{metric}_upper": mean.around.upper}
             row |= {metric: mean.estimate, **ends}
         for i, column in enumerate(("agent_vs_best", "step_vs_best")):
             rival = best[i]
@@ -501,7 +501,7 @@ def _rows(
 
 
 def _verdict(difference: Mean) -> str:
-    low, high = difference.around.lower, difference.around.upper
-    if low is None or high is None or low <= 0.0 <= high:
+    lower, upper = difference.around.lower, difference.around.upper
+    if lower is None or upper is None or lower <= 0.0 <= upper:
         return "indistinct"
-    return "better" if low > 0.0 else "worse"
+    return "better" if lower > 0.0 else "worse"

@@ -23,7 +23,7 @@ from ..credit.verb import credit
 from ..credit.verb import methods as registered
 from ..statistics import rankings
 from ..statistics.influence import check_confidence, mean_interval
-from .attribution import Blame, localisation
+from .attribution import Blame, localization
 
 Method = str | tuple[str, Mapping[str, Any]]
 
@@ -62,8 +62,9 @@ def compare(
         with the name of the unit (``agent``), or for units of one event (event, message, tool, token)
         ``seq``.
     labels
-        What annotators blame, as for `localisation`, of one annotator. Turns and agents of the whole corpus
-        are credited for it in addition, whatever `unit` is, and those of labelled traces compared.
+        What annotators blame, as for `evaluation.localization`, of one annotator. Turns and agents of the
+        whole corpus are credited for it in addition, whatever `unit` is, and those of labelled traces
+        compared.
     blame
         Whether the ``"highest"`` or the ``"lowest"`` credit is what labels are compared with. Failures with a
         reward of 0 say nothing in most methods: give them one of their own (`Corpus.with_measures`).
@@ -82,8 +83,8 @@ def compare(
         ``error``: why the method could not run, all else null then. With `truth` also ``truth_spearman``,
         the mean within-trace rho with the contribution, and ``truth_sign_accuracy``, the share of right
         signs among the 5 % of a trace's units with the largest contribution (rounded up, ties shared out),
-        each with ``_low`` and ``_high``, and ``truth_n_traces``. With `labels` ``agent_accuracy`` and
-        ``step_accuracy`` (0..1) with ``_low`` and ``_high``. With either ``interval_reason``:
+        each with ``_lower`` and ``_upper``, and ``truth_n_traces``. With `labels` ``agent_accuracy`` and
+        ``step_accuracy`` (0..1) with ``_lower`` and ``_upper``. With either ``interval_reason``:
         ``support.absent`` where a mean has no interval, since fewer than two tasks have it.
 
     Raises
@@ -314,7 +315,7 @@ def _against(
         ("truth_sign_accuracy", accuracy, (0.0, 1.0)),
     ):
         mean = mean_interval(values, tasks, confidence=confidence, within=within)
-        row |= {name: mean.estimate, f"{name}_low": mean.around.lower, f"{name}_high": mean.around.upper}
+        row |= {name: mean.estimate, f"{name}_lower": mean.around.lower, f"{name}_upper": mean.around.upper}
         if mean.estimate is not None and mean.around.reason is not None:
             row["interval_reason"] = mean.around.reason
     return row
@@ -347,12 +348,12 @@ def _located(
         )
         for unit in levels
     ]
-    table = localisation(pl.concat(frames), labels, **judging)
+    table = localization(pl.concat(frames), labels, **judging)
     own = table.row(0, named=True)
     ends = {
         f"{metric}{end}": own[f"{metric}{end}"]
         for metric in ("agent_accuracy", "step_accuracy")
-        for end in ("", "_low", "_high")
+        for end in ("", "_lower", "_upper")
     }
     return {**ends, "interval_reason": own["interval_reason"]}
 
@@ -373,7 +374,7 @@ def _schema(truth: bool, labels: bool) -> dict[str, Any]:
     metrics = ["truth_spearman", "truth_sign_accuracy"] if truth else []
     metrics += ["agent_accuracy", "step_accuracy"] if labels else []
     for name in metrics:
-        schema |= dict.fromkeys((name, f"{name}_low", f"{name}_high"), pl.Float64)
+        schema |= dict.fromkeys((name, f"{name}_lower", f"{name}_upper"), pl.Float64)
     if truth:
         schema["truth_n_traces"] = pl.UInt32
     if metrics:

@@ -105,7 +105,7 @@ def faithfulness(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=5, seed=0)
     >>> credits = ot.credit(corpus, method="uniform")
-    >>> table = ot.faithfulness(corpus, credits)
+    >>> table = ot.evaluation.faithfulness(corpus, credits)
     >>> table.select("method", "tier", "gap").row(0)
     ('uniform', 'surrogate', 0.0)
     """

@@ -60,13 +60,13 @@ def agreement(
     Returns
     -------
     DataFrame
-        Four rows, ``metric`` = ``kendall`` (tau-b), ``spearman``, ``top_k_overlap``, ``sign_agreement``,
-        with ``value low high`` (Float64; correlations in -1..1, the others in 0..1), ``n_traces`` that have
-        a value, ``n_tasks`` they belong to, ``n_rows`` compared, and ``n_null``: units that only one frame
-        has, or of which either credit is null, and which are left out (all UInt32). The rows without a unit
-        are no units. ``interval_reason`` is ``support.absent`` where ``low high`` are null: fewer than two
-        tasks have a value; of one ranking that is resampled, fewer than five. It is ``group.degenerate``
-        where all resamples of that say the same.
+        Four rows, ``metric`` = ``kendall`` (tau-b), ``spearman``, ``top_k_overlap``, ``sign_agreement``, with
+        ``value lower upper`` (Float64; correlations in -1..1, the others in 0..1), ``n_traces`` that have a
+        value, ``n_tasks`` they belong to, ``n_rows`` compared, and ``n_null``: units that only one frame has,
+        or of which either credit is null, and which are left out (all UInt32). The rows without a unit are no
+        units. ``interval_reason`` is ``support.absent`` where ``lower upper`` are null: fewer than two tasks
+        have a value; of one ranking that is resampled, fewer than five. It is ``group.degenerate`` where all
+        resamples of that say the same.
 
     Raises
     ------
@@ -99,10 +99,10 @@ def agreement(
     >>> corpus = ot.generate(traces=20, seed=0)
     >>> flow = ot.credit(corpus, method="flow", unit="agent")
     >>> even = ot.credit(corpus, method="uniform", unit="agent")
-    >>> table = ot.agreement(corpus, flow, even, k=1)
+    >>> table = ot.evaluation.agreement(corpus, flow, even, k=1)
     >>> table["metric"].to_list()
     ['kendall', 'spearman', 'top_k_overlap', 'sign_agreement']
-    >>> ot.agreement(corpus, flow, flow, k=1)["value"].to_list()
+    >>> ot.evaluation.agreement(corpus, flow, flow, k=1)["value"].to_list()
     [1.0, 1.0, 1.0, 1.0]
     """
     if by not in ("trace", "corpus"):
@@ -209,9 +209,9 @@ def _pooled(
             alike = (np.sign(x) == np.sign(y))[told].astype(np.float64)
             around = mean_interval(alike, task[told], confidence=confidence, within=RANGES[metric]).around
         else:
-            low, high = percentiles(boot[:, m], n_tasks, confidence)
-            around = NO_INTERVAL if low is None else Interval(None, low, high, None)
-            if low is not None and low == high:  # resamples that all say the same tell no spread
+            lower, upper = percentiles(boot[:, m], n_tasks, confidence)
+            around = NO_INTERVAL if lower is None else Interval(None, lower, upper, None)
+            if lower is not None and lower == upper:  # resamples that all say the same tell no spread
                 around = Interval(None, None, None, "group.degenerate")
         table.append(_row(metric, float(one[0]), around, n_traces, n_tasks))
     return _tidy(table, x.size, n_null)
@@ -227,8 +227,8 @@ def _tidy(table: list[tuple[object, ...]], n_rows: int, n_null: int) -> pl.DataF
     schema: dict[str, Any] = {
         "metric": pl.String,
         "value": pl.Float64,
-        "low": pl.Float64,
-        "high": pl.Float64,
+        "lower": pl.Float64,
+        "upper": pl.Float64,
         "n_traces": pl.UInt32,
         "n_tasks": pl.UInt32,
         "interval_reason": CREDITS["reason"],

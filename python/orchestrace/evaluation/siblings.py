@@ -90,7 +90,7 @@ def sibling_diagnostics(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=16, seed=0)
-    >>> buckets = ot.sibling_diagnostics(corpus)
+    >>> buckets = ot.evaluation.sibling_diagnostics(corpus)
     >>> bool((buckets["influence"].drop_nulls() >= 0).all())
     True
     """

@@ -80,7 +80,7 @@ def export(
         opens. ``perfetto``: a timeline in the Trace Event Format, a process for each trace, a row for each
         agent (several where its events overlap), arrows for edges, category ``critical`` on the critical
         path. ``mermaid``, ``dot``: one trace as a chart. ``ocel``: an object-centric event log. ``verl``,
-        ``trl``: a Parquet file with the rows of `trainer_table`.
+        ``trl``: a Parquet file with the rows of `trainers.trainer_table`.
     path
         The file, which has its name when it is complete; for ``parquet`` a folder that is absent or empty.
     trace_id
@@ -91,12 +91,12 @@ def export(
         among them.
     credits
         ``perfetto``, ``mermaid``, ``dot``, ``ocel``: rows of `credit` at unit ``event``, of one method:
-        ``trace seq credit``, shown with every event. ``verl``, ``trl``: as in `trainer_table`.
+        ``trace seq credit``, shown with every event. ``verl``, ``trl``: as in `trainers.trainer_table`.
     effects
         ``perfetto``, ``mermaid``, ``dot``: rows of `replay` for ``drop(each="event")``: ``trace unit_id
         effect lower upper tier``. Shown with every event, beside what they rest on.
     returns, per
-        As in `trainer_table`.
+        As in `trainers.trainer_table`.
     durations, program_order
         As in `schedule`, whose earliest times are drawn.
     memory
@@ -137,7 +137,7 @@ def export(
     >>> import orchestrace as ot
     >>> path = tempfile.mkdtemp() + "/trace.json"
     >>> corpus = ot.generate(traces=1, seed=0)
-    >>> effects = ot.replay(corpus, ot.drop(each="event"))
+    >>> effects = ot.replay(corpus, ot.interventions.drop(each="event"))
     >>> written = ot.export(corpus, "perfetto", path, effects=effects)
     >>> sorted(json.loads(pathlib.Path(path).read_text()))
     ['displayTimeUnit', 'otherData', 'traceEvents']

@@ -46,7 +46,7 @@ class Drop(Composable):
 
 @dataclass(frozen=True, repr=False)
 class SetValue(Composable):
-    """Events whose value is another; made by `set_value`."""
+    """Events whose value is another; made by `interventions.set_value`."""
 
     by: str
     value: str
@@ -75,7 +75,7 @@ class Truncate(Composable):
 
 @dataclass(frozen=True, repr=False)
 class AggregateBy(Composable):
-    """Another rule in aggregates; made by `aggregate_by`."""
+    """Another rule in aggregates; made by `interventions.aggregate_by`."""
 
     rule: str
 
@@ -140,9 +140,9 @@ def drop(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.drop(agent="critic")
+    >>> ot.interventions.drop(agent="critic")
     drop(agent='critic')
-    >>> ot.drop(edge=("e3", "e4"), mode="node") & ot.truncate(at=60)
+    >>> ot.interventions.drop(edge=("e3", "e4"), mode="node") & ot.interventions.truncate(at=60)
     drop(edge=('e3', 'e4'), mode='node') & truncate(at=60.0)
     """
     names = dict(
@@ -192,7 +192,7 @@ def set_value(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.set_value(agent="critic", to=1)
+    >>> ot.interventions.set_value(agent="critic", to=1)
     set_value(agent='critic', to=1.0)
     """
     names = {
@@ -231,7 +231,7 @@ def truncate(*, at: float | None = None, event: str | None = None) -> Truncate:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.truncate(at=30)
+    >>> ot.interventions.truncate(at=30)
     truncate(at=30.0)
     """
     if (at is None) == (event is None):
@@ -265,7 +265,7 @@ def aggregate_by(rule: Rule) -> AggregateBy:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.aggregate_by("majority")
+    >>> ot.interventions.aggregate_by("majority")
     aggregate_by('majority')
     """
     _word("rule", rule, ["best", "majority", "mean", "confidence"])

@@ -123,14 +123,14 @@ class Split(Composable):
 
 
 @dataclass(frozen=True, repr=False)
-class Serialise(Composable):
+class Serialize(Composable):
     """One event at a time."""
 
     def spec(self) -> Spec:
-        return {"kind": "serialise"}
+        return {"kind": "serialize"}
 
     def __repr__(self) -> str:
-        return "serialise()"
+        return "serialize()"
 
 
 Pool = Literal["all", "agents", "tools"]
@@ -181,7 +181,7 @@ def concurrency(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> print(ot.concurrency([1, 2, None]))
+    >>> print(ot.interventions.concurrency([1, 2, None]))
     concurrency([1, 2, None])
     """
     if slots is None or isinstance(slots, int):
@@ -233,7 +233,7 @@ def speed_up(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> print(ot.speed_up(2, tool="browser"))
+    >>> print(ot.interventions.speed_up(2, tool="browser"))
     speed_up(2, tool='browser')
     """
     by, value = _selection(tool=tool, agent=agent, role=role, type=type, event=event)
@@ -257,7 +257,7 @@ def cap_stragglers(
         q in (0, 1]. Events are of one kind if they share type and tool; of the m selected events of a kind in
         a trace, none takes longer than the ⌈q m⌉-th shortest.
     tool, agent, role, type
-        Which events, as in `speed_up`; none selects all.
+        Which events, as in `interventions.speed_up`; none selects all.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def cap_stragglers(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> print(ot.cap_stragglers(0.9, type="tool_result"))
+    >>> print(ot.interventions.cap_stragglers(0.9, type="tool_result"))
     cap_stragglers(0.9, type='tool_result')
     """
     by, value = _selection(tool=tool, agent=agent, role=role, type=type)
@@ -306,7 +306,7 @@ def remove(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> print(ot.remove(agent="critic"))
+    >>> print(ot.interventions.remove(agent="critic"))
     remove(agent='critic')
     """
     by, value = _selection(agent=agent, event=event, tool=tool, role=role, type=type)
@@ -334,7 +334,7 @@ def merge(agents: Sequence[str]) -> Merge:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> print(ot.merge(["planner", "critic"]))
+    >>> print(ot.interventions.merge(["planner", "critic"]))
     merge(['planner', 'critic'])
     """
     names = () if isinstance(agents, str) else tuple(agents)
@@ -367,7 +367,7 @@ def split(agent: str, parts: int = 2) -> Split:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> print(ot.split("executor", 3))
+    >>> print(ot.interventions.split("executor", 3))
     split('executor', 3)
     """
     if not isinstance(agent, str):
@@ -378,16 +378,16 @@ def split(agent: str, parts: int = 2) -> Split:
 
 
 @public
-def serialise() -> Serialise:
+def serialize() -> Serialize:
     """One event at a time, whatever the slots: the makespan is the work.
 
     Examples
     --------
     >>> import orchestrace as ot
-    >>> print(ot.serialise())
-    serialise()
+    >>> print(ot.interventions.serialize())
+    serialize()
     """
-    return Serialise()
+    return Serialize()
 
 
 def _word(what: str, given: object, known: list[str]) -> None:

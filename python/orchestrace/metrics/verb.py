@@ -121,11 +121,11 @@ def metrics(
         if all metrics of these are asked for; last ``reason``, a struct with a field per metric that says why
         it is null. By agent or role: ``trace trace_id``, the name (Categorical), its metrics,
         ``time_unit durations clock_unit reason``. By task or another column: that column, ``harness_hash``
-        (String, of the runs that are pooled), ``metric`` (String), ``mean low high`` (Float64: mean over
+        (String, of the runs that are pooled), ``metric`` (String), ``mean lower upper`` (Float64: mean over
         traces that have the metric, and its interval over tasks), ``n_tasks`` and ``n_traces`` that have it,
         ``n_null`` traces that do not (UInt32), ``time_unit``, ``reason`` of these, the most frequent one,
-        or ``result.range`` where the mean is beyond the floats and so null; ``interval_reason``, why ``low
-        high`` are null: ``support.absent`` with fewer than two tasks, ``group.degenerate`` where all tasks
+        or ``result.range`` where the mean is beyond the floats and so null; ``interval_reason``, why ``lower
+        upper`` are null: ``support.absent`` with fewer than two tasks, ``group.degenerate`` where all tasks
         have the same value, ``result.range``. Means of times are over the traces whose
         unit is the more frequent one, which ``time_unit`` names.
 
@@ -314,13 +314,13 @@ def _summarised(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confi
         in_range(told, ["mean"])
         .with_columns(
             pl.col("n_traces", "n_null").cast(pl.UInt32),
-            low=pl.Series([one.lower for one in around], dtype=pl.Float64),
-            high=pl.Series([one.upper for one in around], dtype=pl.Float64),
+            lower=pl.Series([one.lower for one in around], dtype=pl.Float64),
+            upper=pl.Series([one.upper for one in around], dtype=pl.Float64),
             interval_reason=pl.Series([one.reason for one in around], dtype=CREDITS["reason"]),
             place=places,
         )
         .sort("place", maintain_order=True)
-        .select(*keys, "metric", "mean", "low", "high", *_COUNTS, "time_unit", "reason", "interval_reason")
+        .select(*keys, "metric", "mean", "lower", "upper", *_COUNTS, "time_unit", "reason", "interval_reason")
     )
 
 

@@ -74,8 +74,9 @@ def replay(
     corpus
         The recordings, in memory or on disk.
     interventions
-        One scenario each: `drop`, `set_value`, `truncate`, `aggregate_by` and what is composed of them with
-        ``&``. Scenarios with a schedule intervention (`concurrency`, `speed_up`, ...) answer when, not what.
+        One scenario each: `drop`, `interventions.set_value`, `truncate`, `interventions.aggregate_by` and
+        what is composed of them with ``&``. Scenarios with a schedule intervention (`concurrency`,
+        `interventions.speed_up`, ...) answer when, not what.
     outcome
         How an event depends on its inputs: ``noisy_or``; ``typed`` (results and returns need all of their
         inputs, aggregates the best one, in a debate the majority; safety events can veto); ``noisy_and``;
@@ -138,8 +139,8 @@ def replay(
     A trace whose every unit is tried (``each=``) is refused where scenarios times events and edges times
     families of gates are more than 2^37, which takes a few minutes of one core.
 
-    Tier ``surrogate``; ``observed`` where `aggregate_by` alone changes a scored outcome whose inputs are all
-    scored; ``schedule`` for schedule scenarios.
+    Tier ``surrogate``; ``observed`` where `interventions.aggregate_by` alone changes a scored outcome whose
+    inputs are all scored; ``schedule`` for schedule scenarios.
 
     O((events + edges) · scenarios) for each family of gates, in parallel over traces and blocks of 64
     scenarios. Source: J. Pearl, Causality, 2009, section 7.1; gates: ARCHITECTURE.md, D15; losses: D22.
@@ -148,7 +149,7 @@ def replay(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=5, seed=0)
-    >>> table = ot.replay(corpus, ot.drop(each="agent"))
+    >>> table = ot.replay(corpus, ot.interventions.drop(each="agent"))
     >>> table.select("unit_id", "lower", "upper", "reason").row(0)
     ('orchestrator', -1.0, 0.0, 'support.absent')
     >>> bool((table["lower"] <= table["effect"]).all() and (table["effect"] <= table["upper"]).all())
@@ -158,7 +159,9 @@ def replay(
     check_corpus(corpus)
     scenarios = [(one, [part.spec() for part in parts_of(one)]) for one in map(_checked, interventions)]
     if not scenarios:
-        raise ParameterError("replay needs an intervention: ot.drop(agent='critic'), ot.truncate(at=60), ...")
+        raise ParameterError(
+            "replay needs an intervention: ot.interventions.drop(agent='critic'), truncate(at=60), ..."
+        )
     if not callable(outcome) and outcome not in get_args(Model):
         raise ParameterError(_no_model(outcome))
     timing = timing_options(durations, max_gap, program_order)
@@ -191,7 +194,7 @@ def _checked(one: object) -> Specified:
             "interventions are a list: pass them one by one, ot.replay(corpus, *interventions)"
         )
     raise ParameterError(
-        f"intervention is {one!r}, expected one of ot.drop(...), ot.set_value(...), ot.truncate(...), ..."
+        f"intervention is {one!r}, expected one that ot.interventions makes: drop(...), truncate(...), ..."
     )
 
 

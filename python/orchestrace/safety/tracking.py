@@ -182,12 +182,12 @@ threads, progress
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=8, seed=0)
-    >>> ot.tainted_events(corpus).height == ot.taint(corpus)["n_tainted"].sum()
+    >>> ot.safety.tainted_events(corpus).height == ot.taint(corpus)["n_tainted"].sum()
     True
 
     Which call was reached from which result of the web:
 
-    >>> events = ot.tainted_events(
+    >>> events = ot.safety.tainted_events(
     ...     corpus, untrusted_tools=["web.*"], trusted_tools=["*"], privileged_tools=["bash"]
     ... )
     >>> events.filter("privileged").select("source", "event_id", "tool").row(0)
@@ -248,7 +248,7 @@ def sanitizer_cut(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=8, seed=0)
-    >>> cut, table = ot.sanitizer_cut(corpus), ot.taint(corpus)
+    >>> cut, table = ot.safety.sanitizer_cut(corpus), ot.taint(corpus)
     >>> set(cut["trace"]) == set(table.filter("outcome_tainted")["trace"])
     True
     """

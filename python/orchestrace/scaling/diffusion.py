@@ -17,7 +17,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus, collected
 from ..credit.verb import credit
 from ..statistics.influence import check_confidence, mean_interval
-from ..synthetic.planted import generate_planted
+from ..synthetic.planting import planted
 from .laws import REASONS, fit_law
 
 Source = Literal["planted", "simulated"]
@@ -28,8 +28,8 @@ _CURVE: Final = {
     "units": pl.Float64(),
     "sigma": pl.Float64(),
     "correlation": pl.Float64(),
-    "low": pl.Float64(),
-    "high": pl.Float64(),
+    "lower": pl.Float64(),
+    "upper": pl.Float64(),
     "theory": pl.Float64(),
     "rollouts": pl.UInt64(),
     "rollouts_theory": pl.UInt64(),
@@ -39,8 +39,8 @@ _SLOPE: Final = {
     "source": pl.Enum(["planted", "simulated"]),
     "method": pl.String(),
     "slope": pl.Float64(),
-    "low": pl.Float64(),
-    "high": pl.Float64(),
+    "lower": pl.Float64(),
+    "upper": pl.Float64(),
     "theory": pl.Float64(),
     "agrees": pl.Boolean(),
     "n_replicates": pl.UInt32(),
@@ -104,9 +104,9 @@ def rollouts_needed(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.rollouts_needed([10, 100, 1000, 4000])
+    >>> ot.scaling.rollouts_needed([10, 100, 1000, 4000])
     [79, 785, 7849, 31396]
-    >>> ot.rollouts_needed(4000, block=10)
+    >>> ot.scaling.rollouts_needed(4000, block=10)
     79
     """
     _check_noise(noise)
@@ -139,7 +139,7 @@ def _sample_size(reach: float, inverse: float) -> int:
 
 @dataclass(frozen=True)
 class DiffusionLaw:
-    """What `diffusion_law` measured.
+    """What `scaling.diffusion_law` measured.
 
     Attributes
     ----------
@@ -147,13 +147,14 @@ class DiffusionLaw:
         A row for each replicate and length: ``replicate`` (u32), ``n`` (u32), ``correlation`` (f64).
     curve
         A row for each length: ``n``, ``units`` that share a reward (f64), ``sigma`` (f64, standard deviation
-        of their contributions), mean ``correlation`` with ``low high`` (Wilson's interval in -1..1 with
+        of their contributions), mean ``correlation`` with ``lower upper`` (Wilson's interval in -1..1 with
         Student's t over replicates), the ``theory``, and the ``rollouts`` needed (u64, at 5 % and 80 %) by
         the one and by the other, null for a correlation that is not above 0; ``reason``: ``support.absent``
-        where fewer than two replicates have a correlation, so that ``low high`` are null.
+        where fewer than two replicates have a correlation, so that ``lower upper`` are null.
     slope
-        One row: ``source method``, the ``slope`` of log correlation on log n with ``low high``, that of the
-        ``theory`` at the same lengths, whether the interval ``agrees`` with it, ``n_replicates``, ``reason``.
+        One row: ``source method``, the ``slope`` of log correlation on log n with ``lower upper``, that of
+        the ``theory`` at the same lengths, whether the interval ``agrees`` with it, ``n_replicates``,
+        ``reason``.
     """
 
     points: pl.DataFrame
@@ -185,7 +186,7 @@ def diffusion_law(
     lengths
         Events per run, from 1; at least three for a slope.
     source
-        ``"planted"``: corpora of `generate_planted`, credited by `credit`. ``"simulated"``: the noise model
+        ``"planted"``: corpora of `synthetic.planted`, credited by `credit`. ``"simulated"``: the noise model
         itself, without corpora.
     method, params
         What credits events of planted corpora. The theory is that of ``broadcast``.
@@ -219,10 +220,10 @@ def diffusion_law(
 
     Notes
     -----
-    R = sum of n contributions c_j + noise, all independent: the correlation of c_i with R is
-    sigma_i / sqrt(sum sigma_j² + sigma_noise²), for equal units without noise n^(-1/2). Credit of blocks has
-    the size of the block in the place of n, and a correlation sqrt(n/block) times as large. The measured one
-    is pooled over all events of a replicate; the slope is that of `fit_law`, the mean of the replicates'
+    R = sum of n contributions c_j + noise, all independent: the correlation of c_i with R is sigma_i /
+    sqrt(sum sigma_j² + sigma_noise²), for equal units without noise n^(-1/2). Credit of blocks has the size
+    of the block in the place of n, and a correlation sqrt(n/block) times as large. The measured one is pooled
+    over all events of a replicate; the slope is that of `scaling.fit_law`, the mean of the replicates'
     least-squares slopes. O(replicates * rollouts * sum of lengths), plus what the method costs.
 
     Source: this project's own noise model for the loss of signal that arXiv 2605.02801 states without a rate.
@@ -230,7 +231,7 @@ def diffusion_law(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> law = ot.diffusion_law([4, 16, 64], source="simulated", rollouts=200, replicates=8)
+    >>> law = ot.scaling.diffusion_law([4, 16, 64], source="simulated", rollouts=200, replicates=8)
     >>> law.slope["theory"][0], law.slope["agrees"][0]
     (-0.5, True)
     >>> law.curve["rollouts_theory"].to_list()
@@ -317,7 +318,7 @@ def credit_snr(
 
     By the diffusion law the ratio falls with the root of ``events``. Near the floor it falls too slowly,
     since no mean is exactly 0; ``snr**2 - pi/2 * floor**2`` has no such bias, may be below 0, and falls as
-    1 / events: `fit_law` with absolute errors and ``cluster="group_id"`` measures that. O(rows).
+    1 / events: `scaling.fit_law` with absolute errors and ``cluster="group_id"`` measures that. O(rows).
 
     Source: signal-to-noise ratio of an advantage, arXiv 2605.02801, section 4.
 
@@ -325,7 +326,7 @@ def credit_snr(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=64, seed=0)
-    >>> table = ot.credit_snr(corpus, ot.credit(corpus, method="grpo", unit="event"))
+    >>> table = ot.scaling.credit_snr(corpus, ot.credit(corpus, method="grpo", unit="event"))
     >>> table.columns
     ['group_id', 'type', 'events', 'snr', 'floor', 'n_rollouts', 'n_events', 'reason']
     >>> bool((table["snr"].drop_nulls() > 0).all())
@@ -463,7 +464,7 @@ def _planted(
     threads: int | None,
 ) -> tuple[float, float]:
     """Correlation of credit with planted contributions, and the standard deviation of these."""
-    corpus, truth = generate_planted(
+    corpus, truth = planted(
         agents=1,
         events=n,
         density=1.0,
@@ -497,7 +498,7 @@ def _curve(measured: pl.DataFrame, block: int | None, noise: float, confidence: 
         mean, around = found.estimate, found.around
         units, sigma = _units(int(str(n)), block), float(own["sigma"].to_numpy().mean())
         row: dict[str, Any] = {"n": n, "units": units, "sigma": sigma, "correlation": mean}
-        row |= {"low": around.lower, "high": around.upper, "reason": around.reason}
+        row |= {"lower": around.lower, "upper": around.upper, "reason": around.reason}
         ratio = noise / sigma if sigma > 0.0 else math.inf
         row["theory"] = 1.0 / math.sqrt(units + ratio * ratio)
         row["rollouts_theory"] = rollouts_at(row["theory"])
@@ -520,15 +521,15 @@ def _slope(
         confidence=confidence,
         seed=seed,
     ).row(1, named=True)
-    found = {"slope": law["estimate"], "low": law["low"], "high": law["high"], "reason": law["reason"]}
+    found = {"slope": law["estimate"], "lower": law["lower"], "upper": law["upper"], "reason": law["reason"]}
     if curve.height < 2:
         return found
     x, y = np.log(curve["n"].to_numpy()), np.log(curve["theory"].to_numpy())
     x = x - x.mean()
     # rounded, so that -1/2 is -1/2
     found["theory"] = theory = round(float((x * y).sum() / (x * x).sum()), 12) + 0.0
-    if law["low"] is not None:
-        found["agrees"] = law["low"] <= theory <= law["high"]
+    if law["lower"] is not None:
+        found["agrees"] = law["lower"] <= theory <= law["upper"]
     return found
 
 

@@ -39,8 +39,8 @@ _LAWS: Final = {
     "model": pl.Enum(MODELS),
     "parameter": pl.String(),
     "estimate": pl.Float64(),
-    "low": pl.Float64(),
-    "high": pl.Float64(),
+    "lower": pl.Float64(),
+    "upper": pl.Float64(),
     "heldout_error": pl.Float64(),
     "chosen": pl.Boolean(),
     "errors": pl.Enum(["relative", "absolute"]),
@@ -48,8 +48,8 @@ _LAWS: Final = {
     "n_null": pl.UInt32(),
     "n_x": pl.UInt32(),
     "n_clusters": pl.UInt32(),
-    "x_low": pl.Float64(),
-    "x_high": pl.Float64(),
+    "x_lower": pl.Float64(),
+    "x_upper": pl.Float64(),
     "reason": REASONS,
     "draws": pl.List(pl.Float64()),
 }
@@ -57,8 +57,8 @@ _PREDICTIONS: Final = {
     "model": pl.Enum(MODELS),
     "x": pl.Float64(),
     "estimate": pl.Float64(),
-    "low": pl.Float64(),
-    "high": pl.Float64(),
+    "lower": pl.Float64(),
+    "upper": pl.Float64(),
     "extrapolated_decades": pl.Float64(),
     "beyond_a_decade": pl.Boolean(),
     "reason": REASONS,
@@ -110,10 +110,10 @@ def fit_law(
     -------
     DataFrame
         A row for each group, model and parameter, groups in ascending order: the columns of `by`, ``model``,
-        ``parameter``, ``estimate low high`` (Float64), ``heldout_error`` (of the model, on the scale of
+        ``parameter``, ``estimate lower upper`` (Float64), ``heldout_error`` (of the model, on the scale of
         `errors`: root mean square of log y, or of y), ``chosen``, ``errors``, ``n`` rows used and ``n_null``
-        left out, ``n_x`` distinct x, ``n_clusters`` (all UInt32), ``x_low x_high``, ``reason``, and ``draws``
-        (List of Float64), the estimates of the resamples, which `predict_law` needs.
+        left out, ``n_x`` distinct x, ``n_clusters`` (all UInt32), ``x_lower x_upper``, ``reason``, and
+        ``draws`` (List of Float64), the estimates of the resamples, which `scaling.predict_law` needs.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def fit_law(
     >>> sizes = [10.0, 100.0, 1000.0, 10000.0]
     >>> runs = [(f"run {r}", n, (1 + r / 100) * 0.3 * n**0.5) for r in range(8) for n in sizes]
     >>> table = pl.DataFrame(runs, ["trace_id", "events", "seconds"], orient="row")
-    >>> law = ot.fit_law(table, x="events", y="seconds", models=["power"])
+    >>> law = ot.scaling.fit_law(table, x="events", y="seconds", models=["power"])
     >>> law.select("parameter", pl.col("estimate").round(3), "chosen").rows()
     [('scale', 0.31, True), ('exponent', 0.5, True)]
     """
@@ -202,7 +202,7 @@ def predict_law(
     Parameters
     ----------
     fit
-        What `fit_law` returned.
+        What `scaling.fit_law` returned.
     at
         Sizes, in the unit of x, above 0.
     model
@@ -217,7 +217,7 @@ def predict_law(
     -------
     DataFrame
         A row for each group and size, in their orders: the columns that the fit was made by, ``model x
-        estimate low high`` (Float64), ``extrapolated_decades`` (Float64, log10 of how many times x lies
+        estimate lower upper`` (Float64), ``extrapolated_decades`` (Float64, log10 of how many times x lies
         outside the range seen, 0 inside), ``beyond_a_decade`` (whether that is more than 1), ``reason``.
         Numbers are null beyond a decade unless asked for (``range.exceeded``), where no model was chosen
         (``choice.absent``), where the model has no estimate, and where a law that has to stay above 0 does
@@ -226,15 +226,15 @@ def predict_law(
     Raises
     ------
     ParameterError
-        `fit` is not of `fit_law`, `at` has a size that is not above 0, an unknown model, or one that was not
-        fitted.
+        `fit` is not of `scaling.fit_law`, `at` has a size that is not above 0, an unknown model, or one that
+        was not fitted.
 
     Notes
     -----
     The interval is that of the law, of the mean over many runs, not of the next run; and it takes the law for
     true. O(sizes * resamples).
 
-    Source: percentile bootstrap over clusters, as `fit_law`.
+    Source: percentile bootstrap over clusters, as `scaling.fit_law`.
 
     Examples
     --------
@@ -242,8 +242,8 @@ def predict_law(
     >>> import polars as pl
     >>> runs = [(f"run {r}", n, (1 + r / 100) * 2.0 * n) for r in range(8) for n in (10.0, 20.0, 40.0)]
     >>> table = pl.DataFrame(runs, ["trace_id", "n", "cost"], orient="row")
-    >>> law = ot.fit_law(table, x="n", y="cost", models=["power"])
-    >>> said = ot.predict_law(law, [80.0, 800.0])
+    >>> law = ot.scaling.fit_law(table, x="n", y="cost", models=["power"])
+    >>> said = ot.scaling.predict_law(law, [80.0, 800.0])
     >>> said.select(pl.col("estimate").round(1), "beyond_a_decade", "reason").rows()
     [(165.6, False, None), (None, True, 'range.exceeded')]
     """
@@ -272,7 +272,7 @@ def predict_law(
             drawn = own["draws"].to_list()
             if all(drawn):
                 spread = np.array(drawn).T
-        low_x, high_x = group["x_low"][0], group["x_high"][0]
+        low_x, high_x = group["x_lower"][0], group["x_upper"][0]
         for size in sizes:
             row: dict[str, Any] = {**key, "model": name, "x": size, "reason": reason}
             if low_x is not None:
@@ -306,11 +306,11 @@ def _said(
         return {"reason": "fit.unidentified"}
     if positive and estimate <= 0.0:
         return {"reason": "y.not_positive"}
-    low, high = None, None
+    lower, upper = None, None
     if spread is not None:
-        low, high = percentiles(law.curve(spread, log_x)[:, 0], own["n_clusters"][0], confidence)
+        lower, upper = percentiles(law.curve(spread, log_x)[:, 0], own["n_clusters"][0], confidence)
     reason = "clusters.few" if own["n_clusters"][0] < FEWEST_CLUSTERS else None
-    return {"estimate": estimate, "low": low, "high": high, "reason": reason}
+    return {"estimate": estimate, "lower": lower, "upper": upper, "reason": reason}
 
 
 def _check_models(models: Sequence[str]) -> list[str]:
@@ -383,8 +383,8 @@ def _fit_group(
         "n": rows.height,
         "n_x": rows["x"].n_unique(),
         "n_clusters": len(ordered),
-        "x_low": rows["x"].min(),
-        "x_high": rows["x"].max(),
+        "x_lower": rows["x"].min(),
+        "x_upper": rows["x"].max(),
         "chosen": False,
     }
     found: dict[str, Floats] = {}
@@ -430,7 +430,7 @@ def _fit_group(
         for i, name in enumerate(law.parameters):
             row = {**of, "parameter": name, "estimate": float(theta[i])}
             if drawn is not None:
-                row["low"], row["high"] = percentiles(drawn[:, i], len(ordered), level)
+                row["lower"], row["upper"] = percentiles(drawn[:, i], len(ordered), level)
                 row["draws"] = drawn[:, i].tolist()
             result.append(row)
     return result

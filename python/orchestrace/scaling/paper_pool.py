@@ -89,7 +89,7 @@ def survey(path: str | os.PathLike[str]) -> dict[str, pl.DataFrame]:
     >>> log = ["record_id," + ",".join(COUNTED_EXCLUDED), "E1,abstract_screen,arXiv,safety"]
     >>> _ = (folder / "papers.csv").write_text("\\n".join(pool))
     >>> _ = (folder / "excluded.csv").write_text("\\n".join(log))
-    >>> tables = ot.survey(folder)
+    >>> tables = ot.scaling.survey(folder)
     >>> tables["headline"].rows()
     [('retained', 1), ('excluded', 1), ('audited', 2)]
     >>> tables["reward_type_by_credit_granularity"].to_dicts()

@@ -54,7 +54,7 @@ def envelopes() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> swarm = ot.envelopes().filter(system="Kimi K2.6 Agent Swarm (reported envelope)")
+    >>> swarm = ot.scaling.envelopes().filter(system="Kimi K2.6 Agent Swarm (reported envelope)")
     >>> swarm.select("agents_max", "steps_max", "tokens_max").row(0)
     (300, 4000.0, None)
     """
@@ -161,7 +161,7 @@ def gap(
     >>> import polars as pl
     >>> import orchestrace as ot
     >>> runs = pl.DataFrame({"trace": [0, 1], "n_agents": [3, 30], "n_steps": [40, 400]})
-    >>> near = ot.gap(runs, against="K2.6 Agent Swarm")
+    >>> near = ot.scaling.gap(runs, against="K2.6 Agent Swarm")
     >>> near.select("nearest_kind", "axes_used", "log10_ratio_n_agents", "log10_ratio_n_steps").rows()
     [('academic', 2, -2.0, -2.0), ('industrial', 2, -1.0, -1.0)]
     """

@@ -79,7 +79,7 @@ def critical_path(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=2, seed=0)
-    >>> path = ot.critical_path(corpus, by="type")
+    >>> path = ot.schedules.critical_path(corpus, by="type")
     >>> span = ot.metrics(corpus, groups=["span"])["span"]
     >>> sums = path.group_by("trace", maintain_order=True).agg(pl.col("critical").sum())["critical"]
     >>> bool(((sums - span).abs() < 1e-9 * span).all())
@@ -170,7 +170,7 @@ def drag(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> rows = ot.drag(ot.generate(traces=2, seed=0))
+    >>> rows = ot.schedules.drag(ot.generate(traces=2, seed=0))
     >>> bool((rows["drag"] <= rows["duration"] + 1e-9).all())
     True
     """
@@ -212,7 +212,7 @@ def dominators(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=4, seed=0)
     >>> counts = ot.metrics(corpus, groups=["dominators"])["n_dominators"]
-    >>> ot.dominators(corpus).height == counts.sum()
+    >>> ot.schedules.dominators(corpus).height == counts.sum()
     True
     """
     check_corpus(corpus)
@@ -252,7 +252,7 @@ def concurrency_profile(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=2, seed=0)
-    >>> profile = ot.concurrency_profile(corpus)
+    >>> profile = ot.schedules.concurrency_profile(corpus)
     >>> peaks = profile.group_by("trace", maintain_order=True).agg(pl.col("present").max())["present"]
     >>> peaks.to_list() == ot.metrics(corpus, groups=["span"])["peak_concurrency"].to_list()
     True

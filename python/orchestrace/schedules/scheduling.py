@@ -24,7 +24,7 @@ Durations = Literal["auto", "explicit", "gap"]
 DURATIONS: Final = ("auto", "explicit", "gap")
 
 SCHEDULE_KINDS = frozenset(
-    {"concurrency", "speed_up", "cap_stragglers", "remove", "merge", "split", "serialise"}
+    {"concurrency", "speed_up", "cap_stragglers", "remove", "merge", "split", "serialize"}
 )
 """Kinds of interventions that are about the schedule alone."""
 
@@ -126,7 +126,7 @@ def schedule(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=2, seed=0)
-    >>> table = ot.schedule(corpus)
+    >>> table = ot.schedules.schedule(corpus)
     >>> table.filter("critical")["slack"].sum()
     0.0
     """
@@ -164,8 +164,9 @@ def replay_schedule(
     corpus
         The recordings.
     interventions
-        What `concurrency`, `speed_up`, `cap_stragglers`, `remove`, `merge`, `split`, `serialise` and `drop`
-        make, and what joins them by ``&``. Each is a scenario; `concurrency` of several k is one for each.
+        What `concurrency`, `interventions.speed_up`, `interventions.cap_stragglers`, `remove`, `merge`,
+        `split`, `interventions.serialize` and `drop` make, and what joins them by ``&``. Each is a scenario;
+        `concurrency` of several k is one for each.
     durations, max_gap, program_order, threads, progress
         As in `schedule`.
 
@@ -194,7 +195,7 @@ def replay_schedule(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=3, seed=0)
     >>> from orchestrace.schedules.scheduling import replay_schedule
-    >>> table = replay_schedule(corpus, [ot.serialise(), ot.concurrency(1)])
+    >>> table = replay_schedule(corpus, [ot.interventions.serialize(), ot.interventions.concurrency(1)])
     >>> table.height, table["makespan_cf"][:3].equals(table["makespan_cf"][3:])
     (6, True)
     """
@@ -262,7 +263,7 @@ def scaling_curve(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> curve = ot.scaling_curve(ot.generate(traces=2, seed=0), slots=[1, None])
+    >>> curve = ot.schedules.scaling_curve(ot.generate(traces=2, seed=0), slots=[1, None])
     >>> one = curve.filter(k=1)
     >>> one["makespan"].equals(one["upper"]) or (one["makespan"] - one["work"]).abs().max() < 1e-9
     True
@@ -341,7 +342,7 @@ def _scenarios(intervention: Any) -> list[tuple[str, dict[str, Any]]]:
     if not isinstance(intervention, Specified) or isinstance(intervention, type):
         raise ParameterError(
             f"an intervention is of type {type(intervention).__name__}, expected what concurrency, speed_up, "
-            "cap_stragglers, remove, merge, split, serialise or drop make"
+            "cap_stragglers, remove, merge, split, serialize or drop make"
         )
     specs = list(_flat(intervention.spec()))
     settings = [spec for spec in specs if spec["kind"] == "concurrency"]

@@ -36,7 +36,7 @@ def fit_scaling(curve: pl.DataFrame | pl.LazyFrame, *, by: Literal["trace"] | No
     Parameters
     ----------
     curve
-        What `scaling_curve` returns, with k = 1 and at least one other number of slots.
+        What `schedules.scaling_curve` returns, with k = 1 and at least one other number of slots.
     by
         None fits one curve to all traces together, whose speed-up at k is Σ T_1 / Σ T_k: how much sooner
         everything is done, one run after the other. ``"trace"`` fits every trace.
@@ -70,8 +70,8 @@ def fit_scaling(curve: pl.DataFrame | pl.LazyFrame, *, by: Literal["trace"] | No
     Examples
     --------
     >>> import orchestrace as ot
-    >>> curve = ot.scaling_curve(ot.generate(traces=5, seed=0), slots=[1, 2, 3, 4, 8])
-    >>> fits = ot.fit_scaling(curve)
+    >>> curve = ot.schedules.scaling_curve(ot.generate(traces=5, seed=0), slots=[1, 2, 3, 4, 8])
+    >>> fits = ot.schedules.fit_scaling(curve)
     >>> fits["model"].to_list(), fits["alpha"].is_between(0, 1).all()
     (['amdahl', 'usl'], True)
     """
@@ -156,7 +156,7 @@ def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
     Parameters
     ----------
     curve
-        What `scaling_curve` returns for ``pool="all"``, with k = 1.
+        What `schedules.scaling_curve` returns for ``pool="all"``, with k = 1.
     title
         Over the plot.
 
@@ -178,8 +178,8 @@ def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> curve = ot.scaling_curve(ot.generate(traces=5, seed=0), slots=[1, 2, 4])
-    >>> ot.plot_scaling(curve).to_dict()["height"]
+    >>> curve = ot.schedules.scaling_curve(ot.generate(traces=5, seed=0), slots=[1, 2, 4])
+    >>> ot.schedules.plot_scaling(curve).to_dict()["height"]
     240
     """
     if not isinstance(title, str):

@@ -21,7 +21,7 @@ from ..credit.registry import registered as written_in_python
 from ..credit.verb import credit
 from ..credit.verb import methods as registered
 from ..interventions.timing import Queue
-from ..synthetic.planted import generate_planted
+from ..synthetic.planting import planted
 
 UNITS: Final = ("event", "agent")
 """Levels at which contributions are planted."""
@@ -46,7 +46,7 @@ PRESET_OPTIONS: Final = (
     "length_spread",
     "dense",
 )
-"""Options of `generate_planted` that a preset sets; team and length are the ladder's, seeds are drawn."""
+"""Options of `synthetic.planted` that a preset sets; team and length are the ladder's, seeds are drawn."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class StudyConfig:
     sizes
         The rungs.
     presets
-        By name, options of `generate_planted`: topology, gates, interaction, noise, ...
+        By name, options of `synthetic.planted`: topology, gates, interaction, noise, ...
     methods
         What is measured.
     units
@@ -399,7 +399,7 @@ def _check_presets(made: StudyConfig) -> None:
     smallest = made.sizes[0]
     for name, options in made.presets.items():
         try:
-            generate_planted(traces=1, length=smallest.events, agents=smallest.agents, **options)
+            planted(traces=1, length=smallest.events, agents=smallest.agents, **options)
         except (ParameterError, TypeError, OverflowError) as error:
             raise ParameterError(f"preset '{name}': {error}") from None
 
@@ -411,7 +411,7 @@ def _check_methods(made: StudyConfig) -> None:
     here; a function of Python is called on a few runs, as it would be with every cell.
     """
     nothing = Corpus(_core.read([]))
-    small = generate_planted(traces=16, group_size=8, length=6, agents=2)[0]
+    small = planted(traces=16, group_size=8, length=6, agents=2)[0]
     reported = dict(registered().select("name", "units").iter_rows())
     for run in made.methods:
         corpus = small if run.name in written_in_python() else nothing

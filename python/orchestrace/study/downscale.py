@@ -31,8 +31,8 @@ _SCHEMA: Final[dict[str, Any]] = {
     "unit": pl.String,
     "metric": pl.String,
     "value": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
+    "lower": pl.Float64,
+    "upper": pl.Float64,
     "n_traces": pl.UInt32,
     "n_tasks": pl.UInt32,
     "interval_reason": CREDITS["reason"],
@@ -159,7 +159,7 @@ def downscale(
     -------
     DataFrame
         A row per share, method and metric: ``share``, ``mean_events`` (kept, per trace), ``mean_lost`` (per
-        trace, among the first events but without a cause that is), ``method unit metric value low high``,
+        trace, among the first events but without a cause that is), ``method unit metric value lower upper``,
         ``n_traces n_tasks`` (with a value), ``interval_reason`` (``support.absent``: fewer than two tasks
         have no interval), ``null_share`` of the units without credit, ``error`` (why the method could not
         run). Metrics: ``spearman``, ``top_k_overlap`` and ``sign_agreement`` with the credit that the whole
@@ -175,7 +175,7 @@ def downscale(
     -----
     The reward is that of the whole run at every length: an estimator is asked what it had said of a run that
     ended so when less of it was recorded. Nobody knows the truth of a recording; agreement with the whole is
-    stability, not accuracy. `fit_law` turns the trend into a law, where that is built.
+    stability, not accuracy. `scaling.fit_law` turns the trend into a law, where that is built.
 
     Time is that of the methods, once for each share. Source: methods 9.4.
 
@@ -262,8 +262,8 @@ def _top_share(corpus: Corpus, found: pl.DataFrame, confidence: float) -> dict[s
     return {
         "metric": "top_share",
         "value": mean.estimate,
-        "low": mean.around.lower,
-        "high": mean.around.upper,
+        "lower": mean.around.lower,
+        "upper": mean.around.upper,
         "n_traces": int(np.isfinite(value).sum()),
         "n_tasks": mean.n_clusters,
         "interval_reason": mean.around.reason,

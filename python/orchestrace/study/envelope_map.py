@@ -58,10 +58,10 @@ def recorded(corpora: Mapping[str, Corpus]) -> pl.DataFrame:
             continue
         row: dict[str, Any] = {"letter": _letter(len(rows)), "name": name, "n": own.height}
         for column in ("steps", "agents"):
-            for word, q in (("low", 0.05), ("mid", 0.5), ("high", 0.95)):
+            for word, q in (("lower", 0.05), ("mid", 0.5), ("upper", 0.95)):
                 row[f"{column}_{word}"] = own[column].quantile(q, "nearest")
         rows.append(row)
-    ends = {f"{c}_{w}": pl.Float64 for c in ("steps", "agents") for w in ("low", "mid", "high")}
+    ends = {f"{c}_{w}": pl.Float64 for c in ("steps", "agents") for w in ("lower", "mid", "upper")}
     return pl.DataFrame(rows, schema={"letter": pl.String, "name": pl.String, "n": pl.UInt32, **ends})
 
 
@@ -139,10 +139,10 @@ def _ticks(sheet: Sheet, systems: pl.DataFrame, colour: Any) -> list[Any]:
 def _corpora(sheet: Sheet, corpora: pl.DataFrame, colour: Any) -> list[Any]:
     values = sheet.chart(corpora.with_columns(kind=pl.lit(KINDS[2])))
     x, y = _axes(sheet, "steps_mid", "agents_mid")
-    from_x, from_y = _axes(sheet, "steps_low", "agents_low")
+    from_x, from_y = _axes(sheet, "steps_lower", "agents_lower")
     lines = values.mark_rule(strokeWidth=1.3, opacity=0.55)
-    across = lines.encode(x=from_x, x2="steps_high:Q", y=y, color=colour)
-    upright = lines.encode(x=x, y=from_y, y2="agents_high:Q", color=colour)
+    across = lines.encode(x=from_x, x2="steps_upper:Q", y=y, color=colour)
+    upright = lines.encode(x=x, y=from_y, y2="agents_upper:Q", color=colour)
     dots = values.mark_point(filled=True, size=70, shape="diamond", opacity=1).encode(x=x, y=y, color=colour)
     joined = corpora.group_by("steps_mid", "agents_mid", maintain_order=True).agg(
         label=pl.col("letter").str.join(", ")

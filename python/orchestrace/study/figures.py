@@ -39,18 +39,18 @@ def featured(table: pl.DataFrame, unit: str) -> list[str]:
 
 
 def measured_rows(table: pl.DataFrame, unit: str, column: str) -> pl.DataFrame:
-    """``preset events method value low high few``: what the cells of a unit say of one measure."""
+    """``preset events method value lower upper few``: what the cells of a unit say of one measure."""
     rows = averaged(table).filter(unit=unit, status=OK)
     if column == "rollouts":
-        rows = rows.filter(pl.col("pooled_low") > 0)  # what is not told apart from 0 needs no finite number
+        rows = rows.filter(pl.col("pooled_lower") > 0)  # what is not told apart from 0 needs no finite number
     n_tasks = pl.col("pooled_n_tasks" if column in ("pooled", "rollouts") else "rho_n_tasks")
     return rows.drop_nulls(column).select(
         "preset",
         "events",
         "method",
         value=column,
-        low=f"{column}_low",
-        high=f"{column}_high",
+        lower=f"{column}_lower",
+        upper=f"{column}_upper",
         few=are_few(n_tasks),
     )
 
@@ -106,25 +106,25 @@ def _values_axis(
     """The encoding of a column on the one axis of all panels, on which every point and every end of an
     interval lies."""
     drawn = rows.filter(pl.col("method").is_in(named))
-    ends = pl.concat([rows["value"], drawn["low"], drawn["high"]]).drop_nulls().to_numpy()
-    low, high = float(ends.min()), float(ends.max())
+    ends = pl.concat([rows["value"], drawn["lower"], drawn["upper"]]).drop_nulls().to_numpy()
+    lower, upper = float(ends.min()), float(ends.max())
     if log:
-        domain = [low / 1.3, high * 1.3]
+        domain = [lower / 1.3, upper * 1.3]
         scale: dict[str, Any] = {"type": "log", "domain": domain, "nice": False}
         axis: dict[str, Any] = {"format": "~s", "values": _decades(*domain)}
     else:
-        low, high = min(low, 0.0), max(high, 0.1)
-        room = 0.04 * (high - low)
-        scale = {"domain": [low - room, high + room], "nice": False}
+        lower, upper = min(lower, 0.0), max(upper, 0.1)
+        room = 0.04 * (upper - lower)
+        scale = {"domain": [lower - room, upper + room], "nice": False}
         axis = {"format": ".1f", "tickCount": 5}
     return lambda column: sheet.alt.Y(f"{column}:Q", title=title).scale(**scale).axis(**axis)
 
 
-def _decades(low: float, high: float) -> list[float]:
+def _decades(lower: float, upper: float) -> list[float]:
     """Ticks of a logarithmic axis: powers of ten, and where these are few also twice and five times."""
-    steps = (1, 2, 5) if high / low < 300 else (1,)
-    tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [step * 10.0**n for n in tens for step in steps if low <= step * 10.0**n <= high]
+    steps = (1, 2, 5) if upper / lower < 300 else (1,)
+    tens = range(math.floor(math.log10(lower)), math.ceil(math.log10(upper)) + 1)
+    return [step * 10.0**n for n in tens for step in steps if lower <= step * 10.0**n <= upper]
 
 
 def _in_a_row(panels: int) -> int:
@@ -138,13 +138,13 @@ def _layers(
     colour, dash = sheet.of_methods(named, "bottom", 3)
     mine = rows.filter(pl.col("method").is_in(named))
     rest = rows.filter(~pl.col("method").is_in(named))
-    bars = sheet.chart(mine.drop_nulls(["low", "high"]))
+    bars = sheet.chart(mine.drop_nulls(["lower", "upper"]))
     return [
         sheet.chart(rest).mark_line(color=GREY, strokeWidth=1).encode(x=x, y=y("value"), detail="method:N"),
         sheet.chart(rest.filter("few"))
         .mark_point(filled=False, fill="white", stroke=GREY, size=12, strokeWidth=1, opacity=1)
         .encode(x=x, y=y("value")),
-        bars.mark_rule(strokeWidth=1.2, opacity=0.75).encode(x=x, y=y("low"), y2="high:Q", color=colour),
+        bars.mark_rule(strokeWidth=1.2, opacity=0.75).encode(x=x, y=y("lower"), y2="upper:Q", color=colour),
         sheet.chart(mine).mark_line(strokeWidth=1.8).encode(x=x, y=y("value"), color=colour, strokeDash=dash),
         *_points(sheet, mine, x, y("value"), colour),
     ]
@@ -233,13 +233,13 @@ def schedules(table: pl.DataFrame) -> Spec | None:
         x = alt.X("k:Q", title="slots").scale(type="log", base=2).axis(format="~s", tickCount=5, grid=False)
         title = "speed-up"
         y = alt.Y("speedup:Q", title=title).scale(type="log", base=2).axis(format="~g", tickCount=5)
-        low = alt.Y("worst:Q", title=title).scale(type="log", base=2)
+        lower = alt.Y("worst:Q", title=title).scale(type="log", base=2)
         colour = alt.Color("method:N", title="queue", sort=queues).scale(
             domain=queues, range=COLOURS[: len(queues)]
         )
         colour = colour.legend(orient="bottom", symbolType="stroke", symbolSize=400, symbolOpacity=1)
         layers = [
-            values.mark_area(color="#dfe3e8", opacity=1).encode(x=x, y=low, y2="best:Q"),
+            values.mark_area(color="#dfe3e8", opacity=1).encode(x=x, y=lower, y2="best:Q"),
             values.mark_line(strokeWidth=1.8).encode(x=x, y=y, color=colour),
             *_points(sheet, own, x, y, colour),
         ]
@@ -272,7 +272,7 @@ TRENDS: Final = {"spearman": "rank agreement with the whole", "top_share": "shar
 
 
 def trend_rows(table: pl.DataFrame) -> pl.DataFrame:
-    """``metric mean_events method value low high few`` of the measures that a trend shows."""
+    """``metric mean_events method value lower upper few`` of the measures that a trend shows."""
     known = table.drop_nulls("value").filter(pl.col("metric").is_in(list(TRENDS)))
-    columns = ["metric", "mean_events", "method", "value", "low", "high"]
+    columns = ["metric", "mean_events", "method", "value", "lower", "upper"]
     return known.select(*columns, few=are_few(pl.col("n_tasks")))

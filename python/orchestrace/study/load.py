@@ -25,7 +25,7 @@ _KEY: Final[dict[str, Any]] = {
     "unit": pl.String,
 }
 _SHAPE: Final[dict[str, Any]] = {"n_traces": pl.UInt32, "n_events": pl.UInt64, "mean_agents": pl.Float64}
-_ENDS: Final = ("", "_low", "_high")
+_ENDS: Final = ("", "_lower", "_upper")
 _NUMBERS: Final[dict[str, Any]] = {
     "status": pl.String,
     "reason": pl.String,
@@ -94,13 +94,13 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
         null_reason``; ``rho``: Spearman's rank correlation of credit with planted contribution among the
         units of a trace, mean over traces; ``sign``: share of right signs among the 5 % of a trace's units
         with the largest contribution; ``pooled``: Pearson's correlation over the units of all rollouts of a
-        task; ``rollouts``: how many show an effect at that correlation (5 %, power 80 %); each with ``_low``
-        and ``_high``, intervals over tasks; ``interval_reason`` where one is null: ``support.absent`` with
-        fewer than two tasks. ``rho_n_traces rho_n_tasks``: with a rho, which is not defined where credit
-        does not vary; ``pooled_n_tasks``: in which credit and contribution vary. ``rho_sd_rollouts``:
-        standard deviation of rho between rollouts of a task. ``snr``: median of |mean|/sd of credit over
-        rollouts, by agent or type of event.
-        ``sampling_share``: of the variance of credit, what the draws of a method make.
+        task; ``rollouts``: how many show an effect at that correlation (5 %, power 80 %); each with
+        ``_lower`` and ``_upper``, intervals over tasks; ``interval_reason`` where one is null:
+        ``support.absent`` with fewer than two tasks. ``rho_n_traces rho_n_tasks``: with a rho, which is not
+        defined where credit does not vary; ``pooled_n_tasks``: in which credit and contribution vary.
+        ``rho_sd_rollouts``: standard deviation of rho between rollouts of a task. ``snr``: median of
+        |mean|/sd of credit over rollouts, by agent or type of event. ``sampling_share``: of the variance of
+        credit, what the draws of a method make.
 
         Costs: ``seconds`` (of the shortest of ``repeats`` calls), ``events_per_s`` (1/s), ``peak_bytes``
         (of the process, its corpus included) and ``grown_bytes`` (beyond what it held before, a lower bound

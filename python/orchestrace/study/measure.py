@@ -10,7 +10,7 @@ from ..corpus.corpus import Corpus
 from ..credit.verb import credit
 from ..schedules.scheduling import scaling_curve
 from ..statistics.influence import mean_interval
-from ..synthetic.planted import Truth, generate_planted
+from ..synthetic.planting import Truth, planted
 from .cells import SCHEDULE, Cell, seed_of
 from .config import StudyConfig
 from .costs import measured
@@ -57,7 +57,7 @@ class Bench:
         if self._held is None or self._name != cell.corpus:
             self._held = None  # before the next one takes its room
             size = cell.size
-            self._held = generate_planted(
+            self._held = planted(
                 traces=size.traces,
                 group_size=size.group_size,
                 length=size.events,
@@ -118,7 +118,11 @@ def _by_slots(corpus: Corpus, curve: pl.DataFrame, confidence: float) -> list[di
             values = own[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
             within = (0.0, 1.0) if name == "utilisation" else None
             mean = mean_interval(values, own["task"].to_numpy(), confidence=confidence, within=within)
-            row |= {name: mean.estimate, f"{name}_low": mean.around.lower, f"{name}_high": mean.around.upper}
+            row |= {
+                name: mean.estimate,
+                f"{name}_lower": mean.around.lower,
+                f"{name}_upper": mean.around.upper,
+            }
             if mean.estimate is not None and mean.around.reason is not None:
                 row.setdefault("interval_reason", mean.around.reason)
         for name in ("best", "worst", "parallelism"):

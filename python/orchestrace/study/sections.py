@@ -124,8 +124,8 @@ def _map(sizes: tuple[Size, ...], envelopes: pl.DataFrame, corpora: pl.DataFrame
 
 
 def _range(row: dict[str, Any], name: str) -> str:
-    low, middle, high = (row[f"{name}_{end}"] for end in ("low", "mid", "high"))
-    return f"{middle:,.0f} ({low:,.0f} to {high:,.0f})"
+    lower, middle, upper = (row[f"{name}_{end}"] for end in ("lower", "mid", "upper"))
+    return f"{middle:,.0f} ({lower:,.0f} to {upper:,.0f})"
 
 
 def _synthetic(config: StudyConfig) -> str:
@@ -225,8 +225,8 @@ def _told(one: Verdict) -> Cell:
     value = _correlation(one.rho, one.pooled)
     if one.kind == FEW:
         ends = ""
-        if one.low is not None and one.high is not None:
-            ends = f" [{_correlation(one.low, one.pooled)}, {_correlation(one.high, one.pooled)}]"
+        if one.lower is not None and one.upper is not None:
+            ends = f" [{_correlation(one.lower, one.pooled)}, {_correlation(one.upper, one.pooled)}]"
         tasks = f" {one.tasks} task{'' if one.tasks == 1 else 's'}" if one.tasks else ""
         return Cell(f"{value}{star}†{ends}{tasks} {cost}", FEW)
     return Cell(f"{value}{star} ({one.found}/{one.presets}) {cost}", one.kind)
@@ -308,4 +308,4 @@ def _how(config: StudyConfig) -> Section:
         [Cell(f"`{name}`"), Cell(", ".join(f"{key} = {one}" for key, one in options.items()) or "defaults")]
         for name, options in config.presets.items()
     ]
-    return Section("How it was measured", [words, Grid(["world", "options of `generate_planted`"], rows)])
+    return Section("How it was measured", [words, Grid(["world", "options of `synthetic.planted`"], rows)])

@@ -35,8 +35,8 @@ class Verdict(NamedTuple):
     presets: int
     at_least: bool = False
     """Whether those seconds are a lower bound: calls were stopped, and nobody knows when they had ended."""
-    low: float | None = None
-    high: float | None = None
+    lower: float | None = None
+    upper: float | None = None
     """Medians of the ends of the intervals that the values of `rho` have."""
     tasks: int | None = None
     """The most tasks that one of these values rests on."""
@@ -56,8 +56,8 @@ def averaged(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def correlations(table: pl.DataFrame) -> pl.DataFrame:
-    """Rows with ``value value_low value_high n_tasks few pooled_used``: the rank correlation inside traces;
-    of methods that rank nothing there (one number for a whole trace) the pooled one."""
+    """Rows with ``value value_lower value_upper n_tasks few pooled_used``: the rank correlation inside
+    traces; of methods that rank nothing there (one number for a whole trace) the pooled one."""
     pooled = pl.col("rho").is_null() & pl.col("pooled").is_not_null()
 
     def either(of_rho: str, of_pooled: str) -> pl.Expr:
@@ -66,8 +66,8 @@ def correlations(table: pl.DataFrame) -> pl.DataFrame:
     n_tasks = either("rho_n_tasks", "pooled_n_tasks")
     return table.with_columns(
         value=either("rho", "pooled"),
-        value_low=either("rho_low", "pooled_low"),
-        value_high=either("rho_high", "pooled_high"),
+        value_lower=either("rho_lower", "pooled_lower"),
+        value_upper=either("rho_upper", "pooled_upper"),
         n_tasks=n_tasks,
         few=are_few(n_tasks),
         pooled_used=pooled,
@@ -95,7 +95,7 @@ def verdict(rows: pl.DataFrame) -> Verdict:
     if known.is_empty():
         return Verdict(SLOW if slow else NONE, None, False, cost, measured, 0, presets, at_least)
     shown = known if enough.is_empty() else enough
-    found = enough.filter(pl.col("value_low") > 0).height
+    found = enough.filter(pl.col("value_lower") > 0).height
     kind = FEW if enough.is_empty() else FINDS if found * 2 > presets else NOTHING
     most = shown["n_tasks"].max()
     return Verdict(
@@ -107,8 +107,8 @@ def verdict(rows: pl.DataFrame) -> Verdict:
         found,
         presets,
         at_least,
-        _median(shown["value_low"]),
-        _median(shown["value_high"]),
+        _median(shown["value_lower"]),
+        _median(shown["value_upper"]),
         most if isinstance(most, int) else None,
     )
 
@@ -212,9 +212,9 @@ def gap_sentences(
 def _published(envelopes: pl.DataFrame) -> list[str]:
     parts = []
     for column, word in (("agents_max", "agents"), ("steps_max", "steps")):
-        low, high = (_most(envelopes, kind, column) for kind in ("academic", "industrial"))
-        if low and high:
-            parts.append(f"{low:,.0f} against {high:,.0f} {word} ({math.log10(high / low):.1f} decades)")
+        least, most = (_most(envelopes, kind, column) for kind in ("academic", "industrial"))
+        if least and most:
+            parts.append(f"{least:,.0f} against {most:,.0f} {word} ({math.log10(most / least):.1f} decades)")
     if not parts:
         return []
     return [f"The largest published academic and industrial runs have {' and '.join(parts)}."]
@@ -226,7 +226,7 @@ def _ranks(told: pl.DataFrame, small: Size, large: Size, unit: str) -> list[str]
     for size in (small, large):
         own = told.filter(events=size.events, agents=size.agents, unit=unit, status=OK)
         own = correlations(own).drop_nulls("value").filter(~pl.col("pooled_used") & ~pl.col("few"))
-        finds = (pl.col("value_low") > 0).mean() > 0.5
+        finds = (pl.col("value_lower") > 0).mean() > 0.5
         ends.append(own.group_by("method").agg(value=pl.col("value").median(), finds=finds))
     both = ends[0].join(ends[1], on="method", suffix="_large")
     if both.is_empty():
@@ -246,7 +246,7 @@ def _ranks(told: pl.DataFrame, small: Size, large: Size, unit: str) -> list[str]
 
 def _rollouts(told: pl.DataFrame, small: Size, large: Size) -> list[str]:
     """What credit that is one number for a whole run needs to show the effect of one event."""
-    known = told.filter(unit="event", status=OK).filter(pl.col("pooled_low") > 0)
+    known = told.filter(unit="event", status=OK).filter(pl.col("pooled_lower") > 0)
     known = known.filter(~are_few(pl.col("pooled_n_tasks")))
     for name in ("broadcast", "rloo", "grpo"):
         few, many = (

@@ -10,7 +10,7 @@ from ..corpus.corpus import Corpus
 from ..scaling.diffusion import rollouts_at
 from ..statistics import rankings
 from ..statistics.influence import NO_INTERVAL, Interval, correlation_interval, mean_interval
-from ..synthetic.planted import Truth
+from ..synthetic.planting import Truth
 
 TOP: Final = 0.05
 
@@ -43,8 +43,8 @@ def judged(
     }
     told["pooled"] = _pooled(ours, theirs, task, confidence)
     for name, (value, around) in told.items():
-        numbers |= {name: value, f"{name}_low": around.lower, f"{name}_high": around.upper}
-    numbers |= _needed(numbers["pooled"], numbers["pooled_low"], numbers["pooled_high"])
+        numbers |= {name: value, f"{name}_lower": around.lower, f"{name}_upper": around.upper}
+    numbers |= _needed(numbers["pooled"], numbers["pooled_lower"], numbers["pooled_upper"])
     why = [around.reason for value, around in told.values() if value is not None]
     numbers["interval_reason"] = next((reason for reason in why if reason is not None), None)
     numbers["pooled_n_tasks"] = _tasks_that_vary(ours, theirs, task)
@@ -132,13 +132,13 @@ def _tasks_that_vary(ours: "Floats", theirs: "Floats", task: "Ints") -> int:
     return vary.filter("ours", "theirs").height
 
 
-def _needed(rho: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
+def _needed(rho: float | None, lower: float | None, upper: float | None) -> dict[str, float | None]:
     """Rollouts at rho and at the ends of its interval; the larger end is unknown where that contains 0."""
     needed: dict[str, float | None] = {"rollouts": None if rho is None else rollouts_at(abs(rho))}
-    if low is None or high is None:
-        return needed | {"rollouts_low": None, "rollouts_high": None}
-    needed["rollouts_low"] = rollouts_at(max(abs(low), abs(high)))
-    needed["rollouts_high"] = None if low <= 0.0 <= high else rollouts_at(min(abs(low), abs(high)))
+    if lower is None or upper is None:
+        return needed | {"rollouts_lower": None, "rollouts_upper": None}
+    needed["rollouts_lower"] = rollouts_at(max(abs(lower), abs(upper)))
+    needed["rollouts_upper"] = None if lower <= 0.0 <= upper else rollouts_at(min(abs(lower), abs(upper)))
     return needed
 
 

@@ -372,7 +372,7 @@ def story(
     Notes
     -----
     O(events + edges). Every figure is that of a verb that its command names: `report`, `metrics`,
-    `critical_path`, `taint`.
+    `schedules.critical_path`, `taint`.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 
 if TYPE_CHECKING:
-    from .planted import Truth
+    from .planting import Truth
 
 _SUBTASKS: Final[Mapping[str, int]] = {"linear": 1, "noisy_or": 1, "majority": 3, "mixed": 5}
 _ERROR_COSTS: Final = 2.0
@@ -36,7 +36,7 @@ class PlantedGame:
     --------
     >>> import numpy as np
     >>> import orchestrace as ot
-    >>> corpus, truth = ot.generate_planted(traces=8, seed=1, outcome="majority")
+    >>> corpus, truth = ot.synthetic.planted(traces=8, seed=1, outcome="majority")
     >>> game = truth.game("run-00000003")
     >>> everybody = np.ones((1, len(game.players)), bool)
     >>> bool(abs(game(everybody)[0] - truth.outcomes["outcome"][3]) < 1e-12)

@@ -5,7 +5,7 @@ rewards that a training loop has in its hands. Arrays of NumPy, Series of Polars
 `polars.Series` takes without copying go in; a Series comes out, whose ``to_numpy()`` shares its memory.
 
 >>> import orchestrace as ot
->>> ot.advantages.rloo([1.0, 0.0, 0.0, 1.0], groups=[7, 7, 7, 9]).to_list()
+>>> ot.trainers.advantages.rloo([1.0, 0.0, 0.0, 1.0], groups=[7, 7, 7, 9]).to_list()
 [1.0, -0.5, -0.5, 0.0]
 """
 
@@ -77,7 +77,7 @@ def grpo(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.advantages.grpo([1.0, 0.0, 1.0, 0.0], groups=["a", "a", "a", "b"]).round(3).to_list()
+    >>> ot.trainers.advantages.grpo([1.0, 0.0, 1.0, 0.0], groups=["a", "a", "a", "b"]).round(3).to_list()
     [0.577, -1.155, 0.577, 0.0]
     """
     _check_deviation(ddof, epsilon)
@@ -97,7 +97,7 @@ def dr_grpo(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.advantages.dr_grpo([1.0, 0.0, 5.0], groups=[0, 0, 1]).to_list()
+    >>> ot.trainers.advantages.dr_grpo([1.0, 0.0, 5.0], groups=[0, 0, 1]).to_list()
     [0.5, -0.5, 0.0]
     """
     return _relative(rewards, groups, scale="none", compat=compat, threads=threads)
@@ -114,7 +114,7 @@ def rloo(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.advantages.rloo([1.0, 0.0, 0.0], groups=[3, 3, 3]).to_list()
+    >>> ot.trainers.advantages.rloo([1.0, 0.0, 0.0], groups=[3, 3, 3]).to_list()
     [1.0, -0.5, -0.5]
     """
     return _relative(rewards, groups, scale="others", compat=compat, threads=threads)
@@ -163,7 +163,7 @@ def dr_mas(
     --------
     >>> import orchestrace as ot
     >>> rows = {"rollouts": [0, 0, 1, 1], "agents": ["lead", "coder", "lead", "lead"]}
-    >>> ot.advantages.dr_mas([1.0, 0.0], [0, 0], **rows).round(3).to_list()
+    >>> ot.trainers.advantages.dr_mas([1.0, 0.0], [0, 0], **rows).round(3).to_list()
     [1.155, 0.0, -0.577, -0.577]
     """
     _check_deviation(ddof, epsilon)
@@ -227,7 +227,8 @@ def gae(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> one = ot.advantages.gae([0.0, 1.0, 1.0], [0.5, 0.5, 0.0], offsets=[0, 2, 3], gamma=1.0, lambda_=1.0)
+    >>> rewards, values = [0.0, 1.0, 1.0], [0.5, 0.5, 0.0]
+    >>> one = ot.trainers.advantages.gae(rewards, values, offsets=[0, 2, 3], gamma=1.0, lambda_=1.0)
     >>> one.to_list()
     [0.5, 0.5, 1.0]
     """
@@ -252,7 +253,7 @@ def return_to_go(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.advantages.return_to_go([0.0, 1.0, 2.0], offsets=[0, 2, 3], gamma=0.5).to_list()
+    >>> ot.trainers.advantages.return_to_go([0.0, 1.0, 2.0], offsets=[0, 2, 3], gamma=0.5).to_list()
     [0.5, 1.0, 2.0]
     """
     _check_range(0.0, 1.0, gamma=gamma)

@@ -62,7 +62,7 @@ def trainer_table(
         credit itself of ``return_to_go``; of ``gae``, ``sequential_gae`` and ``dag_gae`` the advantage plus
         the turn's ``value``; else null.
     lambda_, max_tokens
-        As in `token_credits`; the former for credits at unit ``token`` only.
+        As in `trainers.token_credits`; the former for credits at unit ``token`` only.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def trainer_table(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=3, seed=0)
     >>> credits = ot.credit(corpus, method="grpo", unit="turn")
-    >>> table = ot.trainer_table(corpus, credits)
+    >>> table = ot.trainers.trainer_table(corpus, credits)
     >>> table.select("uid", "turn", "advantages").columns
     ['uid', 'turn', 'advantages']
     >>> table.height <= credits["unit_id"].count()

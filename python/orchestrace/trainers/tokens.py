@@ -72,7 +72,7 @@ def token_credits(
     >>> corpus = ot.generate(traces=2, seed=0)
     >>> wrote = pl.DataFrame({"trace": [0], "seq": [3], "tokens_out": [4]})
     >>> corpus = corpus.with_fields(wrote)
-    >>> tokens = ot.token_credits(corpus, ot.credit(corpus, method="broadcast", unit="token"))
+    >>> tokens = ot.trainers.token_credits(corpus, ot.credit(corpus, method="broadcast", unit="token"))
     >>> tokens.select("seq", "n_tokens").row(0)
     (3, 4)
     >>> tokens["tokens"][0].n_unique()

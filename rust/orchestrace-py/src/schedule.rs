@@ -123,7 +123,7 @@ fn change(given: &Bound<'_, PyDict>, store: &Store) -> PyResult<Change> {
             let agent: String = member(given, "agent")?;
             Change::Split { agent: agents.find(&agent), parts: member(given, "parts")? }
         }
-        "serialise" => Change::Serialise,
+        "serialize" => Change::Serialize,
         other => return Err(bad_parameter(py, format!("unknown kind of change '{other}'"))),
     })
 }

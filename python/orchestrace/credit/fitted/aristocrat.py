@@ -202,7 +202,7 @@ def aristocrat(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], se
     Examples
     --------
     >>> import orchestrace as ot
-    >>> corpus, truth = ot.generate_planted(traces=64, actions=2, seed=1)
+    >>> corpus, truth = ot.synthetic.planted(traces=64, actions=2, seed=1)
     >>> credits = ot.credit(corpus, method="aristocrat", unit="event")
     >>> 0 < credits["credit"].count() < credits.height
     True
@@ -235,7 +235,7 @@ def coma(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
     Examples
     --------
     >>> import orchestrace as ot
-    >>> corpus, truth = ot.generate_planted(traces=64, actions=2, seed=1)
+    >>> corpus, truth = ot.synthetic.planted(traces=64, actions=2, seed=1)
     >>> credits = ot.credit(corpus, method="coma", unit="event", critic="value")
     >>> 0 < credits["credit"].count() < credits.height
     True

@@ -91,7 +91,7 @@ pub enum Change {
         parts: u32,
     },
     /// One event at a time, whatever the slots.
-    Serialise,
+    Serialize,
 }
 
 /// A schedule to replay.

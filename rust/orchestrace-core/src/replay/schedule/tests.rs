@@ -53,7 +53,7 @@ fn changes_worked_by_hand() {
     let spawns = Select::Type(EventType::Spawn);
     assert_eq!(makespan(Change::Remove { select: spawns.clone(), cascade: Cascade::WhenAllAreLost }), 0.0);
     assert_eq!(makespan(Change::Cap { select: spawns, quantile: 0.5 }), 6.0);
-    assert_eq!(makespan(Change::Serialise), 8.0);
+    assert_eq!(makespan(Change::Serialize), 8.0);
     let both = vec![TestTrace::name("planner_1"), TestTrace::name("executor_1")];
     assert_eq!(makespan(Change::Merge { agents: both }), 7.0);
 }

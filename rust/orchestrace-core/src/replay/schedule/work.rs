@@ -140,7 +140,7 @@ impl Work {
                 }
                 Change::Cap { select, quantile } => self.cap(subject, select, *quantile),
                 Change::Merge { agents } => self.merge(subject, agents),
-                Change::Serialise => (self.serial, self.touched) = (true, true),
+                Change::Serialize => (self.serial, self.touched) = (true, true),
                 // the graph is another one already
                 Change::Split { agent, .. } => self.touched |= subject.name(*agent).is_some(),
             }

@@ -56,7 +56,7 @@ def report_checklist(corpus: Corpus, *, by_trace: bool = False) -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> table = ot.report_checklist(ot.generate(traces=3, seed=0))
+    >>> table = ot.evaluation.report_checklist(ot.generate(traces=3, seed=0))
     >>> table.filter(item="topology")["share"].item()
     1.0
     """

@@ -14,8 +14,8 @@ from ..base.ranges import in_range
 from ..base.schema import CREDITS, unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.names import names_of, number_column
+from ..metrics.verb import metrics, numeric, unit_columns
 from ..statistics.influence import OUT_OF_RANGE, check_confidence, mean_interval
-from .verb import metrics, numeric, unit_columns
 
 Measured = Corpus | pl.DataFrame
 
@@ -24,8 +24,8 @@ _COMPARISON: Final = {
     "mean_a": pl.Float64(),
     "mean_b": pl.Float64(),
     "difference": pl.Float64(),
-    "low": pl.Float64(),
-    "high": pl.Float64(),
+    "lower": pl.Float64(),
+    "upper": pl.Float64(),
     "ratio": pl.Float64(),
     "share_above": pl.Float64(),
     "n_tasks": pl.UInt32(),
@@ -60,12 +60,12 @@ def compare_metrics(
     -------
     DataFrame
         A row per metric: ``metric``; ``mean_a mean_b``, means over tasks of a task's mean over its traces;
-        ``difference``, the mean of b less a over tasks, with its interval ``low high`` over tasks;
+        ``difference``, the mean of b less a over tasks, with its interval ``lower upper`` over tasks;
         ``ratio``, mean_b / mean_a; ``share_above``, the share of tasks in which b is higher, ties counted
         half; ``n_tasks`` that both have with the metric, ``n_traces_a n_traces_b`` of these (UInt32);
         ``time_unit`` of metrics that are times. ``reason`` is ``support.absent`` where no task has the metric
         on both sides, ``result.range`` where one of the numbers is beyond the floats and so null;
-        ``interval_reason``, why ``low high`` are null: ``support.absent`` with fewer than two tasks,
+        ``interval_reason``, why ``lower upper`` are null: ``support.absent`` with fewer than two tasks,
         ``group.degenerate`` where all tasks have the same difference, ``result.range``.
 
     Raises
@@ -86,7 +86,7 @@ def compare_metrics(
     --------
     >>> import orchestrace as ot
     >>> before, after = ot.generate(traces=16, seed=0), ot.generate(traces=16, seed=1)
-    >>> table = ot.compare_metrics(before, after, names=["parallelism"])
+    >>> table = ot.evaluation.compare_metrics(before, after, names=["parallelism"])
     >>> table["n_tasks"].item()
     2
     """
@@ -158,8 +158,8 @@ def _compared(
         "mean_a": mean_a,
         "mean_b": mean_b,
         "difference": difference,
-        "low": around.lower,
-        "high": around.upper,
+        "lower": around.lower,
+        "upper": around.upper,
         "ratio": mean_b / mean_a if mean_a else None,
         "share_above": float(above),
         "n_traces_a": both["n_a"].sum(),
@@ -220,7 +220,7 @@ def against_single_agent(team: Measured, single: Measured, *, errors: str | None
     >>> def runs(turns, success):
     ...     rows = {"trace": [0], "task_id": ["t"], "n_turns": [turns], "task_success": [success]}
     ...     return pl.DataFrame(rows).with_columns(time_unit=pl.lit("steps"))
-    >>> row = ot.against_single_agent(runs(27.7, 0.463), runs(7.2, 0.5)).row(0, named=True)
+    >>> row = ot.evaluation.against_single_agent(runs(27.7, 0.463), runs(7.2, 0.5)).row(0, named=True)
     >>> round(row["relative_overhead"], 1), round(row["coordination_efficiency"], 3)
     (284.7, 0.12)
     """

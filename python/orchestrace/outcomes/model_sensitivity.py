@@ -13,8 +13,8 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..credit.verb import Rewards, credit
 from ..interventions.composition import Specified
-from .outcome_fit import FittedOutcome
-from .verb import Model, replay
+from ..replay.verb import Model, replay
+from .fitting import FittedOutcome
 
 MODELS: Final = pl.DataFrame(
     [
@@ -50,7 +50,7 @@ _SMALL: Final = 1e-9  # of the largest value of the trace: what rounding leaves
 
 
 @public
-def outcome_models() -> pl.DataFrame:
+def models() -> pl.DataFrame:
     """The outcome models, and what each assumes.
 
     Returns
@@ -58,7 +58,7 @@ def outcome_models() -> pl.DataFrame:
     DataFrame
         A row a model: ``model`` (str), the name that ``outcome=`` takes; ``gate`` (str), the value of an
         event by the values x of its inputs; ``weighted`` (bool), whether the weights of edges enter;
-        ``fitted`` (bool), whether `fit_outcome` fits them; ``assumes`` (str).
+        ``fitted`` (bool), whether `outcomes.fit` fits them; ``assumes`` (str).
 
     Notes
     -----
@@ -67,14 +67,14 @@ def outcome_models() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.outcome_models().filter("fitted")["model"].to_list()
+    >>> ot.outcomes.models().filter("fitted")["model"].to_list()
     ['noisy_or', 'noisy_and', 'linear']
     """
     return MODELS
 
 
 @public
-def model_sensitivity(
+def sensitivity(
     corpus: Corpus,
     *interventions: Specified,
     method: str | None = None,
@@ -98,7 +98,7 @@ def model_sensitivity(
         As in `credit`; the method must have the parameter ``outcome``. With interventions there is no
         method, and ``threads``, ``progress`` and ``params`` are those of `replay`.
     outcomes
-        Two or more models: names of `outcome_models`, or results of `fit_outcome`, which bring their
+        Two or more models: names of `outcomes.models`, or results of `outcomes.fit`, which bring their
         weights. They are told apart by ``model``: ``noisy_or``, or ``noisy_or fitted``.
 
     Returns
@@ -131,13 +131,13 @@ def model_sensitivity(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=3, seed=0)
-    >>> table = ot.model_sensitivity(corpus, method="shapley", outcomes=["noisy_or", "min"])
+    >>> table = ot.outcomes.sensitivity(corpus, method="shapley", outcomes=["noisy_or", "min"])
     >>> table["model"].unique(maintain_order=True).to_list()
     ['noisy_or', 'min']
     """
     check_corpus(corpus)
     if (method is None) == (not interventions):
-        raise ParameterError("model_sensitivity needs a method, or interventions, and not both")
+        raise ParameterError("sensitivity needs a method, or interventions, and not both")
     asked = _labelled(outcomes)
     found = []
     for label, model in asked.items():

@@ -99,7 +99,7 @@ class Truth:
         --------
         >>> import numpy as np
         >>> import orchestrace as ot
-        >>> corpus, truth = ot.generate_planted(traces=2, agents=2, seed=1)
+        >>> corpus, truth = ot.synthetic.planted(traces=2, agents=2, seed=1)
         >>> game = truth.game("run-00000001")
         >>> game.players
         ['orchestrator', 'researcher_1']
@@ -141,7 +141,7 @@ class Truth:
         --------
         >>> import numpy as np
         >>> import orchestrace as ot
-        >>> corpus, truth = ot.generate_planted(traces=2, agents=2, seed=1)
+        >>> corpus, truth = ot.synthetic.planted(traces=2, agents=2, seed=1)
         >>> float(truth.value(np.zeros((1, 2), bool), truth.game("run-00000001"))[0])
         0.0
         """
@@ -150,7 +150,7 @@ class Truth:
 
 
 @overload
-def generate_planted(
+def planted(
     path: None = None,
     *,
     traces: int = 128,
@@ -182,7 +182,7 @@ def generate_planted(
     progress: Progress = None,
 ) -> tuple[Corpus, Truth]: ...
 @overload
-def generate_planted(
+def planted(
     path: str | os.PathLike[str] | BinaryIO,
     *,
     traces: int = 128,
@@ -214,7 +214,7 @@ def generate_planted(
     progress: Progress = None,
 ) -> tuple[dict[str, int], Truth]: ...
 @public
-def generate_planted(
+def planted(
     path: str | os.PathLike[str] | BinaryIO | None = None,
     *,
     traces: int = 128,
@@ -349,7 +349,7 @@ def generate_planted(
     --------
     >>> import polars as pl
     >>> import orchestrace as ot
-    >>> corpus, truth = ot.generate_planted(traces=16, seed=1)
+    >>> corpus, truth = ot.synthetic.planted(traces=16, seed=1)
     >>> sums = truth.contributions.group_by("trace").agg(pl.col("contribution").sum())
     >>> both = sums.join(truth.outcomes, on="trace")
     >>> bool(((both["contribution"] - both["outcome"]).abs() < 1e-9).all())

@@ -40,7 +40,7 @@ _WEIGHTS: Final = {
 
 @dataclass(frozen=True, repr=False, eq=False)  # frames have no truth value
 class FittedOutcome:
-    """An outcome model with the weights that describe a corpus best; made by `fit_outcome`.
+    """An outcome model with the weights that describe a corpus best; made by `outcomes.fit`.
 
     Wherever ``weights=`` is asked for it stands for eight numbers, one for each edge type in the order of
     the schema: the column ``used``.
@@ -174,7 +174,7 @@ class FittedOutcome:
 
 
 @public
-def fit_outcome(
+def fit(
     corpus: Corpus,
     *,
     model: Model = "noisy_or",
@@ -262,7 +262,7 @@ def fit_outcome(
     >>> traces = pl.DataFrame({"trace": range(4), "trace_id": ["p", "q", "r", "s"]})
     >>> edges = pl.DataFrame({"trace": range(4), "src": 0, "dst": 1, "type": "message"})
     >>> corpus = ot.Corpus.from_arrow(traces=traces, events=events, edges=edges)
-    >>> fit = ot.fit_outcome(corpus)
+    >>> fit = ot.outcomes.fit(corpus)
     >>> fit.weights.filter(type="message").select(pl.col("weight", "stderr").round(4)).row(0)
     (0.75, 0.25)
     """
