@@ -13,21 +13,21 @@ use crate::ingest::json::Kind;
 use crate::ingest::json::tree::Value;
 use crate::ingest::writer::TraceWriter;
 
-mod aside;
+mod agents;
 mod branches;
-mod cast;
 mod content;
+mod empty_record;
 mod ends;
 mod head;
-mod heard;
+mod incoming;
 mod record;
 mod repeated;
+mod session;
 mod streams;
-mod telling;
 #[cfg(test)]
 mod tests;
 
-use aside::Aside;
+use empty_record::Aside;
 use head::Head;
 use record::Records;
 use streams::Streams;
@@ -162,7 +162,7 @@ impl SpreadImporter for ClaudeCode {
             line.abandoned = abandoned;
         }
         let streams = Streams::of(items, &records);
-        telling::tell(items, &records, streams, cycle, &mut recording);
+        session::tell(items, &records, streams, cycle, &mut recording);
         recording.write(out);
     }
 }

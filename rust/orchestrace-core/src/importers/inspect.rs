@@ -18,8 +18,8 @@ mod content;
 mod describe;
 mod ends;
 mod messages;
+mod sample_events;
 mod scores;
-mod telling;
 #[cfg(test)]
 mod tests;
 mod transcript;

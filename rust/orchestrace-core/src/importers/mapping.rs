@@ -17,9 +17,9 @@ mod counts;
 mod judge;
 mod source;
 mod spec;
-mod telling;
 #[cfg(test)]
 mod tests;
+mod trace_steps;
 
 pub(crate) use counts::{Counts, Totals};
 pub use counts::{KeyCount, MappingCounts, UnreadField};
@@ -439,7 +439,7 @@ fn trace(spec: &Spec, counts: Option<&Counts>, items: &TraceItems<'_>, out: &mut
             order.iter().map(|at| rank(&field.find(scope(*at).uncounted())).unwrap_or_default()).collect();
         order.sort_by(|a, b| ranks[*a].0.total_cmp(&ranks[*b].0).then(ranks[*a].1.cmp(&ranks[*b].1)));
     }
-    let mut telling = telling::Telling::new(spec, &mut recording);
+    let mut telling = trace_steps::Telling::new(spec, &mut recording);
     let scopes: Vec<_> = order.iter().map(|at| (which[*at], *at as u32, scope(*at))).collect();
     telling.tell(&scopes);
     telling.end(items.key(), items.is_partial());

@@ -16,7 +16,7 @@
 
 use super::recording::{Agent, Entry, Hash, Recording, Text, Usage};
 
-mod acts;
+mod activities;
 mod forest;
 mod matching;
 mod owners;
@@ -231,7 +231,7 @@ impl Spans {
     /// Describes the trace. `same` says whether two records are equal, `fate` is told what becomes of records that
     /// give nothing. O(n log n) in spans.
     pub fn describe(&mut self, same: &dyn Fn(u32, u32) -> bool, fate: &mut dyn FnMut(u32, Fate)) {
-        acts::describe(self, same, fate);
+        activities::describe(self, same, fate);
     }
 
     /// Id of the entry that a span begins with, once the trace is described; none if it gives no event.

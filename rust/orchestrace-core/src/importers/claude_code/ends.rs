@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hashbrown::HashSet;
 
 use super::super::recording::{Agent, Saying, Text};
-use super::telling::Teller;
+use super::session::Teller;
 use crate::error::FindingCode;
 
 impl Teller<'_> {

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::recording::{Hash, Recording, Text, Usage, hash};
-use super::aside::Aside;
+use super::empty_record::Aside;
 use super::{agent_of, run_of};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;

@@ -1,7 +1,7 @@
 //! A sample of Inspect as a recording.
 
 use super::content::Contents;
-use super::telling::Telling;
+use super::sample_events::Telling;
 use super::transcript::{About, Transcript};
 use super::{messages, scores};
 use crate::error::FindingCode;

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::super::recording::{Agent, AgentInfo, Entry, Mark, Party, Saying, Text};
 use super::record::{Act, Block, Code, Line, Use, What};
-use super::telling::Teller;
+use super::session::Teller;
 use crate::schema::EventType;
 
 /// What the main stream is called.

@@ -2,7 +2,7 @@
 
 use super::super::recording::{Agent, CallResult, Hash, Incoming, Mark, Party, Text, hash};
 use super::record::{Act, Block, Code, Line, Outcome, Use, User};
-use super::telling::{Last, Running, Teller};
+use super::session::{Last, Running, Teller};
 use crate::schema::EventType;
 
 /// Tools whose results are of the program itself, or of the user.
