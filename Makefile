@@ -57,7 +57,7 @@ fuzz: ## Search for bytes that break the engine, FUZZ_SECONDS (60) for each of F
 	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
 
 nightly: ## Run the tests that take minutes, then FUZZ_RUNS (10,000,000) executions of the fuzz targets; needs cargo-fuzz
-	$(PYTHON) -m pytest -m nightly -s
+	ORCHESTRACE_SHARE=all $(PYTHON) -m pytest -m 'nightly or share' -s
 	$(PYTHON) rust/fuzz/seeds.py
 	FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
 

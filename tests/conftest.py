@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,21 @@ class ExamplesAlone:
 def pytest_configure(config: pytest.Config) -> None:
     # Not as a hook of this file, which would see the tests of this folder alone.
     config.pluginmanager.register(ExamplesAlone())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of tests marked `share(n)` run one in n: which ones, ORCHESTRACE_SHARE (a number, or "all") says."""
+    turn = os.environ.get("ORCHESTRACE_SHARE", "0")
+    if turn == "all":
+        return
+
+    def is_next(item: pytest.Item) -> bool:
+        marker = item.get_closest_marker("share")
+        return marker is None or (zlib.crc32(item.nodeid.encode()) + int(turn)) % marker.args[0] == 0
+
+    left = [item for item in items if not is_next(item)]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if is_next(item)]
 
 
 @pytest.fixture(scope="session")

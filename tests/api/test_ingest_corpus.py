@@ -352,6 +352,7 @@ def test_within_one_file_too(tmp_path: Path) -> None:
 # verbs
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("unit", ["event", "agent", "team", "turn", "tool"])
 @pytest.mark.parametrize("method", METHODS)
 def test_credit_is_that_of_memory(

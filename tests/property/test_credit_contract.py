@@ -18,6 +18,8 @@ from property.hand_runs import GAMES, Credits, credited, event, read, run
 from property.random_runs import FIELDS, Document, corpora, jsonl
 from property.reference_trace import UNITS, Trace
 
+pytestmark = pytest.mark.share(2)
+
 QUICK = settings(max_examples=4, deadline=None, derandomize=True)
 
 METHODS = {row["name"]: row for row in ot.methods().iter_rows(named=True)}

@@ -87,6 +87,7 @@ def test_the_right_law_is_chosen(model, truth, errors) -> None:
     assert right >= 16, right
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("model", "truth", "errors"),
     [

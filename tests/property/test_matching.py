@@ -237,6 +237,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_intervals_cover_the_planted_effect(name: str) -> None:
     stages, options, within = SETTINGS[name]

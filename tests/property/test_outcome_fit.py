@@ -152,6 +152,7 @@ def draws(
     return seen, Task(model, loss, leak > 0.0)  # type: ignore[arg-type]  # words from a table
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("model", "loss", "leak"),
     [
