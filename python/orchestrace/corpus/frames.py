@@ -12,7 +12,7 @@ _NUMBERS: Final = {"trace", "seq", "credit", "contribution"}
 
 
 def check_corpus(corpus: object) -> None:
-    """Refuse what is no corpus before something deep inside of it is asked for."""
+    """Refuse anything but a corpus, before a lookup deep inside fails."""
     _core.check_process()
     if not isinstance(corpus, Corpus):
         raise ParameterError(f"corpus is of type {type(corpus).__name__}, expected a Corpus")

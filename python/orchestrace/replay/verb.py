@@ -74,9 +74,9 @@ def replay(
     corpus
         The recordings, in memory or on disk.
     interventions
-        One scenario each: `drop`, `interventions.set_value`, `truncate`, `interventions.aggregate_by` and
-        what is composed of them with ``&``. Scenarios with a schedule intervention (`concurrency`,
-        `interventions.speed_up`, ...) answer when, not what.
+        One scenario each, made by `ot.interventions`: `drop`, `set_value`, `truncate`, `aggregate_by`,
+        or several of them composed with ``&``. Scenarios with a schedule intervention (`concurrency`,
+        `speed_up`, ...) answer when, not what.
     outcome
         How an event depends on its inputs: ``noisy_or``; ``typed`` (results and returns need all of their
         inputs, aggregates the best one, in a debate the majority; safety events can veto); ``noisy_and``;

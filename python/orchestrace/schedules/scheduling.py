@@ -164,9 +164,9 @@ def replay_schedule(
     corpus
         The recordings.
     interventions
-        What `concurrency`, `interventions.speed_up`, `interventions.cap_stragglers`, `remove`, `merge`,
-        `split`, `interventions.serialize` and `drop` make, and what joins them by ``&``. Each is a scenario;
-        `concurrency` of several k is one for each.
+        One scenario each, made by `ot.interventions`: `concurrency`, `speed_up`, `cap_stragglers`, `remove`,
+        `merge`, `split`, `serialize`, `drop`, or several of them joined by ``&``. `concurrency` of several k
+        is a scenario for each.
     durations, max_gap, program_order, threads, progress
         As in `schedule`.
 
