@@ -1,16 +1,19 @@
-"""Whether imports of the Python package go one way: `python .ci/rooms.py`.
+"""Whether imports of the Python package and of the Rust core go one way: `python .ci/rooms.py`.
 
-A room imports from rooms that come before it in ROOMS, and from itself without going round in a circle.
-Nothing of the package is imported inside a function; of other packages, those in LATE are. What only a type
-checker reads is left out.
+A room imports from rooms that come before it in ROOMS or CORE_ROOMS, and a module of Python from modules that
+do not import it. Nothing of the package is imported inside a function; of other packages, those in LATE are.
+Left out are what only a type checker reads and what only tests of Rust use.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[1] / "python" / "orchestrace"
+TREE = Path(__file__).resolve().parents[1]
+PACKAGE = TREE / "python" / "orchestrace"
+CORE = TREE / "rust" / "orchestrace-core" / "src"
 #: From the ground up. A file that lies beside the rooms is a room of its own.
 ROOMS = (
     "base",
@@ -38,6 +41,32 @@ ROOMS = (
     "",  # the names at the top
     "cli",
 )
+#: Of the Rust core, from the ground up.
+CORE_ROOMS = (
+    "error",
+    "run",
+    "rng",
+    "schema",
+    "json",
+    "columns",
+    "store",
+    "graph",
+    "surrogate",
+    "assembly",
+    "importers",
+    "ingest",
+    "safety",
+    "credit",
+    "replay",
+    "metrics",
+    "generate",
+)
+#: `mod tests;`, and what tests share.
+TEST_FILES = {"tests", "tests.rs", "testing.rs", "test_trace.rs", "span_edge_cases.rs"}
+#: What imports from a room that comes after its own, and why.
+UPWARD = {
+    ("graph/trace.rs", "surrogate"): "the buffers of a worker's trace include those of its surrogate",
+}
 #: Packages that a function may import, and why.
 LATE = {
     "altair": "optional",
@@ -137,8 +166,54 @@ def faults() -> Iterator[str]:
         yield f"modules that import each other: {' -> '.join(found)}"
 
 
+def core_paths(text: str) -> Iterator[tuple[int, str]]:
+    """Line and room of every path from the root of the crate, in code that is not a test."""
+    code = re.split(r"(?m)^#\[cfg\(test\)\]\nmod \w+ \{", text)[0]
+    code = re.sub(r"(?m)//.*$", "", code)
+    for found in re.finditer(r"\bcrate::(\w+|\{)", code):
+        line = code.count("\n", 0, found.start()) + 1
+        if found[1] != "{":
+            yield line, found[1]
+            continue
+        depth, name = 1, ""
+        for letter in code[found.end() :]:  # the first words of a list: `crate::{a::X, b}`
+            depth += {"{": 1, "}": -1}.get(letter, 0)
+            if depth == 0 or (depth == 1 and letter == ","):
+                yield line, name.split("::")[0].strip()
+                name = ""
+            elif depth == 1:
+                name += letter
+            if depth == 0:
+                break
+
+
+def core_faults() -> Iterator[str]:
+    rank = {room: place for place, room in enumerate(CORE_ROOMS)}
+    unused = set(UPWARD)
+    for path in sorted(CORE.rglob("*.rs")):
+        inner = path.relative_to(CORE)
+        here = inner.parts[0].removesuffix(".rs")
+        is_test = {"tests", "tests.rs", "testing.rs", "test_trace.rs", "span_edge_cases.rs"} & set(
+            inner.parts
+        )
+        if here == "lib" or is_test:
+            continue
+        if here not in rank:
+            yield f"{path}: the room is not in CORE_ROOMS of .ci/rooms.py"
+            continue
+        for line, room in core_paths(path.read_text(encoding="utf-8")):
+            if rank.get(room, -1) <= rank[here]:
+                continue
+            if (inner.as_posix(), room) in UPWARD:
+                unused.discard((inner.as_posix(), room))
+                continue
+            yield f"{path.relative_to(TREE)}:{line}: {here} uses {room}, which comes after it in CORE_ROOMS"
+    for file, room in sorted(unused):
+        yield f"UPWARD of .ci/rooms.py lists {file} and {room}, which are not there"
+
+
 def main() -> None:
-    found = list(faults())
+    found = [*faults(), *core_faults()]
     print("\n".join(found) or "imports go one way")
     sys.exit(bool(found))
 

@@ -1,10 +1,10 @@
 //! Orchestration traces in columns.
 //!
 //! ```text
-//! files ──► ingest::source ──► importers ──► ingest::writer ──► store::assemble ──► Store
-//!            blocks of           pull parser,   columns and        dictionaries      │
-//!            whole records       no tree        rejects            merged            ▼
-//!                                                          store::view ──► graph ──► credit
+//! files ──► ingest::source ──► importers ──► columns::writer ──► assembly ──► store::Store
+//!            blocks of           pull parser,   columns and         dictionaries      │
+//!            whole records       no tree        rejects             merged            ▼
+//!                                           store::view ──► graph ──► surrogate ──► credit, replay, metrics
 //! ```
 //!
 //! Begin with [`ingest::read`] for the way in, [`store::Store`] for what is held, [`store::view::TraceView`] for
@@ -12,12 +12,15 @@
 //! [`metrics`] how a run was organised, [`safety`] where untrusted content went in it. This crate knows nothing of Python.
 #![forbid(unsafe_code)]
 
+pub mod assembly;
+pub mod columns;
 pub mod credit;
 pub mod error;
 pub mod generate;
 pub mod graph;
 pub mod importers;
 pub mod ingest;
+pub mod json;
 pub mod metrics;
 pub mod replay;
 pub mod rng;
@@ -25,3 +28,4 @@ pub mod run;
 pub mod safety;
 pub mod schema;
 pub mod store;
+pub mod surrogate;

@@ -507,6 +507,8 @@ words!(
         Outside = "outside",
     ]
 );
+/// Which times say how long an event took, in code order.
+pub const DURATION_RULES: &[&str] = &["explicit", "mixed", "gap"];
 words!(
     /// What times of a schedule are counted in.
     TimeUnitOf, TIME_UNITS, [Seconds = "seconds", Steps = "steps"]
@@ -532,7 +534,7 @@ pub static SCHEDULE_REPLAYS: Table = Table {
         opt("peak", Kind::U32),
         opt("support", Kind::F64),
         opt("cut", Kind::U32),
-        opt("rule", Kind::Word(crate::replay::schedule::RULES)),
+        opt("rule", Kind::Word(DURATION_RULES)),
         opt("unit", Kind::Word(TIME_UNITS)),
         opt("reason", Kind::Word(REASONS)),
     ],

@@ -7,6 +7,7 @@ use std::io::{self, Cursor, Read, Write};
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt64Type};
+use orchestrace_core::columns::RecordOptions;
 use orchestrace_core::error::{Error, REJECT_CODES};
 use orchestrace_core::ingest::{Input, MAX_RECORD, ReadOptions, read};
 use orchestrace_core::run::Run;
@@ -190,7 +191,8 @@ fn messages_have_a_length() {
     let store = from_stream(document("a").replace(r#""edges":[]"#, &edge), &ReadOptions::default()).unwrap();
     let batch = store.combined("quarantine").unwrap();
     assert!(batch.column(6).as_string_view().value(0).len() < 500);
-    let private = ReadOptions { excerpt: 0, ..ReadOptions::default() };
+    let records = RecordOptions { excerpt: 0, ..RecordOptions::default() };
+    let private = ReadOptions { records, ..ReadOptions::default() };
     let store = from_stream(r#"{"secret word":1}"#, &private).unwrap();
     let batch = store.combined("quarantine").unwrap();
     for column in 5..9 {

@@ -13,11 +13,14 @@ use arrow_array::{
     new_null_array,
 };
 use arrow_schema::{DataType, Field, Schema};
+use orchestrace_core::assembly::Tables;
+use orchestrace_core::columns::LiftKind;
+use orchestrace_core::columns::RecordOptions;
 use orchestrace_core::error::{Error, FINDING_CODES, Result};
-use orchestrace_core::ingest::{Input, LiftKind, ReadOptions, read};
+use orchestrace_core::ingest::{Input, ReadOptions, read};
 use orchestrace_core::run::Run;
 use orchestrace_core::schema::MEASURE_KINDS;
-use orchestrace_core::store::{Store, Tables, write_jsonl};
+use orchestrace_core::store::{Store, write_jsonl};
 use serde_json::{Value, json};
 
 fn run() -> Run {
@@ -513,7 +516,9 @@ fn records_reconcile_whatever_becomes_of_a_corpus() {
 #[test]
 fn lifted_fields_of_the_wrong_type_stay_in_extras() {
     let lines = [document("x", &json!({"mine": 1}), &json!({"mine": "one"})).to_string()];
-    let options = ReadOptions { fields: vec![("mine".into(), LiftKind::I64)], ..ReadOptions::default() };
+    let fields = vec![("mine".into(), LiftKind::I64)];
+    let records = RecordOptions { fields, ..RecordOptions::default() };
+    let options = ReadOptions { records, ..ReadOptions::default() };
     let before = read_lines(&lines, &options);
     let after = Store::from_arrow(&tables(&before), &run()).unwrap();
     assert_eq!(written(&after), [serde_json::from_str::<Value>(&lines[0]).unwrap()]);

@@ -5,7 +5,9 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{ArrayRef, StringArray};
-use orchestrace_core::ingest::{Input, Projection, ReadOptions, read};
+use orchestrace_core::columns::Projection;
+use orchestrace_core::columns::RecordOptions;
+use orchestrace_core::ingest::{Input, ReadOptions, read};
 use orchestrace_core::run::Run;
 use orchestrace_core::schema::EVENTS;
 use orchestrace_core::store::{Store, write_jsonl};
@@ -59,7 +61,8 @@ fn corpus() -> String {
 }
 
 fn store(text: &str, projection: Projection) -> Store {
-    let options = ReadOptions { projection, block_size: 4 << 10, ..ReadOptions::default() };
+    let records = RecordOptions { projection, ..RecordOptions::default() };
+    let options = ReadOptions { records, block_size: 4 << 10, ..ReadOptions::default() };
     let reader = Box::new(std::io::Cursor::new(text.to_owned()));
     let input = Input::Stream { name: "memory".into(), reader };
     read(vec![input], &options, &Run::new(Some(2)).unwrap()).unwrap()

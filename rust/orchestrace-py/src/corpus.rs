@@ -5,10 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use orchestrace_core::assembly::{Tables, Taking};
+use orchestrace_core::columns::{LiftKind, Projection};
 use orchestrace_core::importers::Mapping;
-use orchestrace_core::ingest::{self, Input, LiftKind, Projection, ReadOptions, TRACE_BY, TraceBy};
+use orchestrace_core::importers::{TRACE_BY, TraceBy};
+use orchestrace_core::ingest;
+use orchestrace_core::ingest::{Input, ReadOptions};
 use orchestrace_core::schema::TimeBasis;
-use orchestrace_core::store::{Store, Tables, Taking, write_jsonl};
+use orchestrace_core::store::{Store, write_jsonl};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -40,25 +44,28 @@ pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) ->
             "block_size" => options.block_size = value.extract::<usize>()?.clamp(1, 64 << 20),
             "max_record" => options.max_record = value.extract()?,
             "set_by_memory" => options.set_by_memory = Some(value.extract()?),
-            "max_depth" => options.limits.depth = value.extract()?,
-            "max_string" => options.limits.string = value.extract()?,
+            "max_depth" => options.records.limits.depth = value.extract()?,
+            "max_string" => options.records.limits.string = value.extract()?,
             "max_expansion" => options.max_expansion = value.extract()?,
             "max_decompressed" => options.max_decompressed = value.extract()?,
-            "extras" => options.extras = value.extract()?,
+            "extras" => options.records.extras = value.extract()?,
             "gather_budget" => options.gather_budget = value.extract()?,
             "spill_folder" => options.spill_folder = Some(value.extract()?),
-            "excerpt" => options.excerpt = value.extract()?,
+            "excerpt" => options.records.excerpt = value.extract()?,
             "fields" => {
                 let mut fields: Vec<(String, String)> =
                     value.extract::<HashMap<String, String>>()?.into_iter().collect();
                 fields.sort();
                 for (name, kind) in fields {
-                    options.fields.push((name, LiftKind::parse(&kind).map_err(|e| to_python(py, &e))?));
+                    options
+                        .records
+                        .fields
+                        .push((name, LiftKind::parse(&kind).map_err(|e| to_python(py, &e))?));
                 }
             }
             "time_basis" => {
                 let word = value.extract::<String>()?;
-                options.time_basis = Some(TimeBasis::parse(&word).ok_or_else(|| {
+                options.records.time_basis = Some(TimeBasis::parse(&word).ok_or_else(|| {
                     let known = orchestrace_core::schema::TIME_BASES;
                     bad_parameter(py, orchestrace_core::error::unknown_name("time basis", &word, known))
                 })?);
@@ -69,7 +76,7 @@ pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) ->
                     bad_parameter(py, orchestrace_core::error::unknown_name("trace_by", &word, TRACE_BY))
                 })?;
             }
-            "reward_scores" => options.reward_scores = value.extract()?,
+            "reward_scores" => options.records.reward_scores = value.extract()?,
             "unread_fields" => options.unread_fields = value.extract()?,
             other => return Err(bad_parameter(py, format!("unknown option '{other}'"))),
         }
@@ -91,7 +98,7 @@ pub(crate) fn read(
     let mut options = read_options(py, options.as_ref())?;
     if let Some(tables) = tables {
         let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
-        options.projection = Projection::new(&tables, None).map_err(|e| to_python(py, &e))?;
+        options.records.projection = Projection::new(&tables, None).map_err(|e| to_python(py, &e))?;
     }
     let exchange = Exchange::default();
     let inputs = inputs.into_iter().map(|object| input(object, &exchange)).collect();

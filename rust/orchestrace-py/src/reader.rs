@@ -8,11 +8,12 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use orchestrace_core::columns::Projection;
 use orchestrace_core::error::Error;
 use orchestrace_core::importers::{self, Format};
+use orchestrace_core::ingest;
 use orchestrace_core::ingest::{
-    self, Batch, EventPlace, IndexRow, Input, Projection, ReadPosition, Sought, SourcePart, TraceIndex,
-    TraceReader,
+    Batch, EventPlace, IndexRow, Input, ReadPosition, Sought, SourcePart, TraceIndex, TraceReader,
 };
 use orchestrace_core::store::{Part as StorePart, Partition, Store};
 use pyo3::prelude::*;
@@ -68,7 +69,7 @@ impl PyTraceReader {
                 words.iter().map(String::as_str).collect()
             }
             let columns = columns.as_ref().map(|c| words(c));
-            options.projection =
+            options.records.projection =
                 Projection::new(&words(&tables), columns.as_deref()).map_err(|e| to_python(py, &e))?;
         }
         let known = formats.unwrap_or_default();

@@ -5,9 +5,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use orchestrace_core::error::Error;
 use orchestrace_core::graph::weights::N_TYPES;
+use orchestrace_core::replay;
+use orchestrace_core::replay::Options;
 use orchestrace_core::replay::fit::{self, Gates, Setting, Targets};
-use orchestrace_core::replay::{self, Model, Options, Structure};
 use orchestrace_core::run::Run;
+use orchestrace_core::surrogate::{Model, Structure};
 use pyo3::prelude::*;
 
 use crate::call::run_detached;

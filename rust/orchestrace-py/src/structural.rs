@@ -4,8 +4,8 @@ use orchestrace_core::error::{Error, Result, unknown_name};
 use orchestrace_core::graph::weights::N_TYPES;
 use orchestrace_core::replay::intervention::{Action, Cut, Level, Mode, Plan, Scenario, Selector};
 use orchestrace_core::replay::structural::{self, Options};
-use orchestrace_core::replay::{Aggregation, Model, Structure, Weights};
 use orchestrace_core::schema::{EVENT_TYPES, EventType};
+use orchestrace_core::surrogate::{Aggregation, Model, Structure, Weights};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use orchestrace_core::error::RejectCode;
-use orchestrace_core::ingest::json::{Cursor, Fault, Kind, Limits, Parsed, Pattern};
+use orchestrace_core::json::{Cursor, Fault, Kind, Limits, Parsed, Pattern};
 
 use super::{Read, Reader, Refusal, utf8};
 use crate::columns::{Columns, EVENT_KEYS, End, Field, Part, place_of};

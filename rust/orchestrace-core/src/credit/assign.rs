@@ -40,7 +40,8 @@ impl Scratch {
 /// rows with null and the reason. Advantages that are rolled up from events read the parameter `weight`.
 ///
 /// ```
-/// use orchestrace_core::credit::{CreditMethod, Rows, Scratch, assign_trace, uniform::Uniform};
+/// use orchestrace_core::credit::{CreditMethod, Rows, Scratch, assign_trace};
+/// use orchestrace_core::credit::methods::uniform::Uniform;
 /// use orchestrace_core::{schema::Unit, store::view::TraceView};
 ///
 /// let view = TraceView { t: &[0.0, 1.0], types: &[3, 7], agent: &[0, 0], ..TraceView::default() };

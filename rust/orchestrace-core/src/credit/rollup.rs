@@ -353,9 +353,9 @@ pub fn refused(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credit::discounted::Discounted;
-    use crate::credit::flow::Flow;
-    use crate::credit::uniform::Uniform;
+    use crate::credit::methods::discounted::Discounted;
+    use crate::credit::methods::flow::Flow;
+    use crate::credit::methods::uniform::Uniform;
     use crate::credit::{CreditMethod, Judged, Params, Scratch, Value, assign_judged, assign_trace};
     use crate::graph::test_trace::{TestTrace, decided_trace, random_trace};
     use crate::schema::EventType::{Message, ToolCall};

@@ -8,9 +8,9 @@ use super::owner::Owners;
 use super::program::ProgramOrder;
 use super::turns::Turns;
 use super::weights::N_TYPES;
-use crate::replay::{Structure, Surrogate};
 use crate::schema::Reason;
 use crate::store::view::TraceView;
+use crate::surrogate::{Structure, Surrogate};
 
 /// Which graph a kernel wants.
 #[derive(Debug, Clone, Copy, Default)]

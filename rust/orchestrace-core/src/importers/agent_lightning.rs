@@ -10,10 +10,10 @@ use super::parsed::tell_replaced;
 use super::recording::Text;
 use super::spans::{Fate, Span, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::writer::TraceWriter;
+use crate::json::Limits;
+use crate::json::tree::{Tree, Value};
 use crate::schema::MeasureKind;
 
 #[cfg(test)]

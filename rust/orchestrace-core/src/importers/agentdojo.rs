@@ -12,10 +12,10 @@ use super::recording::{
 };
 use super::shape::{expect_member, expect_object};
 use super::{ImporterInfo, Record, SpreadImporter};
+use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Kind};
-use crate::ingest::writer::TraceWriter;
+use crate::json::tree::{Tree, Value};
+use crate::json::{Fault, Kind};
 use crate::schema::{EdgeType, EventType, MeasureKind};
 
 mod injection;

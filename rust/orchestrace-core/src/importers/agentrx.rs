@@ -7,10 +7,10 @@
 
 use super::items::{Items, TraceItems};
 use super::{ImporterInfo, Record, SpreadImporter};
+use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Kind};
-use crate::ingest::writer::TraceWriter;
+use crate::json::tree::{Tree, Value};
+use crate::json::{Fault, Kind};
 
 #[cfg(test)]
 mod tests;

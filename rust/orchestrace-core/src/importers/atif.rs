@@ -10,9 +10,9 @@ use super::items::{Items, TraceItems};
 use super::object_text::ObjectText;
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Record, SpreadImporter};
+use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
-use crate::ingest::json::tree::Value;
-use crate::ingest::writer::TraceWriter;
+use crate::json::tree::Value;
 
 mod describe;
 #[cfg(test)]

@@ -8,10 +8,10 @@
 
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
-use crate::ingest::json::Kind;
-use crate::ingest::json::tree::Value;
-use crate::ingest::writer::TraceWriter;
+use crate::json::Kind;
+use crate::json::tree::Value;
 
 mod agents;
 mod branches;

@@ -8,9 +8,9 @@
 use super::items::{Items, TraceItems};
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Record, SpreadImporter};
+use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::writer::TraceWriter;
+use crate::json::tree::{Tree, Value};
 
 mod describe;
 mod facts;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use super::{Confidence, Format, IMPORTERS, Importer, ImporterInfo, Native, Record};
+use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode, capped};
-use crate::ingest::json::tree::Tree;
-use crate::ingest::json::{Cursor, Kind, Limits, Parsed};
-use crate::ingest::writer::TraceWriter;
+use crate::json::tree::Tree;
+use crate::json::{Cursor, Kind, Limits, Parsed};
 
 /// Records that are looked at.
 const LOOKED_AT: usize = 20;

@@ -8,11 +8,11 @@
 use super::hex::hex;
 use super::object_text::ObjectText;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::importers::recording::{Recording, hash};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
-use crate::ingest::writer::TraceWriter;
+use crate::json::tree::{Tree, Value};
+use crate::json::{Cursor, Fault, Kind, Limits, Parsed};
 
 mod content;
 mod describe;

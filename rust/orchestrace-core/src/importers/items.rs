@@ -8,14 +8,14 @@ use memchr::memchr_iter;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Record;
+use super::TraceBy;
 use super::hex::spell;
 use super::mapping::Counts;
+use crate::columns::intern::Interner;
+use crate::columns::quarantine::Position;
 use crate::error::Reject;
-use crate::ingest::TraceBy;
-use crate::ingest::intern::Interner;
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::quarantine::Position;
+use crate::json::Limits;
+use crate::json::tree::{Tree, Value};
 
 /// Items of one block while they grow: text in one buffer, everything else by place in it.
 #[derive(Debug, Default)]

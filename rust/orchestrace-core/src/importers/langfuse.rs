@@ -13,11 +13,11 @@ use super::parsed::ParsedItems;
 use super::recording::{AgentInfo, Label, Recording, Saying, Text, hash};
 use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
-use crate::ingest::json::Kind;
-use crate::ingest::json::tree::Value;
-use crate::ingest::time::parse_timestamp;
-use crate::ingest::writer::TraceWriter;
+use crate::json::Kind;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
 mod observation;

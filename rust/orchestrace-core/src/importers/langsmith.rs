@@ -13,10 +13,10 @@ use super::parsed::ParsedItems;
 use super::recording::{Label, Text};
 use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
-use crate::ingest::json::Kind;
-use crate::ingest::json::tree::Value;
-use crate::ingest::writer::TraceWriter;
+use crate::json::Kind;
+use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
 mod graph;

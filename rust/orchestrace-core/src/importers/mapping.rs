@@ -8,10 +8,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::columns::mapping_counts::MappingCounts;
+use crate::columns::writer::TraceWriter;
 use crate::error::{Finding, FindingCode, Reject, RejectCode, Result};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Kind, Limits};
-use crate::ingest::writer::TraceWriter;
+use crate::json::tree::{Tree, Value};
+use crate::json::{Kind, Limits};
 
 mod counts;
 mod judge;
@@ -22,7 +23,6 @@ mod tests;
 mod trace_steps;
 
 pub(crate) use counts::{Counts, Totals};
-pub use counts::{KeyCount, MappingCounts, UnreadField};
 use source::{Found, Pointer, Scope, Slot, Slots, digits, spell};
 use spec::{Field, Key, Spec, StepKind};
 

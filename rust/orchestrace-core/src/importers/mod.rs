@@ -1,9 +1,9 @@
 //! Formats. One file and one entry in [`IMPORTERS`] add one.
 
+use crate::columns::writer::TraceWriter;
 use crate::error::{Error, Reject, Result, unknown_name};
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::Value;
-use crate::ingest::writer::TraceWriter;
+use crate::json::Limits;
+use crate::json::tree::Value;
 
 mod agent_lightning;
 mod agentdojo;
@@ -33,6 +33,7 @@ mod swe_agent;
 mod tau_bench;
 #[cfg(test)]
 pub(crate) mod testing;
+mod trace_by;
 mod trl;
 mod verl;
 mod who_and_when;
@@ -57,6 +58,7 @@ pub use otel::Otel;
 pub use rllm::RLLM;
 pub use swe_agent::SweAgent;
 pub use tau_bench::TauBench;
+pub use trace_by::{TRACE_BY, TraceBy};
 pub use trl::TRL;
 pub use verl::VERL;
 pub use who_and_when::WhoAndWhen;

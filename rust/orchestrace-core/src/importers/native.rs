@@ -9,12 +9,12 @@
 use std::ops::Range;
 
 use super::{Confidence, Importer, ImporterInfo, Record};
+use crate::columns::block::Scratch;
+use crate::columns::gate::Bound;
+use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
-use crate::ingest::block::Scratch;
-use crate::ingest::gate::Bound;
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
-use crate::ingest::writer::TraceWriter;
+use crate::json::tree::{Tree, Value};
+use crate::json::{Cursor, Fault, Kind, Limits, Parsed};
 use crate::schema::{Dict, MeasureKind, TOPOLOGIES, Topology};
 
 mod checked;

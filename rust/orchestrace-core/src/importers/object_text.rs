@@ -1,6 +1,6 @@
 //! A JSON object while it is written, member by member.
 
-use crate::ingest::json::write_string;
+use crate::json::write_string;
 
 /// The text so far.
 #[derive(Debug)]

@@ -12,11 +12,11 @@ use super::parsed::ParsedItems;
 use super::recording::{Text, Usage, call_hash_of_text, hash};
 use super::spans::{AgentWork, Fate, Span, Spans, ToolKind, ToolUse, Who, Work};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::Value;
-use crate::ingest::time::parse_timestamp;
-use crate::ingest::writer::TraceWriter;
+use crate::json::Limits;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::Value;
 
 #[cfg(test)]
 mod tests;

@@ -8,10 +8,10 @@
 use super::recording::{Label, Text};
 use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::writer::TraceWriter;
+use crate::json::Limits;
+use crate::json::tree::{Tree, Value};
 
 mod answers;
 pub(super) mod attributes;

@@ -4,7 +4,7 @@
 use super::TraceItems;
 use super::recording::Recording;
 use crate::error::FindingCode;
-use crate::ingest::json::tree::{Tree, Value};
+use crate::json::tree::{Tree, Value};
 
 /// All items of a trace, in their order.
 #[derive(Debug)]

@@ -10,12 +10,13 @@
 use memchr::memmem;
 use sha2::{Digest, Sha256};
 
+use crate::columns::gate;
+use crate::columns::gate::Bound;
+use crate::columns::usage::Counts;
+use crate::columns::writer;
 use crate::error::FindingCode;
-use crate::ingest::gate::{self, Bound};
-use crate::ingest::json::tree::{Tree, Value, canonical};
-use crate::ingest::json::{Limits, write_string};
-use crate::ingest::usage::Counts;
-use crate::ingest::writer;
+use crate::json::tree::{Tree, Value, canonical};
+use crate::json::{Limits, write_string};
 use crate::schema::{AgentKind, EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
 
 mod emission;

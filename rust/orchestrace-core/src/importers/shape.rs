@@ -2,8 +2,8 @@
 
 use super::Confidence;
 use crate::error::{Reject, RejectCode};
-use crate::ingest::json::Kind;
-use crate::ingest::json::tree::Value;
+use crate::json::Kind;
+use crate::json::tree::Value;
 
 /// How sure the keys of a record make: all of them are there, all but one, or fewer.
 pub(super) fn sure_by_keys(record: Value<'_>, keys: &[&str]) -> Confidence {

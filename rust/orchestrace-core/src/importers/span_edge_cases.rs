@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::recording::hash;
 use super::testing::{counts, documents, read_texts};
 use super::{AgentLightning, LangSmith, Langfuse, OpenAiAgents, SpreadImporter};
-use crate::ingest::time::format_timestamp;
+use crate::json::time::format_timestamp;
 use crate::store::{Store, text_at};
 
 /// 2026-03-01T10:00:00Z.

@@ -11,14 +11,14 @@ use sha2::{Digest, Sha256};
 
 use super::hex::hex;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Entry, Incoming, Label, Party, Recording, Response, Saying, Text,
     Usage, call_hash, call_hash_of_text, hash,
 };
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Limits};
-use crate::ingest::writer::TraceWriter;
+use crate::json::tree::{Tree, Value};
+use crate::json::{Fault, Limits};
 use crate::schema::{MeasureKind, TimeBasis};
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ use super::recording::{
 };
 use super::shape::{expect_object, sure_by_keys};
 use super::{Confidence, ImporterInfo, Record, SpreadImporter};
+use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Fault, Kind, Limits};
-use crate::ingest::writer::TraceWriter;
+use crate::json::tree::{Tree, Value};
+use crate::json::{Fault, Kind, Limits};
 use crate::schema::{AgentKind, MeasureKind};
 
 mod simulation;

@@ -8,9 +8,9 @@ use serde_json::Value as Json;
 use super::hex::hex;
 use super::recording::hash;
 use super::{Confidence, Format, Native, SpreadImporter};
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::Tree;
 use crate::ingest::{Input, ReadOptions, ReadPosition, TraceReader};
+use crate::json::Limits;
+use crate::json::tree::Tree;
 use crate::run::Run;
 use crate::store::{Store, text_at, write_jsonl};
 

@@ -6,7 +6,7 @@
 
 use super::mapping::BuiltIn;
 use super::{Confidence, ImporterInfo};
-use crate::ingest::json::tree::Value;
+use crate::json::tree::Value;
 
 static INFO: ImporterInfo = ImporterInfo {
     name: "trl",

@@ -9,11 +9,11 @@ use sha2::{Digest, Sha256};
 
 use super::native::{duplicate, empty_string, expect, missing};
 use super::{Confidence, Importer, ImporterInfo, Record};
+use crate::columns::block::Scratch;
+use crate::columns::intern::Interner;
+use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
-use crate::ingest::block::Scratch;
-use crate::ingest::intern::Interner;
-use crate::ingest::json::{Cursor, Fault, Kind, Parsed, Str, write_string};
-use crate::ingest::writer::TraceWriter;
+use crate::json::{Cursor, Fault, Kind, Parsed, Str, write_string};
 use crate::schema::MeasureKind;
 
 mod events;

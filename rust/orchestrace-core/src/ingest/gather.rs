@@ -11,12 +11,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ReadOptions;
-use super::chunk::Segment;
-use super::intern::Interner;
-use super::quarantine::QuarantineRow;
 use super::spill::{Place, Spill};
-use super::tally::Tallies;
-use super::writer::{BlockWriter, RawChunk};
+use crate::columns::RecordOptions;
+use crate::columns::chunk::Segment;
+use crate::columns::intern::Interner;
+use crate::columns::quarantine::QuarantineRow;
+use crate::columns::tally::Tallies;
+use crate::columns::writer::{BlockWriter, RawChunk};
 use crate::error::{Error, Result};
 use crate::importers::SpreadImporter;
 use crate::importers::items::{ItemColumns, ItemRow, NO_CONTEXT, Piece, Shared};
@@ -439,10 +440,8 @@ impl Gathered {
         options: &ReadOptions,
         run: &Run,
     ) -> Result<Vec<RawChunk>> {
-        let options = ReadOptions {
-            limits: super::json::Limits { lenient: true, ..options.limits },
-            ..options.clone()
-        };
+        let mut options = options.clone();
+        options.records.limits.lenient = true;
         let mut out: Vec<RawChunk> = Vec::new();
         let (mut held, mut counted) = (0, 0);
         let idle = Mutex::new(Vec::new());
@@ -488,7 +487,7 @@ impl Gathered {
 
     /// What is known of inputs at the end: a chunk of no traces, with what was rejected and the counts.
     pub(super) fn counts(&mut self, options: &ReadOptions) -> Result<RawChunk> {
-        let mut writer = BlockWriter::new(&ReadOptions::default());
+        let mut writer = BlockWriter::new(&RecordOptions::default());
         let mut segments = Vec::new();
         for (source, rows) in std::mem::take(&mut self.quarantine) {
             let (path, input) = &self.sources[source as usize];
@@ -581,7 +580,7 @@ impl Gathered {
         run.share(groups.iter().zip(&mut made).collect(), |(group, slot)| {
             run.check()?;
             let writer = locked().pop();
-            let mut writer = writer.unwrap_or_else(|| BlockWriter::new(options));
+            let mut writer = writer.unwrap_or_else(|| BlockWriter::new(&options.records));
             *slot = Some(self.make(ordered, group.clone(), source, options, &mut writer)?);
             locked().push(writer);
             Ok(())

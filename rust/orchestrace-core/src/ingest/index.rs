@@ -10,8 +10,8 @@ use arrow_array::cast::AsArray;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::chunk::RawChunk;
-use crate::error::{Error, Finding, FindingCode, Result, capped};
+use crate::columns::chunk::{RawChunk, reused_id};
+use crate::error::{Error, Result};
 
 /// A trace of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,13 +147,6 @@ impl TraceIndex {
     pub fn nbytes(&self) -> usize {
         self.contents.allocation_size() + self.ids.allocation_size() + self.former.len() * 64
     }
-}
-
-/// The finding on a trace whose id an earlier one has.
-pub(crate) fn reused_id(trace_id: &str, earlier: u32) -> Finding {
-    let message =
-        capped(format!("trace_id '{trace_id}' is already that of trace {earlier}; join on 'trace'"));
-    Finding { code: FindingCode::TraceIdReused, count: 1, seq: None, message }
 }
 
 #[cfg(test)]

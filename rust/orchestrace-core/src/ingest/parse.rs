@@ -6,17 +6,17 @@ use memchr::{memchr_iter, memrchr};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::ReadOptions;
-use super::block::BlockWriter;
-use super::chunk::Segment;
 use super::frame::bom;
 use super::gather::ItemBlock;
-use super::json::END_OF_RECORD;
 use super::long_record::too_large;
-use super::quarantine::{Position, QuarantineRow, excerpt};
 use super::source::{Block, HELD};
-use super::tally::Tally;
+use crate::columns::block::BlockWriter;
+use crate::columns::chunk::Segment;
+use crate::columns::quarantine::{Position, QuarantineRow, excerpt};
+use crate::columns::tally::Tally;
 use crate::error::{FindingCode, Reject, RejectCode, capped, printable};
 use crate::importers::{Importer, Items, Record, SpreadImporter};
+use crate::json::END_OF_RECORD;
 use crate::schema::{EVENT_FIELDS, RecordStatus};
 
 pub(super) struct BlockParser<'a> {
@@ -70,20 +70,20 @@ impl RecordSink for Traces<'_> {
         if sought.is_some_and(|sought| !sought.lies(parser.path, position)) {
             return Ok(());
         }
-        let mut out = self.writer.begin(parser.options, position);
+        let mut out = self.writer.begin(&parser.options.records, position);
         if record.replaced {
             out.finding(FindingCode::Utf8Replaced, None, || "invalid UTF-8 was replaced by U+FFFD".into());
         }
         let outcome = self
             .importer
             .record(record, &mut out)
-            .and_then(|()| out.commit(self.importer.accepted_as()).map_err(super::json::Fault::into_reject));
+            .and_then(|()| out.commit(self.importer.accepted_as()).map_err(crate::json::Fault::into_reject));
         if outcome.is_err() {
             out.rollback();
         } else if let Some(sought) = sought {
             sought.found_in(
                 record.text,
-                self.importer.events(record, parser.options.limits),
+                self.importer.events(record, parser.options.records.limits),
                 parser.path,
                 position,
             );
@@ -115,7 +115,7 @@ impl RecordSink for Parts<'_> {
 
     fn record(&mut self, parser: &BlockParser<'_>, record: &Record<'_>, position: Position) -> Judged {
         let columns = &mut self.items.columns;
-        let mut out = Items::new(columns, parser.options.limits, record, position, self.records)
+        let mut out = Items::new(columns, parser.options.records.limits, record, position, self.records)
             .by(parser.options.trace_by);
         self.records += 1;
         let outcome = self.importer.items(record, &mut out);
@@ -138,8 +138,13 @@ impl RecordSink for Parts<'_> {
     fn missed(&mut self, parser: &BlockParser<'_>, head: &[u8], position: Position) {
         let head = String::from_utf8_lossy(&head[..head.len().min(HELD)]);
         let record = parser.of(&head, true);
-        let mut out =
-            Items::new(&mut self.items.columns, parser.options.limits, &record, position, self.records);
+        let mut out = Items::new(
+            &mut self.items.columns,
+            parser.options.records.limits,
+            &record,
+            position,
+            self.records,
+        );
         let _judged = self.importer.items(&record, &mut out);
         out.rollback();
     }
@@ -336,7 +341,7 @@ pub(super) fn quarantine_row(
     record: &[u8],
 ) -> QuarantineRow {
     // Private data: messages quote what was found, so without an excerpt the code has to do.
-    if options.excerpt == 0 {
+    if options.records.excerpt == 0 {
         reject.message = format!("{} (excerpt=0: what was found is not shown)", reject.code.meaning());
         reject.path = public_path(&reject.path);
     }
@@ -348,7 +353,7 @@ pub(super) fn quarantine_row(
     }
     reject.message = capped(printable(&reject.message).into_owned());
     reject.path = capped(reject.path);
-    let excerpt = excerpt(record, options.excerpt);
+    let excerpt = excerpt(record, options.records.excerpt);
     QuarantineRow { position, reject, importer: Cow::Borrowed(importer), excerpt }
 }
 

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use super::chunk::RawChunk;
 use super::gather::{Budget, Collecting, Gathered};
 use super::index::{IndexRow, TraceIndex};
 use super::input::{Body, ReadPosition, Source, forced};
 use super::work::{Made, Work};
-use super::{Input, MAX_DEPTH, MAX_RECORD, ReadOptions};
+use super::{Input, MAX_RECORD, ReadOptions};
+use crate::assembly::assemble;
+use crate::columns::chunk::RawChunk;
 use crate::error::{Error, Result};
 use crate::importers::Format;
+use crate::json::MAX_DEPTH;
 use crate::run::Run;
 use crate::schema::RecordStatus;
-use crate::store::{Store, assemble};
+use crate::store::Store;
 
 /// Reads inputs into a store: one pass, in parallel, in input order whatever the threads.
 ///
@@ -106,7 +108,7 @@ impl TraceReader {
         options: ReadOptions,
     ) -> Result<Self> {
         let forced = forced(&options)?;
-        for (name, _) in &options.fields {
+        for (name, _) in &options.records.fields {
             if crate::schema::EVENTS.index(name).is_some() {
                 return Err(Error::Parameter(format!(
                     "fields names '{name}', which is already a column of events"
@@ -117,8 +119,8 @@ impl TraceReader {
             let found = options.max_record;
             return Err(Error::Parameter(format!("max_record is {found}, expected at most {MAX_RECORD}")));
         }
-        if options.limits.depth > MAX_DEPTH {
-            let found = options.limits.depth;
+        if options.records.limits.depth > MAX_DEPTH {
+            let found = options.records.limits.depth;
             return Err(Error::Parameter(format!("max_depth is {found}, expected at most {MAX_DEPTH}")));
         }
         let parts =
@@ -166,7 +168,7 @@ impl TraceReader {
     pub(crate) fn all(mut self, run: &Run) -> Result<Store> {
         run.expect(self.size());
         let chunks = self.take(usize::MAX, run)?;
-        assemble(chunks, &self.names(), &self.options, run)
+        assemble(chunks, &self.names(), &self.options.records, run)
     }
 
     /// The next traces: whole blocks until their tables hold `limit` bytes, at least one. `None` after the last.
@@ -248,7 +250,7 @@ impl TraceReader {
             }
             part.position.lines = source.lines;
         }
-        let store = assemble(chunks, &self.names(), &self.options, run)?;
+        let store = assemble(chunks, &self.names(), &self.options.records, run)?;
         Ok(Some(Batch { store, parts: self.parts.clone(), index: rows }))
     }
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use memchr::memchr_iter;
 
 use super::input::{Opened, Raw, ReadPosition, io_error};
-use super::quarantine::Position;
 use super::{Input, ReadOptions, read};
+use crate::columns::quarantine::Position;
 use crate::error::Result;
 use crate::importers::IMPORTERS;
 use crate::run::Run;
@@ -96,7 +96,8 @@ pub fn locate(
     run: &Run,
 ) -> Result<(Store, Vec<EventPlace>)> {
     let sought = Arc::new(sought);
-    let options = ReadOptions { sought: Some(Arc::clone(&sought)), ..options.clone() };
+    let mut options = ReadOptions { sought: Some(Arc::clone(&sought)), ..options.clone() };
+    options.records.items = true;
     let store = read(inputs, &options, run)?;
     let places = std::mem::take(&mut *sought.places.lock().unwrap_or_else(PoisonError::into_inner));
     Ok((store, places))

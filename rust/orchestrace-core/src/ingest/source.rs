@@ -250,7 +250,7 @@ impl BlockStream {
             compression,
             max_record: options.max_record,
             block_size: options.block_size.max(1),
-            excerpt: options.excerpt.max(HELD),
+            excerpt: options.records.excerpt.max(HELD),
             ahead: Vec::new(),
             framing: Framing::Line,
             offset: 0,

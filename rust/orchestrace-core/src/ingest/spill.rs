@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::quarantine::Position;
+use crate::columns::quarantine::Position;
 use crate::error::{Error, Result};
 use crate::importers::items::{ItemRow, Piece};
 use crate::run::Run;

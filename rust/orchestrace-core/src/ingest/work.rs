@@ -10,13 +10,12 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use rayon::Scope;
 
 use super::ReadOptions;
-use super::block::BlockWriter;
-use super::chunk::{RawChunk, Segment};
 use super::gather::{Budget, Collecting};
 use super::input::{Body, Given, Opened, Raw, ReadPosition, Source, io_error};
-use super::json::Limits;
 use super::parse::BlockParser;
 use super::source::read_range;
+use crate::columns::block::BlockWriter;
+use crate::columns::chunk::{RawChunk, Segment};
 use crate::error::{Error, Result};
 use crate::importers::Format;
 use crate::run::Run;
@@ -301,7 +300,7 @@ impl<'a> Work<'a> {
         // Opened for each range: inputs may be more than a process can have open.
         let file = File::open(path).map_err(io_error(name))?;
         let spare = self.with_writer(|_, spare| std::mem::take(spare));
-        let (max_record, excerpt) = (self.options.max_record, self.options.excerpt);
+        let (max_record, excerpt) = (self.options.max_record, self.options.records.excerpt);
         let (block, long) = read_range(&file, index, (start, end, len), max_record, excerpt, spare)
             .map_err(io_error(name))?;
         let mut parcel = Parcel::default();
@@ -441,7 +440,7 @@ impl<'a> Work<'a> {
         let worker = rayon::current_thread_index().unwrap_or(0) % self.writers.len();
         let mut slot = locked(&self.writers[worker]);
         let (writer, spare) =
-            slot.get_or_insert_with(|| (Box::new(BlockWriter::new(self.options)), Vec::new()));
+            slot.get_or_insert_with(|| (Box::new(BlockWriter::new(&self.options.records)), Vec::new()));
         f(writer, spare)
     }
 
@@ -466,7 +465,7 @@ impl<'a> Work<'a> {
         self.with_writer(|writer, spare| {
             if bytes.capacity() > 4 * self.options.block_size.max(1 << 20) {
                 // One long record; what it took is not kept for the ordinary ones.
-                *writer = BlockWriter::new(self.options);
+                *writer = BlockWriter::new(&self.options.records);
             } else if bytes.capacity() > spare.capacity() {
                 *spare = bytes;
             }
@@ -479,9 +478,10 @@ impl<'a> Work<'a> {
         let Given { block, format, entry, ignored } = given;
         let info = format.info();
         let lenient = info.lenient;
-        let adjusted = lenient.then(|| ReadOptions {
-            limits: Limits { lenient, ..self.options.limits },
-            ..self.options.clone()
+        let adjusted = lenient.then(|| {
+            let mut options = self.options.clone();
+            options.records.limits.lenient = lenient;
+            options
         });
         let options = adjusted.as_ref().unwrap_or(self.options);
         let (name, stem) = &self.names[source];

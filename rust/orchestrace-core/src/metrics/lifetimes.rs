@@ -9,7 +9,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 
 use super::group::{Count, Metric, Options};
-use super::scale::ends;
+use super::groups::scale::ends;
 use super::subject::Subject;
 use super::table::{Rows, Worker, of_members};
 use crate::error::Result;

@@ -19,8 +19,8 @@ use super::members::{MEMBER_METRICS, MemberKind, Members};
 use super::subject::{Preparation, Subject};
 use crate::error::{Error, Result, unknown_name};
 use crate::graph::NOBODY;
-use crate::replay::schedule::RULES;
 use crate::run::Run;
+use crate::schema::DURATION_RULES;
 use crate::schema::{Column, Dict, Kind, REASONS, TIME_UNITS, TimeBasis, TimeUnitOf};
 use crate::store::view::ChunkView;
 use crate::store::{Chunk, Store, word_array};
@@ -105,7 +105,7 @@ impl Rows {
             });
         }
         out.push(word_array(self.unit, TIME_UNITS)?);
-        out.push(word_array(self.rule, RULES)?);
+        out.push(word_array(self.rule, DURATION_RULES)?);
         out.push(word_array(self.clock, TIME_UNITS)?);
         for at in 0..width {
             out.push(word_array(self.reasons.iter().skip(at).step_by(width).copied().collect(), REASONS)?);
@@ -125,7 +125,7 @@ fn column(metric: &Metric) -> Field {
 }
 
 fn fields(metrics: &[&Metric]) -> impl Iterator<Item = Field> {
-    let of_times = [("time_unit", TIME_UNITS), ("durations", RULES), ("clock_unit", TIME_UNITS)]
+    let of_times = [("time_unit", TIME_UNITS), ("durations", DURATION_RULES), ("clock_unit", TIME_UNITS)]
         .map(|(name, words)| Column { name, kind: Kind::Word(words), nullable: true }.field());
     let reasons = metrics.iter().map(|metric| {
         let field = Column { name: "reason", kind: Kind::Word(REASONS), nullable: true }.field();

@@ -22,7 +22,6 @@ use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use rayon::prelude::*;
 
-use super::outcome::{MAX_SETS, Structure, Surrogate};
 use crate::error::{Error, Result};
 use crate::graph::{GraphOptions, TraceGraph};
 use crate::rng::Stream;
@@ -30,6 +29,7 @@ use crate::run::Run;
 use crate::schema::{FAITHFULNESS, REASONS, Reason};
 use crate::store::view::{ChunkView, TraceView};
 use crate::store::{Store, word_array};
+use crate::surrogate::{MAX_SETS, Structure, Surrogate};
 
 /// What to compute.
 #[derive(Debug, Clone, Copy)]
@@ -265,8 +265,8 @@ mod tests {
     use super::*;
     use crate::graph::TYPE_WEIGHTS;
     use crate::graph::test_trace::{TestTrace, decided_trace};
-    use crate::replay::Model;
     use crate::schema::{EdgeType, EventType};
+    use crate::surrogate::Model;
     use proptest::prelude::*;
 
     const OPTIONS: Options = Options {

@@ -23,7 +23,6 @@ use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array};
 use arrow_schema::SchemaRef;
 use rayon::prelude::*;
 
-use super::outcome::{EPSILON, Model};
 use crate::error::{Error, Result, unknown_name};
 use crate::graph::weights::N_TYPES;
 use crate::graph::{GraphOptions, Order, Outcome, TraceGraph};
@@ -31,6 +30,7 @@ use crate::run::Run;
 use crate::schema::EDGE_TYPES;
 use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
+use crate::surrogate::{EPSILON, Model};
 
 /// Slopes of a prediction: in the weight of each edge type, and in the leak.
 pub const N_SLOPES: usize = N_TYPES + 1;

@@ -22,9 +22,9 @@ pub mod selection;
 pub use masks::Masks;
 pub use selection::{Plan, Roster, Segment};
 
-use super::outcome::Aggregation;
 use crate::error::{Error, Result, unknown_name};
 use crate::schema::EventType;
+use crate::surrogate::Aggregation;
 
 /// The kinds of units that a scenario can be tried with in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

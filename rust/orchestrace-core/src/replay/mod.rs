@@ -1,6 +1,5 @@
 //! What would have come of a recorded run, under a stated structure: no agent and no model is run.
 //!
-//! - [`outcome`]: the structural surrogate, the value of the outcome when only some events are there (D15)
 //! - [`intervention`]: what is changed about a run, and the fix-point of what is lost with it (D22)
 //! - [`structural`]: abduction, action, prediction: the effect of a change on the outcome
 //! - [`fit`]: predictions of what was recorded, with slopes in the weights, to fit these by
@@ -10,9 +9,7 @@
 pub mod faithfulness;
 pub mod fit;
 pub mod intervention;
-pub mod outcome;
 pub mod schedule;
 pub mod structural;
 
 pub use faithfulness::{Curves, Options, faithfulness};
-pub use outcome::{Aggregation, Gate, Model, Rule, Structure, Surrogate, Weights};

@@ -38,13 +38,13 @@ pub use self::presence::presence;
 pub use self::table::replay;
 use super::intervention::masks::Scene;
 use super::intervention::{Action, Masks, Plan, Roster, Segment};
-use super::outcome::{MAX_SETS, Model, Structure, Weights};
-use crate::credit::game::Cost;
 use crate::error::{Error, Result};
 use crate::graph::{GraphOptions, Outcome, TraceGraph};
 use crate::run::Run;
 use crate::schema::{Reason, Tier};
 use crate::store::view::TraceView;
+use crate::surrogate::Cost;
+use crate::surrogate::{MAX_SETS, Model, Structure, Weights};
 
 /// The families of gates over which an effect is bounded.
 pub const FAMILIES: [Model; 7] =

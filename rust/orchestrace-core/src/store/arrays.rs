@@ -13,11 +13,11 @@ use arrow_schema::DataType;
 use arrow_select::filter::filter_record_batch;
 
 use super::{Chunk, Store};
+use crate::columns::column::NO_CODE;
 use crate::error::Result;
-use crate::ingest::column::NO_CODE;
 
 /// Absent entries of a small vocabulary.
-pub(super) const NO_WORD: u8 = u8::MAX;
+pub(crate) const NO_WORD: u8 = u8::MAX;
 
 /// A categorical column of codes, [`NO_CODE`] being null.
 pub fn code_array(mut codes: Vec<u32>, names: &ArrayRef) -> Result<ArrayRef> {

@@ -10,26 +10,20 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray,
 use arrow_schema::{Field, Schema, SchemaRef};
 use arrow_select::take::take;
 
+use crate::columns::intern::Interner;
+use crate::columns::mapping_counts::MappingCounts;
+use crate::columns::{LiftKind, Projection};
 use crate::error::{Error, Result};
-use crate::importers::mapping::MappingCounts;
-use crate::ingest::intern::Interner;
-use crate::ingest::{LiftKind, Projection};
 use crate::schema::{self, Column, Dict, Table};
 
-mod arrays;
-mod assemble;
-mod derive;
-mod from_arrow;
+pub(crate) mod arrays;
 mod partition;
 pub mod view;
 mod write;
 
-pub use crate::ingest::writer::RawChunk;
 #[cfg(test)]
 pub(crate) use arrays::text_at;
 pub use arrays::{code_array, word_array};
-pub use assemble::assemble;
-pub use from_arrow::{Tables, Taking};
 pub use partition::{Part, Partition};
 pub use write::write_jsonl;
 

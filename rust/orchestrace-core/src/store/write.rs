@@ -14,10 +14,10 @@ use rayon::prelude::*;
 
 use super::arrays::{text_at, text_of, u32_values};
 use super::{Chunk, Store};
+use crate::columns::usage::Counts;
 use crate::error::{Error, FindingCode, Result};
-use crate::ingest::json::{Cursor, Limits, Parsed, write_string};
-use crate::ingest::time::{format_timestamp, parse_timestamp};
-use crate::ingest::usage::Counts;
+use crate::json::time::{format_timestamp, parse_timestamp};
+use crate::json::{Cursor, Limits, Parsed, write_string};
 use crate::run::Run;
 use crate::schema::{EventField, MeasureKind, TimeBasis};
 

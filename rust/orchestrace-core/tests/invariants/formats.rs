@@ -1,9 +1,10 @@
 //! What holds of every format: reading settles each record, and what was read comes back when it is written.
 
+use orchestrace_core::columns::RecordOptions;
 use orchestrace_core::error::printable;
 use orchestrace_core::importers::{IMPORTERS, Mapping, mapping};
 use orchestrace_core::ingest::ReadOptions;
-use orchestrace_core::ingest::json::Limits;
+use orchestrace_core::json::Limits;
 use orchestrace_core::run::Run;
 use orchestrace_core::store::{Store, write_jsonl};
 
@@ -82,8 +83,8 @@ pub(crate) fn written(store: &Store) -> Vec<u8> {
 
 /// Reads what was written, with the columns that the store has.
 fn read_again(text: &[u8], store: &Store) -> Store {
-    let options =
-        ReadOptions { format: "native".into(), fields: store.lifted().to_vec(), ..ReadOptions::default() };
+    let records = RecordOptions { fields: store.lifted().to_vec(), ..RecordOptions::default() };
+    let options = ReadOptions { format: "native".into(), records, ..ReadOptions::default() };
     from_stream(text, &options, 1)
 }
 
@@ -139,11 +140,12 @@ pub(crate) fn mappings_are_judged(bytes: &[u8]) {
             assert!(error.starts_with("mapping.json") && printable(&error) == error, "{error}");
         }
         Ok(mapping) => {
+            let limits = Limits { depth: 32, string: 1 << 16, lenient: false };
             let options = ReadOptions {
                 format: mapping::NAME.into(),
                 mapping: Some(mapping),
                 unread_fields: true,
-                limits: Limits { depth: 32, string: 1 << 16, lenient: false },
+                records: RecordOptions { limits, ..RecordOptions::default() },
                 ..ReadOptions::default()
             };
             let store = from_stream(records, &options, 1);

@@ -6,18 +6,19 @@ use std::path::PathBuf;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
+use orchestrace_core::columns::LiftKind;
+use orchestrace_core::columns::RecordOptions;
 use orchestrace_core::error::{REJECT_CODES, printable};
 use orchestrace_core::importers::{Format, find};
-use orchestrace_core::ingest::json::Limits;
-use orchestrace_core::ingest::{Input, LiftKind, ReadOptions, read};
+use orchestrace_core::ingest::{Input, ReadOptions, read};
+use orchestrace_core::json::Limits;
 use orchestrace_core::run::Run;
 use orchestrace_core::schema::RECORD_STATUSES;
 use orchestrace_core::store::Store;
 
 /// The options of a call that says nothing, and limits so low that short inputs reach them.
 pub(crate) fn option_sets() -> [ReadOptions; 2] {
-    let low = ReadOptions {
-        max_record: 250,
+    let records = RecordOptions {
         limits: Limits { depth: 5, string: 24, lenient: false },
         excerpt: 9,
         extras: false,
@@ -26,8 +27,9 @@ pub(crate) fn option_sets() -> [ReadOptions; 2] {
             ("x_i".into(), LiftKind::I64),
             ("x_note".into(), LiftKind::Text),
         ],
-        ..ReadOptions::default()
+        ..RecordOptions::default()
     };
+    let low = ReadOptions { max_record: 250, records, ..ReadOptions::default() };
     [ReadOptions::default(), low]
 }
 

@@ -1,7 +1,7 @@
 //! The syntax of JSON, held against another parser.
 
 use orchestrace_core::error::RejectCode;
-use orchestrace_core::ingest::json::{Cursor, Kind, Limits, Parsed};
+use orchestrace_core::json::{Cursor, Kind, Limits, Parsed};
 use serde_json::Value;
 use serde_json::value::Number;
 

@@ -9,11 +9,12 @@ use arrow_array::{
     TimestampNanosecondArray, UInt32Array, UInt64Array, new_null_array,
 };
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use orchestrace_core::assembly::Tables;
 use orchestrace_core::error::Error;
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::run::Run;
 use orchestrace_core::schema::TABLES;
-use orchestrace_core::store::{Store, Tables};
+use orchestrace_core::store::Store;
 
 use super::formats::comes_back;
 use super::reading::{adds_up, from_stream};

@@ -22,8 +22,8 @@ pub use compile::Compiler;
 use self::lanes::Lanes;
 use super::{COALITIONS, Game};
 use crate::error::Result;
-use crate::replay::{Gate, Rule};
 use crate::run::Run;
+use crate::surrogate::{Gate, Rule};
 
 /// Coalitions or orders side by side.
 const WIDE: usize = 16;

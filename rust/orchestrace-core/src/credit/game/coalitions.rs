@@ -3,10 +3,10 @@
 //! The lowest six items (players, or sets of them) are the bits of a word; the others go in Gray order, so that from one
 //! block to the next a single item joins or leaves, and a game that remembers evaluates only what depends on this one.
 
-use super::cost::places;
 use super::{COALITIONS, Game};
 use crate::error::Result;
 use crate::run::Run;
+use crate::surrogate::cost::places;
 
 /// Word of each of the lowest items: bit k is set where it is in the k-th coalition of a block.
 const LOW: [u64; 6] = [

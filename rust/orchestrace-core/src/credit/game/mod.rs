@@ -12,23 +12,15 @@
 //! sums over agents; else the units themselves. What belongs to no player is always there. Samplers take their draws
 //! from [`draws`]: fixed chunks with a random stream each, so that threads do not show.
 //!
-//! To add a method: write the file, name it below, add its entry to [`METHODS`](super::METHODS).
+//! Methods that divide it are in [`methods`](super::methods), a file each.
 
-pub mod banzhaf;
 pub mod circuit;
 pub mod coalitions;
-pub mod cost;
-pub mod difference;
 pub mod draws;
-pub mod forest;
 pub mod kernel_shap;
-pub mod myerson;
 pub mod orders;
-pub mod owen;
 pub mod own;
 pub mod players;
-pub mod shapley;
-pub mod sharp;
 pub mod single;
 pub mod solve;
 pub mod stratified;
@@ -40,7 +32,6 @@ pub mod truncated;
 
 pub use circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
 pub use coalitions::all_coalitions;
-pub use cost::Cost;
 pub use draws::{Chunk, DRAWS, Room, draws};
 pub use own::{Outcomes, Own};
 pub use players::Cast;
@@ -52,16 +43,13 @@ use super::method::MethodInfo;
 use super::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::error::Result;
 use crate::graph::weights::N_TYPES;
-use crate::replay::outcome::structure::MAX_WEIGHT;
-use crate::replay::{Model, Structure, Weights};
 use crate::run::Run;
 use crate::schema::{Reason, Unit};
+use crate::surrogate::structure::MAX_WEIGHT;
+use crate::surrogate::{Cost, Model, Structure, Weights};
 
 /// Coalitions that one call of [`Game::values`] takes at most: one for each bit of a word.
 pub const COALITIONS: usize = 64;
-
-/// Players up to which all coalitions are evaluated; beyond, a method needs `samples` ([`Cost`]).
-pub const EXACT_PLAYERS: usize = 20;
 
 /// What coalitions of players are worth.
 pub trait Game: Send {

@@ -1,13 +1,15 @@
 //! One game by itself, of a caller's own making: no trace, no unit, every player a row.
 
-use super::cost::Bound;
-use super::forest::Forest;
-use super::{Cost, EXACT_PLAYERS, Game, GameMethod, Players, Setting, Solution};
+use super::{Game, GameMethod, Players, Setting, Solution};
+use crate::credit::methods::forest::Forest;
 use crate::credit::params::Params;
 use crate::error::{Error, Result};
 use crate::graph::NO_UNIT;
 use crate::run::Run;
 use crate::schema::Reason;
+use crate::surrogate::Cost;
+use crate::surrogate::cost::Bound;
+use crate::surrogate::cost::EXACT_PLAYERS;
 
 /// What a caller knows of the players.
 #[derive(Debug, Default)]
@@ -47,7 +49,7 @@ pub fn solve_single(
     method.check(params)?;
     let row_of: Vec<u32> = (0..n as u32).collect();
     let players = structure.players(&row_of);
-    let bound = Bound::beyond(method.info(), method.evaluations(&players), n);
+    let bound = Bound::beyond(method.info().draws(), method.evaluations(&players), n);
     if let (Some(bound), None) = (bound, params.int("samples")) {
         let name = method.info().name;
         return Err(Error::Parameter(match bound {
@@ -119,15 +121,15 @@ impl Structure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::banzhaf::{BANZHAF, NORMALIZED_BANZHAF};
-    use super::super::difference::Difference;
-    use super::super::forest::{Permission, PrecedenceShapley};
-    use super::super::myerson::Myerson;
-    use super::super::owen::{OWEN, WINTER};
-    use super::super::shapley::Shapley;
     use super::super::table::{TableGame, shapley_of_table};
     use super::super::{kernel_shap, stratified, truncated};
     use super::*;
+    use crate::credit::methods::banzhaf::{BANZHAF, NORMALIZED_BANZHAF};
+    use crate::credit::methods::difference::Difference;
+    use crate::credit::methods::forest::{Permission, PrecedenceShapley};
+    use crate::credit::methods::myerson::Myerson;
+    use crate::credit::methods::owen::{OWEN, WINTER};
+    use crate::credit::methods::shapley::Shapley;
     use crate::rng::Stream;
 
     /// Structure of a game of seven: two unions and one alone, a forest of three trees, two parts that links join.

@@ -8,20 +8,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
-use super::cost::Bound;
 use super::players::Cast;
-use super::{Cost, EXACT_PLAYERS, Game, GameMethod, Own, Setting, Solution, structure};
+use super::{Game, GameMethod, Own, Setting, Solution, structure};
 use crate::credit::params::Params;
 use crate::credit::rollup::{Rows, refused};
 use crate::credit::sum::pairwise;
 use crate::credit::{Quantity, Scratch};
 use crate::error::{Error, Result};
 use crate::graph::{GraphOptions, Partition, TraceGraph};
-use crate::replay::Structure;
 use crate::run::Run;
 use crate::schema::{Reason, Unit};
 use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
+use crate::surrogate::Cost;
+use crate::surrogate::Structure;
+use crate::surrogate::cost::Bound;
+use crate::surrogate::cost::EXACT_PLAYERS;
 
 /// What was found for one trace.
 #[derive(Debug)]
@@ -257,7 +259,7 @@ fn refuse(chunks: &[ChunkView<'_>], places: &[(usize, usize)], call: &Call<'_>, 
         stage.cast(&view, call);
         let players = stage.cast.players();
         let size = graph.max(players.len());
-        let Some(bound) = Bound::beyond(info, call.method.evaluations(&players), size) else {
+        let Some(bound) = Bound::beyond(info.draws(), call.method.evaluations(&players), size) else {
             return Ok(None);
         };
         let players = players.len();

@@ -2,10 +2,10 @@
 //!
 //! Bit p of an index says whether player p, or item p, is in: a game of n players is a list of 2^n values.
 
-use super::cost::places;
 use super::{Game, all_coalitions};
 use crate::error::{Error, Result};
 use crate::run::Run;
+use crate::surrogate::cost::places;
 
 /// Values of all 2^k unions of `items`, as [`all_coalitions`] has them.
 pub fn tabulate<I: AsRef<[u32]>>(game: &mut dyn Game, items: &[I], run: &Run) -> Result<Vec<f64>> {

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::difference::Difference;
-use super::shapley::Shapley;
 use super::*;
+use crate::credit::methods::difference::Difference;
+use crate::credit::methods::shapley::Shapley;
 use crate::graph::NO_UNIT;
 
 /// A game by its definition: the value of a set of players, as bits.

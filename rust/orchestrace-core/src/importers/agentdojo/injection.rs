@@ -8,8 +8,8 @@ use hashbrown::HashSet;
 
 use super::wording::{MARK, Sought, Wording};
 use crate::importers::recording::{Hash, hash};
-use crate::ingest::json::Kind;
-use crate::ingest::json::tree::Value;
+use crate::json::Kind;
+use crate::json::tree::Value;
 
 /// The text without what tools and defences change about it.
 fn folded(text: &str) -> String {

@@ -9,8 +9,8 @@ use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Does, Entry, Incoming, Party, Recording, Response, Saying, Text,
     Usage, call_hash, hash,
 };
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::time::parse_timestamp;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::{Tree, Value};
 use crate::schema::MeasureKind;
 
 /// Name of an agent that has none.

@@ -8,9 +8,9 @@ use sha2::Digest;
 use super::super::recording::{Hash, Usage, call_hash, hash};
 use super::record::{Act, Assistant, Block, Fields, Outcome, Reader, Records, Said, Use, User};
 use crate::error::FindingCode;
-use crate::ingest::json::Kind;
-use crate::ingest::json::keys::Keys;
-use crate::ingest::json::tree::Value;
+use crate::json::Kind;
+use crate::json::keys::Keys;
+use crate::json::tree::Value;
 
 /// What is read of what the program keeps of a result.
 pub(super) static KEPT: Keys<8> = Keys::new([

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::error::RejectCode;
 use crate::importers::LeftOut;
-use crate::ingest::json::keys::{Keys, Meanings};
-use crate::ingest::json::{Cursor, Fault, Kind, Limits, Parsed};
+use crate::json::keys::{Keys, Meanings};
+use crate::json::{Cursor, Fault, Kind, Limits, Parsed};
 
 use super::content::KEPT;
 use super::repeated::{self, Begun};

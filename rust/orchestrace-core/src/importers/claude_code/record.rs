@@ -9,12 +9,12 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::super::recording::{Hash, Recording, Text, Usage, hash};
 use super::empty_record::Aside;
 use super::{agent_of, run_of};
+use crate::columns::intern::Interner;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
-use crate::ingest::intern::Interner;
-use crate::ingest::json::keys::Keys;
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::time::parse_timestamp;
+use crate::json::keys::Keys;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::{Tree, Value};
 
 /// Number of an id or name; 0 stands for none.
 pub(super) type Code = u32;

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use super::head::Head;
 use crate::importers::LeftOut;
-use crate::ingest::json::{Cursor, Limits};
+use crate::json::{Cursor, Limits};
 
 /// Bytes of what is worth to be remembered: longer ones repeat no more than a few of these do.
 const WORTH: RangeInclusive<usize> = 64..=4096;

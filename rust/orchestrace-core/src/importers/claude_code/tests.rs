@@ -7,9 +7,9 @@ use serde_json::{Value as Json, json};
 use super::ClaudeCode;
 use crate::importers::testing::{counts, documents, read_bytes, read_texts};
 use crate::importers::{Confidence, Format, SpreadImporter, detect};
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::Tree;
 use crate::ingest::{Input, ReadOptions, read};
+use crate::json::Limits;
+use crate::json::tree::Tree;
 use crate::run::Run;
 use crate::store::{Store, write_jsonl};
 

@@ -4,7 +4,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::importers::items::TraceItem;
 use crate::importers::recording::{Hash, Text};
-use crate::ingest::json::tree::Value;
+use crate::json::tree::Value;
 
 /// One line.
 #[derive(Debug, Clone, Copy)]

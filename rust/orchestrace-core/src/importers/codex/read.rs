@@ -8,9 +8,9 @@ use super::line::{By, Line, Status, Statuses, What, is_collaboration};
 use super::threads::Ids;
 use crate::importers::items::TraceItem;
 use crate::importers::recording::{Hash, Recording, Text, call_hash, call_hash_of_text, hash};
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::time::parse_timestamp;
+use crate::json::Limits;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::{Tree, Value};
 
 mod events;
 

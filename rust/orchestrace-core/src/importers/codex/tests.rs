@@ -106,7 +106,7 @@ impl File {
 }
 
 fn time(second: i64) -> String {
-    crate::ingest::time::format_timestamp(1_767_225_600_000_000_000 + second * 1_000_000_000)
+    crate::json::time::format_timestamp(1_767_225_600_000_000_000 + second * 1_000_000_000)
 }
 
 fn read_files(files: &[&File]) -> Store {

@@ -13,7 +13,7 @@ use super::line::{By, Line, Status, What, hash_of};
 use super::read::Reader;
 use crate::importers::items::TraceItems;
 use crate::importers::recording::{Recording, Text};
-use crate::ingest::json::tree::Value;
+use crate::json::tree::Value;
 
 /// The ids in a `session_meta`.
 #[derive(Debug, Clone, Copy)]

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::importers::recording::{Hash, call_hash, call_hash_of_text, hash};
-use crate::ingest::json::tree::Value;
-use crate::ingest::json::{Limits, write_string};
+use crate::json::tree::Value;
+use crate::json::{Limits, write_string};
 
 /// What a text that is kept elsewhere is replaced by, and its key.
 const ATTACHMENT: &str = "attachment://";

@@ -6,8 +6,8 @@ use super::transcript::{About, Transcript};
 use super::{messages, scores};
 use crate::error::FindingCode;
 use crate::importers::recording::Recording;
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::Value;
+use crate::json::Limits;
+use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
 /// What a sample says of how long it took, in seconds.

@@ -2,7 +2,7 @@
 
 use super::content::Contents;
 use crate::importers::recording::{Agent, Entry, Recording, Saying, Text};
-use crate::ingest::json::tree::Value;
+use crate::json::tree::Value;
 
 /// The answer that the sample ended with, where its last event is none.
 pub(super) fn finish(

@@ -6,7 +6,7 @@ use super::usage::reported;
 use crate::importers::recording::{
     AgentInfo, Call, CallResult, Incoming, Party, Recording, Response, Saying, Text, hash,
 };
-use crate::ingest::json::tree::Value;
+use crate::json::tree::Value;
 use crate::schema::{MeasureKind, TimeBasis};
 
 /// Describes them.

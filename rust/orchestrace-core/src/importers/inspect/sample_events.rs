@@ -12,7 +12,7 @@ use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response,
     Saying, Text, Usage, hash,
 };
-use crate::ingest::json::tree::Value;
+use crate::json::tree::Value;
 use crate::schema::{AgentKind, EdgeType, EventType};
 
 /// What is known of an agent while it is told of.

@@ -6,7 +6,7 @@ use super::describe::TIMES;
 use super::transcript::{About, Transcript};
 use crate::error::FindingCode;
 use crate::importers::recording::{Label, Recording};
-use crate::ingest::json::tree::Value;
+use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
 /// A value as a number: letters as Inspect's `value_to_float` has them.

@@ -562,8 +562,8 @@ fn a_log_that_is_there_twice_is_read_once() {
 
 #[test]
 fn entries_of_archives_know_their_evaluation() {
+    use crate::columns::quarantine::Position;
     use crate::importers::items::ItemColumns;
-    use crate::ingest::quarantine::Position;
     let header = json!({"version": 2, "eval": log(vec![])["eval"], "plan": {}}).to_string();
     let one = sample(&json!(1), 2, vec![model("", 0, 1, "x", &[])]).to_string();
     let entries = [
@@ -574,7 +574,7 @@ fn entries_of_archives_know_their_evaluation() {
         ("reductions.json", "[]".into()),
         ("samples/1_epoch_2.json", one.clone()),
     ];
-    let limits = ReadOptions::default().limits;
+    let limits = ReadOptions::default().records.limits;
     let mut columns = ItemColumns::default();
     for (number, (entry, text)) in entries.iter().enumerate() {
         let path = format!("logs/x.eval/{entry}");

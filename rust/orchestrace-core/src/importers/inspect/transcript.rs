@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::ingest::json::tree::Value;
-use crate::ingest::time::parse_timestamp;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::Value;
 
 pub(super) const NONE: u32 = u32::MAX;
 /// The span that all others lie in.

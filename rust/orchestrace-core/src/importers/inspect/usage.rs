@@ -1,7 +1,7 @@
 //! What the models of a sample used.
 
 use crate::importers::recording::Usage;
-use crate::ingest::json::tree::Value;
+use crate::json::tree::Value;
 
 /// Usage by R7. Providers differ in what their parts include; the total tells.
 pub(super) fn usage(usage: Value<'_>) -> Usage {

@@ -6,9 +6,9 @@ use super::number;
 use crate::importers::otel::attributes::{Attribute, Facts, Sort};
 use crate::importers::recording::{Text, Usage};
 use crate::importers::spans::{Span, Spans, ToolKind};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Kind, Limits};
-use crate::ingest::time::parse_timestamp;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::{Tree, Value};
+use crate::json::{Kind, Limits};
 
 /// An observation, with the JSON that lies in its texts.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use crate::importers::otel::attributes::{Facts, Sort, error_class};
 use crate::importers::recording::{Text, Usage};
 use crate::importers::spans::{Span, Spans};
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::Value;
-use crate::ingest::time::parse_timestamp;
+use crate::json::Limits;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::Value;
 
 /// A run, as one record tells it or several.
 #[derive(Debug)]

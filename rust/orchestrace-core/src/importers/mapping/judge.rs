@@ -4,11 +4,11 @@
 use super::counts::{Reads, Way};
 use super::source::{Expr, Found, Pointer, Slot, Unit};
 use super::spec::{Field, Fields, Key, Measures, Parts, Spec, StepKind, Word};
+use crate::columns::gate::may_be_extra;
 use crate::error::{Error, Result, printable, unknown_name};
 use crate::importers::recording::OWN_EXTRAS;
-use crate::ingest::gate::may_be_extra;
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Kind, Limits};
+use crate::json::tree::{Tree, Value};
+use crate::json::{Kind, Limits};
 
 const TRACE: &[Key] = &[Key::Id, Key::Task, Key::Group, Key::System, Key::Reward, Key::Partial, Key::Started];
 const STEP: &[Key] = &[

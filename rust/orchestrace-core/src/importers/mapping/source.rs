@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use super::counts::Counts;
 use crate::importers::hex::hex;
 use crate::importers::recording::hash;
-use crate::ingest::json::tree::{Value, canonical};
-use crate::ingest::json::{Kind, write_string};
-use crate::ingest::time::{parse_duration, parse_timestamp};
+use crate::json::time::{parse_duration, parse_timestamp};
+use crate::json::tree::{Value, canonical};
+use crate::json::{Kind, write_string};
 
 /// A JSON pointer (RFC 6901), its reference tokens unescaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -474,7 +474,8 @@ mod tests {
 
     #[test]
     fn pointers_are_those_of_the_rfc() {
-        use crate::ingest::json::{Limits, tree::Tree};
+        use crate::json::Limits;
+        use crate::json::tree::Tree;
         let limits = Limits { depth: 9, string: 100, lenient: true };
         let tree = Tree::parse(r#"{"a/b":{"m~n":[1,{"":2}]},"":3}"#, limits).unwrap();
         let at = |text: &str| Pointer::parse(text).unwrap().of(tree.root()).i64();

@@ -9,8 +9,8 @@ use super::spec::{Field, Fields, Key, Measures, Parts, Spec, StepKind};
 use super::{Sort, sort};
 use crate::error::FindingCode;
 use crate::importers::recording::{Agent, AgentInfo, Entry, Label, Party, Recording, Text, Usage};
-use crate::ingest::json::Kind;
-use crate::ingest::json::tree::Value;
+use crate::json::Kind;
+use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
 mod steps;

@@ -1,9 +1,9 @@
 //! Values of the kind that is asked for, and what is told where there is another one.
 
+use crate::columns::block::Scratch;
+use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, RejectCode};
-use crate::ingest::block::Scratch;
-use crate::ingest::json::{Cursor, Fault, Kind, Number, Parsed, Str};
-use crate::ingest::writer::TraceWriter;
+use crate::json::{Cursor, Fault, Kind, Number, Parsed, Str};
 
 /// Rejects what does not begin like a value of this kind.
 #[inline(always)]

@@ -1,10 +1,10 @@
 //! Edges: the short way for what is written as usual, the complete way for everything else.
 
 use super::checked::{duplicate, empty_string, expect, forbidden, missing, not_a_word, string};
+use crate::columns::block::Scratch;
+use crate::columns::writer::TraceWriter;
 use crate::error::RejectCode;
-use crate::ingest::block::Scratch;
-use crate::ingest::json::{Cursor, Fault, Kind, Parsed, Pattern, Str, Words};
-use crate::ingest::writer::TraceWriter;
+use crate::json::{Cursor, Fault, Kind, Parsed, Pattern, Str, Words};
 use crate::schema::{EDGE_TYPES, EdgeType};
 
 static EDGE_TYPE_WORDS: Words = Words::new(EDGE_TYPES);

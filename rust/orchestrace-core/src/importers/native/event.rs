@@ -3,13 +3,13 @@
 
 use super::checked::{duplicate, empty_string, expect, missing, not_a_word, note_rounding, number, string};
 use super::facts;
+use crate::columns::LiftKind;
+use crate::columns::block::Scratch;
+use crate::columns::event_columns::OptionalColumn;
+use crate::columns::gate::Bound;
+use crate::columns::writer::{TraceWriter, Value};
 use crate::error::{FindingCode, RejectCode};
-use crate::ingest::LiftKind;
-use crate::ingest::block::Scratch;
-use crate::ingest::event_columns::OptionalColumn;
-use crate::ingest::gate::Bound;
-use crate::ingest::json::{Cursor, Fault, Kind, Parsed, Pattern, Str, Words};
-use crate::ingest::writer::{TraceWriter, Value};
+use crate::json::{Cursor, Fault, Kind, Parsed, Pattern, Str, Words};
 use crate::schema::{Dict, EVENT_FIELDS, EVENT_TYPES, EventField, EventType};
 
 /// `"name":` of every event field, in field order.

@@ -1,10 +1,10 @@
 //! `x_trace`: what the native export adds to the first event, since the schema has no place for it (ARCHITECTURE.md,
 //! section 3).
 
+use crate::columns::writer::{CarriedLabel, TraceWriter};
 use crate::error::{Finding, FindingCode, capped};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::time::parse_timestamp;
-use crate::ingest::writer::{CarriedLabel, TraceWriter};
+use crate::json::time::parse_timestamp;
+use crate::json::tree::{Tree, Value};
 use crate::schema::{Dict, TimeBasis};
 
 /// Reads it back; whether our export wrote it and it says nothing else, so that it need not be kept to be written

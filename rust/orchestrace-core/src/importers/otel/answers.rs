@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::importers::recording::{Hash, call_hash_of_text};
 use crate::importers::spans::{Declared, Spans, handoff_target};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::json::{Kind, Limits};
+use crate::json::tree::{Tree, Value};
+use crate::json::{Kind, Limits};
 
 /// One call as a model wrote it.
 #[derive(Debug, Default)]

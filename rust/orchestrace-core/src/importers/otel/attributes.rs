@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use super::answers::{self, Piece};
 use crate::importers::recording::Usage;
 use crate::importers::spans::ToolKind;
-use crate::ingest::json::tree::Value;
+use crate::json::tree::Value;
 
 mod conclusions;
 

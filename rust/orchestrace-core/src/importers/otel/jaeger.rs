@@ -4,8 +4,8 @@ use super::attributes::{Attribute, Facts};
 use super::{Reading, conversation, ids, leave_out, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
-use crate::ingest::json::Kind;
-use crate::ingest::json::tree::Value;
+use crate::json::Kind;
+use crate::json::tree::Value;
 
 pub(super) fn is(root: Value<'_>) -> bool {
     let of_trace = |trace: Value<'_>| {

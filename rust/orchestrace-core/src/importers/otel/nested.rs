@@ -5,9 +5,9 @@ use super::attributes::{Attribute, Facts};
 use super::{Reading, conversation, ids, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
-use crate::ingest::json::tree::Value;
-use crate::ingest::json::write_string;
-use crate::ingest::time::{parse_duration, parse_timestamp};
+use crate::json::time::{parse_duration, parse_timestamp};
+use crate::json::tree::Value;
+use crate::json::write_string;
 
 fn is_span(span: Value<'_>) -> bool {
     span.get("span_attributes").exists() && span.get("span_id").exists()

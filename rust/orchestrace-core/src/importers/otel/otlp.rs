@@ -4,9 +4,9 @@ use super::attributes::{Attribute, Facts};
 use super::{Reading, conversation, ids, leave_out, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
-use crate::ingest::json::keys::Keys;
-use crate::ingest::json::tree::Value;
-use crate::ingest::json::{Kind, write_string};
+use crate::json::keys::Keys;
+use crate::json::tree::Value;
+use crate::json::{Kind, write_string};
 
 const SPANS: [&str; 3] = ["scopeSpans", "instrumentationLibrarySpans", "scope_spans"];
 const SCOPE: [&str; 2] = ["scope", "instrumentationLibrary"];

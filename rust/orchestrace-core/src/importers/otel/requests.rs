@@ -7,7 +7,7 @@
 use super::attributes::is_unread;
 use super::{ids, otlp};
 use crate::importers::Items;
-use crate::ingest::json::{Cursor, Limits, Pattern};
+use crate::json::{Cursor, Limits, Pattern};
 
 static KEY: Pattern = Pattern::new(b"\"key\":");
 static VALUE: Pattern = Pattern::new(b"\"value\":");
@@ -219,9 +219,9 @@ impl<'a> Request<'a> {
 mod tests {
     use super::super::cut as by_tree;
     use super::*;
+    use crate::columns::quarantine::Position;
     use crate::importers::Record;
     use crate::importers::items::{ItemColumns, ItemRow};
-    use crate::ingest::quarantine::Position;
     use proptest::prelude::*;
 
     const LIMITS: Limits = Limits { depth: 64, string: 1 << 20, lenient: true };

@@ -3,9 +3,9 @@
 use super::attributes::{Attribute, Facts};
 use super::{Reading, ids};
 use crate::importers::spans::{Span, Spans};
-use crate::ingest::json::Kind;
-use crate::ingest::json::tree::Value;
-use crate::ingest::time::parse_timestamp;
+use crate::json::Kind;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::Value;
 
 /// Where the ids of a span are, by who wrote it.
 fn context(span: Value<'_>) -> Value<'_> {

@@ -3,8 +3,8 @@
 use super::{ids, label};
 use crate::importers::recording::Label;
 use crate::importers::spans::Spans;
-use crate::ingest::json::Kind;
-use crate::ingest::json::tree::Value;
+use crate::json::Kind;
+use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
 /// Annotator, and prefix of metrics.

@@ -13,11 +13,11 @@ use super::{
     Agent, Call, CallResult, Does, Entry, Hash, Incoming, LENIENT, Mark, Party, Recording, Response, Saying,
     Text, Usage, What,
 };
+use crate::columns::LiftKind;
+use crate::columns::writer::{Event, TraceWriter, Value};
 use crate::importers::hex::spell;
-use crate::ingest::LiftKind;
-use crate::ingest::json::tree::Tree;
-use crate::ingest::json::write_string;
-use crate::ingest::writer::{Event, TraceWriter, Value};
+use crate::json::tree::Tree;
+use crate::json::write_string;
 use crate::schema::{AgentKind, EdgeType, EventField, EventType, TimeBasis, Topology};
 
 mod finish;

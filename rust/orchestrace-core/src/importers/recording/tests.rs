@@ -3,18 +3,20 @@ use std::collections::BTreeSet;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::ingest::chunk::Segment;
-use crate::ingest::quarantine::Position;
-use crate::ingest::writer::{BlockWriter, Event, TraceWriter};
+use crate::assembly::assemble;
+use crate::columns::RecordOptions;
+use crate::columns::chunk::Segment;
+use crate::columns::quarantine::Position;
+use crate::columns::writer::{BlockWriter, Event, TraceWriter};
 use crate::ingest::{Input, ReadOptions, read};
 use crate::run::Run;
-use crate::store::{Store, assemble, write_jsonl};
+use crate::store::{Store, write_jsonl};
 
 fn store(recording: &Recording) -> Store {
-    store_with(recording, &ReadOptions::default())
+    store_with(recording, &RecordOptions::default())
 }
 
-fn store_with(recording: &Recording, options: &ReadOptions) -> Store {
+fn store_with(recording: &Recording, options: &RecordOptions) -> Store {
     let mut writer = BlockWriter::new(options);
     let mut out = writer.begin(options, Position { line: 1, offset: 0, length: 0 });
     assert!(recording.write(&mut out));
@@ -542,12 +544,12 @@ fn agents_that_spawn_each_other_are_no_endless_family() {
 fn own_fields_become_columns() {
     use arrow_array::cast::AsArray;
 
-    use crate::ingest::LiftKind;
+    use crate::columns::LiftKind;
 
-    let options = ReadOptions {
+    let options = RecordOptions {
         fields: vec![("x_gen".into(), LiftKind::Text), ("x_n".into(), LiftKind::I64)],
         extras: false,
-        ..ReadOptions::default()
+        ..RecordOptions::default()
     };
     let mut s = Sketch::new();
     let agent = s.agent("solo", None);
@@ -781,7 +783,7 @@ type Change = fn(&mut TraceWriter<'_>, Event<'_>);
 
 #[test]
 fn a_trace_that_cannot_be_held_is_rejected() {
-    let options = ReadOptions::default();
+    let options = RecordOptions::default();
     let mut writer = BlockWriter::new(&options);
     let event = Event { id: "e", t: 0.0, event_type: EventType::Message, agent: "a" };
     let changes: [(Change, &str); 6] = [

@@ -5,9 +5,9 @@ use crate::importers::recording::{
     Agent, Call, CallResult, Party, Recording, Response, Saying, Text, Usage, call_hash, call_hash_of_text,
     hash,
 };
-use crate::ingest::json::Limits;
-use crate::ingest::json::tree::Value;
-use crate::ingest::time::parse_timestamp;
+use crate::json::Limits;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
 /// Ways in which a run comes to its end by itself.

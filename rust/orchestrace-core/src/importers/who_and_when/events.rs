@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::Run;
+use crate::columns::intern::Interner;
+use crate::columns::writer::{Event, TraceWriter, Value};
 use crate::error::{FindingCode, RejectCode};
-use crate::ingest::intern::Interner;
-use crate::ingest::json::{Fault, Parsed};
-use crate::ingest::writer::{Event, TraceWriter, Value};
+use crate::json::{Fault, Parsed};
 use crate::schema::{EdgeType, EventField, EventType, TimeBasis, Topology};
 
 const ORCHESTRATOR: &str = "Orchestrator";

@@ -7,14 +7,14 @@ use hashbrown::HashTable;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Gathered, Made, Ordered};
+use crate::columns::block::BlockWriter;
+use crate::columns::tally::Tallies;
 use crate::error::FindingCode;
 use crate::importers::items::{Fate, ItemRow, Piece};
 use crate::importers::mapping::Counts;
 use crate::importers::{TraceItem, TraceItems};
 use crate::ingest::ReadOptions;
-use crate::ingest::block::BlockWriter;
 use crate::ingest::parse::quarantine_row;
-use crate::ingest::tally::Tallies;
 use crate::schema::RecordStatus;
 
 /// Buffers of a worker.
@@ -55,13 +55,13 @@ impl<'a> Spread<'a> {
         let name = importer.info().name;
         let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
         let mut trace =
-            TraceItems::new(self.gathered.key(planned.key), &items, planned.partial, options.limits);
+            TraceItems::new(self.gathered.key(planned.key), &items, planned.partial, options.records.limits);
         trace.count(std::mem::take(&mut scratch.counts));
         let input = |row: &ItemRow| self.gathered.sources[row.source as usize].1;
         let again = u64::from(self.number) < self.gathered.skip;
         let mut nothing = true;
         loop {
-            let mut out = writer.begin(options, rows[0].position);
+            let mut out = writer.begin(&options.records, rows[0].position);
             if planned.partial {
                 out.partial();
             }

@@ -6,12 +6,13 @@
 
 use proptest::prelude::*;
 
+use crate::columns::RecordOptions;
+use crate::columns::writer::{Event, TraceWriter};
 use crate::error::{Reject, RejectCode};
 use crate::importers::testing::{counts, documents, read_bytes, read_texts};
 use crate::importers::{Confidence, Format, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
-use crate::ingest::json::tree::{Tree, Value};
-use crate::ingest::writer::{Event, TraceWriter};
 use crate::ingest::{Input, ReadOptions, ReadPosition, TraceIndex, TraceReader};
+use crate::json::tree::{Tree, Value};
 use crate::run::Run;
 use crate::schema::EventType;
 use crate::store::Store;
@@ -304,7 +305,8 @@ fn what_breaks_off_is_missed_by_the_traces_that_it_names() {
         (format!("{{\"many\":[{a}]}}\n{b}\n{{\"many\":[{b}"), Some("B")),
     ] {
         for block_size in [1, 700, 1 << 20] {
-            let options = ReadOptions { block_size, max_record: 5_000, excerpt: 0, ..ReadOptions::default() };
+            let records = RecordOptions { excerpt: 0, ..RecordOptions::default() };
+            let options = ReadOptions { block_size, max_record: 5_000, records, ..ReadOptions::default() };
             let store = read_bytes(Format::Spread(&Tiny), &[("x", text.as_bytes())], &options, 2);
             assert_eq!(store.records_quarantined(), 1, "{text:.40}");
             let partial: Vec<(String, bool)> = documents(&store)

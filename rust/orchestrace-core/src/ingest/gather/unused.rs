@@ -2,9 +2,9 @@
 //! before. Whatever the batches, the finding is a row beside that trace's others.
 
 use super::Gathered;
+use crate::columns::chunk::RawChunk;
 use crate::error::Finding;
 use crate::importers::mapping;
-use crate::ingest::chunk::RawChunk;
 use crate::schema::Dict;
 
 /// Chunks that wait until the mapping has made all of its traces.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::graph::test_trace::{TestTrace, random_trace};
-use crate::replay::{Structure, Weights};
 use crate::schema::{EdgeType, EventType};
+use crate::surrogate::{Structure, Weights};
 use proptest::prelude::*;
 
 const MODELS: [Model; 3] = [Model::NoisyOr, Model::NoisyAnd, Model::Linear];

@@ -3,8 +3,8 @@
 use super::selection::{Plan, Roster, Segment, events_after};
 use super::{Action, Mode, Selector};
 use crate::graph::{CsrGraph, Order, Outcome};
-use crate::replay::outcome::Aggregation;
 use crate::store::view::TraceView;
+use crate::surrogate::Aggregation;
 
 /// Absent events, cut edges, set values and swapped rules; buffers for one block of scenarios after the other.
 #[derive(Debug, Default)]

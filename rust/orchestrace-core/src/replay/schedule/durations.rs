@@ -61,9 +61,6 @@ pub enum Rule {
     Gap,
 }
 
-/// Spellings of [`Rule`], in code order.
-pub const RULES: &[&str] = &["explicit", "mixed", "gap"];
-
 /// Whether an event is the result of a call that another agent answered.
 fn hands_over(view: &TraceView<'_>, inputs: &[u32], v: usize) -> bool {
     let is = |v: usize, what: EventType| view.types[v] == what as u8;

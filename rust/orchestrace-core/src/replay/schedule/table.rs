@@ -7,11 +7,12 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::take::take;
 use rayon::prelude::*;
 
-use super::durations::{Lengths, RULES, Rule, Timing};
+use super::durations::{Lengths, Rule, Timing};
 use super::replayed::{Outlook, Replayer, Times};
 use super::scenario::{Change, Scenario};
 use crate::error::{Error, Result};
 use crate::run::Run;
+use crate::schema::DURATION_RULES;
 use crate::schema::{
     DURATION_SOURCES, DurationSource, REASONS, Reason, SCHEDULE_REPLAYS, SCHEDULES, TIME_UNITS, Table,
     TimeUnitOf,
@@ -143,7 +144,7 @@ fn columns(found: &[Found], chunk: &Chunk, scenarios: usize, schema: &SchemaRef)
         count(|o| o.peak),
         number(|o| Some(o.support)),
         count(|o| Some(o.cut)),
-        word_array(code(|o| o.rule as u8), RULES)?,
+        word_array(code(|o| o.rule as u8), DURATION_RULES)?,
         word_array(code(|o| unit_of(o.steps)), TIME_UNITS)?,
         word_array(reasons.collect(), REASONS)?,
     ];

@@ -6,13 +6,13 @@
 use std::ops::ControlFlow;
 
 use super::predict::{Base, Prediction};
-use crate::credit::game::Cost;
 use crate::error::Reason;
 use crate::graph::{GraphOptions, TraceGraph};
 use crate::replay::intervention::masks::Scene;
 use crate::replay::intervention::{Masks, Plan, Roster};
-use crate::replay::outcome::{MAX_SETS, Structure};
 use crate::store::view::TraceView;
+use crate::surrogate::Cost;
+use crate::surrogate::{MAX_SETS, Structure};
 
 /// A worker's buffers.
 #[derive(Debug, Default)]

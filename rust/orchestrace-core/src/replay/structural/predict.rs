@@ -4,10 +4,10 @@ use crate::error::Result;
 use crate::graph::{CsrGraph, Order, Outcome};
 use crate::replay::intervention::masks::Scene;
 use crate::replay::intervention::{Action, Masks, Plan};
-use crate::replay::outcome::{Aggregation, Gate, Structure, Surrogate};
 use crate::run::Run;
 use crate::schema::EventType;
 use crate::store::view::TraceView;
+use crate::surrogate::{Aggregation, Gate, Structure, Surrogate};
 
 /// Scenarios that go through the gates side by side.
 const LANES: usize = 8;

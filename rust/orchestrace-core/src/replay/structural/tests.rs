@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::graph::test_trace::{TestTrace, decided_trace, random_trace};
 use crate::replay::intervention::{Cut, Level, Mode, Scenario, Selector};
-use crate::replay::outcome::{Aggregation, Weights};
 use crate::schema::{EdgeType, EventType};
+use crate::surrogate::{Aggregation, Weights};
 
 const OPTIONS: Options = Options {
     structure: Structure::of(Model::NoisyOr),

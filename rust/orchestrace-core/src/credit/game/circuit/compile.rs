@@ -1,7 +1,7 @@
 //! From the gates of a surrogate to those that the players at hand can change.
 
 use super::{Circuit, NO_PLAYER, Node, Op};
-use crate::replay::{Gate, Rule, Surrogate};
+use crate::surrogate::{Gate, Rule, Surrogate};
 
 /// Inputs beyond which a noisy-or becomes a tree, and those of a node of the tree.
 const WIDEST: usize = 16;

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::graph::test_trace::{TestTrace, random_trace};
 use crate::graph::{GraphOptions, NO_UNIT, Outcome, TraceGraph};
-use crate::replay::{Aggregation, Model, Structure, Weights};
 use crate::rng::Stream;
 use crate::run::Run;
+use crate::surrogate::{Aggregation, Model, Structure, Weights};
 
 /// The surrogate's values of coalitions, event by event, and the compiled game's.
 fn both(

@@ -3,7 +3,7 @@
 use super::super::line::{By, Sums, What};
 use super::Reader;
 use crate::importers::recording::{Hash, Text, call_hash, hash};
-use crate::ingest::json::tree::Value;
+use crate::json::tree::Value;
 
 impl Reader<'_> {
     /// An event for whoever watches; most repeat what the history has.

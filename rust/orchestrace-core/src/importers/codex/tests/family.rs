@@ -196,8 +196,8 @@ fn clocks_may_disagree_by_an_hour() {
     let [root, kid, deep] = team();
     let mut early = kid.clone();
     for line in &mut early.lines {
-        let t = crate::ingest::time::parse_timestamp(line["timestamp"].as_str().unwrap()).unwrap();
-        line["timestamp"] = crate::ingest::time::format_timestamp(t - 3_600_000_000_000).into();
+        let t = crate::json::time::parse_timestamp(line["timestamp"].as_str().unwrap()).unwrap();
+        line["timestamp"] = crate::json::time::format_timestamp(t - 3_600_000_000_000).into();
     }
     let store = read_files(&[&root, &early, &deep]);
     let trace = &traces(&store)[0];

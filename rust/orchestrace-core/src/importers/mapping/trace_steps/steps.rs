@@ -9,7 +9,7 @@ use crate::importers::recording::{
     Agent, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Response, Saying, Text, Usage,
     call_hash, call_hash_of_text, hash,
 };
-use crate::ingest::json::{Kind, Limits};
+use crate::json::{Kind, Limits};
 use crate::schema::EventType;
 
 impl Telling<'_> {

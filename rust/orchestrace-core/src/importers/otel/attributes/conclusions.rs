@@ -7,7 +7,7 @@ use crate::error::FindingCode;
 use crate::importers::otel::answers::{self, Answer};
 use crate::importers::recording::{Hash, Text, Usage, call_hash_of_text, hash};
 use crate::importers::spans::{AgentWork, Generation, Span, Spans, ToolKind, ToolUse, Who, Work};
-use crate::ingest::json::Limits;
+use crate::json::Limits;
 
 impl<'t> Facts<'t> {
     fn kind(&self) -> Sort {

@@ -209,7 +209,7 @@ fn requests_wrapped_alone_and_in_lines() {
 #[test]
 fn only_its_own_files_are_taken() {
     let sniff = |text: &str| {
-        let limits = ReadOptions::default().limits;
+        let limits = ReadOptions::default().records.limits;
         let tree = Tree::parse(text, limits).unwrap();
         Otel.sniff(tree.root(), "x.json")
     };

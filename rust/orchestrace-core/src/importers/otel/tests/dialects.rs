@@ -8,7 +8,7 @@ fn hex(hash: [u8; 32]) -> String {
 }
 
 fn asked() -> String {
-    let limits = ReadOptions::default().limits;
+    let limits = ReadOptions::default().records.limits;
     hex(call_hash("look", Tree::parse(r#"{"b":[1,2],"a":"x"}"#, limits).unwrap().root()))
 }
 

@@ -1,0 +1,573 @@
+//! A store from tables that come from elsewhere: another engine, or a corpus whose columns were changed.
+//! Everything that reading promises is checked again.
+
+use std::collections::HashSet;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt32Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
+use rayon::prelude::*;
+
+use super::assemble;
+use crate::columns::LiftKind;
+use crate::columns::RawChunk;
+use crate::columns::RecordOptions;
+use crate::columns::block::{BlockWriter, Scratch};
+use crate::columns::chunk::Segment;
+use crate::columns::column::NO_CODE;
+use crate::columns::gate;
+use crate::columns::gate::Bound;
+use crate::columns::quarantine::Position;
+use crate::columns::usage::Counts;
+use crate::columns::writer::{Event, TraceWriter, Value};
+use crate::error::{Error, Finding, FindingCode, Result, printable};
+use crate::json::MAX_DEPTH;
+use crate::json::{Cursor, Limits, Parsed};
+use crate::run::Run;
+use crate::schema::{
+    Dict, EDGES, EVENTS, EdgeType, EventField, EventType, FINDINGS, Kind, LABELS, MEASURES, MeasureKind,
+    QUARANTINE, RECORD_COUNTS, TRACES, Table, TimeBasis, Topology,
+};
+use crate::store::arrays::text_at;
+use crate::store::{SetAside, Store};
+
+mod side_tables;
+mod table_reader;
+
+use side_tables::{counted, files_of, side_tables};
+use table_reader::{TableReader, is_text};
+
+/// Tables of a corpus, each in one batch, with the columns of the schema in any order. Of `traces` only
+/// `trace trace_id task_id` are needed, of `events` the columns up to `agent`; columns of `events` that the
+/// schema does not know are kept as lifted ones.
+#[derive(Debug)]
+pub struct Tables {
+    /// Table `traces`, ascending by `trace`.
+    pub traces: RecordBatch,
+    /// Table `events`, by trace, in `seq` order.
+    pub events: RecordBatch,
+    /// Table `edges`, by trace.
+    pub edges: RecordBatch,
+    /// Table `measures`, by trace.
+    pub measures: Option<RecordBatch>,
+    /// Table `labels`.
+    pub labels: Option<RecordBatch>,
+    /// Table `findings`; those that follow from the other tables are found again, the others kept.
+    pub findings: Option<RecordBatch>,
+    /// Table `quarantine`.
+    pub quarantine: Option<RecordBatch>,
+    /// Table `record_counts`; without it a record is a trace or a row of the quarantine.
+    pub record_counts: Option<RecordBatch>,
+}
+
+/// How tables are taken over; by default nobody has looked at them, and what is wrong with one trace fails the call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Taking {
+    /// Traces that the store cannot hold are left out, and told in [`Store::set_aside`].
+    pub set_aside: bool,
+    /// Texts are known to be UTF-8 and codes to have a word, since a reader of files judged them.
+    pub judged: bool,
+}
+
+/// Events that one worker takes at a time.
+const CHUNK_EVENTS: usize = 16 << 10;
+
+impl Store {
+    /// Checks the tables and takes them over. O(events + edges); text is copied.
+    pub fn from_arrow(tables: &Tables, run: &Run) -> Result<Store> {
+        Self::from_arrow_as(tables, Taking::default(), run)
+    }
+
+    /// The same of tables of which something is known, or of which bad traces are to be left out.
+    pub fn from_arrow_as(tables: &Tables, taking: Taking, run: &Run) -> Result<Store> {
+        if !taking.judged {
+            tables.judge_texts()?;
+        }
+        let traces = TableReader::new(&TRACES, &tables.traces, 3)?;
+        let events = TableReader::new(&EVENTS, &tables.events, 6)?;
+        let edges = TableReader::new(&EDGES, &tables.edges, 4)?;
+        let measures = tables.measures.as_ref().map(|b| TableReader::new(&MEASURES, b, 4)).transpose()?;
+        let findings = tables.findings.as_ref().map(|b| TableReader::new(&FINDINGS, b, 3)).transpose()?;
+        let options = RecordOptions { fields: lifted_fields(&tables.events)?, ..RecordOptions::default() };
+        let numbers = traces.u32s("trace")?;
+        if let Some(i) = (1..numbers.len()).find(|i| numbers[i - 1] >= numbers[*i]) {
+            return Err(Error::Schema(format!(
+                "traces.trace goes from {} to {}, expected ascending and distinct numbers",
+                numbers[i - 1],
+                numbers[i]
+            )));
+        }
+        let spans = Spans {
+            events: events.spans(numbers)?,
+            edges: edges.spans(numbers)?,
+            measures: measures.as_ref().map(|m| m.spans(numbers)).transpose()?,
+            findings: findings.as_ref().map(|f| f.spans(numbers)).transpose()?,
+        };
+        let lifted =
+            options.fields.iter().filter_map(|(name, _)| tables.events.column_by_name(name)).collect();
+        let builder =
+            Builder { traces, events, edges, measures, findings, spans, lifted, options: &options, numbers };
+        let pieces = run.pool().install(|| {
+            builder
+                .pieces()
+                .into_par_iter()
+                .map(|(index, from, to)| {
+                    run.check()?;
+                    builder.piece(index, from, to, taking)
+                })
+                .collect::<Result<Vec<(RawChunk, Vec<SetAside>)>>>()
+        })?;
+        let (mut raw, aside): (Vec<RawChunk>, Vec<Vec<SetAside>>) = pieces.into_iter().unzip();
+        let mut aside: Vec<SetAside> = aside.into_iter().flatten().collect();
+        let files = files_of(tables);
+        raw.extend(side_tables(tables, &files, &options, taking, &mut aside)?);
+        if let Some(batch) = &tables.record_counts {
+            // They say it all: rows of other tables are not counted beside them.
+            for chunk in &mut raw {
+                chunk.segments.iter_mut().for_each(|segment| segment.tallies = Some(Vec::new()));
+            }
+            raw.push(counted(&TableReader::new(&RECORD_COUNTS, batch, 5)?, &files, &options)?);
+        }
+        let mut store = assemble(raw, &files, &options, run)?;
+        store.set_aside = aside;
+        Ok(store)
+    }
+}
+
+impl Tables {
+    /// Whether what is said to be text is UTF-8, and every code of a dictionary is that of a word: whoever hands a table
+    /// over only promises it. O(bytes).
+    fn judge_texts(&self) -> Result<()> {
+        let tables = [
+            (&TRACES, Some(&self.traces)),
+            (&EVENTS, Some(&self.events)),
+            (&EDGES, Some(&self.edges)),
+            (&MEASURES, self.measures.as_ref()),
+            (&LABELS, self.labels.as_ref()),
+            (&FINDINGS, self.findings.as_ref()),
+            (&QUARANTINE, self.quarantine.as_ref()),
+            (&RECORD_COUNTS, self.record_counts.as_ref()),
+        ];
+        for (table, batch) in tables.into_iter().filter_map(|(table, batch)| Some((table, batch?))) {
+            for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+                if is_text(field.data_type())
+                    && let Err(error) = column.to_data().validate_full()
+                {
+                    let what = printable(&error.to_string()).into_owned();
+                    return Err(Error::Schema(format!(
+                        "{}.{} is no valid text: {what}; expected UTF-8",
+                        table.name,
+                        printable(field.name())
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Spans {
+    events: Vec<usize>,
+    edges: Vec<usize>,
+    measures: Option<Vec<usize>>,
+    findings: Option<Vec<usize>>,
+}
+
+struct Builder<'a> {
+    traces: TableReader<'a>,
+    events: TableReader<'a>,
+    edges: TableReader<'a>,
+    measures: Option<TableReader<'a>>,
+    findings: Option<TableReader<'a>>,
+    spans: Spans,
+    lifted: Vec<&'a ArrayRef>,
+    options: &'a RecordOptions,
+    numbers: &'a [u32],
+}
+
+impl Builder<'_> {
+    /// Runs of traces with about as many events each.
+    fn pieces(&self) -> Vec<(u64, usize, usize)> {
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for to in 1..=self.numbers.len() {
+            if to == self.numbers.len() || self.spans.events[to] - self.spans.events[from] >= CHUNK_EVENTS {
+                pieces.push((pieces.len() as u64, from, to));
+                from = to;
+            }
+        }
+        pieces
+    }
+
+    fn piece(&self, index: u64, from: usize, to: usize, taking: Taking) -> Result<(RawChunk, Vec<SetAside>)> {
+        let mut writer = BlockWriter::new(self.options);
+        let mut files = Vec::with_capacity(to - from);
+        let mut numbers = Vec::with_capacity(to - from);
+        let mut aside = Vec::new();
+        for trace in from..to {
+            let position = Position {
+                line: self.traces.u64("line", trace).unwrap_or(0),
+                offset: self.traces.u64("offset", trace).unwrap_or(0),
+                length: self.traces.u64("length", trace).unwrap_or(0),
+            };
+            let file = match self.traces.text("file", trace) {
+                Some(file) => writer.dicts[Dict::File as usize].code(file),
+                None => NO_CODE,
+            };
+            let mut out = writer.begin(self.options, position);
+            let made = self.trace(trace, &mut out).and_then(|()| {
+                out.commit("arrow").map_err(|fault| {
+                    let reject = fault.into_reject();
+                    Error::Schema(format!(
+                        "trace {}: {}: {}",
+                        self.numbers[trace], reject.path, reject.message
+                    ))
+                })
+            });
+            match made {
+                Ok(()) => {
+                    files.push(file);
+                    numbers.push(self.numbers[trace]);
+                }
+                Err(Error::Schema(message)) if taking.set_aside => {
+                    out.rollback();
+                    aside.push(SetAside { trace: Some(self.numbers[trace]), message });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let traces = numbers.len();
+        let segment =
+            Segment { index, absolute_lines: true, records: traces as u64, traces, ..Segment::default() };
+        let mut chunk = writer.finish(vec![segment])?;
+        chunk.numbers = Some(numbers);
+        chunk.files = Some(files);
+        Ok((chunk, aside))
+    }
+
+    fn trace(&self, trace: usize, out: &mut TraceWriter<'_>) -> Result<()> {
+        let traces = &self.traces;
+        let ids =
+            ["trace_id", "task_id"].map(|column| (column, traces.text(column, trace).unwrap_or_default()));
+        if let Some((column, _)) = ids.iter().find(|(_, id)| id.is_empty()) {
+            return Err(self.fault(&TRACES, column, trace, trace, "is empty"));
+        }
+        out.ids(ids[0].1, ids[1].1);
+        if let Some(system) = traces.text("system", trace) {
+            out.system(system);
+        }
+        out.facts.topology = traces.word("topology", trace, Topology::parse)?;
+        out.facts.time_basis = traces.word("time_basis", trace, TimeBasis::parse)?;
+        out.facts.partial =
+            traces.column("partial").is_some_and(|c| c.is_valid(trace) && c.as_boolean().value(trace));
+        out.facts.started_at = traces
+            .column("started_at")
+            .filter(|c| c.is_valid(trace))
+            .map(|c| c.as_primitive::<TimestampNanosecondType>().value(trace));
+        if let Some(importer) = traces.text("importer", trace) {
+            out.facts.importer = Some(out.block.dicts[Dict::Importer as usize].code(importer));
+        }
+        out.group = traces.text("group_id", trace).map(str::to_owned);
+        let first = self.spans.events[trace];
+        for row in first..self.spans.events[trace + 1] {
+            self.event(trace, row, row - first, out)?;
+        }
+        let n = out.n_events() as u32;
+        for row in self.spans.edges[trace]..self.spans.edges[trace + 1] {
+            let (src, dst) = (self.edges.u32s("src")?[row], self.edges.u32s("dst")?[row]);
+            if src.max(dst) >= n {
+                return Err(Error::Schema(format!(
+                    "edge {src} -> {dst} of trace {} names an event that the trace, with {n} events, does not have",
+                    self.numbers[trace]
+                )));
+            }
+            let edge_type = self.edges.word("type", row, EdgeType::parse)?.unwrap_or(EdgeType::Temporal);
+            out.edge(src, dst, edge_type);
+        }
+        self.measures(trace, out)?;
+        self.findings(trace, out)
+    }
+
+    fn measures(&self, trace: usize, out: &mut TraceWriter<'_>) -> Result<()> {
+        let (Some(measures), Some(spans)) = (&self.measures, &self.spans.measures) else { return Ok(()) };
+        let rows = spans[trace]..spans[trace + 1];
+        let mut seen = Vec::with_capacity(rows.len());
+        for row in rows {
+            let fault = |column: &str, what: String| Err(self.fault(&MEASURES, column, trace, row, &what));
+            let Some(kind) = measures.word("kind", row, MeasureKind::parse)? else {
+                return fault("kind", "is null".into());
+            };
+            let Some(name) = measures.text("name", row) else { return fault("name", "is null".into()) };
+            let value = measures.f64("value", row).unwrap_or(f64::NAN);
+            if !Bound::of_measure(kind).holds(value) {
+                return fault("value", Bound::of_measure(kind).refusal(value));
+            }
+            out.measure(kind, name, value);
+            seen.extend(out.block.measure_names.last().map(|name| (kind as u8, *name, row)));
+        }
+        seen.sort_unstable();
+        if let Some(pair) = seen.windows(2).find(|p| (p[0].0, p[0].1) == (p[1].0, p[1].1)) {
+            let (kind, name, row) = pair[1];
+            let what = format!(
+                "is '{}' again, which is already a {} of the trace in row {}",
+                out.block.dicts[Dict::Measure as usize].name(name).escape_debug(),
+                MeasureKind::from_code(kind).map_or("measure", MeasureKind::as_str),
+                pair[0].2
+            );
+            return Err(self.fault(&MEASURES, "name", trace, row, &what));
+        }
+        Ok(())
+    }
+
+    fn findings(&self, trace: usize, out: &mut TraceWriter<'_>) -> Result<()> {
+        let (Some(findings), Some(spans)) = (&self.findings, &self.spans.findings) else { return Ok(()) };
+        // A group that is not given is settled from the events again, and so is what contradicts it.
+        let regrouped = out.group.is_none();
+        let local = out.block.facts.len() as u32;
+        let first = out.block.findings.len();
+        for row in spans[trace]..spans[trace + 1] {
+            let code =
+                findings.word("code", row, |w| FindingCode::ALL.iter().copied().find(|c| c.as_str() == w))?;
+            let count = findings.u32("count", row).unwrap_or(0);
+            if count == 0 {
+                return Err(self.fault(&FINDINGS, "count", trace, row, "is 0, expected at least 1"));
+            }
+            let Some(code) =
+                code.filter(|c| !(is_derived(*c) || regrouped && *c == FindingCode::GroupConflict))
+            else {
+                continue;
+            };
+            if let Some((_, known)) = out.block.findings[first..].iter_mut().find(|(_, f)| f.code == code) {
+                known.count = known.count.saturating_add(count);
+                continue;
+            }
+            let message = findings.text("message", row).unwrap_or_default().to_owned();
+            let finding = Finding { code, count, seq: findings.u32("seq", row), message };
+            out.block.findings.push((local, finding));
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a value, in one line.
+    #[cold]
+    fn fault(&self, table: &Table, column: &str, trace: usize, row: usize, what: &str) -> Error {
+        Error::Schema(format!("{}.{column} of trace {} (row {row}) {what}", table.name, self.numbers[trace]))
+    }
+
+    fn event(&self, trace: usize, row: usize, seq: usize, out: &mut TraceWriter<'_>) -> Result<()> {
+        // By place, not by name: this runs once an event.
+        let [_, Some(seqs), Some(ids), Some(times), Some(types), Some(agents)] = self.events.columns[..6]
+        else {
+            return Err(Error::Schema("a required column of events has only nulls".into()));
+        };
+        let fault = |what: String| {
+            Err(Error::Schema(format!("event {seq} of trace {} (row {row}) has {what}", self.numbers[trace])))
+        };
+        let found = seqs.as_primitive::<UInt32Type>().value(row);
+        if found as usize != seq {
+            return fault(format!("seq {found}, expected {seq}: rows of a trace are in seq order from 0"));
+        }
+        let t = times.as_primitive::<Float64Type>().value(row);
+        let bound = Bound::of_field(EventField::T);
+        if !bound.holds(t) {
+            return fault(format!("a time t that {}", bound.refusal(t)));
+        }
+        let word = text_at(types, row).unwrap_or_default();
+        let Some(event_type) = EventType::parse(word) else {
+            return fault(format!("the unknown type '{word}'"));
+        };
+        let (id, agent) = (text_at(ids, row).unwrap_or_default(), text_at(agents, row).unwrap_or_default());
+        if id.is_empty() || agent.is_empty() {
+            return fault("an empty id or agent".into());
+        }
+        for (column, array) in self.lifted.iter().enumerate().filter(|(_, a)| a.is_valid(row)) {
+            if let DataType::Float64 = array.data_type() {
+                let value = array.as_primitive::<Float64Type>().value(row);
+                if !Bound::Finite.holds(value) {
+                    let what = Bound::Finite.refusal(value);
+                    return Err(self.fault(&EVENTS, &self.options.fields[column].0, trace, row, &what));
+                }
+            }
+            lift(out, column, array, row);
+        }
+        out.event(Event { id, t, event_type, agent });
+        for (field, array) in
+            EventField::ALL[EventField::Role as usize..].iter().zip(&self.events.columns[6..])
+        {
+            let Some(array) = array.filter(|a| a.is_valid(row)) else { continue };
+            self.field(row, *field, array, out)
+                .map_err(|what| self.fault(&EVENTS, field.as_str(), trace, row, &what))?;
+        }
+        Ok(())
+    }
+
+    /// Sets a field of the last event to a value that is not null, or says what is wrong with it.
+    #[inline]
+    fn field(
+        &self,
+        row: usize,
+        field: EventField,
+        array: &ArrayRef,
+        out: &mut TraceWriter<'_>,
+    ) -> std::result::Result<(), String> {
+        match field.column().kind {
+            Kind::F64 => {
+                let value = array.as_primitive::<Float64Type>().value(row);
+                if !Bound::of_field(field).holds(value) {
+                    return Err(Bound::of_field(field).refusal(value));
+                }
+                out.set(field, Value::F64(value));
+            }
+            Kind::I64 => {
+                let value = array.as_primitive::<Int64Type>().value(row);
+                if value < 0 {
+                    return Err(Bound::NotNegative.refusal(value as f64));
+                }
+                out.set(field, Value::I64(value));
+            }
+            Kind::U32 => out.set(field, Value::U32(array.as_primitive::<UInt32Type>().value(row))),
+            Kind::Bool => out.set(field, Value::Bool(array.as_boolean().value(row))),
+            Kind::F64List => {
+                let list = array.as_list::<i64>().value(row);
+                let list = list.as_primitive::<Float64Type>();
+                let null = (0..list.len()).find(|i| list.is_null(*i));
+                if let Some(i) = null.or_else(|| gate::odd_element(list.values())) {
+                    let found = if list.is_null(i) { "null".into() } else { list.value(i).to_string() };
+                    return Err(format!("has {found} in place {i}, expected a finite number"));
+                }
+                out.set(field, Value::List(list.values()));
+            }
+            _ => {
+                // A dictionary may spell null as a value.
+                let Some(text) = text_at(array, row) else { return Ok(()) };
+                if field == EventField::Extras {
+                    // White space around it is not part of what the writer puts members behind.
+                    let text = text.trim_matches([' ', '\t', '\n', '\r']);
+                    match self.extras(row, text, &mut out.block.scratch)? {
+                        None => out.set(field, Value::Text(text)),
+                        Some(kept) if kept == "{}" => {}
+                        Some(kept) => out.set(field, Value::Text(&kept)),
+                    }
+                } else {
+                    out.set(field, Value::Text(text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `extras` are members of the event beside its columns: an object, each key once, none of the survey's own
+    /// fields. An extension field there is one whose value did not fit its column; where the column has a value
+    /// now, that one replaces it, and the text without it is returned.
+    fn extras(
+        &self,
+        row: usize,
+        text: &str,
+        scratch: &mut Scratch,
+    ) -> std::result::Result<Option<String>, String> {
+        // Whatever limits a document was read under, they held then; deeper than the deepest nothing can be read again.
+        let limits = Limits { depth: MAX_DEPTH, string: usize::MAX, lenient: false };
+        let mut cursor = Cursor::new(text, limits);
+        let mut clash = None;
+        let (mut kept, mut replaced) = (String::from("{"), false);
+        scratch.unknown.truncate(0);
+        let mut read = || -> Parsed<()> {
+            let mut more = cursor.open_object()?;
+            while more {
+                let start = cursor.pos();
+                let key = cursor.key()?;
+                let key = key.text(&mut scratch.key);
+                let (_, end) = cursor.skip()?;
+                let known = scratch.unknown.len();
+                if (scratch.unknown.code(key) as usize) < known {
+                    clash = Some(format!("has the key '{}' twice", key.escape_debug()));
+                } else if EventField::parse(key).is_some_and(|f| !f.is_extension()) {
+                    clash =
+                        Some(format!("has the key '{}', which events has as a column", key.escape_debug()));
+                } else if self.is_written(key, row) {
+                    replaced = true;
+                } else {
+                    if kept.len() > 1 {
+                        kept.push(',');
+                    }
+                    kept.push_str(cursor.slice(start, end));
+                }
+                more = cursor.more_object()?;
+            }
+            cursor.end()
+        };
+        if let Err(fault) = read() {
+            return Err(format!("is not a JSON object: {}", fault.into_reject().message));
+        }
+        kept.push('}');
+        clash.map_or(Ok(replaced.then_some(kept)), Err)
+    }
+
+    /// Whether an extension field or a lifted one has a value in its column, other than one that follows from others.
+    fn is_written(&self, key: &str, row: usize) -> bool {
+        if let Some(field) = EventField::parse(key).filter(|f| *f != EventField::Extras) {
+            if matches!(field, EventField::Tokens | EventField::TokensFresh) {
+                let counts = Counts::new(EventField::TOKENS.map(|field| {
+                    let column = self.events.columns[field as usize + 2].filter(|c| c.is_valid(row));
+                    column.map(|c| c.as_primitive::<Int64Type>().value(row))
+                }));
+                return counts.is_written(field);
+            }
+            return self.events.columns[field as usize + 2].is_some_and(|c| c.is_valid(row));
+        }
+        let lifted = self.options.fields.iter().position(|(name, _)| name == key);
+        lifted.is_some_and(|column| self.lifted[column].is_valid(row))
+    }
+}
+
+fn lift(out: &mut TraceWriter<'_>, column: usize, array: &dyn Array, row: usize) {
+    let _fits = match array.data_type() {
+        DataType::Float64 => out.lift(column, Value::F64(array.as_primitive::<Float64Type>().value(row))),
+        DataType::Int64 => out.lift(column, Value::I64(array.as_primitive::<Int64Type>().value(row))),
+        DataType::Boolean => out.lift(column, Value::Bool(array.as_boolean().value(row))),
+        _ => text_at(array, row).is_none_or(|text| out.lift(column, Value::Text(text))),
+    };
+}
+
+/// Findings that a store makes itself; which ids are repeated is known where files are read.
+fn is_derived(code: FindingCode) -> bool {
+    code.is_derived() && code != FindingCode::TraceIdReused
+}
+
+fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {
+    let schema = events.schema_ref();
+    let unknown = schema.fields().iter().filter(|f| EVENTS.index(f.name()).is_none());
+    let mut seen = HashSet::new();
+    unknown
+        .map(|field| {
+            if field.name().contains('\0') {
+                return Err(Error::Schema(format!(
+                    "column events.{} has a NUL in its name, which no table can be exported with",
+                    printable(field.name())
+                )));
+            }
+            if field.name() == "x_trace" {
+                return Err(Error::Schema(
+                    "column events.x_trace cannot be lifted: the export writes it from table traces".into(),
+                ));
+            }
+            if !seen.insert(field.name()) {
+                return Err(Error::Schema(format!("column events.{} is there twice", field.name())));
+            }
+            let kind = match field.data_type() {
+                DataType::Float64 => LiftKind::F64,
+                DataType::Int64 => LiftKind::I64,
+                DataType::Boolean => LiftKind::Bool,
+                kind if is_text(kind) => LiftKind::Text,
+                kind => {
+                    return Err(Error::Schema(format!(
+                        "column events.{} is not of the schema and is {kind}, expected text, Int64, Float64 or Boolean",
+                        field.name()
+                    )));
+                }
+            };
+            Ok((field.name().clone(), kind))
+        })
+        .collect()
+}

@@ -1,0 +1,41 @@
+//! What of a record becomes columns.
+
+use super::{LiftKind, Projection};
+use crate::json::Limits;
+use crate::schema::TimeBasis;
+
+/// What of a record becomes columns.
+#[derive(Debug, Clone)]
+pub struct RecordOptions {
+    /// Limits within a record.
+    pub limits: Limits,
+    /// Whether unknown event fields are kept.
+    pub extras: bool,
+    /// Bytes of a rejected record that its quarantine row shows; with 0 messages do not quote it either.
+    pub excerpt: usize,
+    /// Unknown event keys that become columns.
+    pub fields: Vec<(String, LiftKind)>,
+    /// What `t` means in traces that do not say.
+    pub time_basis: Option<TimeBasis>,
+    /// Names of scores that are rewards: whether a high one is good, only its owner knows.
+    pub reward_scores: Vec<String>,
+    /// Tables and columns that are kept.
+    pub projection: Projection,
+    /// Whether is noted which item an event was made of.
+    pub items: bool,
+}
+
+impl Default for RecordOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits { depth: 128, string: 64 << 20, lenient: false },
+            extras: true,
+            excerpt: 200,
+            fields: Vec::new(),
+            time_basis: None,
+            reward_scores: Vec::new(),
+            projection: Projection::ALL,
+            items: false,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The outcome itself, copied to every unit.
+//!
+//! What trainers do that treat each call of a run as a sample of its own with the run's final reward: no baseline,
+//! no division. O(1) a trace, no graph.
+//! Reference: X. Luo et al., Agent Lightning, arXiv 2508.03680. Axioms: linearity.
+
+use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::params::Params;
+use crate::graph::TraceGraph;
+use crate::schema::{Reason, Unit};
+use crate::store::view::TraceView;
+
+/// The method `broadcast`.
+pub struct Broadcast;
+
+static INFO: MethodInfo = MethodInfo {
+    name: "broadcast",
+    summary: "every unit gets the outcome itself",
+    reference: "arXiv 2508.03680",
+    quantity: Quantity::Advantage,
+    scope: Scope::Trace,
+    units: Unit::ALL,
+    axioms: &[Axiom::Linearity],
+    params: &[],
+    tier: None,
+    needs_graph: false,
+};
+
+impl CreditMethod for Broadcast {
+    fn info(&self) -> &'static MethodInfo {
+        &INFO
+    }
+
+    fn assign(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        _: &Params,
+        _: &mut TraceGraph,
+        values: &mut Values,
+    ) -> Result<(), Reason> {
+        // one row, the whole trace
+        values.row_of.resize(view.len(), 0);
+        values.events.push(amount);
+        Ok(())
+    }
+}

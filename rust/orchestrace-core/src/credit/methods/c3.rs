@@ -1,0 +1,161 @@
+//! Credit among siblings: what a decision brought, against the alternatives that were taken in the same context.
+//!
+//! ```text
+//! A_j = r̄_j - (Σ_k w_k r̄_k - w_j r̄_j) / (Σ_k w_k - w_j)     candidates j of one (group, context, acting role)
+//! ```
+//!
+//! Candidates are the distinct choices (type, addressee, tool, text), w is how many decisions made the choice, r̄ the mean
+//! outcome of their rollouts. `baseline="mean"` subtracts the weighted mean of all candidates instead. A context with one
+//! candidate, or whose outcomes are all equal, says nothing: exactly 0 (`group.degenerate`). Nothing is removed or
+//! replayed; the alternatives are those that were recorded. O(N log N) for N decisions.
+//! Reference: C3, arXiv 2603.06859; ARCHITECTURE.md.
+
+use std::borrow::Cow;
+
+use crate::credit::context::{Contexts, act, is_decision};
+use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
+use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::params::{CONTEXT, Param, ParamKind, Params, Value, WEIGHT};
+use crate::graph::TraceGraph;
+use crate::schema::{Reason, Tier, Unit};
+use crate::store::view::TraceView;
+
+/// The method `c3`.
+pub struct C3;
+
+static INFO: MethodInfo = MethodInfo {
+    name: "c3",
+    summary: "outcome of a decision against its recorded alternatives in the same context",
+    reference: "arXiv 2603.06859",
+    quantity: Quantity::Advantage,
+    scope: Scope::Group,
+    units: Unit::ALL,
+    axioms: &[],
+    params: &[
+        Param {
+            name: "baseline",
+            kind: ParamKind::Choice(&["loo", "mean"]),
+            default: Value::Text(Cow::Borrowed("loo")),
+            doc: "loo: mean of the other candidates; mean: of all",
+        },
+        CONTEXT,
+        WEIGHT,
+    ],
+    tier: Some(Tier::Observed),
+    needs_graph: true,
+};
+
+impl GroupMethod for C3 {
+    fn info(&self) -> &'static MethodInfo {
+        &INFO
+    }
+
+    fn decide(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        params: &Params,
+        corpus: &Vocabulary,
+        graph: &mut TraceGraph,
+        rows: &mut Decisions,
+    ) -> Result<(), Reason> {
+        let mut contexts = Contexts::default();
+        contexts.find(view, params.text("context"), corpus, graph)?;
+        rows.no_event_of(view.len());
+        let owners = graph.owners(view);
+        let first = rows.len();
+        for v in 0..view.len() {
+            if !is_decision(view.event_type(v), owners.codes()[v]) {
+                continue;
+            }
+            rows.row_of[v] = (rows.len() - first) as u32;
+            let role = owners.names()[owners.indices()[v] as usize].role();
+            match contexts.of_event[v].zip(act(view, corpus, v)) {
+                Some((context, choice)) => {
+                    let [a, b] = halves(context);
+                    rows.push(key_of(&[a, b, corpus.role(role)]), choice, amount, 0.0);
+                }
+                None => rows.push(0, 0, f64::NAN, 0.0),
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
+        out.begin(group.value.len());
+        out.segments.by(group.key.iter().copied());
+        let all = params.text("baseline") == Some("mean");
+        let Compared { value, reason, segments, .. } = out;
+        let mut candidates: Vec<(u128, u32)> = Vec::new();
+        let mut means: Vec<(f64, f64)> = Vec::new();
+        for segment in segments.iter() {
+            candidates.clear();
+            candidates.extend(segment.iter().map(|&(_, row)| (group.choice[row as usize], row)));
+            candidates.sort_unstable();
+            let first = group.value[segment[0].1 as usize];
+            let equal = segment.iter().all(|&(_, row)| group.value[row as usize] == first);
+            means.clear();
+            means.extend(candidates.chunk_by(|a, b| a.0 == b.0).map(|rows| {
+                let w = rows.len() as f64;
+                (w, rows.iter().map(|&(_, row)| group.value[row as usize]).sum::<f64>() / w)
+            }));
+            if means.len() < 2 || equal {
+                for &(_, row) in segment {
+                    reason[row as usize] = Some(Reason::GroupDegenerate);
+                }
+                continue;
+            }
+            let weight: f64 = means.iter().map(|m| m.0).sum();
+            let total: f64 = means.iter().map(|m| m.0 * m.1).sum();
+            for (rows, &(w, mean)) in candidates.chunk_by(|a, b| a.0 == b.0).zip(&means) {
+                let baseline = if all { total / weight } else { (total - w * mean) / (weight - w) };
+                for &(_, row) in rows {
+                    value[row as usize] = mean - baseline;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn advantages(choice: &[u128], value: &[f64], given: &[(&str, Value)]) -> Vec<f64> {
+        let params = Params::check(INFO.params, given).unwrap();
+        let rollout: Vec<u32> = (0..value.len() as u32).collect();
+        let key = vec![7; value.len()];
+        let mut out = Compared::default();
+        C3.compare(
+            &Rollouts { outcomes: value, rollout: &rollout, key: &key, choice, value, other: &[] },
+            &params,
+            &mut out,
+        );
+        out.value
+    }
+
+    #[test]
+    fn by_hand() {
+        // two rollouts chose 1 (outcomes 1 and 0), one chose 2 (outcome 1), one 3 (outcome 0)
+        let got = advantages(&[1, 2, 1, 3], &[1.0, 1.0, 0.0, 0.0], &[]);
+        assert_eq!(got, [0.0, 1.0 - 1.0 / 3.0, 0.0, -2.0 / 3.0]);
+        let mean = [("baseline", Value::Text("mean".into()))];
+        assert_eq!(advantages(&[1, 2, 1, 3], &[1.0, 1.0, 0.0, 0.0], &mean), [0.0, 0.5, 0.0, -0.5]);
+        assert_eq!(advantages(&[1, 1], &[1.0, 0.0], &[]), [0.0, 0.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn equal_weights_are_a_scaled_mean(value in prop::collection::vec(-4.0_f64..4.0, 2..8)) {
+            let choice: Vec<u128> = (0..value.len() as u128).collect();
+            let b = value.len() as f64;
+            let mean = value.iter().sum::<f64>() / b;
+            let got = advantages(&choice, &value, &[]);
+            for (a, r) in got.iter().zip(&value) {
+                prop_assert!((a - b / (b - 1.0) * (r - mean)).abs() < 1e-12);
+            }
+            prop_assert!(got.iter().sum::<f64>().abs() < 1e-12);
+        }
+    }
+}

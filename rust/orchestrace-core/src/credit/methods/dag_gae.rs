@@ -1,0 +1,190 @@
+//! Generalised advantage on the graph: a decision is followed by all its successors, not by one next step.
+//!
+//! ```text
+//! δ(v) = r(v) + γ Σ_w m(v,w) V(w) - V(v),   A(v) = δ(v) + γλ Σ_w m(v,w) A(w)   over the successors w of v
+//! mean: Σ_w m(v,w) = 1        split: Σ_v m(v,w) = 1 over the predecessors of w, so that returns are divided, not copied
+//! ```
+//!
+//! Rows are the events; r is the field `reward` (absent = 0) plus the outcome on y; V is the field `value` of every
+//! event, without which the trace is null (`field.absent`). A virtual outcome has V = 0 and follows every sink. On a chain this
+//! is `gae`. O(|V| + |E|).
+//! Reference: defined by this project (ARCHITECTURE.md, D14), after arXiv 1506.02438.
+
+use std::borrow::Cow;
+
+use crate::credit::method::{CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::params::{GAMMA, LAMBDA, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
+use crate::graph::{CsrGraph, GraphOptions, Order, Outcome, TraceGraph};
+use crate::schema::{Reason, Unit};
+use crate::store::view::TraceView;
+
+/// The method `dag_gae`.
+pub struct DagGae;
+
+static INFO: MethodInfo = MethodInfo {
+    name: "dag_gae",
+    summary: "generalised advantage along the edges of the graph, with the recorded critic",
+    reference: "defined by this project (ARCHITECTURE.md, D14), after arXiv 1506.02438",
+    quantity: Quantity::Advantage,
+    scope: Scope::Trace,
+    units: Unit::ALL,
+    axioms: &[],
+    params: &[
+        GAMMA,
+        LAMBDA,
+        Param {
+            name: "mode",
+            kind: ParamKind::Choice(&["mean", "split"]),
+            default: Value::Text(Cow::Borrowed("mean")),
+            doc: "mean: over the successors of an event; split: a successor is divided among its predecessors",
+        },
+        PROGRAM_ORDER,
+        WEIGHT,
+    ],
+    tier: None,
+    needs_graph: true,
+};
+
+impl CreditMethod for DagGae {
+    fn info(&self) -> &'static MethodInfo {
+        &INFO
+    }
+
+    fn assign(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        params: &Params,
+        graph: &mut TraceGraph,
+        values: &mut Values,
+    ) -> Result<(), Reason> {
+        let n = view.len();
+        let outcome = graph.outcome(view)?;
+        graph.build(view, GraphOptions { program_order: params.bool("program_order"), weights: None });
+        let (csr, order) = graph.ordered();
+        let order = order.ok_or(Reason::GraphCycle)?;
+        let [critic, degree, _] = &mut values.work;
+        critic.clear();
+        for v in 0..n {
+            critic.push(view.value.get(v).ok_or(Reason::FieldAbsent)?);
+        }
+        // successors of each event: what is a mean is divided by them
+        degree.clear();
+        degree.resize(n, 0.0);
+        for v in 0..n {
+            for &u in csr.predecessors_of(v) {
+                degree[u as usize] += 1.0;
+            }
+        }
+        let gamma = params.float("gamma").unwrap_or_default();
+        let pass = Pass {
+            csr,
+            critic,
+            degree,
+            gamma,
+            fading: gamma * params.float("lambda_").unwrap_or_default(),
+            split: params.text("mode") == Some("split"),
+        };
+        // What comes from the successors is summed in the value's place: δ needs V(w), A needs A(w).
+        values.events.resize(n, 0.0);
+        match outcome {
+            Outcome::Event(y) => values.events[y as usize] = amount,
+            Outcome::VirtualSink => pass.pay_sinks(amount, &mut values.events),
+        }
+        match order {
+            Order::Document(n) => pass.run((0..n).rev(), view, &mut values.events),
+            Order::Listed(rows) => pass.run(rows.iter().rev().map(|&v| v as usize), view, &mut values.events),
+        }
+        Ok(())
+    }
+}
+
+struct Pass<'a> {
+    csr: &'a CsrGraph,
+    critic: &'a [f64],
+    degree: &'a [f64],
+    gamma: f64,
+    fading: f64,
+    split: bool,
+}
+
+impl Pass<'_> {
+    /// A virtual outcome earns the amount and is the one successor of every sink.
+    fn pay_sinks(&self, amount: f64, values: &mut [f64]) {
+        let sinks = self.degree.iter().filter(|d| **d == 0.0).count() as f64;
+        let each = if self.split { amount / sinks } else { amount };
+        for (value, _) in values.iter_mut().zip(self.degree).filter(|(_, d)| **d == 0.0) {
+            *value = self.fading * each;
+        }
+    }
+
+    fn run(&self, reversed: impl Iterator<Item = usize>, view: &TraceView<'_>, values: &mut [f64]) {
+        for w in reversed {
+            values[w] += view.reward.get(w).unwrap_or(0.0) - self.critic[w];
+            let passed = self.gamma * self.critic[w] + self.fading * values[w];
+            let predecessors = self.csr.predecessors_of(w);
+            let share = 1.0 / predecessors.len() as f64;
+            for &v in predecessors {
+                let part = if self.split { share } else { 1.0 / self.degree[v as usize] };
+                values[v as usize] += part * passed;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credit::{Rows, Scratch, assign_trace};
+    use crate::graph::test_trace::{TestTrace, decided_trace};
+    use crate::schema::{EdgeType, EventType};
+    use proptest::prelude::*;
+
+    fn advantages(view: &TraceView<'_>, given: &[(&str, Value)]) -> (Vec<f64>, Vec<Option<Reason>>) {
+        let params = Params::check(INFO.params, given).unwrap();
+        let (mut scratch, mut rows) = (Scratch::default(), Rows::default());
+        assign_trace(&DagGae, view, Some(2.0), &params, Unit::Event, &mut scratch, &mut rows);
+        (rows.credit, rows.reason)
+    }
+
+    fn nullable(values: &[f64]) -> crate::store::view::Nullable<'_, f64> {
+        crate::store::view::Nullable::new(values, None, 0)
+    }
+
+    #[test]
+    fn a_chain_is_gae() {
+        let mut t = TestTrace::events(2);
+        t.event(EventType::Aggregate, "a").edge(0, 1, EdgeType::Causal).edge(1, 2, EdgeType::Causal);
+        let (reward, value) = ([0.5, 0.0, -1.0], [1.0, 2.0, 3.0]);
+        let view = TraceView { reward: nullable(&reward), value: nullable(&value), ..t.view() };
+        let (gamma, lambda) = (0.9, 0.8);
+        let given = [("gamma", Value::Float(gamma)), ("lambda_", Value::Float(lambda))];
+        let delta = [0.5 + gamma * 2.0 - 1.0, gamma * 3.0 - 2.0, -1.0 + 2.0 - 3.0];
+        let f = gamma * lambda;
+        let want = [delta[0] + f * delta[1] + f * f * delta[2], delta[1] + f * delta[2], delta[2]];
+        for mode in ["mean", "split"] {
+            let mut given = given.to_vec();
+            given.push(("mode", Value::Text(mode.into())));
+            for (got, want) in advantages(&view, &given).0.iter().zip(want) {
+                assert!((got - want).abs() < 1e-12, "{mode}");
+            }
+        }
+        assert_eq!(advantages(&t.view(), &[]).1, [Some(Reason::FieldAbsent); 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn split_divides_what_the_sources_return(t in decided_trace(25, true)) {
+            let n = t.t.len();
+            let reward: Vec<f64> = (0..n).map(|v| v as f64 / 4.0 - 1.0).collect();
+            let zero = vec![0.0; n];
+            let view = TraceView { reward: nullable(&reward), value: nullable(&zero), ..t.view() };
+            let one = Value::Float(1.0);
+            let given = [("gamma", one.clone()), ("lambda_", one), ("mode", Value::Text("split".into()))];
+            let got = advantages(&view, &given).0;
+            let sources = (0..n).filter(|&v| !t.dst.contains(&(v as u32)));
+            let sum: f64 = sources.map(|v| got[v]).sum();
+            prop_assert!((sum - 2.0 - reward.iter().sum::<f64>()).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Return-to-go of a reward that is paid at the end: R γ^(|V|-1-row), row in canonical order.
+//!
+//! What a single-agent trainer would use that reads the trace as one sequence of steps. An advantage: values are not
+//! parts of R. O(|V|), no graph.
+//! Reference: R. S. Sutton, A. G. Barto, Reinforcement Learning, 2018, section 3.3; ARCHITECTURE.md, D12.
+//! Axioms: linearity.
+
+use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::params::{Param, ParamKind, Params, Value, WEIGHT};
+use crate::graph::TraceGraph;
+use crate::schema::{Reason, Unit};
+use crate::store::view::TraceView;
+
+/// The method `discounted`.
+pub struct Discounted;
+
+const GAMMA: f64 = 0.99;
+
+static INFO: MethodInfo = MethodInfo {
+    name: "discounted",
+    summary: "discounted return-to-go of the outcome, events as one sequence",
+    reference: "Sutton & Barto 2018, section 3.3",
+    quantity: Quantity::Advantage,
+    scope: Scope::Trace,
+    units: Unit::ALL,
+    axioms: &[Axiom::Linearity],
+    params: &[
+        Param {
+            name: "gamma",
+            kind: ParamKind::Float(0.0, 1.0),
+            default: Value::Float(GAMMA),
+            doc: "discount per event",
+        },
+        WEIGHT,
+    ],
+    tier: None,
+    needs_graph: false,
+};
+
+impl CreditMethod for Discounted {
+    fn info(&self) -> &'static MethodInfo {
+        &INFO
+    }
+
+    fn assign(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        params: &Params,
+        graph: &mut TraceGraph,
+        values: &mut Values,
+    ) -> Result<(), Reason> {
+        let gamma = params.float("gamma").unwrap_or(GAMMA);
+        values.events.resize(view.len(), 0.0);
+        let mut value = amount;
+        let mut put = |v: usize| {
+            values.events[v] = value;
+            value *= gamma;
+        };
+        if view.t.windows(2).all(|w| w[0] <= w[1]) {
+            (0..view.len()).rev().for_each(&mut put);
+        } else {
+            graph.owners(view).order().rows().iter().rev().for_each(|&v| put(v as usize));
+        }
+        Ok(())
+    }
+}

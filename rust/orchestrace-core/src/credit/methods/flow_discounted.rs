@@ -1,0 +1,77 @@
+//! Discounted return along the graph: what the outcome is worth at an event, hops of the graph taken for steps.
+//!
+//! ```text
+//! c(y) = R,   c(u) = Σ_v γ (1-κ) c(v) a(u,v) over the successors v of u;   the value of u is c(u)
+//! ```
+//!
+//! a(u,v) is that of `flow`, kernel by kernel. On a chain with κ = 0 this is γ^d R at distance d from the outcome, the
+//! discounted return of a single agent. An advantage: an event has what it receives, all of which its predecessors
+//! have again. A virtual sink is no hop: the sinks have equal parts of R.
+//!
+//! O(|V| + |E|), the pass of `flow`. Reference: ARCHITECTURE.md, D12. Axioms: null player; linearity.
+
+use std::borrow::Cow;
+
+use super::flow::{EPSILON, KERNEL, TAU, WEIGHTS, flow};
+use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
+use crate::graph::TraceGraph;
+use crate::schema::{Reason, Unit};
+use crate::store::view::TraceView;
+
+/// The method `flow_discounted`.
+pub struct FlowDiscounted;
+
+static INFO: MethodInfo = MethodInfo {
+    name: "flow_discounted",
+    summary: "the outcome flows back along the edges and is discounted by each",
+    reference: "defined by this project (ARCHITECTURE.md, D12)",
+    quantity: Quantity::Advantage,
+    scope: Scope::Trace,
+    units: Unit::ALL,
+    axioms: &[Axiom::NullPlayer, Axiom::Linearity],
+    params: &[
+        KERNEL,
+        Param {
+            name: "gamma",
+            kind: ParamKind::Float(0.0, 1.0),
+            default: Value::Float(0.99),
+            doc: "discount per edge",
+        },
+        Param {
+            name: "retention",
+            kind: ParamKind::Float(0.0, 1.0),
+            default: Value::Float(0.0),
+            doc: "part of what it receives that an event with predecessors does not pass on",
+        },
+        TAU,
+        WEIGHTS,
+        EPSILON,
+        PROGRAM_ORDER,
+        Param {
+            name: "weight",
+            kind: ParamKind::Choice(&["rows", "tokens_out"]),
+            default: Value::Text(Cow::Borrowed("rows")),
+            doc: "weight of an event in the mean of a larger unit: 1, or the tokens it wrote",
+        },
+    ],
+    tier: None,
+    needs_graph: true,
+};
+
+impl CreditMethod for FlowDiscounted {
+    fn info(&self) -> &'static MethodInfo {
+        &INFO
+    }
+
+    fn assign(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        params: &Params,
+        graph: &mut TraceGraph,
+        values: &mut Values,
+    ) -> Result<(), Reason> {
+        flow::<false>(view, amount, params, graph, values)
+    }
+}

@@ -1,0 +1,272 @@
+//! The outcome of a rollout relative to those of its group: one kernel, several rules.
+//!
+//! ```text
+//! grpo      (R - mean) / (std + ε)
+//! dr_grpo    R - mean
+//! rloo       R - mean of the others = G/(G-1) (R - mean)
+//! pass_k     the best gets r_max - r_second, the others 0; divided by std + ε if `norm_std`
+//! ```
+//!
+//! The row of each is the whole trace. A group of one, or of equal rewards, says nothing: its advantages are exactly
+//! 0. Released code gives a group of one its raw reward (mean 0, deviation 1), which `compat="verl"` reproduces.
+//! Two passes in f64, O(G log G).
+//! References: Z. Shao et al., `DeepSeekMath`, arXiv 2402.03300, eq. 3; Z. Liu et al., Dr. GRPO, arXiv 2503.20783;
+//! A. Ahmadian et al., RLOO, arXiv 2402.14740; Y. Chen et al., Pass@k, arXiv 2503.19595; ARCHITECTURE.md, D13.
+//! Axioms: the values of a group sum to zero, but for `pass_k`; invariance of `grpo` to R → aR + b, a > 0, up to ε.
+
+use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary};
+use crate::credit::method::{Axiom, GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::params::{COMPAT, DDOF, EPSILON, Param, ParamKind, Params, Value};
+use crate::credit::segments::{Scale, standardise};
+use crate::graph::TraceGraph;
+use crate::schema::{Reason, Unit};
+use crate::store::view::TraceView;
+
+/// A rule over the rewards of a group.
+pub struct GroupRelative {
+    info: &'static MethodInfo,
+    rule: Rule,
+}
+
+enum Rule {
+    Grpo,
+    DrGrpo,
+    Rloo,
+    PassK,
+}
+
+/// The method `grpo`.
+pub static GRPO: GroupRelative = GroupRelative { info: &GRPO_INFO, rule: Rule::Grpo };
+/// The method `dr_grpo`.
+pub static DR_GRPO: GroupRelative = GroupRelative { info: &DR_GRPO_INFO, rule: Rule::DrGrpo };
+/// The method `rloo`.
+pub static RLOO: GroupRelative = GroupRelative { info: &RLOO_INFO, rule: Rule::Rloo };
+/// The method `pass_k`.
+pub static PASS_K: GroupRelative = GroupRelative { info: &PASS_K_INFO, rule: Rule::PassK };
+
+static GRPO_INFO: MethodInfo = MethodInfo {
+    name: "grpo",
+    summary: "reward of a rollout, centred and scaled within its group",
+    reference: "arXiv 2402.03300, eq. 3",
+    quantity: Quantity::Advantage,
+    scope: Scope::Group,
+    units: Unit::ALL,
+    axioms: &[Axiom::ZeroMean],
+    params: &[DDOF, EPSILON, COMPAT],
+    tier: None,
+    needs_graph: false,
+};
+
+static DR_GRPO_INFO: MethodInfo = MethodInfo {
+    name: "dr_grpo",
+    summary: "reward of a rollout less the mean of its group",
+    reference: "arXiv 2503.20783",
+    quantity: Quantity::Advantage,
+    scope: Scope::Group,
+    units: Unit::ALL,
+    axioms: &[Axiom::ZeroMean, Axiom::Linearity],
+    params: &[COMPAT],
+    tier: None,
+    needs_graph: false,
+};
+
+static RLOO_INFO: MethodInfo = MethodInfo {
+    name: "rloo",
+    summary: "reward of a rollout less the mean of the others of its group",
+    reference: "arXiv 2402.14740",
+    quantity: Quantity::Advantage,
+    scope: Scope::Group,
+    units: Unit::ALL,
+    axioms: &[Axiom::ZeroMean, Axiom::Linearity],
+    params: &[COMPAT],
+    tier: None,
+    needs_graph: false,
+};
+
+static PASS_K_INFO: MethodInfo = MethodInfo {
+    name: "pass_k",
+    summary: "only the best rollout of a group is paid: by how far it is ahead of the second",
+    reference: "arXiv 2503.19595",
+    quantity: Quantity::Advantage,
+    scope: Scope::Group,
+    units: Unit::ALL,
+    axioms: &[],
+    params: &[
+        Param {
+            name: "norm_std",
+            kind: ParamKind::Bool,
+            default: Value::Bool(false),
+            doc: "divide by the standard deviation of the group (n - 1), as released code does",
+        },
+        EPSILON,
+    ],
+    tier: None,
+    needs_graph: false,
+};
+
+impl GroupMethod for GroupRelative {
+    fn info(&self) -> &'static MethodInfo {
+        self.info
+    }
+
+    fn decide(
+        &self,
+        _: &TraceView<'_>,
+        amount: f64,
+        _: &Params,
+        _: &Vocabulary,
+        _: &mut TraceGraph,
+        rows: &mut Decisions,
+    ) -> Result<(), Reason> {
+        rows.value.push(amount);
+        Ok(())
+    }
+
+    fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
+        let rewards = group.value;
+        let n = rewards.len();
+        let epsilon = params.float("epsilon").unwrap_or_default();
+        out.value.clear();
+        out.reason.clear();
+        if n == 1 && params.text("compat") == Some("verl") {
+            let deviation = if matches!(self.rule, Rule::Grpo) { 1.0 + epsilon } else { 1.0 };
+            out.value.push(rewards[0] / deviation);
+            out.reason.push(None);
+            return;
+        }
+        let scale = match self.rule {
+            Rule::Grpo => Scale::Deviation(params.int("ddof").unwrap_or(1), epsilon),
+            Rule::DrGrpo => Scale::None,
+            Rule::Rloo => Scale::Factor(n as f64 / (n as f64 - 1.0)),
+            Rule::PassK => return best(rewards, params.bool("norm_std").then_some(epsilon), out),
+        };
+        let degenerate = standardise(rewards, scale, &mut out.value);
+        out.reason.resize(n, degenerate.then_some(Reason::GroupDegenerate));
+    }
+}
+
+/// The lead of the best over the second; a tie at the top gives 0 to all.
+fn best(rewards: &[f64], by_deviation: Option<f64>, out: &mut Compared) {
+    let n = rewards.len();
+    out.scaled.clear();
+    if standardise(rewards, Scale::Deviation(1, by_deviation.unwrap_or(0.0)), &mut out.scaled) {
+        out.value.resize(n, 0.0);
+        out.reason.resize(n, Some(Reason::GroupDegenerate));
+        return;
+    }
+    let at = (1..n).fold(0, |at, i| if rewards[i] > rewards[at] { i } else { at });
+    let second = (0..n).filter(|&i| i != at).fold(None, |second: Option<usize>, i| match second {
+        Some(s) if rewards[s] >= rewards[i] => Some(s),
+        _ => Some(i),
+    });
+    out.value.resize(n, 0.0);
+    out.reason.resize(n, None);
+    if let Some(second) = second {
+        // differences of standardised rewards are those of the rewards, divided
+        let of = if by_deviation.is_some() { &out.scaled[..] } else { rewards };
+        out.value[at] = of[at] - of[second];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const REWARDS: [f64; 8] = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0];
+
+    fn advantages(method: &GroupRelative, rewards: &[f64], given: &[(&str, Value)]) -> (Vec<f64>, bool) {
+        let params = Params::check(method.info.params, given).unwrap();
+        let rollout: Vec<u32> = (0..rewards.len() as u32).collect();
+        let group = Rollouts {
+            outcomes: rewards,
+            rollout: &rollout,
+            key: &[],
+            choice: &[],
+            value: rewards,
+            other: &[],
+        };
+        let mut out = Compared::default();
+        method.compare(&group, &params, &mut out);
+        let degenerate = out.reason.iter().filter(|r| r.is_some()).count();
+        assert!(degenerate == 0 || degenerate == rewards.len());
+        (out.value, degenerate > 0)
+    }
+
+    fn verl() -> [(&'static str, Value); 1] {
+        [("compat", Value::Text("verl".into()))]
+    }
+
+    #[test]
+    fn golden() {
+        let zero_ddof = [("ddof", Value::Int(0))];
+        for (method, given, one, zero) in [
+            (&GRPO, &[][..], 1.2076, -0.7246),
+            (&GRPO, &zero_ddof[..], 1.2910, -0.7746),
+            (&DR_GRPO, &[], 0.625, -0.375),
+            (&RLOO, &[], 0.7143, -0.4286),
+            (&RLOO, &verl(), 0.7143, -0.4286),
+            (&PASS_K, &[], 0.0, 0.0),
+        ] {
+            for (a, r) in advantages(method, &REWARDS, given).0.iter().zip(REWARDS) {
+                let name = method.info.name;
+                assert!((a - if r > 0.0 { one } else { zero }).abs() < 5e-5, "{name} {a}");
+            }
+        }
+        assert_eq!(advantages(&PASS_K, &[1.0, 4.0, 2.5], &[]).0, [0.0, 1.5, 0.0]);
+        let by_deviation = advantages(&PASS_K, &[1.0, 4.0, 2.5], &[("norm_std", Value::Bool(true))]).0;
+        assert!((by_deviation[1] - 1.0).abs() < 1e-5 && by_deviation[0] == 0.0);
+    }
+
+    #[test]
+    fn a_group_of_one_says_nothing_unless_the_released_code_is_asked_for() {
+        for method in [&GRPO, &DR_GRPO, &RLOO, &PASS_K] {
+            assert_eq!(advantages(method, &[7.0], &[]), (vec![0.0], true));
+            assert_eq!(advantages(method, &[0.1; 3], &[]), (vec![0.0; 3], true));
+        }
+        assert_eq!(advantages(&DR_GRPO, &[7.0], &verl()), (vec![7.0], false));
+        assert_eq!(advantages(&RLOO, &[7.0], &verl()), (vec![7.0], false));
+        assert!((advantages(&GRPO, &[7.0], &verl()).0[0] - 7.0).abs() < 1e-5);
+        assert_eq!(advantages(&GRPO, &[0.1; 3], &verl()), (vec![0.0; 3], true));
+    }
+
+    proptest! {
+        #[test]
+        fn sum_to_zero_and_ignore_location_and_scale(
+            // large enough that ε, which is not scaled with the rewards, stays out of sight
+            rewards in prop::collection::vec(-1e9_f64..1e9, 2..20),
+            ddof in 0_i64..2, up in 1.0..1e3_f64, by in -1e9_f64..1e9
+        ) {
+            let given = [("ddof", Value::Int(ddof))];
+            let a = advantages(&GRPO, &rewards, &given).0;
+            prop_assert!(a.iter().sum::<f64>().abs() < 1e-9 * rewards.len() as f64);
+            let moved: Vec<f64> = rewards.iter().map(|r| up * r + by).collect();
+            for (x, y) in a.iter().zip(advantages(&GRPO, &moved, &given).0) {
+                prop_assert!((x - y).abs() < 1e-4 * x.abs().max(1.0));
+            }
+        }
+
+        #[test]
+        fn rloo_is_the_mean_of_the_others(rewards in prop::collection::vec(-9.0_f64..9.0, 2..9)) {
+            let sum: f64 = rewards.iter().sum();
+            let n = rewards.len() as f64;
+            for (a, r) in advantages(&RLOO, &rewards, &[]).0.iter().zip(&rewards) {
+                prop_assert!((a - (r - (sum - r) / (n - 1.0))).abs() < 1e-12 * 9.0);
+            }
+        }
+
+        #[test]
+        fn order_of_rollouts_only_permutes(
+            rewards in prop::collection::vec(prop::sample::select(vec![0.0, 0.25, 1.0]), 2..9), turn in 0..9_usize
+        ) {
+            let mut turned = rewards.clone();
+            let turn = turn % rewards.len();
+            turned.rotate_left(turn);
+            let mut a = advantages(&GRPO, &rewards, &[]).0;
+            a.rotate_left(turn);
+            for (x, y) in a.iter().zip(advantages(&GRPO, &turned, &[]).0) {
+                prop_assert!((x - y).abs() < 1e-12);
+            }
+        }
+    }
+}

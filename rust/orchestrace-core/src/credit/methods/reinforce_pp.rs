@@ -1,0 +1,122 @@
+//! REINFORCE++: the outcome whitened over a whole batch.
+//!
+//! ```text
+//! x = R, or R - mean of the group (`baseline`)        A = (x - mean_B x) / √(var_B x + 1e-8), ddof 1
+//! ```
+//!
+//! The batch B is the corpus, or the traces that share the value of a metric (`batch="train_step"`). Each rollout is
+//! one token: recordings do not have token masks. A batch that says nothing gives exactly 0. O(N log N).
+//! Reference: J. Hu, REINFORCE++, arXiv 2501.03262; ARCHITECTURE.md, D13.
+
+use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
+use crate::credit::method::{Axiom, GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::params::{COMPAT, Param, ParamKind, Params, Value};
+use crate::credit::segments::{Scale, standardise, standardise_by_key};
+use crate::graph::TraceGraph;
+use crate::schema::{MeasureKind, Reason, Unit};
+use crate::store::view::TraceView;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// The method `reinforce_pp`.
+pub struct ReinforcePp;
+
+const EPSILON: f64 = 1e-8;
+
+static INFO: MethodInfo = MethodInfo {
+    name: "reinforce_pp",
+    summary: "reward of a rollout, whitened over the batch",
+    reference: "arXiv 2501.03262",
+    quantity: Quantity::Advantage,
+    scope: Scope::Corpus,
+    units: Unit::ALL,
+    axioms: &[Axiom::ZeroMean],
+    params: &[
+        Param {
+            name: "baseline",
+            kind: ParamKind::Bool,
+            default: Value::Bool(false),
+            doc: "subtract the mean of the group before whitening",
+        },
+        Param {
+            name: "batch",
+            kind: ParamKind::Text,
+            default: Value::Null,
+            doc: "a metric of the trace: traces of one value are a batch; null: the whole corpus is",
+        },
+        COMPAT,
+    ],
+    tier: None,
+    needs_graph: false,
+};
+
+impl GroupMethod for ReinforcePp {
+    fn info(&self) -> &'static MethodInfo {
+        &INFO
+    }
+
+    fn decide(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        params: &Params,
+        corpus: &Vocabulary,
+        _: &mut TraceGraph,
+        rows: &mut Decisions,
+    ) -> Result<(), Reason> {
+        let batch = match params.text("batch") {
+            None => 0,
+            Some(_) => metric(view, corpus.metric()).ok_or(Reason::FieldAbsent)?.to_bits(),
+        };
+        rows.push(key_of(&[batch]), xxh3_128(view.group_id.as_bytes()), amount, amount);
+        Ok(())
+    }
+
+    fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
+        if !params.bool("baseline") {
+            return standardise_by_key(group, group.value, Scale::Whitened(1, EPSILON), out);
+        }
+        // the group's mean is taken over its rollouts in the batch
+        let within: Vec<u128> = group
+            .key
+            .iter()
+            .zip(group.choice)
+            .map(|(batch, group)| {
+                let ([a, b], [c, d]) = (halves(*batch), halves(*group));
+                key_of(&[a, b, c, d])
+            })
+            .collect();
+        let keep_single = params.text("compat") == Some("verl");
+        let mut centred = vec![0.0; group.value.len()];
+        let mut silent = vec![false; group.value.len()];
+        out.segments.by(within.into_iter());
+        for segment in out.segments.iter() {
+            out.gathered.clear();
+            out.gathered.extend(segment.iter().map(|&(_, row)| group.value[row as usize]));
+            out.scaled.clear();
+            let degenerate = if keep_single && segment.len() == 1 {
+                out.scaled.push(out.gathered[0]);
+                false
+            } else {
+                standardise(&out.gathered, Scale::None, &mut out.scaled)
+            };
+            for (&(_, row), x) in segment.iter().zip(&out.scaled) {
+                centred[row as usize] = *x;
+                // released code whitens flat groups along with all others
+                silent[row as usize] = degenerate && !keep_single;
+            }
+        }
+        standardise_by_key(group, &centred, Scale::Whitened(1, EPSILON), out);
+        // centred rewards have mean 0 up to rounding, which must not speak for a group that says nothing
+        for row in (0..silent.len()).filter(|&row| silent[row]) {
+            (out.value[row], out.reason[row]) = (0.0, Some(Reason::GroupDegenerate));
+        }
+    }
+}
+
+/// A metric of the trace.
+fn metric(view: &TraceView<'_>, code: Option<u32>) -> Option<f64> {
+    let code = code?;
+    let row = (0..view.measure_names.len())
+        .find(|&i| view.measure_names[i] == code && view.measure_kinds[i] == MeasureKind::Metric as u8)?;
+    Some(view.measure_values[row])
+}

@@ -1,0 +1,188 @@
+//! Blame by spectrum: what failing rollouts of a group did that passing ones did not.
+//!
+//! ```text
+//! ef, ep: failing and passing rollouts with the class;  nf, np: without it;  F = ef + nf, P = ep + np
+//! ochiai       ef / √(F (ef + ep))            tarantula    (ef/F) / (ef/F + ep/P)
+//! dstar        ef^* / (ep + nf)               kulczynski2  ½ (ef/F + ef/(ef + ep))
+//! ```
+//!
+//! The credit of an event is minus the suspiciousness of its class, so that the least credit is the first suspect, as
+//! with every other method. Classes: `action` is (type, tool) of owned events, `agent` the owner, `message` the text of a
+//! message. A rollout passes from R ≥ `threshold` on. A group without a failing or without a passing rollout says
+//! nothing: exactly 0. A perfect split, where D* divides by 0, counts as half a miss. O(N log N) for N classes of rollouts.
+//! References: J. Jones et al., ICSE 2002; R. Abreu et al., PRDC 2006; W. E. Wong et al., IEEE Trans. Reliability 63, 2014.
+
+use std::borrow::Cow;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::credit::context::content_key;
+use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
+use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::params::{Param, ParamKind, Params, Value, WEIGHT};
+use crate::graph::owner::NOBODY;
+use crate::graph::units::is_message;
+use crate::graph::{NO_UNIT, TraceGraph};
+use crate::schema::{Reason, Unit};
+use crate::store::view::TraceView;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// The method `spectrum`.
+pub struct Spectrum;
+
+static INFO: MethodInfo = MethodInfo {
+    name: "spectrum",
+    summary: "minus the suspiciousness of what an event does, over passing and failing rollouts of the group",
+    reference: "spectrum-based fault localisation: Abreu et al. 2006; Wong et al. 2014",
+    quantity: Quantity::Advantage,
+    scope: Scope::Group,
+    units: Unit::ALL,
+    axioms: &[],
+    params: &[
+        Param {
+            name: "formula",
+            kind: ParamKind::Choice(&["ochiai", "tarantula", "dstar", "kulczynski2"]),
+            default: Value::Text(Cow::Borrowed("ochiai")),
+            doc: "how counts become suspiciousness",
+        },
+        Param {
+            name: "by",
+            kind: ParamKind::Choice(&["action", "agent", "message"]),
+            default: Value::Text(Cow::Borrowed("action")),
+            doc: "what is suspected: kinds of actions (type and tool), agents, or texts of messages",
+        },
+        Param {
+            name: "threshold",
+            kind: ParamKind::Float(f64::MIN, f64::MAX),
+            default: Value::Float(0.5),
+            doc: "a rollout passes if its reward is at least this",
+        },
+        Param {
+            name: "star",
+            kind: ParamKind::Float(1.0, 16.0),
+            default: Value::Float(2.0),
+            doc: "exponent of dstar",
+        },
+        WEIGHT,
+    ],
+    tier: None,
+    needs_graph: false,
+};
+
+impl GroupMethod for Spectrum {
+    fn info(&self) -> &'static MethodInfo {
+        &INFO
+    }
+
+    fn decide(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        params: &Params,
+        corpus: &Vocabulary,
+        graph: &mut TraceGraph,
+        rows: &mut Decisions,
+    ) -> Result<(), Reason> {
+        let owners = graph.owners(view);
+        rows.no_event_of(view.len());
+        let first = rows.len();
+        // classes of this trace, one row each; keyed, and never walked over
+        let mut of_class: HashMap<u128, u32, RandomState> = HashMap::default();
+        for v in 0..view.len() {
+            let owner = owners.codes()[v];
+            let class = match params.text("by") {
+                _ if owner == NOBODY => None,
+                Some("agent") => Some(key_of(&[corpus.agent(Some(owner))])),
+                Some("message") if !is_message(view, owners, v) => None,
+                Some("message") => {
+                    let Some(text) = content_key(view, v) else {
+                        // a message of unknown text is a row that cannot be compared
+                        rows.row_of[v] = (rows.len() - first) as u32;
+                        rows.push(0, 0, f64::NAN, 0.0);
+                        continue;
+                    };
+                    let [a, b] = halves(xxh3_128(text.as_bytes()));
+                    Some(key_of(&[a, b]))
+                }
+                _ => Some(key_of(&[u64::from(view.types[v]), corpus.tool(view.tool.get(v))])),
+            };
+            let Some(class) = class else { continue };
+            let next = (rows.len() - first) as u32;
+            let row = *of_class.entry(class).or_insert(next);
+            if row == next {
+                rows.push(class, 0, amount, 0.0);
+            }
+            rows.row_of[v] = row;
+        }
+        debug_assert!(rows.row_of.iter().all(|r| *r == NO_UNIT || (*r as usize) < rows.len() - first));
+        Ok(())
+    }
+
+    fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
+        let threshold = params.float("threshold").unwrap_or(0.5);
+        let star = params.float("star").unwrap_or(2.0);
+        let formula = params.text("formula");
+        out.begin(group.value.len());
+        let passing = group.outcomes.iter().filter(|outcome| **outcome >= threshold).count() as f64;
+        let failing = group.outcomes.len() as f64 - passing;
+        if failing == 0.0 || passing == 0.0 {
+            out.reason.fill(Some(Reason::GroupDegenerate));
+            return;
+        }
+        out.segments.by(group.key.iter().copied());
+        let Compared { value, segments, .. } = out;
+        for segment in segments.iter() {
+            let fails = segment.iter().filter(|&&(_, row)| group.value[row as usize] < threshold).count();
+            let (ef, ep) = (fails as f64, (segment.len() - fails) as f64);
+            let suspiciousness = match formula {
+                Some("tarantula") => (ef / failing) / (ef / failing + ep / passing),
+                Some("dstar") => {
+                    let misses = ep + (failing - ef);
+                    ef.powf(star) / if misses == 0.0 { 0.5 } else { misses }
+                }
+                Some("kulczynski2") => 0.5 * (ef / failing + ef / (ef + ep)),
+                _ => ef / (failing * (ef + ep)).sqrt(),
+            };
+            for &(_, row) in segment {
+                // not -0 where nothing is suspected
+                value[row as usize] = 0.0 - suspiciousness;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        // failing rollouts 0 and 1, passing 2; class 1 in 0 and 1, class 2 in 0 and 2
+        let group = Rollouts {
+            outcomes: &[0.0, 0.0, 1.0],
+            rollout: &[0, 0, 1, 2],
+            key: &[1, 2, 1, 2],
+            choice: &[0; 4],
+            value: &[0.0, 0.0, 0.0, 1.0],
+            other: &[0.0; 4],
+        };
+        for (formula, one, two) in [
+            ("ochiai", 1.0, 0.5),
+            ("tarantula", 1.0, 0.5 / 1.5),
+            ("dstar", 8.0, 0.5),
+            ("kulczynski2", 1.0, 0.5),
+        ] {
+            let params = Params::check(INFO.params, &[("formula", Value::Text(formula.into()))]).unwrap();
+            let mut out = Compared::default();
+            Spectrum.compare(&group, &params, &mut out);
+            for (got, want) in out.value.iter().zip([one, two, one, two]) {
+                assert!((got + want).abs() < 1e-12, "{formula}: {got} {want}");
+            }
+        }
+        let params = INFO.defaults();
+        let mut out = Compared::default();
+        Spectrum.compare(&Rollouts { outcomes: &[1.0; 3], value: &[1.0; 4], ..group }, &params, &mut out);
+        assert_eq!(out.reason, [Some(Reason::GroupDegenerate); 4]);
+    }
+}

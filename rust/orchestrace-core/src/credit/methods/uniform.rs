@@ -1,0 +1,44 @@
+//! Equal shares: every event gets R / |V|.
+//!
+//! The baseline that every other method has to beat. O(|V|), no graph.
+//! Reference: ARCHITECTURE.md, D12. Axioms: efficiency, symmetry, linearity.
+
+use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::params::Params;
+use crate::graph::TraceGraph;
+use crate::schema::{Reason, Unit};
+use crate::store::view::TraceView;
+
+/// The method `uniform`.
+pub struct Uniform;
+
+static INFO: MethodInfo = MethodInfo {
+    name: "uniform",
+    summary: "every event gets an equal share of the outcome",
+    reference: "defined by this project (ARCHITECTURE.md, D12)",
+    quantity: Quantity::Share,
+    scope: Scope::Trace,
+    units: Unit::ALL,
+    axioms: &[Axiom::Efficiency, Axiom::Symmetry, Axiom::Linearity],
+    params: &[],
+    tier: None,
+    needs_graph: false,
+};
+
+impl CreditMethod for Uniform {
+    fn info(&self) -> &'static MethodInfo {
+        &INFO
+    }
+
+    fn assign(
+        &self,
+        view: &TraceView<'_>,
+        amount: f64,
+        _: &Params,
+        _: &mut TraceGraph,
+        values: &mut Values,
+    ) -> Result<(), Reason> {
+        values.events.resize(view.len(), amount / view.len() as f64);
+        Ok(())
+    }
+}

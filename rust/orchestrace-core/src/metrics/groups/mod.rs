@@ -1,0 +1,46 @@
+//! Groups of metrics, a file each.
+//!
+//! To add a group: write the file, name it below, add its entry to [`METRICS`].
+
+pub mod conformance;
+pub mod cut;
+pub mod delegation;
+pub mod diversity;
+pub mod dominators;
+pub mod drag;
+pub mod errors;
+pub mod protocol;
+pub mod quality;
+pub mod scale;
+pub mod span;
+pub mod stages;
+pub mod steering;
+pub mod taint;
+pub mod time;
+pub mod usage;
+pub mod utilisation;
+pub mod utility;
+
+use super::group::Group;
+
+/// All groups, in the order of their columns.
+pub static METRICS: &[&dyn Group] = &[
+    &scale::Scale,
+    &span::Span,
+    &time::Time,
+    &usage::Usage,
+    &stages::Stages,
+    &protocol::Protocol,
+    &utilisation::Utilisation,
+    &dominators::Dominators,
+    &delegation::Delegation,
+    &quality::Quality,
+    &errors::Errors,
+    &taint::Taint,
+    &conformance::Conformance,
+    &cut::Cut,
+    &diversity::Diversity,
+    &drag::Drag,
+    &steering::Steering,
+    &utility::Utility,
+];

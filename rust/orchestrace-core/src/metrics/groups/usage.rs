@@ -1,0 +1,137 @@
+//! What a team's tokens were, and what its scorers spent (D18).
+//!
+//! ```text
+//! tokens_fresh + tokens_cached + tokens_cache_write + tokens_out = tokens,   where every event tells input and output
+//! tokens_reasoning is a part of tokens_out
+//! ```
+//!
+//! Each is a sum over the events that tell it. O(|V|).
+
+use crate::error::Reason;
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::subject::Subject;
+use crate::schema::AgentKind;
+use crate::store::view::{Nullable, TraceView};
+
+/// Kinds of tokens.
+#[derive(Debug)]
+pub struct Usage;
+
+/// How many kinds of tokens there are.
+pub(in crate::metrics) const KINDS: usize = 5;
+
+/// Their columns, of a trace as of its agents.
+pub(in crate::metrics) const TOKENS: [Metric; KINDS] = [
+    Metric {
+        name: "tokens_fresh",
+        count: Count::Tokens,
+        summary: "tokens read that are not told to come from a cache or to go to one",
+    },
+    Metric { name: "tokens_cached", count: Count::Tokens, summary: "tokens read from a cache" },
+    Metric {
+        name: "tokens_cache_write",
+        count: Count::Tokens,
+        summary: "tokens read and written to a cache",
+    },
+    Metric { name: "tokens_out", count: Count::Tokens, summary: "tokens written, reasoning included" },
+    Metric { name: "tokens_reasoning", count: Count::Tokens, summary: "tokens written to reason" },
+];
+
+static INFO: GroupInfo = GroupInfo {
+    name: "usage",
+    cost: Cost::Linear,
+    reference: "D18",
+    metrics: &[
+        TOKENS[0],
+        TOKENS[1],
+        TOKENS[2],
+        TOKENS[3],
+        TOKENS[4],
+        Metric { name: "scorer_tokens", count: Count::Tokens, summary: "tokens of scorers, not of the team" },
+        Metric { name: "scorer_cost_usd", count: Count::Usd, summary: "price of scorers, not of the team" },
+    ],
+};
+
+/// The columns that are summed, in the order of [`TOKENS`].
+pub(in crate::metrics) fn columns<'v, 'a>(view: &'v TraceView<'a>) -> [&'v Nullable<'a, i64>; KINDS] {
+    [
+        &view.tokens_fresh,
+        &view.tokens_cached,
+        &view.tokens_cache_write,
+        &view.tokens_out,
+        &view.tokens_reasoning,
+    ]
+}
+
+/// Adds what an event tells of each kind.
+pub(in crate::metrics) fn add(sums: &mut [Option<i64>; KINDS], view: &TraceView<'_>, v: usize) {
+    for (sum, column) in sums.iter_mut().zip(columns(view)) {
+        if let Some(tokens) = column.get(v) {
+            *sum = Some(sum.unwrap_or(0).saturating_add(tokens));
+        }
+    }
+}
+
+impl Group for Usage {
+    fn info(&self) -> &'static GroupInfo {
+        &INFO
+    }
+
+    fn worker(&self, _: &Options) -> Box<dyn Measure> {
+        Box::new(Worker)
+    }
+}
+
+#[derive(Debug)]
+struct Worker;
+
+impl Measure for Worker {
+    fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
+        let (view, owners) = (subject.view, subject.owners);
+        let mut sums = [None; KINDS];
+        let (mut tokens, mut cost) = (None, None);
+        for v in 0..view.len() {
+            match owners.outsider(view, v) {
+                None => add(&mut sums, view, v),
+                Some(AgentKind::Scorer) => {
+                    tokens = view.tokens.get(v).map(|n| n.saturating_add(tokens.unwrap_or(0))).or(tokens);
+                    cost = view.cost_usd.get(v).map(|usd| usd + cost.unwrap_or(0.0)).or(cost);
+                }
+                Some(_) => {}
+            }
+        }
+        for (at, sum) in sums.into_iter().chain([tokens]).enumerate() {
+            out.put(at, sum.map(|sum| sum as f64).ok_or(Reason::FieldAbsent));
+        }
+        out.put(KINDS + 1, cost.ok_or(Reason::FieldAbsent));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::test_trace::TestTrace;
+    use crate::metrics::groups::scale::Scale;
+    use crate::metrics::testing::told;
+    use crate::schema::EventType;
+
+    #[test]
+    fn scorers_and_stand_ins_are_no_cost_of_the_team() {
+        let mut t = TestTrace::default();
+        t.event(EventType::Message, "a").tokens_out(3);
+        t.event(EventType::Message, "b").role("scorer").tokens_out(50);
+        t.event(EventType::Message, "c").role("user").tokens_out(7);
+        t.event(EventType::Message, "d").role("environment").tokens_out(9);
+        t.event(EventType::Message, "a").tokens_out(2);
+        let none = Err(Reason::FieldAbsent);
+        assert_eq!(told(&Usage, &t), [none, none, none, Ok(5.0), none, Ok(50.0), none]);
+        assert_eq!(told(&Scale, &t)[12], Ok(5.0));
+    }
+
+    #[test]
+    fn what_nothing_tells_is_null() {
+        let mut t = TestTrace::default();
+        t.event(EventType::Message, "a").event(EventType::Message, "b").role("scorer");
+        assert_eq!(told(&Usage, &t), [Err(Reason::FieldAbsent); 7]);
+    }
+}
