@@ -55,9 +55,13 @@ impl<'a> Reference<'a> {
         if given {
             return 1.0 - inputs.iter().map(|(x, weight)| 1.0 - weight.min(1.0) * x).product::<f64>();
         }
-        let fails: f64 =
-            inputs.iter().map(|(x, weight)| 1.0 - (1.0 - 0.25_f64.powf(weight / total)) * x).product();
-        (1.0 - fails) / 0.75
+        // over its value where all of them hold, which is 3/4 but for rounding: certainty is then exactly 1
+        let of = |present: fn(f64) -> f64| -> f64 {
+            let fails =
+                inputs.iter().map(|(x, weight)| 1.0 - (1.0 - 0.25_f64.powf(weight / total)) * present(*x));
+            1.0 - fails.product::<f64>()
+        };
+        of(|x| x) / of(|_| 1.0)
     }
 
     fn noisy_and(inputs: &[(f64, f64)], given: bool) -> f64 {
