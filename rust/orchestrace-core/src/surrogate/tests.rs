@@ -1,5 +1,6 @@
 //! Tests of the structural surrogate.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -39,6 +40,8 @@ struct Reference<'a> {
     t: &'a TestTrace,
     structure: Structure,
     into: Vec<BTreeMap<usize, f64>>,
+    /// Whether a majority hung on a value that is one half but for rounding, so that 0 and 1 are both right.
+    close: Cell<bool>,
 }
 
 impl<'a> Reference<'a> {
@@ -47,7 +50,7 @@ impl<'a> Reference<'a> {
         for ((&s, &d), &kind) in t.src.iter().zip(&t.dst).zip(&t.edge_types) {
             *into[d as usize].entry(s as usize).or_insert(0.0) += structure.weights.table()[kind as usize];
         }
-        Self { t, structure, into }
+        Self { t, structure, into, close: Cell::new(false) }
     }
 
     fn noisy_or(inputs: &[(f64, f64)], given: bool) -> f64 {
@@ -77,6 +80,9 @@ impl<'a> Reference<'a> {
     }
 
     fn majority(&self, inputs: &[(f64, f64)]) -> f64 {
+        if inputs.iter().any(|(x, _)| *x != 0.5 && (x - 0.5).abs() < 1e-12) {
+            self.close.set(true);
+        }
         let votes: f64 = inputs.iter().filter(|(x, _)| *x >= 0.5).map(|(_, weight)| weight).sum();
         let total: f64 = inputs.iter().map(|(_, weight)| weight).sum();
         f64::from(votes > total * self.structure.quorum * (1.0 + TIE))
@@ -377,7 +383,7 @@ proptest! {
         with(&t, structure, |surrogate| surrogate.values(&masks, &mut out));
         for (k, &got) in out.iter().enumerate() {
             let want = reference.value(&|v| masks[v] >> k & 1 == 1);
-            prop_assert!((got - want).abs() < 1e-12, "{k}: {got} {want}");
+            prop_assert!(reference.close.take() || (got - want).abs() < 1e-12, "{k}: {got} {want}");
             prop_assert!((0.0..=1.0).contains(&got));
         }
     }
