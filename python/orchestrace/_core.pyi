@@ -51,6 +51,7 @@ __all__ = [
     "replay_presence",
     "replay_schedules",
     "replay_structural",
+    "rewards",
     "roll_up",
     "sanitizer_cut",
     "schedule",
@@ -237,6 +238,7 @@ def credit(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> tuple[list[Stream], dict[str, object]]: ...
+def rewards(traces: object, measures: object, reward: Mapping[str, float]) -> Stream: ...
 def roll_up(
     store: Store,
     *,

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from orchestrace.credit.registry import rewards_of
+from orchestrace.corpus.reward import amounts
 from orchestrace.statistics import learners
 from property.planted_teams import ROLES, WORTH, Planted, corpus_of, correlation, decisions, fit_of, teams
 
@@ -39,7 +39,7 @@ def test_shares_sum_to_the_reward(method: str, unit: str) -> None:
     corpus = ot.generate(traces=60, seed=3)
     weights = {"team": 1.0, "tool": 0.5}
     credits = ot.credit(corpus, method=method, unit=unit, reward=weights)
-    rewards = rewards_of(corpus, weights)
+    rewards = amounts(corpus, weights).select("trace", amount="reward")
     sums = credits.group_by("trace").agg(pl.col("credit").sum(), nulls=pl.col("credit").null_count())
     both = sums.join(rewards, on="trace")
     absent = both.filter(pl.col("amount").is_null())
@@ -280,7 +280,7 @@ def test_the_error_of_vdn_falls_with_the_root_of_the_runs() -> None:
 
 
 def test_shuffled_rewards_earn_nothing(planted: Planted) -> None:
-    values = rewards_of(planted.corpus, {"team": 1.0})["amount"].to_numpy()
+    values = amounts(planted.corpus, "team")["reward"].to_numpy()
     found = defaultdict(list)
     for seed in range(20):
         mixed = np.random.default_rng(seed).permutation(values)

@@ -12,9 +12,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import orchestrace as ot
+from orchestrace.corpus.reward import amounts
 from orchestrace.credit.fitted import ridge as regression
 from orchestrace.credit.fitted.ridge import GRID, Moments, all_but_one, cross_fitted, penalty, ridge
-from orchestrace.credit.registry import rewards_of
 from orchestrace.statistics.folds import folds_of
 from property.planted_teams import (
     ACTIONS,
@@ -129,7 +129,7 @@ def test_what_folds_cost_grows_with_their_number(method: str, monkeypatch: pytes
 
 def runs_of(planted: Planted) -> Iterator[tuple[int, float, list[tuple[str, str, str]]]]:
     """(trace, reward, [(role, action, agent), …]) in plain Python."""
-    rewards = dict(rewards_of(planted.corpus, {"team": 1.0}).iter_rows())
+    rewards = dict(amounts(planted.corpus, "team").select("trace", "reward").iter_rows())
     columns = [pl.col(name).cast(pl.String) for name in ("role", "action", "agent")]
     events = planted.corpus.events.select("trace", *columns).collect()
     for (trace,), own in events.group_by("trace", maintain_order=True):
@@ -137,7 +137,8 @@ def runs_of(planted: Planted) -> Iterator[tuple[int, float, list[tuple[str, str,
 
 
 def folds(planted: Planted, n: int) -> dict[int, int]:
-    found = folds_of(planted.corpus, rewards_of(planted.corpus, {"team": 1.0}), n, 0)
+    rewards = amounts(planted.corpus, "team").select("trace", amount="reward")
+    found = folds_of(planted.corpus, rewards, n, 0)
     assert found.n == n
     return dict(found.traces.select("trace", "fold").iter_rows())
 

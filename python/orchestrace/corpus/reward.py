@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from .. import _core
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.text import plain
@@ -82,34 +83,24 @@ def weights_of(reward: object) -> dict[str, float]:
 
 
 def amounts(corpus: Corpus, reward: Reward) -> pl.DataFrame:
-    """The amount of every trace: ``trace`` (Int64), ``trace_id``, ``reward`` (Float64).
+    """The reward of every trace: ``trace`` (UInt32) ``trace_id reward`` (Float64), in corpus order.
 
-    Null where the trace lacks one of the channels, as in `credit`.
+    Null where the trace lacks one of the channels, or where the sum is beyond the range of a float. The core
+    adds the channels up, as it does for the credit of its own methods.
 
     Raises
     ------
     ParameterError
-        No trace of the corpus has a channel.
+        No channel is named, no trace of the corpus has one that is, or a weight is not finite.
     """
     weights = {reward: 1.0} if isinstance(reward, str) else weights_of(reward)
-    if not weights:
-        raise ParameterError("reward is empty, expected at least one channel")
     check_channels(corpus, weights)
-    given = corpus.measures.filter(
+    rows = corpus.measures.filter(
         (pl.col("kind") == "reward") & pl.col("name").cast(pl.String).is_in(list(weights))
-    ).select(pl.col("trace").cast(pl.Int64), pl.col("name").cast(pl.String), "value")
-    wide = given.collect(engine="streaming").with_columns(
-        part=pl.col("value") * pl.col("name").replace_strict(weights, return_dtype=pl.Float64)
-    )
-    # in the order of the channels, as the core adds them
-    summed = (
-        wide.sort("name")
-        .group_by("trace", maintain_order=True)
-        .agg(reward=pl.col("part").sum(), n=pl.len())
-        .select("trace", reward=pl.when(pl.col("n") == len(weights)).then("reward"))
-    )
-    traces = corpus.traces.select(pl.col("trace").cast(pl.Int64), "trace_id").collect(engine="streaming")
-    return traces.join(summed, on="trace", how="left", maintain_order="left")
+    ).select("trace", pl.col("name").cast(pl.String), "value")
+    traces = corpus.traces.select("trace", "trace_id").collect(engine="streaming")
+    paid = _core.rewards(traces.select("trace"), rows.collect(engine="streaming"), weights)
+    return traces.with_columns(pl.DataFrame(paid)["reward"])
 
 
 def reward_of(label: str | None, corpus: Corpus) -> Reward:

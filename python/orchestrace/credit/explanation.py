@@ -139,7 +139,7 @@ def explain(
         facts={
             entry["trace"]: entry
             for entry in amounts(compared, reward)
-            .join(compared.traces.select(pl.col("trace").cast(pl.Int64), "task_id").collect(), on="trace")
+            .join(compared.traces.select("trace", "task_id").collect(), on="trace")
             .iter_rows(named=True)
         },
         values=values,

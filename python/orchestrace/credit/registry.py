@@ -19,7 +19,7 @@ from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, Unit, unknown_name
 from ..corpus.corpus import Corpus
-from ..corpus.reward import check_channels
+from ..corpus.reward import amounts
 from ..disk.partitioned import PartitionedCorpus, check_groups
 from ..games import own_outcome
 from ..statistics.learners import one_thread
@@ -246,7 +246,7 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     if options["unit"] not in method.units:
         raise ParameterError(unknown_name("unit", str(options["unit"]), list(method.units)))
     params = check_params(method.params, options["params"])
-    rewards = [rewards_of(corpus, weights) for weights in options["rewards"]]
+    rewards = [amounts(corpus, weights).select("trace", amount="reward") for weights in options["rewards"]]
 
     @functools.cache
     def model(which: int) -> object:
@@ -314,31 +314,6 @@ def described(name: str) -> Mapping[str, Any] | None:
 def registered() -> dict[str, Registered]:
     """Methods written in Python, the package's own first."""
     return {name: _METHODS[name] for name in [*OWN, *(name for name in _METHODS if name not in OWN)]}
-
-
-def rewards_of(corpus: Corpus, weights: Mapping[str, float]) -> pl.DataFrame:
-    """The weighted sum of reward channels of every trace: ``trace amount``, null where a channel is absent.
-
-    Raises
-    ------
-    ParameterError
-        No channel is named, no trace has one that is, or a weight is no number.
-    """
-    if not weights:
-        raise ParameterError("reward names no channel")
-    frame = corpus.traces.select("trace")
-    measures = corpus.measures.filter(pl.col("kind") == "reward").with_columns(pl.col("name").cast(pl.String))
-    check_channels(corpus, weights)
-    total = pl.lit(0.0)
-    for number, (name, weight) in enumerate(sorted(weights.items())):
-        if not -float("inf") < weight < float("inf"):
-            raise ParameterError(f"the weight of reward '{name}' is {weight}, expected a number")
-        column = f"channel {number}"
-        channel = measures.filter(pl.col("name") == name).select("trace", pl.col("value").alias(column))
-        frame = frame.join(channel, on="trace", how="left", maintain_order="left")
-        total = total + weight * pl.col(column)
-    # A sum beyond the range of a float is no reward.
-    return frame.select("trace", amount=pl.when(total.is_finite()).then(total)).collect(engine="streaming")
 
 
 def _checked(

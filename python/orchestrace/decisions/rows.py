@@ -116,7 +116,7 @@ def decision_rows(corpus: Corpus, reward: Reward, *, context: Source | None = No
     >>> rows["position"].min(), rows["spawned"].dtype
     (0, Boolean)
     """
-    rewards = amounts(corpus, reward).select("trace", "reward")
+    rewards = amounts(corpus, reward).select(pl.col("trace").cast(pl.Int64), "reward")
     size = rewards["reward"].abs().max()
     if isinstance(size, float) and size > _LARGEST:
         raise ParameterError(

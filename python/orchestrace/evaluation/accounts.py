@@ -85,7 +85,7 @@ def ledger(
     units = rows["unit"].unique().sort().to_list()
     if len(units) > 1:
         raise ParameterError(f"credits are at units {', '.join(units)}: compute all at one, best at 'event'")
-    rewards = amounts(corpus, reward)
+    rewards = amounts(corpus, reward).with_columns(pl.col("trace").cast(pl.Int64))
     unknown = rows.join(rewards, on="trace", how="anti")
     if unknown.height:
         raise ParameterError(f"trace {unknown['trace'][0]} of the credits is not in the corpus")

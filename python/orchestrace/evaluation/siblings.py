@@ -102,7 +102,7 @@ def sibling_diagnostics(
     check_numbers(k=k)
     if k is None or k < 1:
         raise ParameterError(f"k is {k}, expected a whole number from 1")
-    rewards = amounts(corpus, reward)
+    rewards = amounts(corpus, reward).with_columns(pl.col("trace").cast(pl.Int64))
     traces = corpus.traces.select(pl.col("trace").cast(pl.Int64), "group_id").collect(engine="streaming")
     sizes = traces["group_id"].value_counts()["count"]
     if sizes.len() and (sizes == 1).sum() * 2 > sizes.len():

@@ -331,15 +331,16 @@ def _gather(
 ) -> _Gathered:
     """Gates of all pieces of the corpus, one after the other, and the targets that count."""
     gates, tables = [], []
+    # of the whole corpus: a channel that only other pieces have is no mistake
+    paid = amounts(corpus, reward).select("trace", target="reward") if targets == "outcome" else None
     for _, load in corpus.pieces():
         piece = load()
         compiled = _core.OutcomeGates(piece._store, targets=targets, threads=threads, progress=progress)
         table = pl.DataFrame(compiled.targets())
         keys = piece.traces.select("trace", name=pl.col(_BY[by]).cast(pl.String)).collect()
         table = table.join(keys, on="trace", how="left", maintain_order="left")
-        if targets == "outcome":
-            own = amounts(piece, reward).select(pl.col("trace").cast(pl.UInt32), target="reward")
-            table = table.join(own, on="trace", how="left", maintain_order="left")
+        if paid is not None:
+            table = table.join(paid, on="trace", how="left", maintain_order="left")
         else:
             table = table.with_columns(target="score")
         gates.append(compiled)

@@ -293,7 +293,7 @@ def _rewarded(rows: pl.DataFrame, paid: pl.DataFrame | None) -> pl.DataFrame:
     """The outcome on the last turn of each trace (D14); null where it is not known what was paid."""
     if paid is None:
         return rows.with_columns(reward=pl.lit(None, pl.Float64))
-    known = paid.select(pl.col("trace").cast(pl.UInt32), outcome="reward")
+    known = paid.select("trace", outcome="reward")
     rows = rows.join(known, on="trace", how="left", maintain_order="left")
     is_last = pl.col("place") == pl.col("place").max().over("trace")
     earned = pl.when(is_last).then(pl.col("reward") + pl.col("outcome")).otherwise("reward")

@@ -1,8 +1,8 @@
 //! Credit: arguments in, the core's columns out.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
-use arrow_array::{Array, Float64Array, RecordBatch};
+use arrow_array::types::{Float64Type, UInt32Type};
+use arrow_array::{Array, Float64Array, RecordBatch, UInt32Array};
 use arrow_schema::DataType;
 use orchestrace_core::credit::game::Outcomes;
 use orchestrace_core::credit::{
@@ -68,6 +68,33 @@ pub(crate) fn credit<'py>(
     };
     facts.set_item("params", told.json(&more))?;
     Ok((tables.into_iter().map(|(batches, schema)| Stream::new(batches, schema)).collect(), facts))
+}
+
+/// What each trace of a corpus is paid, trace by trace: `traces` has the column `trace`, `measures` the columns `trace`, `name`
+/// and `value`, one row per reward.
+#[pyfunction]
+#[pyo3(signature = (traces, measures, reward))]
+pub(crate) fn rewards(
+    py: Python<'_>,
+    traces: &Bound<'_, PyAny>,
+    measures: &Bound<'_, PyAny>,
+    reward: &Bound<'_, PyDict>,
+) -> PyResult<Stream> {
+    let fail = |error: Error| to_python(py, &error);
+    let traces = import(py, "traces", traces)?;
+    let measures = import(py, "measures", measures)?;
+    let reward = channels(reward)?;
+    let traces = numbers(&traces, "trace").map_err(fail)?;
+    let of = numbers(&measures, "trace").map_err(fail)?;
+    let values = floats(&measures, "value").map_err(fail)?;
+    let names = column(&measures, "name").map_err(fail)?;
+    let names = names.as_string_view_opt().ok_or_else(|| {
+        fail(Error::Schema(format!("column 'name' is {}, expected strings", names.data_type())))
+    })?;
+    let rows = of.values().iter().zip(names).zip(&values);
+    let rows = rows.filter_map(|((trace, name), value)| Some((*trace, name?, value?)));
+    let (batches, schema) = methods::reward::rewards(traces.values(), rows, &reward).map_err(fail)?;
+    Ok(Stream::new(batches, schema))
 }
 
 /// Channels and their weights, in the order of their names.
@@ -187,6 +214,14 @@ pub(crate) fn contexts(
 fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a dyn Array> {
     let found = batch.column_by_name(name);
     found.map(AsRef::as_ref).ok_or_else(|| Error::Schema(format!("the table has no column '{name}'")))
+}
+
+fn numbers(batch: &RecordBatch, name: &str) -> Result<UInt32Array> {
+    let array = column(batch, name)?;
+    array
+        .as_primitive_opt::<UInt32Type>()
+        .cloned()
+        .ok_or_else(|| Error::Schema(format!("column '{name}' is {}, expected UInt32", array.data_type())))
 }
 
 fn floats(batch: &RecordBatch, name: &str) -> Result<Float64Array> {

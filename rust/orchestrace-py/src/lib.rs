@@ -43,7 +43,7 @@ mod _core {
     #[pymodule_export]
     use super::corpus::{PyStore, read};
     #[pymodule_export]
-    use super::credit::{contexts, credit, roll_up};
+    use super::credit::{contexts, credit, rewards, roll_up};
     #[pymodule_export]
     use super::games::solve_game;
     #[pymodule_export]

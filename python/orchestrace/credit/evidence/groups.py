@@ -133,11 +133,11 @@ def whitened(question: Question) -> Teller:
 
 
 def _batches(corpus: Corpus, name: str | None) -> pl.DataFrame:
-    traces = corpus.traces.select(pl.col("trace").cast(pl.Int64), "group_id")
+    traces = corpus.traces.select("trace", "group_id")
     if name is None:
         return traces.with_columns(batch=pl.lit(0.0)).collect(engine="streaming")
     metric = corpus.measures.filter((pl.col("kind") == "metric") & (pl.col("name").cast(pl.String) == name))
-    keyed = metric.select(pl.col("trace").cast(pl.Int64), batch="value")
+    keyed = metric.select("trace", batch="value")
     return traces.join(keyed, on="trace").collect(engine="streaming")
 
 

@@ -8,11 +8,12 @@ use super::game::{Outcomes, Own};
 use super::groups::judge;
 use super::method::Method;
 use super::params::Params;
+use super::reward::{Channels, measures};
 use crate::error::{Error, Result, unknown_name};
 use crate::run::Run;
 use crate::schema::{Dict, MeasureKind, Unit};
 use crate::store::Store;
-use crate::store::view::{ChunkView, TraceView};
+use crate::store::view::TraceView;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
@@ -48,14 +49,18 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
     let rewards = request
         .rewards
         .iter()
-        .map(|reward| if paid { channels(store, reward, request.elsewhere) } else { Ok(Vec::new()) })
+        .map(
+            |reward| {
+                if paid { Channels::of(store, reward, request.elsewhere) } else { Ok(Channels::default()) }
+            },
+        )
         .collect::<Result<Vec<_>>>()?;
     run.expect(store.n_traces() as u64);
     let (params, unit) = (request.params, request.unit);
     let chunks = run.pool().install(|| match method {
         Method::PerTrace(method) => {
             columns::of_chunks(store, unit, rewards.len(), run, |_, which, trace, scratch, rows| {
-                let amount = reward_of(trace, &rewards[which]);
+                let amount = rewards[which].paid(trace);
                 assign_trace(*method, trace, amount, params, unit, scratch, rows);
             })
         }
@@ -67,7 +72,7 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
             let judged = rewards
                 .iter()
                 .map(|channels| {
-                    let reward = |view: &TraceView<'_>| reward_of(view, channels);
+                    let reward = |view: &TraceView<'_>| channels.paid(view);
                     judge(*method, store, &reward, params, &corpus, run)
                 })
                 .collect::<Result<Vec<_>>>()?;
@@ -81,59 +86,12 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
             let call = Call::new(*method, params, unit, request.seed)?.with_outcomes(own);
             let solved = solve_all(store, &call, run)?;
             columns::of_chunks(store, unit, rewards.len(), run, |place, which, trace, scratch, rows| {
-                let reward = paid.then(|| reward_of(trace, &rewards[which]));
+                let reward = paid.then(|| rewards[which].paid(trace));
                 append_rows(trace, &solved[place.chunk][place.trace], reward, unit, scratch, rows);
             })
         }
     })?;
     columns::into_tables(chunks, rewards.len())
-}
-
-/// The reward of a trace under the weights asked for: null if it lacks one of the channels. A sum beyond the
-/// float range is no reward.
-fn reward_of(view: &TraceView<'_>, channels: &[(u32, f64)]) -> Option<f64> {
-    let mut sum = 0.0;
-    for (code, weight) in channels {
-        let row = (0..view.measure_names.len()).find(|i| {
-            view.measure_names[*i] == *code && view.measure_kinds[*i] == MeasureKind::Reward as u8
-        })?;
-        sum += weight * view.measure_values[row];
-    }
-    sum.is_finite().then_some(sum)
-}
-
-/// Codes of the channels; one that no trace has is a mistake.
-fn channels(store: &Store, reward: &[(String, f64)], elsewhere: &[String]) -> Result<Vec<(u32, f64)>> {
-    if reward.is_empty() {
-        return Err(Error::Parameter("reward names no channel".into()));
-    }
-    let dict = store.names().dict(Dict::Measure);
-    let is_channel = measures(store, MeasureKind::Reward, dict.len());
-    reward
-        .iter()
-        .map(|(name, weight)| {
-            if !weight.is_finite() {
-                return Err(Error::Parameter(format!(
-                    "the weight of reward '{name}' is {weight}, expected a number"
-                )));
-            }
-            let code = dict.find(name).filter(|code| store.n_traces() == 0 || is_channel[*code as usize]);
-            code.map(|code| (code, *weight)).map_or_else(
-                || {
-                    if store.n_traces() == 0 || elsewhere.contains(name) {
-                        return Ok((u32::MAX, *weight));
-                    }
-                    let here = (0..dict.len() as u32).filter(|code| is_channel[*code as usize]);
-                    let mut known: Vec<&str> = here.map(|code| dict.name(code)).collect();
-                    known.extend(elsewhere.iter().map(String::as_str));
-                    known.sort_unstable();
-                    known.dedup();
-                    Err(Error::Parameter(unknown_name("reward channel", name, &known)))
-                },
-                Ok,
-            )
-        })
-        .collect()
 }
 
 /// A metric that no trace has is a mistake.
@@ -146,17 +104,4 @@ fn expect_metric(store: &Store, name: &str) -> Result<()> {
     let known: Vec<&str> =
         (0..dict.len() as u32).filter(|code| is_metric[*code as usize]).map(|code| dict.name(code)).collect();
     Err(Error::Parameter(unknown_name("metric", name, &known)))
-}
-
-/// Whether each name of a measure is one of this kind; in one pass, since a recording may have a million of them.
-fn measures(store: &Store, wanted: MeasureKind, names: usize) -> Vec<bool> {
-    let mut is_channel = vec![false; names];
-    for chunk in store.chunks() {
-        let view = ChunkView::new(store, chunk);
-        let Some((kinds, codes, _)) = view.measures() else { continue };
-        for (_, code) in kinds.iter().zip(codes).filter(|(kind, _)| **kind == wanted as u8) {
-            is_channel[*code as usize] = true;
-        }
-    }
-    is_channel
 }

@@ -18,6 +18,7 @@ mod groups;
 pub mod method;
 pub mod methods;
 pub mod params;
+pub mod reward;
 pub mod rollup;
 pub mod segments;
 pub mod sum;
