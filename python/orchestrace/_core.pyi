@@ -5,7 +5,7 @@ task_id` of `traces`, ascending by `trace` (gaps are fine), and derives counts, 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO, Literal, final
+from typing import Any, BinaryIO, Literal, NotRequired, TypedDict, Unpack, final
 
 __all__ = [
     "DEBUG_BUILD",
@@ -86,15 +86,18 @@ class Stream:
     def num_batches(self) -> int: ...
     def buffer_addresses(self, column: str) -> list[int]: ...
 
+class _Relative(TypedDict):
+    scale: Literal["deviation", "none", "others"]
+    ddof: int
+    epsilon: float
+    lone: bool
+
 def relative(
     rewards: object,
     *,
     rows: object | None = None,
-    scale: Literal["deviation", "none", "others"],
-    ddof: int = 1,
-    epsilon: float = 0.0,
-    lone: bool = False,
     threads: int | None = None,
+    **options: Unpack[_Relative],
 ) -> Stream: ...
 def generalised(
     rows: object,
@@ -164,7 +167,6 @@ class TraceReader:
         *,
         gathered: int = 0,
         formats: Sequence[str | None] | None = None,
-        digests: bool = False,
         tables: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
         **options: Any,
@@ -225,55 +227,60 @@ def read(
     tables: Sequence[str] | None = None,
     **options: Any,
 ) -> Store: ...
+
+class _Credit(TypedDict):
+    method: str
+    unit: str
+    rewards: Sequence[Mapping[str, float]]
+    params: Mapping[str, bool | int | float | str | list[int | float | str] | None]
+    seed: int
+    elsewhere: NotRequired[Sequence[str] | None]
+    own: tuple[str, Callable[[str, list[str]], Callable[[bytearray, int], bytes]]] | None
+
 def credit(
-    store: Store,
-    *,
-    method: str,
-    unit: str,
-    rewards: Sequence[Mapping[str, float]],
-    params: Mapping[str, bool | int | float | str | list[int | float | str] | None],
-    seed: int = 0,
-    elsewhere: Sequence[str] | None = None,
-    own: tuple[str, Callable[[str, list[str]], Callable[[bytearray, int], bytes]]] | None = None,
-    threads: int | None = None,
-    progress: _Progress = None,
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Credit]
 ) -> tuple[list[Stream], dict[str, object]]: ...
 def rewards(traces: object, measures: object, reward: Mapping[str, float]) -> Stream: ...
+
+class _RollUp(TypedDict):
+    quantity: str
+    unit: str
+    events: object
+    traces: object
+
 def roll_up(
-    store: Store,
-    *,
-    quantity: str,
-    unit: str,
-    events: object,
-    traces: object,
-    threads: int | None = None,
-    progress: _Progress = None,
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_RollUp]
 ) -> Stream: ...
 def contexts(
     store: Store, *, context: str = "auto", threads: int | None = None, progress: _Progress = None
 ) -> Stream: ...
+
+class _Game(TypedDict):
+    n_players: int
+    method: str
+    params: Mapping[str, Any]
+    seed: int
+    unions: NotRequired[Sequence[int] | None]
+    agents: NotRequired[Sequence[int] | None]
+    links: NotRequired[Sequence[tuple[int, int]] | None]
+    parents: NotRequired[Sequence[int] | None]
+
 def solve_game(
-    value: bytes | Callable[[bytearray, int], bytes],
-    *,
-    n_players: int,
-    method: str,
-    params: Mapping[str, Any],
-    seed: int = 0,
-    unions: Sequence[int] | None = None,
-    agents: Sequence[int] | None = None,
-    links: Sequence[tuple[int, int]] | None = None,
-    parents: Sequence[int] | None = None,
-    threads: int | None = None,
+    value: bytes | Callable[[bytearray, int], bytes], *, threads: int | None = None, **options: Unpack[_Game]
 ) -> tuple[list[float], list[float], int | None, float, str | None, str]: ...
+
+class _Generated(TypedDict):
+    preset: str
+    events: int | None
+    traces: int | None
+    seed: int
+
 def generate(
     target: str | BinaryIO,
     *,
-    preset: str = "mixed",
-    events: int | None = None,
-    traces: int | None = None,
-    seed: int = 0,
     threads: int | None = None,
     progress: _Progress = None,
+    **options: Unpack[_Generated],
 ) -> dict[str, int]: ...
 
 @final
@@ -292,30 +299,37 @@ class OutcomeGates:
         self, model: str, weights: Sequence[float], leak: float = 0.0, *, threads: int | None = None
     ) -> Stream: ...
 
+class _Curves(TypedDict):
+    outcome: str
+    steps: int
+    orders: int
+    seed: int
+    program_order: bool
+
 def faithfulness(
     store: Store,
     credits: object,
     *,
-    outcome: str = "noisy_or",
-    steps: int = 20,
-    orders: int = 16,
-    seed: int = 0,
-    program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
+    **options: Unpack[_Curves],
 ) -> Stream: ...
+
+class _Replay(TypedDict):
+    outcome: str
+    weights: Sequence[float] | None
+    quorum: float
+    sensitivity: bool
+    structure_alone: bool
+    program_order: bool
+
 def replay_structural(
     store: Store,
     scenarios: Sequence[Sequence[Mapping[str, Any]]],
     *,
-    outcome: str = "noisy_or",
-    weights: Sequence[float] | None = None,
-    quorum: float = 0.5,
-    sensitivity: bool = True,
-    structure_alone: bool = False,
-    program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
+    **options: Unpack[_Replay],
 ) -> Stream: ...
 def replay_presence(
     store: Store,
@@ -326,67 +340,74 @@ def replay_presence(
 ) -> tuple[Stream, bytes]: ...
 def ownership(store: Store, *, threads: int | None = None) -> Stream: ...
 def unit_ids(store: Store, unit: str, *, threads: int | None = None) -> Stream: ...
+
+class _Planted(TypedDict):
+    traces: int
+    seed: int
+    agents: int
+    events: int
+    length: int | None
+    length_spread: float
+    depth: int
+    branching: int
+    topology: str | None
+    outcome: str
+    effects: str
+    interaction: float
+    density: float
+    actions: int
+    group_size: int
+    branches: int
+    noise: float
+    decisive: float
+    value_noise: float
+    dense: bool
+    stop_cost: float
+    spawn: tuple[float, float, float] | None
+
 def generate_planted(
     target: str | BinaryIO,
     *,
-    traces: int,
-    seed: int,
-    agents: int,
-    events: int,
-    length: int | None,
-    length_spread: float,
-    depth: int,
-    branching: int,
-    topology: str | None,
-    outcome: str,
-    effects: str,
-    interaction: float,
-    density: float,
-    actions: int,
-    group_size: int,
-    branches: int,
-    noise: float,
-    decisive: float,
-    value_noise: float,
-    dense: bool,
-    stop_cost: float,
-    spawn: tuple[float, float, float] | None,
     threads: int | None = None,
     progress: _Progress = None,
+    **options: Unpack[_Planted],
 ) -> tuple[dict[str, int], dict[str, Stream]]: ...
+
+class _Times(TypedDict):
+    durations: str
+    max_gap: float | None
+    program_order: bool
+
 def replay_schedules(
     store: Store,
     scenarios: Sequence[Mapping[str, object]],
     *,
-    durations: str = "auto",
-    max_gap: float | None = None,
-    program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
+    **options: Unpack[_Times],
 ) -> Stream: ...
 def schedule(
     store: Store,
     scenario: Mapping[str, object],
     *,
-    durations: str = "auto",
-    max_gap: float | None = None,
-    program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
+    **options: Unpack[_Times],
 ) -> Stream: ...
+
+class _Metrics(_Times):
+    subtasks: NotRequired[Mapping[str, set[str]] | None]
+    harness: NotRequired[Mapping[str, Sequence[str]] | None]
+    tools: Mapping[str, Sequence[str]]
+    intervention_at: NotRequired[float | None]
+
 def trace_metrics(
     store: Store,
     groups: Sequence[str] | None = None,
     *,
-    durations: str = "auto",
-    max_gap: float | None = None,
-    program_order: bool = False,
-    subtasks: Mapping[str, set[str]] | None = None,
-    harness: Mapping[str, Sequence[str]] | None = None,
-    tools: Mapping[str, Sequence[str]] = ...,
-    intervention_at: float | None = None,
     threads: int | None = None,
     progress: _Progress = None,
+    **options: Unpack[_Metrics],
 ) -> Stream: ...
 def dominators(
     store: Store,
@@ -396,58 +417,39 @@ def dominators(
     progress: _Progress = None,
 ) -> Stream: ...
 def drag(
-    store: Store,
-    *,
-    durations: str = "auto",
-    max_gap: float | None = None,
-    program_order: bool = False,
-    threads: int | None = None,
-    progress: _Progress = None,
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Times]
 ) -> Stream: ...
 def member_metrics(
     store: Store,
     member: str,
     *,
-    durations: str = "auto",
-    max_gap: float | None = None,
-    program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
+    **options: Unpack[_Times],
 ) -> Stream: ...
 def lifetimes(store: Store, *, threads: int | None = None, progress: _Progress = None) -> Stream: ...
 def metric_definitions() -> list[dict[str, str]]: ...
+
+class _Taint(TypedDict):
+    carry: str
+    tools: Mapping[str, Sequence[str]]
+    allow: Sequence[str]
+    probabilistic: NotRequired[tuple[float, float] | None]
+    program_order: bool
+
 def taint(
-    store: Store,
-    *,
-    carry: str = "all",
-    tools: Mapping[str, Sequence[str]] = ...,
-    allow: Sequence[str] = ...,
-    probabilistic: tuple[float, float] | None = None,
-    program_order: bool = False,
-    threads: int | None = None,
-    progress: _Progress = None,
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Taint]
 ) -> Stream: ...
 def tainted_events(
-    store: Store,
-    *,
-    carry: str = "all",
-    tools: Mapping[str, Sequence[str]] = ...,
-    allow: Sequence[str] = ...,
-    probabilistic: tuple[float, float] | None = None,
-    program_order: bool = False,
-    threads: int | None = None,
-    progress: _Progress = None,
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Taint]
 ) -> Stream: ...
 def sanitizer_cut(
     store: Store,
     *,
     costs: object | None = None,
-    carry: str = "all",
-    tools: Mapping[str, Sequence[str]] = ...,
-    allow: Sequence[str] = ...,
-    program_order: bool = False,
     threads: int | None = None,
     progress: _Progress = None,
+    **options: Unpack[_Taint],
 ) -> Stream: ...
 def mark_orphaned() -> None: ...
 def check_process() -> None: ...

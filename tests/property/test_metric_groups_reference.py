@@ -62,6 +62,11 @@ def same(row: dict[str, Any], expected: dict[str, Any]) -> None:
             assert told == pytest.approx(value, rel=1e-9, abs=1e-9), (name, told, value)
 
 
+TIMES: dict[str, Any] = {"durations": "auto", "max_gap": None, "program_order": False}
+DEFAULTS: dict[str, Any] = {**TIMES, "tools": {}}
+"""What `ot.metrics` asks for where nothing is said."""
+
+
 @QUICK
 @given(
     recordings(),
@@ -87,8 +92,8 @@ def test_every_metric_is_that_of_plain_python(
     corpus = read(documents, basis)
     groups = ["quality", "errors", "taint", "conformance", "cut", "diversity", "drag", "steering"]
     options: dict[str, Any] = {"subtasks": subtasks, "harness": harness, "intervention_at": at}
-    table = pl.DataFrame(_core.trace_metrics(corpus._store, groups, **options))
-    drags = pl.DataFrame(_core.drag(corpus._store))
+    table = pl.DataFrame(_core.trace_metrics(corpus._store, groups, **DEFAULTS, **options))
+    drags = pl.DataFrame(_core.drag(corpus._store, **TIMES))
     tools = list(dict.fromkeys(e["tool"] for d in documents for e in d["events"] if "tool" in e))
     for number, (row, document) in enumerate(zip(table.iter_rows(named=True), documents, strict=True)):
         judged = Judged(Trace(document), basis)
@@ -117,7 +122,9 @@ def test_utility_and_points_of_no_return_are_those_of_replay(
     documents, basis = recorded
     corpus = read(documents, basis)
     store = corpus._store
-    table = pl.DataFrame(_core.trace_metrics(store, ["utility", "steering"], program_order=program_order))
+    table = pl.DataFrame(
+        _core.trace_metrics(store, ["utility", "steering"], **DEFAULTS | {"program_order": program_order})
+    )
     without = ot.interventions.drop(each="event", mode="node").spec()
     for row, document in zip(table.iter_rows(named=True), documents, strict=True):
         judged = Judged(Trace(document), basis)
@@ -152,17 +159,19 @@ def test_threads_do_not_show(threads: int) -> None:
     store = ot.generate(traces=80, seed=3)._store
     groups = [row["group"] for row in _core.metric_definitions() if row["group"] != "members"]
     groups = list(dict.fromkeys(groups))
-    one, several = (pl.DataFrame(_core.trace_metrics(store, groups, threads=n)) for n in (1, threads))
+    one, several = (
+        pl.DataFrame(_core.trace_metrics(store, groups, threads=n, **DEFAULTS)) for n in (1, threads)
+    )
     assert one.equals(several)
-    drags = [pl.DataFrame(_core.drag(store, threads=n)) for n in (1, threads)]
+    drags = [pl.DataFrame(_core.drag(store, threads=n, **TIMES)) for n in (1, threads)]
     assert drags[0].height and drags[0].equals(drags[1])
 
 
 def test_what_is_declared_is_checked() -> None:
     store = ot.generate(traces=2, seed=0)._store
     with pytest.raises(ot.ParameterError, match="unknown part of a harness 'tool'; did you mean 'tools'"):
-        _core.trace_metrics(store, ["conformance"], harness={"tool": []})
+        _core.trace_metrics(store, ["conformance"], harness={"tool": []}, **DEFAULTS)
     with pytest.raises(ot.ParameterError, match="unknown event type 'tool_cal'; did you mean 'tool_call'"):
-        _core.trace_metrics(store, ["conformance"], harness={"types": ["tool_cal"]})
+        _core.trace_metrics(store, ["conformance"], harness={"types": ["tool_cal"]}, **DEFAULTS)
     with pytest.raises(ot.ParameterError, match=r"intervention_at is 1\.5, expected a share"):
-        _core.trace_metrics(store, ["steering"], intervention_at=1.5)
+        _core.trace_metrics(store, ["steering"], intervention_at=1.5, **DEFAULTS)

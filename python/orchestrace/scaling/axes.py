@@ -9,6 +9,7 @@ from .. import _core
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.pieces import core_frames
+from ..schedules.scheduling import timing_options
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def scale_of(corpus: Corpus) -> pl.DataFrame:
     True
     """
     check_corpus(corpus)
-    measured = core_frames(corpus, lambda store: _core.trace_metrics(store, _GROUPS))
+    options = timing_options("auto", None, False)
+    measured = core_frames(corpus, lambda store: _core.trace_metrics(store, _GROUPS, tools={}, **options))
     # a run in which nobody acts or is spawned has no peak, and without an agent there is no tree of spawns
     peak, n_agents = pl.col("peak_concurrency"), pl.col("n_agents")
     counted = measured.select(

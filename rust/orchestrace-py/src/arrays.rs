@@ -10,29 +10,37 @@ use orchestrace_core::credit::arrays::{self, Relative, Rows, Sequences};
 use orchestrace_core::credit::segments::Scale;
 use orchestrace_core::error::{Error, Result};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
-use crate::call::run_on_rows;
+use crate::call::{request, run_on_rows};
 use crate::error::to_python;
 use crate::recycled;
 use crate::stream::{Stream, import};
 
+/// How rewards are compared within a group: `scale` is that of the rule, with `ddof` and `epsilon`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct RelativeRequest {
+    scale: String,
+    ddof: i64,
+    epsilon: f64,
+    lone: bool,
+}
+
 /// `rewards` has the columns `reward` and `group`, a row for each rollout; `rows`, where rows are those of agents,
-/// `rollout` and `agent`. `scale` is that of the rule, with `ddof` and `epsilon`.
+/// `rollout` and `agent`.
 #[pyfunction]
-#[pyo3(signature = (rewards, *, rows = None, scale, ddof = 1, epsilon = 0.0, lone = false, threads = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
+#[pyo3(signature = (rewards, *, rows = None, threads = None, **options))]
 pub(crate) fn relative(
     py: Python<'_>,
     rewards: &Bound<'_, PyAny>,
     rows: Option<&Bound<'_, PyAny>>,
-    scale: &str,
-    ddof: i64,
-    epsilon: f64,
-    lone: bool,
     threads: Option<usize>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let fail = |error: Error| to_python(py, &error);
-    let scale = match scale {
+    let RelativeRequest { scale, ddof, epsilon, lone } = request(py, options)?;
+    let scale = match scale.as_str() {
         "deviation" => Scale::Deviation(ddof, epsilon),
         "others" => Scale::Factor(1.0),
         _ => Scale::None,

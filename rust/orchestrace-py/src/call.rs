@@ -7,6 +7,7 @@ use std::time::Duration;
 use orchestrace_core::error::Result;
 use orchestrace_core::run::Run;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::error::{raised, refused, to_python};
 use crate::files::Exchange;
@@ -52,6 +53,14 @@ pub(crate) fn run_on_rows<T: Send>(
     check_process(py)?;
     let run = Run::new(threads).map_err(|e| to_python(py, &e))?;
     py.detach(|| f(&run)).map_err(|e| to_python(py, &e))
+}
+
+/// The keyword options of a call as the request of its verb; one that is not given has the default of the request.
+pub(crate) fn request<'py, T: FromPyObjectOwned<'py>>(
+    py: Python<'py>,
+    options: Option<Bound<'py, PyDict>>,
+) -> PyResult<T> {
+    options.unwrap_or_else(|| PyDict::new(py)).extract().map_err(Into::into)
 }
 
 /// How often signals and progress are looked at.

@@ -5,14 +5,12 @@ use arrow_array::types::{Float64Type, UInt32Type};
 use arrow_array::{Array, Float64Array, RecordBatch, UInt32Array};
 use arrow_schema::DataType;
 use orchestrace_core::credit::game::Outcomes;
-use orchestrace_core::credit::{
-    self as methods, GivenEvents, GivenTraces, Param, Params, Quantity, Request, Value,
-};
+use orchestrace_core::credit::{self as methods, GivenEvents, GivenTraces, Param, Params, Quantity, Request, Value};
 use orchestrace_core::error::{Error, Reason, Result};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
-use crate::call::run_detached;
+use crate::call::{request, run_detached};
 use crate::corpus::PyStore;
 use crate::error::{bad_parameter, to_python};
 use crate::files::Exchange;
@@ -20,30 +18,38 @@ use crate::games::OwnOutcomes;
 use crate::stream::{Stream, import, rows_of};
 use crate::units::unit_of;
 
+/// What is credited, by which method. `elsewhere` names channels that other parts of the corpus have; `own` is an outcome
+/// that a caller's function computes, and its name.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct CreditRequest<'py> {
+    method: String,
+    unit: String,
+    rewards: Vec<Bound<'py, PyDict>>,
+    params: Bound<'py, PyDict>,
+    seed: u64,
+    #[pyo3(default)]
+    elsewhere: Option<Vec<String>>,
+    own: Option<(String, Py<PyAny>)>,
+}
+
 /// Credits of a store, a table for each of `rewards`: the columns that vary, and what is constant in the call.
 #[pyfunction]
-#[pyo3(signature = (store, *, method, unit, rewards, params, seed = 0, elsewhere = None, own = None,
-    threads = None, progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
+#[pyo3(signature = (store, *, threads = None, progress = None, **options))]
 pub(crate) fn credit<'py>(
     py: Python<'py>,
     store: &PyStore,
-    method: &str,
-    unit: &str,
-    rewards: Vec<Bound<'py, PyDict>>,
-    params: &Bound<'py, PyDict>,
-    seed: u64,
-    elsewhere: Option<Vec<String>>,
-    own: Option<(String, Py<PyAny>)>,
     threads: Option<usize>,
     progress: Option<Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
 ) -> PyResult<(Vec<Stream>, Bound<'py, PyDict>)> {
     let fail = |error: Error| to_python(py, &error);
-    let method = methods::find(method).map_err(fail)?;
+    let CreditRequest { method, unit, rewards, params, seed, elsewhere, own } = request(py, options)?;
+    let method = methods::find(&method).map_err(fail)?;
     let info = method.info();
-    let unit = info.unit(unit).map_err(fail)?;
+    let unit = info.unit(&unit).map_err(fail)?;
     let rewards = rewards.iter().map(channels).collect::<PyResult<Vec<_>>>()?;
-    let params = checked_params(py, info.params, params)?;
+    let params = checked_params(py, info.params, &params)?;
     let elsewhere = elsewhere.unwrap_or_default();
     let (called, own) = own.map(|(name, begin)| (name, OwnOutcomes::new(begin))).unzip();
     let outcomes = own.as_ref().map(|own| -> &dyn Outcomes { own });
@@ -151,23 +157,30 @@ fn param_value(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult
     ))
 }
 
-/// Credits from values that were found elsewhere: `events` has the columns `value` and `reason`, one
-/// per event; `traces` the columns `amount`, `remainder` and `reason`, one per trace.
+/// Values that were found elsewhere: `events` has the columns `value` and `reason`, one per event; `traces` the columns
+/// `amount`, `remainder` and `reason`, one per trace.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct RollUpRequest<'py> {
+    quantity: String,
+    unit: String,
+    events: Bound<'py, PyAny>,
+    traces: Bound<'py, PyAny>,
+}
+
+/// Credits from values that were found elsewhere.
 #[pyfunction]
-#[pyo3(signature = (store, *, quantity, unit, events, traces, threads = None, progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
-pub(crate) fn roll_up(
-    py: Python<'_>,
+#[pyo3(signature = (store, *, threads = None, progress = None, **options))]
+pub(crate) fn roll_up<'py>(
+    py: Python<'py>,
     store: &PyStore,
-    quantity: &str,
-    unit: &str,
-    events: &Bound<'_, PyAny>,
-    traces: &Bound<'_, PyAny>,
     threads: Option<usize>,
-    progress: Option<Bound<'_, PyAny>>,
+    progress: Option<Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Stream> {
     let fail = |error: Error| to_python(py, &error);
-    let quantity = match quantity {
+    let RollUpRequest { quantity, unit, events, traces } = request(py, options)?;
+    let quantity = match quantity.as_str() {
         "share" => Quantity::Share,
         "advantage" => Quantity::Advantage,
         other => {
@@ -175,9 +188,9 @@ pub(crate) fn roll_up(
             return Err(bad_parameter(py, message));
         }
     };
-    let unit = unit_of(unit).map_err(fail)?;
-    let events = import(py, "events", events)?;
-    let traces = import(py, "traces", traces)?;
+    let unit = unit_of(&unit).map_err(fail)?;
+    let events = import(py, "events", &events)?;
+    let traces = import(py, "traces", &traces)?;
     let events = GivenEvents {
         values: floats(&events, "value").map_err(fail)?,
         reasons: reasons(&events).map_err(fail)?,

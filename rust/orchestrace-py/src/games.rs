@@ -10,7 +10,7 @@ use orchestrace_core::error::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict};
 
-use crate::call::run_detached;
+use crate::call::{request, run_detached};
 use crate::credit::checked_params;
 use crate::error::{bad_parameter, to_python};
 use crate::files::Exchange;
@@ -127,33 +127,46 @@ impl Outcomes for OwnOutcomes {
     }
 }
 
-/// Value, standard error, number of draws, residual, reason and parameters of a game; `value` is bytes of 2^n floats
-/// or a function as `CallableGame` says. Unions and parents are numbers per player, `u32::MAX` for none.
-#[pyfunction]
-#[pyo3(signature = (value, *, n_players, method, params, seed = 0, unions = None, agents = None, links = None,
-    parents = None, threads = None))]
-#[allow(clippy::too_many_arguments, clippy::type_complexity)] // keyword options of one call
-pub(crate) fn solve_game(
-    py: Python<'_>,
-    value: &Bound<'_, PyAny>,
+/// What is solved, and by which method; unions and parents are numbers per player, `u32::MAX` for none.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct GameRequest<'py> {
     n_players: usize,
-    method: &str,
-    params: &Bound<'_, PyDict>,
+    method: String,
+    params: Bound<'py, PyDict>,
     seed: u64,
+    #[pyo3(default)]
     unions: Option<Vec<u32>>,
+    #[pyo3(default)]
     agents: Option<Vec<u32>>,
+    #[pyo3(default)]
     links: Option<Vec<(u32, u32)>>,
+    #[pyo3(default)]
     parents: Option<Vec<u32>>,
+}
+
+/// Value, standard error, number of draws, residual, reason and parameters of a game.
+type Solved = (Vec<f64>, Vec<f64>, Option<u64>, f64, Option<&'static str>, String);
+
+/// Solves a game; `value` is bytes of 2^n floats or a function as `CallableGame` says.
+#[pyfunction]
+#[pyo3(signature = (value, *, threads = None, **options))]
+pub(crate) fn solve_game<'py>(
+    py: Python<'py>,
+    value: &Bound<'py, PyAny>,
     threads: Option<usize>,
-) -> PyResult<(Vec<f64>, Vec<f64>, Option<u64>, f64, Option<&'static str>, String)> {
+    options: Option<Bound<'py, PyDict>>,
+) -> PyResult<Solved> {
     let fail = |error: Error| to_python(py, &error);
-    let Method::PerGame(method) = methods::find(method).map_err(fail)? else {
+    let GameRequest { n_players, method, params, seed, unions, agents, links, parents } =
+        request(py, options)?;
+    let Method::PerGame(method) = methods::find(&method).map_err(fail)? else {
         let known: Vec<_> = methods::METHODS.iter().filter(|m| matches!(m, Method::PerGame(_))).collect();
         let known: Vec<_> = known.iter().map(|m| m.info().name).collect();
         let message = format!("method '{method}' solves no games (known: {})", known.join(", "));
         return Err(bad_parameter(py, message));
     };
-    let params = checked_params(py, method.info().params, params)?;
+    let params = checked_params(py, method.info().params, &params)?;
     let structure = Structure {
         unions: unions.unwrap_or_default(),
         agents: agents.unwrap_or_default(),

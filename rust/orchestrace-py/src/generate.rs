@@ -7,26 +7,32 @@ use orchestrace_core::generate::{Preset, Spec, write};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::call::run_detached;
+use crate::call::{request, run_detached};
 use crate::error::to_python;
 use crate::files::{Exchange, writer};
 
-/// Writes a generated corpus; the counts of what was written.
-#[pyfunction]
-#[pyo3(signature = (target, *, preset = "mixed", events = None, traces = None, seed = 0, threads = None,
-    progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
-pub(crate) fn generate<'py>(
-    py: Python<'py>,
-    target: &Bound<'py, PyAny>,
-    preset: &str,
+/// What is generated.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct GenerateRequest {
+    preset: String,
     events: Option<u64>,
     traces: Option<u64>,
     seed: u64,
+}
+
+/// Writes a generated corpus; the counts of what was written.
+#[pyfunction]
+#[pyo3(signature = (target, *, threads = None, progress = None, **options))]
+pub(crate) fn generate<'py>(
+    py: Python<'py>,
+    target: &Bound<'py, PyAny>,
     threads: Option<usize>,
     progress: Option<Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let preset = Preset::parse(preset).map_err(|e| to_python(py, &e))?;
+    let GenerateRequest { preset, events, traces, seed } = request(py, options)?;
+    let preset = Preset::parse(&preset).map_err(|e| to_python(py, &e))?;
     let spec = Spec { preset, events, traces, seed };
     let exchange = Exchange::default();
     let mut sink = writer(target, &exchange)?;

@@ -12,42 +12,50 @@ use orchestrace_core::store::Store;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::call::request;
 use crate::corpus::PyStore;
 use crate::error::to_python;
 use crate::safety::tools_of;
-use crate::schedule::{lengths_of, word};
+use crate::schedule::{TimeRequest, word};
 use crate::stream::{Stream, rows_of};
+
+/// What metrics of traces take, beside how times are told.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct MetricsRequest {
+    #[pyo3(default)]
+    subtasks: Option<BTreeMap<String, BTreeSet<String>>>,
+    #[pyo3(default)]
+    harness: Option<BTreeMap<String, Vec<String>>>,
+    tools: BTreeMap<String, Vec<String>>,
+    #[pyo3(default)]
+    intervention_at: Option<f64>,
+}
 
 /// The metrics of the named groups, or of all linear ones, a row for each trace.
 #[pyfunction]
-#[pyo3(signature = (store, groups = None, *, durations = "auto", max_gap = None, program_order = false, subtasks = None,
-    harness = None, tools = BTreeMap::new(), intervention_at = None, threads = None, progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
+#[pyo3(signature = (store, groups = None, *, threads = None, progress = None, **options))]
 pub(crate) fn trace_metrics(
     py: Python<'_>,
     store: &PyStore,
     groups: Option<Vec<String>>,
-    durations: &str,
-    max_gap: Option<f64>,
-    program_order: bool,
-    subtasks: Option<BTreeMap<String, BTreeSet<String>>>,
-    harness: Option<BTreeMap<String, Vec<String>>>,
-    tools: BTreeMap<String, Vec<String>>,
-    intervention_at: Option<f64>,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
-    let groups = select(groups.as_deref()).map_err(|error| to_python(py, &error))?;
     let fail = |error: Error| to_python(py, &error);
+    let groups = select(groups.as_deref()).map_err(fail)?;
+    let times: TimeRequest = request(py, options.clone())?;
+    let MetricsRequest { subtasks, harness, tools, intervention_at } = request(py, options)?;
     let harness = harness.map(|declared| harness_of(store, &declared)).transpose().map_err(fail)?;
     if let Some(at) = intervention_at.filter(|at| !(0.0..=1.0).contains(at)) {
         let message = format!("intervention_at is {at}, expected a share of the run's time from 0 to 1");
         return Err(fail(Error::Parameter(message)));
     }
     let options = Options {
-        lengths: lengths_of(py, durations, max_gap)?,
-        program_order,
+        lengths: times.lengths(py)?,
+        program_order: times.program_order,
         subtasks: Arc::new(subtasks.unwrap_or_default()),
         harness: harness.map(Arc::new),
         tools: Arc::new(tools_of(store, &tools)),
@@ -89,21 +97,23 @@ fn harness_of(store: &Store, declared: &BTreeMap<String, Vec<String>>) -> Result
     Ok(harness)
 }
 
+fn options_of(py: Python<'_>, times: TimeRequest) -> PyResult<Options> {
+    let TimeRequest { program_order, .. } = times;
+    Ok(Options { lengths: times.lengths(py)?, program_order, ..Options::default() })
+}
+
 /// What each event of the critical paths adds to the span, a row each.
 #[pyfunction]
-#[pyo3(signature = (store, *, durations = "auto", max_gap = None, program_order = false, threads = None, progress = None))]
+#[pyo3(signature = (store, *, threads = None, progress = None, **options))]
 pub(crate) fn drag(
     py: Python<'_>,
     store: &PyStore,
-    durations: &str,
-    max_gap: Option<f64>,
-    program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
-    let options =
-        Options { lengths: lengths_of(py, durations, max_gap)?, program_order, ..Options::default() };
+    let options = options_of(py, request(py, options)?)?;
     rows_of(py, threads, progress.as_ref(), |run| drags(store, &options, run))
 }
 
@@ -124,24 +134,19 @@ pub(crate) fn dominators(
 
 /// The metrics of the agents or roles of every trace, a row for each.
 #[pyfunction]
-#[pyo3(signature = (store, member, *, durations = "auto", max_gap = None, program_order = false, threads = None,
-    progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
+#[pyo3(signature = (store, member, *, threads = None, progress = None, **options))]
 pub(crate) fn member_metrics(
     py: Python<'_>,
     store: &PyStore,
     member: &str,
-    durations: &str,
-    max_gap: Option<f64>,
-    program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
     let known = [("agent", MemberKind::Agent), ("role", MemberKind::Role)];
     let kind = word(py, "kind of member", member, &known)?;
-    let options =
-        Options { lengths: lengths_of(py, durations, max_gap)?, program_order, ..Options::default() };
+    let options = options_of(py, request(py, options)?)?;
     rows_of(py, threads, progress.as_ref(), |run| members(store, kind, &options, run))
 }
 

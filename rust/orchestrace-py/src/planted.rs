@@ -2,26 +2,21 @@
 
 use std::io::Write;
 
-use orchestrace_core::error::{Error, unknown_name};
+use orchestrace_core::error::{Error, Result, unknown_name};
 use orchestrace_core::generate::planted::{Effects, Outcome, Spawning, Spec, write};
 use orchestrace_core::schema::{TOPOLOGIES, Topology};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::call::run_detached;
+use crate::call::{request, run_detached};
 use crate::error::to_python;
 use crate::files::{Exchange, writer};
 use crate::stream::Stream;
 
-/// Writes a planted corpus; the counts of what was written and the tables of the truth.
-#[pyfunction]
-#[pyo3(signature = (target, *, traces, seed, agents, events, length, length_spread, depth, branching, topology, outcome,
-    effects, interaction, density, actions, group_size, branches, noise, decisive, value_noise, dense, stop_cost,
-    spawn, threads = None, progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
-pub(crate) fn generate_planted<'py>(
-    py: Python<'py>,
-    target: &Bound<'py, PyAny>,
+/// What is planted; every one is given, since the defaults are those of the verb.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PlantedRequest {
     traces: u64,
     seed: u64,
     agents: u32,
@@ -30,9 +25,9 @@ pub(crate) fn generate_planted<'py>(
     length_spread: f64,
     depth: u32,
     branching: u32,
-    topology: Option<&str>,
-    outcome: &str,
-    effects: &str,
+    topology: Option<String>,
+    outcome: String,
+    effects: String,
     interaction: f64,
     density: f64,
     actions: usize,
@@ -44,46 +39,57 @@ pub(crate) fn generate_planted<'py>(
     dense: bool,
     stop_cost: f64,
     spawn: Option<(f64, f64, f64)>,
-    threads: Option<usize>,
-    progress: Option<Bound<'py, PyAny>>,
-) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
-    let fail = |error: Error| to_python(py, &error);
-    let topology = topology
-        .map(|word| {
+}
+
+impl PlantedRequest {
+    fn spec(&self) -> Result<Spec> {
+        let topology = |word: &String| {
             let unknown = || Error::Parameter(unknown_name("topology", word, TOPOLOGIES));
             Topology::parse(word).ok_or_else(unknown)
-        })
-        .transpose()
-        .map_err(fail)?;
-    let outcome = Outcome::parse(outcome).map_err(fail)?;
-    let effects = Effects::parse(effects).map_err(fail)?;
-    let spawning = spawn.map(|(effect, overlap, confounding)| Spawning { effect, overlap, confounding });
-    let spec = Spec {
-        traces,
-        seed,
-        agents,
-        events,
-        length,
-        spread: length_spread,
-        depth,
-        branching,
-        topology,
-        outcome,
-        effects,
-        spawning,
-        interaction,
-        density,
-        actions,
-        group_size,
-        branches,
-        noise,
-        decisive,
-        value_noise,
-        dense,
-        stop_cost,
-    };
-    // Before a file is made.
-    spec.check().map_err(fail)?;
+        };
+        let spawning = |(effect, overlap, confounding)| Spawning { effect, overlap, confounding };
+        let spec = Spec {
+            traces: self.traces,
+            seed: self.seed,
+            agents: self.agents,
+            events: self.events,
+            length: self.length,
+            spread: self.length_spread,
+            depth: self.depth,
+            branching: self.branching,
+            topology: self.topology.as_ref().map(topology).transpose()?,
+            outcome: Outcome::parse(&self.outcome)?,
+            effects: Effects::parse(&self.effects)?,
+            spawning: self.spawn.map(spawning),
+            interaction: self.interaction,
+            density: self.density,
+            actions: self.actions,
+            group_size: self.group_size,
+            branches: self.branches,
+            noise: self.noise,
+            decisive: self.decisive,
+            value_noise: self.value_noise,
+            dense: self.dense,
+            stop_cost: self.stop_cost,
+        };
+        spec.check()?;
+        Ok(spec)
+    }
+}
+
+/// Writes a planted corpus; the counts of what was written and the tables of the truth.
+#[pyfunction]
+#[pyo3(signature = (target, *, threads = None, progress = None, **options))]
+pub(crate) fn generate_planted<'py>(
+    py: Python<'py>,
+    target: &Bound<'py, PyAny>,
+    threads: Option<usize>,
+    progress: Option<Bound<'py, PyAny>>,
+    options: Option<Bound<'py, PyDict>>,
+) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+    // Judged before a file is made.
+    let request: PlantedRequest = request(py, options)?;
+    let spec = request.spec().map_err(|error| to_python(py, &error))?;
     let exchange = Exchange::default();
     let mut sink = writer(target, &exchange)?;
     let (counts, truth) = run_detached(py, threads, progress.as_ref(), &exchange, move |run| {

@@ -50,20 +50,17 @@ impl PyTraceReader {
     /// `inputs` are paths, names for the tables, and where to begin in each; `gathered` is where the traces that
     /// are spread over records are taken up again; `formats` are those that are known; `options` those of `read`.
     #[new]
-    #[allow(clippy::too_many_arguments)] // keyword options of one call
-    #[pyo3(signature = (inputs, *, gathered = 0, formats = None, digests = false, tables = None, columns = None, **options))]
+    #[pyo3(signature = (inputs, *, gathered = 0, formats = None, tables = None, columns = None, **options))]
     fn new(
         py: Python<'_>,
         inputs: Vec<(PathBuf, String, Place)>,
         gathered: u64,
         formats: Option<Vec<Option<String>>>,
-        digests: bool,
         tables: Option<Vec<String>>,
         columns: Option<Vec<String>>,
         options: Option<Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let mut options = read_options(py, options.as_ref())?;
-        options.digests = digests;
         if let Some(tables) = tables {
             fn words(words: &[String]) -> Vec<&str> {
                 words.iter().map(String::as_str).collect()

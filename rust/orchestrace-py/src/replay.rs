@@ -11,33 +11,40 @@ use orchestrace_core::replay::fit::{self, Gates, Setting, Targets};
 use orchestrace_core::run::Run;
 use orchestrace_core::surrogate::{Model, Structure};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
-use crate::call::run_detached;
+use crate::call::{request, run_detached};
 use crate::corpus::PyStore;
 use crate::error::to_python;
 use crate::files::Exchange;
 use crate::stream::{Stream, import, rows_of};
 
-/// Deletion and insertion areas of every trace; `credits` is a table of one column, a number for each event of the
-/// store in its order.
-#[pyfunction]
-#[pyo3(signature = (store, credits, *, outcome = "noisy_or", steps = 20, orders = 16, seed = 0,
-    program_order = false, threads = None, progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
-pub(crate) fn faithfulness(
-    py: Python<'_>,
-    store: &PyStore,
-    credits: &Bound<'_, PyAny>,
-    outcome: &str,
+/// Which structure events are taken out of, and how often.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct CurvesRequest {
+    outcome: String,
     steps: u32,
     orders: u32,
     seed: u64,
     program_order: bool,
+}
+
+/// Deletion and insertion areas of every trace; `credits` is a table of one column, a number for each event of the
+/// store in its order.
+#[pyfunction]
+#[pyo3(signature = (store, credits, *, threads = None, progress = None, **options))]
+pub(crate) fn faithfulness(
+    py: Python<'_>,
+    store: &PyStore,
+    credits: &Bound<'_, PyAny>,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let fail = |error: Error| to_python(py, &error);
-    let structure = Structure::of(Model::parse(outcome).map_err(fail)?);
+    let CurvesRequest { outcome, steps, orders, seed, program_order } = request(py, options)?;
+    let structure = Structure::of(Model::parse(&outcome).map_err(fail)?);
     let table = import(py, "credits", credits)?;
     let column: Option<&Float64Array> =
         table.columns().first().and_then(|column| column.as_primitive_opt::<Float64Type>());

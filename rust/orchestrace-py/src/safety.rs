@@ -10,7 +10,9 @@ use orchestrace_core::safety::{self, Carry, Named, Options, Risk, Rules, Tools};
 use orchestrace_core::schema::Dict;
 use orchestrace_core::store::Store;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+use crate::call::request;
 use crate::corpus::PyStore;
 use crate::error::to_python;
 use crate::stream::{Stream, import, rows_of};
@@ -37,85 +39,74 @@ pub(crate) fn tools_of(store: &Store, said: &BTreeMap<String, Vec<String>>) -> T
     Tools { untrusted: of("untrusted"), trusted: of("trusted"), privileged: of("privileged") }
 }
 
-/// What is asked of every trace; the first word says which edges carry, chances are (t, leak).
-fn options(
-    store: &Store,
-    carry: &str,
-    tools: &BTreeMap<String, Vec<String>>,
-    allow: &[String],
-    chances: Option<(f64, f64)>,
+/// What is asked of every trace. `carry` says which edges carry, `probabilistic` are the chances of a transmission and a leak.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct TaintRequest {
+    carry: String,
+    tools: BTreeMap<String, Vec<String>>,
+    allow: Vec<String>,
+    #[pyo3(default)]
+    probabilistic: Option<(f64, f64)>,
     program_order: bool,
-) -> Result<Options> {
-    let rules = Rules {
-        carry: Carry::parse(carry)?,
-        tools: tools_of(store, tools),
-        allow: codes(store, Dict::Agent, allow),
-        program_order,
-    };
-    let risk = chances.map(|(transmission, leak)| Risk { transmission, leak });
-    Ok(Options { rules, risk })
+}
+
+impl TaintRequest {
+    fn options(&self, store: &Store) -> Result<Options> {
+        let rules = Rules {
+            carry: Carry::parse(&self.carry)?,
+            tools: tools_of(store, &self.tools),
+            allow: codes(store, Dict::Agent, &self.allow),
+            program_order: self.program_order,
+        };
+        let risk = self.probabilistic.map(|(transmission, leak)| Risk { transmission, leak });
+        Ok(Options { rules, risk })
+    }
 }
 
 /// The taint of every trace, a row each.
 #[pyfunction]
-#[pyo3(signature = (store, *, carry = "all", tools = BTreeMap::new(), allow = Vec::new(), probabilistic = None,
-    program_order = false, threads = None, progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
+#[pyo3(signature = (store, *, threads = None, progress = None, **options))]
 pub(crate) fn taint(
     py: Python<'_>,
     store: &PyStore,
-    carry: &str,
-    tools: BTreeMap<String, Vec<String>>,
-    allow: Vec<String>,
-    probabilistic: Option<(f64, f64)>,
-    program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
-    let options = options(store, carry, &tools, &allow, probabilistic, program_order)
-        .map_err(|error| to_python(py, &error))?;
+    let request: TaintRequest = request(py, options)?;
+    let options = request.options(store).map_err(|error| to_python(py, &error))?;
     rows_of(py, threads, progress.as_ref(), |run| safety::taints(store, &options, run))
 }
 
 /// The tainted events of every trace, a row each.
 #[pyfunction]
-#[pyo3(signature = (store, *, carry = "all", tools = BTreeMap::new(), allow = Vec::new(), probabilistic = None,
-    program_order = false, threads = None, progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
+#[pyo3(signature = (store, *, threads = None, progress = None, **options))]
 pub(crate) fn tainted_events(
     py: Python<'_>,
     store: &PyStore,
-    carry: &str,
-    tools: BTreeMap<String, Vec<String>>,
-    allow: Vec<String>,
-    probabilistic: Option<(f64, f64)>,
-    program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
-    let options = options(store, carry, &tools, &allow, probabilistic, program_order)
-        .map_err(|error| to_python(py, &error))?;
+    let request: TaintRequest = request(py, options)?;
+    let options = request.options(store).map_err(|error| to_python(py, &error))?;
     rows_of(py, threads, progress.as_ref(), |run| safety::tainted_events(store, &options, run))
 }
 
 /// The events that sanitisers should clean, a row each; `costs` is a table of one column, a number for each event of
 /// the store in its order.
 #[pyfunction]
-#[pyo3(signature = (store, *, costs = None, carry = "all", tools = BTreeMap::new(), allow = Vec::new(),
-    program_order = false, threads = None, progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
+#[pyo3(signature = (store, *, costs = None, threads = None, progress = None, **options))]
 pub(crate) fn sanitizer_cut(
     py: Python<'_>,
     store: &PyStore,
     costs: Option<&Bound<'_, PyAny>>,
-    carry: &str,
-    tools: BTreeMap<String, Vec<String>>,
-    allow: Vec<String>,
-    program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let fail = |error: Error| to_python(py, &error);
     let table = costs.map(|costs| import(py, "costs", costs)).transpose()?;
@@ -125,6 +116,7 @@ pub(crate) fn sanitizer_cut(
     });
     let costs: Option<&Float64Array> = column.transpose()?;
     let store = &store.0;
-    let options = options(store, carry, &tools, &allow, None, program_order).map_err(fail)?;
+    let request: TaintRequest = request(py, options)?;
+    let options = request.options(store).map_err(fail)?;
     rows_of(py, threads, progress.as_ref(), |run| safety::sanitizer_cuts(store, &options, costs, run))
 }

@@ -9,50 +9,70 @@ use orchestrace_core::store::Store;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::call::request;
 use crate::corpus::PyStore;
 use crate::error::{bad_parameter, to_python};
 use crate::stream::{Stream, rows_of};
 
+/// How times are told: what schedules and metrics of time ask alike.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct TimeRequest {
+    durations: String,
+    max_gap: Option<f64>,
+    pub(crate) program_order: bool,
+}
+
+impl TimeRequest {
+    pub(crate) fn lengths(&self, py: Python<'_>) -> PyResult<Lengths> {
+        let known = [("auto", Durations::Auto), ("explicit", Durations::Explicit), ("gap", Durations::Gap)];
+        let durations = word(py, "word for durations", &self.durations, &known)?;
+        match self.max_gap {
+            Some(most) if !(most.is_finite() && most >= 0.0) => {
+                let message = format!("max_gap is {most}, expected a finite number, 0 or more, or None");
+                Err(bad_parameter(py, message))
+            }
+            max_gap => Ok(Lengths { durations, max_gap }),
+        }
+    }
+
+    fn options(&self, py: Python<'_>) -> PyResult<Options> {
+        Ok(Options { lengths: self.lengths(py)?, program_order: self.program_order })
+    }
+}
+
 /// What each scenario comes to, a row for each trace and scenario. A scenario is `changes` (dicts with a `kind`), `slots`,
 /// `pool`, `queue`, `release`.
 #[pyfunction]
-#[pyo3(signature = (store, scenarios, *, durations = "auto", max_gap = None, program_order = false, threads = None,
-    progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
+#[pyo3(signature = (store, scenarios, *, threads = None, progress = None, **options))]
 pub(crate) fn replay_schedules(
     py: Python<'_>,
     store: &PyStore,
     scenarios: Vec<Bound<'_, PyDict>>,
-    durations: &str,
-    max_gap: Option<f64>,
-    program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
     let scenarios = scenarios.iter().map(|one| scenario(one, store)).collect::<PyResult<Vec<_>>>()?;
-    let options = Options { lengths: lengths_of(py, durations, max_gap)?, program_order };
+    let options = request::<TimeRequest>(py, options)?.options(py)?;
     rows_of(py, threads, progress.as_ref(), |run| schedules::replays(store, &scenarios, options, run))
 }
 
 /// When every event happens, a row for each.
 #[pyfunction]
-#[pyo3(signature = (store, scenario, *, durations = "auto", max_gap = None, program_order = false, threads = None,
-    progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
+#[pyo3(signature = (store, scenario, *, threads = None, progress = None, **options))]
 pub(crate) fn schedule(
     py: Python<'_>,
     store: &PyStore,
     scenario: Bound<'_, PyDict>,
-    durations: &str,
-    max_gap: Option<f64>,
-    program_order: bool,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
     let scenario = self::scenario(&scenario, store)?;
-    let options = Options { lengths: lengths_of(py, durations, max_gap)?, program_order };
+    let options = request::<TimeRequest>(py, options)?.options(py)?;
     rows_of(py, threads, progress.as_ref(), |run| schedules::schedule(store, &scenario, options, run))
 }
 
@@ -61,18 +81,6 @@ pub(crate) fn word<T: Copy>(py: Python<'_>, what: &str, given: &str, known: &[(&
     let found = known.iter().find(|(name, _)| *name == given).map(|(_, value)| *value);
     let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
     found.ok_or_else(|| to_python(py, &Error::Parameter(unknown_name(what, given, &names))))
-}
-
-/// How durations are told.
-pub(crate) fn lengths_of(py: Python<'_>, durations: &str, max_gap: Option<f64>) -> PyResult<Lengths> {
-    let known = [("auto", Durations::Auto), ("explicit", Durations::Explicit), ("gap", Durations::Gap)];
-    let durations = word(py, "word for durations", durations, &known)?;
-    match max_gap {
-        Some(most) if !(most.is_finite() && most >= 0.0) => {
-            Err(bad_parameter(py, format!("max_gap is {most}, expected a finite number, 0 or more, or None")))
-        }
-        _ => Ok(Lengths { durations, max_gap }),
-    }
 }
 
 /// A member of a dict; one that is absent is None.

@@ -9,31 +9,39 @@ use orchestrace_core::surrogate::{Aggregation, Model, Structure, Weights};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::call::request;
 use crate::corpus::PyStore;
 use crate::error::to_python;
 use crate::stream::{Stream, rows_of};
 
-/// Effects of all scenarios, each a list of actions, in all traces of a store.
-#[pyfunction]
-#[pyo3(signature = (store, scenarios, *, outcome = "noisy_or", weights = None, quorum = 0.5, sensitivity = true, structure_alone = false,
-    program_order = false, threads = None, progress = None))]
-#[allow(clippy::too_many_arguments)] // keyword options of one call
-pub(crate) fn replay_structural(
-    py: Python<'_>,
-    store: &PyStore,
-    scenarios: Vec<Vec<Bound<'_, PyDict>>>,
-    outcome: &str,
+/// The structure that outcomes are said to come from, and what is told of it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct ReplayRequest {
+    outcome: String,
     weights: Option<[f64; N_TYPES]>,
     quorum: f64,
     sensitivity: bool,
     structure_alone: bool,
     program_order: bool,
+}
+
+/// Effects of all scenarios, each a list of actions, in all traces of a store.
+#[pyfunction]
+#[pyo3(signature = (store, scenarios, *, threads = None, progress = None, **options))]
+pub(crate) fn replay_structural(
+    py: Python<'_>,
+    store: &PyStore,
+    scenarios: Vec<Vec<Bound<'_, PyDict>>>,
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let fail = |error: Error| to_python(py, &error);
+    let ReplayRequest { outcome, weights, quorum, sensitivity, structure_alone, program_order } =
+        request(py, options)?;
     let structure = Structure {
-        model: Model::parse(outcome).map_err(fail)?,
+        model: Model::parse(&outcome).map_err(fail)?,
         weights: weights.map_or(Weights::Normalised, Weights::Given),
         quorum,
         aggregate: None,

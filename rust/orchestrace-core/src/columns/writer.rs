@@ -83,6 +83,23 @@ pub(crate) struct CarriedLabel {
     pub weight: Option<f64>,
 }
 
+/// What an annotator said about a trace: of an event, a turn or an agent of it, or of the whole.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Label<'a> {
+    /// Who says it.
+    pub annotator: &'a str,
+    /// The event that is meant, by its id.
+    pub event_id: Option<&'a str>,
+    /// The turn that is meant.
+    pub turn: Option<u32>,
+    /// The agent that is meant.
+    pub agent: Option<&'a str>,
+    /// What it is called.
+    pub label: &'a str,
+    /// How sure or how grave it is; finite.
+    pub weight: Option<f64>,
+}
+
 /// What every event has.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
@@ -340,17 +357,8 @@ impl TraceWriter<'_> {
     }
 
     /// Adds what an annotator said about the trace.
-    #[allow(clippy::too_many_arguments)] // the columns of `labels`
-    pub fn label(
-        &mut self,
-        trace_id: &str,
-        annotator: &str,
-        event_id: Option<&str>,
-        turn: Option<u32>,
-        agent: Option<&str>,
-        label: &str,
-        weight: Option<f64>,
-    ) {
+    pub fn label(&mut self, trace_id: &str, said: &Label<'_>) {
+        let Label { annotator, event_id, turn, agent, label, weight } = *said;
         if let Some(odd) = weight.filter(|weight| !Bound::Finite.holds(*weight)) {
             self.refuses(None, &format!("the weight of the label '{label}'"), &Bound::Finite.refusal(odd));
         }
@@ -445,15 +453,15 @@ impl TraceWriter<'_> {
         let view = self.block.trace_id.views(trace).first().map(|view| view.to_le_bytes());
         let id = view.map(|view| String::from_utf8_lossy(self.block.trace_id.bytes(&view)).into_owned());
         for row in labels {
-            self.label(
-                id.as_deref().unwrap_or_default(),
-                &row.annotator,
-                row.event_id.as_deref(),
-                row.turn,
-                row.agent.as_deref(),
-                &row.label,
-                row.weight,
-            );
+            let said = Label {
+                annotator: &row.annotator,
+                event_id: row.event_id.as_deref(),
+                turn: row.turn,
+                agent: row.agent.as_deref(),
+                label: &row.label,
+                weight: row.weight,
+            };
+            self.label(id.as_deref().unwrap_or_default(), &said);
         }
     }
 

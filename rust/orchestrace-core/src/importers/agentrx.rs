@@ -7,7 +7,7 @@
 
 use super::items::{Items, TraceItems};
 use super::{ImporterInfo, Record, SpreadImporter};
-use crate::columns::writer::TraceWriter;
+use crate::columns::writer::{Label, TraceWriter};
 use crate::error::{Reject, RejectCode};
 use crate::json::tree::{Tree, Value};
 use crate::json::{Fault, Kind};
@@ -65,7 +65,11 @@ impl SpreadImporter for AgentRx {
                 let agent = failure.get("failed_agent").some_str();
                 let category = failure.get("failure_category").some_str().unwrap_or("failure");
                 let mut label = |annotator: &str| {
-                    out.label(items.key(), annotator, None, step(failure), agent, category, None);
+                    let turn = step(failure);
+                    out.label(
+                        items.key(),
+                        &Label { annotator, turn, agent, label: category, ..Label::default() },
+                    );
                 };
                 label(INFO.name);
                 if cause.is_some() && cause == id(failure.get("failure_id")) {

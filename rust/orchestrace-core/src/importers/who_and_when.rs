@@ -11,7 +11,7 @@ use super::native::{duplicate, empty_string, expect, missing};
 use super::{Confidence, Importer, ImporterInfo, Record};
 use crate::columns::block::Scratch;
 use crate::columns::intern::Interner;
-use crate::columns::writer::TraceWriter;
+use crate::columns::writer::{Label, TraceWriter};
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::json::{Cursor, Fault, Kind, Parsed, Str, write_string};
 use crate::schema::MeasureKind;
@@ -303,7 +303,15 @@ fn write(run: &Run, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Parsed<()
         let event =
             run.blamed_turn.filter(|turn| (*turn as usize) < run.turns.len()).map(|turn| format!("{turn}:0"));
         let agent = run.blamed.as_deref();
-        out.label(&trace_id, INFO.name, event.as_deref(), run.blamed_turn, agent, "mistake", None);
+        let said = Label {
+            annotator: INFO.name,
+            event_id: event.as_deref(),
+            turn: run.blamed_turn,
+            agent,
+            label: "mistake",
+            weight: None,
+        };
+        out.label(&trace_id, &said);
     }
     Ok(())
 }

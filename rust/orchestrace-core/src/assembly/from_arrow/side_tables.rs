@@ -14,6 +14,7 @@ use crate::columns::chunk::Segment;
 use crate::columns::gate::Bound;
 use crate::columns::quarantine::{Position, QuarantineRow};
 use crate::columns::tally::Tally;
+use crate::columns::writer::Label;
 use crate::error::{Error, Reject, RejectCode, Result, printable};
 use crate::schema::{LABELS, QUARANTINE, RecordStatus};
 use crate::store::SetAside;
@@ -42,15 +43,15 @@ pub(super) fn side_tables(
                 aside.push(SetAside { trace: None, message });
                 continue;
             }
-            out.label(
-                labels.text("trace_id", row).unwrap_or_default(),
-                labels.text("annotator", row).unwrap_or_default(),
-                labels.text("event_id", row),
-                labels.u32("turn", row),
-                labels.text("agent", row),
-                labels.text("label", row).unwrap_or_default(),
+            let said = Label {
+                annotator: labels.text("annotator", row).unwrap_or_default(),
+                event_id: labels.text("event_id", row),
+                turn: labels.u32("turn", row),
+                agent: labels.text("agent", row),
+                label: labels.text("label", row).unwrap_or_default(),
                 weight,
-            );
+            };
+            out.label(labels.text("trace_id", row).unwrap_or_default(), &said);
         }
         chunks.push(writer.finish(vec![Segment::of_counts(0, Vec::new())])?);
     }

@@ -14,7 +14,7 @@ use super::{
     Text, Usage, What,
 };
 use crate::columns::LiftKind;
-use crate::columns::writer::{Event, TraceWriter, Value};
+use crate::columns::writer::{Event, Label, TraceWriter, Value};
 use crate::importers::hex::spell;
 use crate::json::tree::Tree;
 use crate::json::write_string;
@@ -171,15 +171,15 @@ impl Recording {
     pub fn write_labels(&self, out: &mut TraceWriter<'_>) {
         let text = |text: Text| (!text.is_none()).then(|| self.read(text));
         for label in &self.labels {
-            out.label(
-                self.read(self.trace.trace_id),
-                self.read(label.annotator),
-                text(label.entry),
-                label.turn,
-                text(label.agent),
-                self.read(label.label),
-                label.weight,
-            );
+            let said = Label {
+                annotator: self.read(label.annotator),
+                event_id: text(label.entry),
+                turn: label.turn,
+                agent: text(label.agent),
+                label: self.read(label.label),
+                weight: label.weight,
+            };
+            out.label(self.read(self.trace.trace_id), &said);
         }
     }
 }

@@ -7,7 +7,7 @@
 use proptest::prelude::*;
 
 use crate::columns::RecordOptions;
-use crate::columns::writer::{Event, TraceWriter};
+use crate::columns::writer::{Event, Label, TraceWriter};
 use crate::error::{Reject, RejectCode};
 use crate::importers::testing::{counts, documents, read_bytes, read_texts};
 use crate::importers::{Confidence, Format, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
@@ -69,7 +69,7 @@ impl SpreadImporter for Tiny {
         for (i, item) in items.iter().enumerate() {
             let tree = Tree::parse(item.text, items.limits()).expect("it was parsed before");
             if let Some(label) = tree.root().get("label").str() {
-                out.label(items.key(), "somebody", None, None, None, label, None);
+                out.label(items.key(), &Label { annotator: "somebody", label, ..Label::default() });
                 continue;
             }
             let n = tree.root().get("n").i64().unwrap_or_default();

@@ -12,6 +12,15 @@ use crate::importers::recording::{
 use crate::json::{Kind, Limits};
 use crate::schema::EventType;
 
+/// A call as far as its place tells of it: who asks in which response, the id that it has if it tells none.
+struct Asked<'a> {
+    at: usize,
+    response: Entry,
+    made: &'a str,
+    kind: StepKind,
+    time: Option<i64>,
+}
+
 impl Telling<'_> {
     pub(super) fn step(&mut self, n: usize, kind: StepKind, scope: Scope<'_, '_>) {
         let spec = self.spec;
@@ -153,7 +162,8 @@ impl Telling<'_> {
                 let time = self.time(&parts.fields, Key::Time, here);
                 let made = format!("{id}:c{k}");
                 let kind = kind.unwrap_or(StepKind::Call);
-                let (call, _) = self.call(at, entry, &made, kind, &parts.fields, time, here);
+                let asked = Asked { at, response: entry, made: &made, kind, time };
+                let (call, _) = self.call(&asked, &parts.fields, here);
                 calls.push(call);
             }
         }
@@ -193,17 +203,8 @@ impl Telling<'_> {
     }
 
     /// Describes a call; its id and its entry.
-    #[allow(clippy::too_many_arguments)] // where it stands, what it is, where that is told
-    fn call(
-        &mut self,
-        at: usize,
-        response: Entry,
-        made: &str,
-        kind: StepKind,
-        fields: &Fields,
-        time: Option<i64>,
-        scope: Scope<'_, '_>,
-    ) -> (String, Entry) {
+    fn call(&mut self, asked: &Asked<'_>, fields: &Fields, scope: Scope<'_, '_>) -> (String, Entry) {
+        let Asked { at, response, made, kind, time } = *asked;
         let tool = fields.find(Key::Tool, scope).word().unwrap_or_default().into_owned();
         let id = fields.find(Key::Call, scope).word().map_or_else(|| made.to_owned(), Cow::into_owned);
         let to = fields.find(Key::To, scope).word().map(|to| self.party(&to, true));
@@ -266,7 +267,8 @@ impl Telling<'_> {
         let asked = if kind == StepKind::Tool { when.start.or(when.end) } else { when.end };
         let time = asked.filter(|_| current != Some(response));
         let made = if own { id.to_owned() } else { format!("{id}:c") };
-        let (call, entry) = self.call(at, response, &made, kind, &spec.step, time, scope);
+        let asked = Asked { at, response, made: &made, kind, time };
+        let (call, entry) = self.call(&asked, &spec.step, scope);
         if !new {
             let extras = self.extras(scope);
             if let Some(call) = self.recording.call_mut(entry) {

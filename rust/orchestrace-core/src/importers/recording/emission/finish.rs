@@ -6,6 +6,7 @@ use hashbrown::HashSet;
 
 use super::super::{Text, What};
 use super::{Accounts, Emission, End, NONE, Spent};
+use crate::columns::writer::Label;
 use crate::error::FindingCode;
 use crate::schema::{AgentKind, EdgeType, MeasureKind, TimeBasis};
 
@@ -46,15 +47,15 @@ impl Emission<'_, '_, '_> {
             let turn =
                 label.turn.or_else(|| entry.map(|e| self.turns[e as usize]).filter(|turn| *turn != NONE));
             let text = |text: Text| (!text.is_none()).then(|| recording.read(text));
-            self.out.label(
-                recording.read(recording.trace.trace_id),
-                recording.read(label.annotator),
-                event.as_deref().or(text(label.entry)),
+            let said = Label {
+                annotator: recording.read(label.annotator),
+                event_id: event.as_deref().or(text(label.entry)),
                 turn,
-                text(label.agent),
-                recording.read(label.label),
-                label.weight,
-            );
+                agent: text(label.agent),
+                label: recording.read(label.label),
+                weight: label.weight,
+            };
+            self.out.label(recording.read(recording.trace.trace_id), &said);
         }
         self.findings();
     }
