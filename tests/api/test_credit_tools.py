@@ -267,7 +267,9 @@ def test_what_tokens_refuse():
     with pytest.raises(ot.ParameterError, match="event 'e0' of trace 0 has no tokens"):
         ot.trainers.token_credits(ot.generate(traces=1, seed=0), frame)
     with pytest.raises(ot.ParameterError, match="'mine' is not registered"):
-        ot.trainers.token_credits(corpus, frame.with_columns(method=pl.lit("mine")))
+        ot.trainers.token_credits(corpus, frame.with_columns(method=pl.lit("mine")).drop("quantity"))
+    told = ot.trainers.token_credits(corpus, frame.with_columns(method=pl.lit("mine")))
+    assert told["tokens"].to_list() == ot.trainers.token_credits(corpus, frame)["tokens"].to_list()
 
 
 @pytest.fixture

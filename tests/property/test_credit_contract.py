@@ -96,6 +96,7 @@ def test_table_and_params(method: str) -> None:
     documents = [run(n, r, [event(0, value=0.5, turn=0)]) for n, r in enumerate([0.0, 1.0, 0.5])]
     frame = ot.credit(ot.read_traces(io.BytesIO(jsonl(documents))), method=method, unit="agent", seed=7)
     assert frame.schema == CREDITS
+    assert frame["quantity"].unique().to_list() == ["share" if method in SHARES else "advantage"]
     assert set(frame["method"].cast(pl.String)) == {method}
     assert set(frame["reward"].cast(pl.String)) == {None if method in GAMES else "team"}
     assert set(frame["unit"].cast(pl.String)) == {"agent"}

@@ -25,7 +25,7 @@ _GROUPED: Final = ("importer", "topology", "system", "task")
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "credit": (
         *("trace_id", "unit_id", "credit", "stderr", "reason"),
-        *("unit", "method", "reward", "tier"),
+        *("unit", "method", "quantity", "reward", "tier"),
     ),
     "compare": (
         *("method", "quantity", "agreement", "null_share", "seconds", "error", "reason"),

@@ -276,7 +276,7 @@ def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
             threads=options["threads"],
         )
         effect = {**params, "seed": options["seed"], "version": _core.VERSION}
-        return rows, {"tier": method.tier, "params": _json(effect, found.fit)}
+        return rows, {"quantity": method.quantity, "tier": method.tier, "params": _json(effect, found.fit)}
 
     return compute
 

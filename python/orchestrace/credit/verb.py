@@ -106,9 +106,10 @@ def credit(
     -------
     DataFrame, or LazyFrame with `sink`
         One row per trace and unit in the schema `CREDITS`: ``trace unit unit_id trace_id seq credit stderr
-        n_samples method reward tier residual reason params``. ``credit`` is in units of the reward. A trace
-        that the method cannot serve keeps its rows with null credit and a ``reason``. Shares sum to the
-        reward, row without a unit included; advantages must not be summed.
+        n_samples method quantity reward tier residual reason params``. ``credit`` is in units of the reward.
+        A trace that the method cannot serve keeps its rows with null credit and a ``reason``. Where
+        ``quantity`` is ``share``, the rows of a trace sum to its reward, the row without a unit included;
+        where it is ``advantage``, they must not be summed.
 
     Raises
     ------
@@ -197,7 +198,8 @@ def _piece(
     for (rows, facts), label in zip(compute(corpus, callback), constants["reward"], strict=True):
         # a game that is not scaled to a reward divides the value of the outcome itself
         paid = label if facts.get("paid", True) else None
-        same = {**constants, "reward": paid, "tier": facts["tier"], "params": facts["params"]}
+        told = {name: facts[name] for name in ("quantity", "tier", "params")}
+        same = {**constants, "reward": paid, **told}
         varying = pl.DataFrame(rows)  # without the columns that are null in every row
         frames.append(
             varying.select(

@@ -7,10 +7,11 @@ import polars as pl
 
 from ..base.arguments import public
 from ..base.errors import ParameterError
+from ..base.text import plain
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus, collected
 from ..corpus.reward import amounts
-from ..credit.verb import methods
+from ..credit.quantities import quantities
 
 _RUN: Final = ("method", "reward", "params")
 _FLOOR: Final = 1e-12  # a reward of 0 has no relative error
@@ -215,14 +216,12 @@ def _channels(frame: pl.DataFrame, number: int) -> pl.DataFrame:
 
 
 def _refuse_advantages(frame: pl.DataFrame) -> None:
-    if "method" not in frame.columns:
-        return
-    advantages = methods().filter(pl.col("quantity") == "advantage")["name"].to_list()
-    named = frame["method"].cast(pl.String).unique().drop_nulls().sort()
-    wrong = [name for name in named if name in advantages]
-    if wrong:
+    wrong = frame.filter(quantities(frame) == "advantage")
+    if wrong.height:
+        named = wrong["method"].cast(pl.String).min() if "method" in wrong.columns else None
+        who = plain(repr(named)) if named else "the frame"
         raise ParameterError(
-            f"'{wrong[0]}' gives advantages, which do not add up to a reward: only shares can be checked here"
+            f"{who} gives advantages, which do not add up to a reward: only shares can be checked here"
         )
 
 

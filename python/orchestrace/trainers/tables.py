@@ -12,7 +12,7 @@ from ..base.schema import unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.reward import amounts, reward_of
-from ..credit.verb import methods
+from ..credit.quantities import quantities
 from .layouts import LAYOUTS, TOKEN, TURN
 from .tokens import token_credits
 from .turns import KEY, agent_uids, members, turns
@@ -27,6 +27,7 @@ ROW_GROUP: Final = 1 << 13
 """Rows that are held before they are written: with lists along tokens each may take kilobytes."""
 _NEEDED: Final = ("trace", "unit", "unit_id", "seq", "credit", "method", "reward", "reason", "params")
 _RUN: Final = ("unit", "method", "reward", "params")
+_KNOWN: Final = ("quantity",)
 _CRITICS: Final = ("gae", "sequential_gae", "dag_gae")
 """Methods whose advantages become returns by adding the critic's value."""
 
@@ -179,24 +180,25 @@ class _Run:
         for name in _NEEDED:
             if name not in there:
                 raise ParameterError(f"{what} has no column '{name}' (found: {', '.join(there)})")
-        texts = [pl.col(name).cast(pl.String) for name in _RUN]
+        texts = [pl.col(name).cast(pl.String) for name in (*_RUN, *_KNOWN) if name in there]
         runs = self._rows.select(texts).unique().collect(engine="streaming")
         if runs.height > 1:
-            differs = next(name for name in _RUN if runs[name].n_unique() > 1)
+            differs = next(name for name in runs.columns if runs[name].n_unique() > 1)
             raise ParameterError(
                 f"{what} has several values of '{differs}': filter it to one method at one unit"
             )
-        self.unit, self.method, self.label, _ = runs.row(0) if runs.height else ("turn", None, None, None)
+        self.unit, self.method, self.label = runs.row(0)[:3] if runs.height else ("turn", None, None)
         if self.unit not in _UNITS:
             raise ParameterError(
                 f"{what} is at unit '{self.unit}': compute it with unit='turn', 'event' or 'token'"
             )
-        quantities = dict(methods().select("name", "quantity").rows())
-        if runs.height and self.method not in quantities:
+        adds_up = quantities(runs).to_list()
+        if adds_up == [None]:
             raise ParameterError(
-                f"method '{self.method}' is not registered here, so nobody knows if its credit adds up"
+                f"method '{self.method}' is not registered here, so nobody knows if its credit adds up:"
+                " give the column 'quantity'"
             )
-        self.is_share = quantities.get(self.method) == "share"
+        self.is_share = adds_up == ["share"]
         about = self._rows.select(pl.col("trace").cast(pl.UInt32)).unique()
         self._about = about.collect(engine="streaming")["trace"]
 

@@ -14,10 +14,21 @@ from ..base.errors import ParameterError
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from ..corpus.units import TracesByNumber
-from ..credit.verb import methods
+from ..credit.quantities import quantities
 
 _DECAYING: Final = ("gae", "sequential_gae")
-_KEPT: Final = ("trace", "trace_id", "unit_id", "seq", "method", "reward", "params", "credit", "reason")
+_KEPT: Final = (
+    "trace",
+    "trace_id",
+    "unit_id",
+    "seq",
+    "method",
+    "quantity",
+    "reward",
+    "params",
+    "credit",
+    "reason",
+)
 
 
 @public
@@ -100,14 +111,15 @@ def token_credits(
             f"the lists would hold {total:,} tokens, {8 * total / 2**20:,.0f} MiB, more than max_tokens="
             f"{max_tokens:,}: filter the credits, or raise it"
         )
-    quantities = dict(methods().select("name", "quantity").rows())
     names = rows["method"].cast(pl.String)
-    for name in names.unique().drop_nulls():
-        if name not in quantities:
-            raise ParameterError(
-                f"method '{name}' is not registered here, so nobody knows if its credit adds up"
-            )
-    share = names.is_in([name for name, quantity in quantities.items() if quantity == "share"])
+    adds_up = quantities(rows)
+    unknown = names.filter(adds_up.is_null()).drop_nulls()
+    if unknown.len():
+        raise ParameterError(
+            f"method '{unknown[0]}' is not registered here, so nobody knows if its credit adds up:"
+            " give the column 'quantity'"
+        )
+    share = adds_up == "share"
     each = pl.when(share).then(pl.col("credit") / pl.col("n_tokens")).otherwise("credit").fill_nan(None)
     rows = rows.with_columns(tokens=pl.when(each.is_not_null()).then(each.repeat_by("n_tokens")))
     decaying = names.is_in(list(_DECAYING))

@@ -209,6 +209,11 @@ words!(
     ]
 );
 words!(
+    /// Whether credits add up (ARCHITECTURE.md, D11). Shares do: all rows of a level sum to the amount divided. An advantage is one value per
+    /// decision, broadcast down, averaged upward, never summed.
+    Quantity, QUANTITIES, [Share = "share", Advantage = "advantage"]
+);
+words!(
     /// What a counterfactual number rests on; null where a result only describes the record.
     Tier, TIERS, [Observed = "observed", Schedule = "schedule", Surrogate = "surrogate"]
 );
@@ -442,8 +447,8 @@ pub static RECORD_COUNTS: Table = Table {
 pub static TABLES: &[&Table] =
     &[&TRACES, &EVENTS, &EDGES, &AGENTS, &MEASURES, &LABELS, &FINDINGS, &QUARANTINE, &RECORD_COUNTS];
 
-/// The columns of `credits` that vary by row. The Python layer adds `unit`, `method`, `reward`,
-/// `tier` and `params`, which are constant in one call, as literals that take no memory.
+/// The columns of `credits` that vary by row. The Python layer adds `unit`, `method`, `quantity`,
+/// `reward`, `tier` and `params`, which are constant in one call, as literals that take no memory.
 pub static CREDITS: Table = Table {
     name: "credits",
     columns: &[

@@ -5,8 +5,9 @@ use arrow_array::types::{Float64Type, UInt32Type};
 use arrow_array::{Array, Float64Array, RecordBatch, UInt32Array};
 use arrow_schema::DataType;
 use orchestrace_core::credit::game::Outcomes;
-use orchestrace_core::credit::{self as methods, GivenEvents, GivenTraces, Param, Params, Quantity, Request, Value};
-use orchestrace_core::error::{Error, Reason, Result};
+use orchestrace_core::credit::{self as methods, GivenEvents, GivenTraces, Param, Params, Request, Value};
+use orchestrace_core::error::{Error, Reason, Result, unknown_name};
+use orchestrace_core::schema::{QUANTITIES, Quantity};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
@@ -63,6 +64,7 @@ pub(crate) fn credit<'py>(
         None => tables,
     }?;
     let facts = PyDict::new(py);
+    facts.set_item("quantity", info.quantity.as_str())?;
     facts.set_item("tier", info.tier.map(orchestrace_core::schema::Tier::as_str))?;
     let paid = !matches!(method, methods::Method::PerGame(_)) || params.bool("scaled");
     facts.set_item("paid", paid)?;
@@ -180,14 +182,8 @@ pub(crate) fn roll_up<'py>(
 ) -> PyResult<Stream> {
     let fail = |error: Error| to_python(py, &error);
     let RollUpRequest { quantity, unit, events, traces } = request(py, options)?;
-    let quantity = match quantity.as_str() {
-        "share" => Quantity::Share,
-        "advantage" => Quantity::Advantage,
-        other => {
-            let message = format!("quantity is '{other}', expected share or advantage");
-            return Err(bad_parameter(py, message));
-        }
-    };
+    let quantity = Quantity::parse(&quantity)
+        .ok_or_else(|| fail(Error::Parameter(unknown_name("quantity", &quantity, QUANTITIES))))?;
     let unit = unit_of(&unit).map_err(fail)?;
     let events = import(py, "events", &events)?;
     let traces = import(py, "traces", &traces)?;

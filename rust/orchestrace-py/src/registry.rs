@@ -4,7 +4,7 @@ use orchestrace_core::credit::METHODS;
 use orchestrace_core::error::{self, FindingCode, Reason, RejectCode};
 use orchestrace_core::generate;
 use orchestrace_core::importers::IMPORTERS;
-use orchestrace_core::schema::{CREDITS, Column, Kind, REPLAYS, TABLES, TIERS, UNITS};
+use orchestrace_core::schema::{CREDITS, Column, Kind, QUANTITIES, REPLAYS, TABLES, TIERS, UNITS};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -44,6 +44,7 @@ pub(crate) fn tables() -> Vec<(&'static str, Vec<ColumnRow>)> {
         varying("stderr"),
         varying("n_samples"),
         Some(("method", "name", false, None)),
+        Some(("quantity", "word", false, Some(QUANTITIES.to_vec()))),
         Some(("reward", "name", false, None)),
         Some(("tier", "word", true, Some(TIERS.to_vec()))),
         varying("residual"),

@@ -5,28 +5,9 @@ use super::game::GameMethod;
 use super::params::{Param, Params};
 use crate::error::{Error, Result, unknown_name};
 use crate::graph::TraceGraph;
+pub use crate::schema::Quantity;
 use crate::schema::{Reason, Tier, Unit};
 use crate::store::view::TraceView;
-
-/// What may be done with a method's numbers (ARCHITECTURE.md, D11).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quantity {
-    /// Adds up over units; all rows of a level sum to the amount divided.
-    Share,
-    /// One value per decision, broadcast down, averaged upward, never summed.
-    Advantage,
-}
-
-impl Quantity {
-    /// The word of the documentation.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Quantity::Share => "share",
-            Quantity::Advantage => "advantage",
-        }
-    }
-}
 
 /// A property that a method claims; the contract tests check every claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
