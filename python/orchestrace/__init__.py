@@ -7,6 +7,8 @@
 True
 """
 
+import sys
+import typing
 import warnings
 
 from .base import process as process  # isort: skip  # first: it refuses what would break the others
@@ -27,6 +29,7 @@ from . import (
     trainers,
 )
 from .base.errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
+from .base.misspelled import missing_name
 from .corpus.corpus import Corpus
 from .corpus.reading import read_traces
 from .corpus.scanning import scan_events, scan_traces
@@ -92,6 +95,14 @@ __all__ = [
     "taint",
     "trainers",
 ]
+
+if not typing.TYPE_CHECKING:  # a type checker would take any name for one that is here
+
+    def __getattr__(name: str) -> object:
+        here = sys.modules[__name__]
+        spaces = [vars(here)[one] for one in __all__ if isinstance(vars(here)[one], type(here))]
+        raise missing_name(name, __all__, spaces)
+
 
 if _core.DEBUG_BUILD:
     warnings.warn(

@@ -191,7 +191,7 @@ def test_groups_are_counted_over_the_corpus() -> None:
 
 def test_an_empty_corpus_and_one_on_disk(tmp_path: Any) -> None:
     assert scale_of(read()).shape == (0, 10) and ot.scaling.gap(read()).height == 0
-    assert ot.scaling.gap(read(), per="axis")["traces"].to_list() == [0] * 8
+    assert ot.scaling.gap(read(), by="axis")["traces"].to_list() == [0] * 8
     path = tmp_path / "runs.jsonl"
     ot.generate(path, traces=40, seed=3)
     ot.ingest(path, tmp_path / "corpus", partitions=3)
@@ -271,7 +271,7 @@ def test_sizes_at_the_ends_of_floats_have_finite_ratios() -> None:
     published = pl.DataFrame({"system": ["a"], "tokens_max": [1e308]})
     ratio = ot.scaling.gap(runs, published=published, against="a")["log10_ratio_tokens"]
     assert ratio.to_list() == pytest.approx([math.log10(5e-324) - 308, math.log10(1.7)])
-    summary = ot.scaling.gap(runs.head(1), published=published, against="a", per="axis").filter(axis="tokens")
+    summary = ot.scaling.gap(runs.head(1), published=published, against="a", by="axis").filter(axis="tokens")
     assert summary["log10_gap"][0] == pytest.approx(-ratio[0]) == -summary["log10_ratio_max"][0]
 
 
@@ -279,7 +279,7 @@ def test_steps_come_before_events() -> None:
     runs = pl.DataFrame({"n_events": [1000], "n_steps": [10]})
     assert ot.scaling.gap(runs)["log10_n_steps"].to_list() == [1.0]
     assert ot.scaling.gap(runs.drop("n_steps"))["log10_n_steps"].to_list() == [3.0]
-    column = ot.scaling.gap(runs.drop("n_steps"), per="axis").filter(axis="n_steps")["column"]
+    column = ot.scaling.gap(runs.drop("n_steps"), by="axis").filter(axis="n_steps")["column"]
     assert column.to_list() == ["n_events"]
     assert ot.scaling.gap(pl.DataFrame({"total_steps": [100], "n_events": [1000]}))[
         "log10_n_steps"
@@ -297,7 +297,7 @@ def test_numbers_of_a_project_are_nearest_to_nobody() -> None:
 
 def test_the_summary_by_axis_by_hand() -> None:
     runs = pl.DataFrame({"n_agents": [2, 4, None, 10], "n_steps": [0, 40, 100, 1000]}).lazy()
-    table = ot.scaling.gap(runs, per="axis", against="K2.6 Agent Swarm")
+    table = ot.scaling.gap(runs, by="axis", against="K2.6 Agent Swarm")
     assert table["axis"].to_list() == NAMES
     agents = table.filter(axis="n_agents").row(0, named=True)
     assert (agents["traces"], agents["absent"], agents["column"]) == (3, 1, "n_agents")
@@ -333,7 +333,7 @@ def test_a_corpus_is_measured_first() -> None:
         ({"n_agents": [1]}, {"against": "MALTT"}, "unknown envelope 'MALTT'; did you mean 'MALT'? (35 are"),
         ({"n_agents": [1]}, {"against": ""}, "against is '', expected the name of an envelope"),
         ({"n_agents": [1]}, {"against": 3}, "against is 3, expected the name of an envelope"),
-        ({"n_agents": [1]}, {"per": "run"}, "unknown per 'run'"),
+        ({"n_agents": [1]}, {"by": "run"}, "unknown by 'run'"),
         ({"n_agents": [1]}, {"min_axes": 0}, "min_axes is 0, expected 1 to 8"),
         ({"n_agents": [1]}, {"min_axes": 9}, "min_axes is 9, expected 1 to 8"),
         ({"n_agents": [1]}, {"min_axes": 1.5}, "min_axes is 1.5, expected a whole number"),

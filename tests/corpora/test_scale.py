@@ -30,6 +30,6 @@ def test_sizes_agree_with_the_tables(corpora: Path, name: str) -> None:
     assert (scale["n_steps"] <= table["n_events"]).all()
     gaps = ot.scaling.gap(scale)
     # published runs that are open are far below the largest reported swarm
-    swarm = ot.scaling.gap(scale, per="axis", against="K2.6 Agent Swarm").filter(pl.col("axis") == "n_agents")
+    swarm = ot.scaling.gap(scale, by="axis", against="K2.6 Agent Swarm").filter(pl.col("axis") == "n_agents")
     assert swarm["log10_ratio_max"][0] < -1
     assert (gaps["nearest"].is_null() == gaps["reason"].is_not_null()).all()

@@ -95,7 +95,7 @@ def duration_seconds(written: str) -> float | None:
 def gap(
     data: Corpus | pl.DataFrame | pl.LazyFrame,
     *,
-    per: Literal["trace", "axis"] = "trace",
+    by: Literal["trace", "axis"] = "trace",
     against: str | None = None,
     published: pl.DataFrame | None = None,
     axes: Sequence[str] | None = None,
@@ -112,7 +112,7 @@ def gap(
         Of a corpus, ``tokens`` fall back to the recorded cost, and ``wall_clock_s`` is taken from events
         where times are in seconds, else from the recorded cost. In a table of `metrics`, ``tokens`` are of
         events alone, ``wall_clock_s`` is the recorded cost alone, and there is no ``group_size``.
-    per
+    by
         ``"trace"`` gives a row per trace, ``"axis"`` sums them up in a row per axis.
     against
         An envelope to compare with: its `system`, or a part of the name that only it has.
@@ -165,8 +165,8 @@ def gap(
     >>> near.select("nearest_kind", "axes_used", "log10_ratio_n_agents", "log10_ratio_n_steps").rows()
     [('academic', 2, -2.0, -2.0), ('industrial', 2, -1.0, -1.0)]
     """
-    if per not in ("trace", "axis"):
-        raise ParameterError(unknown_name("per", str(per), ["trace", "axis"]))
+    if by not in ("trace", "axis"):
+        raise ParameterError(unknown_name("by", str(by), ["trace", "axis"]))
     over = _axes(axes)
     check_numbers(min_axes=min_axes)
     min_axes = min(2, len(over)) if min_axes is None else min_axes
@@ -177,7 +177,7 @@ def gap(
     runs, taken = _scales(data)
     values = runs.select(axis.name for axis in AXES)
     known = table.filter(pl.col("scope") == "trace")
-    if per == "axis":
+    if by == "axis":
         return _summary(values, taken, known, other)
     logs = np.log10(_sizes(values))
     frame = _frame(logs)
