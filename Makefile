@@ -12,8 +12,11 @@ FUZZ_SECONDS ?= 60
 FUZZ_RUNS ?= 10000000
 FUZZ_TARGETS ?=
 
+STARTED := $(shell date +%s)
+TOOK = @echo "make $@: $$(($$(date +%s) - $(STARTED))) s"
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test style lint crates floors golden fuzz nightly bench timings wheel clean
+.PHONY: help demo test check style lint crates floors golden fuzz nightly bench timings wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +29,13 @@ test: ## Run all tests: Rust, then Python and doctests against a fresh install
 	$(CARGO) test --workspace $(CHECKED)
 	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install '.[dev]'
 	$(PYTHON) -m pytest $(PYTEST_PARALLEL)
+	$(TOOK)
+
+check: style ## Run what is quick, while you work: no rates, processes, published corpora or studies
+	$(CARGO) test --workspace --quiet $(CHECKED)
+	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install --quiet '.[dev]'
+	$(PYTHON) -m pytest --quiet $(PYTEST_PARALLEL) -m 'not (nightly or statistical or process or corpora or study or browser)'
+	$(TOOK)
 
 style: ## Check format, lints of Python, and that its imports go one way: seconds, nothing is built
 	$(CARGO) fmt --check
@@ -60,6 +70,7 @@ nightly: ## Run the tests that take minutes, then FUZZ_RUNS (10,000,000) executi
 	ORCHESTRACE_SHARE=all $(PYTHON) -m pytest -m 'nightly or share' -s
 	$(PYTHON) rust/fuzz/seeds.py
 	FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
+	$(TOOK)
 
 bench: ## Say how to measure; a number without its command is not published
 	@echo "Benches are run one by one, on a quiet machine: see benches/README.md"

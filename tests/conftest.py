@@ -29,8 +29,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ExamplesAlone())
 
 
+FOLDERS = ("statistical", "process", "corpora", "study")
+"""Folders whose tests have the marker of the same name."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests marked `share(n)` run one in n: which ones, ORCHESTRACE_SHARE (a number, or "all") says."""
+    """Mark the tests of `FOLDERS`; of those marked `share(n)` keep one in n: which, ORCHESTRACE_SHARE says.
+
+    It is a number, or "all".
+    """
+    for item in items:
+        if item.path.parent.name in FOLDERS:
+            item.add_marker(item.path.parent.name)
     turn = os.environ.get("ORCHESTRACE_SHARE", "0")
     if turn == "all":
         return

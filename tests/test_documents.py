@@ -260,7 +260,7 @@ def test_tasks_and_commands_exist(name: str) -> None:
     targets = set(re.findall(r"^([a-z]+):.*## ", text("Makefile"), re.MULTILINE))
     assert set(re.findall(r"`make ([a-z]+)", text(name))) <= targets
     command = typer.main.get_command(app)
-    assert set(re.findall(r"`orchestrace ([a-z]+)", text(name))) <= set(command.commands)
+    assert set(re.findall(r"`orchestrace ([a-z]+)", text(name))) <= set(command.commands)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "ARCHITECTURE.md"])
@@ -270,7 +270,7 @@ def test_lists_of_commands_are_complete(name: str) -> None:
         text(name),
         re.M | re.S,
     )
-    commands = set(typer.main.get_command(app).commands)
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     assert commands - set(re.findall(r"`(?:orchestrace )?([a-z]+)`", listed)) == set()
 
 

@@ -32,7 +32,7 @@ import orchestrace as ot
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from attack.verbs import VERBS, answer  # noqa: E402  # one list of every verb, as tests ask them
+from contract.verbs import VERBS, answer  # noqa: E402  # one list of every verb, as tests ask them
 
 UNITS = ("team", "role", "agent", "turn", "event", "message", "tool", "orchestrator")
 #: Methods whose cost on long traces is beyond a bench, with what bounds it.

@@ -19,7 +19,7 @@ import orchestrace as ot
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from corpora import injections  # the tests are no package: the line above says where it is
-from corpora.injected_requests import DEFAULT, Rule
+from reference.injected_requests import DEFAULT, Rule
 
 WAYS = {"tool": "through what a tool returned", "memory": "through a memory"}
 

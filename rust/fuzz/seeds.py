@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import orchestrace as ot  # noqa: E402
-from attack.mutations import Document, goldens  # noqa: E402
-from golden.cases import BASE, CASES, text  # noqa: E402
+from samples.mutations import Document, goldens  # noqa: E402
+from samples.verdict_cases import BASE, CASES, text  # noqa: E402
 
 LONGEST = 4096  # short inputs are fast ones
 RECORD_SEPARATOR = b"\x1e"  # between a mapping and its records

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from api.test_publication import files_of_at_most
 from cli.commands import recordings, run, told
+from exports.test_publication import files_of_at_most
 
 WRITERS: dict[str, list[str]] = {
     "credit": ["credit", "RUNS", "-o", "OUT"],

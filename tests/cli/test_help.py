@@ -15,7 +15,7 @@ from orchestrace.cli import app
 def commands() -> Iterator[list[str]]:
     yield []
     group = typer.main.get_command(app)
-    for name, command in group.commands.items():
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
         yield [name]
         yield from ([name, inner] for inner in getattr(command, "commands", {}))
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 from scipy.stats import rankdata
 
 import orchestrace as ot
-from corpora.injected_requests import DEFAULT, Rule, Run, followed, injected_texts
 from corpora.test_agentdojo import kind_of
 from orchestrace.safety.tracking import Carry
+from reference.injected_requests import DEFAULT, Rule, Run, followed, injected_texts
 
 BASELINES = ("tool calls", "state-changing calls", "injection read")
 """What is known of a run without any edge."""

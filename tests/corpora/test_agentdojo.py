@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 import orchestrace as ot
-from corpora.injected_requests import Run, folded, followed
-from golden.ingesting import assert_valid_natives, by_trace, edges_by_trace, rows
+from reference.injected_requests import Run, folded, followed
+from samples.inputs import assert_valid_natives, by_trace, edges_by_trace, rows
 
 FOLLOWED = {
     ("tool", True, True): 10,

@@ -18,8 +18,8 @@ import pytest
 
 import orchestrace as ot
 from corpora import recordings
-from golden.ingesting import reconcile
-from golden.reference_validator import judge
+from reference.validator import judge
+from samples.inputs import reconcile
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "benches/python/recordings.py"

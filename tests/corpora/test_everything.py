@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden import on_disk
-from golden.reference_validator import judge
 from orchestrace.base.schema import SCHEMAS
+from reference.validator import judge
+from samples import on_disk
 
 PLACES = ["file", "line", "offset", "length"]
 KINDS = ("used", "ignored", "duplicate", "quarantined")

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import assert_valid_natives
+from samples.inputs import assert_valid_natives
 
 Log = dict[str, Any]
 Document = dict[str, Any]

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import rows, trace_ids
+from samples.inputs import rows, trace_ids
 
 TRACES, OBSERVATIONS, SCORES = 10, 88, 13
 

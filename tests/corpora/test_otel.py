@@ -17,8 +17,8 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import rows
-from golden.reference_validator import judge
+from reference.validator import judge
+from samples.inputs import rows
 
 Span = dict[str, Any]
 

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.cases import CASES
-from golden.ingesting import assert_identity, assert_tables, rows
-from golden.reference_validator import judge
+from reference.validator import judge
+from samples.inputs import assert_identity, assert_tables, rows
+from samples.verdict_cases import CASES
 
 UNITS = ["team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token"]
 CHANNELS = {"team": 1.0, "orchestration": 0.3, "tool": 0.1}

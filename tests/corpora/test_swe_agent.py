@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import assert_valid_natives
+from samples.inputs import assert_valid_natives
 
 Document = dict[str, Any]
 

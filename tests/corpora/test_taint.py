@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from corpora.injected_requests import Run
 from corpora.injections import (
     GRID,
     VARIANTS,
@@ -21,6 +20,7 @@ from corpora.injections import (
     sources,
     unpacked,
 )
+from reference.injected_requests import Run
 
 
 def test_the_example_of_the_survey(corpora: Path) -> None:

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import assert_valid_natives, by_trace, rows
+from samples.inputs import assert_valid_natives, by_trace, rows
 
 Run = dict[str, Any]
 FILES = {

@@ -13,7 +13,7 @@ import pytest
 
 import orchestrace as ot
 from corpora import test_claude_code, test_codex, test_inspect, test_langfuse
-from golden.reference_tables import INPUT, PARTS, TOKENS
+from reference.tables import INPUT, PARTS, TOKENS
 
 Sums = Counter[str]
 

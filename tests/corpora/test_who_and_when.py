@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from golden.ingesting import by_trace, edges_by_trace, ingest, reconcile, rows
-from golden.reference_validator import judge
 from orchestrace import _core
 from orchestrace.credit.registry import OWN
+from reference.validator import judge
+from samples.inputs import by_trace, edges_by_trace, ingest, reconcile, rows
 
 SUBSETS = {"algorithm_generated": (64, 561), "hand_crafted": (29, 1526)}
 EXECUTOR = "Computer_terminal"

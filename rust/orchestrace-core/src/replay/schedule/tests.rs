@@ -1,5 +1,5 @@
 //! Schedules worked by hand, and what holds of all of them. Every option against an engine in plain Python:
-//! `tests/property/test_schedule_reference.py`.
+//! `tests/schedules/test_reference.py`.
 
 use proptest::prelude::*;
 

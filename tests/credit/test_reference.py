@@ -1,0 +1,118 @@
+"""Every method on random corpora, at every unit, against plain Python."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orchestrace as ot
+from reference.credit import METHODS, SHARES, rolled_up, valued
+from reference.trace import UNITS, Trace
+from samples.hand_runs import GAMES, Credits, credited, read
+from samples.random_runs import Document, corpora
+
+QUICK = settings(max_examples=12, deadline=None, derandomize=True)
+#: They are fitted to a corpus, or sampled; their tests are beside them.
+#: Games have theirs in test_games_surrogate.py and test_games_on_traces.py.
+WITHOUT_REFERENCE = {"hca", "rudder", "vdn", "qmix", "sharp", *GAMES}
+
+#: Of each method the parameters to try beside the defaults.
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "uniform": [],
+    "broadcast": [],
+    "magrpo": [],
+    "discounted": [{"gamma": 0.5}, {"gamma": 0.9, "weight": "tokens_out"}],
+    "flow": [{"kernel": "edge_type", "retention": 0.3}, {"kernel": "time_decay", "program_order": True}],
+    "flow_discounted": [{"gamma": 0.5, "retention": 0.2, "kernel": "edge_type"}],
+    "grpo": [{"ddof": 0, "epsilon": 0.1}, {"compat": "verl"}],
+    "dr_grpo": [{"compat": "verl"}],
+    "rloo": [{"compat": "verl"}],
+    "pass_k": [{"norm_std": True, "epsilon": 0.01}],
+    "reinforce_pp": [
+        {"baseline": True},
+        {"batch": "train_step"},
+        {"baseline": True, "batch": "train_step", "compat": "verl"},
+    ],
+    "shape_normalised": [{"kappa": 0.0}, {"kappa": 2.0, "ddof": 0, "program_order": True}],
+    "dr_mas": [{"ddof": 0, "epsilon": 0.1, "weight": "tokens_out"}, {"compat": "verl"}, {"rows": "events"}],
+    "at_grpo": [{"ddof": 0, "epsilon": 0.1}],
+    "marshal": [{"norm": "mean_std", "gamma": 0.5, "ddof": 0}],
+    "gigpo": [
+        {"norm": "mean", "step_weight": 0.5},
+        {"context": "computed"},
+        {"context": "recorded", "gamma": 0.5},
+    ],
+    "return_to_go": [{"gamma": 0.0}, {"gamma": 1.0, "weight": "tokens_out"}, {"rows": "events"}],
+    "gae": [{"gamma": 0.9, "lambda_": 0.5}, {"rows": "events"}],
+    "sequential_gae": [{"gamma": 0.9, "lambda_": 0.5}],
+    "eligibility": [{"traces": "replacing"}, {"traces": "replacing", "gamma": 0.9, "lambda_": 1.0}],
+    "dag_gae": [{"mode": "split"}, {"gamma": 1.0, "lambda_": 1.0, "program_order": True}],
+    "c3": [{"baseline": "mean", "context": "computed"}, {"context": "recorded"}],
+    "aristocrat": [{"context": "recorded"}],
+    "coma": [{"critic": "value"}, {"context": "computed"}],
+    "spectrum": [
+        {"by": "agent"},
+        {"by": "message", "formula": "tarantula"},
+        {"formula": "dstar", "star": 3.0, "threshold": 0.75},
+        {"by": "agent", "formula": "kulczynski2"},
+    ],
+}
+#: Fields without which a method says nothing; half of the corpora have them throughout.
+NEEDED = {
+    **dict.fromkeys(("gae", "sequential_gae", "eligibility", "dag_gae"), ("value",)),
+    "aristocrat": ("action", "p_behavior", "prefix_key"),
+    "coma": ("action", "p_behavior", "prefix_key", "value"),
+}
+CASES = [(name, params) for name, listed in VARIANTS.items() for params in [{}, *listed]]
+
+
+def reference(
+    documents: list[Document], method: str, reward: dict[str, float], **params: Any
+) -> dict[str, Credits]:
+    traces = [Trace(document) for document in documents]
+    own_params = {name: value for name, value in params.items() if value != "tokens_out"}
+    weight = "rows" if len(own_params) == len(params) else "tokens_out"
+    rows = valued(traces, method, reward, own_params)
+    return {
+        unit: {
+            (n, name): value
+            for n, (trace, own) in enumerate(zip(traces, rows, strict=True))
+            for name, value in rolled_up(trace, own, unit, method in SHARES, weight).items()
+        }
+        for unit in UNITS
+    }
+
+
+def assert_equal(found: Credits, wanted: Credits, place: object) -> None:
+    assert found.keys() == wanted.keys(), place
+    for key, (value, reason) in wanted.items():
+        credit, said = found[key]
+        assert (credit is None) == (value is None), (place, key, found[key], wanted[key])
+        if credit is not None and value is not None:
+            assert math.isclose(credit, value, rel_tol=1e-9, abs_tol=1e-9), (place, key, credit, value)
+            assert reason != "group.degenerate" or credit == 0.0, (place, key, credit)
+        assert said == reason, (place, key, found[key], wanted[key])
+
+
+def label(value: object) -> str:
+    return ",".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize(("method", "params"), CASES, ids=label)
+@QUICK
+@given(data=st.data())
+def test_credit_is_that_of_plain_python(method: str, params: dict[str, Any], data: st.DataObject) -> None:
+    full = data.draw(st.sampled_from([(), NEEDED.get(method, ())]))
+    documents = data.draw(corpora(full=full))
+    reward = data.draw(st.sampled_from([{"team": 1.0}, {"format": 0.5, "team": -2.0}]))
+    wanted = reference(documents, method, reward, **params)
+    corpus = read(documents)
+    for unit in UNITS:
+        assert_equal(credited(corpus, method, unit, reward, **params), wanted[unit], (method, unit, params))
+
+
+def test_every_method_has_a_reference() -> None:
+    assert set(ot.methods()["name"]) - WITHOUT_REFERENCE == METHODS.keys() == VARIANTS.keys()
