@@ -31,10 +31,10 @@ test: ## Run all tests: Rust, then Python and doctests against a fresh install
 	$(PYTHON) -m pytest $(PYTEST_PARALLEL)
 	$(TOOK)
 
-check: style ## Run what is quick, while you work: no rates, processes, published corpora or studies
+check: style ## Run what is quick, while you work: a quarter of all cases; no rates, processes, corpora, studies
 	$(CARGO) test --workspace --quiet $(CHECKED)
 	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install --quiet '.[dev]'
-	$(PYTHON) -m pytest --quiet $(PYTEST_PARALLEL) -m 'not (nightly or statistical or process or corpora or study or browser)'
+	ORCHESTRACE_CASES=4 $(PYTHON) -m pytest --quiet $(PYTEST_PARALLEL) -m 'not (nightly or statistical or process or corpora or study or browser)'
 	$(TOOK)
 
 style: ## Check format, lints of Python, and that its imports go one way: seconds, nothing is built

@@ -2,6 +2,7 @@
 
 import os
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,26 +34,48 @@ FOLDERS = ("statistical", "process", "corpora", "study")
 """Folders whose tests have the marker of the same name."""
 
 
+SLOW = ("statistical", "process")
+"""Markers of tests that `make test` runs half of, each half with every other ORCHESTRACE_SHARE."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of `FOLDERS`; of those marked `share(n)` keep one in n: which, ORCHESTRACE_SHARE says.
+    """Mark the tests of `FOLDERS`, and leave out cases whose turn it is not.
 
-    It is a number, or "all".
+    Of the cases of a test that is marked `share(n)` one in n runs. With ORCHESTRACE_CASES=k one in k cases of
+    every test runs, at least one. Which ones, ORCHESTRACE_SHARE says: a number, or "all".
     """
     for item in items:
         if item.path.parent.name in FOLDERS:
             item.add_marker(item.path.parent.name)
+        if any(map(item.get_closest_marker, SLOW)) and item.get_closest_marker("share") is None:
+            item.add_marker(pytest.mark.share(2))
     turn = os.environ.get("ORCHESTRACE_SHARE", "0")
     if turn == "all":
         return
+    one_in = int(os.environ.get("ORCHESTRACE_CASES", "1"))
+
+    def place(item: pytest.Item) -> int:
+        return zlib.crc32(item.nodeid.encode()) + int(turn)
 
     def is_next(item: pytest.Item) -> bool:
         marker = item.get_closest_marker("share")
-        return marker is None or (zlib.crc32(item.nodeid.encode()) + int(turn)) % marker.args[0] == 0
+        return marker is None or place(item) % marker.args[0] == 0
 
-    left = [item for item in items if not is_next(item)]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if is_next(item)]
+    next_ones = [item for item in items if is_next(item)]
+    if one_in > 1:
+        cases = defaultdict(list)
+        for item in next_ones:
+            cases[item.nodeid.partition("[")[0]].append(item)
+        chosen = {
+            item
+            for several in cases.values()
+            for item in sorted(several, key=lambda item: place(item) % 1009)[: -(-len(several) // one_in)]
+        }
+        next_ones = [item for item in next_ones if item in chosen]
+    kept = set(next_ones)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = next_ones
 
 
 @pytest.fixture(scope="session")

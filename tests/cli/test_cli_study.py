@@ -42,6 +42,7 @@ def config(tmp_path):
     return path
 
 
+@pytest.mark.process
 def test_a_study_is_run_gone_on_with_and_reported(config, tmp_path):
     pytest.importorskip("vl_convert")
     folder = tmp_path / "study"
@@ -110,6 +111,7 @@ def test_mistakes_are_one_line_and_exit_code_2(config, tmp_path):
     assert "has no study" in run("study", "report", tmp_path, code=1).stderr
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_leaves_what_is_written_and_says_how_to_go_on(config, tmp_path):
     slow = '[{ name = "shapley", params = { samples = 500000 } }, "flow"]'

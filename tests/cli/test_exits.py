@@ -71,6 +71,7 @@ def test_what_could_be_used_in_part_is_used(tmp_path: Path) -> None:
         run(name, path, "--strict", code=3)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("place", ["runs.jsonl", "with blanks and 'quotes'.jsonl"])
 def test_the_hint_is_a_command_that_tells_the_same_records(tmp_path: Path, place: str) -> None:
     path = recordings(tmp_path).rename(tmp_path / place)
@@ -130,6 +131,7 @@ def kept(folder: Path) -> int:
     return len(ot.read_corpus(folder)) if (folder / "manifest.json").exists() else 0
 
 
+@pytest.mark.process
 def test_ctrl_c_says_what_an_ingest_keeps_and_how_to_go_on(tmp_path: Path) -> None:
     path, folder = tmp_path / "runs.jsonl", tmp_path / "corpus"
     ot.generate(path, events=400_000, seed=0)

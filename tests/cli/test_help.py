@@ -50,6 +50,7 @@ def completed(words: str, count: int) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.process
 def test_the_shell_completes_commands_and_options() -> None:
     assert completed("orchestrace cre", 1) == ["credit"]
     assert "--rewards" in completed("orchestrace credit --rew", 2)

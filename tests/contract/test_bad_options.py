@@ -201,6 +201,7 @@ def test_named_pipes_are_read(tmp_path: Path) -> None:
     feeder.join()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("where", ["stdin", "half", "fifo"])
 def test_a_wait_for_data_can_be_interrupted(tmp_path: Path, where: str) -> None:
     path = tmp_path / "pipe"

@@ -454,6 +454,7 @@ def run_probe(source: str, path: Path) -> list[list[str]]:
     return [each.split() for each in done.stdout.decode().splitlines()]
 
 
+@pytest.mark.process
 @linux
 @pytest.mark.parametrize("kind", ["sparse file", "file object", "array", "document", "zst"])
 def test_a_line_of_2_gib_is_never_held(tmp_path: Path, kind: str) -> None:

@@ -537,6 +537,7 @@ def test_a_reader_that_fails_fails_the_call() -> None:
         ot.read_traces(Broken(b"", 1))
 
 
+@pytest.mark.process
 def test_standard_input(packed) -> None:
     program = "import orchestrace as ot; print(ot.read_traces('-').records)"
     done = subprocess.run(

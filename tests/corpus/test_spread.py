@@ -214,6 +214,7 @@ def test_archives_are_read_entry_by_entry(small: None, tmp_path: Path) -> None:
     assert_tidy(tmp_path / "out")
 
 
+@pytest.mark.process
 def test_a_call_that_stops_goes_on_where_it_was(
     small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def test_bits_do_not_depend_on_threads(method: str, planted: Planted) -> None:
     assert frames[0].equals(frames[1]) and frames[0].equals(frames[2])
 
 
+@pytest.mark.process
 def test_bits_do_not_depend_on_threads_of_blas() -> None:
     """Sums over tens of thousands of rows are those that BLAS divides among threads."""
     code = f"""
@@ -247,6 +248,7 @@ def test_a_perfect_prediction_gives_all_to_the_key_event() -> None:
     assert of["key"] > 1.5 and max(abs(of["a"]), abs(of["b"])) < 0.3
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("method", "unit", "options", "bound"),
     [
@@ -264,6 +266,7 @@ def test_truth_is_approached_as_data_grow(
     assert few < many and many > bound
 
 
+@pytest.mark.statistical
 def test_the_error_of_vdn_falls_with_the_root_of_the_runs() -> None:
     """Four times the data, half the error, on average over seeds."""
 
@@ -279,6 +282,7 @@ def test_the_error_of_vdn_falls_with_the_root_of_the_runs() -> None:
     assert 1.5 < math.sqrt(small / large) < 2.7
 
 
+@pytest.mark.statistical
 def test_shuffled_rewards_earn_nothing(planted: Planted) -> None:
     values = amounts(planted.corpus, "team")["reward"].to_numpy()
     found = defaultdict(list)
@@ -366,6 +370,7 @@ def tables(page: str) -> list[list[list[str]]]:
     return [one[2:] for one in cells]
 
 
+@pytest.mark.statistical
 def test_the_page_says_what_comes_out() -> None:
     growing, lying = tables((ROOT / "docs/credit-fitted.md").read_text(encoding="utf-8"))[-2:]
     sizes = (50, 200, 800)

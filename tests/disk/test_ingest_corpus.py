@@ -187,6 +187,7 @@ def test_new_inputs_are_added(small: None, recordings: Path, memory: ot.Corpus, 
     assert_content(ot.read_corpus(tmp_path / "out"), memory)
 
 
+@pytest.mark.process
 def test_twenty_ingests_are_as_one(small: None, tmp_path: Path) -> None:
     data = [
         generated(f"g{n}", 120, n) + (b"noise\n" if n % 3 else b"") + lines(document(f"r{n % 7}", 2 + n % 2))
@@ -730,6 +731,7 @@ def test_a_folder_that_parquet_files_cannot_be_written_to_is_said(tmp_path: Path
 # bounds on rejects
 
 
+@pytest.mark.process
 def test_errors_stop_the_call_and_what_was_published_stays(small: None, tmp_path: Path) -> None:
     data = {
         "a.jsonl": generated("a", 1500, 1),

@@ -237,6 +237,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.statistical
 @pytest.mark.share(2)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_intervals_cover_the_planted_effect(name: str) -> None:
@@ -399,6 +400,7 @@ def test_mistakes_are_told_in_one_line(options: dict[str, object], message: str)
 # --- what was heard -----------------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("told", "tier"), [("edge", "observed"), ("to", "observed"), ("nothing", "surrogate")]
 )

@@ -162,6 +162,7 @@ def replicate(name: str, runs: int) -> tuple[np.ndarray, int]:
     return np.array(effects), covered
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", CASES)
 def test_one_right_model_is_enough(name: str) -> None:
     effects, covered = replicate(name, 100)
@@ -346,6 +347,7 @@ def test_fitted_probabilities_give_the_same_by_a_model() -> None:
         ot.effects.spawn(corpus, propensity="recorded")
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("recorded", [True, False])
 def test_intervals_cover_the_effect_on_corpora(recorded: bool) -> None:
     inside, effects = 0, []
@@ -380,6 +382,7 @@ def test_rewards_without_a_range_have_no_bounds() -> None:
     assert row["upper"] - row["lower"] == pytest.approx(200.0)
 
 
+@pytest.mark.statistical
 def test_intervals_cover_planted_contributions() -> None:
     """The choice of the better action at decisions of a planted corpus; its probability is recorded."""
     inside, runs = 0, 12

@@ -260,6 +260,7 @@ def test_a_pipe_is_written_as_it_is(corpus: ot.Corpus, tmp_path: Path) -> None:
     assert len(read[0]) == written and pipe.is_fifo()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("format", ["jsonl", "ocel", "perfetto", "parquet"])
 def test_a_kill_leaves_nothing_half(tmp_path: Path, format: str) -> None:
     code = (

@@ -152,6 +152,7 @@ def draws(
     return seen, Task(model, loss, leak > 0.0)  # type: ignore[arg-type]  # words from a table
 
 
+@pytest.mark.statistical
 @pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("model", "loss", "leak"),
@@ -181,6 +182,7 @@ def test_intervals_cover_the_truth_at_their_rate(model: str, loss: str, leak: fl
     assert 0.93 <= hits / runs <= 0.97
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("model", MODELS)
 def test_errors_fall_with_the_root_of_the_data(model: str) -> None:
     theta = THETA / 3.2 if model == "linear" else THETA
@@ -332,6 +334,7 @@ def test_one_task_has_weights_without_errors() -> None:
     assert ot.outcomes.fit(corpus, by="trace").brier is not None
 
 
+@pytest.mark.statistical
 def test_runs_of_a_task_that_hang_together_widen_the_errors() -> None:
     made: Callable[[float], ot.Corpus] = lambda effect: planted_gates(  # noqa: E731  # two corpora of one kind
         "noisy_or", THETA, np.random.default_rng(10), tasks=80, traces=5, task_effect=effect
@@ -363,6 +366,7 @@ def test_bits_do_not_depend_on_threads_and_folds_on_the_seed(planted: ot.Corpus)
     assert seeded.weights.equals(fits[0].weights) and seeded.brier != fits[0].brier
 
 
+@pytest.mark.statistical
 def test_no_run_is_predicted_by_its_own_task(planted: ot.Corpus) -> None:
     """Other targets of one task change its own errors, not its own predictions."""
     few = planted.filter(pl.col("task_id").is_in([f"t{k}" for k in range(30)]))

@@ -92,6 +92,7 @@ def test_the_slope_of_planted_corpora_is_recovered(noise) -> None:
     assert law.slope["n_replicates"].to_list() == [12] and law.slope["method"].to_list() == ["broadcast"]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("source", ["simulated", "planted"])
 def test_credit_of_blocks_shifts_the_curve_by_the_root(source) -> None:
     whole, block = (
@@ -224,6 +225,7 @@ def actions(n: int, seed: int) -> tuple[ot.Corpus, pl.DataFrame]:
     return corpus, ot.credit(corpus, method="grpo", unit="event")
 
 
+@pytest.mark.statistical
 def test_signal_to_noise_falls_with_the_root_of_the_length() -> None:
     tables = []
     for seed in range(6):
@@ -239,6 +241,7 @@ def test_signal_to_noise_falls_with_the_root_of_the_length() -> None:
     assert low <= -0.5 <= high and high - low < 0.4, (low, high)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("method", ["grpo", "broadcast"])
 def test_credit_that_knows_nothing_is_at_its_floor(method) -> None:
     """The advantages, or rewards, of other runs know nothing of these actions."""

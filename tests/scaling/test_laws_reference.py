@@ -74,6 +74,7 @@ def test_an_exact_law_comes_back_to_the_digit(model, truth, errors) -> None:
     assert law.filter(pl.col("model") == model)["heldout_error"][0] < 1e-6
 
 
+@pytest.mark.statistical
 @each_scale
 @each_law
 def test_the_right_law_is_chosen(model, truth, errors) -> None:
@@ -87,6 +88,7 @@ def test_the_right_law_is_chosen(model, truth, errors) -> None:
     assert right >= 16, right
 
 
+@pytest.mark.statistical
 @pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("model", "truth", "errors"),

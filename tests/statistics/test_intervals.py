@@ -187,6 +187,7 @@ def covered(name: str, n: int, within: tuple[float, float] | None = None) -> tup
     return hits / SAMPLES, float(((low <= truth) & (truth <= high)).mean())
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("n", TASKS)
 def test_means_of_normal_tasks_are_covered_as_often_as_promised(n: int) -> None:
     ours, percentile = covered("normal", n)
@@ -202,6 +203,7 @@ SHORT = {
 }
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("n", TASKS)
 @pytest.mark.parametrize("name", SHORT)
 def test_means_of_skewed_tasks_fall_short_by_what_is_published(name: str, n: int) -> None:
@@ -210,6 +212,7 @@ def test_means_of_skewed_tasks_fall_short_by_what_is_published(name: str, n: int
     assert ours > percentile
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("n", TASKS)
 def test_paired_differences_of_skewed_tasks_are_covered(n: int) -> None:
     """What `compare_metrics` takes the mean of: the skew of both sides cancels."""
@@ -218,6 +221,7 @@ def test_paired_differences_of_skewed_tasks_are_covered(n: int) -> None:
     assert ours > percentile
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("n", TASKS)
 @pytest.mark.parametrize("name", ["0 or 1, half", "0 or 1, a fifth", "beta"])
 def test_means_in_a_known_range_are_covered(name: str, n: int) -> None:
@@ -232,6 +236,7 @@ SIZES = {
 }
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("shared", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("n", TASKS)
@@ -267,6 +272,7 @@ def test_pooled_correlations_are_covered(n: int) -> None:
     assert low <= hits / samples <= high
 
 
+@pytest.mark.statistical
 def test_percentiles_of_resampled_tasks_begin_where_they_cover() -> None:
     """One ranking of all units of a corpus, whose correlation no formula gives an error of."""
     n, units, n_boot, samples = FEWEST_CLUSTERS, 12, 1000, 400

@@ -29,6 +29,7 @@ def compared(n: int, samples: int) -> float:
     return hits / samples
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("n", [3, 5, 10])
 def test_comparisons_of_few_tasks_are_covered(n: int) -> None:
     low, high = stats.binom.ppf([0.0005, 0.9995], 600, 0.95) / 600  # 999 times in 1000
