@@ -4,39 +4,14 @@ import math
 import statistics
 from typing import Any
 
-from reference import groups as groups
-from reference import returns as returns
-from reference import siblings as siblings
+from reference import groups, returns, siblings
 from reference.returns import ABSENT, DEGENERATE, Method, Rows, Value
 from reference.trace import Trace
 
-METHODS: dict[str, Method] = {
-    "uniform": returns.uniform,
-    "discounted": returns.discounted,
-    "flow": returns.flows,
-    "flow_discounted": returns.flow_discounted,
-    "broadcast": groups.broadcast,
-    "grpo": groups.by_group(groups.grpo),
-    "dr_grpo": groups.by_group(groups.dr_grpo),
-    "rloo": groups.by_group(groups.rloo),
-    "pass_k": groups.by_group(groups.pass_k),
-    "reinforce_pp": groups.reinforce_pp,
-    "shape_normalised": groups.shape_normalised,
-    "dr_mas": groups.dr_mas,
-    "at_grpo": groups.at_grpo,
-    "magrpo": groups.magrpo,
-    "marshal": groups.marshal,
-    "gigpo": groups.gigpo,
-    "return_to_go": returns.return_to_go,
-    "gae": returns.gae,
-    "sequential_gae": returns.sequential_gae,
-    "eligibility": returns.eligibility,
-    "dag_gae": returns.dag_gae,
-    "c3": siblings.c3,
-    "aristocrat": siblings.aristocrat,
-    "coma": siblings.coma,
-    "spectrum": siblings.spectrum,
-}
+_LISTED = {**returns.METHODS, **groups.METHODS, **siblings.METHODS}
+METHODS: dict[str, Method] = {name: function for name, (function, _) in _LISTED.items()}
+VARIANTS: dict[str, list[dict[str, Any]]] = {name: params for name, (_, params) in _LISTED.items()}
+"""Of each method the parameters to try beside the defaults."""
 SHARES = ("uniform", "flow")
 
 

@@ -284,3 +284,40 @@ def anchor(trace: Trace, turn: Turn, context: str) -> Hashable:
         return None if lacks_order(trace, context, "state_key") else computed_context(trace, turn.events[0])
     keys = [trace.events[v]["state_key"] for v in turn.events]
     return next((key for key in keys if key is not None), None)
+
+
+#: Methods by name, with the parameters to try beside the defaults.
+METHODS: dict[str, tuple[Method, list[dict[str, Any]]]] = {
+    "broadcast": (broadcast, []),
+    "grpo": (by_group(grpo), [{"ddof": 0, "epsilon": 0.1}, {"compat": "verl"}]),
+    "dr_grpo": (by_group(dr_grpo), [{"compat": "verl"}]),
+    "rloo": (by_group(rloo), [{"compat": "verl"}]),
+    "pass_k": (by_group(pass_k), [{"norm_std": True, "epsilon": 0.01}]),
+    "reinforce_pp": (
+        reinforce_pp,
+        [
+            {"baseline": True},
+            {"batch": "train_step"},
+            {"baseline": True, "batch": "train_step", "compat": "verl"},
+        ],
+    ),
+    "shape_normalised": (
+        shape_normalised,
+        [{"kappa": 0.0}, {"kappa": 2.0, "ddof": 0, "program_order": True}],
+    ),
+    "dr_mas": (
+        dr_mas,
+        [{"ddof": 0, "epsilon": 0.1, "weight": "tokens_out"}, {"compat": "verl"}, {"rows": "events"}],
+    ),
+    "at_grpo": (at_grpo, [{"ddof": 0, "epsilon": 0.1}]),
+    "magrpo": (magrpo, []),
+    "marshal": (marshal, [{"norm": "mean_std", "gamma": 0.5, "ddof": 0}]),
+    "gigpo": (
+        gigpo,
+        [
+            {"norm": "mean", "step_weight": 0.5},
+            {"context": "computed"},
+            {"context": "recorded", "gamma": 0.5},
+        ],
+    ),
+}

@@ -244,3 +244,26 @@ def flows(
 
 def flow_discounted(traces: list[Trace], rewards: list[float], **params: Any) -> list[Rows]:
     return flows(traces, rewards, **{"gamma": 0.99, "retention": 0.0, **params})
+
+
+#: Methods by name, with the parameters to try beside the defaults.
+METHODS: dict[str, tuple[Method, list[dict[str, Any]]]] = {
+    "uniform": (uniform, []),
+    "discounted": (discounted, [{"gamma": 0.5}, {"gamma": 0.9, "weight": "tokens_out"}]),
+    "flow": (
+        flows,
+        [{"kernel": "edge_type", "retention": 0.3}, {"kernel": "time_decay", "program_order": True}],
+    ),
+    "flow_discounted": (flow_discounted, [{"gamma": 0.5, "retention": 0.2, "kernel": "edge_type"}]),
+    "return_to_go": (
+        return_to_go,
+        [{"gamma": 0.0}, {"gamma": 1.0, "weight": "tokens_out"}, {"rows": "events"}],
+    ),
+    "gae": (gae, [{"gamma": 0.9, "lambda_": 0.5}, {"rows": "events"}]),
+    "sequential_gae": (sequential_gae, [{"gamma": 0.9, "lambda_": 0.5}]),
+    "eligibility": (
+        eligibility,
+        [{"traces": "replacing"}, {"traces": "replacing", "gamma": 0.9, "lambda_": 1.0}],
+    ),
+    "dag_gae": (dag_gae, [{"mode": "split"}, {"gamma": 1.0, "lambda_": 1.0, "program_order": True}]),
+}

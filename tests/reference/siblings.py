@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable
 from typing import Any
 
-from reference.returns import ABSENT, CYCLE, DEGENERATE, Row, Rows, Value
+from reference.returns import ABSENT, CYCLE, DEGENERATE, Method, Row, Rows, Value
 from reference.trace import Trace
 
 DECISIONS = ("orchestrator_decision", "message", "return", "spawn", "tool_call", "aggregate")
@@ -244,3 +244,20 @@ def coma(
     traces: list[Trace], rewards: list[float], context: str = "auto", critic: str = "outcome"
 ) -> list[Rows]:
     return _by_policy(traces, rewards, True, context, critic)
+
+
+#: Methods by name, with the parameters to try beside the defaults.
+METHODS: dict[str, tuple[Method, list[dict[str, Any]]]] = {
+    "c3": (c3, [{"baseline": "mean", "context": "computed"}, {"context": "recorded"}]),
+    "aristocrat": (aristocrat, [{"context": "recorded"}]),
+    "coma": (coma, [{"critic": "value"}, {"context": "computed"}]),
+    "spectrum": (
+        spectrum,
+        [
+            {"by": "agent"},
+            {"by": "message", "formula": "tarantula"},
+            {"formula": "dstar", "star": 3.0, "threshold": 0.75},
+            {"by": "agent", "formula": "kulczynski2"},
+        ],
+    ),
+}
