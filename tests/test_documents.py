@@ -165,14 +165,14 @@ def test_parquet_of_trl_becomes_lines_that_are_read(tmp_path: Path, monkeypatch:
     assert ot.read_traces("completions.jsonl").traces.collect()["importer"].unique().to_list() == ["trl"]
 
 
-def test_the_pages_of_credit_name_every_method() -> None:
-    """The overview and one page of a family."""
-    families = "\n".join(text(name) for name in PAGES if name != "docs/credit.md")
+def test_a_page_of_credit_is_about_every_method() -> None:
+    """One that people wrote, beside the list that is made of the registry."""
+    families = "\n".join(text(name) for name in PAGES if name != "docs/methods.md")
     # Of a process of its own: examples that ran in this one have registered methods of their own.
     told = "import orchestrace as ot; print(*ot.methods()['name'])"
     methods = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     for method in methods.stdout.split():
-        assert f"`{method}`" in text("docs/credit.md") and f"`{method}`" in families, method
+        assert f"`{method}`" in families, method
 
 
 def test_the_edge_cases_of_formats_have_their_tests() -> None:
@@ -241,9 +241,9 @@ def test_the_drawn_tree_has_every_module() -> None:
     assert [str(path) for path in modules if path.stem not in named] == []
 
 
-def test_the_page_of_names_is_what_there_is() -> None:
+def test_what_registries_make_is_what_there_is() -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / ".ci" / "names.py", "check"], capture_output=True, encoding="utf-8"
+        [sys.executable, ROOT / ".ci" / "pages.py", "check"], capture_output=True, encoding="utf-8"
     )
     assert done.returncode == 0, done.stderr
     assert len([name for name, _ in public() if "." not in name]) <= 30
@@ -360,20 +360,3 @@ def test_the_first_page_says_what_methods_find_as_the_page_on_credit_measured_it
             f"{min(numbers):.2f} to {max(numbers):.2f}" for numbers in (measured[one] for one in methods)
         ]
         assert re.findall(r"-?\d\.\d\d to -?\d\.\d\d", found[at][2]) == ranges, found[at]
-
-
-def test_the_table_of_metrics_is_that_of_the_registry() -> None:
-    rows = table("docs/metrics.md", "metric", "group", "counts", "definition")
-    told = [
-        (
-            metric,
-            group.removesuffix(" *"),
-            "super-linear" if group.endswith("*") else "linear",
-            counts,
-            summary,
-        )
-        for metric, group, counts, summary in rows
-    ]
-    known = ot.metric_definitions().filter(group="members").height
-    registry = ot.metric_definitions()[:-known].select("metric", "group", "cost", "counts", "summary")
-    assert told == registry.rows()

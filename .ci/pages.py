@@ -1,0 +1,135 @@
+"""Pages and tables that registries make: `python .ci/pages.py write`, or `check` that they are up to date.
+
+A page is made as a whole, or, where people wrote the rest, between the lines that `BEGIN` and `END` give.
+"""
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import orchestrace as ot
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- {}: made by .ci/pages.py -->", "<!-- end of what is made -->"
+NAMES = """# Names
+
+What `import orchestrace as ot` offers. `help(ot.credit)` has parameters, columns, errors, cost, source and an
+example of each. `python .ci/pages.py write` makes this page from the docstrings.
+"""
+METHODS = """# Credit methods
+
+What `ot.methods()` lists. [credit.md](credit.md) says which method answers which question, and links to pages
+on what each computes and when it lies. `python .ci/pages.py write` makes this page from the registry.
+"""
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    columns = list(columns)
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + "---|" * len(columns)
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
+
+
+def first_line(one: Any) -> str:
+    return (inspect.getdoc(one) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def members(prefix: str, offered: Mapping[str, Any]) -> Iterator[str]:
+    called = {name: f"{name}()" if inspect.isfunction(one) else name for name, one in offered.items()}
+    rows = ([f"`{prefix}{called[name]}`", first_line(one)] for name, one in offered.items())
+    return table(("name", "what"), rows)
+
+
+def names() -> Iterator[str]:
+    offered = {name: getattr(ot, name) for name in ot.__all__ if not name.startswith("__")}
+    spaces = {name: one for name, one in offered.items() if isinstance(one, ModuleType)}
+    yield NAMES
+    yield from members("ot.", {name: one for name, one in offered.items() if name not in spaces})
+    for space, module in spaces.items():
+        own = {name: getattr(module, name) for name in module.__all__}
+        yield from ("", f"## `ot.{space}`", "", first_line(module), "")
+        yield from members(f"ot.{space}.", own)
+
+
+def methods() -> Iterator[str]:
+    known = ot.methods().to_dicts()
+    yield METHODS
+    columns = ("method", "what it gives", "quantity", "looks at", "tier", "axioms", "source")
+    yield from table(
+        columns,
+        (
+            [
+                f"`{one['name']}`",
+                one["summary"],
+                one["quantity"],
+                one["scope"],
+                one["tier"] or "",
+                ", ".join(one["axioms"]),
+                one["reference"],
+            ]
+            for one in known
+        ),
+    )
+    yield from ("", "## Parameters", "")
+    yield from table(
+        ("method", "parameter", "default", "what"),
+        (
+            [f"`{one['name']}`", f"`{param['name']}`", f"`{plainly(param['default'])}`", param["doc"]]
+            for one in known
+            for param in one["params"]
+        ),
+    )
+
+
+def plainly(default: str) -> str:
+    """A default, which the registry holds as JSON, as one writes it in Python."""
+    return repr(json.loads(default)).replace("|", "\\|")
+
+
+def metrics() -> Iterator[str]:
+    rows = [one for one in ot.metric_definitions().to_dicts() if one["group"] != "members"]
+    star = {"super-linear": " *", "linear": ""}
+    return table(
+        ("metric", "group", "counts", "definition"),
+        (
+            [f"`{one['metric']}`", one["group"] + star[one["cost"]], one["counts"], one["summary"]]
+            for one in rows
+        ),
+    )
+
+
+WHOLE: dict[str, Callable[[], Iterator[str]]] = {"docs/names.md": names, "docs/methods.md": methods}
+PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {("docs/metrics.md", "metrics"): metrics}
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    for name, make in WHOLE.items():
+        yield ROOT / name, "\n".join(make()) + "\n"
+    texts: dict[str, str] = {}
+    for (name, what), make in PARTS.items():
+        text = texts.get(name) or (ROOT / name).read_text(encoding="utf-8")
+        before, begin, rest = text.partition(BEGIN.format(what) + "\n")
+        _, end, after = rest.partition(END)
+        if not begin or not end:
+            sys.exit(f"{name} has no lines '{BEGIN.format(what)}' and '{END}'")
+        texts[name] = before + begin + "\n" + "\n".join(make()) + "\n\n" + end + after
+    yield from ((ROOT / name, text) for name, text in texts.items())
+
+
+def main() -> None:
+    if sys.argv[1:] not in (["write"], ["check"]):
+        sys.exit("expected write or check")
+    for path, text in pages():
+        if sys.argv[1] == "write":
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            sys.exit(f"{path} is not what the package has: python .ci/pages.py write")
+
+
+if __name__ == "__main__":
+    main()
