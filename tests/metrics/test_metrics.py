@@ -60,7 +60,7 @@ def fork() -> Document:
 
 
 USAGE = ("tokens_fresh", "tokens_cached", "tokens_cache_write", "tokens_out", "tokens_reasoning")
-UNTOLD = dict.fromkeys((*USAGE, "scorer_tokens", "scorer_cost_usd"), "field.absent")
+UNTOLD = dict.fromkeys((*USAGE, "scorer_tokens", "scorer_cost_usd", "cache_share"), "field.absent")
 FORK = {
     "n_events": 10,
     "n_edges": 10,

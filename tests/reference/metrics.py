@@ -132,7 +132,13 @@ class Measured:
             **{name: self.spent(name) for name in (*PARTS, "tokens_reasoning")},
             "scorer_tokens": self.spent("tokens", "scorer"),
             "scorer_cost_usd": self.spent("cost_usd", "scorer"),
+            "cache_share": self.cache_share(),
         }
+
+    def cache_share(self) -> float | None:
+        fresh, cached, written = (self.spent(f"tokens_{what}") for what in ("fresh", "cached", "cache_write"))
+        read = (fresh or 0) + (cached or 0) + (written or 0)
+        return None if cached is None or not read else cached / read
 
     def longest(self, durations: list[float]) -> list[float]:
         finish = [0.0] * self.n

@@ -3,9 +3,10 @@
 //! ```text
 //! tokens_fresh + tokens_cached + tokens_cache_write + tokens_out = tokens,   where every event tells input and output
 //! tokens_reasoning is a part of tokens_out
+//! cache_share = tokens_cached / (tokens_fresh + tokens_cached + tokens_cache_write)
 //! ```
 //!
-//! Each is a sum over the events that tell it. O(|V|).
+//! Each is a sum over the events that tell it; the share is one of these sums. O(|V|).
 
 use crate::error::Reason;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
@@ -49,6 +50,11 @@ static INFO: GroupInfo = GroupInfo {
         TOKENS[4],
         Metric { name: "scorer_tokens", count: Count::Tokens, summary: "tokens of scorers, not of the team" },
         Metric { name: "scorer_cost_usd", count: Count::Usd, summary: "price of scorers, not of the team" },
+        Metric {
+            name: "cache_share",
+            count: Count::Ratio,
+            summary: "tokens read from a cache, of all tokens read; null where no event tells of a cache",
+        },
     ],
 };
 
@@ -85,6 +91,13 @@ impl Group for Usage {
 #[derive(Debug)]
 struct Worker;
 
+/// What a cache spared the team of reading anew.
+fn cache_share(&[fresh, cached, written, ..]: &[Option<i64>; KINDS]) -> Result<f64, Reason> {
+    let cached = cached.ok_or(Reason::FieldAbsent)? as f64;
+    let read = cached + fresh.unwrap_or(0) as f64 + written.unwrap_or(0) as f64;
+    if read > 0.0 { Ok(cached / read) } else { Err(Reason::RatioEmpty) }
+}
+
 impl Measure for Worker {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
         let (view, owners) = (subject.view, subject.owners);
@@ -100,6 +113,7 @@ impl Measure for Worker {
                 Some(_) => {}
             }
         }
+        out.put(KINDS + 2, cache_share(&sums));
         for (at, sum) in sums.into_iter().chain([tokens]).enumerate() {
             out.put(at, sum.map(|sum| sum as f64).ok_or(Reason::FieldAbsent));
         }
@@ -124,7 +138,7 @@ mod tests {
         t.event(EventType::Message, "d").role("environment").tokens_out(9);
         t.event(EventType::Message, "a").tokens_out(2);
         let none = Err(Reason::FieldAbsent);
-        assert_eq!(told(&Usage, &t), [none, none, none, Ok(5.0), none, Ok(50.0), none]);
+        assert_eq!(told(&Usage, &t), [none, none, none, Ok(5.0), none, Ok(50.0), none, none]);
         assert_eq!(told(&Scale, &t)[12], Ok(5.0));
     }
 
@@ -132,6 +146,16 @@ mod tests {
     fn what_nothing_tells_is_null() {
         let mut t = TestTrace::default();
         t.event(EventType::Message, "a").event(EventType::Message, "b").role("scorer");
-        assert_eq!(told(&Usage, &t), [Err(Reason::FieldAbsent); 7]);
+        assert_eq!(told(&Usage, &t), [Err(Reason::FieldAbsent); 8]);
+    }
+
+    #[test]
+    fn a_share_of_nothing_is_none() {
+        let share = |fresh, cached, written| cache_share(&[fresh, cached, written, Some(9), None]);
+        assert_eq!(share(Some(30), Some(60), Some(10)), Ok(0.6));
+        assert_eq!(share(None, Some(5), None), Ok(1.0));
+        assert_eq!(share(Some(30), Some(0), None), Ok(0.0));
+        assert_eq!(share(Some(30), None, None), Err(Reason::FieldAbsent));
+        assert_eq!(share(Some(0), Some(0), None), Err(Reason::RatioEmpty));
     }
 }
