@@ -2,7 +2,7 @@
 
 A room imports from rooms that come before it in ROOMS or CORE_ROOMS, and a module of Python from modules that
 do not import it. Nothing of the package is imported inside a function; of other packages, those in LATE are.
-Left out are what only a type checker reads and what only tests of Rust use.
+Left out are what only a type checker reads and what only tests of Rust use. Importers have like files.
 """
 
 import ast
@@ -66,6 +66,11 @@ TEST_FILES = {"tests", "tests.rs", "testing.rs", "test_trace.rs", "span_edge_cas
 #: What imports from a room that comes after its own, and why.
 UPWARD = {
     ("graph/trace.rs", "surrogate"): "the buffers of a worker's trace include those of its surrogate",
+}
+#: Importers without `<name>/tests.rs`, and why; one that is a mapping has `<name>/mapping.json` instead.
+UNTESTED_BESIDE = {
+    "detect": "what no importer knows is told in the tests of ingest",
+    "native": "tests/corpus/test_verdicts.py judges by every rule of it, the fuzz targets any bytes",
 }
 #: Packages that a function may import, and why.
 LATE = {
@@ -193,9 +198,7 @@ def core_faults() -> Iterator[str]:
     for path in sorted(CORE.rglob("*.rs")):
         inner = path.relative_to(CORE)
         here = inner.parts[0].removesuffix(".rs")
-        is_test = {"tests", "tests.rs", "testing.rs", "test_trace.rs", "span_edge_cases.rs"} & set(
-            inner.parts
-        )
+        is_test = TEST_FILES & set(inner.parts)
         if here == "lib" or is_test:
             continue
         if here not in rank:
@@ -212,8 +215,23 @@ def core_faults() -> Iterator[str]:
         yield f"UPWARD of .ci/rooms.py lists {file} and {room}, which are not there"
 
 
+def importer_faults() -> Iterator[str]:
+    """`<name>.rs` with its `ImporterInfo`, and beside it a folder with its tests or its mapping."""
+    folder = CORE / "importers"
+    without = set()
+    for path in sorted(folder.glob("*.rs")):
+        text = path.read_text(encoding="utf-8")
+        if re.search(r"^static (INFO: ImporterInfo|\w+: BuiltIn)", text, re.MULTILINE) is None:
+            continue
+        name = path.stem
+        if not any((folder / name / file).exists() for file in ("tests.rs", "mapping.json")):
+            without.add(name)
+    for name in sorted(without ^ UNTESTED_BESIDE.keys()):
+        yield f"importers/{name}: expected tests.rs or mapping.json, else a reason in UNTESTED_BESIDE"
+
+
 def main() -> None:
-    found = [*faults(), *core_faults()]
+    found = [*faults(), *core_faults(), *importer_faults()]
     print("\n".join(found) or "imports go one way")
     sys.exit(bool(found))
 
