@@ -8,15 +8,23 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 _OWN: Final = os.urandom(8).hex()
+_LONGEST: Final = 230  # bytes of a name, which systems hold to 255 with what is added here
 
 
-def temporary(path: Path) -> Path:
+def temporary(path: Path, key: str = _OWN) -> Path:
     """Where this process writes a file before it is published; no listing takes it for a published one.
 
     Nobody can guess the name and put a link there. It has to be opened with the mode ``xb``: not even then is
-    the link followed. What a killed process leaves behind is known by its beginning and end.
+    the link followed. What a killed process leaves behind is known by its beginning and end. Another `key`,
+    from `new_key`, keeps calls apart that write to one name at once.
     """
-    return path.with_name(f".{_OWN}.{path.name}.tmp")
+    name = path.name if len(os.fsencode(path.name)) <= _LONGEST else path.name[:40]
+    return path.with_name(f".{key}.{name}.tmp")
+
+
+def new_key() -> str:
+    """A key of `temporary` that nobody else has."""
+    return os.urandom(8).hex()
 
 
 def clear_temporary(folder: Path) -> None:

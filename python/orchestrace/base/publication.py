@@ -13,7 +13,7 @@ from typing import BinaryIO, Literal, TypeVar, cast
 
 import polars as pl
 
-from .durable import sync_file, sync_folder
+from .durable import new_key, sync_file, sync_folder, temporary
 from .errors import InputError, ParameterError
 from .paths import path_of
 from .text import plain
@@ -119,7 +119,7 @@ def published_file(target: Path, *, overwrite: bool = False) -> Iterator[BinaryI
         if not overwrite:
             refuse_existing(target)
         # A name that nobody can guess, and no file that is there already: not even through a link.
-        made = path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.tmp")
+        made = temporary(path, new_key())
         try:
             with written(made, "xb") as file:
                 yield file
@@ -211,7 +211,7 @@ def published_folder(target: Path) -> Iterator[Path]:
         if path.is_dir() and any(path.iterdir()):
             raise ParameterError(f"folder '{target}' is not empty: choose another")
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+        made = temporary(path, new_key())
         made.mkdir()
         try:
             yield made
