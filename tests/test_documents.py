@@ -4,6 +4,7 @@ import doctest
 import inspect
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -202,8 +203,16 @@ def test_the_two_commands_of_the_readme() -> None:
 @each_document
 def test_links_lead_somewhere(name: str) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(name)):
-        if not re.match(r"https?:|mailto:|#", target):
-            assert ((ROOT / name).parent / target.partition("#")[0]).exists(), target
+        if re.match(r"https?:|mailto:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (ROOT / name).parent / path if path else ROOT / name
+        assert linked.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}, (
+                target
+            )
 
 
 @each_document
@@ -224,7 +233,7 @@ def test_paths_exist(name: str) -> None:
             assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference/files.md"])
 def test_drawn_trees_are_the_tree(name: str) -> None:
     (drawing,) = [block for block in blocks(name, "text") if block.startswith("orchestrace/\n")]
     paths = list(tree_paths(drawing))
@@ -233,12 +242,83 @@ def test_drawn_trees_are_the_tree(name: str) -> None:
 
 
 def test_the_drawn_tree_has_every_module() -> None:
-    (drawing,) = [block for block in blocks("ARCHITECTURE.md", "text") if block.startswith("orchestrace/\n")]
+    """Of the core, what lies below the file of an importer is left out, as are tests."""
+    (drawing,) = [block for block in blocks("docs/reference/files.md", "text") if "orchestrace/\n" in block]
     named = set(re.findall(r"\w+", drawing))
     package = ROOT / "python" / "orchestrace"
     modules = [path for path in package.rglob("*.py") if path.name != "__init__.py"]
     assert len(modules) > 100
-    assert [str(path) for path in modules if path.stem not in named] == []
+    core = [
+        path
+        for path in ROOT.glob("rust/orchestrace-*/src/**/*.rs")
+        if path.stem != "tests" and not re.search(r"/(importers/\w+|tests)/", path.as_posix())
+    ]
+    assert len(core) > 100
+    assert [str(path) for path in [*modules, *core] if path.stem not in named] == []
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "docs/reference/files.md"])
+def test_rooms_are_drawn_in_the_order_of_their_imports(name: str) -> None:
+    rooms = runpy.run_path(str(ROOT / ".ci" / "rooms.py"))
+    (drawing,) = [block for block in blocks(name, "text") if "orchestrace/\n" in block]
+    core = "rust/orchestrace-core/src/"
+    for folder, order in ((core, rooms["CORE_ROOMS"]), ("python/orchestrace/", rooms["ROOMS"])):
+        paths = [path.replace("//", "/").rstrip("/") for path in tree_paths(drawing)]
+        drawn = [Path(path).stem for path in paths if path.rpartition("/")[0] + "/" == folder]
+        assert [room for room in drawn if room in order] == [room for room in order if room]
+
+
+def test_the_map_is_short() -> None:
+    assert len(text("ARCHITECTURE.md").splitlines()) <= 300
+
+
+ELSEWHERE = {"docs/STATS.md"}
+"""Documents of the survey's own repository."""
+
+SOURCES = sorted(
+    path
+    for pattern in (
+        "*.md",
+        "*.toml",
+        "docs/**/*.md",
+        "benches/**/*.md",
+        "benches/**/*.py",
+        "benches/**/*.rs",
+        "examples/**/*.py",
+        "python/**/*.py",
+        "rust/**/*.rs",
+        "tests/**/*.py",
+    )
+    for path in ROOT.glob(pattern)
+    if "target" not in path.parts
+)
+
+
+def test_documents_that_are_cited_exist() -> None:
+    """In code, tests and other documents; with the heading or the number that is cited of them."""
+    for path in SOURCES:
+        code = re.sub(r"\s*\n\s*(?://[/!]|#)?\s*", " ", path.read_text(encoding="utf-8"))
+        for cited in re.findall(r"(?<![\w./-])(?:docs/[\w/-]+\.md|ARCHITECTURE\.md)", code):
+            assert cited in ELSEWHERE or (ROOT / cited).exists(), (path, cited)
+        for cited, section in re.findall(r"(docs/[\w/-]+\.md|ARCHITECTURE\.md), section (\d+)", code):
+            assert re.search(rf"^## {section}\.", text(cited), re.MULTILINE), (path, cited, section)
+        for cited, heading in re.findall(r"(docs/[\w/-]+\.md|ARCHITECTURE\.md), \"(\w[^\"\\]*)\"", code):
+            assert re.search(rf"^(##+ |- \*\*){heading}", text(cited), re.MULTILINE), (path, cited, heading)
+
+
+def test_numbers_that_are_cited_are_defined() -> None:
+    """D1, D2 ... of the definitions and R1, R2 ... of the rules for importers, wherever they stand."""
+    defined = set(re.findall(r"^- \*\*(D\d+a?) ", text("docs/reference/definitions.md"), re.MULTILINE))
+    rules = set(re.findall(r"^- \*\*(R\d+) ", text("docs/reference/importer-rules.md"), re.MULTILINE))
+    assert len(defined) > 20 and len(rules) == 10
+    cited = [
+        (path, number)
+        for path in SOURCES
+        if ROOT / "tests" not in path.parents
+        for number in re.findall(r"(?<![\w-])[DR]\d+a?\b", path.read_text(encoding="utf-8"))
+    ]
+    assert len(cited) > 100
+    assert [(path, number) for path, number in cited if number not in defined | rules] == []
 
 
 def test_what_registries_make_is_what_there_is() -> None:
@@ -263,10 +343,10 @@ def test_tasks_and_commands_exist(name: str) -> None:
     assert set(re.findall(r"`orchestrace ([a-z]+)", text(name))) <= set(command.commands)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "ARCHITECTURE.md"])
+@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "docs/reference/python-api.md"])
 def test_lists_of_commands_are_complete(name: str) -> None:
     (listed,) = re.findall(
-        r"^- (?:On the command line|The command `orchestrace`|The command line has).*?(?=^- |^#)",
+        r"^- (?:On the command line|The command `orchestrace`|The command line has).*?(?=^- |^#|\Z)",
         text(name),
         re.M | re.S,
     )
@@ -296,23 +376,23 @@ def test_tests_lie_where_the_recipes_say() -> None:
 
 
 def test_definitions_that_are_cited_exist() -> None:
-    """What registries cite is of the literature, or a definition of ARCHITECTURE.md."""
+    """What registries cite is of the literature, or a definition of this project."""
     rows = [*_core.metric_definitions(), *_core.methods()]
     references = [row["reference"] for row in rows]
     assert [one for one in references if re.match(r"\d+\.\d|section", one)] == []
     cited = {name for one in references for name in re.findall(r"\bD\d+\b", one)}
-    defined = set(re.findall(r"^- \*\*(D\d+) ", text("ARCHITECTURE.md"), re.MULTILINE))
+    defined = set(re.findall(r"^- \*\*(D\d+) ", text("docs/reference/definitions.md"), re.MULTILINE))
     assert len(cited) > 5 and cited <= defined
 
 
 def test_tables_of_columns_are_the_schema() -> None:
-    written = {row[0]: row[1].split() for row in table("ARCHITECTURE.md", "table", "columns")}
+    written = {row[0]: row[1].split() for row in table("docs/reference/tables.md", "table", "columns")}
     assert written == {name: [column[0] for column in columns] for name, columns in _core.tables()}
-    assert f"(version {_core.SCHEMA_VERSION})" in text("ARCHITECTURE.md")
+    assert f"(version {_core.SCHEMA_VERSION})" in text("docs/reference/tables.md")
 
 
 def test_the_table_of_codes_is_that_of_the_core() -> None:
-    written = [tuple(row) for row in table("ARCHITECTURE.md", "level", "code", "severity", "meaning")]
+    written = [tuple(row) for row in table("docs/reference/codes.md", "level", "code", "severity", "meaning")]
     known = _core.codes()
     assert [row[:3] for row in written] == [code[:3] for code in known]
     for row, (_, _, _, meaning) in zip(written, known, strict=True):
@@ -320,7 +400,7 @@ def test_the_table_of_codes_is_that_of_the_core() -> None:
 
 
 def test_the_table_of_limits_is_that_of_reading() -> None:
-    limits = table("ARCHITECTURE.md", "limit", "option", "default", "code")
+    limits = table("docs/reference/limits.md", "limit", "option", "default", "code")
     parameters = inspect.signature(ot.read_traces).parameters
     options = [name for name in parameters if name.startswith("max_") and "error" not in name]
     assert sorted(row[1] for row in limits) == sorted(options)

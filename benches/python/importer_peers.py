@@ -4,7 +4,7 @@
 
 The corpora are those of `importer_corpora`: spans of agents as JSON lines of OTLP, and a folder of
 sessions of Claude Code with sub-agents. Both importers end with frames of traces, events, edges, measures,
-agents, findings and record counts, by the rules of ARCHITECTURE.md, section 14. Every reading has a process
+agents, findings and record counts, by docs/reference/importer-rules.md. Every reading has a process
 of its own: it imports its libraries, notes its resident set, reads once and notes time, time of the
 processor and peak. Rounds go through all peers in turn; the files are in the page cache.
 

@@ -1,4 +1,4 @@
-"""Flow and faithfulness against NumPy, written from the definitions of ARCHITECTURE.md (D3, D5, D12, D15)."""
+"""Flow and faithfulness against NumPy, written from docs/reference/definitions.md (D3, D5, D12, D15)."""
 
 import io
 import itertools

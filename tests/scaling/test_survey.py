@@ -272,7 +272,7 @@ def test_units_of_the_specimen_are_those_of_the_core(unit: str) -> None:
 
 
 def test_cells_by_hand() -> None:
-    """What a unit holds, by the definition of units (ARCHITECTURE.md, D4)."""
+    """What a unit holds, by the definition of units (docs/reference/definitions.md, D4)."""
     cells = coverage(no_papers())["cells"].filter(family="R1")
     held = {(row["unit"], row["decision"]): row["in_unit"] for row in cells.iter_rows(named=True)}
     for unit in ("team", "role", "agent", "turn"):

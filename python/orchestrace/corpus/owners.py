@@ -1,4 +1,4 @@
-"""Who owns each event (ARCHITECTURE.md, D4), as a frame."""
+"""Owners of events as a frame (docs/reference/definitions.md, D4)."""
 
 import polars as pl
 

@@ -1,6 +1,6 @@
-"""Traces event by event, with the owners, turns and units that the core tells (ARCHITECTURE.md, D4 to D6).
+"""Traces event by event, with owners, turns and units from the core.
 
-For traces that somebody looks at: some 10 µs an event.
+For traces that somebody looks at: some 10 µs an event. Definitions: docs/reference/definitions.md, D4 to D6.
 """
 
 from collections.abc import Callable, Iterator, Mapping

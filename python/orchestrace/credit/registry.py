@@ -1,6 +1,6 @@
 """Credit methods written in Python, the project's own and those of a caller, beside the ones of the core.
 
-A method values events; from there the core rolls up to every unit, by the rules of ARCHITECTURE.md, D11. The
+A method values events; from there the core rolls up to every unit (docs/reference/definitions.md, D11). The
 project's own methods are in `fitted/`; they are imported when the first of them is asked for, since they need
 NumPy.
 """

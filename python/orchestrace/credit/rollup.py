@@ -1,4 +1,4 @@
-"""From values of events to rows of units (ARCHITECTURE.md, D11), for methods written in Python."""
+"""Rows of units from values of events, for methods written in Python (docs/reference/definitions.md, D11)."""
 
 import polars as pl
 

@@ -1,4 +1,6 @@
-"""The graph of one trace in plain Python (ARCHITECTURE.md, D3, D12), to show where a number came from.
+"""The graph of one trace in plain Python, which shows where a number came from.
+
+Definitions: docs/reference/definitions.md, D3 and D12.
 
 Linear in events and edges. What computes credit is the core; tests hold this to it.
 """
@@ -268,7 +270,7 @@ def contexts(trace: TraceEvents, task: str, names: dict[Hashable, int]) -> list[
 
 
 def shape(trace: TraceEvents, *, program_order: bool) -> Hashable | None:
-    """The key of similar traces (D22): sizes as powers of two, and the depth. None with a cycle."""
+    """The key of similar traces (D13): sizes as powers of two, and the depth. None with a cycle."""
     graph = trace_graph(trace, program_order=program_order)
     if graph is None:
         return None

@@ -135,7 +135,7 @@ def drop(
 
     Notes
     -----
-    O(events + edges) for 64 scenarios at once. Source: ARCHITECTURE.md, D22.
+    O(events + edges) for 64 scenarios at once. Source: docs/reference/definitions.md, D22.
 
     Examples
     --------

@@ -31,7 +31,7 @@ FAMILIES: Final = {
     "E3": ("utilisation", "message_redundancy"),
     "E4": ("protocol_overhead", "error_amplification", "taint_share", "outcome_tainted"),
 }
-"""The metrics of each evaluation family of the survey (arXiv 2605.02801, Table 13; ARCHITECTURE.md, D21)."""
+"""The metrics of each evaluation family (arXiv 2605.02801, Table 13; docs/reference/definitions.md, D21)."""
 
 
 @public
@@ -44,7 +44,7 @@ def metric_definitions() -> pl.DataFrame:
         A row per metric: ``metric`` (column), ``group``, ``counts`` (``count``, ``tokens``, ``time`` in the
         trace's ``time_unit``, ``clock`` in its ``clock_unit``, ``ratio``, ``nats``, ``usd``, ``score``,
         ``flag``), ``cost`` (``linear``, or ``super-linear`` and on request only), ``summary`` (its
-        definition) and ``reference`` (definitions of ARCHITECTURE.md, literature). The group
+        definition) and ``reference`` (definitions of docs/reference/definitions.md, literature). The group
         ``members`` is what ``by="agent"`` and ``by="role"`` give.
 
     Examples

@@ -125,7 +125,7 @@ def sensitivity(
     units are close, a change of rank says little, and the interval tells more. The time is that of the
     credits. The spread is over structures that are assumed; the truth need not be inside.
 
-    Source: sensitivity over gate families, ARCHITECTURE.md, D15.
+    Source: sensitivity over gate families, docs/reference/definitions.md, D15.
 
     Examples
     --------

@@ -143,7 +143,8 @@ def replay(
     inputs are all scored; ``schedule`` for schedule scenarios.
 
     O((events + edges) · scenarios) for each family of gates, in parallel over traces and blocks of 64
-    scenarios. Source: J. Pearl, Causality, 2009, section 7.1; gates: ARCHITECTURE.md, D15; losses: D22.
+    scenarios. Source: J. Pearl, Causality, 2009, section 7.1; gates and losses:
+    docs/reference/definitions.md, D15 and D22.
 
     Examples
     --------

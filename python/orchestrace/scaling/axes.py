@@ -85,7 +85,7 @@ def scale_of(corpus: Corpus) -> pl.DataFrame:
     peak and depth are null where there is no agent. Two columns of `metrics` differ from these: its
     ``tokens`` are of events alone, null where no event has them, and its ``wall_clock_s`` is the recorded
     cost alone, 0 included, whatever the times of events say. O(events log events + edges). Owners, trees of
-    spawns, lifetimes and groups: D4, D16, D19 and D13 of ARCHITECTURE.md.
+    spawns, lifetimes and groups: D4, D16, D19 and D13 of docs/reference/definitions.md.
 
     Examples
     --------

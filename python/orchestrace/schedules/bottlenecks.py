@@ -73,7 +73,7 @@ def critical_path(
 
     Notes
     -----
-    O(events + edges). Source: Kelley and Walker 1959; ARCHITECTURE.md, D8.
+    O(events + edges). Source: Kelley and Walker 1959; docs/reference/definitions.md, D8.
 
     Examples
     --------
@@ -244,9 +244,9 @@ def concurrency_profile(
 
     Notes
     -----
-    Lifetimes are closed intervals (ARCHITECTURE.md, D19): from the first spawn that names an agent to its
-    last return or despawn, else to the end; the root's is the whole trace. The greatest ``present`` is the
-    metric ``peak_concurrency``. O(events + a log a) for a agents.
+    Lifetimes are closed intervals: from the first spawn that names an agent to its last return or despawn,
+    else to the end; the root's is the whole trace (docs/reference/definitions.md, D19). The greatest
+    ``present`` is the metric ``peak_concurrency``. O(events + a log a) for a agents.
 
     Examples
     --------

@@ -187,8 +187,8 @@ def replay_schedule(
 
     Notes
     -----
-    O((events + edges) log k) for each scenario. Source: Graham 1969 (list scheduling); ARCHITECTURE.md, D7,
-    D8, D10.
+    O((events + edges) log k) for each scenario. Source: Graham 1969 (list scheduling);
+    docs/reference/definitions.md, D7, D8, D10.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 //!
 //! Python reads its Polars schemas from here through the binding, the writer takes its columns from
 //! here, and the documentation tables are generated from here. Definitions of the fields are in the
-//! survey's JSON Schema (arXiv 2605.02801) for the native ones and in ARCHITECTURE.md for the rest.
+//! survey's JSON Schema (arXiv 2605.02801) for the native ones and in docs/reference/tables.md for the rest.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -466,7 +466,7 @@ impl TraceWriter<'_> {
     }
 
     /// Group of the trace: the first `group_id` of an event in canonical order, else the task
-    /// (ARCHITECTURE.md, D1 and D13).
+    /// (docs/reference/definitions.md, D1 and D13).
     fn settle_group(&mut self) {
         let row = self.block.facts.len();
         if let Some(group) = self.group.take() {

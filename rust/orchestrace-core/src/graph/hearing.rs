@@ -1,4 +1,5 @@
-//! Who heard what, beyond the recorded edges: what the contexts of decisions are made of (ARCHITECTURE.md, "Contexts").
+//! Who heard what, beyond the recorded edges: what the contexts of decisions are made of
+//! (docs/reference/definitions.md, "Contexts").
 //!
 //! An event that names an agent of the trace in `to` is heard at that agent's next event in canonical order, unless an edge
 //! leads from it to an event of that agent. With one agent, whatever somebody outside says is said to that one.

@@ -1,7 +1,7 @@
 //! The survey's trace JSON (arXiv 2605.02801, `trace_schema.json`), judged completely while it is read.
 //!
 //! A document is accepted exactly when it passes the published schema and the survey validator's extra
-//! rules, except where JSON itself is ambiguous (ARCHITECTURE.md, section 3).
+//! rules, except where JSON itself is ambiguous (docs/reference/tables.md, "What is valid").
 
 // Left to itself the compiler calls the short ways of the parser, and their results go through memory (measured).
 #![allow(clippy::inline_always)]

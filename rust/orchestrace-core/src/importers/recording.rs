@@ -1,7 +1,7 @@
 //! What a foreign recording tells, before it is a graph: agents, their responses, calls and results, in source order.
 //!
 //! Importers describe; [`Recording::write`] alone makes events and edges of it, so that every format yields the same
-//! kind of trace (ARCHITECTURE.md, section 14, R1 to R9). Texts lie in one buffer, entries in one list: what is
+//! kind of trace (docs/reference/importer-rules.md, R1 to R9). Texts lie in one buffer, entries in one list: what is
 //! described costs no allocation of its own.
 //!
 //! A *stream* is what one agent said and was told, in the order of its source. The order in a stream is kept whatever

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn limits_are_those_that_are_documented() {
-        // The table of ARCHITECTURE.md, section 3, and the docstring of `read_traces`.
+        // The table of docs/reference/limits.md and the docstring of `read_traces`.
         let options = ReadOptions::default();
         assert_eq!((options.records.limits.depth, options.records.limits.string), (128, 64 << 20));
         assert_eq!(options.max_record, 512 << 20);

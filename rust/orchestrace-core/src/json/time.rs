@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, NaiveDateTime, SecondsFormat};
 
-/// Nanoseconds since the epoch; a text without an offset means UTC (ARCHITECTURE.md, R3).
+/// Nanoseconds since the epoch; a text without an offset means UTC (docs/reference/importer-rules.md, R3).
 #[must_use]
 pub fn parse_timestamp(text: &str) -> Option<i64> {
     DateTime::parse_from_rfc3339(text)

@@ -85,7 +85,7 @@ pub struct GroupInfo {
     pub name: &'static str,
     /// What it costs.
     pub cost: Cost,
-    /// Definitions of ARCHITECTURE.md, and the literature.
+    /// Definitions of docs/reference/definitions.md, and the literature.
     pub reference: &'static str,
     /// Its metrics, in the order of their columns.
     pub metrics: &'static [Metric],

@@ -13,7 +13,8 @@
 //! them, so that row order decides nothing and credit that is equal throughout has a gap of exactly 0.
 //!
 //! O((|V|+|E|) S M) a trace, eight points of a curve at a time. References: deletion and insertion: V. Petsiuk, A. Das,
-//! K. Saenko, RISE, arXiv 1806.07421, section 4.1; W. Samek et al., IEEE TNNLS 28(11), 2017; v: ARCHITECTURE.md, D15.
+//! K. Saenko, RISE, arXiv 1806.07421, section 4.1; W. Samek et al., IEEE TNNLS 28(11), 2017; v:
+//! docs/reference/definitions.md, D15.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -14,7 +14,7 @@
 //! that is both absent and set is absent; of two values or rules for one event the later one holds. An action that finds
 //! nothing in a trace leaves that trace without an answer (`selection.empty`), except a truncation that comes after
 //! everything. The fix-point is one pass in topological order with 64 scenarios in a word, O(|V|+|E|).
-//! Reference: ARCHITECTURE.md, D22; do-operator: J. Pearl, Causality, 2009, section 3.4.
+//! Reference: docs/reference/definitions.md, D22; do-operator: J. Pearl, Causality, 2009, section 3.4.
 
 pub mod masks;
 pub mod selection;

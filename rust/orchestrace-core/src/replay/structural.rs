@@ -21,7 +21,7 @@
 //! that nobody knows of (`trace.partial`), and so has no effects at all.
 //!
 //! O((|V|+|E|) K/8) for K scenarios of a trace and each family, less what lies before the first change. Reference:
-//! J. Pearl, Causality, 2009, section 7.1 (the three steps); ARCHITECTURE.md, D15 (gates).
+//! J. Pearl, Causality, 2009, section 7.1 (the three steps); docs/reference/definitions.md, D15 (gates).
 
 mod absence;
 mod predict;

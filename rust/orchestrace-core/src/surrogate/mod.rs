@@ -21,9 +21,9 @@
 //!
 //! [`Surrogate::prepare`] lists the gates that lie on a way to the outcome, in topological order; then every
 //! evaluation is one pass over them, O(|V|+|E|), eight sets of events at a time. No allocation once warm.
-//! Reference: ARCHITECTURE.md, D15; noisy gates: J. Pearl, Probabilistic Reasoning in Intelligent Systems, 1988,
-//! section 4.3; pooled log-odds: C. Genest, J. Zidek, Statistical Science 1(1), 1986. Monotone: another event never
-//! lowers v.
+//! Reference: docs/reference/definitions.md, D15; noisy gates: J. Pearl, Probabilistic Reasoning in Intelligent
+//! Systems, 1988, section 4.3; pooled log-odds: C. Genest, J. Zidek, Statistical Science 1(1), 1986. Monotone: another
+//! event never lowers v.
 
 pub mod cost;
 pub mod gate;

@@ -182,7 +182,7 @@ fn whole_records(store: &Store) -> bool {
     importers.iter().all(|name| matches!(find(name), Ok(Format::Whole(_))))
 }
 
-/// Records read = used + ignored + duplicate + quarantined (ARCHITECTURE.md, section 3), and each term is what the
+/// Records read = used + ignored + duplicate + quarantined (ARCHITECTURE.md, "Principles"), and each term is what the
 /// tables have of it.
 fn counts_add_up(store: &Store, traces: u64, quarantined: u64) {
     let counts = store.combined("record_counts").unwrap();

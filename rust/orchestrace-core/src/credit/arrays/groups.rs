@@ -2,7 +2,7 @@
 //!
 //! Groups are summed in the order of their rows, in two passes of which the second corrects the mean of the first (T. F.
 //! Chan et al., The American Statistician 37, 1983), each by one worker, so that threads do not show. O(n).
-//! Definition: ARCHITECTURE.md, D13.
+//! Definition: docs/reference/definitions.md, D13.
 
 use rayon::prelude::*;
 

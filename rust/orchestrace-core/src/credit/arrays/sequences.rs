@@ -4,7 +4,7 @@
 //! A_t = δ_t + γλ A_{t+1},  δ_t = r_t + γ V_{t+1} - V_t
 //! ```
 //!
-//! A sequence is one worker's, so that threads do not show. O(n). Definition: ARCHITECTURE.md, D14.
+//! A sequence is one worker's, so that threads do not show. O(n). Definition: docs/reference/definitions.md, D14.
 
 use super::{ROWS_AT_A_TIME, same_length};
 use crate::error::{Error, Result};

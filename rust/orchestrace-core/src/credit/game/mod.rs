@@ -8,9 +8,9 @@
 //! [`GameMethod`] divides v(N) among the players, and knows nothing of traces: it gets a [`Setting`] and fills a
 //! [`Solution`]. Who plays is [`players`]' business, threads and rows are that of [`solve`].
 //!
-//! Players follow the unit of the report (ARCHITECTURE.md, D16): agents for `agent`, `role` and `team`, whose rows are
-//! sums over agents; else the units themselves. What belongs to no player is always there. Samplers take their draws
-//! from [`draws`]: fixed chunks with a random stream each, so that threads do not show.
+//! Players follow the unit of the report (docs/reference/definitions.md, D16): agents for `agent`, `role` and `team`,
+//! whose rows are sums over agents; else the units themselves. What belongs to no player is always there. Samplers take
+//! their draws from [`draws`]: fixed chunks with a random stream each, so that threads do not show.
 //!
 //! Methods that divide it are in [`methods`](super::methods), a file each.
 

@@ -12,7 +12,7 @@
 //! one value, or of equal ones, gives exactly 0; released code of `dr_mas` leaves a single value its reward
 //! (`compat="verl"`). O(N log N) for N turns.
 //! References: Dr. MAS, arXiv 2602.08847; AT-GRPO, arXiv 2510.11062; MAGRPO, arXiv 2508.04652; MARSHAL, arXiv
-//! 2510.15414; ARCHITECTURE.md, D13.
+//! 2510.15414; docs/reference/definitions.md, D13.
 
 use super::returns::TurnSeries;
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};

@@ -8,7 +8,7 @@
 //! outcome of their rollouts. `baseline="mean"` subtracts the weighted mean of all candidates instead. A context with one
 //! candidate, or whose outcomes are all equal, says nothing: exactly 0 (`group.degenerate`). Nothing is removed or
 //! replayed; the alternatives are those that were recorded. O(N log N) for N decisions.
-//! Reference: C3, arXiv 2603.06859; ARCHITECTURE.md.
+//! Reference: C3, arXiv 2603.06859; docs/reference/definitions.md, "Contexts".
 
 use std::borrow::Cow;
 

@@ -8,7 +8,7 @@
 //! Rows are the events; r is the field `reward` (absent = 0) plus the outcome on y; V is the field `value` of every
 //! event, without which the trace is null (`field.absent`). A virtual outcome has V = 0 and follows every sink. On a chain this
 //! is `gae`. O(|V| + |E|).
-//! Reference: defined by this project (ARCHITECTURE.md, D14), after arXiv 1506.02438.
+//! Reference: defined by this project (docs/reference/definitions.md, D14), after arXiv 1506.02438.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub struct DagGae;
 static INFO: MethodInfo = MethodInfo {
     name: "dag_gae",
     summary: "generalised advantage along the edges of the graph, with the recorded critic",
-    reference: "defined by this project (ARCHITECTURE.md, D14), after arXiv 1506.02438",
+    reference: "defined by this project (docs/reference/definitions.md, D14), after arXiv 1506.02438",
     quantity: Quantity::Advantage,
     scope: Scope::Trace,
     units: Unit::ALL,

@@ -2,7 +2,7 @@
 //!
 //! What a single-agent trainer would use that reads the trace as one sequence of steps. An advantage: values are not
 //! parts of R. O(|V|), no graph.
-//! Reference: R. S. Sutton, A. G. Barto, Reinforcement Learning, 2018, section 3.3; ARCHITECTURE.md, D12.
+//! Reference: R. S. Sutton, A. G. Barto, Reinforcement Learning, 2018, section 3.3; docs/reference/definitions.md, D12.
 //! Axioms: linearity.
 
 use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};

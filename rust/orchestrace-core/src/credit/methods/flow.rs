@@ -17,8 +17,8 @@
 //!
 //! O(|V| + |E|), one pass from the outcome up. What an event receives is summed in the reverse of the topological
 //! order that was found, which is a function of the trace alone.
-//! References: ARCHITECTURE.md, D12; layer-wise relevance propagation: S. Bach et al., `PLoS` ONE 10(7), 2015,
-//! equation 58; Shapley value of a gate: G. Owen, Multilinear extensions of games, 1972. Axioms: efficiency; null
+//! References: docs/reference/definitions.md, D12; layer-wise relevance propagation: S. Bach et al., `PLoS` ONE
+//! 10(7), 2015, equation 58; Shapley value of a gate: G. Owen, Multilinear extensions of games, 1972. Axioms: efficiency; null
 //! player, that is, an event with no path to the outcome gets exactly 0; linearity in R.
 
 mod document;
@@ -74,8 +74,8 @@ pub(super) const EPSILON: Param = Param {
 static INFO: MethodInfo = MethodInfo {
     name: "flow",
     summary: "the outcome flows back along the edges; every event keeps a part of what passes",
-    reference: "defined by this project (ARCHITECTURE.md, D12); restart view: personalised PageRank, Haveliwala 2002; \
-                lrp: Bach et al. 2015, equation 58",
+    reference: "defined by this project (docs/reference/definitions.md, D12); restart view: personalised PageRank, \
+                Haveliwala 2002; lrp: Bach et al. 2015, equation 58",
     quantity: Quantity::Share,
     scope: Scope::Trace,
     units: Unit::ALL,

@@ -8,7 +8,7 @@
 //! discounted return of a single agent. An advantage: an event has what it receives, all of which its predecessors
 //! have again. A virtual sink is no hop: the sinks have equal parts of R.
 //!
-//! O(|V| + |E|), the pass of `flow`. Reference: ARCHITECTURE.md, D12. Axioms: null player; linearity.
+//! O(|V| + |E|), the pass of `flow`. Reference: docs/reference/definitions.md, D12. Axioms: null player; linearity.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub struct FlowDiscounted;
 static INFO: MethodInfo = MethodInfo {
     name: "flow_discounted",
     summary: "the outcome flows back along the edges and is discounted by each",
-    reference: "defined by this project (ARCHITECTURE.md, D12)",
+    reference: "defined by this project (docs/reference/definitions.md, D12)",
     quantity: Quantity::Advantage,
     scope: Scope::Trace,
     units: Unit::ALL,

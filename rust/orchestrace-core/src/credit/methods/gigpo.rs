@@ -7,7 +7,7 @@
 //!
 //! The anchor is the turn's first `state_key`, or where the trace has none the computed context of its first event. An
 //! anchor that one turn has gives `A_S` = 0. O(N log N) for N turns.
-//! Reference: L. Feng et al., `GiGPO`, arXiv 2505.10978; ARCHITECTURE.md.
+//! Reference: L. Feng et al., `GiGPO`, arXiv 2505.10978; contexts: docs/reference/definitions.md.
 
 use std::borrow::Cow;
 

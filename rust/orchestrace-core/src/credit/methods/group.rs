@@ -11,7 +11,8 @@
 //! 0. Released code gives a group of one its raw reward (mean 0, deviation 1), which `compat="verl"` reproduces.
 //! Two passes in f64, O(G log G).
 //! References: Z. Shao et al., `DeepSeekMath`, arXiv 2402.03300, eq. 3; Z. Liu et al., Dr. GRPO, arXiv 2503.20783;
-//! A. Ahmadian et al., RLOO, arXiv 2402.14740; Y. Chen et al., Pass@k, arXiv 2503.19595; ARCHITECTURE.md, D13.
+//! A. Ahmadian et al., RLOO, arXiv 2402.14740; Y. Chen et al., Pass@k, arXiv 2503.19595;
+//! docs/reference/definitions.md, D13.
 //! Axioms: the values of a group sum to zero, but for `pass_k`; invariance of `grpo` to R → aR + b, a > 0, up to ε.
 
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary};

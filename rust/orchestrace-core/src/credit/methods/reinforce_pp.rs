@@ -6,7 +6,7 @@
 //!
 //! The batch B is the corpus, or the traces that share the value of a metric (`batch="train_step"`). Each rollout is
 //! one token: recordings do not have token masks. A batch that says nothing gives exactly 0. O(N log N).
-//! Reference: J. Hu, REINFORCE++, arXiv 2501.03262; ARCHITECTURE.md, D13.
+//! Reference: J. Hu, REINFORCE++, arXiv 2501.03262; docs/reference/definitions.md, D13.
 
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
 use crate::credit::method::{Axiom, GroupMethod, MethodInfo, Quantity, Scope};

@@ -12,7 +12,7 @@
 //! without a value makes the trace null (`field.absent`) where a critic is needed. Accumulating eligibility traces
 //! equal `gae`, which is the equivalence of the backward and the forward view. O(|V|).
 //! References: J. Schulman et al., GAE, arXiv 1506.02438, eq. 11–16; J. Liao et al., MARFT, arXiv 2504.16129; R. S.
-//! Sutton, A. G. Barto, 2018, chapter 12; ARCHITECTURE.md, D14.
+//! Sutton, A. G. Barto, 2018, chapter 12; docs/reference/definitions.md, D14.
 
 use std::borrow::Cow;
 

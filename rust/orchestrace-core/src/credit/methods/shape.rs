@@ -8,7 +8,7 @@
 //! Long runs with many agents and short ones with few differ in what they earn for reasons that no decision of theirs
 //! changes. The mean of the group's rollouts of one shape is shrunk towards that of the group: κ→∞ is `grpo`, κ=0 compares
 //! within a shape alone. Depth counts edges on the longest path, width is the largest layer. O(|V| + |E|) a trace.
-//! Reference: defined by this project (ARCHITECTURE.md, D22).
+//! Reference: defined by this project (docs/reference/definitions.md, D13).
 
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};
 use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
@@ -25,7 +25,7 @@ pub struct ShapeNormalised;
 static INFO: MethodInfo = MethodInfo {
     name: "shape_normalised",
     summary: "reward of a rollout relative to those of its group that have a similar shape",
-    reference: "defined by this project (ARCHITECTURE.md, D22)",
+    reference: "defined by this project (docs/reference/definitions.md, D13)",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
     units: Unit::ALL,

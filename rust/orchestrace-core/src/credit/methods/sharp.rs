@@ -11,7 +11,7 @@
 //! whose tool results all lack `ok` has no value if the term counts.
 //! n + 1 evaluations of the surrogate a trace, and one pass over the group. A trace whose evaluations visit more events
 //! and edges than [`Cost::MOST_VISITS`] has no value (`budget.exceeded`).
-//! References: SHARP, arXiv 2602.08335; marginal: D. Wolpert, K. Tumer, 2001; ARCHITECTURE.md, D13, D15.
+//! References: SHARP, arXiv 2602.08335; marginal: D. Wolpert, K. Tumer, 2001; docs/reference/definitions.md, D13, D15.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Equal shares: every event gets R / |V|.
 //!
 //! The baseline that every other method has to beat. O(|V|), no graph.
-//! Reference: ARCHITECTURE.md, D12. Axioms: efficiency, symmetry, linearity.
+//! Reference: docs/reference/definitions.md, D12. Axioms: efficiency, symmetry, linearity.
 
 use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::Params;
@@ -15,7 +15,7 @@ pub struct Uniform;
 static INFO: MethodInfo = MethodInfo {
     name: "uniform",
     summary: "every event gets an equal share of the outcome",
-    reference: "defined by this project (ARCHITECTURE.md, D12)",
+    reference: "defined by this project (docs/reference/definitions.md, D12)",
     quantity: Quantity::Share,
     scope: Scope::Trace,
     units: Unit::ALL,

@@ -1,5 +1,5 @@
-//! `x_trace`: what the native export adds to the first event, since the schema has no place for it (ARCHITECTURE.md,
-//! section 3).
+//! `x_trace`: what the native export adds to the first event, since the schema has no place for it
+//! (docs/reference/tables.md, "The way back").
 
 use crate::columns::writer::{CarriedLabel, TraceWriter};
 use crate::error::{Finding, FindingCode, capped};

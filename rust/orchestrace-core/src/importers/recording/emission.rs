@@ -1,4 +1,4 @@
-//! Recordings to events and edges: the one place where R1 to R9 are code (ARCHITECTURE.md, section 14).
+//! Recordings to events and edges: the one place where R1 to R9 of docs/reference/importer-rules.md are code.
 
 use std::fmt::Write;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! How well work was divided, and how well it was put together again (D22).
+//! How well work was divided, and how well it was put together again (D24).
 //!
 //! Split. Q are the subtasks that events name, Q* those that a key names for the task ([`Options::subtasks`]).
 //!
@@ -32,7 +32,7 @@ pub struct Quality;
 static INFO: GroupInfo = GroupInfo {
     name: "quality",
     cost: Cost::Linear,
-    reference: "D22",
+    reference: "D24",
     metrics: &[
         Metric { name: "n_subtasks", count: Count::Things, summary: "distinct subtasks that events name" },
         Metric {

@@ -134,7 +134,7 @@ pub struct Stages;
 static INFO: GroupInfo = GroupInfo {
     name: "stages",
     cost: Cost::Linear,
-    reference: "D9, D22; Kimi K2.5, arXiv 2602.02276",
+    reference: "D9, D24; Kimi K2.5, arXiv 2602.02276",
     metrics: &[
         Metric { name: "n_stages", count: Count::Things, summary: "stages of the root agent" },
         Metric {
