@@ -78,10 +78,12 @@ def tree_paths(drawing: str) -> Iterator[str]:
             yield "/".join([*above[1:depth], name]) if depth else "."
 
 
-@pytest.mark.parametrize("which", range(2))
-def test_the_examples_of_the_readme_print_what_they_say(which: int) -> None:
-    codes, outputs = blocks("README.md", "python"), blocks("README.md", "text")
-    assert len(codes) == len(outputs) == 2
+@pytest.mark.parametrize(
+    ("name", "which"), [("README.md", 0), ("docs/overview.md", 0), ("docs/overview.md", 1)]
+)
+def test_examples_of_first_pages_print_what_they_say(name: str, which: int) -> None:
+    codes, outputs = blocks(name, "python"), blocks(name, "text")
+    assert len(codes) == len(outputs) == {"README.md": 1, "docs/overview.md": 2}[name]
     env = {name: value for name, value in os.environ.items() if not name.startswith("POLARS_")}
     done = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", codes[which]],
@@ -139,7 +141,7 @@ def test_every_command_of_a_document_runs(name: str) -> None:
 def test_commands_and_calls_of_documents_are_found() -> None:
     assert {"README.md", "docs/study.md", "docs/survey.md", "docs/recording.md"} <= set(COMMANDED)
     assert sum(len(list(commands(text(name)))) for name in COMMANDED) >= 20
-    assert {"README.md", "docs/formats/claude_code.md", "docs/formats/codex.md"} <= set(CALLED)
+    assert {"docs/overview.md", "docs/formats/claude_code.md", "docs/formats/codex.md"} <= set(CALLED)
     wrapped = list(commands("`orchestrace credit runs.jsonl\n--unit agent`\n"))
     assert wrapped == [["credit", "runs.jsonl", "--unit", "agent"]]
     assert list(commands("```sh\npip install . && orchestrace demo  # all\n```\n")) == [["demo"]]
@@ -191,10 +193,13 @@ def test_the_edge_cases_of_formats_have_their_tests() -> None:
         assert named and set(named) <= defined, set(named) - defined
 
 
-def test_the_two_commands_of_the_readme() -> None:
-    assert [block.strip() for block in blocks("README.md", "sh")] == [
-        "pip install . && orchestrace demo",
-        "orchestrace story runs/",
+def test_the_commands_of_the_readme() -> None:
+    """Two set a machine up, one does the main job, one runs all tests."""
+    (block,) = blocks("README.md", "sh")
+    assert [line.partition(" #")[0].rstrip() for line in block.splitlines()] == [
+        "python3 -m venv .venv && source .venv/bin/activate",
+        "pip install .",
+        "orchestrace demo",
         "make test",
     ]
     assert "\nmake test\n" in text(".ci/run")
@@ -268,7 +273,8 @@ def test_rooms_are_drawn_in_the_order_of_their_imports(name: str) -> None:
         assert [room for room in drawn if room in order] == [room for room in order if room]
 
 
-def test_the_map_is_short() -> None:
+def test_the_first_pages_are_short() -> None:
+    assert len(text("README.md").splitlines()) <= 110
     assert len(text("ARCHITECTURE.md").splitlines()) <= 300
 
 
@@ -343,7 +349,7 @@ def test_tasks_and_commands_exist(name: str) -> None:
     assert set(re.findall(r"`orchestrace ([a-z]+)", text(name))) <= set(command.commands)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "docs/reference/python-api.md"])
+@pytest.mark.parametrize("name", ["docs/overview.md", "CHANGELOG.md", "docs/reference/python-api.md"])
 def test_lists_of_commands_are_complete(name: str) -> None:
     (listed,) = re.findall(
         r"^- (?:On the command line|The command `orchestrace`|The command line has).*?(?=^- |^#|\Z)",
@@ -416,7 +422,7 @@ def test_the_changelog_knows_the_version() -> None:
     assert f"Table layout {_core.SCHEMA_VERSION}." in text("CHANGELOG.md")
 
 
-def test_the_first_page_says_what_methods_find_as_the_page_on_credit_measured_it() -> None:
+def test_the_overview_says_what_methods_find_as_the_page_on_credit_measured_it() -> None:
     """Ranges of rank correlations are over the worlds of the table of docs/credit.md."""
     measured: dict[tuple[str, str], list[float]] = {}
     for row in re.findall(
@@ -425,7 +431,7 @@ def test_the_first_page_says_what_methods_find_as_the_page_on_credit_measured_it
         worlds = [cell.split("[")[0].strip() for cell in row[2].split("|")[:5]]
         numbers = [float(cell) for cell in worlds if cell not in ("", "-")]
         measured.setdefault((row[0], row[1]), numbers)
-    found = table("README.md", "question", "ask", "rank correlation with planted truth")
+    found = table("docs/overview.md", "question", "ask", "rank correlation with planted truth")
     critic = "gae (rows=events, lambda_=0.0, gamma=1.0)"
     told = {
         0: [("c3", "siblings"), ("coma", "siblings")],
