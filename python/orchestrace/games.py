@@ -1,4 +1,4 @@
-"""Solutions of a cooperative game of one's own: a list of values, or a function of coalitions."""
+"""Solutions of cooperative games of your own: a list of values, or a function of coalitions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Mapping files of house formats, checked against the records that they are for."""
+"""Mapping files of house formats, checked against records."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack

@@ -140,6 +140,6 @@ def test_ctrl_c_leaves_what_is_written_and_says_how_to_go_on(config, tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert said.endswith(f"stopped: what is measured is in {folder}; run the same command again to go on\n")
+    assert said.endswith(f"stopped: finished cells are in {folder}; run the same command again to resume\n")
     assert len(list(folder.glob("cells/*.json"))) >= 3
     assert ot.study.load(folder).height >= 2

@@ -115,7 +115,7 @@ def test_errors_name_options_of_the_command(tmp_path: Path) -> None:
     assert little == "memory is 10 bytes, expected at least 64MiB"
     run("credit", path, "--sink", tmp_path / "sink")
     again = told(run("credit", path, "--sink", tmp_path / "sink", code=2))
-    assert "--resume to go on with it" in again
+    assert "give --resume to continue it" in again
 
 
 def test_warnings_are_one_line(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_ctrl_c_says_what_an_ingest_keeps_and_how_to_go_on(tmp_path: Path) -> No
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    line = f"stopped: {kept(folder):,} traces kept in {folder}; run the same command again to go on\n"
+    line = f"stopped: {kept(folder):,} traces kept in {folder}; run the same command again to resume\n"
     assert said.endswith(line) and "Traceback" not in said
     done = subprocess.run(args, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and "resumed" in done.stdout, done.stderr
@@ -161,7 +161,4 @@ def test_ctrl_c_of_other_commands_is_one_line(tmp_path: Path, monkeypatch: pytes
         result = run(*command, code=130)
         assert (result.stderr, result.stdout) == ("stopped\n", "")
     sunk = run("credit", path, "--sink", tmp_path / "sink", code=130).stderr
-    assert (
-        sunk
-        == f"stopped: what is done is in {tmp_path / 'sink'}; run the command again with --resume to go on\n"
-    )
+    assert sunk == f"stopped: what is done is in {tmp_path / 'sink'}; run the command again with --resume\n"

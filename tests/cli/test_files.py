@@ -76,7 +76,7 @@ def test_the_demo_writes_to_its_own_folder_only(tmp_path: Path) -> None:
     mine.mkdir()
     (mine / "events.parquet").write_text("mine")
     refused = told(run("demo", "-o", mine, code=1))
-    assert refused == f"folder '{mine}' is not of the demo; give --force to write into it"
+    assert refused == f"the demo did not make folder '{mine}'; give --force to write into it"
     assert (mine / "events.parquet").read_text() == "mine" and os.listdir(mine) == ["events.parquet"]
     for _ in range(2):
         run("demo", "-o", tmp_path / "demo")

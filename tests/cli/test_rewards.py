@@ -84,4 +84,4 @@ def test_rewards_come_to_a_corpus_on_disk_too(unpaid: Path) -> None:
     shown = run("credit", folder, "--rewards", unpaid.parent / "r.jsonl", "--unit", "team", "--json").stdout
     assert sorted(round(row["credit"], 9) for row in json.loads(shown)) == [1, 2, 3]
     settled = told(run("credit", folder, "--reward-score", "x", code=2))
-    assert settled == "--reward-score is settled when a corpus is made: give it to ingest"
+    assert settled == "--reward-score applies when a corpus is made: give it to ingest"

@@ -214,8 +214,8 @@ def test_what_is_gone_or_has_changed_is_one_clear_line(tmp_path: Path) -> None:
     path.write_bytes(lines()[:20])
     refused(corpus, "has changed")
     path.unlink()
-    refused(corpus, "is no file that can be read again")
-    refused(disk, "is no file that can be read again")
+    refused(corpus, "is not a file that can be read again")
+    refused(disk, "is not a file that can be read again")
     records = session.read_bytes().splitlines(keepends=True)
     session.write_bytes(b"".join(records[1:]))
     refused(spread, "has changed")
@@ -223,7 +223,7 @@ def test_what_is_gone_or_has_changed_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_what_was_not_read_from_a_file_has_no_source() -> None:
     for corpus in (ot.generate(traces=2, seed=0), ot.read_traces(io.BytesIO(lines()))):
-        with pytest.raises(ot.InputError, match=r"not read from a file|no file that can"):
+        with pytest.raises(ot.InputError, match=r"not read from a file|not a file that can"):
             corpus.source(1, 0)
 
 

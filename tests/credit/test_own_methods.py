@@ -178,7 +178,8 @@ def test_parameters_take_what_they_say() -> None:
         ):
             ot.Param(name, 1, "")
     for name in ("Gamma", "é", "_x", "1x", "", 3):
-        with pytest.raises(ot.ParameterError, match="is no name of a parameter: expected a-z, 0-9 and _"):
+        refusal = "is not a valid name of a parameter: expected a-z, 0-9 and _"
+        with pytest.raises(ot.ParameterError, match=refusal):
             ot.Param(name, 1, "")  # type: ignore[arg-type]
     assert [shown(x) for x in (1e-6, 1e22, 0.5, float("inf"), None, True, 'a"')] == [
         "1e-6", "1e22", "0.5", "null", "null", "true", '"a\\""',
@@ -191,7 +192,7 @@ def test_registration_is_checked() -> None:
 
     same = ot.Param("a", 1, "")
     for options, message in (
-        ({"name": "My method"}, "no name of a method"),
+        ({"name": "My method"}, "not a valid name of a method"),
         ({"name": "flow"}, "one of the package"),
         ({"name": "vdn"}, "one of the package"),
         ({"quantity": "shrae"}, "did you mean 'share'"),

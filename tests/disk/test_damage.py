@@ -156,7 +156,7 @@ def test_a_damaged_file_is_one_line(sound: Sound, tmp_path: Path, how: str, tabl
     HARM[how](folder / name, draw)
     (told, *_) = judge(sound, folder, [name], ["tables", "counts"])
     assert f"'{folder / name}' is damaged ({table}" in told
-    assert ("it is no file" if how == "replace_by_folder" else ", expected ") in told
+    assert ("it is not a file" if how == "replace_by_folder" else ", expected ") in told
     assert f"ingest(inputs, '{folder}')" in told and "restore the file" in told
     partition = re.match(r"part=(\d+)/", name)
     assert partition is None or f"of partition {partition[1]})" in told

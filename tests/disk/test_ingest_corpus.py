@@ -610,7 +610,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "thesis.txt").write_text("all of it")
-    with pytest.raises(ot.ParameterError, match=r"not empty and is no corpus: it has 'thesis\.txt'"):
+    with pytest.raises(ot.ParameterError, match=r"not empty and is not a corpus: it has 'thesis\.txt'"):
         ot.ingest(tmp_path / "a.jsonl", out)
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
     with pytest.raises(ot.InputError, match="no corpus in"):

@@ -223,7 +223,7 @@ def test_counts_that_do_not_add_up(folder: Path, genuine: str) -> None:
     assert value["inputs"][0]["used"] > 0
     value["inputs"][0]["accepted"] = value["inputs"][0].pop("used")
     assert judged(json.dumps(value), folder) is None
-    with pytest.raises(ot.SchemaError, match=r"inputs\[0\] has \d+ records .*: ingest the recordings anew$"):
+    with pytest.raises(ot.SchemaError, match=r"inputs\[0\] has \d+ records .*: ingest the recordings again$"):
         ot.read_corpus(folder)
 
 

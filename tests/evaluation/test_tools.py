@@ -162,7 +162,11 @@ def test_methods_of_groups_see_siblings_that_nobody_labelled():
         ),
         (5, {}, "methods is 5, expected a list"),
         ([(["a"], {})], {}, "expected a name or a pair"),
-        ([("flow", {"unit": "agent"})], {}, "unit= is no parameter of method 'flow': give unit= to compare"),
+        (
+            [("flow", {"unit": "agent"})],
+            {},
+            "unit= is not a parameter of method 'flow': give unit= to compare",
+        ),
         (
             ["flow"],
             {"truth": pl.DataFrame({"trace": ["x"], "unit_id": "a", "contribution": [1.0]})},

@@ -591,7 +591,7 @@ def test_mistakes_of_a_file_name_it(tmp_path):
     with pytest.raises(ot.InputError, match=r"study\.toml"):
         ot.study.read_config(file)
     file.write_text("methods = [")
-    with pytest.raises(ot.ParameterError, match=r"study\.toml is no TOML"):
+    with pytest.raises(ot.ParameterError, match=r"study\.toml is not TOML"):
         ot.study.read_config(file)
     file.write_text("sizes = []\n")
     with pytest.raises(ot.ParameterError, match=r"study\.toml: the study has no sizes"):

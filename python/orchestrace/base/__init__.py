@@ -1,1 +1,1 @@
-"""What every room stands on: errors, schemas, checks of arguments, text, files that are whole or absent."""
+"""The ground of every room: errors, schemas, checks of arguments, text, publication of files."""

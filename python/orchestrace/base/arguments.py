@@ -1,8 +1,9 @@
-"""What an argument of a caller breaks, told as an error about that argument: one place for every verb.
+"""Errors about arguments, for every verb.
 
-A verb judges the values of its arguments; what has the wrong type altogether breaks Python or Polars inside
-of it. `public` then asks which argument is not what the signature says, or what the system or Polars refused.
-An error that no argument explains is a defect of ours, or of a function of the caller: it passes as it is.
+A verb checks the values of its arguments. A value of the wrong type makes Python or Polars fail inside the
+verb. `public` then looks for the argument that does not fit the signature, or for what the system or Polars
+refused. If no argument explains the error, it is a defect of ours or of a caller's function and passes
+unchanged.
 """
 
 import collections.abc

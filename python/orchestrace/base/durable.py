@@ -1,4 +1,4 @@
-"""Files that are written under another name, made durable and renamed."""
+"""Files written under another name, made durable, then renamed."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Every error that a caller may want to catch, all of them below `OrchestraceError`."""
+"""Errors that a caller may catch, all subclasses of `OrchestraceError`."""
 
 import polars as pl
 

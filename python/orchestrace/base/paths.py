@@ -1,4 +1,4 @@
-"""Paths as callers name them."""
+"""Paths as callers write them."""
 
 import os
 import stat

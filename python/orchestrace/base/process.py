@@ -1,4 +1,4 @@
-"""What a process needs for the engine to work in it: the main interpreter, and the threads of Polars."""
+"""Requirements on a process: the main interpreter, and the threads of Polars."""
 
 import importlib
 import os

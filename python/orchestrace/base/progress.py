@@ -1,4 +1,4 @@
-"""A bar on stderr for long calls; a callable of (done, total) for everybody else."""
+"""Progress of long calls: a bar on stderr, or a callable of (done, total)."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -1,5 +1,4 @@
-"""Files and folders that take their name when they are complete: whoever looks sees the old one or the new
-one, never half of one."""
+"""Publication of files and folders: readers see the old version or the new one, never a partial one."""
 
 import errno
 import io

@@ -1,4 +1,4 @@
-"""Results beyond the range of a 64-bit float: null, with the reason ``result.range``, wherever they arise."""
+"""Results beyond the range of a 64-bit float: null, with the reason ``result.range``."""
 
 from collections.abc import Iterable
 

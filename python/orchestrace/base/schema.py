@@ -1,4 +1,4 @@
-"""Polars schemas of all tables, built from the core at import, so that no column is spelt twice."""
+"""Polars schemas of all tables, built from the core at import."""
 
 from typing import Any, Final, Literal
 

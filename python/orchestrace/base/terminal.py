@@ -1,4 +1,4 @@
-"""Frames as text, without anything that a terminal could act on: as tables of some width, or flat for CSV."""
+"""Frames as text without control characters: as tables of a given width, or flat for CSV."""
 
 import json
 import math

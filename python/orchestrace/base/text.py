@@ -1,4 +1,4 @@
-"""Text that nothing in a terminal or a document can act on, and counts with their nouns."""
+"""Text without control characters for terminals and documents, and counts with their nouns."""
 
 
 def plain(value: object) -> str:

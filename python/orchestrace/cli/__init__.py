@@ -1,4 +1,4 @@
-"""The command `orchestrace`: one verb per function of the library, in a file for each group of them."""
+"""The command `orchestrace`: one verb per function of the library, one file per group of verbs."""
 
 from . import crediting, exporting, measuring, reading, replaying
 from .application import app

@@ -1,4 +1,4 @@
-"""``python -m orchestrace.cli``, where the command is not installed."""
+"""The entry point of ``python -m orchestrace.cli``."""
 
 from . import main
 

@@ -1,4 +1,4 @@
-"""What all commands share: the application, its exit codes, and errors of a user as one line."""
+"""The application: exit codes, and errors of users as one line."""
 
 import re
 import warnings

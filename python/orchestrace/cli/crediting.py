@@ -27,9 +27,9 @@ def credit_(
     param: Params = None,
     seed: Seed = 0,
     sink: Annotated[
-        Path | None, typer.Option("--sink", help="A folder for a result that is larger than memory.")
+        Path | None, typer.Option("--sink", help="Folder for a result that is larger than memory.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Add to what is in that folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the result in that folder.")] = False,
 ) -> None:
     """Divide the reward among units."""
     corpus = usable(recordings, rewards)
@@ -39,7 +39,7 @@ def credit_(
         try:
             rows = credit(corpus, **options, sink=sink, resume=resume)
         except KeyboardInterrupt:
-            again = "run the command again with --resume to go on"
+            again = "run the command again with --resume"
             typer.echo(f"stopped: what is done is in {plain(sink)}; {again}", err=True)
             raise typer.Exit(STOPPED) from None
         typer.echo(f"wrote {plain(sink)}: {rows.select(pl.len()).collect().item():,} rows")
@@ -61,7 +61,7 @@ def compare_(
     unit: Unit = "agent",
     seed: Seed = 0,
 ) -> None:
-    """Compare credit methods: what they cost, how far they agree."""
+    """Compare credit methods: their cost and how far they agree."""
     corpus = usable(recordings, rewards)
     options = credit_options(unit, rewards.reward, seed, None)
     runs = list(map(run_of, method)) if method else None
@@ -76,10 +76,10 @@ def explain_(
     recordings: StrictOptions,
     rewards: RewardOptions,
     table: TableOptions,
-    unit_id: Annotated[str, typer.Option("--id", help="The unit whose credit is asked about.")],
+    unit_id: Annotated[str, typer.Option("--id", help="The unit whose credit to explain.")],
     trace: Annotated[
         str | None,
-        typer.Option("--trace", help="Its trace, by number or trace_id; needed if several have it."),
+        typer.Option("--trace", help="Its trace, by number or trace_id; required if several traces have it."),
     ] = None,
     method: Method = "flow",
     unit: Unit = "agent",

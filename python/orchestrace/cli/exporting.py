@@ -29,17 +29,19 @@ def _list_exports(asked: bool) -> None:
 def export_(
     recordings: StrictOptions,
     rewards: RewardOptions,
-    to: Annotated[str, typer.Option("--to", help="A name of --list.")] = "perfetto",
+    to: Annotated[str, typer.Option("--to", help="Target; --list shows all.")] = "perfetto",
     trace: Annotated[
         list[str] | None,
         typer.Option("--trace", help="A trace_id; repeatable; mermaid and dot need one of several."),
     ] = None,
     window: Annotated[
-        str | None, typer.Option("--window", help="FROM,TO: only what happens between, since a trace began.")
+        str | None, typer.Option("--window", help="FROM,TO: only events between these times of a trace.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The file (parquet: the folder); else trace.json or the like."),
+        typer.Option(
+            "--output", "-o", help="Output file (parquet: folder); default: trace.json or the like."
+        ),
     ] = None,
     force: Force = False,
     effects: Annotated[
@@ -55,12 +57,14 @@ def export_(
     per: Annotated[str, typer.Option("--per", help="verl, trl: turn, or token for lists.")] = "turn",
     param: Params = None,
     seed: Seed = 0,
-    size: Annotated[bool, typer.Option("--size", help="Say how large it would be, write nothing.")] = False,
+    size: Annotated[
+        bool, typer.Option("--size", help="Print the size it would have; write nothing.")
+    ] = False,
     max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", min=0, help="Limit; 64 MiB for what viewers load.")
+        int | None, typer.Option("--max-bytes", min=0, help="Size limit; 64 MiB for viewers.")
     ] = None,
     listed: Annotated[
-        bool, typer.Option("--list", is_eager=True, callback=_list_exports, help="List what can be written.")
+        bool, typer.Option("--list", is_eager=True, callback=_list_exports, help="List the targets.")
     ] = False,
 ) -> None:
     """Write recordings for viewers, process mining and trainers."""

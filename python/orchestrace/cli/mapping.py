@@ -1,4 +1,4 @@
-"""The command mapping: what the keys of a mapping file find."""
+"""The command mapping, which checks the keys of a mapping file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ from .options import Json, Threads
 from .tables import show, tell
 
 mapping_app = typer.Typer(
-    help="Check a mapping file against the records that it is for.",
+    help="Check a mapping file against its records.",
     no_args_is_help=True,
     context_settings=SETTINGS,
     rich_markup_mode=None,
@@ -37,7 +37,7 @@ def check_(
         typer.Option("--strict", help="Exit with 3 if a key found no value or a record was quarantined."),
     ] = False,
 ) -> None:
-    """Say what each key finds, and what no key reads.
+    """Report what each key finds, and which fields no key reads.
 
     How often each key finds a value, and which fields of the records no key reads. Exits with 1 if no record
     could be used.

@@ -54,7 +54,9 @@ def taint_(
     untrusted: UntrustedTools = None,
     trusted: TrustedTools = None,
     privileged: PrivilegedTools = None,
-    cut: Annotated[bool, typer.Option("--cut", help="Where sanitizers would keep outcomes clean.")] = False,
+    cut: Annotated[
+        bool, typer.Option("--cut", help="Show where sanitizers would keep outcomes clean.")
+    ] = False,
 ) -> None:
     """Follow untrusted content: what it reached, where to stop it."""
     if cut and privileged:

@@ -1,4 +1,4 @@
-"""Options that several commands have, in groups that a command takes as one parameter each."""
+"""Options that several commands share, in groups that a command takes as one parameter each."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ Paths = Annotated[
 ]
 Format = Annotated[str, typer.Option("--format", help="Importer, or auto.")]
 House = Annotated[
-    Path | None, typer.Option("--mapping", help="TOML or JSON file that names the fields of a house format.")
+    Path | None, typer.Option("--mapping", help="TOML or JSON file that maps the fields of a house format.")
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Default: all cores.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
@@ -29,7 +29,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1)]
 MaxGap = Annotated[
     float | None,
-    typer.Option("--max-gap", help="The longest gap that is work, in the recording's time; more is idle."),
+    typer.Option("--max-gap", help="Longest gap that counts as work, in the recording's time; more is idle."),
 ]
 UntrustedTools = Annotated[
     list[str] | None,
@@ -37,7 +37,9 @@ UntrustedTools = Annotated[
 ]
 TrustedTools = Annotated[
     list[str] | None,
-    typer.Option("--trusted-tool", help="A tool whose results are trusted unless untrusted; repeatable."),
+    typer.Option(
+        "--trusted-tool", help="A tool whose results are trusted, unless it is named untrusted; repeatable."
+    ),
 ]
 PrivilegedTools = Annotated[
     list[str] | None,
@@ -48,7 +50,7 @@ Unit = Annotated[str, typer.Option("--unit", help="team, role, agent, turn, even
 Method = Annotated[str, typer.Option("--method", help="See the command methods.")]
 Scores = Annotated[
     list[str] | None,
-    typer.Option("--reward-score", help="Score of a recording to read as a reward; repeatable."),
+    typer.Option("--reward-score", help="Recorded score to read as a reward; repeatable."),
 ]
 
 

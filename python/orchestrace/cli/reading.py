@@ -1,4 +1,4 @@
-"""Commands that read and judge recordings, and make some."""
+"""Commands that read, judge and generate recordings."""
 
 import json
 import shlex
@@ -72,7 +72,7 @@ def _demo_folder(output: Path, force: bool) -> Path:
         raise ParameterError(f"'{output}' is a file, expected a folder")
     folder.mkdir(parents=True, exist_ok=True)
     if not force and not (folder / _DEMO).exists() and any(folder.iterdir()):
-        raise InputError(f"folder '{output}' is not of the demo; give --force to write into it")
+        raise InputError(f"the demo did not make folder '{output}'; give --force to write into it")
     return folder
 
 
@@ -105,7 +105,7 @@ def story_(
     privileged: PrivilegedTools = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what is worth knowing first, on one screen."""
+    """Show what is worth knowing first, on one screen."""
     corpus = usable(recordings)
     told = story(
         corpus,
@@ -129,13 +129,13 @@ def ingest_(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, globs, folders.")],
     out: Annotated[Path, typer.Option("--output", "-o", help="Folder of the corpus.")],
     memory: Annotated[
-        str, typer.Option("--memory", help="What may be used beside the program itself.")
+        str, typer.Option("--memory", help="Memory budget, beside the program itself.")
     ] = "2GiB",
     group: Annotated[
         list[str] | None, typer.Option("--group", help="Column that keeps traces together; repeatable.")
     ] = None,
     partitions: Annotated[int | None, typer.Option("--partitions", min=1, max=999)] = None,
-    resume: Annotated[bool, typer.Option(help="Add to a corpus that is there.")] = True,
+    resume: Annotated[bool, typer.Option(help="Add to an existing corpus.")] = True,
     max_errors: Annotated[
         int | None, typer.Option("--max-errors", min=0, help="Stop beyond this many rejected records ...")
     ] = None,
@@ -143,7 +143,7 @@ def ingest_(
         float | None, typer.Option("--max-error-ratio", help="... if they are also more than this share.")
     ] = None,
     trace_by: Annotated[
-        TraceBy | None, typer.Option("--trace-by", help="trace or conversation: what becomes one trace.")
+        TraceBy | None, typer.Option("--trace-by", help="What becomes one trace: trace or conversation.")
     ] = None,
     reward_score: Scores = None,
     format: Format = "auto",
@@ -152,7 +152,7 @@ def ingest_(
     as_json: Json = False,
     strict: Strict = False,
 ) -> None:
-    """Read recordings of any size into a corpus on disk; resume."""
+    """Read recordings of any size into a corpus on disk, or resume."""
     try:
         done = ingest(
             paths,
@@ -181,7 +181,7 @@ def ingest_(
         show(done.inputs, f"inputs of {done.path}", "ingest")
         typer.echo(", ".join(f"{count:,} {what}" for what, count in done.records.items()))
         if done.repaired:
-            typer.echo(plain(f"damaged files, made anew: {', '.join(done.repaired)}"))
+            typer.echo(plain(f"damaged files, rebuilt: {', '.join(done.repaired)}"))
     corpus = read_corpus(out)
     refuse_unused(corpus)
     tell_quarantined(corpus, RecordingOptions([str(out)]), strict)
@@ -194,7 +194,7 @@ def _tell_stopped(out: Path) -> None:
     except InputError:  # it was stopped before there was a corpus
         traces = 0
     kept = f"{counted(traces, 'trace')} kept in {plain(out)}" if traces else "nothing is kept yet"
-    typer.echo(f"stopped: {kept}; run the same command again to go on", err=True)
+    typer.echo(f"stopped: {kept}; run the same command again to resume", err=True)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Recordings in: how a command opens them, and what it says of those that were not used."""
+"""Recordings as input of commands, and reports on records that were not used."""
 
 import shlex
 import warnings
@@ -24,7 +24,7 @@ def opened(given: RecordingOptions, rewards: RewardOptions | None = None, *, ext
         settled = {"--reward-score": scores, "--format": given.format != "auto", "--mapping": given.mapping}
         for flag, value in settled.items():
             if value:
-                raise ParameterError(f"{flag} is settled when a corpus is made: give it to ingest")
+                raise ParameterError(f"{flag} applies when a corpus is made: give it to ingest")
         corpus: Corpus = read_corpus(given.paths[0])
     else:
         with warnings.catch_warnings():

@@ -31,11 +31,11 @@ def replay_(
             help="Drop every agent, event, role, tool, call, spawn, message or edge in turn; repeatable.",
         ),
     ] = None,
-    mode: Annotated[str, typer.Option("--mode", help="subtree or node: what goes with what is dropped.")] = (
-        "subtree"
-    ),
+    mode: Annotated[
+        str, typer.Option("--mode", help="subtree or node: what is lost with a dropped event.")
+    ] = ("subtree"),
     lost: Annotated[
-        str, typer.Option("--lost", help="An event is lost with all or any of its inputs.")
+        str, typer.Option("--lost", help="An event is lost if all or any of its inputs are.")
     ] = "all",
     values: Annotated[
         list[str] | None, typer.Option("--set", help="agent=NAME:VALUE, event=ID:VALUE, ...; repeatable.")
@@ -56,17 +56,17 @@ def replay_(
     ] = None,
     pool: Annotated[str, typer.Option("--pool", help="What takes a slot: all, agents or tools.")] = "all",
     at_once: Annotated[
-        bool, typer.Option("--together", help="All of them at once, not one scenario each.")
+        bool, typer.Option("--together", help="Apply all changes at once, as one scenario.")
     ] = False,
     outcome: Annotated[str, typer.Option("--outcome", help="noisy_or, typed, linear, max, ...")] = "noisy_or",
-    quorum: Annotated[float, typer.Option("--quorum", help="Share that a majority needs more than.")] = 0.5,
+    quorum: Annotated[float, typer.Option("--quorum", help="A majority needs more than this share.")] = 0.5,
     sensitivity: Annotated[bool, typer.Option(help="Bound the effects over seven families of gates.")] = True,
     max_gap: MaxGap = None,
     program_order: Annotated[
-        bool, typer.Option("--program-order", help="Join consecutive events of an owner.")
+        bool, typer.Option("--program-order", help="Join consecutive events of one owner.")
     ] = False,
 ) -> None:
-    """Show what would have come of runs with something changed."""
+    """Show how runs would have ended with something changed."""
     asked = words.scenarios(
         dropped=dropped,
         each=each,

@@ -28,15 +28,19 @@ study_app = typer.Typer(
 
 @study_app.command(name="run")
 def run_(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file, as examples/study.toml.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file like examples/study.toml.")],
     folder: Annotated[
         Path, typer.Option("--output", "-o", help="Output folder; an unfinished study resumes.")
     ],
     workers: Annotated[
-        int, typer.Option("--workers", min=0, max=256, help="Processes; 0: this one, which stops no call.")
+        int,
+        typer.Option(
+            "--workers", min=0, max=256, help="Worker processes; 0: this one, which stops no slow call."
+        ),
     ] = 1,
     threads: Annotated[
-        int | None, typer.Option("--threads", min=1, max=1024, help="Of each call; default: all cores.")
+        int | None,
+        typer.Option("--threads", min=1, max=1024, help="Threads of each call; default: all cores."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -45,7 +49,7 @@ def run_(
         table = study.run(config, folder, workers=workers, threads=threads, progress=True)
     except KeyboardInterrupt:
         typer.echo(
-            f"stopped: what is measured is in {plain(folder)}; run the same command again to go on", err=True
+            f"stopped: finished cells are in {plain(folder)}; run the same command again to resume", err=True
         )
         raise typer.Exit(STOPPED) from None
     if as_json:

@@ -1,4 +1,4 @@
-"""Frames out: as a table on a terminal, as CSV or JSON on standard output, or as a Parquet file."""
+"""Frames as output of commands: tables on a terminal, CSV, JSON, Parquet."""
 
 import json as json_text
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Options of the command as the library takes them: what a word of the command line stands for."""
+"""Words of the command line as values of the library."""
 
 import json
 from functools import reduce
@@ -23,7 +23,7 @@ def weights(given: list[str]) -> str | dict[str, float]:
             weights[channel if found else item] = float(weight) if found else 1.0
         except ValueError:
             raise ParameterError(
-                f"reward '{item}': '{weight}' is no number, expected CHANNEL=WEIGHT"
+                f"reward '{item}': '{weight}' is not a number; expected CHANNEL=WEIGHT"
             ) from None
     return weights
 
@@ -123,7 +123,7 @@ def scenarios(
     asked += [_slots(slots, pool)] if slots is not None else []
     if not asked:
         raise ParameterError(
-            "replay what? Name --drop, --each, --set, --truncate, --aggregate, --speed-up or --slots"
+            "nothing to replay: give --drop, --each, --set, --truncate, --aggregate, --speed-up or --slots"
         )
     return [reduce(and_, asked)] if at_once else asked
 
@@ -132,7 +132,7 @@ def _float(text: str, place: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ParameterError(f"{place}: '{text}' is no number") from None
+        raise ParameterError(f"{place}: '{text}' is not a number") from None
 
 
 def _parameter(item: str) -> tuple[str, Parameter]:

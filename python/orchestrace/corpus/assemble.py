@@ -1,4 +1,4 @@
-"""Tables that somebody else made, brought into the schemas of a corpus."""
+"""Tables of callers, converted to the schemas of a corpus."""
 
 from typing import Final
 
@@ -117,7 +117,7 @@ def _lifted(column: pl.Series, table: str) -> pl.Series:
     try:
         lifted_kind(column.name, column.dtype)
     except ParameterError as error:
-        raise SchemaError(f"events.{column.name} is no column of the schema; {error}") from None
+        raise SchemaError(f"events.{column.name} is not a column of the schema; {error}") from None
     return column
 
 

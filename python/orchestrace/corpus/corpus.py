@@ -1,4 +1,4 @@
-"""The recordings in memory, as tables."""
+"""The class `Corpus`: recordings in memory, as tables."""
 
 import os
 import pickle
@@ -529,7 +529,7 @@ class Corpus:
         for end, letter in enumerate(file):
             if letter == "/" and os.path.isfile(file[:end]):
                 return file[:end], file[:end]
-        raise InputError(f"'{file}' is no file that can be read again (looked from '{os.getcwd()}')")
+        raise InputError(f"'{file}' is not a file that can be read again (looked from '{os.getcwd()}')")
 
     def _read_options(self) -> dict[str, Any]:
         """Options of the reading, as the core takes them."""

@@ -1,4 +1,4 @@
-"""How a corpus shows itself: a few lines of text, or a small self-contained table in a notebook."""
+"""The display of a corpus: a few lines of text, or a small self-contained table in a notebook."""
 
 from __future__ import annotations
 

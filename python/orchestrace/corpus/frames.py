@@ -1,4 +1,4 @@
-"""Frames that callers give, and what is looked up about their traces."""
+"""Frames of callers, and lookups of their traces."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Mapping files of house formats: TOML or JSON to what the core judges and reads."""
+"""Mapping files of house formats: TOML or JSON, converted for the core."""
 
 import json
 import math

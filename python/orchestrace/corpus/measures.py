@@ -1,4 +1,4 @@
-"""Measures that a caller brings to a corpus: read from files, found by trace, judged."""
+"""Measures of callers: read from files, matched to traces, validated."""
 
 import os
 from collections.abc import Callable

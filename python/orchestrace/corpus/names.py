@@ -1,4 +1,4 @@
-"""Names in arguments: what is no name, or names what no trace or table has, is a mistake, which is told."""
+"""Names in arguments, checked against the names that traces and tables have."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -20,7 +20,7 @@ def names_of(what: str, given: object) -> list[str]:
     Raises
     ------
     ParameterError
-        One name instead of a list of them, what cannot be listed, or something in it that is no text.
+        A single name instead of a list, an argument that is not iterable, or an item that is not text.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def number_column(what: str, given: object, of: str, schema: pl.Schema) -> str:
     Raises
     ------
     ParameterError
-        What is no name, a column that is not there, or one of something else than numbers.
+        An invalid name, an unknown column, or a column that is not numeric.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def named_tools(corpus: Corpus, what: str, given: object) -> list[str]:
     Raises
     ------
     ParameterError
-        What is no list of names, or names and patterns that no tool of the corpus has; it lists all of them
+        Not a list of names, or names and patterns that no tool of the corpus has; the message lists them
         and the tools that are known.
 
     Examples

@@ -1,4 +1,4 @@
-"""How a corpus on disk is told from a folder of recordings."""
+"""Detection of a corpus on disk among folders of recordings."""
 
 import os
 from typing import Final

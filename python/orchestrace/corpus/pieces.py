@@ -1,4 +1,4 @@
-"""What the core says of a corpus, piece by piece."""
+"""Results of the core for a corpus, piece by piece."""
 
 from typing import TYPE_CHECKING, Any
 

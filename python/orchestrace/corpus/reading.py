@@ -1,4 +1,4 @@
-"""Reading recordings: what the caller names is turned into files here, the core does the rest."""
+"""The reading of recordings: arguments become files here, the core does the rest."""
 
 import glob
 import os

@@ -1,4 +1,4 @@
-"""The reward that a call asks for, trace by trace, and the label by which credits name it."""
+"""The reward of each trace, and the label by which credits name it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -77,7 +77,7 @@ def weights_of(reward: object) -> dict[str, float]:
             weights[name] = float(weight)
         except (TypeError, ValueError, OverflowError):
             raise ParameterError(
-                f"the weight of reward '{name}' is no number in the range of a float"
+                f"the weight of reward '{name}' is not a number in the range of a float"
             ) from None
     return dict(sorted(weights.items()))
 

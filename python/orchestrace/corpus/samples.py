@@ -1,4 +1,4 @@
-"""Where the sample corpus lies: inside an installed package, or in `data/samples` of a checkout."""
+"""The place of the sample corpus: an installed package, or `data/samples` of a checkout."""
 
 from pathlib import Path
 

@@ -1,5 +1,4 @@
-"""Lazy frames straight over recordings: only what a query asks for is built, and reading stops when it has
-enough."""
+"""Lazy frames over recordings: a query builds only its columns, and stops reading when it has enough."""
 
 import os
 import warnings

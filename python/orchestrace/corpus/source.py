@@ -1,4 +1,4 @@
-"""The record that an event was made of, as it stands in the file that it was read from."""
+"""The source record of an event, as it stands in its file."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +28,7 @@ class EventSource:
     offset, length
         Its bytes, in the decompressed file or entry.
     text
-        The bytes as text; what is no UTF-8 is U+FFFD.
+        The bytes as text; invalid UTF-8 becomes U+FFFD.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def _trace_row(corpus: "Corpus", trace: int) -> dict[str, Any]:
     )
     found = rows.collect(engine="streaming")
     if not found.height:
-        raise ParameterError(f"unknown trace {trace}: it is no number of the column 'trace' of this corpus")
+        raise ParameterError(f"unknown trace {trace}: it is not in the column 'trace' of this corpus")
     return found.row(0, named=True)
 
 

@@ -1,4 +1,4 @@
-"""Parameters of methods written in Python: what exists, what was given, what is in effect.
+"""Parameters of methods written in Python: declarations, given values, values in effect.
 
 The wording is the core's (`rust/orchestrace-core/src/credit/params.rs`), so that a caller cannot tell where a
 method is written.
@@ -69,7 +69,7 @@ class Param:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
             raise ParameterError(
-                f"name: {briefly(self.name)} is no name of a parameter: expected a-z, 0-9 and _"
+                f"name: {briefly(self.name)} is not a valid name of a parameter: expected a-z, 0-9 and _"
             )
         if self.name in _RESERVED:
             raise ParameterError(

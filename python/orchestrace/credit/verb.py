@@ -1,4 +1,4 @@
-"""Which unit earned the outcome: one verb over every method of the registry."""
+"""The verb `credit`: one call for every method of the registry."""
 
 import json
 import os
@@ -223,7 +223,7 @@ def _sunk(
         raise ParameterError(f"sink '{folder}' is a file, expected a folder")
     if folder.exists() and not resume and any(folder.iterdir()):
         raise ParameterError(
-            f"folder '{folder}' is not empty: choose another, or resume=True to go on with it"
+            f"folder '{folder}' is not empty: choose another, or pass resume=True to continue it"
         )
     call = _check_same(folder, corpus, {**options, **constants})
     made = []
@@ -256,7 +256,7 @@ def _check_same(folder: Path, corpus: Corpus, options: dict[str, Any]) -> str | 
         if there:
             raise ParameterError(
                 f"folder '{folder}' has results, and only those of a corpus on disk without own measures"
-                " or fields can be gone on with: choose another"
+                " or fields can be resumed: choose another"
             )
         identity = {}
     chosen = {name: value for name, value in options.items() if name not in ("threads", "elsewhere")}

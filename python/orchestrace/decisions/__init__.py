@@ -1,4 +1,4 @@
-"""Decisions as rows, and what actors had seen when they decided."""
+"""Decisions as rows, and the contexts in which they were taken."""
 
 from .context_keys import contexts
 

@@ -1,4 +1,4 @@
-"""What actors had seen when they decided: decisions that share it are siblings."""
+"""Contexts of decisions: decisions in the same context are siblings."""
 
 from typing import Any, Final, Literal
 

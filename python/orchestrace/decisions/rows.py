@@ -1,4 +1,4 @@
-"""Decisions as rows: what was known before each, what was done, and how the run ended.
+"""Decisions as rows: what was known before, what was done, how the run ended.
 
 What the observed counterfactuals compare. Columns that describe the time before a decision may be matched
 and regressed on; what came with it or later (``choice``, ``score``, ``tokens_after``) may not.

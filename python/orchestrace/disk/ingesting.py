@@ -1,4 +1,4 @@
-"""Recordings of any size to a corpus on disk: within a memory budget, resumable at every moment."""
+"""The verb `ingest`: recordings of any size to a corpus on disk, within a memory budget, resumable."""
 
 import fcntl
 import os
@@ -50,7 +50,7 @@ class IngestReport:
         status = self.inputs.group_by("status").len().sort("status").rows()
         inputs = ", ".join(f"{count:,} {what}" for what, count in status)
         skipped = f"\n{self.skipped:,} other files of folders were skipped" if self.skipped else ""
-        repaired = f"\ndamaged files, made anew: {', '.join(self.repaired)}" if self.repaired else ""
+        repaired = f"\ndamaged files, rebuilt: {', '.join(self.repaired)}" if self.repaired else ""
         return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}{skipped}{repaired}"
 
 
@@ -257,7 +257,7 @@ def _begin(folder: Path, partitions: int, key: list[str], room: int, options: di
     there = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     if there:
         raise ParameterError(
-            f"folder '{folder}' is not empty and is no corpus: it has '{there[0]}' and no {NAME}"
+            f"folder '{folder}' is not empty and is not a corpus: it has '{there[0]}' and no {NAME}"
         )
     fields = options.get("fields") or {}
     trace_by, scores = options.get("trace_by") or "trace", options["reward_scores"]

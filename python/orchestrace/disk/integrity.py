@@ -1,4 +1,4 @@
-"""Whether the files of a corpus on disk are those that its manifest lists, and what is said where one is not.
+"""Integrity of a corpus on disk: files compared with the manifest.
 
 A file is compared once by everyone who opens the corpus, when it is first scanned: its size, then its BLAKE3.
 """
@@ -143,7 +143,7 @@ def _fault(path: Path, expected: Fingerprint | None, *, content: bool) -> str | 
     try:
         known = path.stat()
         if not stat.S_ISREG(known.st_mode):
-            return "it is no file"
+            return "it is not a file"
         if expected is None:
             return None
         if known.st_size != expected.size:
@@ -165,7 +165,7 @@ def _unreadable(path: Path, one: StoredFile) -> str | None:
         if rows == one.part.rows[one.table]:
             scanned.select(pl.all().count()).collect(engine="streaming")
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        return f"it is no Parquet file that can be read ({str(error).partition(chr(10))[0]})"
+        return f"it is not a Parquet file that can be read ({str(error).partition(chr(10))[0]})"
     if rows != one.part.rows[one.table]:
         return f"it has {rows:,} rows, expected {one.part.rows[one.table]:,}"
     return None

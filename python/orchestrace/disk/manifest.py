@@ -1,5 +1,7 @@
-"""What a corpus on disk consists of: its inputs, its files, how far each input was read. One JSON file,
-replaced as a whole, so that it is always that before or that after a step."""
+"""The manifest of a corpus on disk: its inputs, its files, how far each input was read.
+
+It is one JSON file, replaced as a whole, so that it is always that before or that after a step.
+"""
 
 import hashlib
 import itertools
@@ -330,7 +332,7 @@ def parse(text: str, place: str) -> Manifest:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SchemaError(f"{place} is no JSON: {error}") from None
+        raise SchemaError(f"{place} is not JSON: {error}") from None
     version = value.get("schema_version") if isinstance(value, dict) else None
     if not isinstance(version, str):
         raise SchemaError(f"{place} is not the manifest of a corpus: it has no 'schema_version'")
@@ -379,7 +381,7 @@ def _faults(made: Manifest) -> Iterator[str]:
         if one.records != told:
             yield (
                 f"inputs[{number}] has {one.records} records and says of {told} what became of them: "
-                "ingest the recordings anew"
+                "ingest the recordings again"
             )
     for name in made.files():
         if not _FILE.fullmatch(name):
@@ -421,15 +423,15 @@ def _typed(value: object, kind: Any, at: str) -> Any:
         return None if value is None else _typed(value, inner[0], at)
     if origin is list:
         if not isinstance(value, list):
-            raise _Mismatch(f"{where} is no list")
+            raise _Mismatch(f"{where} is not a list")
         return [_typed(one, get_args(kind)[0], f"{at}[{i}]") for i, one in enumerate(value)]
     if origin is dict:
         if not isinstance(value, dict):
-            raise _Mismatch(f"{where} is no object")
+            raise _Mismatch(f"{where} is not an object")
         return {key: _typed(one, get_args(kind)[1], f"{at}.{_shown(key)}") for key, one in value.items()}
     if hasattr(kind, "__dataclass_fields__"):
         if not isinstance(value, dict):
-            raise _Mismatch(f"{where} is no object")
+            raise _Mismatch(f"{where} is not an object")
         hints = get_type_hints(kind)
         given = {
             one.name: _typed(value[one.name], hints[one.name], f"{at}.{one.name}".lstrip("."))

@@ -1,4 +1,4 @@
-"""A budget of memory: how it is given, and what of it goes where."""
+"""Memory budgets: how they are given and how they are divided."""
 
 import re
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""A corpus on disk: the tables of its Parquet files, and every verb slice by slice within a memory budget."""
+"""A corpus on disk: its Parquet tables, and every verb slice by slice within a memory budget."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What an ingest does about damaged files: it finds the inputs whose rows lay in them, which are read anew.
+"""Repair of damaged files: the inputs whose rows lay in them are read again.
 
 Nothing is given up before that: damaged parts stay listed until their rows are there again, so that a call
 that is cut short leaves the next one to find the same damage. Only where the index is damaged, without which

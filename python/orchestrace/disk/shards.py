@@ -1,5 +1,4 @@
-"""Files of a corpus on disk: written aside, made durable, renamed, entered into the manifest; merged at the
-end.
+"""Files of a corpus on disk: written aside, renamed, entered into the manifest, merged at the end.
 
 A crash at any point leaves the manifest of before or of after. Files that it does not list are leftovers,
 which the next ingest removes.
@@ -64,7 +63,7 @@ def told(folder: Path) -> Iterator[None]:
                 raise
             reason += " (a limit on memory or processes, see 'ulimit -a', leaves no room for one)"
         raise InputError(
-            f"cannot write to '{folder}': {reason}; what is published is safe, the same call goes on from it"
+            f"cannot write to '{folder}': {reason}; what is published is safe; the same call resumes from it"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""One ingest into one folder: which inputs have to be read, and reading them batch by batch into shards."""
+"""One ingest into one folder: the inputs to read, and their batches as shards."""
 
 import os
 from collections.abc import Callable
@@ -212,7 +212,7 @@ class IngestWork:
             if left < self._room // 8 and self._index.nbytes > self._room // 4:
                 raise InputError(
                     f"the index of {self._index.next_number:,} traces takes {self._index.nbytes >> 20:,} MiB:"
-                    f" give ingest a memory of at least {2 * self._index.nbytes >> 20:,} MiB to go on"
+                    f" give ingest a memory of at least {2 * self._index.nbytes >> 20:,} MiB to continue"
                 )
             gauge = _Gauge(self._callback, before, total)
             batch = reader.next(limit, index=self._index, threads=self._threads, progress=gauge)

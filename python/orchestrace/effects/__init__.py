@@ -1,4 +1,4 @@
-"""What decisions did to the outcome: spawns, messages, delegations, aggregations, matched choices."""
+"""Effects of decisions on the outcome: spawns, messages, delegations, aggregations, matched choices."""
 
 from .matching import matched
 from .observed import aggregation, delegation, message

@@ -1,4 +1,4 @@
-"""What a choice did to the outcome, from decisions like it that went the other way: matched siblings."""
+"""Effects of choices from matched siblings: like decisions that went the other way."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

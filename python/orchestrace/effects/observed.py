@@ -1,4 +1,4 @@
-"""What messages, delegations and aggregations changed, as far as recordings tell without a model."""
+"""Observed effects of messages, delegations and aggregations, without a model."""
 
 from typing import Any, Final, Literal
 

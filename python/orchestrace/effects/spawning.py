@@ -1,4 +1,4 @@
-"""What spawning did to the outcome: doubly robust where both happened, bounds where one never did."""
+"""Spawn effects by augmented inverse propensity weighting, with bounds where one side is never observed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

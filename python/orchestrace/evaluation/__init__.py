@@ -1,4 +1,4 @@
-"""How good credit is, and how two corpora compare: agreement, localization, faithfulness, accounts."""
+"""Evaluation of credit and of corpora: agreement, localization, faithfulness, accounts."""
 
 from .accounts import free_ride, ledger
 from .annotation import place_labels

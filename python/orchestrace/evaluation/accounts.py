@@ -1,4 +1,4 @@
-"""Is every reward paid once? Credit channels against the reward, and units that earn without giving."""
+"""Accounts of rewards: credit channels against the reward, and units that earn without giving."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Labels of people who name the task, not the recording: which trace they are about."""
+"""Labels that name a task instead of a recording, matched to traces."""
 
 from typing import Final
 
@@ -37,7 +37,7 @@ def place_labels(corpus: Corpus, labels: pl.DataFrame | pl.LazyFrame | None = No
     Raises
     ------
     ParameterError
-        `labels` is no frame or has no ``trace_id``.
+        `labels` is not a frame or has no ``trace_id``.
 
     Notes
     -----

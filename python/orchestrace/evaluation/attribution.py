@@ -1,4 +1,4 @@
-"""How well credit finds the step and the agent that people blame, beside what position alone finds."""
+"""Localization of blamed steps and agents by credit, beside positional baselines."""
 
 import json
 import operator

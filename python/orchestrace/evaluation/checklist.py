@@ -1,4 +1,4 @@
-"""What a recording must carry for its run to be judged, and what this one lacks."""
+"""The checklist of the survey: what a recording must carry, and what it lacks."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Many methods over one corpus, side by side in one table."""
+"""Comparison of many methods over one corpus, in one table."""
 
 import json
 import math
@@ -194,7 +194,7 @@ def _own_params(name: str, params: Mapping[str, Any]) -> tuple[str, Mapping[str,
     for option in ("unit", "method", "corpus", "sink", "progress"):
         if option in params:
             instead = f"give {option}= to compare" if option in ("unit", "progress") else "leave it out"
-            raise ParameterError(f"{option}= is no parameter of method '{name}': {instead}")
+            raise ParameterError(f"{option}= is not a parameter of method '{name}': {instead}")
     return name, params
 
 

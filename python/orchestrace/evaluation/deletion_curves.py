@@ -1,4 +1,4 @@
-"""Whether the events that a method credits most are those that the outcome needs."""
+"""Faithfulness of credit: curves of deletion and insertion."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Two corpora or checkpoints side by side, task by task, and a team beside a single agent."""
+"""Comparison of two corpora, task by task, and of a team with a single agent."""
 
 import math
 from collections.abc import Sequence

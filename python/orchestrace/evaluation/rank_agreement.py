@@ -1,4 +1,4 @@
-"""Do two credit assignments say the same of the same units?"""
+"""Agreement of two credit assignments, unit by unit."""
 
 import math
 from typing import Any, Final, Literal

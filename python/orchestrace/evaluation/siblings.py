@@ -1,4 +1,4 @@
-"""What groups of siblings can tell: spread of credit, fidelity to outcomes, influence on what comes next."""
+"""Diagnostics of sibling groups: spread of credit, fidelity to outcomes, influence on later events."""
 
 import math
 import warnings

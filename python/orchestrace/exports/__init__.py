@@ -1,4 +1,4 @@
-"""Recordings for other people's tools: one file per target, and the list of all of them."""
+"""Exports for other tools: one file per target, and the list of all targets."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""One trace as it is drawn: its events with their schedule, credits and effects, and its edges."""
+"""One trace for drawing: events with schedule, credits and effects, and edges."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

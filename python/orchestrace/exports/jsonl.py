@@ -1,4 +1,4 @@
-"""The corpus in the native format, one document a line, which reads back as it was."""
+"""The corpus in the native format: one document a line, which reads back unchanged."""
 
 from typing import Any, Final, cast
 

@@ -1,4 +1,4 @@
-"""One verb for every target of `exports`: judged, measured, written aside, then given its name."""
+"""The verb `export`: checks, measures, writes aside, then renames."""
 
 import io
 import math

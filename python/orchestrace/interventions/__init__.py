@@ -1,4 +1,4 @@
-"""What can be changed about a recorded run, in its content and in its timing."""
+"""Interventions on recorded runs, on content and on timing."""
 
 from .content import aggregate_by, drop, set_value, truncate
 from .timing import cap_stragglers, concurrency, merge, remove, serialize, speed_up, split

@@ -1,4 +1,4 @@
-"""What all interventions have in common: they say themselves in plain values, and `a & b` is both at once."""
+"""The base of all interventions: plain values, and `a & b` for both at once."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""What is changed about a recorded run: drop, set, truncate, another rule for aggregates.
+"""Interventions on content: drop, set, truncate, another rule for aggregates.
 
 Each is a frozen dataclass with a method `spec`, which says it in plain values; `a & b` is both at once.
 """

@@ -1,4 +1,4 @@
-"""What a schedule can be asked: fewer slots, faster tools, agents removed, merged, split.
+"""Interventions on timing: fewer slots, faster tools, agents removed, merged, split.
 
 Each is a frozen dataclass with a method `spec`, which says it in plain values; `a & b` is both, in this
 order.

@@ -1,1 +1,1 @@
-"""What recordings say of themselves, trace by trace, and two corpora side by side."""
+"""Metrics of recordings, trace by trace, and two corpora side by side."""

@@ -1,4 +1,4 @@
-"""What recordings say of themselves: efficiency, collaboration, overhead and safety, trace by trace."""
+"""The verb `metrics`: efficiency, collaboration, overhead and safety, trace by trace."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, get_args

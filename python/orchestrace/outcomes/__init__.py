@@ -1,4 +1,4 @@
-"""Outcome models: their weights fitted to recordings, and what holds under several of them."""
+"""Outcome models: weights fitted to recordings, and conclusions under several models."""
 
 from .fitting import FittedOutcome, fit
 from .model_sensitivity import models, sensitivity

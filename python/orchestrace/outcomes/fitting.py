@@ -1,4 +1,4 @@
-"""Weights of outcome models, fitted to what a corpus recorded."""
+"""Weights of outcome models, fitted to a corpus."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whether a conclusion hangs on the outcome model: the same question under several of them."""
+"""Sensitivity of a conclusion to the outcome model: one question under several models."""
 
 from collections.abc import Sequence
 from typing import Any, Final, cast

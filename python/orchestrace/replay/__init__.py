@@ -1,1 +1,1 @@
-"""What would have come of runs under interventions, and the outcome models behind it."""
+"""Counterfactual replay of runs under interventions, and the outcome models behind it."""

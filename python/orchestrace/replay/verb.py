@@ -1,4 +1,4 @@
-"""What would have come of recorded runs if something in them were different."""
+"""The verb `replay`: how recorded runs would have ended if something were different."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ _NAMED = ("event", "agent", "role", "tool", "call", "spawn", "edge", "message")
 
 @dataclass(frozen=True)
 class Game:
-    """Whose presence an outcome of one's own is asked about.
+    """Whose presence an outcome of your own is asked about.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ def _own(
     for one, parts in scenarios:
         if not all(_is_boolean(spec) for spec in parts):
             raise ParameterError(
-                f"{one} is more than presence and absence of events, and an outcome of one's own is asked"
+                f"{one} is more than presence and absence of events, and an outcome of your own is asked"
                 " about no more: name a model, outcome='noisy_or'"
             )
     specs = [spec for _, spec in scenarios]

@@ -1,4 +1,4 @@
-"""How quantities grow: laws, diffusion of credit, published sizes, the paper pool of the survey."""
+"""Growth with size: laws, diffusion of credit, published sizes, the paper pool of the survey."""
 
 from .diffusion import DiffusionLaw, credit_snr, diffusion_law, rollouts_needed
 from .laws import fit_law, predict_law

@@ -1,4 +1,4 @@
-"""How large a run is: the axes of scale, and their values for the traces of a corpus."""
+"""Axes of scale, and their values for the traces of a corpus."""
 
 from dataclasses import dataclass
 from typing import Any, Final

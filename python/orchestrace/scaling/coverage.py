@@ -1,4 +1,4 @@
-"""Which cells of the survey's taxonomy this engine can compute, asked of its own registries."""
+"""Coverage of the survey's taxonomy by this engine, from its own registries."""
 
 from collections import Counter
 from typing import Any, Final

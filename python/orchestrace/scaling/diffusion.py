@@ -1,4 +1,4 @@
-"""How credit drowns in long runs: the diffusion law, measured and in theory, and what rollouts it costs."""
+"""Diffusion of credit in long runs: the law, measured and in theory, and the rollouts it costs."""
 
 import math
 from collections.abc import Mapping, Sequence

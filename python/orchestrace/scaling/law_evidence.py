@@ -1,4 +1,4 @@
-"""What rows say of fitted laws: errors on clusters held out, the choice of a model, resampled parameters."""
+"""Evidence for fitted laws: errors on held-out clusters, choice of a model, resampled parameters."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""The curves that `fit_law` fits: power, saturating and broken power laws, by least squares on points."""
+"""Curves of `fit_law`: power, saturating and broken power laws, by least squares on points."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

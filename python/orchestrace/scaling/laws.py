@@ -1,4 +1,4 @@
-"""How a quantity grows with another: fits of scaling laws, and what they say elsewhere."""
+"""Scaling laws: fits of one quantity against another, and their predictions."""
 
 import math
 from collections.abc import Iterable, Sequence

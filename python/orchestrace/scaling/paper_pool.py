@@ -1,4 +1,4 @@
-"""The survey's paper pool and exclusion log: statistics, and what of its taxonomy this engine computes."""
+"""The survey's paper pool and exclusion log: statistics, and computed cells of the taxonomy."""
 
 import csv
 import os
@@ -69,10 +69,11 @@ def survey(path: str | os.PathLike[str]) -> dict[str, pl.DataFrame]:
     Raises
     ------
     ParameterError
-        `path` is no path.
+        `path` is not a path.
     InputError
         There is no such artifact, or one of its tables is broken: a column or tag is absent, a row has
-        another number of fields, a record is listed twice, or the file is no text. It names the file and row.
+        another number of fields, a record is listed twice, or the file is not text. The message names the
+        file and row.
 
     Notes
     -----
@@ -198,9 +199,9 @@ def _table(path: Path, key: str, tags: Sequence[str]) -> pl.DataFrame:
             header = next(lines, [])
             rows = [(lines.line_num, row) for row in lines if row]
     except UnicodeDecodeError:
-        raise InputError(f"{shown} is no UTF-8 text") from None
+        raise InputError(f"{shown} is not UTF-8 text") from None
     except csv.Error as error:
-        raise InputError(f"{shown} is no CSV file: {error}") from None
+        raise InputError(f"{shown} is not a CSV file: {error}") from None
     except OSError as error:
         raise InputError(f"{shown}: {error.strerror or error}") from None
     for name in (key, *tags):

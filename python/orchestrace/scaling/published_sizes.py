@@ -1,4 +1,4 @@
-"""Published sizes of systems as data, and how far recorded runs are from them."""
+"""Published sizes of systems, and the distance of recorded runs from them."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""When events happen: schedules on fewer slots, bottlenecks, fits of speedup."""
+"""Schedules of events: fewer slots, bottlenecks, fits of speedup."""
 
 from .bottlenecks import concurrency_profile, critical_path, dominators, drag
 from .scheduling import scaling_curve, schedule

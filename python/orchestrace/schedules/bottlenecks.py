@@ -1,4 +1,4 @@
-"""Whose time a run waited for, what it could not do without, and who was there at each moment."""
+"""Bottlenecks of runs: critical path, drag, dominators, concurrency."""
 
 from typing import Any, Final, Literal
 

@@ -1,4 +1,4 @@
-"""When recorded events would have happened: on fewer slots, with faster tools, without an agent."""
+"""Schedules of recorded events: on fewer slots, with faster tools, without an agent."""
 
 import json
 from collections.abc import Iterator, Sequence

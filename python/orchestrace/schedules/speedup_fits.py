@@ -1,4 +1,4 @@
-"""What a scaling curve says of the share that cannot be parallel: fits of Amdahl and USL, and a plot."""
+"""Fits of Amdahl's law and the USL to scaling curves, and a plot."""
 
 import math
 from typing import Any, Literal

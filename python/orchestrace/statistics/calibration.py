@@ -1,4 +1,4 @@
-"""Whether predicted probabilities are what was observed: Brier scores, and a table of bins."""
+"""Calibration of predicted probabilities: Brier scores, and a table of bins."""
 
 from dataclasses import dataclass, field
 from typing import Final

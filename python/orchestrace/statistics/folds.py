@@ -1,4 +1,4 @@
-"""Who is judged by which model: folds over tasks, so that no run is scored by a model that saw its task.
+"""Folds over tasks: a model never scores a run whose task it saw.
 
 Folds depend on the ids of tasks and the seed, not on the order of files. A corpus of one task is folded over
 its runs.

@@ -1,4 +1,4 @@
-"""Intervals of means over tasks: the one definition of them, from what each task adds to an estimate.
+"""Intervals of means over tasks, from the influence of each task: their one definition.
 
 An estimate that is smooth in averages moves, if a task is taken out or counted twice, by the sum of the
 influence of the task's rows. That sum is all that is needed of a task: rollouts of one task, and decisions of

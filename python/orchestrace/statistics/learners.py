@@ -1,4 +1,4 @@
-"""What regressions need from outside: one thread for their sums, classes of scikit-learn (optional)."""
+"""Outside help for regressions: one BLAS thread for sums, classes of scikit-learn (optional)."""
 
 import importlib
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""Intervals of what is no mean, where no formula gives its error: percentiles over resampled clusters."""
+"""Intervals of statistics without an error formula: percentiles over resampled clusters."""
 
 from collections.abc import Iterator
 from typing import Final

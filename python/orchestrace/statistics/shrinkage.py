@@ -1,4 +1,4 @@
-"""Means of small cells, drawn towards the mean of their row by as much as their noise asks for."""
+"""Shrinkage of small cells towards the mean of their row, by as much as their noise asks for."""
 
 import numpy as np
 import polars as pl

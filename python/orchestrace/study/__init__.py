@@ -1,4 +1,4 @@
-"""The scaling-gap study: what credit methods find of planted contributions, from small to large runs."""
+"""The scaling-gap study: planted contributions and what credit methods find of them, by size of run."""
 
 from .config import MethodRun, Size, StudyConfig, parse_config, read_config
 from .downscale import downscale, prefixes

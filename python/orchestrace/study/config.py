@@ -1,4 +1,4 @@
-"""What a study measures: a TOML file, judged before anything runs."""
+"""The configuration of a study: a TOML file, validated before anything runs."""
 
 import hashlib
 import json
@@ -166,7 +166,7 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
     InputError
         The file cannot be read.
     ParameterError
-        It is no TOML, or a key or value is wrong; the message names it.
+        It is not TOML, or a key or value is wrong; the message names it.
 
     Notes
     -----
@@ -192,7 +192,7 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
     try:
         return parse_config(tomllib.loads(raw.decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{os.fspath(path)} is no TOML: {error}") from None
+        raise ParameterError(f"{os.fspath(path)} is not TOML: {error}") from None
     except ParameterError as error:
         raise ParameterError(f"{os.fspath(path)}: {error}") from None
 

@@ -1,4 +1,4 @@
-"""What a call costs: seconds, the peak of memory, and what it would cost at a size that was not measured."""
+"""Costs of calls: seconds, peak memory, and extrapolation to sizes that were not measured."""
 
 import math
 import time

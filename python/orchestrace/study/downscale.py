@@ -1,4 +1,4 @@
-"""Long recordings made short: prefixes that keep every cause, on which estimators run again."""
+"""Prefixes of long recordings that keep every cause, on which estimators run again."""
 
 from collections.abc import Sequence
 from typing import Any, Final, get_args

@@ -1,4 +1,4 @@
-"""Where published systems, recorded corpora and the rungs of the ladder lie: steps against agents."""
+"""The map of sizes: published systems, recorded corpora and the rungs of the ladder."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The charts of a report; every one from a table of the study, none from anything else."""
+"""The charts of a report, each drawn from a table of the study."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The tables of a study: what was measured, what it cost, schedules, tasks."""
+"""The tables of a study: measurements, costs, schedules, tasks."""
 
 import os
 from typing import Any, Final, Literal

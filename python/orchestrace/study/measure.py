@@ -1,4 +1,4 @@
-"""What one cell measures, on a corpus that it makes or shares with the cell before it."""
+"""The measurement of one cell, on a corpus that it makes or shares with the cell before it."""
 
 from collections.abc import Callable
 from typing import Any, Final

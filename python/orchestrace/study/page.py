@@ -1,4 +1,4 @@
-"""A report as pages: parts that are written once, and come out as one file of HTML or as Markdown."""
+"""A report as pages: parts that are written once, rendered as one HTML file or as Markdown."""
 
 import html
 import itertools

@@ -1,4 +1,4 @@
-"""The verb that measures all cells of a study, and goes on where it stopped."""
+"""The verb `study.run`: measures all cells of a study, and resumes where it stopped."""
 
 import os
 import warnings

@@ -1,4 +1,4 @@
-"""The sections of a report: what is drawn and said of a study, in order."""
+"""The sections of a report, in order."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What all charts share: the look, a colour per method, the axis of steps, rows kept from Altair's hands."""
+"""The style that all charts share: looks, one color per method, the axis of steps."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a report says in tables and words, computed from the tables of a study."""
+"""The tables and sentences of a report, computed from the tables of a study."""
 
 import math
 from typing import Any, Final, NamedTuple

@@ -1,4 +1,4 @@
-"""How well credit finds planted contributions: rank correlation, signs at the top, rollouts needed."""
+"""Agreement of credit with planted contributions: rank correlation, signs, rollouts needed."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""A worker of a study: cells in on standard input, what they measured out, a line of JSON each.
+"""A worker of a study: cells in on standard input, measurements out, a line of JSON each.
 
 A process of its own, so that a call beyond the budget can be ended, whatever it is busy with, and so that one
 that takes all memory ends alone. It ends by itself when whoever started it is gone.

@@ -1,4 +1,4 @@
-"""Who measures cells: this process, or worker processes that are ended when a call is over its budget."""
+"""Processes that measure cells, and that are ended when a call is over its budget."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The story of a corpus: one screen in plain English, each sentence with the numbers it is made of."""
+"""The story of a corpus: one screen in plain English, each sentence with its numbers."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""What a corpus holds and what was read for it, in a few small tables."""
+"""A corpus, and the records that were read for it, in a few small tables."""
 
 import polars as pl
 

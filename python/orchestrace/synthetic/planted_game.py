@@ -1,4 +1,4 @@
-"""The game of a planted run: its outcome, exactly, for any part of those who took part in it."""
+"""The game of a planted run: its exact outcome for any part of its members."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final

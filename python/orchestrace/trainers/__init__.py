@@ -1,4 +1,4 @@
-"""Credit as trainers take it: advantages on arrays, tokens, tables of turns."""
+"""Credit for trainers: advantages on arrays, tokens, tables of turns."""
 
 from . import advantages
 from .tables import trainer_table

@@ -1,4 +1,4 @@
-"""Advantages on plain arrays, as trainers hold them: no recording, no units, one number per row.
+"""Advantages on plain arrays: no recording, no units, one number per row.
 
 The rules are those of `credit` (``grpo``, ``dr_grpo``, ``rloo``, ``dr_mas``, ``gae``, ``return_to_go``), for
 rewards that a training loop has in its hands. Arrays of NumPy, Series of Polars and whatever else
@@ -314,7 +314,7 @@ def _series(name: str, given: "Numbers | Codes") -> pl.Series:
     try:
         return given.alias(name) if isinstance(given, pl.Series) else pl.Series(name, given)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        raise ParameterError(f"{name} is no array of one dimension: {error}") from None
+        raise ParameterError(f"{name} is not an array of one dimension: {error}") from None
 
 
 def _numbers(name: str, given: "Numbers") -> pl.Series:
@@ -348,7 +348,7 @@ def _codes(name: str, given: "Codes") -> pl.Series:
         if narrow.null_count() == series.null_count():
             return narrow
         if name == "rollouts":
-            raise ParameterError("rollouts has a number that is no place in rewards")
+            raise ParameterError("rollouts has a number that is not a position in rewards")
     elif not isinstance(series.dtype, pl.String | pl.Categorical | pl.Enum):
         if series.null_count() == len(series):
             raise ParameterError(f"{name} has {len(series):,} nulls, expected none")

@@ -1,4 +1,4 @@
-"""What trainers call the columns of a table of turns.
+"""Column names of trainers for a table of turns.
 
 Sources: verl 0.9, `DataProto` (protocol.py) and what its advantage estimators and losses read (core_algos.py,
 losses.py); TRL 1.16, what `GRPOTrainer` puts into a batch, and `RolloutSample` of its asynchronous trainer.

@@ -1,4 +1,4 @@
-"""Credits as tables that trainers take: one row per turn, numbers or lists along the tokens."""
+"""Credits as trainer tables: one row per turn, numbers or lists along the tokens."""
 
 from collections.abc import Iterator
 from typing import Final, Literal

@@ -1,4 +1,4 @@
-"""Credit at the tokens that a model wrote: one list per event, made on request only."""
+"""Credit per written token: one list per event, made on request only."""
 
 import json
 import math

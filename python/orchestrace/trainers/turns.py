@@ -1,4 +1,4 @@
-"""The turns of traces as rows, with what they wrote: where credit meets what a trainer trains on."""
+"""The turns of traces as rows, with the tokens that they wrote."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Credit methods that are fitted to a whole corpus; one file each. Importing the package registers them."""
+"""Credit methods fitted to a whole corpus, one file each. Importing the package registers them."""
 
 from . import aristocrat, hca, qmix, rudder, vdn
 

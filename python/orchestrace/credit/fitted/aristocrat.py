@@ -1,4 +1,4 @@
-"""A decision against all that the policy could have done instead, each alternative by its probability.
+"""Decisions against the alternatives of the policy, each weighted by its probability.
 
     aristocrat:  AU = G - Σ_b p(b) G(b)     G(a) = G, its outcome; G(b) the mean of other rollouts that did b
     coma:        A = Q(a) - Σ_b p(b) Q(b)   Q(b) the mean of all rollouts that did b in this context

@@ -1,4 +1,4 @@
-"""What the regressions see of an event: counts and sums that add up over a prefix, or over an agent.
+"""Features of events for regressions: counts and sums that add up over a prefix, or over an agent.
 
 Every column is known at the event itself, nothing is read from later ones, so that a sum over the first t
 events is a feature of that prefix. Absent fields count as zero: a model that needs to know the difference

@@ -1,5 +1,6 @@
-"""Monotone value decomposition: `R = c + Σ_i w(role_i) q(x_i) + ε` with all w ≥ 0, so that R never falls in
-a q.
+"""Monotone value decomposition: `R = c + Σ_i w(role_i) q(x_i) + ε` with all w ≥ 0.
+
+R never falls in a q.
 
 `q` is that of `vdn`; the mixing weights, one per role, are the non-negative least squares solution on the
 team's summed q by role. It is the monotone mix of QMIX with one layer and without a state: what a

@@ -1,4 +1,4 @@
-"""Ridge regression from moments that can be added up, so that a corpus larger than memory is read once.
+"""Ridge regression from moments that add up, so that a corpus larger than memory is read once.
 
 Columns are scaled to unit variance; `b = argmin Σ w (y - a - x·b)² + alpha |b|²` in that scale, the intercept
 `a` unpenalised. Solved by the eigenvectors of the scatter: alpha = 0 gives that of least norm. O(n p²)

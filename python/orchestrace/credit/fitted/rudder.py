@@ -1,5 +1,4 @@
-"""Return redistribution: a regression g predicts R from what has happened so far; an event gets the change
-of g.
+"""Return redistribution: an event gets the change of a regression g that predicts R from its prefix.
 
 `r'_t = g_t - g_{t-1}` in canonical order, and what is left of R at the end, `R - g_T`, is spread. The
 remainder, which no event holds, is g_0: everything sums to R. Every run is scored by a model that did not

@@ -1,5 +1,6 @@
-"""Value decomposition from recordings: `R = c + Σ_i q(x_i) + ε`, an agent's credit is `q(x_i)` less the mean
-q.
+"""Value decomposition from recordings: `R = c + Σ_i q(x_i) + ε`.
+
+An agent's credit is `q(x_i)` less the mean q.
 
 `q` is linear in features of one agent's events (counts by type, tool and action, tokens, score, role),
 shared by all agents and fitted by ridge regression on their sum over the team. O(agents · p² + folds · p³).
