@@ -3,13 +3,17 @@
 A page is made as a whole, or, where people wrote the rest, between the lines that `BEGIN` and `END` give.
 """
 
+import ast
 import inspect
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from rooms import CORE_ROOMS, ROOMS, TEST_FILES
 
 import orchestrace as ot
 
@@ -24,6 +28,11 @@ METHODS = """# Credit methods
 
 What `ot.methods()` lists. [credit.md](credit.md) says which method answers which question, and links to pages
 on what each computes and when it lies. `python .ci/pages.py write` makes this page from the registry.
+"""
+FILES = """# Files
+
+Every module with its first line, in the order of its room's imports; tests are left out.
+[ARCHITECTURE.md](../../ARCHITECTURE.md) shows the rooms alone. `python .ci/pages.py write` makes this page.
 """
 
 
@@ -91,6 +100,47 @@ def plainly(default: str) -> str:
     return repr(json.loads(default)).replace("|", "\\|")
 
 
+def summary(path: Path) -> str:
+    """The first sentence about a module."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        about = ast.get_docstring(ast.parse(text)) or ""
+    else:
+        lines = (line for line in text.splitlines())
+        about = "\n".join(line.removeprefix("//!").strip() for line in itertools.takewhile(is_about, lines))
+    first = " ".join(about.partition("\n\n")[0].split()).replace("[`", "`").replace("`]", "`")
+    return first.partition(". ")[0].removesuffix(".").removesuffix(":").replace("|", "\\|")
+
+
+def is_about(line: str) -> bool:
+    return line.startswith("//!")
+
+
+def files() -> Iterator[str]:
+    yield FILES
+    trees = (
+        ("The core", "rust/orchestrace-core/src", CORE_ROOMS, "rs"),
+        ("The binding", "rust/orchestrace-py/src", (), "rs"),
+        ("The package", "python/orchestrace", ROOMS, "py"),
+    )
+    for title, folder, order, suffix in trees:
+        root = ROOT / folder
+        found = [
+            path for path in root.rglob(f"*.{suffix}") if not TEST_FILES & {*path.relative_to(root).parts}
+        ]
+        rank = {room: place for place, room in enumerate(order)}
+
+        def place(path: Path, root: Path = root, rank: dict[str, int] = rank) -> tuple[int, str, str]:
+            inner = path.relative_to(root)
+            room = inner.parts[0].partition(".")[0]
+            return rank.get(room, -1), str(inner.parent / "") if len(inner.parts) > 1 else "", inner.name
+
+        yield from (f"## {title}: `{folder}`", "")
+        rows = ([f"`{path.relative_to(root)}`", summary(path)] for path in sorted(found, key=place))
+        yield from table(("file", "what"), rows)
+        yield ""
+
+
 def metrics() -> Iterator[str]:
     rows = [one for one in ot.metric_definitions().to_dicts() if one["group"] != "members"]
     star = {"super-linear": " *", "linear": ""}
@@ -103,7 +153,11 @@ def metrics() -> Iterator[str]:
     )
 
 
-WHOLE: dict[str, Callable[[], Iterator[str]]] = {"docs/names.md": names, "docs/methods.md": methods}
+WHOLE: dict[str, Callable[[], Iterator[str]]] = {
+    "docs/names.md": names,
+    "docs/methods.md": methods,
+    "docs/reference/files.md": files,
+}
 PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {("docs/metrics.md", "metrics"): metrics}
 
 

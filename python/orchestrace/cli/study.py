@@ -1,4 +1,4 @@
-"""The commands `orchestrace study ...`."""
+"""The commands of the study: run, report, downscale."""
 
 from collections.abc import Container
 from itertools import count

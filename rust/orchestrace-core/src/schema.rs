@@ -209,7 +209,7 @@ words!(
     ]
 );
 words!(
-    /// Whether credits add up (ARCHITECTURE.md, D11). Shares do: all rows of a level sum to the amount divided. An advantage is one value per
+    /// Whether credits add up (docs/reference/definitions.md, D11). Shares do: all rows of a level sum to the amount divided. An advantage is one value per
     /// decision, broadcast down, averaged upward, never summed.
     Quantity, QUANTITIES, [Share = "share", Advantage = "advantage"]
 );
