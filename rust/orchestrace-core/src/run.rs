@@ -1,4 +1,4 @@
-//! What a long call shares with its caller: threads, the cancel flag, progress.
+//! State that a long call shares with its caller: threads, the cancel flag, progress.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -1,4 +1,4 @@
-//! What there is: tables, codes, formats, methods, presets.
+//! Lists: tables, codes, formats, methods, presets.
 
 use orchestrace_core::credit::METHODS;
 use orchestrace_core::error::{self, FindingCode, Reason, RejectCode};

@@ -1,4 +1,4 @@
-//! What recordings would have come to under a stated structure.
+//! Replay of recordings under a stated structure.
 
 use arrow_array::Float64Array;
 use arrow_array::cast::AsArray;

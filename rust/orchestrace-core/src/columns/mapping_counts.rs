@@ -1,4 +1,4 @@
-//! What a reading found of a mapping, as it travels with the columns.
+//! Counts of what a reading found of a mapping, as they travel with the columns.
 
 /// What a reading found of a mapping.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What of a record becomes columns.
+//! Options that decide what of a record becomes columns.
 
 use super::{LiftKind, Projection};
 use crate::json::Limits;

@@ -1,4 +1,4 @@
-//! What a read keeps. Everything is judged alike whatever is kept; what is not wanted is not stored.
+//! The projection of a read: what is stored. Everything is judged alike, whatever is kept.
 
 use crate::error::{Error, Result, unknown_name};
 use crate::schema::{EVENTS, EventField, TABLES};

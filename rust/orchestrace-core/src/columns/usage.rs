@@ -1,4 +1,4 @@
-//! What the counts of tokens of an event say of each other (D18).
+//! Relations between the counts of tokens of an event (D18).
 //!
 //! ```text
 //! tokens_in = tokens_fresh + tokens_cached + tokens_cache_write

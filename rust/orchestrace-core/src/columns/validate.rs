@@ -1,4 +1,4 @@
-//! What a schema cannot say: event ids are unique in their trace and edges name events of it.
+//! Checks beyond a schema: event ids are unique in their trace and edges name events of it.
 
 // Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).
 #![allow(clippy::inline_always)]

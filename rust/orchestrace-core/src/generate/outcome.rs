@@ -1,4 +1,4 @@
-//! What a finished run cost and earned. All in integers, so that sums are exact and bits do not move.
+//! Cost and outcome of a finished run. All in integers, so that sums are exact and bits do not move.
 
 use super::names::MODELS;
 use super::record::Event;

@@ -1,4 +1,4 @@
-//! What a simulated run leaves behind, before it becomes text.
+//! The record of a simulated run, before it becomes text.
 
 use super::names::ROLES;
 use super::task::Naming;

@@ -1,4 +1,4 @@
-//! Who owns an event, who leads, who plays which role, who spawned whom (D4, D16).
+//! Owners of events, the root, roles, and the spawn forest (D4, D16).
 //!
 //! The owner of an event is its `agent`, except that interventions, `user` and those whose role says that they are not
 //! of the team (a scorer, an environment, a stand-in for the user) have none, and that a tool result whose `agent` acts

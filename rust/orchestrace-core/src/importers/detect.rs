@@ -1,4 +1,4 @@
-//! Which format an input is of, by what its first records look like; and what is said where nobody knows.
+//! Detection of the format of an input from its first records, and the message if nobody knows it.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What importers ask of the shape of a record: which keys it has, and what kind of value there is.
+//! The shape of a record: its keys, and the kinds of their values.
 
 use super::Confidence;
 use crate::error::{Reject, RejectCode};

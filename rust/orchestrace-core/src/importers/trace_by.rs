@@ -1,4 +1,4 @@
-//! What becomes one trace where a format tells traces and conversations.
+//! The choice of what becomes one trace, if a format has traces and conversations.
 
 /// What becomes one trace where a format tells both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

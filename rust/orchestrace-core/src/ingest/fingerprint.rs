@@ -1,4 +1,4 @@
-//! What a file is, byte for byte: BLAKE3, so that a second reading knows whether it is the same.
+//! The fingerprint of a file: BLAKE3, so that a second reading knows whether it is the same.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Where records begin and end: lines, elements of one array, or one document.
+//! Framing of records: lines, elements of one array, or one document.
 
 use std::io::{self, Read};
 

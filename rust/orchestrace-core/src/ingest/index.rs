@@ -1,4 +1,4 @@
-//! Which traces a corpus has: what is a repeated export, what reuses an id, and which number a trace gets.
+//! The index of traces: repeated exports, reused ids, and the number of each trace.
 //!
 //! A trace is known by two 64-bit hashes, of its `trace_id` and of its record's bytes. Both together tell a
 //! repeated export (wrongly once in 2^128 pairs), the first alone a reused id (wrongly once in 2^64 pairs, which

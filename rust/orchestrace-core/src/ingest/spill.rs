@@ -1,4 +1,4 @@
-//! What does not fit the memory: items in a temporary file that nobody else sees.
+//! Items beyond memory, in a temporary file that nobody else sees.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

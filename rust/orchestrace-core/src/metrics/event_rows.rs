@@ -1,4 +1,4 @@
-//! What a metric says of single events, as columns: a row for each event that it names.
+//! Metrics of single events as columns: a row for each event that a metric names.
 
 use std::sync::Arc;
 

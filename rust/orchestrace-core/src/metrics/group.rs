@@ -1,4 +1,4 @@
-//! What a group of metrics is.
+//! The trait of a group of metrics, and its description.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

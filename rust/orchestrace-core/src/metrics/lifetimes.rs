@@ -1,4 +1,4 @@
-//! From when to when the agents and spawned names of a trace are there (D19).
+//! Lifetimes of the agents and spawned names of a trace (D19).
 //!
 //! Closed intervals: from the first spawn that names an agent to its last return or despawn, else to the end; the root's is
 //! the whole trace, that of an agent which nobody spawned its own events. O(|V|).

@@ -1,4 +1,4 @@
-//! What all metrics of a trace share, computed once.
+//! The subject of metrics: what all metrics of a trace share, computed once.
 
 use super::groups::stages::StageTable;
 use crate::error::Reason;

@@ -1,4 +1,4 @@
-//! Whether the events that a method credits most are those that the outcome needs.
+//! Faithfulness: whether the events that a method credits most are those that the outcome needs.
 //!
 //! ```text
 //! deletion:   v after the first ⌊k n/S⌋ events in order of credit are taken out of all, k = 0..S

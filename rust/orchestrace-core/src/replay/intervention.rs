@@ -1,4 +1,4 @@
-//! What is changed about a recorded run: interventions, and the scenarios that they compose to.
+//! Interventions on a recorded run, and the scenarios that they compose to.
 //!
 //! | action | what becomes of the run |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What would have come of a run if something in it were different: abduction, action, prediction.
+//! Structural counterfactuals of a run: abduction, action, prediction.
 //!
 //! ```text
 //! abduction    x_v = the field `score`, kept within 0..1, else what the gate makes of its inputs;   u_v = x_v - f_v(x_pa)

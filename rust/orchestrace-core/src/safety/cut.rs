@@ -1,4 +1,4 @@
-//! Where sanitisers would keep the outcome clean at the least cost: a minimum vertex cut between seeds and outcome.
+//! The cheapest places for sanitizers: a minimum vertex cut between seeds and outcome.
 //!
 //! Every tainted event on a way to the outcome is split into an entry and an exit, joined by an arc of its cost; edges
 //! that carry, the source to the seeds and the outcome to the sink are arcs without limit. A maximum flow (Dinic) gives

@@ -1,4 +1,4 @@
-//! What is held: immutable columns in chunks that are cut between traces.
+//! The store: immutable columns in chunks that are cut between traces.
 //!
 //! A chunk is one block of input. Its columns are Arrow arrays that go to Python as they are; kernels see
 //! slices of them through [`view::ChunkView`].

@@ -1,4 +1,4 @@
-//! What an event makes of its inputs.
+//! Gates: the value of an event from its inputs.
 
 /// How a gate combines its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a structural surrogate assumes: a model of the gates, weights of the edges, and who decides in aggregates.
+//! The structure of a surrogate: a model of the gates, weights of the edges, and the rule of aggregates.
 
 use super::gate::Rule;
 use crate::error::{Error, Result, unknown_name};

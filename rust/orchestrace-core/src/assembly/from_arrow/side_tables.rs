@@ -1,4 +1,4 @@
-//! What stands beside the traces: labels, rejected records and counts of records.
+//! Tables beside the traces: labels, rejected records and counts of records.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! Reads off a finished run what each event means, and the truth of the trace.
+//! The meaning of each event of a finished run, and the truth of the trace.
 
 use super::Spec;
 use super::bits::{Bits, Purpose, normal};

@@ -1,4 +1,4 @@
-//! What agents do with their turn: call tools, write, delegate, return, aggregate; and who interrupts them.
+//! Actions of agents in their turn: call tools, write, delegate, return, aggregate; and interruptions.
 
 use super::super::names::TOOLS;
 use super::super::record::{Agent, NONE, USER};

@@ -1,4 +1,4 @@
-//! Who takes part in a session: its agents, as streams, calls and journals tell of them.
+//! The agents of a session, as streams, calls and journals name them.
 
 use hashbrown::HashMap;
 

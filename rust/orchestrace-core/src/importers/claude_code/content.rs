@@ -1,4 +1,4 @@
-//! What the contents of messages say: texts, calls, results, usage.
+//! Contents of messages: texts, calls, results, usage.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! What is known once all streams are told: answers that no stream has, totals that differ, files that tell nothing.
+//! Facts that are known once all streams are read: answers without a stream, differing totals, empty files.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the outermost members of a line say about where it belongs: all that is asked of most lines.
+//! The outermost members of a line that say where it belongs: enough for most lines.
 
 use std::borrow::Cow;
 

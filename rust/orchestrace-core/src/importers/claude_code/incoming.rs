@@ -1,4 +1,4 @@
-//! What reaches an agent: prompts, results, messages of others, and what it heard while it worked.
+//! Inputs of an agent: prompts, results, messages of others, and what it heard while it worked.
 
 use super::super::recording::{Agent, CallResult, Hash, Incoming, Mark, Party, Text, hash};
 use super::record::{Act, Block, Code, Line, Outcome, Use, User};

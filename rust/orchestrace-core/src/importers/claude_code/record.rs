@@ -1,4 +1,4 @@
-//! What each line says, taken from its tree: ids become numbers, texts become hashes.
+//! The record of each line, taken from its tree: ids become numbers, texts become hashes.
 
 use std::cell::OnceCell;
 

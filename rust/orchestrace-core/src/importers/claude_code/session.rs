@@ -1,4 +1,4 @@
-//! What a session says, told as a recording: the streams of its agents one after the other.
+//! A session as a recording: the streams of its agents one after the other.
 
 use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};

@@ -1,4 +1,4 @@
-//! Who said what: the lines of a session by agent, and which call made each agent work.
+//! Streams of a session: its lines by agent, and the call that made each agent work.
 
 use hashbrown::{HashMap, HashSet};
 

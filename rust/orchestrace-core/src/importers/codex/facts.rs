@@ -1,4 +1,4 @@
-//! What the whole of a thread says about its lines: what repeats what, whose texts are nobody's, what was taken back.
+//! Facts of a whole thread about its lines: repeats, texts that belong to nobody, what was taken back.
 
 use std::collections::{HashMap, HashSet};
 

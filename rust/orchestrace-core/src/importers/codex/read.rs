@@ -1,4 +1,4 @@
-//! Reads a line: what it tells, by its type, in all spellings that versions of Codex have had.
+//! The reading of a line by its type, in all spellings that versions of Codex have had.
 
 use std::borrow::Cow;
 

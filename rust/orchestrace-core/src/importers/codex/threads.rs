@@ -1,4 +1,4 @@
-//! Which lines are of which thread, who begot whom, and what a thread only repeats of another one.
+//! Threads: their lines, their parents, and what they copy from other threads.
 //!
 //! A thread that is forked from another one, or spawned with its parent's context, begins with a copy of the other's
 //! history, times as they were or all new. What is known of the other thread, by ids of calls and turns, texts and

@@ -1,4 +1,4 @@
-//! How a sample ends, where its last event does not say so.
+//! The end of a sample whose last event does not state it.
 
 use super::content::Contents;
 use crate::importers::recording::{Agent, Entry, Recording, Saying, Text};

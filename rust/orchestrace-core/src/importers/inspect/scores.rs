@@ -1,4 +1,4 @@
-//! What scorers say: numbers are measures, texts are labels.
+//! Scores of a sample: numbers are measures, texts are labels.
 
 use std::collections::HashSet;
 

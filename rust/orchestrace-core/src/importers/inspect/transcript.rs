@@ -1,4 +1,4 @@
-//! Who did what in a flat list of events: spans, or the steps of older logs, and the agents among them.
+//! The agents in a flat list of events: spans, or the steps of older logs.
 //!
 //! An agent is a span of the type `agent`, a subtask that was forked, a tool that itself asks a model, and a scorer
 //! that does. All other spans only give structure. The one agent that does everything is the root; where several do,

@@ -1,4 +1,4 @@
-//! What the models of a sample used.
+//! Usage of the models of a sample.
 
 use crate::importers::recording::Usage;
 use crate::json::tree::Value;

@@ -1,4 +1,4 @@
-//! What an observation did: by the attributes of the span that it was, by its type, by what its framework calls it.
+//! The work of an observation: by the attributes of its span, by its type, by the name its framework gives it.
 
 use std::borrow::Cow;
 

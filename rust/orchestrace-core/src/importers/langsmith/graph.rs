@@ -1,4 +1,4 @@
-//! Which runs are agents: the graphs of LangGraph, their nodes where several of them ask models, and what says so.
+//! Runs that are agents: the graphs of LangGraph, and their nodes if several of them ask models.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! What a mapping file says: the fields of a trace and of its steps, and what a step can be.
+//! The specification in a mapping file: fields of a trace and of its steps, and kinds of steps.
 
 use super::counts::Way;
 use super::source::{Expr, Found, Pointer, Scope, Slot, Unit};

@@ -1,4 +1,4 @@
-//! What a model answered: text and calls, in the spellings of the dialects.
+//! Answers of models: text and calls, in the spellings of the dialects.
 
 use std::borrow::Cow;
 

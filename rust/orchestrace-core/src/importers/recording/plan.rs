@@ -1,4 +1,4 @@
-//! What a recording as a whole says of its agents and entries: who asked whom, which result answers which call.
+//! The plan of a recording: who asked whom, and which result answers which call.
 
 use hashbrown::HashMap;
 

@@ -1,4 +1,4 @@
-//! What everybody did, one thing after the other.
+//! Activities of everybody, one after the other.
 
 use hashbrown::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Which span is part of which: trees of spans in the order of their times, whatever their records look like.
+//! Trees of spans in the order of their times, whatever their records look like.
 
 use hashbrown::HashMap;
 

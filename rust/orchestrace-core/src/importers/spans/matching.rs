@@ -1,4 +1,4 @@
-//! Which call of which response asked for the use of a tool, or for an agent.
+//! Calls matched to the tool uses and agents that they asked for.
 
 use std::collections::VecDeque;
 

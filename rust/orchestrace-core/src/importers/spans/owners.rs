@@ -1,4 +1,4 @@
-//! Which spans are one generation, and whose work each span is.
+//! Owners of spans, and spans that are one generation.
 
 use hashbrown::HashMap;
 

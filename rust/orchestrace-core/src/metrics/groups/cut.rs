@@ -1,4 +1,4 @@
-//! How many sanitisers would keep the outcome clean (D17). O(|E| √|V|).
+//! The number of sanitizers that would keep the outcome clean (D17). O(|E| √|V|).
 
 use super::taint::scene;
 use crate::error::Reason;

@@ -1,4 +1,4 @@
-//! How differently the agents of a team act.
+//! Diversity of a team: how differently its agents act.
 //!
 //! An agent is the distribution of (type, tool) over the events it owns. Distances are Jensen-Shannon distances, the
 //! square root of the divergence in bits, 0 to 1. An agent's strategy is its most frequent (type, tool), ties to the type

@@ -1,4 +1,4 @@
-//! How far corruption spread within a run (D19). O(|V|+|E|).
+//! The spread of corruption within a run (D19). O(|V|+|E|).
 //!
 //! Seeds are corrupted events without a corrupted ancestor; amplification is the number of corrupted events beyond them,
 //! for each seed. An event without the flag is clean in a trace some event of which has it. This is not the relative

@@ -1,4 +1,4 @@
-//! What coordination costs: overhead, density, repetition, links (D16, D18).
+//! Costs of coordination: overhead, density, repetition, links (D16, D18).
 //!
 //! O(|V|+|E|) expected. Sources: arXiv 2605.02801, Table 13; arXiv 2512.08296 (message density, coordination complexity).
 

@@ -1,4 +1,4 @@
-//! How well work was divided, and how well it was put together again (D24).
+//! Quality of the division of work and of its synthesis (D24).
 //!
 //! Split. Q are the subtasks that events name, Q* those that a key names for the task ([`Options::subtasks`]).
 //!

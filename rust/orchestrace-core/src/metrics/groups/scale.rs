@@ -1,4 +1,4 @@
-//! How large a run is: the axes of the scale gap, and the shape of its graph.
+//! Size of a run: the axes of the scale gap, and the shape of its graph.
 //!
 //! Layers are longest-path depths in edges; the width is the size of the largest layer. O(|V|+|E|).
 

@@ -1,4 +1,4 @@
-//! How much of a run an intervention reaches, undoes, and when it comes too late.
+//! Steering by interventions: how much of a run they reach and undo, and when they come too late.
 //!
 //! ```text
 //! reach(v) = |descendants of v| / (|V| - 1)

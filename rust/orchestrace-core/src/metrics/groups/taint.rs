@@ -1,4 +1,4 @@
-//! How far untrusted content went (D17, D21). O(|V|+|E|).
+//! The reach of untrusted content (D17, D21). O(|V|+|E|).
 //!
 //! The closure over every edge type but temporal, by [`safety`](crate::safety), whose verbs have more options. Where no
 //! event says whether it is trusted everything is null.

@@ -1,4 +1,4 @@
-//! Where the time of a run went: models, tools, queues, permissions, humans, scorers, nobody (D7, D19).
+//! The time of a run by use: models, tools, queues, permissions, humans, scorers, nobody (D7, D19).
 //!
 //! ```text
 //! work           = model_time + tool_time

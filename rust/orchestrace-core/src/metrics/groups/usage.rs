@@ -1,4 +1,4 @@
-//! What a team's tokens were, and what its scorers spent (D18).
+//! Tokens of a team, and what its scorers spent (D18).
 //!
 //! ```text
 //! tokens_fresh + tokens_cached + tokens_cache_write + tokens_out = tokens,   where every event tells input and output

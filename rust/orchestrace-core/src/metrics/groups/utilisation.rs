@@ -1,4 +1,4 @@
-//! How much of what a team did led to its outcome (D19). O(|V|).
+//! The share of a team's work that led to its outcome (D19). O(|V|).
 
 use crate::graph::NOBODY;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};

@@ -1,4 +1,4 @@
-//! What messages are worth for their tokens.
+//! Utility of messages for their tokens.
 //!
 //! A message's utility is what the outcome would lose without its event, under the default structural surrogate (D15) with
 //! recorded scores kept, for each of its tokens: an assumed model, not an observation. Messages are those between two

@@ -1,4 +1,4 @@
-//! What up to 64 scenarios change about the events and edges of one trace, a bit for each.
+//! Masks of up to 64 scenarios over the events and edges of one trace, a bit for each.
 
 use super::selection::{Plan, Roster, Segment, events_after};
 use super::{Action, Mode, Selector};

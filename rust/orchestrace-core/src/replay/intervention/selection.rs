@@ -1,4 +1,4 @@
-//! Which events and edges of a trace an action is about.
+//! Selection of the events and edges of a trace that an action is about.
 
 use std::fmt::Write;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! How long the events of a trace took, and when each began (D7).
+//! Durations of the events of a trace, and their beginnings (D7).
 //!
 //! ```text
 //! d(v) = duration_s, else max(0, t_end - t), else the gap rule  max(0, end(v) - max end(pred)),  sources end - t0

@@ -1,4 +1,4 @@
-//! What is asked of a schedule: slots, queues, and what is changed about the work.
+//! Scenarios of a schedule: slots, queues, and changes to the work.
 
 use super::durations::Release;
 use crate::schema::EventType;

@@ -1,4 +1,4 @@
-//! What the outcome loses with single events: the effect of each one's absence under the default surrogate.
+//! The effect of each event's absence on the outcome, under the default surrogate.
 //!
 //! As `drop(event=..., mode="node")` of structural replay: abduction, action, prediction, with nothing lost but the event.
 //! O((|V|+|E|) K/8) for K events, less what lies before the first of eight.

@@ -1,4 +1,4 @@
-//! Which events are there in each scenario, for outcomes that somebody else computes.
+//! Presence of events in each scenario, for outcomes that somebody else computes.
 
 use std::sync::Arc;
 

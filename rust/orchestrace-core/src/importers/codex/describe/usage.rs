@@ -1,4 +1,4 @@
-//! What requests cost, and where turns end.
+//! Usage of requests, and ends of turns.
 
 use super::super::line::{Line, Sums};
 use super::{Current, Stream, Turn};

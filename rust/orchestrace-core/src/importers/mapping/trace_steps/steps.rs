@@ -1,4 +1,4 @@
-//! What one step tells: answers with their calls and results, texts, what is heard.
+//! One step: answers with their calls and results, texts, and what is heard.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What all attributes of a span together come to: its sort, who worked, usage, and the answer of a model.
+//! Conclusions from all attributes of a span: its kind, who worked, usage, and the answer of a model.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What is known once all events are written: edges between them, costs, labels, findings.
+//! The end of an emission, once all events are written: edges between them, costs, labels, findings.
 
 use std::borrow::Cow;
 
