@@ -126,8 +126,8 @@ def test_a_corpus_on_disk_keeps_what_it_was_begun_with(tmp_path):
     corpus = ot.read_corpus(tmp_path / "corpus")
     assert sorted(corpus.traces.collect()["trace_id"]) == [f"{2:032x}", "chat-7", "chat-8"]
     for options, message in (
-        ({"trace_by": "trace"}, "trace_by is 'trace', but .* begun with 'conversation'"),
-        ({"reward_scores": ["other"]}, "reward_scores is \\['other'\\], but .* begun with \\['success'\\]"),
+        ({"trace_by": "trace"}, "trace_by is 'trace', but .* made with 'conversation'"),
+        ({"reward_scores": ["other"]}, "reward_scores is \\['other'\\], but .* made with \\['success'\\]"),
     ):
         with pytest.raises(ot.ParameterError, match=message):
             ot.ingest(source, tmp_path / "corpus", **options)

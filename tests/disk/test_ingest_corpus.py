@@ -636,8 +636,8 @@ def test_files_of_others_in_the_folder_stay(small: None, tmp_path: Path) -> None
     ("options", "message"),
     [
         ({"resume": False}, "is a corpus already"),
-        ({"group": "system"}, r"group is \['system'\], but .* begun with \['group_id'\]"),
-        ({"partitions": 7}, "partitions is 7, but .* begun with 2"),
+        ({"group": "system"}, r"group is \['system'\], but .* made with \['group_id'\]"),
+        ({"partitions": 7}, "partitions is 7, but .* made with 2"),
         ({"fields": {"remark": pl.Int64()}}, "fields is"),
         ({"on_error": "raise", "max_errors": 3}, "have no use"),
         ({"memory": "1 MiB"}, "memory is 1MiB, expected at least 64MiB"),

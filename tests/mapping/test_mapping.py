@@ -115,7 +115,7 @@ def test_a_corpus_keeps_its_mapping(here: Path) -> None:
     assert done.inputs["status"].to_list() == ["unchanged"]
     other = {**MAPPING, "name": "acme"}
     with pytest.raises(
-        ot.ParameterError, match="is not the mapping that the corpus in 'corpus' was begun with"
+        ot.ParameterError, match="is not the mapping that the corpus in 'corpus' was made with"
     ):
         ot.ingest("log.jsonl", "corpus", mapping=other)
     # Another format comes: what the mapping tells is read again by a call that has none.

@@ -260,7 +260,7 @@ def test_a_full_disk(scenarios: list[Scenario], volume: Path, share: float) -> N
     mount(volume, "remount", f"size={limit}")
     with pytest.raises(ot.InputError, match=r"cannot write to '.*out': .*No space left") as caught:
         ot.ingest(scenario.source, out, fields=FIELDS, **OPTIONS)
-    assert "the same call goes on" in one_line(caught.value)
+    assert "the same call resumes" in one_line(caught.value)
     reconcile(out)
     told = CliRunner().invoke(app, ["ingest", str(scenario.source), "-o", str(out)])
     assert told.exit_code == 1 and "No space left on device" in told.stderr and "Traceback" not in told.stderr

@@ -519,7 +519,7 @@ class Corpus:
         """Where a file of the tables lies."""
         path, name = self._input(file)
         if name != file:
-            raise InputError(f"'{file}' lies in the archive '{name}': unpack it and read its files")
+            raise InputError(f"'{file}' is in the archive '{name}': unpack it and read its files")
         return path
 
     def _input(self, file: str) -> tuple[str, str]:

@@ -233,7 +233,7 @@ def checked_options(given: ReadOptions) -> dict[str, Any]:
     }
     if (mapping := given.get("mapping")) is not None:
         if (named := given.get("format", "auto")) not in ("auto", "mapping"):
-            raise ParameterError(f"mapping tells a format of its own, and format is {named!r}: leave one out")
+            raise ParameterError(f"mapping defines a format, and format is {named!r}: leave one out")
         options |= {"format": "mapping", "mapping": read_mapping(mapping)}
     return options
 

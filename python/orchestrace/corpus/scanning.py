@@ -115,7 +115,7 @@ def _scan(
     with ExitStack() as opened:
         files = input_files(source, opened).inputs
     if any(not isinstance(one, str) for one in files):
-        raise ParameterError("a scan comes back to its files; read_traces takes streams and pipes")
+        raise ParameterError("a scan reads its files again: use read_traces for streams and pipes")
     paths = [str(one) for one in files]
     schema = _schema(table, options)
 

@@ -306,7 +306,7 @@ def _check_settled(
     ):
         if given is not None and given != settled:
             raise ParameterError(
-                f"{what} is {given!r}, but the corpus in '{folder}' was begun with {settled!r}"
+                f"{what} is {given!r}, but the corpus in '{folder}' was made with {settled!r}"
             )
     # What is not given is as before.
     options |= {
@@ -328,6 +328,6 @@ def _settle_mapping(folder: Path, manifest: Manifest, options: dict[str, Any]) -
         manifest.mapping = given[0]
     elif manifest.mapping != given[0]:
         raise ParameterError(
-            f"{given[1]} is not the mapping that the corpus in '{folder}' was begun with: its traces were "
-            "told by that one; put it back, or ingest into another folder"
+            f"{given[1]} is not the mapping that the corpus in '{folder}' was made with: use that one, "
+            "or ingest into another folder"
         )
