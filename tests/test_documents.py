@@ -258,6 +258,8 @@ def test_rooms_are_drawn_in_the_order_of_their_imports() -> None:
 
 def test_the_first_pages_are_short() -> None:
     assert len(text("README.md").splitlines()) <= 110
+    pictures = [path.stat().st_size for path in (ROOT / "docs" / "pictures").iterdir()]
+    assert pictures and max(pictures) < 150_000
     assert len(text("ARCHITECTURE.md").splitlines()) <= 300
 
 
