@@ -224,3 +224,19 @@ def test_a_wait_for_data_can_be_interrupted(tmp_path: Path, where: str) -> None:
         finally:
             process.kill()
         assert b"KeyboardInterrupt" in process.stderr.read()
+
+
+def test_words_that_are_misspelt_get_the_one_that_was_meant(tmp_path: Path) -> None:
+    ot.generate(tmp_path / "runs.jsonl", traces=1, seed=0)
+    with pytest.raises(ot.InputError, match=r"rnus.jsonl'; did you mean '.*runs.jsonl'\?"):
+        ot.read_traces(tmp_path / "rnus.jsonl")
+    with pytest.raises(ot.InputError, match=r"no such file or folder: '[^;]*' "):
+        ot.read_traces(tmp_path / "nothing like it")
+    (tmp_path / os.fsdecode(b"r\xffns.jsonl")).touch()
+    for odd in ("r\0ns", os.fsdecode(b"r\xff")):
+        with pytest.raises((ot.InputError, ot.ParameterError)):
+            ot.read_traces(tmp_path / odd)
+    with pytest.raises(TypeError, match=r"drop\(\) has no argument 'roel'; did you mean 'role'\?"):
+        ot.interventions.drop(roel="x")  # type: ignore[call-arg]  # the mistake
+    with pytest.raises(AttributeError, match=r"has no 'drop'; did you mean ot.interventions.drop\?"):
+        ot.drop  # type: ignore[attr-defined]  # the mistake  # noqa: B018

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Literal, ParamSpec, TypeVar, get_args, get_ori
 import numpy as np
 import polars as pl
 
+from .. import _core
 from .errors import InputError, OrchestraceError, ParameterError, SchemaError
 from .publication import refusal
 from .text import briefly, plain
@@ -81,6 +82,8 @@ def public(verb: Callable[P, R]) -> Callable[P, R]:
                 raise
             raise InputError(refusal(error.filename or _path(verb, args, kwargs), error)) from error
         except _BROKEN as error:
+            if (unknown := _unknown_argument(verb, kwargs)) is not None:
+                raise TypeError(unknown) from None
             told = _misfit(verb, args, kwargs)
             if told is not None:
                 raise ParameterError(told) from error
@@ -108,6 +111,20 @@ def _given(verb: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[s
             yield from ((key, one, known.get(key, Any)) for key, one in value.items())
         elif name not in ("self", "cls"):
             yield name, value, kind
+
+
+def _unknown_argument(verb: Callable[..., Any], kwargs: Any) -> str | None:
+    """What is wrong with the first keyword that the signature does not have."""
+    known = inspect.signature(verb).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values()):
+        return None
+    names = [name for name, one in known.items() if one.kind is not inspect.Parameter.VAR_POSITIONAL]
+    for name in kwargs:
+        if name not in known:
+            nearest = _core.nearest(name, names)
+            hint = f"; did you mean '{nearest}'?" if nearest else ""
+            return f"{verb.__name__}() has no argument '{name}'{hint} (it has: {', '.join(names)})"
+    return None
 
 
 def _resolved(annotation: Any, verb: Callable[..., Any]) -> Any:

@@ -1,6 +1,7 @@
 """The reading of recordings: arguments become files here, the core does the rest."""
 
 import glob
+import itertools
 import os
 import sys
 import warnings
@@ -27,6 +28,8 @@ Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]
 TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
 
+_BESIDE = 10_000
+"""Names of a folder that are looked through for one like a name that is not there."""
 _SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".zip", ".tar", ".tgz"}
 _COMPRESSED = {".gz", ".zst"}
 _ENDINGS = tuple(_SUFFIXES) + tuple(kind + packed for kind in _SUFFIXES for packed in _COMPRESSED)
@@ -330,7 +333,22 @@ def _add_path(path: str, opened: ExitStack, found: Inputs) -> None:
             raise InputError(f"no file matches '{plain(path)}' (looked from '{os.getcwd()}')")
         found.inputs += matches
     else:
-        raise InputError(f"no such file or folder: '{plain(path)}' (looked from '{os.getcwd()}')")
+        raise InputError(
+            f"no such file or folder: '{plain(path)}'{_nearby(path)} (looked from '{os.getcwd()}')"
+        )
+
+
+def _nearby(path: str) -> str:
+    """A hint at what is beside the place that a path names, if its name is like it."""
+    folder, name = os.path.split(os.path.normpath(path))
+    try:
+        with os.scandir(folder or ".") as entries:
+            beside = [entry.name for entry in itertools.islice(entries, _BESIDE)]
+    except (OSError, ValueError):  # no folder, or a name that no folder can have
+        return ""
+    speakable = sorted(filter(str.isprintable, beside))
+    nearest = _core.nearest(name, speakable) if name.isprintable() else None
+    return f"; did you mean '{plain(os.path.join(folder, nearest))}'?" if nearest else ""
 
 
 def _matches(pattern: str) -> Iterator[str]:
