@@ -190,8 +190,6 @@ proptest! {
         // kernel reads them. Then R times the share of a source in x_y is the sum over its paths of Π w, times x.
         let n = t.t.len();
         let mut graph = TraceGraph::default();
-        graph.begin();
-        let Ok(Outcome::Event(y)) = graph.outcome(&t.view()) else { return Ok(()) };
         graph.build(&t.view(), GraphOptions { program_order: false, weights: Some(&TYPE_WEIGHTS) });
         let (csr, order) = graph.ordered();
         let order = order.unwrap().to_vec();
@@ -211,12 +209,6 @@ proptest! {
         for x in &mut x {
             *x /= most;
         }
-        let mut paths = vec![0.0; n];
-        paths[y as usize] = 1.0;
-        for &v in order.iter().rev() {
-            let v = v as usize;
-            csr.predecessors_of(v).iter().zip(w(v)).for_each(|(&u, w)| paths[u as usize] += w * paths[v]);
-        }
         let mut scored = TestTrace::default();
         for (v, &x) in x.iter().enumerate().take(n) {
             scored.event_of(EventType::from_code(t.types[v]).unwrap(), t.agent[v]).at(t.t[v]).score(x);
@@ -224,6 +216,16 @@ proptest! {
         }
         for e in 0..t.src.len() {
             scored.edge(t.src[e], t.dst[e], EdgeType::from_code(t.edge_types[e]).unwrap());
+        }
+        // which lacks fields of the other that tell owners
+        let mut own = TraceGraph::default();
+        own.begin();
+        let Ok(Outcome::Event(y)) = own.outcome(&scored.view()) else { return Ok(()) };
+        let mut paths = vec![0.0; n];
+        paths[y as usize] = 1.0;
+        for &v in order.iter().rev() {
+            let v = v as usize;
+            csr.predecessors_of(v).iter().zip(w(v)).for_each(|(&u, w)| paths[u as usize] += w * paths[v]);
         }
         let got = credits(&scored, x[y as usize], &[kernel("lrp"), ("retention", Value::Int(0))]);
         for v in 0..n {
