@@ -29,8 +29,9 @@ import polars as pl
 import shapiq
 
 import orchestrace as ot
+from orchestrace.base.schema import TYPE_WEIGHTS
 from orchestrace.corpus.units import TracesByNumber
-from orchestrace.credit.trace_graph import TYPE_WEIGHTS, trace_graph
+from orchestrace.credit.trace_graph import trace_graph
 
 WEIGHTS = [0.3 * weight for weight in TYPE_WEIGHTS.values()]
 

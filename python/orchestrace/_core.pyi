@@ -9,7 +9,9 @@ from typing import Any, BinaryIO, Literal, NotRequired, TypedDict, Unpack, final
 
 __all__ = [
     "DEBUG_BUILD",
+    "DECISIONS",
     "SCHEMA_VERSION",
+    "TYPE_WEIGHTS",
     "VERSION",
     "InputError",
     "OrchestraceError",
@@ -64,6 +66,8 @@ __all__ = [
 ]
 
 SCHEMA_VERSION: str
+DECISIONS: tuple[str, ...]
+TYPE_WEIGHTS: dict[str, float]
 VERSION: str
 DEBUG_BUILD: bool
 

@@ -9,11 +9,14 @@ import pytest
 
 import orchestrace as ot
 from orchestrace import _core
-from orchestrace.base.schema import SCHEMAS
+from orchestrace.base.schema import SCHEMAS, TYPE_WEIGHTS
 from orchestrace.corpus.reward import reward_of
 from orchestrace.corpus.units import TraceEvents, TracesByNumber
 from orchestrace.credit.evidence import _MAKERS, paths
-from orchestrace.credit.trace_graph import TYPE_WEIGHTS, flow_weights, received, trace_graph
+from orchestrace.credit.trace_graph import flow_weights, received, trace_graph
+from orchestrace.decisions import rows
+from reference import siblings
+from reference.trace import EDGE_WEIGHTS
 
 # parameters beside the defaults, so that every branch of every rule is explained somewhere
 VARIANTS = {
@@ -284,6 +287,11 @@ def test_types_of_weights_are_those_of_the_schema():
     kinds = SCHEMAS["edges"]["type"]
     assert isinstance(kinds, pl.Enum)
     assert list(TYPE_WEIGHTS) == kinds.categories.to_list()
+    assert TYPE_WEIGHTS == EDGE_WEIGHTS
+
+
+def test_types_of_decisions_are_those_of_the_reference():
+    assert set(rows.DECISIONS) == set(siblings.DECISIONS)
 
 
 @pytest.mark.parametrize("method", ["return_to_go", "gae", "sequential_gae", "eligibility"])

@@ -5,7 +5,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 import orchestrace as ot
-from orchestrace.credit.trace_graph import TYPE_WEIGHTS
+from orchestrace.base.schema import TYPE_WEIGHTS
 
 TYPES = list(TYPE_WEIGHTS)
 Floats = NDArray[np.float64]

@@ -1,5 +1,7 @@
 """Polars schemas of all tables, built from the core at import."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -46,6 +48,9 @@ REQUIRED: Final[dict[str, frozenset[str]]] = {
     for table, columns in _TABLES.items()
 }
 """Columns that hold no null."""
+
+TYPE_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(_core.TYPE_WEIGHTS)
+"""Weight of each type of edge where nobody gives another, in the order of the schema."""
 
 CREDITS: Final = SCHEMAS.pop("credits")
 """Columns and types of what `credit` returns."""

@@ -11,19 +11,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..base.schema import TYPE_WEIGHTS
 from ..corpus.units import TraceEvents
 from ..decisions.rows import DECISIONS
 
-TYPE_WEIGHTS: Final = {
-    "temporal": 0.2,
-    "causal": 1.0,
-    "spawn": 0.5,
-    "message": 0.7,
-    "tool_dependency": 0.9,
-    "return": 1.0,
-    "aggregate": 1.2,
-    "safety_flow": 0.3,
-}
 _TEXT: Final = {
     "message",
     "return",

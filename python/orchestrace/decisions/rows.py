@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
+from .. import _core
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, SCHEMAS, unknown_name
 from ..corpus.corpus import Corpus
@@ -19,7 +20,7 @@ from .context_keys import contexts
 
 Source = Literal["auto", "recorded", "computed"]
 
-DECISIONS: Final = ("orchestrator_decision", "message", "return", "spawn", "tool_call", "aggregate")
+DECISIONS: Final = _core.DECISIONS
 _TEXT: Final = (
     "type",
     "agent",

@@ -13,11 +13,10 @@ from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
-from ..base.schema import unknown_name
+from ..base.schema import TYPE_WEIGHTS, unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward, amounts
-from ..credit.trace_graph import TYPE_WEIGHTS
 from ..statistics.calibration import Quality, quality
 from ..statistics.folds import folds_over
 from ..statistics.learners import one_thread

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.arrays import Floats, Ints
-from ..credit.trace_graph import TYPE_WEIGHTS
+from ..base.schema import TYPE_WEIGHTS
 from ..statistics.influence import t_quantile
 
 Model = Literal["noisy_or", "noisy_and", "linear"]

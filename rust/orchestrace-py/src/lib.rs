@@ -74,6 +74,8 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("DECISIONS", super::registry::decisions(module.py())?)?;
+        module.add("TYPE_WEIGHTS", super::registry::type_weights(module.py())?)?;
         module.add("SCHEMA_VERSION", orchestrace_core::schema::SCHEMA_VERSION)?;
         module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
         module.add("DEBUG_BUILD", cfg!(debug_assertions))?;

@@ -1,12 +1,14 @@
 //! Lists: tables, codes, formats, methods, presets.
 
 use orchestrace_core::credit::METHODS;
+use orchestrace_core::credit::context::DECISIONS;
 use orchestrace_core::error::{self, FindingCode, Reason, RejectCode};
 use orchestrace_core::generate;
+use orchestrace_core::graph::TYPE_WEIGHTS;
 use orchestrace_core::importers::IMPORTERS;
 use orchestrace_core::schema::{CREDITS, Column, Kind, QUANTITIES, REPLAYS, TABLES, TIERS, UNITS};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 type ColumnRow = (&'static str, &'static str, bool, Option<Vec<&'static str>>);
 
@@ -124,4 +126,18 @@ pub(crate) fn methods(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             Ok(row)
         })
         .collect()
+}
+
+/// Types of events that are choices of their owner.
+pub(crate) fn decisions(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+    PyTuple::new(py, DECISIONS.iter().map(|kind| kind.as_str()))
+}
+
+/// Weight of each edge type that no caller gives others, in the order of the schema.
+pub(crate) fn type_weights(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let weights = PyDict::new(py);
+    for (name, weight) in orchestrace_core::schema::EDGE_TYPES.iter().zip(TYPE_WEIGHTS) {
+        weights.set_item(name, weight)?;
+    }
+    Ok(weights)
 }

@@ -170,10 +170,13 @@ fn carries_text(kind: EventType) -> bool {
     )
 }
 
+/// Types of events that are choices of their owner.
+pub static DECISIONS: [EventType; 6] = [OrchestratorDecision, Message, Return, Spawn, ToolCall, Aggregate];
+
 /// Whether an event is a decision of somebody: what credit among siblings is about.
 #[must_use]
 pub fn is_decision(kind: EventType, owner: u32) -> bool {
-    owner != NOBODY && matches!(kind, OrchestratorDecision | Message | Return | Spawn | ToolCall | Aggregate)
+    owner != NOBODY && DECISIONS.contains(&kind)
 }
 
 static CONTEXTS: [Column; 7] = [
