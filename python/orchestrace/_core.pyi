@@ -45,6 +45,7 @@ __all__ = [
     "methods",
     "metric_definitions",
     "nearest",
+    "own_rows",
     "ownership",
     "presets",
     "read",
@@ -61,6 +62,7 @@ __all__ = [
     "tables",
     "taint",
     "tainted_events",
+    "terms",
     "trace_metrics",
     "unit_ids",
 ]
@@ -258,6 +260,32 @@ def roll_up(
 def contexts(
     store: Store, *, context: str = "auto", threads: int | None = None, progress: _Progress = None
 ) -> Stream: ...
+
+class _Question(TypedDict):
+    method: str
+    trace: int
+    reward: Mapping[str, float]
+    params: Mapping[str, Any]
+    elsewhere: Sequence[str]
+
+def own_rows(store: Store, *, threads: int | None = None, **question: Unpack[_Question]) -> Stream:
+    """Of each event of a trace the own row of a method that it is in, and what the row is called.
+
+    `elsewhere` names reward channels of the corpus that the store is a part of. Columns: `seq` (UInt32),
+    `row` (UInt32, null where an event is in none), `label` (String, null where rows are events). Empty where
+    the method has no value of the trace. ParameterError: no such trace, method or parameter. O(events +
+    edges) of the trace."""
+
+def terms(
+    store: Store, events: Sequence[int], *, threads: int | None = None, **question: Unpack[_Question]
+) -> Stream:
+    """What the values of own rows are made of, each row named by one of its events.
+
+    Columns: `part` (UInt32, the place in `events`), `kind`, `seq` (UInt32), `other`, `weight` and `amount`
+    (Float64), `rule`. Over the terms of a part, weight times amount sums to the value of its row; terms
+    without a weight stand beside. There are none where a value is null or no such sum, as in games.
+    ParameterError: as `own_rows`, or an event that the trace has not. O(events + edges) of the traces that
+    the method compares, and O(its rows of the group) a part."""
 
 class _Game(TypedDict):
     n_players: int

@@ -106,7 +106,7 @@ pub(crate) fn rewards(
 }
 
 /// Channels and their weights, in the order of their names.
-fn channels(reward: &Bound<'_, PyDict>) -> PyResult<Vec<(String, f64)>> {
+pub(crate) fn channels(reward: &Bound<'_, PyDict>) -> PyResult<Vec<(String, f64)>> {
     let mut channels = Vec::with_capacity(reward.len());
     for (name, weight) in reward {
         channels.push((name.extract()?, weight.extract()?));

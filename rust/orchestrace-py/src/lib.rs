@@ -11,6 +11,7 @@ mod call;
 mod corpus;
 mod credit;
 mod error;
+mod evidence;
 mod files;
 mod games;
 mod generate;
@@ -44,6 +45,8 @@ mod _core {
     use super::corpus::{PyStore, read};
     #[pymodule_export]
     use super::credit::{contexts, credit, rewards, roll_up};
+    #[pymodule_export]
+    use super::evidence::{own_rows, terms};
     #[pymodule_export]
     use super::games::solve_game;
     #[pymodule_export]

@@ -62,10 +62,21 @@ impl JudgedRows {
     }
 }
 
-/// Where the rows of a group's rollouts are (chunk, first row, end), and their outcomes.
+/// Where a rollout and its rows are.
+#[derive(Debug, Clone, Copy)]
+struct Rollout {
+    chunk: u32,
+    /// Place of the trace in the chunk.
+    trace: u32,
+    /// First row in the chunk, and the end.
+    from: u32,
+    end: u32,
+}
+
+/// Rollouts of a group, and their outcomes.
 #[derive(Debug, Default)]
 struct Group {
-    places: Vec<(u32, u32, u32)>,
+    rollouts: Vec<Rollout>,
     outcomes: Vec<f64>,
 }
 
@@ -92,7 +103,129 @@ pub(super) fn judge(
     corpus: &Vocabulary,
     run: &Run,
 ) -> Result<JudgedRows> {
-    let mut chunks = store
+    let mut chunks = decide(method, store, reward_of, params, corpus, run)?;
+    let groups = gather(store, &chunks, method.info().scope);
+    let judged: Vec<_> = groups
+        .par_chunks(AT_A_TIME)
+        .map_init(Gathered::default, |buffers, groups| {
+            run.check()?;
+            let (mut values, mut reasons) = (Vec::new(), Vec::new());
+            for group in groups {
+                buffers.compare(method, group, &chunks, params);
+                values.extend_from_slice(&buffers.compared.value);
+                reasons.extend_from_slice(&buffers.compared.reason);
+            }
+            Ok((values, reasons))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    for (groups, (values, reasons)) in groups.chunks(AT_A_TIME).zip(&judged) {
+        let mut results = values.iter().zip(reasons);
+        for &Rollout { chunk, from, end, .. } in groups.iter().flat_map(|group| &group.rollouts) {
+            let ChunkRows { decisions, values, reasons, .. } = &mut chunks[chunk as usize];
+            for row in from as usize..end as usize {
+                if decisions.value[row].is_nan() {
+                    continue;
+                }
+                let Some((value, reason)) = results.next() else { continue };
+                values[row] = *value;
+                reasons[row] = reason.or((!value.is_finite()).then_some(Reason::ResultRange));
+            }
+        }
+    }
+    Ok(JudgedRows { chunks })
+}
+
+/// The group of one trace, with its rows side by side, for what is asked about it.
+pub(super) struct GroupOf {
+    chunks: Vec<ChunkRows>,
+    group: Group,
+    gathered: Gathered,
+    /// Of every row its rollout, and its number among the rows of that.
+    places: Vec<(u32, u32)>,
+    /// Rollout of the trace.
+    own: u32,
+}
+
+impl GroupOf {
+    /// Finds it; none if the trace has no rows.
+    pub(super) fn find(
+        method: &dyn GroupMethod,
+        store: &Store,
+        reward_of: &(impl Fn(&TraceView<'_>) -> Option<f64> + Sync),
+        params: &Params,
+        place: (usize, usize),
+        run: &Run,
+    ) -> Result<Option<Self>> {
+        let corpus = Vocabulary::new(store, params.text("batch"));
+        let chunks = decide(method, store, reward_of, params, &corpus, run)?;
+        let is_own = |r: &Rollout| (r.chunk as usize, r.trace as usize) == place;
+        let found = gather(store, &chunks, method.info().scope)
+            .into_iter()
+            .find_map(|group| group.rollouts.iter().position(is_own).map(|own| (group, own as u32)));
+        let Some((group, own)) = found else { return Ok(None) };
+        let mut gathered = Gathered::default();
+        gathered.fill(&group, &chunks);
+        let places = places(&group, &chunks);
+        Ok(Some(Self { chunks, group, gathered, places, own }))
+    }
+
+    /// All rows.
+    pub(super) fn rows(&self) -> Rollouts<'_> {
+        self.gathered.rows(&self.group)
+    }
+
+    /// Place of a row of the trace among all rows; none if it is not compared.
+    pub(super) fn row(&self, local: u32) -> Option<u32> {
+        self.places.binary_search(&(self.own, local)).ok().map(|row| row as u32)
+    }
+
+    /// Rollout of a row, and its number among the rows of that rollout.
+    pub(super) fn place(&self, row: u32) -> Option<(u32, u32)> {
+        self.places.get(row as usize).copied()
+    }
+
+    /// Where a rollout is: chunk, and place in it.
+    pub(super) fn trace(&self, rollout: u32) -> (usize, usize) {
+        let Rollout { chunk, trace, .. } = self.group.rollouts[rollout as usize];
+        (chunk as usize, trace as usize)
+    }
+
+    /// Rollout of the trace.
+    pub(super) fn own(&self) -> u32 {
+        self.own
+    }
+
+    /// Whether a rollout is the trace that is asked about.
+    pub(super) fn is_own(&self, rollout: u32) -> bool {
+        rollout == self.own
+    }
+
+    /// Row of every event of a rollout, whose first event has this place in its chunk.
+    pub(super) fn row_of(&self, rollout: u32, first_event: usize, n_events: usize) -> &[u32] {
+        let rows = &self.chunks[self.group.rollouts[rollout as usize].chunk as usize];
+        if rows.whole { &[] } else { &rows.row_of[first_event..first_event + n_events] }
+    }
+}
+
+/// Rollout and number there of the rows of a group that are compared, in their order.
+fn places(group: &Group, chunks: &[ChunkRows]) -> Vec<(u32, u32)> {
+    let of_rollout = |(rollout, r): (u32, &Rollout)| {
+        let values = &chunks[r.chunk as usize].decisions.value[r.from as usize..r.end as usize];
+        (0..).zip(values).filter(|(_, value)| !value.is_nan()).map(move |(local, _)| (rollout, local))
+    };
+    (0..).zip(&group.rollouts).flat_map(of_rollout).collect()
+}
+
+/// Own rows of all traces of `store`.
+fn decide(
+    method: &dyn GroupMethod,
+    store: &Store,
+    reward_of: &(impl Fn(&TraceView<'_>) -> Option<f64> + Sync),
+    params: &Params,
+    corpus: &Vocabulary,
+    run: &Run,
+) -> Result<Vec<ChunkRows>> {
+    store
         .chunks()
         .par_iter()
         .map_init(TraceGraph::default, |graph, chunk| {
@@ -122,36 +255,7 @@ pub(super) fn judge(
             rows.reasons.resize(rows.decisions.len(), Some(Reason::FieldAbsent));
             Ok(rows)
         })
-        .collect::<Result<Vec<_>>>()?;
-    let groups = gather(store, &chunks, method.info().scope);
-    let judged: Vec<_> = groups
-        .par_chunks(AT_A_TIME)
-        .map_init(Gathered::default, |buffers, groups| {
-            run.check()?;
-            let (mut values, mut reasons) = (Vec::new(), Vec::new());
-            for group in groups {
-                buffers.compare(method, group, &chunks, params);
-                values.extend_from_slice(&buffers.compared.value);
-                reasons.extend_from_slice(&buffers.compared.reason);
-            }
-            Ok((values, reasons))
-        })
-        .collect::<Result<Vec<_>>>()?;
-    for (groups, (values, reasons)) in groups.chunks(AT_A_TIME).zip(&judged) {
-        let mut results = values.iter().zip(reasons);
-        for &(chunk, from, end) in groups.iter().flat_map(|group| &group.places) {
-            let ChunkRows { decisions, values, reasons, .. } = &mut chunks[chunk as usize];
-            for row in from as usize..end as usize {
-                if decisions.value[row].is_nan() {
-                    continue;
-                }
-                let Some((value, reason)) = results.next() else { continue };
-                values[row] = *value;
-                reasons[row] = reason.or((!value.is_finite()).then_some(Reason::ResultRange));
-            }
-        }
-    }
-    Ok(JudgedRows { chunks })
+        .collect()
 }
 
 /// Rollouts of each group in corpus order, groups in order of first appearance.
@@ -169,7 +273,9 @@ fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
                 if group == next {
                     groups.push(Group::default());
                 }
-                groups[group].places.push((index as u32, from as u32, end as u32));
+                let (chunk, trace) = (index as u32, i as u32);
+                let rollout = Rollout { chunk, trace, from: from as u32, end: end as u32 };
+                groups[group].rollouts.push(rollout);
                 groups[group].outcomes.push(outcome);
             }
             from = end;
@@ -180,12 +286,33 @@ fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
 
 impl Gathered {
     fn compare(&mut self, method: &dyn GroupMethod, group: &Group, chunks: &[ChunkRows], params: &Params) {
+        self.fill(group, chunks);
+        let mut compared = std::mem::take(&mut self.compared);
+        compared.begin(self.value.len());
+        if !self.value.is_empty() {
+            method.compare(&self.rows(group), params, &mut compared);
+        }
+        self.compared = compared;
+    }
+
+    fn rows<'a>(&'a self, group: &'a Group) -> Rollouts<'a> {
+        Rollouts {
+            outcomes: &group.outcomes,
+            rollout: &self.rollout,
+            key: &self.key,
+            choice: &self.choice,
+            value: &self.value,
+            other: &self.other,
+        }
+    }
+
+    fn fill(&mut self, group: &Group, chunks: &[ChunkRows]) {
         self.rollout.clear();
         self.key.clear();
         self.choice.clear();
         self.value.clear();
         self.other.clear();
-        for (rollout, &(chunk, from, end)) in (0..).zip(&group.places) {
+        for (rollout, &Rollout { chunk, from, end, .. }) in (0..).zip(&group.rollouts) {
             let rows = &chunks[chunk as usize].decisions;
             for row in (from as usize..end as usize).filter(|&row| !rows.value[row].is_nan()) {
                 self.rollout.push(rollout);
@@ -197,18 +324,5 @@ impl Gathered {
                 }
             }
         }
-        self.compared.begin(self.value.len());
-        if self.value.is_empty() {
-            return;
-        }
-        let group = Rollouts {
-            outcomes: &group.outcomes,
-            rollout: &self.rollout,
-            key: &self.key,
-            choice: &self.choice,
-            value: &self.value,
-            other: &self.other,
-        };
-        method.compare(&group, params, &mut self.compared);
     }
 }

@@ -3,6 +3,7 @@
 use super::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use super::game::GameMethod;
 use super::params::{Param, Params};
+use super::terms::{Asked, RowKind, Terms};
 use crate::error::{Error, Result, unknown_name};
 use crate::graph::TraceGraph;
 pub use crate::schema::Quantity;
@@ -147,6 +148,15 @@ pub trait CreditMethod: Sync {
         graph: &mut TraceGraph,
         values: &mut Values,
     ) -> std::result::Result<(), Reason>;
+
+    /// What the rows of [`Values::row_of`] stand for.
+    fn row_kind(&self, _params: &Params) -> RowKind {
+        RowKind::Event
+    }
+
+    /// Appends what the values of the rows that are asked about are made of: terms that sum to the value of their row.
+    /// `graph` belongs to the trace, which [`CreditMethod::assign`] has served.
+    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms);
 }
 
 /// A rule that compares decisions across the rollouts of a group, or of the whole corpus.
@@ -171,6 +181,15 @@ pub trait GroupMethod: Sync {
 
     /// One value per row of `group`, all of one group, in corpus order.
     fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared);
+
+    /// What the rows of [`Decisions::row_of`] stand for.
+    fn row_kind(&self, _params: &Params) -> RowKind {
+        RowKind::Trace
+    }
+
+    /// Appends what the values of some rows of the group are made of: terms that sum to the value of their row. A method
+    /// whose value is no sum of what others did appends nothing.
+    fn terms(&self, group: &Rollouts<'_>, params: &Params, rows: &[u32], out: &mut Terms);
 }
 
 /// An entry of [`METHODS`](super::METHODS).

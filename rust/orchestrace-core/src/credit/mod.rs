@@ -2,7 +2,8 @@
 //!
 //! A method is one file. [`CreditMethod`] sees one trace and values every event, or own row, of it; [`GroupMethod`]
 //! says what the rows of a trace are and compares those of all rollouts of a group. [`assign`] rolls the values up to a
-//! [`Unit`](crate::schema::Unit) by the rules of docs/reference/definitions.md, D11, and appends them to [`Rows`].
+//! [`Unit`](crate::schema::Unit) by the rules of docs/reference/definitions.md, D11, and appends them to [`Rows`]. Each
+//! method also tells the [`terms`] that its values are made of, which [`evidence`] hands out for one trace.
 //!
 //! Methods are in [`methods`], a file each.
 
@@ -12,6 +13,7 @@ mod columns;
 pub mod context;
 pub mod corpus;
 pub mod decisions;
+pub mod evidence;
 pub mod game;
 pub mod given;
 mod groups;
@@ -22,15 +24,18 @@ pub mod reward;
 pub mod rollup;
 pub mod segments;
 pub mod sum;
+pub mod terms;
 
 pub use assign::{Judged, Scratch, assign_judged, assign_trace, assign_values};
 pub use corpus::{Request, credit};
 pub use decisions::{Compared, Decisions, Rollouts, Vocabulary};
+pub use evidence::{Question, own_rows, terms};
 pub use given::{GivenEvents, GivenTraces, roll_up};
 pub use method::{Axiom, CreditMethod, GroupMethod, Method, MethodInfo, Quantity, Scope, Values};
 pub use methods::METHODS;
 pub use params::{Param, ParamKind, Params, Value};
 pub use rollup::{Rows, TraceRows};
+pub use terms::{Asked, RowKind, Subject, Term, TermKind, Terms};
 
 use crate::error::{Error, Result, unknown_name};
 

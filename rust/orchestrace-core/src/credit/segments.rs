@@ -39,14 +39,17 @@ pub enum Scale {
     Whitened(i64, f64),
 }
 
-/// Appends `x - mean`, scaled, to `out`. Returns whether the numbers say nothing, being less than two or all equal:
-/// they are exactly 0 then. Two passes in f64, of pairwise sums.
-pub fn standardise(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> bool {
+/// Mean and divisor of numbers that are counted in `unit`, and what makes the result plain again.
+struct Centre {
+    unit: f64,
+    mean: f64,
+    divisor: f64,
+    back: f64,
+}
+
+/// Of numbers that are not all equal; `out` is longer by some numbers while it runs, and as before afterwards.
+fn centre_of(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> Centre {
     let n = numbers.len();
-    if numbers.windows(2).all(|w| w[0] == w[1]) {
-        out.resize(out.len() + n, 0.0);
-        return true;
-    }
     let from = out.len();
     let unit = unit_of(numbers);
     // what is summed takes the place of the results until its sum is known
@@ -65,8 +68,68 @@ pub fn standardise(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> bool {
         Scale::Whitened(ddof, epsilon) => ((variance(ddof) + epsilon / unit / unit).sqrt(), 1.0),
     };
     out.truncate(from);
+    Centre { unit, mean, divisor, back }
+}
+
+/// Whether numbers say nothing, being less than two or all equal.
+fn silent(numbers: &[f64]) -> bool {
+    numbers.windows(2).all(|w| w[0] == w[1])
+}
+
+/// The mean of numbers, of which there is one at least, and what [`standardise`] divides by; no divisor where they say
+/// nothing.
+#[must_use]
+pub fn centre(numbers: &[f64], scale: Scale) -> (f64, Option<f64>) {
+    if silent(numbers) {
+        return (numbers.first().copied().unwrap_or(f64::NAN), None);
+    }
+    let Centre { unit, mean, divisor, back } = centre_of(numbers, scale, &mut Vec::new());
+    (mean * unit, Some(divisor * (unit / back)))
+}
+
+/// Appends `x - mean`, scaled, to `out`. Returns whether the numbers say nothing, being less than two or all equal:
+/// they are exactly 0 then. Two passes in f64, of pairwise sums.
+pub fn standardise(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> bool {
+    if silent(numbers) {
+        out.resize(out.len() + numbers.len(), 0.0);
+        return true;
+    }
+    let Centre { unit, mean, divisor, back } = centre_of(numbers, scale, out);
     out.extend(numbers.iter().map(|x| (x / unit - mean) / divisor * back));
     false
+}
+
+/// Numbers of which the i-th stands for `weights[i]` equal ones: unit, mean and deviation in it, number of ones; none
+/// where they say nothing.
+fn centre_weighted(
+    numbers: &[f64],
+    weights: &[f64],
+    ddof: i64,
+    epsilon: f64,
+    out: &mut Vec<f64>,
+) -> Option<(f64, f64, f64)> {
+    let total = pairwise(weights);
+    if total < 2.0 || silent(numbers) {
+        return None;
+    }
+    let from = out.len();
+    let unit = unit_of(numbers);
+    out.extend(numbers.iter().zip(weights).map(|(x, w)| w * (x / unit)));
+    let mean = pairwise(&out[from..]) / total;
+    out.truncate(from);
+    out.extend(numbers.iter().zip(weights).map(|(x, w)| w * ((x / unit - mean) * (x / unit - mean))));
+    let deviation = (pairwise(&out[from..]) / (total - ddof as f64)).sqrt() + epsilon / unit;
+    out.truncate(from);
+    Some((unit, mean, deviation))
+}
+
+/// Like [`centre`] for numbers of which the i-th stands for `weights[i]` equal ones; scaled by the deviation.
+#[must_use]
+pub fn weighted_centre(numbers: &[f64], weights: &[f64], ddof: i64, epsilon: f64) -> (f64, Option<f64>) {
+    match centre_weighted(numbers, weights, ddof, epsilon, &mut Vec::new()) {
+        Some((unit, mean, deviation)) => (mean * unit, Some(deviation * unit)),
+        None => (numbers.first().copied().unwrap_or(f64::NAN), None),
+    }
 }
 
 /// Like [`standardise`] for numbers of which the i-th stands for `weights[i]` equal ones; scaled by the deviation.
@@ -77,19 +140,10 @@ pub fn standardise_weighted(
     epsilon: f64,
     out: &mut Vec<f64>,
 ) -> bool {
-    let total = pairwise(weights);
-    if total < 2.0 || numbers.windows(2).all(|w| w[0] == w[1]) {
+    let Some((unit, mean, deviation)) = centre_weighted(numbers, weights, ddof, epsilon, out) else {
         out.resize(out.len() + numbers.len(), 0.0);
         return true;
-    }
-    let from = out.len();
-    let unit = unit_of(numbers);
-    out.extend(numbers.iter().zip(weights).map(|(x, w)| w * (x / unit)));
-    let mean = pairwise(&out[from..]) / total;
-    out.truncate(from);
-    out.extend(numbers.iter().zip(weights).map(|(x, w)| w * ((x / unit - mean) * (x / unit - mean))));
-    let deviation = (pairwise(&out[from..]) / (total - ddof as f64)).sqrt() + epsilon / unit;
-    out.truncate(from);
+    };
     out.extend(numbers.iter().map(|x| (x / unit - mean) / deviation));
     false
 }
@@ -179,6 +233,26 @@ mod tests {
             assert!((a - b).abs() < 1e-12);
         }
         assert!(standardise_weighted(&[3.0], &[1.0], 1, 0.0, &mut once));
+    }
+
+    #[test]
+    fn centres_are_those_that_numbers_are_standardised_by() {
+        for numbers in [&[1.0, 0.0, 0.0, 1.5][..], &[1e300, -1e299, 3e299], &[1e-280, 0.0]] {
+            for scale in [Scale::None, Scale::Factor(2.0), Scale::Deviation(1, 0.1), Scale::Whitened(0, 1e-3)]
+            {
+                let mut wanted = Vec::new();
+                standardise(numbers, scale, &mut wanted);
+                let (mean, divisor) = centre(numbers, scale);
+                for (x, want) in numbers.iter().zip(&wanted) {
+                    let got = (x - mean) / divisor.unwrap();
+                    assert!((got - want).abs() <= 1e-12 * want.abs(), "{scale:?} {got} {want}");
+                }
+            }
+        }
+        assert_eq!(centre(&[0.1; 3], Scale::Deviation(1, 0.0)), (0.1, None));
+        let (mean, divisor) = weighted_centre(&[1.0, 4.0], &[2.0, 1.0], 1, 0.5);
+        assert!((mean - 2.0).abs() < 1e-12 && (divisor.unwrap() - 3.0_f64.sqrt() - 0.5).abs() < 1e-12);
+        assert_eq!(weighted_centre(&[4.0], &[1.0], 1, 0.5), (4.0, None));
     }
 
     #[test]

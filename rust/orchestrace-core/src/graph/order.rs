@@ -84,10 +84,16 @@ pub struct Topological {
 impl Topological {
     /// Some topological order, or `None` if the edges close a cycle.
     pub fn any(&mut self, graph: &mut CsrGraph) -> Option<Order<'_>> {
-        let n = graph.len();
         if graph.is_ascending() {
-            return Some(Order::Document(n));
+            return Some(Order::Document(graph.len()));
         }
+        self.breadth_first(graph).map(Order::Listed)
+    }
+
+    /// The topological order that takes events in the order in which they become ready, the lowest row first of those that
+    /// do at once; `None` if the edges close a cycle. O(|V| + |E|).
+    pub fn breadth_first(&mut self, graph: &mut CsrGraph) -> Option<&[u32]> {
+        let n = graph.len();
         self.begin(graph);
         self.rows.extend((0..n as u32).filter(|&v| self.waiting[v as usize] == 0));
         let mut head = 0;
@@ -101,7 +107,7 @@ impl Topological {
                 }
             }
         }
-        (self.rows.len() == n).then_some(Order::Listed(&self.rows))
+        (self.rows.len() == n).then_some(self.rows.as_slice())
     }
 
     /// The topological order that takes the lowest canonical row first, or `None` if the edges close a cycle.
@@ -254,6 +260,20 @@ mod tests {
         t.edge(2, 0, EdgeType::Causal).edge(0, 1, EdgeType::Causal);
         assert_eq!(Topological::default().any(&mut graph(&t)).unwrap().to_vec(), [2, 0, 1]);
         assert_eq!(find_cycle(&t.view()), None);
+    }
+
+    #[test]
+    fn breadth_first_takes_what_is_ready_first() {
+        // 0 → 1 → 2 → 4 and 0 → 3: by document 2 comes before 3, by readiness after it
+        let mut t = TestTrace::events(5);
+        for (s, d) in [(0, 1), (0, 3), (1, 2), (2, 4)] {
+            t.edge(s, d, EdgeType::Causal);
+        }
+        let mut topological = Topological::default();
+        assert_eq!(topological.any(&mut graph(&t)).unwrap().to_vec(), [0, 1, 2, 3, 4]);
+        assert_eq!(topological.breadth_first(&mut graph(&t)).unwrap(), [0, 1, 3, 2, 4]);
+        t.edge(4, 1, EdgeType::Causal);
+        assert_eq!(topological.breadth_first(&mut graph(&t)), None);
     }
 
     proptest! {

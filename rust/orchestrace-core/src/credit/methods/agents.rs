@@ -18,7 +18,10 @@ use super::returns::TurnSeries;
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};
 use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, DDOF, EPSILON, GAMMA, NORM, Params, ROWS, WEIGHT};
-use crate::credit::segments::{Scale, standardise, standardise_by_key, standardise_weighted};
+use crate::credit::segments::{
+    Scale, standardise, standardise_by_key, standardise_weighted, weighted_centre,
+};
+use crate::credit::terms::{Relative, RowKind, Subject, TermKind, Terms};
 use crate::graph::{NO_UNIT, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -161,13 +164,9 @@ impl GroupMethod for AgentRelative {
     }
 
     fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
-        let deviation =
-            Scale::Deviation(params.int("ddof").unwrap_or(1), params.float("epsilon").unwrap_or_default());
         let scale = match self.rule {
-            Rule::DrMas | Rule::AtGrpo => deviation,
-            Rule::Marshal if params.text("norm") == Some("mean_std") => deviation,
-            Rule::Marshal => Scale::None,
             Rule::Magrpo => return joint(group, out),
+            _ => self.scale(params),
         };
         if params.text("rows") == Some("events") {
             weighted(group, params, out);
@@ -188,6 +187,97 @@ impl GroupMethod for AgentRelative {
             }
         }
     }
+
+    fn row_kind(&self, params: &Params) -> RowKind {
+        if params.text("rows") == Some("events") { RowKind::Event } else { RowKind::Turn }
+    }
+
+    fn terms(&self, group: &Rollouts<'_>, params: &Params, rows: &[u32], out: &mut Terms) {
+        for (part, &own) in rows.iter().enumerate() {
+            out.begin(part);
+            match self.row_kind(params) {
+                RowKind::Event => of_events(group, params, own as usize, out),
+                _ => self.of_turns(group, params, own as usize, out),
+            }
+        }
+    }
+}
+
+impl AgentRelative {
+    fn scale(&self, params: &Params) -> Scale {
+        let deviation =
+            Scale::Deviation(params.int("ddof").unwrap_or(1), params.float("epsilon").unwrap_or_default());
+        match self.rule {
+            Rule::DrMas | Rule::AtGrpo => deviation,
+            Rule::Marshal if params.text("norm") == Some("mean_std") => deviation,
+            Rule::Marshal | Rule::Magrpo => Scale::None,
+        }
+    }
+
+    /// What rewards of turns are made of.
+    fn of_turns(&self, group: &Rollouts<'_>, params: &Params, own: usize, out: &mut Terms) {
+        let scale = self.scale(params);
+        let mut segment: Vec<usize> =
+            (0..group.key.len()).filter(|&row| group.key[row] == group.key[own]).collect();
+        let alone = segment.len() == 1 && params.text("compat") == Some("verl");
+        if alone {
+            let rule = "amount = R, as released code leaves a single value".into();
+            let weight = 1.0 / (1.0 + params.float("epsilon").unwrap_or_default());
+            out.push(TermKind::Turn, &rule, weight, group.value[own], Subject::PlacedRow(own as u32));
+            return;
+        }
+        let joint = self.rule == Rule::Magrpo;
+        if joint {
+            // each rollout counts once
+            segment.dedup_by_key(|row| group.rollout[*row]);
+        }
+        let is_own = |row: usize| row == own || (joint && group.rollout[row] == group.rollout[own]);
+        let what = match self.rule {
+            Rule::DrMas | Rule::AtGrpo => "R",
+            Rule::Magrpo => "joint return from step t on",
+            Rule::Marshal => "return-to-go",
+        };
+        let by = if scale == Scale::None { "" } else { ", by deviation + ε" };
+        let numbers: Vec<f64> = segment.iter().map(|&row| group.value[row]).collect();
+        let relative = Relative {
+            numbers: &numbers,
+            own: segment.iter().position(|&row| is_own(row)).unwrap_or_default(),
+            scale,
+            factor: 1.0,
+            kind: if joint { TermKind::Rollout } else { TermKind::Turn },
+            rule: format!("amount = {what}, less the mean{by}").into(),
+        };
+        let whom = |at: usize| {
+            let row = segment[at];
+            if joint { Subject::Rollout(group.rollout[row]) } else { Subject::PlacedRow(row as u32) }
+        };
+        relative.tell(whom, out);
+    }
+}
+
+/// What values of rows that stand for several events are made of.
+fn of_events(group: &Rollouts<'_>, params: &Params, own: usize, out: &mut Terms) {
+    let (ddof, epsilon) = (params.int("ddof").unwrap_or(1), params.float("epsilon").unwrap_or_default());
+    let segment: Vec<usize> = (0..group.key.len()).filter(|&row| group.key[row] == group.key[own]).collect();
+    let numbers: Vec<f64> = segment.iter().map(|&row| group.value[row]).collect();
+    let counts: Vec<f64> = segment.iter().map(|&row| group.other[row]).collect();
+    let total: f64 = counts.iter().sum();
+    let (mean, mut divisor) = weighted_centre(&numbers, &counts, ddof, epsilon);
+    let alone = total < 2.0 && params.text("compat") == Some("verl");
+    let rule = if alone {
+        divisor = Some(1.0 + epsilon);
+        "amount = R, as released code leaves a single value".into()
+    } else {
+        "amount = (R - mean) / (deviation + ε) over all events of the agent in the group".into()
+    };
+    for ((&row, &reward), &count) in segment.iter().zip(&numbers).zip(&counts) {
+        let of_mean = if alone { 0.0 } else { count / total };
+        let weight = divisor.map_or(0.0, |divisor| (f64::from(u8::from(row == own)) - of_mean) / divisor);
+        let whom = (Subject::Rollout(group.rollout[row]), format!(" ({count} events)"));
+        out.noted(TermKind::Rollout, &rule, weight, reward, whom);
+    }
+    out.beside(TermKind::Mean, &rule, mean, format!("of {total}"));
+    out.beside(TermKind::Deviation, &rule, divisor.unwrap_or(1.0), "divisor");
 }
 
 /// Rows that stand for as many events as their second number says.

@@ -6,6 +6,7 @@
 
 use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::Params;
+use crate::credit::terms::{Asked, RowKind, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -43,5 +44,17 @@ impl CreditMethod for Broadcast {
         values.row_of.resize(view.len(), 0);
         values.events.push(amount);
         Ok(())
+    }
+
+    fn row_kind(&self, _: &Params) -> RowKind {
+        RowKind::Trace
+    }
+
+    fn terms(&self, asked: &Asked<'_>, _: &mut TraceGraph, out: &mut Terms) {
+        let rule = "amount = R".into();
+        for part in 0..asked.rows.len() {
+            out.begin(part);
+            out.push(TermKind::Outcome, &rule, 1.0, asked.amount, Subject::Nothing);
+        }
     }
 }

@@ -12,10 +12,14 @@
 
 use std::borrow::Cow;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
 use crate::credit::context::{Contexts, act, is_decision};
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
 use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
 use crate::credit::params::{CONTEXT, Param, ParamKind, Params, Value, WEIGHT};
+use crate::credit::terms::{RowKind, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Tier, Unit};
 use crate::store::view::TraceView;
@@ -84,7 +88,7 @@ impl GroupMethod for C3 {
     fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
         out.begin(group.value.len());
         out.segments.by(group.key.iter().copied());
-        let all = params.text("baseline") == Some("mean");
+        let all = over_all(params);
         let Compared { value, reason, segments, .. } = out;
         let mut candidates: Vec<(u128, u32)> = Vec::new();
         let mut means: Vec<(f64, f64)> = Vec::new();
@@ -115,6 +119,57 @@ impl GroupMethod for C3 {
             }
         }
     }
+
+    fn row_kind(&self, _: &Params) -> RowKind {
+        RowKind::Event
+    }
+
+    fn terms(&self, group: &Rollouts<'_>, params: &Params, rows: &[u32], out: &mut Terms) {
+        let all = over_all(params);
+        let rule = if all {
+            "amount = mean outcome of the choice less that of all".into()
+        } else {
+            "amount = mean outcome of the choice less that of the others".into()
+        };
+        for (part, &own) in rows.iter().enumerate() {
+            out.begin(part);
+            let own = own as usize;
+            // candidates in the order in which they were first taken
+            let mut candidates: Vec<(u128, Vec<usize>)> = Vec::new();
+            let mut of_choice: HashMap<u128, usize, RandomState> = HashMap::default();
+            let bucket = (0..group.key.len()).filter(|&row| group.key[row] == group.key[own]);
+            let mut decisions = 0;
+            for row in bucket.clone() {
+                let choice = group.choice[row];
+                let next = candidates.len();
+                let at = *of_choice.entry(choice).or_insert(next);
+                if at == next {
+                    candidates.push((choice, Vec::new()));
+                }
+                candidates[at].1.push(row);
+                decisions += 1;
+            }
+            let equal = bucket.clone().all(|row| group.value[row] == group.value[own]);
+            let silent = candidates.len() < 2 || equal;
+            let mine = candidates.iter().find(|(choice, _)| *choice == group.choice[own]);
+            let others = decisions - if all { 0 } else { mine.map_or(0, |(_, made)| made.len()) };
+            for (choice, made) in &candidates {
+                let is_own = *choice == group.choice[own];
+                let taken = made.len() as f64;
+                let baseline = if others > 0 && (all || !is_own) { taken / others as f64 } else { 0.0 };
+                let weight = if silent { 0.0 } else { f64::from(u8::from(is_own)) - baseline };
+                let mean = made.iter().map(|&row| group.value[row]).sum::<f64>() / taken;
+                let this = if is_own { ", this choice" } else { "" };
+                let told = format!(" ({} of {decisions}){this}", made.len());
+                out.noted(TermKind::Sibling, &rule, weight, mean, (Subject::Row(made[0] as u32), told));
+            }
+        }
+    }
+}
+
+/// Whether a choice is compared with all candidates, itself included.
+fn over_all(params: &Params) -> bool {
+    params.text("baseline") == Some("mean")
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 
 use crate::credit::method::{CreditMethod, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{GAMMA, LAMBDA, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
+use crate::credit::terms::{Asked, Subject, TermKind, Terms};
 use crate::graph::{CsrGraph, GraphOptions, Order, Outcome, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -97,6 +98,44 @@ impl CreditMethod for DagGae {
         }
         Ok(())
     }
+
+    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms) {
+        let &Asked { view, amount, params, .. } = asked;
+        let Ok(outcome) = graph.outcome(view) else { return };
+        graph.build(view, GraphOptions { program_order: params.bool("program_order"), weights: None });
+        graph.csr.build_successors();
+        let csr = &graph.csr;
+        let gamma = params.float("gamma").unwrap_or_default();
+        let fading = gamma * params.float("lambda_").unwrap_or_default();
+        let split = params.text("mode") == Some("split");
+        let critic = |v: u32| view.value.get(v as usize).unwrap_or(f64::NAN);
+        let sinks = (0..view.len()).filter(|&v| csr.successors_of(v).is_empty()).count() as f64;
+        let rule = "amount = r - V + gamma Σ m (V(w) + lambda A(w)) over the successors w".into();
+        for (part, &v) in asked.rows.iter().enumerate() {
+            out.begin(part);
+            let reward = view.reward.get(v as usize).unwrap_or(0.0);
+            out.push(TermKind::Reward, &rule, 1.0, reward, Subject::OwnRow(v));
+            out.push(TermKind::Critic, &rule, -1.0, critic(v), Subject::OwnRow(v));
+            let successors = csr.successors_of(v as usize);
+            match outcome {
+                Outcome::Event(y) if y == v => {
+                    out.push(TermKind::Outcome, &rule, 1.0, amount, Subject::OwnRow(v));
+                }
+                Outcome::VirtualSink if successors.is_empty() => {
+                    let weight = fading * if split { 1.0 / sinks } else { 1.0 };
+                    out.push(TermKind::Outcome, &rule, weight, amount, Subject::OwnRow(v));
+                }
+                _ => {}
+            }
+            for &w in successors {
+                let of = if split { csr.in_degree(w as usize) as usize } else { successors.len() };
+                let part = 1.0 / of as f64;
+                out.push(TermKind::Critic, &rule, gamma * part, critic(w), Subject::OwnRow(w));
+                let later = asked.values.events[w as usize];
+                out.push(TermKind::Successor, &rule, fading * part, later, Subject::Edge(v, w));
+            }
+        }
+    }
 }
 
 struct Pass<'a> {
@@ -135,8 +174,9 @@ impl Pass<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credit::terms::testing::sums;
     use crate::credit::{Rows, Scratch, assign_trace};
-    use crate::graph::test_trace::{TestTrace, decided_trace};
+    use crate::graph::test_trace::{TestTrace, decided_trace, random_trace};
     use crate::schema::{EdgeType, EventType};
     use proptest::prelude::*;
 
@@ -173,6 +213,27 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn terms_sum_to_values(t in random_trace(25, false), split in any::<bool>(), program_order in any::<bool>()) {
+            let n = t.t.len();
+            let reward: Vec<f64> = (0..n).map(|v| v as f64 / 4.0 - 1.0).collect();
+            let value: Vec<f64> = (0..n).map(|v| 1.0 - v as f64 / 8.0).collect();
+            let view = TraceView { reward: nullable(&reward), value: nullable(&value), ..t.view() };
+            let mode = if split { "split" } else { "mean" };
+            let given = [("mode", Value::Text(mode.into())), ("program_order", Value::Bool(program_order))];
+            let params = Params::check(INFO.params, &given).unwrap();
+            let (mut graph, mut values, mut terms) = (TraceGraph::default(), Values::default(), Terms::default());
+            graph.begin();
+            if DagGae.assign(&view, 2.0, &params, &mut graph, &mut values).is_ok() {
+                let rows: Vec<u32> = (0..n as u32).collect();
+                let asked = Asked { view: &view, amount: 2.0, params: &params, values: &values, rows: &rows };
+                DagGae.terms(&asked, &mut graph, &mut terms);
+                for (got, want) in sums(&terms, n).iter().zip(&values.events) {
+                    prop_assert!((got - want).abs() < 1e-9 * want.abs().max(1.0), "{} {}", got, want);
+                }
+            }
+        }
+
         #[test]
         fn split_divides_what_the_sources_return(t in decided_trace(25, true)) {
             let n = t.t.len();

@@ -24,6 +24,7 @@
 mod document;
 mod gate;
 mod pass;
+mod terms;
 #[cfg(test)]
 mod tests;
 
@@ -31,10 +32,12 @@ use std::borrow::Cow;
 
 use self::document::Flowing;
 use self::pass::{Pass, Weights};
+pub(super) use self::terms::tell;
 use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
+use crate::credit::terms::{Asked, Terms};
 use crate::graph::weights::N_TYPES;
-use crate::graph::{GraphOptions, TYPE_WEIGHTS, TraceGraph};
+use crate::graph::{GraphOptions, Outcome, TYPE_WEIGHTS, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
 use crate::surrogate::Structure;
@@ -112,6 +115,10 @@ impl CreditMethod for Flow {
     ) -> Result<(), Reason> {
         flow::<true>(view, amount, params, graph, values)
     }
+
+    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms) {
+        tell::<true>(asked, graph, out);
+    }
 }
 
 /// Values every event by what it keeps or, unless `KEPT`, by what it receives.
@@ -122,51 +129,75 @@ pub(super) fn flow<const KEPT: bool>(
     graph: &mut TraceGraph,
     values: &mut Values,
 ) -> Result<(), Reason> {
-    let kernel = params.text("kernel").unwrap_or_default();
-    let weighted = matches!(kernel, "edge_type" | "lrp" | "shapley_gate");
-    let given = params.floats("weights").and_then(|w| <&[f64; N_TYPES]>::try_from(w).ok());
-    let weights = weighted.then_some(given.unwrap_or(&TYPE_WEIGHTS));
     let outcome = graph.outcome(view)?;
-    let retention = params.float("retention").unwrap_or(RETENTION);
-    let gamma = params.float("gamma").unwrap_or(1.0);
-    let program_order = params.bool("program_order");
-    if matches!(kernel, "uniform" | "edge_type") && !program_order {
-        let flowing = Flowing { outcome, amount, retention, gamma, weights };
+    let call = Call::new(params, outcome, amount);
+    if matches!(call.kernel, "uniform" | "edge_type") && !call.options.program_order {
+        let Call { retention, gamma, .. } = call;
+        let flowing = Flowing { outcome, amount, retention, gamma, weights: call.options.weights };
         if flowing.run::<KEPT>(view, &mut values.work[0], &mut values.events) {
             return Ok(());
         }
     }
-    graph.build(view, GraphOptions { program_order, weights });
-    let edges = &mut values.work[0];
-    let (csr, order, weights) = match kernel {
-        "lrp" | "shapley_gate" => {
-            let (csr, order, surrogate) =
-                graph.surrogate(view, outcome, &Structure::default()).ok_or(Reason::GraphCycle)?;
-            surrogate.observe(view);
-            if kernel == "lrp" {
-                gate::contributions(csr, surrogate, edges);
-            } else {
-                gate::shapley_values(csr, surrogate, edges);
-            }
-            (csr, order, Weights::Edges(edges))
-        }
-        _ => {
-            let (csr, order) = graph.ordered();
-            let order = order.ok_or(Reason::GraphCycle)?;
-            (csr, order, plain(kernel, view, params, csr.weights()))
-        }
-    };
-    let pass = Pass {
-        graph: csr,
-        order,
-        outcome,
-        amount,
-        retention,
-        epsilon: params.float("epsilon").filter(|_| kernel == "lrp").unwrap_or(0.0),
-        gamma,
-    };
+    let (pass, weights) = call.prepare(view, params, graph, &mut values.work[0])?;
     pass.run::<KEPT>(weights, &mut values.events);
     Ok(())
+}
+
+/// What is asked for, with the defaults of both methods.
+#[derive(Debug, Clone, Copy)]
+struct Call<'p> {
+    kernel: &'p str,
+    outcome: Outcome,
+    amount: f64,
+    retention: f64,
+    gamma: f64,
+    options: GraphOptions<'p>,
+}
+
+impl<'p> Call<'p> {
+    fn new(params: &'p Params, outcome: Outcome, amount: f64) -> Self {
+        let kernel = params.text("kernel").unwrap_or_default();
+        let weighted = matches!(kernel, "edge_type" | "lrp" | "shapley_gate");
+        let given = params.floats("weights").and_then(|w| <&[f64; N_TYPES]>::try_from(w).ok());
+        let weights = weighted.then_some(given.unwrap_or(&TYPE_WEIGHTS));
+        let retention = params.float("retention").unwrap_or(RETENTION);
+        let gamma = params.float("gamma").unwrap_or(1.0);
+        let options = GraphOptions { program_order: params.bool("program_order"), weights };
+        Self { kernel, outcome, amount, retention, gamma, options }
+    }
+
+    /// The pass over the graph of the trace, and what every event divides by; `edges` is room for the latter.
+    fn prepare<'a>(
+        self,
+        view: &TraceView<'a>,
+        params: &Params,
+        graph: &'a mut TraceGraph,
+        edges: &'a mut Vec<f64>,
+    ) -> Result<(Pass<'a>, Weights<'a>), Reason> {
+        let Self { kernel, outcome, amount, retention, gamma, options } = self;
+        graph.build(view, options);
+        let (csr, order, weights) = match kernel {
+            "lrp" | "shapley_gate" => {
+                let (csr, order, surrogate) =
+                    graph.surrogate(view, outcome, &Structure::default()).ok_or(Reason::GraphCycle)?;
+                surrogate.observe(view);
+                if kernel == "lrp" {
+                    gate::contributions(csr, surrogate, edges);
+                } else {
+                    gate::shapley_values(csr, surrogate, edges);
+                }
+                (csr, order, Weights::Edges(edges))
+            }
+            _ => {
+                let (csr, order) = graph.ordered();
+                let order = order.ok_or(Reason::GraphCycle)?;
+                (csr, order, plain(kernel, view, params, csr.weights()))
+            }
+        };
+        let epsilon = params.float("epsilon").filter(|_| kernel == "lrp").unwrap_or(0.0);
+        let pass = Pass { graph: csr, order, outcome, amount, retention, epsilon, gamma };
+        Ok((pass, weights))
+    }
 }
 
 /// Weights of the kernels that need no more than the graph.

@@ -12,9 +12,10 @@
 
 use std::borrow::Cow;
 
-use super::flow::{EPSILON, KERNEL, TAU, WEIGHTS, flow};
+use super::flow::{EPSILON, KERNEL, TAU, WEIGHTS, flow, tell};
 use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
+use crate::credit::terms::{Asked, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -73,5 +74,9 @@ impl CreditMethod for FlowDiscounted {
         values: &mut Values,
     ) -> Result<(), Reason> {
         flow::<false>(view, amount, params, graph, values)
+    }
+
+    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms) {
+        tell::<false>(asked, graph, out);
     }
 }

@@ -17,6 +17,7 @@ use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
 use crate::credit::params::{CONTEXT, DDOF, EPSILON, GAMMA, Param, ParamKind, Params, Value, WEIGHT};
 use crate::credit::segments::{Scale, standardise};
+use crate::credit::terms::{Relative, RowKind, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Tier, Unit};
 use crate::store::view::TraceView;
@@ -102,11 +103,7 @@ impl GroupMethod for Gigpo {
     }
 
     fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
-        let scale = if params.text("norm") == Some("mean") {
-            Scale::None
-        } else {
-            Scale::Deviation(params.int("ddof").unwrap_or(1), params.float("epsilon").unwrap_or_default())
-        };
+        let scale = scale(params);
         out.begin(group.value.len());
         out.segments.by(group.key.iter().copied());
         let Compared { value, reason, segments, gathered, scaled } = out;
@@ -136,5 +133,47 @@ impl GroupMethod for Gigpo {
                 reason[row] = None;
             }
         }
+    }
+
+    fn row_kind(&self, _: &Params) -> RowKind {
+        RowKind::Turn
+    }
+
+    fn terms(&self, group: &Rollouts<'_>, params: &Params, rows: &[u32], out: &mut Terms) {
+        let (scale, weight) = (scale(params), params.float("step_weight").unwrap_or(1.0));
+        for (part, &own) in rows.iter().enumerate() {
+            out.begin(part);
+            let row = own as usize;
+            let episode = Relative {
+                numbers: group.outcomes,
+                own: group.rollout[row] as usize,
+                scale,
+                factor: 1.0,
+                kind: TermKind::Rollout,
+                rule: "first sum: R within the group".into(),
+            };
+            episode.tell(|at| Subject::Rollout(at as u32), out);
+            let same: Vec<usize> = (0..group.key.len())
+                .filter(|&r| group.key[r] == group.key[row] && !group.other[r].is_nan())
+                .collect();
+            let steps: Vec<f64> = same.iter().map(|&row| group.other[row]).collect();
+            let step = Relative {
+                numbers: &steps,
+                own: same.iter().position(|&r| r == row).unwrap_or_default(),
+                scale,
+                factor: weight,
+                kind: TermKind::Turn,
+                rule: "second sum: return-to-go of the turns from the same state, by step_weight".into(),
+            };
+            step.tell(|at| Subject::PlacedRow(same[at] as u32), out);
+        }
+    }
+}
+
+fn scale(params: &Params) -> Scale {
+    if params.text("norm") == Some("mean") {
+        Scale::None
+    } else {
+        Scale::Deviation(params.int("ddof").unwrap_or(1), params.float("epsilon").unwrap_or_default())
     }
 }

@@ -18,7 +18,8 @@
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use crate::credit::method::{Axiom, GroupMethod, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, DDOF, EPSILON, Param, ParamKind, Params, Value};
-use crate::credit::segments::{Scale, standardise};
+use crate::credit::segments::{Scale, centre, standardise};
+use crate::credit::terms::{Relative, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -135,15 +136,78 @@ impl GroupMethod for GroupRelative {
             out.reason.push(None);
             return;
         }
-        let scale = match self.rule {
-            Rule::Grpo => Scale::Deviation(params.int("ddof").unwrap_or(1), epsilon),
-            Rule::DrGrpo => Scale::None,
-            Rule::Rloo => Scale::Factor(n as f64 / (n as f64 - 1.0)),
-            Rule::PassK => return best(rewards, params.bool("norm_std").then_some(epsilon), out),
+        let Some(scale) = self.scale(n, params) else {
+            return best(rewards, params.bool("norm_std").then_some(epsilon), out);
         };
         let degenerate = standardise(rewards, scale, &mut out.value);
         out.reason.resize(n, degenerate.then_some(Reason::GroupDegenerate));
     }
+
+    fn terms(&self, group: &Rollouts<'_>, params: &Params, rows: &[u32], out: &mut Terms) {
+        let rewards = group.value;
+        let n = rewards.len();
+        let epsilon = params.float("epsilon").unwrap_or_default();
+        let whom = |row: usize| Subject::Rollout(group.rollout[row]);
+        let alone = n == 1 && params.text("compat") == Some("verl");
+        for (part, &own) in rows.iter().enumerate() {
+            out.begin(part);
+            if alone {
+                let rule = "amount = R, as released code leaves a group of one".into();
+                let deviation = if matches!(self.rule, Rule::Grpo) { 1.0 + epsilon } else { 1.0 };
+                out.push(TermKind::Rollout, &rule, 1.0 / deviation, rewards[0], whom(0));
+                continue;
+            }
+            let rule = match self.rule {
+                Rule::Grpo => "amount = (R - mean) / (deviation + ε) over the group",
+                Rule::DrGrpo => "amount = R - mean over the group",
+                Rule::Rloo => "amount = R - mean of the others of the group",
+                Rule::PassK => "amount = R_best - R_second for the best of the group, else 0",
+            }
+            .into();
+            let (own, kind) = (own as usize, TermKind::Rollout);
+            if let Some(scale) = self.scale(n, params) {
+                Relative { numbers: rewards, own, scale, factor: 1.0, kind, rule }.tell(whom, out);
+                continue;
+            }
+            let (_, divisor) = centre(rewards, Scale::Deviation(1, epsilon));
+            let unit = if params.bool("norm_std") { divisor.unwrap_or(1.0) } else { 1.0 };
+            let lead = first_two(rewards).filter(|&(best, _)| best == own && divisor.is_some());
+            for (row, &reward) in rewards.iter().enumerate() {
+                let weight = match lead {
+                    Some((best, _)) if best == row => 1.0 / unit,
+                    Some((_, second)) if second == row => -1.0 / unit,
+                    _ => 0.0,
+                };
+                out.push(kind, &rule, weight, reward, whom(row));
+            }
+        }
+    }
+}
+
+impl GroupRelative {
+    /// How rewards of so many rollouts are scaled, unless the best alone is paid.
+    fn scale(&self, n: usize, params: &Params) -> Option<Scale> {
+        match self.rule {
+            Rule::Grpo => {
+                let epsilon = params.float("epsilon").unwrap_or_default();
+                Some(Scale::Deviation(params.int("ddof").unwrap_or(1), epsilon))
+            }
+            Rule::DrGrpo => Some(Scale::None),
+            Rule::Rloo => Some(Scale::Factor(n as f64 / (n as f64 - 1.0))),
+            Rule::PassK => None,
+        }
+    }
+}
+
+/// The best rollout and the second; of equal ones the first.
+fn first_two(rewards: &[f64]) -> Option<(usize, usize)> {
+    let n = rewards.len();
+    let at = (1..n).fold(0, |at, i| if rewards[i] > rewards[at] { i } else { at });
+    let second = (0..n).filter(|&i| i != at).fold(None, |second: Option<usize>, i| match second {
+        Some(s) if rewards[s] >= rewards[i] => Some(s),
+        _ => Some(i),
+    });
+    second.map(|second| (at, second))
 }
 
 /// The lead of the best over the second; a tie at the top gives 0 to all.
@@ -155,14 +219,9 @@ fn best(rewards: &[f64], by_deviation: Option<f64>, out: &mut Compared) {
         out.reason.resize(n, Some(Reason::GroupDegenerate));
         return;
     }
-    let at = (1..n).fold(0, |at, i| if rewards[i] > rewards[at] { i } else { at });
-    let second = (0..n).filter(|&i| i != at).fold(None, |second: Option<usize>, i| match second {
-        Some(s) if rewards[s] >= rewards[i] => Some(s),
-        _ => Some(i),
-    });
     out.value.resize(n, 0.0);
     out.reason.resize(n, None);
-    if let Some(second) = second {
+    if let Some((at, second)) = first_two(rewards) {
         // differences of standardised rewards are those of the rewards, divided
         let of = if by_deviation.is_some() { &out.scaled[..] } else { rewards };
         out.value[at] = of[at] - of[second];

@@ -11,7 +11,8 @@
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
 use crate::credit::method::{Axiom, GroupMethod, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, Param, ParamKind, Params, Value};
-use crate::credit::segments::{Scale, standardise, standardise_by_key};
+use crate::credit::segments::{Scale, centre, standardise, standardise_by_key};
+use crate::credit::terms::{Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{MeasureKind, Reason, Unit};
 use crate::store::view::TraceView;
@@ -73,44 +74,89 @@ impl GroupMethod for ReinforcePp {
 
     fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
         if !params.bool("baseline") {
-            return standardise_by_key(group, group.value, Scale::Whitened(1, EPSILON), out);
+            return standardise_by_key(group, group.value, WHITENED, out);
         }
-        // the group's mean is taken over its rollouts in the batch
-        let within: Vec<u128> = group
-            .key
-            .iter()
-            .zip(group.choice)
-            .map(|(batch, group)| {
-                let ([a, b], [c, d]) = (halves(*batch), halves(*group));
-                key_of(&[a, b, c, d])
-            })
-            .collect();
         let keep_single = params.text("compat") == Some("verl");
-        let mut centred = vec![0.0; group.value.len()];
-        let mut silent = vec![false; group.value.len()];
-        out.segments.by(within.into_iter());
-        for segment in out.segments.iter() {
-            out.gathered.clear();
-            out.gathered.extend(segment.iter().map(|&(_, row)| group.value[row as usize]));
-            out.scaled.clear();
-            let degenerate = if keep_single && segment.len() == 1 {
-                out.scaled.push(out.gathered[0]);
-                false
-            } else {
-                standardise(&out.gathered, Scale::None, &mut out.scaled)
-            };
-            for (&(_, row), x) in segment.iter().zip(&out.scaled) {
-                centred[row as usize] = *x;
-                // released code whitens flat groups along with all others
-                silent[row as usize] = degenerate && !keep_single;
-            }
-        }
-        standardise_by_key(group, &centred, Scale::Whitened(1, EPSILON), out);
+        let (centred, silent) = centred(group, keep_single, out);
+        standardise_by_key(group, &centred, WHITENED, out);
         // centred rewards have mean 0 up to rounding, which must not speak for a group that says nothing
         for row in (0..silent.len()).filter(|&row| silent[row]) {
             (out.value[row], out.reason[row]) = (0.0, Some(Reason::GroupDegenerate));
         }
     }
+
+    fn terms(&self, group: &Rollouts<'_>, params: &Params, rows: &[u32], out: &mut Terms) {
+        let (baseline, keep_single) = (params.bool("baseline"), params.text("compat") == Some("verl"));
+        let rule = if baseline {
+            "amount = (x - mean of the batch) / √(variance + 1e-8), x = R - mean of the group".into()
+        } else {
+            "amount = (x - mean of the batch) / √(variance + 1e-8), x = R".into()
+        };
+        let x = if baseline {
+            centred(group, keep_single, &mut Compared::default()).0
+        } else {
+            group.value.to_vec()
+        };
+        for (part, &own) in rows.iter().enumerate() {
+            out.begin(part);
+            let own = own as usize;
+            let batch = (0..x.len()).filter(|&row| group.key[row] == group.key[own]);
+            let numbers: Vec<f64> = batch.clone().map(|row| x[row]).collect();
+            let (mean, divisor) = centre(&numbers, WHITENED);
+            let unit = divisor.map_or(0.0, |divisor| 1.0 / divisor);
+            let whom = Subject::Rollout(group.rollout[own]);
+            out.push(TermKind::Rollout, &rule, unit, group.value[own], whom);
+            let siblings: Vec<f64> = batch
+                .filter(|&row| group.choice[row] == group.choice[own])
+                .map(|row| group.value[row])
+                .collect();
+            if baseline && !(siblings.len() == 1 && keep_single) {
+                let (mean, _) = centre(&siblings, Scale::None);
+                let told = (Subject::Nothing, "of the group".to_owned());
+                out.noted(TermKind::Mean, &rule, -unit, mean, told);
+            }
+            let told = (Subject::Nothing, format!("of the batch of {}", numbers.len()));
+            out.noted(TermKind::Mean, &rule, -unit, mean, told);
+            // equal numbers have no deviation
+            out.beside(TermKind::Deviation, &rule, divisor.unwrap_or(EPSILON.sqrt()), "divisor");
+        }
+    }
+}
+
+const WHITENED: Scale = Scale::Whitened(1, EPSILON);
+
+/// Rewards less the mean of the group, and whether the group says nothing; the mean is taken over its rollouts in the
+/// batch.
+fn centred(group: &Rollouts<'_>, keep_single: bool, out: &mut Compared) -> (Vec<f64>, Vec<bool>) {
+    let within: Vec<u128> = group
+        .key
+        .iter()
+        .zip(group.choice)
+        .map(|(batch, group)| {
+            let ([a, b], [c, d]) = (halves(*batch), halves(*group));
+            key_of(&[a, b, c, d])
+        })
+        .collect();
+    let mut centred = vec![0.0; group.value.len()];
+    let mut silent = vec![false; group.value.len()];
+    out.segments.by(within.into_iter());
+    for segment in out.segments.iter() {
+        out.gathered.clear();
+        out.gathered.extend(segment.iter().map(|&(_, row)| group.value[row as usize]));
+        out.scaled.clear();
+        let degenerate = if keep_single && segment.len() == 1 {
+            out.scaled.push(out.gathered[0]);
+            false
+        } else {
+            standardise(&out.gathered, Scale::None, &mut out.scaled)
+        };
+        for (&(_, row), x) in segment.iter().zip(&out.scaled) {
+            centred[row as usize] = *x;
+            // released code whitens flat groups along with all others
+            silent[row as usize] = degenerate && !keep_single;
+        }
+    }
+    (centred, silent)
 }
 
 /// A metric of the trace.

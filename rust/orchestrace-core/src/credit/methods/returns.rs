@@ -18,6 +18,7 @@ use std::borrow::Cow;
 
 use crate::credit::method::{CreditMethod, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{GAMMA, LAMBDA, Param, ParamKind, Params, ROWS, Value, WEIGHT};
+use crate::credit::terms::{Asked, RowKind, Subject, TermKind, Terms};
 use crate::graph::{NO_UNIT, Owners, TraceGraph, Turns};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -164,6 +165,144 @@ impl CreditMethod for AlongTurns {
         values.events = series.values;
         done
     }
+
+    fn row_kind(&self, params: &Params) -> RowKind {
+        if params.text("rows") == Some("events") { RowKind::Event } else { RowKind::Turn }
+    }
+
+    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms) {
+        let steps = self.steps(asked, graph);
+        let replacing = asked.params.text("traces") == Some("replacing") && self.rule == Rule::Eligibility;
+        if self.row_kind(asked.params) == RowKind::Event || (steps.order.len() > MOST_TURNS && !replacing) {
+            steps.one_by_one(asked, out);
+        } else {
+            steps.all_later(asked, replacing, out);
+        }
+    }
+}
+
+/// Beyond so many turns, all later turns of every turn would be millions of terms.
+const MOST_TURNS: usize = 300;
+
+/// The steps of a trace as a method goes through them.
+struct Steps {
+    /// Own rows in the order of the method.
+    order: Vec<usize>,
+    /// Of every own row.
+    reward: Vec<f64>,
+    /// Of every own row, unless there is no critic.
+    critic: Option<Vec<f64>>,
+    /// Of every turn.
+    owner: Vec<u32>,
+    gamma: f64,
+    fading: f64,
+}
+
+impl AlongTurns {
+    fn steps(&self, asked: &Asked<'_>, graph: &mut TraceGraph) -> Steps {
+        let &Asked { view, amount, params, .. } = asked;
+        let gamma = params.float("gamma").unwrap_or_default();
+        let has_critic = self.rule != Rule::ReturnToGo;
+        let fading = if has_critic { gamma * params.float("lambda_").unwrap_or_default() } else { gamma };
+        if self.row_kind(params) == RowKind::Event {
+            let order: Vec<usize> = graph.canonical(view).rows().iter().map(|&v| v as usize).collect();
+            let mut reward: Vec<f64> = (0..view.len()).map(|v| view.reward.get(v).unwrap_or(0.0)).collect();
+            if let Some(&last) = order.last() {
+                reward[last] += amount;
+            }
+            let critic = |v| view.value.get(v).unwrap_or(f64::NAN);
+            let critic = has_critic.then(|| (0..view.len()).map(critic).collect());
+            return Steps { order, reward, critic, owner: Vec::new(), gamma, fading };
+        }
+        let (owners, turns) = graph.turns(view);
+        let mut series = TurnSeries::default();
+        series.rewards(view, 0.0, turns);
+        let order = if self.rule == Rule::Sequential {
+            series.ordinals(owners, turns);
+            series.order_of_play(owners, turns)
+        } else {
+            (0..turns.list().len()).collect()
+        };
+        if let Some(&last) = order.last() {
+            series.reward[last] += amount;
+        }
+        let known = has_critic && series.critics(view, owners, turns).is_ok();
+        let owner = turns.list().iter().map(|turn| turn.owner).collect();
+        Steps { order, reward: series.reward, critic: known.then_some(series.critic), owner, gamma, fading }
+    }
+}
+
+impl Steps {
+    /// Place of every own row in the order.
+    fn places(&self) -> Vec<usize> {
+        let mut places = vec![0; self.order.len()];
+        for (place, &row) in self.order.iter().enumerate() {
+            places[row] = place;
+        }
+        places
+    }
+
+    /// A term for every step from the one that is asked about.
+    fn all_later(&self, asked: &Asked<'_>, replacing: bool, out: &mut Terms) {
+        let mut rule = match self.critic {
+            None => "amount = Σ gamma^k r of the turns from this one on".to_owned(),
+            Some(_) => {
+                "amount = Σ (gamma lambda)^k δ of the turns from this one on, δ = r + gamma V' - V".to_owned()
+            }
+        };
+        if replacing {
+            rule.push_str(", until its agent's next one");
+        }
+        let rule = rule.into();
+        let mut steps = self.reward.clone();
+        if let Some(critic) = &self.critic {
+            let mut next_critic = 0.0;
+            for &t in self.order.iter().rev() {
+                steps[t] = delta(steps[t], self.gamma, next_critic, critic[t]);
+                next_critic = critic[t];
+            }
+        }
+        let places = self.places();
+        for (part, &first) in asked.rows.iter().enumerate() {
+            out.begin(part);
+            let first = first as usize;
+            for (k, &t) in self.order[places[first]..].iter().enumerate() {
+                if replacing && k > 0 && self.owner[t] == self.owner[first] {
+                    break;
+                }
+                let weight = self.fading.powf(k as f64);
+                out.push(TermKind::Turn, &rule, weight, steps[t], Subject::OwnRow(t as u32));
+            }
+        }
+    }
+
+    /// The recursion, in which the next step stands for all later ones.
+    fn one_by_one(&self, asked: &Asked<'_>, out: &mut Terms) {
+        let rule = match self.critic {
+            None => "amount = r + gamma A'".into(),
+            Some(_) => "amount = r + gamma V' - V + gamma lambda A'".into(),
+        };
+        let places = self.places();
+        for (part, &row) in asked.rows.iter().enumerate() {
+            out.begin(part);
+            let own = row as usize;
+            out.push(TermKind::Reward, &rule, 1.0, self.reward[own], Subject::OwnRow(row));
+            if let Some(critic) = &self.critic {
+                out.push(TermKind::Critic, &rule, -1.0, critic[own], Subject::OwnRow(row));
+            }
+            let Some(&later) = self.order.get(places[own] + 1) else { continue };
+            if let Some(critic) = &self.critic {
+                out.push(TermKind::Critic, &rule, self.gamma, critic[later], Subject::OwnRow(later as u32));
+            }
+            let value = asked.values.events[later];
+            out.push(TermKind::Successor, &rule, self.fading, value, Subject::Edge(row, later as u32));
+        }
+    }
+}
+
+/// The difference of a step: what it brings, less what the critic expected.
+fn delta(reward: f64, gamma: f64, next_critic: f64, critic: f64) -> f64 {
+    reward + gamma * next_critic - critic
 }
 
 impl AlongTurns {
@@ -192,7 +331,7 @@ impl AlongTurns {
         let mut step = |v: usize| {
             let (reward, critic) = (view.reward.get(v).unwrap_or(0.0) + reward_at_end, critic(v)?);
             reward_at_end = 0.0;
-            next = reward + gamma * next_critic - critic + fading * next;
+            next = delta(reward, gamma, next_critic, critic) + fading * next;
             next_critic = critic;
             values.events[v] = next;
             Ok(())
@@ -292,8 +431,7 @@ impl TurnSeries {
         self.values.resize(self.reward.len(), 0.0);
         let (mut next_critic, mut next) = (0.0, 0.0);
         for t in order.rev() {
-            let delta = self.reward[t] + gamma * next_critic - self.critic[t];
-            next = delta + gamma * lambda * next;
+            next = delta(self.reward[t], gamma, next_critic, self.critic[t]) + gamma * lambda * next;
             next_critic = self.critic[t];
             self.values[t] = next;
         }
@@ -332,6 +470,7 @@ impl TurnSeries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credit::terms::testing::sums;
     use crate::credit::{Rows, Scratch, assign_trace};
     use crate::graph::test_trace::{TestTrace, random_trace};
     use crate::schema::EventType::Message;
@@ -425,7 +564,72 @@ mod tests {
         assert!(credits(&RETURN_TO_GO, &t.view(), Unit::Turn, &[]).iter().all(|c| c.is_finite()));
     }
 
+    fn told(
+        method: &AlongTurns,
+        view: &TraceView<'_>,
+        given: &[(&str, Value)],
+    ) -> Option<(Vec<f64>, Terms, usize)> {
+        let params = Params::check(method.info.params, given).unwrap();
+        let (mut graph, mut values, mut terms) = (TraceGraph::default(), Values::default(), Terms::default());
+        graph.begin();
+        method.assign(view, 2.0, &params, &mut graph, &mut values).ok()?;
+        let rows: Vec<u32> = (0..values.events.len() as u32).collect();
+        let asked = Asked { view, amount: 2.0, params: &params, values: &values, rows: &rows };
+        method.terms(&asked, &mut graph, &mut terms);
+        let kinds = terms.list().iter().filter(|term| term.kind == TermKind::Turn).count();
+        Some((values.events, terms, kinds))
+    }
+
+    #[test]
+    fn of_many_turns_the_next_stands_for_the_rest() {
+        for (n, whole) in [(MOST_TURNS, true), (MOST_TURNS + 1, false)] {
+            let mut t = TestTrace::default();
+            for at in 0..n {
+                t.event(Message, ["a", "b"][at % 2]).at(at as f64).turn(at as u32);
+            }
+            let numbers: Vec<f64> = (0..n).map(|v| v as f64 / 64.0).collect();
+            let critic = Nullable::new(&numbers, None, 0);
+            let view = TraceView { value: critic, ..t.view() };
+            for method in [&RETURN_TO_GO, &GAE, &SEQUENTIAL_GAE] {
+                let (values, terms, turns) = told(method, &view, &[]).unwrap();
+                assert_eq!(turns, if whole { n * (n + 1) / 2 } else { 0 }, "{}", method.info.name);
+                for (got, want) in sums(&terms, n).iter().zip(&values) {
+                    assert!((got - want).abs() < 1e-9);
+                }
+            }
+            let replacing = [("traces", Value::Text("replacing".into()))];
+            let (values, terms, turns) = told(&ELIGIBILITY, &view, &replacing).unwrap();
+            assert_eq!(turns, 2 * n - 1);
+            for (got, want) in sums(&terms, n).iter().zip(&values) {
+                assert!((got - want).abs() < 1e-9);
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn terms_sum_to_values(t in random_trace(25, false), events in any::<bool>()) {
+            let n = t.t.len();
+            let reward: Vec<f64> = (0..n).map(|v| v as f64 / 4.0 - 1.0).collect();
+            let value: Vec<f64> = (0..n).map(|v| 1.0 - v as f64 / 8.0).collect();
+            let (reward, value) = (Nullable::new(&reward, None, 0), Nullable::new(&value, None, 0));
+            let view = TraceView { reward, value, ..t.view() };
+            for method in [&RETURN_TO_GO, &GAE, &SEQUENTIAL_GAE, &ELIGIBILITY] {
+                let mut given = vec![("gamma", number(0.8))];
+                if events && method.info.params.iter().any(|param| param.name == "rows") {
+                    given.push(("rows", Value::Text("events".into())));
+                }
+                if method.rule == Rule::Eligibility && events {
+                    given.push(("traces", Value::Text("replacing".into())));
+                }
+                let Some((values, terms, _)) = told(method, &view, &given) else { continue };
+                for (got, want) in sums(&terms, values.len()).iter().zip(&values) {
+                    prop_assert!((got - want).abs() < 1e-9, "{} {} {}", method.info.name, got, want);
+                }
+            }
+        }
+
+
         #[test]
         fn limits_of_lambda(t in random_trace(20, true), gamma in 0.0..1.0_f64) {
             let n = t.t.len();

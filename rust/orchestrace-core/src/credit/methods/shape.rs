@@ -15,6 +15,7 @@ use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
 use crate::credit::params::{DDOF, EPSILON, PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::credit::segments::unit_of;
 use crate::credit::sum::pairwise;
+use crate::credit::terms::{Subject, TermKind, Terms};
 use crate::graph::{GraphOptions, Order, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -93,7 +94,6 @@ impl GroupMethod for ShapeNormalised {
         out.segments.by(group.key.iter().copied());
         let Compared { value, reason, segments, gathered, scaled } = out;
         let whole: Vec<f64> = group.value.iter().map(|r| r / unit).collect();
-        let equal = |numbers: &[f64]| numbers.windows(2).all(|w| w[0] == w[1]);
         if equal(&whole) {
             reason.fill(Some(Reason::GroupDegenerate));
             return;
@@ -110,14 +110,52 @@ impl GroupMethod for ShapeNormalised {
                 }
                 continue;
             }
-            let shrunk = |of_shape: f64, of_group: f64| (k * of_shape + kappa * of_group) / (k + kappa);
-            let mean = shrunk(of_shape.0, of_group.0);
-            let deviation = shrunk(of_shape.1, of_group.1).sqrt() + epsilon;
+            let mean = shrunk(of_shape.0, k, of_group.0, kappa);
+            let deviation = shrunk(of_shape.1, k, of_group.1, kappa).sqrt() + epsilon;
             for (&(_, row), x) in segment.iter().zip(&*gathered) {
                 value[row as usize] = (x - mean) / deviation;
             }
         }
     }
+
+    fn terms(&self, group: &Rollouts<'_>, params: &Params, rows: &[u32], out: &mut Terms) {
+        let kappa = params.float("kappa").unwrap_or(8.0);
+        let ddof = params.int("ddof").unwrap_or(1);
+        let unit = unit_of(group.value);
+        let epsilon = params.float("epsilon").unwrap_or_default();
+        let rule = "amount = (R - μ) / (deviation + ε), both shrunk from the shape towards the group".into();
+        let whole: Vec<f64> = group.value.iter().map(|r| r / unit).collect();
+        let mut buffer = Vec::new();
+        let of_group = moments(&whole, ddof, &mut buffer);
+        for (part, &own) in rows.iter().enumerate() {
+            out.begin(part);
+            let own = own as usize;
+            let is_like = |row: usize| group.key[row] == group.key[own];
+            let like: Vec<f64> = (0..whole.len()).filter(|&row| is_like(row)).map(|row| whole[row]).collect();
+            let of_shape = moments(&like, ddof, &mut buffer);
+            let silent = equal(&whole) || (kappa == 0.0 && equal(&like));
+            let (k, n) = (like.len() as f64, whole.len() as f64);
+            let divisor = shrunk(of_shape.1, k, of_group.1, kappa).sqrt() * unit + epsilon;
+            for (row, &reward) in group.value.iter().enumerate() {
+                let of = |is: bool| f64::from(u8::from(is));
+                let weight = of(row == own) - of(is_like(row)) / (k + kappa) - kappa / (k + kappa) / n;
+                let weight = if silent { 0.0 } else { weight / divisor };
+                let told = if is_like(row) { " (same shape)" } else { "" };
+                let whom = (Subject::Rollout(group.rollout[row]), told.to_owned());
+                out.noted(TermKind::Rollout, &rule, weight, reward, whom);
+            }
+            out.beside(TermKind::Deviation, &rule, divisor, "divisor");
+        }
+    }
+}
+
+fn equal(numbers: &[f64]) -> bool {
+    numbers.windows(2).all(|w| w[0] == w[1])
+}
+
+/// A number of `k` rollouts of a shape, and that of the group, which is worth `kappa` of them.
+fn shrunk(of_shape: f64, k: f64, of_group: f64, kappa: f64) -> f64 {
+    (k * of_shape + kappa * of_group) / (k + kappa)
 }
 
 /// Mean and variance; the variance of one number is 0.

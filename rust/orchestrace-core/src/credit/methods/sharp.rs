@@ -22,6 +22,7 @@ use crate::credit::game::{
 use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
 use crate::credit::params::{DDOF, EPSILON, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
 use crate::credit::segments::{Scale, standardise_by_key};
+use crate::credit::terms::{RowKind, Terms};
 use crate::graph::{GraphOptions, NO_UNIT, NOBODY, TraceGraph};
 use crate::schema::{EventType, Reason, Tier, Unit};
 use crate::store::view::TraceView;
@@ -110,6 +111,13 @@ impl GroupMethod for Sharp {
         };
         standardise_by_key(group, group.value, scale, out);
     }
+
+    fn row_kind(&self, _: &Params) -> RowKind {
+        RowKind::Agent
+    }
+
+    /// Nothing: a part of the value is what a game gives.
+    fn terms(&self, _: &Rollouts<'_>, _: &Params, _: &[u32], _: &mut Terms) {}
 }
 
 /// What the outcome loses without each of the owners of events; 0 for names that own none.

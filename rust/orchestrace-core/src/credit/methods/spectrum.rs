@@ -21,6 +21,7 @@ use crate::credit::context::content_key;
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
 use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, ParamKind, Params, Value, WEIGHT};
+use crate::credit::terms::{RowKind, Subject, TermKind, Terms};
 use crate::graph::owner::NOBODY;
 use crate::graph::units::is_message;
 use crate::graph::{NO_UNIT, TraceGraph};
@@ -120,12 +121,8 @@ impl GroupMethod for Spectrum {
     }
 
     fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
-        let threshold = params.float("threshold").unwrap_or(0.5);
-        let star = params.float("star").unwrap_or(2.0);
-        let formula = params.text("formula");
+        let Runs { threshold, passing, failing } = Runs::of(group, params);
         out.begin(group.value.len());
-        let passing = group.outcomes.iter().filter(|outcome| **outcome >= threshold).count() as f64;
-        let failing = group.outcomes.len() as f64 - passing;
         if failing == 0.0 || passing == 0.0 {
             out.reason.fill(Some(Reason::GroupDegenerate));
             return;
@@ -135,20 +132,70 @@ impl GroupMethod for Spectrum {
         for segment in segments.iter() {
             let fails = segment.iter().filter(|&&(_, row)| group.value[row as usize] < threshold).count();
             let (ef, ep) = (fails as f64, (segment.len() - fails) as f64);
-            let suspiciousness = match formula {
-                Some("tarantula") => (ef / failing) / (ef / failing + ep / passing),
-                Some("dstar") => {
-                    let misses = ep + (failing - ef);
-                    ef.powf(star) / if misses == 0.0 { 0.5 } else { misses }
-                }
-                Some("kulczynski2") => 0.5 * (ef / failing + ef / (ef + ep)),
-                _ => ef / (failing * (ef + ep)).sqrt(),
-            };
+            let suspiciousness = suspiciousness(params, (ef, ep), (failing, passing));
             for &(_, row) in segment {
                 // not -0 where nothing is suspected
                 value[row as usize] = 0.0 - suspiciousness;
             }
         }
+    }
+
+    fn row_kind(&self, params: &Params) -> RowKind {
+        match params.text("by") {
+            Some("agent") => RowKind::Agent,
+            Some("message") => RowKind::Text,
+            _ => RowKind::Action,
+        }
+    }
+
+    fn terms(&self, group: &Rollouts<'_>, params: &Params, rows: &[u32], out: &mut Terms) {
+        let Runs { threshold, passing, failing } = Runs::of(group, params);
+        let formula = params.text("formula").unwrap_or_default();
+        let rule =
+            format!("amount = - {formula} of the class: e with it, n without, f failing, p passing rollouts")
+                .into();
+        for (part, &own) in rows.iter().enumerate() {
+            out.begin(part);
+            let key = group.key[own as usize];
+            let with = || group.key.iter().zip(group.value).filter(|(k, _)| **k == key);
+            let ef = with().filter(|(_, value)| **value < threshold).count() as f64;
+            let ep = with().count() as f64 - ef;
+            for (name, count) in [("ef", ef), ("ep", ep), ("nf", failing - ef), ("np", passing - ep)] {
+                out.beside(TermKind::Count, &rule, count, name);
+            }
+            let silent = failing == 0.0 || passing == 0.0;
+            let suspicion = if silent { 0.0 } else { suspiciousness(params, (ef, ep), (failing, passing)) };
+            let whom = (Subject::Nothing, formula.to_owned());
+            out.noted(TermKind::Suspicion, &rule, -1.0, suspicion, whom);
+        }
+    }
+}
+
+/// Rollouts of a group that pass, and that fail.
+struct Runs {
+    threshold: f64,
+    passing: f64,
+    failing: f64,
+}
+
+impl Runs {
+    fn of(group: &Rollouts<'_>, params: &Params) -> Self {
+        let threshold = params.float("threshold").unwrap_or(0.5);
+        let passing = group.outcomes.iter().filter(|outcome| **outcome >= threshold).count() as f64;
+        Self { threshold, passing, failing: group.outcomes.len() as f64 - passing }
+    }
+}
+
+/// Of a class, from how many failing and passing rollouts have it, and how many there are.
+fn suspiciousness(params: &Params, (ef, ep): (f64, f64), (failing, passing): (f64, f64)) -> f64 {
+    match params.text("formula") {
+        Some("tarantula") => (ef / failing) / (ef / failing + ep / passing),
+        Some("dstar") => {
+            let misses = ep + (failing - ef);
+            ef.powf(params.float("star").unwrap_or(2.0)) / if misses == 0.0 { 0.5 } else { misses }
+        }
+        Some("kulczynski2") => 0.5 * (ef / failing + ef / (ef + ep)),
+        _ => ef / (failing * (ef + ep)).sqrt(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::Params;
+use crate::credit::terms::{Asked, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -40,5 +41,13 @@ impl CreditMethod for Uniform {
     ) -> Result<(), Reason> {
         values.events.resize(view.len(), amount / view.len() as f64);
         Ok(())
+    }
+
+    fn terms(&self, asked: &Asked<'_>, _: &mut TraceGraph, out: &mut Terms) {
+        let rule = "amount = R / |V|".into();
+        for part in 0..asked.rows.len() {
+            out.begin(part);
+            out.push(TermKind::Outcome, &rule, 1.0 / asked.view.len() as f64, asked.amount, Subject::Nothing);
+        }
     }
 }

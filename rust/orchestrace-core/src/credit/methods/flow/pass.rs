@@ -13,6 +13,18 @@ pub(in crate::credit) enum Weights<'a> {
     TimeDecay(&'a [f64], f64),
 }
 
+impl Weights<'_> {
+    /// Those of the edges into `v`, beside its predecessors.
+    pub(super) fn into_event(self, graph: &CsrGraph, v: usize) -> Vec<f64> {
+        let rows = graph.predecessors_of(v);
+        match self {
+            Weights::Uniform => vec![1.0; rows.len()],
+            Weights::Edges(edges) => edges[graph.edges_into(v)].to_vec(),
+            Weights::TimeDecay(t, tau) => time_decay(t, tau, v, rows).collect(),
+        }
+    }
+}
+
 /// How the flow goes.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::credit) struct Pass<'a> {
@@ -82,6 +94,19 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Part of what it receives that an event keeps, into which edges of this weight lead.
+    #[inline]
+    pub(super) fn kept(&self, total: f64) -> f64 {
+        let withheld = self.epsilon / (total + self.epsilon);
+        self.retention + (1.0 - self.retention) * withheld
+    }
+
+    /// Part of what it receives that an event sends for a unit of weight.
+    #[inline]
+    pub(super) fn sent(&self, total: f64) -> f64 {
+        self.gamma * (1.0 - self.retention) / (total + self.epsilon)
+    }
+
     /// `weights` gives the weights of the edges into an event, beside its predecessors.
     fn sweep<const KEPT: bool, W: Iterator<Item = f64> + Clone>(
         self,
@@ -89,7 +114,6 @@ impl<'a> Pass<'a> {
         weights: impl Fn(usize, &'a [u32]) -> W,
         credit: &mut [f64],
     ) {
-        let sent = self.gamma * (1.0 - self.retention);
         for v in reversed {
             let received = credit[v];
             let predecessors = self.graph.predecessors_of(v);
@@ -102,10 +126,9 @@ impl<'a> Pass<'a> {
             // Where no weight is left there is no other way in, and the event is a source.
             if total > 0.0 {
                 if KEPT {
-                    let withheld = self.epsilon / (total + self.epsilon);
-                    credit[v] = received * (self.retention + (1.0 - self.retention) * withheld);
+                    credit[v] = received * self.kept(total);
                 }
-                let per_weight = received * (sent / (total + self.epsilon));
+                let per_weight = received * self.sent(total);
                 for (&u, weight) in predecessors.iter().zip(weights) {
                     credit[u as usize] += per_weight * weight;
                 }
