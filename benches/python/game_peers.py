@@ -21,6 +21,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from typing import Any
 
 import numba
@@ -31,9 +32,8 @@ import shapiq
 import orchestrace as ot
 from orchestrace.base.schema import TYPE_WEIGHTS
 from orchestrace.corpus.units import TracesByNumber
-from orchestrace.credit.trace_graph import trace_graph
 
-WEIGHTS = [0.3 * weight for weight in TYPE_WEIGHTS.values()]
+WEIGHTS = {name: 0.3 * weight for name, weight in TYPE_WEIGHTS.items()}
 
 
 @dataclass(frozen=True)
@@ -64,22 +64,24 @@ def traces_of(corpus: ot.Corpus) -> Iterable[Any]:
 
 
 def game(trace: Any) -> Game:
-    graph = trace_graph(trace, weights=WEIGHTS)
+    before: dict[int, dict[int, float]] = {v: {} for v in range(len(trace))}
+    for u, v, kind in trace.edges:
+        before[v][u] = before[v].get(u, 0.0) + WEIGHTS[kind]
+    order = list(TopologicalSorter(before).static_order())
     y = trace.outcome
-    assert graph is not None
     assert y is not None
-    place = {v: k for k, v in enumerate(graph.order)}
+    place = {v: k for k, v in enumerate(order)}
     root = next(trace.owner[v] for v in trace.order if trace.columns["type"][v] == "orchestrator_decision")
     names = [name for name in dict.fromkeys(trace.owner[v] for v in trace.order) if name not in (None, root)]
     number = {name: k for k, name in enumerate(names)}
-    inputs = [[(place[u], w) for u, w in graph.predecessors[v].items()] for v in graph.order]
+    inputs = [[(place[u], w) for u, w in before[v].items()] for v in order]
     flat = [pair for before in inputs for pair in before]
     return Game(
         n=len(names),
         begins=np.cumsum([0, *map(len, inputs)]).astype(np.int64),
         inputs=np.array([u for u, _ in flat], np.int64),
         weights=np.array([w for _, w in flat]),
-        player=np.array([number.get(trace.owner[v], -1) for v in graph.order], np.int64),
+        player=np.array([number.get(trace.owner[v], -1) for v in order], np.int64),
         last=place[y],
     )
 
@@ -155,7 +157,13 @@ def in_numpy(game: Game) -> Callable[[np.ndarray], np.ndarray]:
 
 def ours(corpus: ot.Corpus, threads: int | None, **params: Any) -> np.ndarray:
     credits = ot.credit(
-        corpus, method="shapley", unit="agent", weights=WEIGHTS, players="no_root", threads=threads, **params
+        corpus,
+        method="shapley",
+        unit="agent",
+        weights=list(WEIGHTS.values()),
+        players="no_root",
+        threads=threads,
+        **params,
     )
     return credits.filter(pl.col("credit").is_not_null(), pl.col("unit_id").is_not_null())[
         "credit"

@@ -12,11 +12,14 @@ from orchestrace import _core
 from orchestrace.base.schema import SCHEMAS, TYPE_WEIGHTS
 from orchestrace.corpus.reward import reward_of
 from orchestrace.corpus.units import TraceEvents, TracesByNumber
-from orchestrace.credit.evidence import _MAKERS, paths
-from orchestrace.credit.trace_graph import flow_weights, received, trace_graph
+from orchestrace.credit.evidence.policy import POLICY
 from orchestrace.decisions import rows
 from reference import siblings
+from reference.edges import flow_weights, received, trace_graph
 from reference.trace import EDGE_WEIGHTS
+
+# methods that tell what the amounts of their rows are made of
+TOLD = {*(str(one["name"]) for one in _core.methods()), *POLICY}
 
 # parameters beside the defaults, so that every branch of every rule is explained somewhere
 VARIANTS = {
@@ -41,7 +44,12 @@ VARIANTS = {
         {"batch": "step", "baseline": True},
     ],
     "shape_normalised": [{"kappa": 0.0}, {"kappa": 1.5, "ddof": 0, "program_order": True}],
-    "dr_mas": [{"rows": "events", "epsilon": 0.01}, {"ddof": 0, "epsilon": 0.01, "weight": "tokens_out"}],
+    "dr_mas": [
+        {"rows": "events", "epsilon": 0.01},
+        {"ddof": 0, "epsilon": 0.01, "weight": "tokens_out"},
+        {"compat": "verl"},
+        {"compat": "verl", "rows": "events"},
+    ],
     "marshal": [{"norm": "mean_std", "gamma": 0.8}],
     "gigpo": [{"context": "computed", "step_weight": 0.5}, {"context": "recorded", "norm": "mean"}],
     "return_to_go": [{"rows": "events", "gamma": 0.7}, {"gamma": 0.5, "weight": "tokens_out"}],
@@ -132,7 +140,7 @@ def check(corpus, row):
     values = table.filter(pl.col("kind") == "value")
     made = math.fsum((values["weight"] * values["amount"]).to_list())
     assert made == pytest.approx(credit, abs=1e-9, rel=1e-9)
-    if row["method"][0] not in _MAKERS:
+    if row["method"][0] not in TOLD:
         assert set(table["kind"]) <= {"value", "fit", "method"} and "method" in table["kind"]
         return 0
     terms = defaultdict(list)
@@ -164,11 +172,7 @@ def test_parts_make_the_credit_and_terms_make_the_parts(corpus, method, params):
             checked += check(corpus, wanted[i])
         if nobody.height:
             checked += check(corpus, nobody)
-    assert checked > 5 or method not in _MAKERS  # that many are not zero
-
-
-def test_every_method_of_the_core_tells_where_amounts_come_from():
-    assert {str(method["name"]) for method in _core.methods()} <= _MAKERS.keys()
+    assert checked > 5 or method not in TOLD  # that many are not zero
 
 
 def test_columns_and_types(corpus):
@@ -257,8 +261,8 @@ def test_what_explain_refuses(corpus):
         ot.explain(corpus.filter(pl.col("trace") > 3), credits, name, 0)
 
 
-@pytest.mark.parametrize("method", ["grpo", "dr_grpo", "rloo", "pass_k", "reinforce_pp", "magrpo"])
-def test_rollouts_are_looked_into_only_where_that_counts(corpus, method, monkeypatch):
+@pytest.mark.parametrize("method", ["grpo", "reinforce_pp", "magrpo", "gigpo", "spectrum"])
+def test_rollouts_are_looked_into_by_the_core_alone(corpus, method, monkeypatch):
     looked = []
 
     def counted(columns, edges, ids):
@@ -268,7 +272,7 @@ def test_rollouts_are_looked_into_only_where_that_counts(corpus, method, monkeyp
     monkeypatch.setattr("orchestrace.corpus.units.TraceEvents", counted)
     row = ot.credit(corpus, method=method, unit="agent").filter(pl.col("trace") == 0)[0]
     ot.explain(corpus, row, row["unit_id"][0])
-    assert len(looked) == (7 if method == "magrpo" else 1)
+    assert len(looked) == 1
 
 
 def test_labels_of_rewards_are_read_back(corpus):
@@ -295,15 +299,27 @@ def test_types_of_decisions_are_those_of_the_reference():
 
 
 @pytest.mark.parametrize("method", ["return_to_go", "gae", "sequential_gae", "eligibility"])
-def test_of_many_turns_the_next_stands_for_the_rest(corpus, method, monkeypatch):
-    whole = ot.credit(corpus, method=method, unit="agent")
-    row = whole.filter(pl.col("trace") == 0)[0]
-    before = ot.explain(corpus, row, row["unit_id"][0])
-    monkeypatch.setattr(paths, "_MOST_TURNS", 1)
-    assert check(corpus, row) > 0
-    after = ot.explain(corpus, row, row["unit_id"][0])
-    assert "successor" in after["kind"] and "successor" not in before["kind"]
-    assert after.filter(pl.col("kind") == "value").equals(before.filter(pl.col("kind") == "value"))
+def test_of_many_turns_the_next_stands_for_the_rest(method):
+    kinds = {}
+    for turns in (300, 301):
+        rows = {
+            "trace": 0,
+            "id": [f"e{v}" for v in range(turns)],
+            "t": [float(v) for v in range(turns)],
+            "type": "message",
+            "agent": ["a", "b", "c"] * (turns // 3) + ["a"] * (turns % 3),
+            "turn": pl.Series(range(turns), dtype=pl.UInt32),
+            "value": [v / 100 for v in range(turns)],
+        }
+        made = ot.Corpus.from_arrow(
+            traces=pl.DataFrame({"trace": [0], "trace_id": ["one"]}), events=pl.DataFrame(rows)
+        ).with_measures(pl.DataFrame({"trace": [0], "team": [2.0]}))
+        row = ot.credit(made, method=method, unit="turn")[0]
+        assert check(made, row) == 1
+        kinds[turns] = ot.explain(made, row, row["unit_id"][0])["kind"].value_counts().sort("kind").rows()
+    assert kinds[300] == [("turn", 300), ("value", 1)]
+    critic = [] if method == "return_to_go" else [("critic", 2)]
+    assert kinds[301] == [*critic, ("reward", 1), ("successor", 1), ("value", 1)]
 
 
 @pytest.mark.parametrize(
@@ -340,3 +356,205 @@ def test_kernels_of_the_flow_by_hand(kernel, epsilon, sent):
     weights = flow_weights(trace, graph, kernel, None)
     credit, by_edge = received(graph, 2, 1.0, weights, sent=0.9, epsilon=epsilon)
     assert [by_edge[0][2], by_edge[1][2]] == pytest.approx(sent) and credit == pytest.approx([*sent, 1.0])
+
+
+@pytest.mark.parametrize("params", [{}, *VARIANTS["flow"]])
+def test_edges_of_the_flow_are_the_reference(corpus, params):
+    made = {"weights": params.get("weights"), "program_order": params.get("program_order", False)}
+    kappa = params.get("retention", 0.1)
+    credits = ot.credit(corpus, method="flow", unit="event", **params)
+    n_edges = 0
+    for number in (0, 2, 17):
+        trace = TracesByNumber(corpus)[number]
+        graph = trace_graph(trace, **made)
+        assert graph is not None
+        kernel = params.get("kernel", "uniform")
+        weights = flow_weights(trace, graph, kernel, params.get("tau"))
+        amount = corpus.measures.filter(trace=number, name="team").collect()["value"][0]
+        options = {"sent": 1.0 - kappa, "epsilon": params.get("epsilon", 0.0)}
+        _, by_edge = received(graph, trace.outcome, amount, weights, **options)
+        for seq in range(0, len(trace), 7):
+            told = ot.explain(corpus, credits, trace.text("id", seq), number).filter(kind="edge")
+            wanted = {trace.text("id", v): came for v, came in by_edge[seq].items()}
+            assert dict(told.select("other", "amount").iter_rows()) == pytest.approx(wanted, abs=1e-12)
+            assert told["other"].to_list() == list(wanted)
+            n_edges += len(wanted)
+    assert n_edges > 10
+
+
+def group_of(*runs, rewards, edges=()):
+    """A group of runs, each a list of events: type, agent, and fields."""
+    rows = []
+    for trace, events in enumerate(runs):
+        for v, (kind, agent, fields) in enumerate(events):
+            rows.append(
+                {"trace": trace, "id": f"e{v}", "t": float(v), "type": kind, "agent": agent, **fields}
+            )
+    n = range(len(runs))
+    traces = pl.DataFrame({"trace": n, "trace_id": [f"run {i}" for i in n], "task_id": "one task"})
+    schema = {"trace": pl.UInt32, "src": pl.UInt32, "dst": pl.UInt32, "type": pl.String}
+    made = ot.Corpus.from_arrow(
+        traces=traces,
+        events=pl.DataFrame(rows, infer_schema_length=None),
+        edges=pl.DataFrame(list(edges), schema=schema, orient="row"),
+    )
+    known = [(trace, reward) for trace, reward in enumerate(rewards) if reward is not None]
+    return made.with_measures(pl.DataFrame(known, schema=["trace", "team"], orient="row"))
+
+
+def told(corpus, method, unit_id, trace=0, unit="event", **params):
+    credits = ot.credit(corpus, method=method, unit=unit, **params)
+    check(corpus, credits.filter(trace=trace, unit_id=unit_id))
+    table = ot.explain(corpus, credits, unit_id, trace).filter(pl.col("kind") != "value")
+    return table.select("kind", "seq", "other", "weight", "amount").rows()
+
+
+def call(text, agent="a", **fields):
+    return ("tool_call", agent, {"tool": "web", "args_hash": text, **fields})
+
+
+def test_siblings_are_named_by_the_first_who_chose_alike():
+    runs = [[call("x")], [call("y")], [call("x")], [call("z")]]
+    found = told(group_of(*runs, rewards=[1.0, 1.0, 0.0, 0.25]), "c3", "e0")
+    assert found == [
+        ("sibling", None, "run 0: e0 (2 of 4), this choice", 1.0, 0.5),
+        ("sibling", None, "run 1: e0 (1 of 4)", -0.5, 1.0),
+        ("sibling", None, "run 3: e0 (1 of 4)", -0.5, 0.25),
+    ]
+
+
+def test_counts_are_those_of_rollouts_with_the_class():
+    runs = [[call("x"), ("message", "a", {})], [call("x")], [("message", "a", {})], [("message", "a", {})]]
+    made = group_of(*runs, rewards=[0.0, 1.0, 0.0, 0.0])
+    assert told(made, "spectrum", "e0", formula="tarantula") == [
+        ("count", None, "ef", None, 1.0),
+        ("count", None, "ep", None, 1.0),
+        ("count", None, "nf", None, 2.0),
+        ("count", None, "np", None, 0.0),
+        ("suspicion", None, "tarantula", -1.0, 0.25),
+    ]
+    table = ot.explain(made, ot.credit(made, method="spectrum", unit="event"), "e0", 0)
+    assert table.filter(kind="value")["other"].to_list() == ["tool_call, web"]
+
+
+def test_rollouts_of_one_shape_are_told():
+    runs = [[call("x")], [call("y")], [call("x"), call("y", "b")]]
+    found = told(group_of(*runs, rewards=[1.0, 0.0, 0.5]), "shape_normalised", "a", unit="agent", kappa=1.0)
+    assert [row[2] for row in found] == ["run 0 (same shape)", "run 1 (same shape)", "run 2", "divisor"]
+    # the mean of two alike and of the group, which counts as one more
+    divisor = found[3][4]
+    weights = [(1 - 1 / 3 - 1 / 9) / divisor, (-1 / 3 - 1 / 9) / divisor, -1 / 9 / divisor]
+    assert [row[3] for row in found[:3]] == pytest.approx(weights)
+    assert divisor == pytest.approx(math.sqrt((2 * 0.5 + 0.25) / 3) + 1e-6)
+
+
+def test_turns_of_other_rollouts_are_named_and_own_ones_placed():
+    runs = [[call("x", turn=1), call("y", turn=2)], [call("x", turn=1)]]
+    made = group_of(*runs, rewards=[1.0, 0.0])
+    assert [row[:3] for row in told(made, "dr_mas", "a/1", unit="turn")] == [
+        ("turn", 0, "run 0: a/1"),
+        ("turn", 1, "run 0: a/2"),
+        ("turn", None, "run 1: a/1"),
+        ("mean", None, "of 3"),
+        ("deviation", None, "divisor"),
+    ]
+    # step by step, the second rollout has no second turn
+    assert [row[:4] for row in told(made, "magrpo", "a/2", unit="turn")] == [
+        ("rollout", None, "run 0", 0.0),
+        ("mean", None, "of 1", None),
+    ]
+    assert [row[:3] for row in told(made, "gigpo", "a/1", unit="turn", norm="mean")] == [
+        ("rollout", None, "run 0"),
+        ("rollout", None, "run 1"),
+        ("mean", None, "of 2"),
+        ("turn", 0, "run 0: a/1"),
+        ("turn", None, "run 1: a/1"),
+        ("mean", None, "of 2"),
+    ]
+
+
+@pytest.mark.parametrize("method", ["gigpo", "spectrum", "dr_mas", "at_grpo"])
+def test_rollouts_without_rows_count_as_the_method_counts_them(method):
+    """One has a cycle, and so no contexts; one nobody acts in."""
+    runs = [[call("x")], [call("x")], [call("x"), call("y")], [("message", "user", {})]]
+    cycle = [(2, 0, 1, "causal"), (2, 1, 0, "causal")]
+    made = group_of(*runs, rewards=[1.0, 0.0, 0.25, 0.0], edges=cycle)
+    assert told(made, method, "e0")
+
+
+def test_a_game_needs_no_reward_to_be_explained():
+    made = group_of([call("x"), ("aggregate", "a", {})], [call("x")], rewards=[None, 1.0])
+    assert [row[0] for row in told(made, "shapley", "a", unit="agent")] == ["game"]
+
+
+def question(corpus, method, trace=0, **params):
+    return {
+        "method": method,
+        "trace": trace,
+        "reward": {"team": 1.0},
+        "params": params,
+        "elsewhere": corpus.reward_channels(),
+    }
+
+
+def test_own_rows_are_those_that_the_method_compares(corpus):
+    def rows(method, **params):
+        return pl.DataFrame(_core.own_rows(corpus._store, **question(corpus, method, **params)))
+
+    trace = TracesByNumber(corpus)[0]
+    turns = [None if t is None else trace.turns[t].unit_id for t in trace.turn_of]
+    everything = list(range(len(trace)))
+    for method in ("gae", "dr_mas", "gigpo"):
+        table = rows(method)
+        assert table.columns == ["seq", "row", "label"] and table["seq"].to_list() == everything
+        assert table["row"].to_list() == trace.turn_of and table["label"].to_list() == turns
+    for method in ("flow", "dag_gae"):
+        table = rows(method)
+        assert table["row"].to_list() == everything and table["label"].null_count() == len(trace)
+    by_events = rows("gae", rows="events")
+    assert by_events["row"].to_list() == everything
+    whole = rows("grpo")
+    assert set(whole["row"]) == {0} and whole["label"].n_unique() == 1
+    agents = rows("spectrum", by="agent")["label"].to_list()
+    assert agents == trace.owner == rows("sharp")["label"].to_list()
+    decisions = pl.DataFrame(_core.contexts(corpus._store)).filter(trace=0)["seq"].to_list()
+    assert rows("c3")["row"].drop_nulls().to_list() == decisions
+    kinds = [
+        None if owner is None else kind + (f", {tool}" if tool else "")
+        for owner, kind, tool in zip(trace.owner, *(trace.columns[c] for c in ("type", "tool")), strict=True)
+    ]
+    assert rows("spectrum")["label"].to_list() == kinds
+
+
+def test_what_the_core_refuses_to_explain(corpus):
+    with pytest.raises(ot.ParameterError, match="no trace 99"):
+        _core.own_rows(corpus._store, **question(corpus, "flow", 99))
+    with pytest.raises(ot.ParameterError, match="event 9999 of trace 0"):
+        _core.terms(corpus._store, [9999], **question(corpus, "flow"))
+    with pytest.raises(ot.ParameterError, match="did you mean 'flow'"):
+        _core.terms(corpus._store, [0], **question(corpus, "flwo"))
+    with pytest.raises(ot.ParameterError, match="kernel"):
+        _core.terms(corpus._store, [0], **question(corpus, "flow", kernel="none"))
+    lacking = question(corpus, "flow")
+    del lacking["trace"]
+    with pytest.raises(KeyError, match="trace"):
+        _core.terms(corpus._store, [0], **lacking)
+    # a game is no sum of what others did
+    assert pl.DataFrame(_core.terms(corpus._store, [0], **question(corpus, "shapley"))).is_empty()
+
+
+def test_terms_do_not_hang_on_the_number_of_threads(corpus):
+    for method in ("flow", "gigpo", "c3", "reinforce_pp"):
+        one, many = (
+            pl.DataFrame(_core.terms(corpus._store, [0, 3], **question(corpus, method), threads=threads))
+            for threads in (1, 4)
+        )
+        assert one.equals(many) and one.columns == [
+            "part",
+            "kind",
+            "seq",
+            "other",
+            "weight",
+            "amount",
+            "rule",
+        ]

@@ -1,51 +1,45 @@
-"""Where the amount of one row of a credit method comes from, method by method, for `explain`.
+"""Where the amount of one row of a credit method comes from, for `explain`.
 
 Every finding with a weight is a term: the terms of a part sum to its amount. Findings without one stand
-beside. The formulas are those of the methods, on one trace and its group.
+beside. Methods of the core tell their own terms; what is here are words for games, and terms of methods that
+are written in Python.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any
 
-from .games import FORMULAS, game
-from .groups import among_turns, rollouts, shaped, whitened
-from .paths import along_turns, broadcast, dag_gae, discounted, divided, flow
-from .policy import by_policy
-from .question import Evidence, Part, Question, Teller, own_rows
-from .siblings import c3, gigpo, spectrum
+import polars as pl
 
-__all__ = ["Evidence", "Part", "Question", "evidence", "own_rows"]
+from .games import FORMULAS, rule_of
+from .policy import POLICY
+from .question import SCHEMA, Part, Question
 
-_MAKERS: Final[dict[str, Callable[[Question], Teller]]] = {
-    "uniform": divided,
-    "broadcast": broadcast,
-    "discounted": discounted,
-    "flow": flow,
-    "flow_discounted": flow,
-    "dag_gae": dag_gae,
-    **dict.fromkeys(("return_to_go", "gae", "sequential_gae", "eligibility"), along_turns),
-    **dict.fromkeys(("grpo", "dr_grpo", "rloo", "pass_k"), rollouts),
-    "reinforce_pp": whitened,
-    "shape_normalised": shaped,
-    **dict.fromkeys(("dr_mas", "at_grpo", "magrpo", "marshal"), among_turns),
-    "gigpo": gigpo,
-    "c3": c3,
-    **dict.fromkeys(("aristocrat", "coma"), by_policy),
-    "spectrum": spectrum,
-    **dict.fromkeys(FORMULAS, game),
-}
+__all__ = ["SCHEMA", "Part", "Question", "evidence"]
 
 
-def evidence(question: Question, parts: list[Part]) -> Iterator[tuple[int | None, Evidence]]:
-    """Findings, each with the number of its part; None where it holds for all of them."""
-    for name, value in question.fit.items():
-        number = float(value) if isinstance(value, int | float) else None
-        yield None, Evidence("fit", "fitted over the corpus", None, number, other=str(name))
-    make = _MAKERS.get(question.method)
-    if make is None:
-        yield None, Evidence("method", question.summary, None, None, other=question.method)
-        return
-    tell = make(question)
-    for n, part in enumerate(parts):
-        for found in tell(part):
-            yield n, found
+def evidence(question: Question, parts: list[Part]) -> pl.DataFrame:
+    """Findings: ``part kind seq other weight amount rule``; ``part`` is null where one holds for all."""
+    fit = [
+        (None, "fit", None, str(name), None, _number(value), "fitted over the corpus")
+        for name, value in question.fit.items()
+    ]
+    beside = pl.DataFrame(fit, schema=SCHEMA, orient="row")
+    if question.of_core and question.method not in FORMULAS:
+        return pl.concat([beside, question.terms(parts)])
+    return pl.concat([beside, pl.DataFrame(_rows(question, parts), schema=SCHEMA, orient="row")])
+
+
+def _rows(question: Question, parts: list[Part]) -> list[tuple[Any, ...]]:
+    if question.method in FORMULAS:
+        rule = rule_of(question.method, question.params)
+        return [(n, "game", part.seq, None, 1.0, part.amount, rule) for n, part in enumerate(parts)]
+    if question.method in POLICY:
+        return [
+            (n, "action", None, other, weight, amount, rule)
+            for n, part in enumerate(parts)
+            for other, rule, weight, amount in question.policy.terms(question.number, part.seq)
+        ]
+    return [(None, "method", None, question.method, None, None, question.summary)]
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

@@ -1,8 +1,6 @@
 """Values of games: what one player's number is, in the words of its method."""
 
-from typing import Final
-
-from .question import Evidence, Question, Teller
+from typing import Any, Final
 
 #: v(S) is the value of the outcome when of all players those of S act.
 FORMULAS: Final[dict[str, str]] = {
@@ -21,11 +19,11 @@ FORMULAS: Final[dict[str, str]] = {
 }
 
 
-def game(question: Question) -> Teller:
-    """One term, since 2^n coalitions say less than their mean; how many were drawn stands in the rule."""
-    rule = FORMULAS[question.method]
-    if question.params.get("samples") is not None:
-        rule += f", from at most {question.params['samples']} samples"
-    if question.params.get("scaled"):
+def rule_of(method: str, params: dict[str, Any]) -> str:
+    """How the one term of a player is defined and drawn; 2^n coalitions would say less than their mean."""
+    rule = FORMULAS[method]
+    if params.get("samples") is not None:
+        rule += f", from at most {params['samples']} samples"
+    if params.get("scaled"):
         rule += ", times R / (v(N) - v(nobody))"
-    return lambda part: iter([Evidence("game", rule, 1.0, part.amount, seq=part.seq)])
+    return rule

@@ -2,86 +2,89 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable
-from typing import NamedTuple
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
-from ..trace_graph import is_decision
-from .question import Evidence, Found, Part, Question, Teller
-from .siblings import contexts_of
+import polars as pl
+
+from ...corpus.corpus import Corpus
+from ...corpus.reward import Reward, amounts
+from ..fitted.aristocrat import after, decisions
+
+POLICY: Final = ("aristocrat", "coma")
+
+_Term = tuple[str, str, float, float]
 
 
 class _Decision(NamedTuple):
-    number: int
+    trace: int
     seq: int
+    place: str
     action: str
     p: float
-    outcome: float
+    amount: float
 
 
-def by_policy(question: Question) -> Teller:
-    names: dict[Hashable, int] = {}
-    buckets: dict[Hashable, list[_Decision]] = defaultdict(list)
-    mine: dict[int, tuple[Hashable, _Decision]] = {}
-    for number, reward in question.rollouts.items():
-        trace = question.traces[number]
-        for seq, context in enumerate(contexts_of(question, number, names)):
-            action, p = trace.text("action", seq), trace.number("p_behavior", seq)
-            owner, outcome = trace.owner[seq], _outcome(question, number, seq, reward)
-            if context is None or action is None or p is None or owner is None or outcome is None:
-                continue
-            if is_decision(trace, seq):
-                place, made = (context, trace.role[owner]), _Decision(number, seq, action, p, outcome)
-                buckets[place].append(made)
-                if number == question.number:
-                    mine[seq] = (place, made)
+class PolicyRows:
+    """Decisions of a group, as `aristocrat` and `coma` take them, and what their values are made of."""
 
-    def tell(part: Part) -> Found:
-        place, own = mine[part.seq]
+    def __init__(self, corpus: Corpus, reward: Reward, method: str, params: dict[str, Any]) -> None:
+        rewards = amounts(corpus, reward).select("trace", amount="reward")
+        self._rows = decisions(corpus, rewards, params.get("context", "auto"))
+        if params.get("critic") == "value":
+            later = after(corpus, rewards)["after"].gather(self._rows["row"])
+            self._rows = self._rows.with_columns(amount=later)
+        self._table = method == "coma"
+
+    def seqs(self, trace: int) -> set[int]:
+        """Events of a trace that are rows."""
+        return set(self._rows.filter(pl.col("trace") == trace)["seq"])
+
+    @cached_property
+    def _places(self) -> dict[str, list[_Decision]]:
+        places: dict[str, list[_Decision]] = defaultdict(list)
+        known = self._rows.drop_nulls(["place", "action", "p", "amount"])
+        for row in known.select(_Decision._fields).iter_rows():
+            made = _Decision(*row)
+            places[made.place].append(made)
+        return places
+
+    @cached_property
+    def _of_event(self) -> dict[tuple[int, int], _Decision]:
+        return {(one.trace, one.seq): one for made in self._places.values() for one in made}
+
+    def terms(self, trace: int, seq: int) -> Iterator[_Term]:
+        """What the value of a decision is made of: ``other rule weight amount``."""
+        own = self._of_event[trace, seq]
+        bucket = self._places[own.place]
         made: dict[str, list[_Decision]] = defaultdict(list)
-        for one in buckets[place]:
+        for one in bucket:
             made[one.action].append(one)
         share = {action: math.fsum(one.p for one in rows) / len(rows) for action, rows in made.items()}
         whole = math.fsum(share.values())
-        outcomes = [one.outcome for one in buckets[place]]
-        silent = len(made) > 1 and min(outcomes) == max(outcomes)
-        yield from _terms(question, own, made, {a: p / whole for a, p in share.items()}, silent)
+        found = [one.amount for one in bucket]
+        silent = len(made) > 1 and min(found) == max(found)
+        return self._terms(own, made, {a: p / whole for a, p in share.items()}, silent)
 
-    return tell
-
-
-def _terms(
-    question: Question,
-    own: _Decision,
-    made: dict[str, list[_Decision]],
-    share: dict[str, float],
-    silent: bool,
-) -> Found:
-    table = question.method == "coma"
-    rule = (
-        "amount = Q of the action less the mean of Q over the policy's actions"
-        if table
-        else "amount = own outcome less what the policy could expect, by what other rollouts did instead"
-    )
-    for action, rows in made.items():
-        if table or action == own.action:
-            weight = (action == own.action) - share[action]
-            used = rows if table else [own]
-        else:
-            weight, used = -share[action], [one for one in rows if one.number != own.number]
-        if not used:
-            continue  # an action of no probability that nobody else took
-        mean = math.fsum(one.outcome for one in used) / len(used)
-        told = f"{action}, p = {share[action]:.3g}, {len(used)} decisions"
-        if action == own.action:
-            told += ", this action"
-        yield Evidence("action", rule, 0.0 if silent else weight, mean, other=told)
-
-
-def _outcome(question: Question, number: int, seq: int, reward: float) -> float | None:
-    """What `coma` with a critic takes for the outcome: what is expected once the event is past."""
-    if question.params.get("critic") != "value":
-        return reward
-    trace = question.traces[number]
-    place = trace.order.index(seq) + 1
-    after = reward if place == len(trace) else trace.number("value", trace.order[place])
-    return None if after is None else after + (trace.number("reward", seq) or 0.0)
+    def _terms(
+        self, own: _Decision, made: dict[str, list[_Decision]], share: dict[str, float], silent: bool
+    ) -> Iterator[_Term]:
+        rule = (
+            "amount = Q of the action less the mean of Q over the policy's actions"
+            if self._table
+            else "amount = own outcome less what the policy could expect, by what other rollouts did instead"
+        )
+        for action, rows in made.items():
+            if self._table or action == own.action:
+                weight = (action == own.action) - share[action]
+                used = rows if self._table else [own]
+            else:
+                weight, used = -share[action], [one for one in rows if one.trace != own.trace]
+            if not used:
+                continue  # an action of no probability that nobody else took
+            mean = math.fsum(one.amount for one in used) / len(used)
+            told = f"{action}, p = {share[action]:.3g}, {len(used)} decisions"
+            if action == own.action:
+                told += ", this action"
+            yield told, rule, 0.0 if silent else weight, mean

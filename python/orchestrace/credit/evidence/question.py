@@ -1,38 +1,28 @@
-"""What is asked about one credit: its trace, those it was compared with, and the method's own rows."""
+"""What is asked about one credit: its trace, those it is compared with, and the method's own rows."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+import polars as pl
+
+from ... import _core
 from ...corpus.corpus import Corpus
 from ...corpus.reward import Reward
 from ...corpus.units import TraceEvents
-from ..trace_graph import is_decision
+from .policy import POLICY, PolicyRows
 
-_OF_TRACE: Final = (
-    "broadcast",
-    "grpo",
-    "dr_grpo",
-    "rloo",
-    "pass_k",
-    "reinforce_pp",
-    "shape_normalised",
-)
-_OF_TURNS: Final = (
-    "return_to_go",
-    "gae",
-    "sequential_gae",
-    "eligibility",
-    "dr_mas",
-    "at_grpo",
-    "magrpo",
-    "marshal",
-    "gigpo",
-)
-
-
-_OF_POLICY: Final = ("aristocrat", "coma")
+#: What is told of parts: ``seq`` names an event of the trace, ``other`` what else a finding is about.
+SCHEMA: Final[dict[str, Any]] = {
+    "part": pl.UInt32,
+    "kind": pl.String,
+    "seq": pl.UInt32,
+    "other": pl.String,
+    "weight": pl.Float64,
+    "amount": pl.Float64,
+    "rule": pl.String,
+}
 
 
 @dataclass(frozen=True)
@@ -46,113 +36,60 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """One finding about a part."""
-
-    kind: str
-    rule: str
-    weight: float | None
-    amount: float | None
-    seq: int | None = None
-    other: str | None = None
-
-
-Found = Iterator[Evidence]
-Teller = Callable[[Part], Found]
-
-
-@dataclass(frozen=True)
 class Question:
-    """The trace that is asked about, the traces it was compared with, and the method that ran.
-
-    Many methods compare rewards only: `traces` makes those that it is asked for.
-    """
+    """The trace that is asked about, the traces that it was compared with, and the method that ran."""
 
     method: str
     params: dict[str, Any]
-    corpus: Corpus
     reward: Reward
     number: int
     trace: TraceEvents
-    traces: Mapping[int, TraceEvents]
-    facts: dict[int, dict[str, Any]]
+    around: Corpus
     values: list[float | None]
     fit: dict[str, Any]
     summary: str
 
-    @property
-    def amount(self) -> float:
-        """Its reward."""
-        return float(self.facts[self.number]["reward"])
+    @cached_property
+    def of_core(self) -> bool:
+        """Whether the core knows the method."""
+        return self.method in {str(one["name"]) for one in _core.methods()}
 
     @cached_property
-    def rollouts(self) -> dict[int, float]:
-        """Rewards of the group's traces that have one, in corpus order."""
-        return {n: float(fact["reward"]) for n, fact in self.facts.items() if fact["reward"] is not None}
+    def piece(self) -> Corpus:
+        """The piece of the corpus that has the trace, in memory."""
+        own = pl.col("trace") == self.number
+        pieces = (load() for _, load in self.around.pieces())
+        return next(piece for piece in pieces if piece.traces.filter(own).collect().height)
 
     @property
-    def by_events(self) -> bool:
-        """Whether events are steps, where turns are by default."""
-        return self.params.get("rows") == "events"
+    def asked(self) -> dict[str, Any]:
+        """The question as the core takes it."""
+        return {
+            "method": self.method,
+            "trace": self.number,
+            "reward": {self.reward: 1.0} if isinstance(self.reward, str) else dict(self.reward),
+            "params": self.params,
+            "elsewhere": self.piece.reward_channels(),
+        }
 
-    def name(self, seq: int | None) -> str | None:
-        """The id of an event of the trace."""
-        return None if seq is None else self.trace.text("id", seq)
+    @cached_property
+    def policy(self) -> PolicyRows:
+        """Decisions of the group, for methods that weigh alternatives by the policy's probabilities."""
+        return PolicyRows(self.piece, self.reward, self.method, self.params)
 
-    def trace_id(self, number: int) -> str:
-        """What another trace is called."""
-        return str(self.facts[number]["trace_id"])
+    @cached_property
+    def own_rows(self) -> list[tuple[int | None, str | None]]:
+        """The row of the method that each event is in, if any, and its name, unless it is an event."""
+        if self.of_core:
+            told = pl.DataFrame(_core.own_rows(self.piece._store, **self.asked))
+            return list(told.select("row", "label").iter_rows())
+        decided = self.policy.seqs(self.number) if self.method in POLICY else range(len(self.trace))
+        return [(seq if seq in decided else None, None) for seq in range(len(self.trace))]
 
-    def number_of(self, name: str, default: float) -> float:
-        """A parameter that is a number."""
-        value = self.params.get(name)
-        return default if value is None else float(value)
+    def terms(self, parts: list[Part]) -> pl.DataFrame:
+        """What the amounts of parts are made of, as the core tells it."""
+        return pl.DataFrame(_core.terms(self.piece._store, [part.seq for part in parts], **self.asked))
 
-    def label(self, row: Hashable) -> str | None:
-        """What a row of the method is called, where that is not an event."""
-        if self.method in _OF_TRACE:
-            return self.trace_id(self.number)
-        if self.method in _OF_TURNS and not self.by_events and isinstance(row, int):
-            return self.trace.turns[row].unit_id
-        if self.method == "sharp" and isinstance(row, str):
-            return row
-        if self.method == "spectrum" and isinstance(row, tuple):
-            return ", ".join(str(word) for word in row if word is not None)
-        return None
-
-
-def own_rows(question: Question) -> list[Hashable | None]:
-    """The row of the method that every event of the trace is in; None where it is in none."""
-    trace, method = question.trace, question.method
-    if method in _OF_TRACE:
-        return [0] * len(trace)
-    if method in _OF_TURNS and not question.by_events:
-        return list(trace.turn_of)
-    if method in _OF_POLICY:
-        told = zip(trace.columns["action"], trace.columns["p_behavior"], strict=True)
-        acts = [action is not None or p is not None for action, p in told]
-        return [seq if acts[seq] and is_decision(trace, seq) else None for seq in range(len(trace))]
-    if method == "sharp":
-        return list(trace.owner)
-    if method == "c3":
-        return [seq if is_decision(trace, seq) else None for seq in range(len(trace))]
-    if method == "spectrum":
-        return classes_of(trace, question.params.get("by", "action"))
-    return list(range(len(trace)))
-
-
-def classes_of(trace: TraceEvents, by: str) -> list[Hashable | None]:
-    """The class of every event that the spectrum counts."""
-    kinds = trace.columns["type"]
-    if by == "agent":
-        return [None if owner is None else (owner,) for owner in trace.owner]
-    if by == "message":
-        sent = trace.units("message")
-        text = [trace.text("content_hash", s) or trace.text("content_ref", s) for s in range(len(trace))]
-        return [
-            (text[s],) if sent[s] is not None and text[s] is not None else None for s in range(len(trace))
-        ]
-    return [
-        None if owner is None else (kinds[seq], trace.text("tool", seq))
-        for seq, owner in enumerate(trace.owner)
-    ]
+    def names(self, seqs: pl.Series) -> Iterator[str | None]:
+        """Ids of events of the trace."""
+        return (None if seq is None else self.trace.text("id", seq) for seq in seqs)
