@@ -46,7 +46,7 @@ def values(
     parents: Sequence[int | None] | None = None,
     threads: int | None = None,
 ) -> pl.DataFrame:
-    """What each player of a cooperative game is worth, by any of the solutions that `credit` has for traces.
+    """Solve a cooperative game: the value of each player, by any solution that `credit` has for traces.
 
     Parameters
     ----------

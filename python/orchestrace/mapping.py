@@ -32,7 +32,7 @@ def check(
     threads: int | None = None,
     progress: Progress = None,
 ) -> dict[str, pl.DataFrame]:
-    """Say what a mapping file finds in records, key by key, and which of their fields no key reads.
+    """Report what a mapping file finds in records, key by key, and which of their fields no key reads.
 
     Parameters
     ----------

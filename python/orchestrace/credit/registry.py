@@ -38,7 +38,7 @@ _TIERS: Final = ("observed", "schedule", "surrogate")
 
 @dataclass(frozen=True)
 class EventValues:
-    """What a method written in Python says about a corpus.
+    """Values that a method written in Python gives the events of a corpus.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ def matched(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Compare decisions that were treated with decisions like them that were not.
+    """Compare treated decisions with similar decisions that were not treated.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ _BUCKET: Final = ["group_id", "context", "role"]
 def message(
     corpus: Corpus, *, reward: Reward = "team", context: Source = "auto", confidence: float = 0.95
 ) -> pl.DataFrame:
-    """Compare every message with what else was done in its place: recorded siblings, nothing else.
+    """Compare every message with its recorded siblings: what other runs did in its place.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def delegation(
     delegate: Literal["agent", "role"] = "agent",
     confidence: float = 0.95,
 ) -> pl.DataFrame:
-    """Expect what would come of a class of subtasks if all of it had gone to one of those who were given it.
+    """Estimate the outcome of a class of subtasks if all of it had gone to one delegate.
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ def aggregation(
     clip: float = 0.01,
     confidence: float = 0.95,
 ) -> pl.DataFrame:
-    """Join the recorded inputs of aggregates by other rules, and compare with what was made of them.
+    """Join the recorded inputs of aggregates by other rules, and compare with the recorded result.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def ledger(
     *,
     reward: str | Mapping[str, float] = "team",
 ) -> pl.DataFrame:
-    """Compare what all credit channels of a trace pay together with its reward, and say what is paid twice.
+    """Compare the sum of all credit channels of a trace with its reward, and report what is paid twice.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def ledger(
 
 @public
 def free_ride(credits: Credits) -> pl.DataFrame:
-    """How much less than an equal part each unit of a trace earned: the free-ride index.
+    """Compute the free-ride index: how much less than an equal part each unit of a trace earned.
 
     Parameters
     ----------

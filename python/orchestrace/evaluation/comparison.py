@@ -46,7 +46,7 @@ def compare(
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
-    """Run a set of credit methods over a corpus and put what they cost and say into one table.
+    """Run several credit methods over a corpus and compare cost and results in one table.
 
     Parameters
     ----------

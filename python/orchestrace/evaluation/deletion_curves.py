@@ -43,7 +43,7 @@ def faithfulness(
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
-    """Delete and insert events in the order of their credit, and see what becomes of the outcome.
+    """Delete and insert events in the order of their credit, and follow the outcome.
 
     Parameters
     ----------

@@ -182,7 +182,7 @@ _RELATIVE: Final = {
 
 @public
 def against_single_agent(team: Measured, single: Measured, *, errors: str | None = None) -> pl.DataFrame:
-    """Set the turns, success and errors of a team against those of one agent on the same tasks.
+    """Compare turns, success and errors of a team with those of one agent on the same tasks.
 
     Parameters
     ----------

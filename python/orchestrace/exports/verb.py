@@ -191,7 +191,7 @@ def export_size(
     program_order: bool = False,
     threads: int | None = None,
 ) -> ExportSize:
-    """Say how large an export would be, before it is written.
+    """Estimate how large an export would be, before it is written.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ def drop(
     mode: Mode = "subtree",
     lost: Lost = "all",
 ) -> Drop:
-    """Something that is not there.
+    """Remove something from a run.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def set_value(
     type: str | None = None,
     each: Literal["event", "agent", "role", "tool", "call", "spawn"] | None = None,
 ) -> SetValue:
-    """Events whose value is another: the do-operator.
+    """Set the value of events: the do-operator.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def set_value(
 
 @public
 def truncate(*, at: float | None = None, event: str | None = None) -> Truncate:
-    """A run that ends early: what comes after is absent, and the outcome answers from what has arrived.
+    """End a run early: later events are absent, and the outcome answers from what has arrived.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def truncate(*, at: float | None = None, event: str | None = None) -> Truncate:
 
 @public
 def aggregate_by(rule: Rule) -> AggregateBy:
-    """Another rule in events of type ``aggregate``.
+    """Apply another rule in events of type ``aggregate``.
 
     Parameters
     ----------

@@ -146,7 +146,7 @@ def concurrency(
     queue: Queue = "recorded",
     release: Release = "none",
 ) -> Concurrency:
-    """The same work on k slots.
+    """Schedule the same work on k slots.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def speed_up(
     type: str | None = None,
     event: str | None = None,
 ) -> SpeedUp:
-    """Selected events, or all, `factor` times as fast.
+    """Make selected events, or all, `factor` times as fast.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def cap_stragglers(
     role: str | None = None,
     type: str | None = None,
 ) -> CapStragglers:
-    """No selected event longer than a quantile of its kind.
+    """Cut selected events to a quantile of the durations of their kind.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def remove(
     role: str | None = None,
     type: str | None = None,
 ) -> Remove:
-    """Selected events take no time, no slot and no tokens.
+    """Let selected events take no time, no slot and no tokens.
 
     What waited for them waits for what they waited for: the order among all others stays. (`drop` also takes
     what depends on them.)
@@ -317,7 +317,7 @@ def remove(
 
 @public
 def merge(agents: Sequence[str]) -> Merge:
-    """Several agents become one, who does one thing at a time.
+    """Merge several agents into one, which does one thing at a time.
 
     With ``pool="agents"`` they take one slot together. Merges that share an agent are one merge.
 
@@ -345,7 +345,7 @@ def merge(agents: Sequence[str]) -> Merge:
 
 @public
 def split(agent: str, parts: int = 2) -> Split:
-    """One agent becomes several, who work side by side.
+    """Split one agent into several, which work side by side.
 
     Only program order (temporal edges) holds an agent to one thing at a time, and only program order is
     loosened. Events of the agent that other edges join are one piece of work; pieces are dealt in the order
@@ -379,7 +379,7 @@ def split(agent: str, parts: int = 2) -> Split:
 
 @public
 def serialize() -> Serialize:
-    """One event at a time, whatever the slots: the makespan is the work.
+    """Run one event at a time, whatever the slots: the makespan is the work.
 
     Examples
     --------

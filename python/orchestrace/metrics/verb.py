@@ -36,7 +36,7 @@ FAMILIES: Final = {
 
 @public
 def metric_definitions() -> pl.DataFrame:
-    """List what `metrics` can tell.
+    """List the metrics that `metrics` computes.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def metrics(
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
-    """Measure how runs were organised, what that cost, and what of it was of use.
+    """Measure how runs were organized, what that cost, and how much of it was useful.
 
     Parameters
     ----------

@@ -188,7 +188,7 @@ def fit(
     threads: int | None = None,
     progress: Progress = None,
 ) -> FittedOutcome:
-    """Fit the weights of an outcome model, one for each edge type, to what was recorded.
+    """Fit the weights of an outcome model, one for each edge type, to recordings.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ def sensitivity(
     progress: Progress = None,
     **params: Any,
 ) -> pl.DataFrame:
-    """Ask the same under several outcome models, and mark what does not hold in all of them.
+    """Ask one question under several outcome models, and mark results that do not hold in all of them.
 
     Parameters
     ----------

@@ -151,7 +151,7 @@ def tainted_events(
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
-    """List what `taint` reached, event by event.
+    """List the events that `taint` reached.
 
     Parameters
     ----------

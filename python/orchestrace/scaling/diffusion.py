@@ -70,7 +70,7 @@ def rollouts_needed(
     alpha: float = 0.05,
     power: float = 0.8,
 ) -> int | list[int]:
-    """How many rollouts it takes to see in broadcast credit what one of n equal units contributes.
+    """Compute how many rollouts broadcast credit needs to show what one of n equal units contributes.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def _sample_size(reach: float, inverse: float) -> int:
 
 @dataclass(frozen=True)
 class DiffusionLaw:
-    """What `scaling.diffusion_law` measured.
+    """Results of `scaling.diffusion_law`.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ def diffusion_law(
 def credit_snr(
     corpus: Corpus, credits: pl.DataFrame | pl.LazyFrame, *, by: str | Sequence[str] = "type"
 ) -> pl.DataFrame:
-    """Say how far the mean credit of a kind of event stands out from its spread, group by group.
+    """Measure how far the mean credit of a kind of event stands out from its spread, group by group.
 
     Parameters
     ----------

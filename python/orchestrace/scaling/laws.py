@@ -81,7 +81,7 @@ def fit_law(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Fit scaling laws to a column, and choose between them by what they say of traces not seen.
+    """Fit scaling laws to a column, and choose between them by their error on held-out traces.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def predict_law(
     confidence: float = 0.95,
     beyond_a_decade: bool = False,
 ) -> pl.DataFrame:
-    """Say what fitted laws expect at other sizes, with intervals, and how far that is from what was seen.
+    """Predict other sizes by fitted laws, with intervals, and say how far that extrapolates.
 
     Parameters
     ----------

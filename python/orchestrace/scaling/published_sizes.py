@@ -39,7 +39,7 @@ _KEYS: Final = ("trace", "trace_id")
 
 @public
 def envelopes() -> pl.DataFrame:
-    """How large published systems are, with sources; what is blank was not found.
+    """List the sizes of published systems, with sources; a blank value was not found.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def gap(
     axes: Sequence[str] | None = None,
     min_axes: int | None = None,
 ) -> pl.DataFrame:
-    """Where runs lie on logarithmic axes of scale, and how far they are from what was published.
+    """Locate runs on logarithmic axes of scale, and measure how far they are from published systems.
 
     Parameters
     ----------

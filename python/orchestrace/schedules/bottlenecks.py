@@ -146,7 +146,7 @@ def drag(
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
-    """Tell of every event of the critical path how much sooner the run would end if it took no time.
+    """Measure for every event of the critical path how much sooner the run would end if it took no time.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def drag(
 def dominators(
     corpus: Corpus, *, program_order: bool = False, threads: int | None = None, progress: Progress = None
 ) -> pl.DataFrame:
-    """List the events that every path to the outcome passes: what a run could not have done without.
+    """List the events that every path to the outcome passes: those that a run could not do without.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def dominators(
 def concurrency_profile(
     corpus: Corpus, *, threads: int | None = None, progress: Progress = None
 ) -> pl.DataFrame:
-    """Count the agents that are there from moment to moment.
+    """Count the agents that are present from moment to moment.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ def schedule(
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
-    """When every event happens if it begins as soon as it can, and how much it could be late.
+    """Compute when every event happens if it begins as soon as it can, and how late it could be.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def scaling_curve(
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
-    """Makespan, cost and utilisation of every trace on k slots, with the bounds of Graham and Brent.
+    """Compute makespan, cost and utilization of every trace on k slots, with the bounds of Graham and Brent.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class Size:
 
 @dataclass(frozen=True)
 class MethodRun:
-    """A credit method with parameters, and the units at which it is asked (none: those of the study)."""
+    """A credit method with parameters, and the units at which it runs (none: those of the study)."""
 
     name: str
     params: dict[str, Any] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class MethodRun:
 
 @dataclass(frozen=True)
 class StudyConfig:
-    """All that determines the numbers of a study, and the budget that decides what is too slow.
+    """Everything that determines the numbers of a study, and the budget that decides what is too slow.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
 
 @public
 def parse_config(given: Mapping[str, Any]) -> StudyConfig:
-    """Make a configuration of the mapping that a TOML file holds.
+    """Make a configuration from the mapping that a TOML file holds.
 
     Parameters
     ----------

@@ -136,7 +136,7 @@ def downscale(
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
-    """Run estimators again on the beginnings of long recordings: what they say as runs grow longer.
+    """Run estimators again on the beginnings of long recordings, to see how results change with length.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ _TASKS: Final[dict[str, Any]] = {"task": pl.Int64, "rho": pl.Float64, "sign": pl
 
 @public
 def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame:
-    """Read what is there of a study, complete or not.
+    """Read a table of a study, complete or not.
 
     Parameters
     ----------

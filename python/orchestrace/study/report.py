@@ -29,7 +29,7 @@ def report(
     corpora: Mapping[str, Corpus] | None = None,
     downscaled: pl.DataFrame | None = None,
 ) -> list[Path]:
-    """Write what a study found as one HTML file that opens offline, as Markdown, and as figures.
+    """Write the results of a study as one HTML file that opens offline, as Markdown, and as figures.
 
     Parameters
     ----------

@@ -340,7 +340,7 @@ def story(
     threads: int | None = None,
     progress: Progress = None,
 ) -> Story:
-    """Tell what is worth knowing first of a corpus, on one screen.
+    """Show what is worth knowing first about a corpus, on one screen.
 
     What was read, who answered, tokens, cost, time, whose work the critical path is, whose work reached no
     answer, whether untrusted content reached an action, and the three runs most worth opening: the one in

@@ -24,7 +24,7 @@ Effects = Literal["context", "action", "role", "tool"]
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true of a planted corpus; every frame begins with ``trace`` (u32) and ``trace_id`` (str).
+    """The truth about a planted corpus; every frame begins with ``trace`` (u32) and ``trace_id`` (str).
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ def token_credits(
     lambda_: float | None = None,
     max_tokens: int = 10_000_000,
 ) -> pl.DataFrame:
-    """Bring the credit of events down to the tokens that they wrote.
+    """Assign the credit of events to the tokens that they wrote.
 
     Parameters
     ----------
