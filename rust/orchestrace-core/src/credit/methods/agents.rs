@@ -16,7 +16,7 @@
 
 use super::returns::TurnSeries;
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};
-use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, DDOF, EPSILON, GAMMA, NORM, Params, ROWS, WEIGHT};
 use crate::credit::segments::{
     Scale, standardise, standardise_by_key, standardise_weighted, weighted_centre,
@@ -25,6 +25,14 @@ use crate::credit::terms::{Relative, RowKind, Subject, TermKind, Terms};
 use crate::graph::{NO_UNIT, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[
+    Method::PerGroup(&DR_MAS),
+    Method::PerGroup(&AT_GRPO),
+    Method::PerGroup(&MAGRPO),
+    Method::PerGroup(&MARSHAL),
+];
 
 /// A rule over the turns of an agent.
 pub struct AgentRelative {

@@ -17,11 +17,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::credit::game::table::tabulate;
 use crate::credit::game::{Chunk, Game, GameMethod, Setting, Solution, Tally, budget, draws};
 use crate::credit::game::{OUTCOME, PLAYERS, QUORUM, SCALED, UNITS, WEIGHTS};
-use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
+use crate::credit::method::{Axiom, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::error::Result;
 use crate::run::Run;
 use crate::schema::{Reason, Tier};
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGame(&BANZHAF), Method::PerGame(&NORMALIZED_BANZHAF)];
 
 /// Label of the random streams.
 const LABEL: &str = "banzhaf";

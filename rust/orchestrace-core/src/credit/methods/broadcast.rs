@@ -4,12 +4,15 @@
 //! no division. O(1) a trace, no graph.
 //! Reference: X. Luo et al., Agent Lightning, arXiv 2508.03680. Axioms: linearity.
 
-use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::method::{Axiom, CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::Params;
 use crate::credit::terms::{Asked, RowKind, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerTrace(&Broadcast)];
 
 /// The method `broadcast`.
 pub struct Broadcast;

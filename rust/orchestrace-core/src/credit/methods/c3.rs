@@ -17,12 +17,15 @@ use hashbrown::HashMap;
 
 use crate::credit::context::{Contexts, act, is_decision};
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
-use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{CONTEXT, Param, ParamKind, Params, Value, WEIGHT};
 use crate::credit::terms::{RowKind, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Tier, Unit};
 use crate::store::view::TraceView;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGroup(&C3)];
 
 /// The method `c3`.
 pub struct C3;

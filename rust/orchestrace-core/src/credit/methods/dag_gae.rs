@@ -12,12 +12,15 @@
 
 use std::borrow::Cow;
 
-use crate::credit::method::{CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::method::{CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{GAMMA, LAMBDA, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
 use crate::credit::terms::{Asked, Subject, TermKind, Terms};
 use crate::graph::{CsrGraph, GraphOptions, Order, Outcome, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerTrace(&DagGae)];
 
 /// The method `dag_gae`.
 pub struct DagGae;

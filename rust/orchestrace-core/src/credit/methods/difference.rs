@@ -22,12 +22,15 @@ use crate::credit::game::{
     COALITIONS, Game, GameMethod, PLAYERS, Players, QUORUM, SCALED, Setting, Solution,
 };
 use crate::credit::game::{OUTCOME, UNITS, WEIGHTS};
-use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
+use crate::credit::method::{Axiom, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::error::Result;
 use crate::run::Run;
 use crate::schema::{Reason, Tier};
 use crate::surrogate::Cost;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGame(&Difference)];
 
 /// The method `difference`.
 pub struct Difference;

@@ -5,12 +5,15 @@
 //! Reference: R. S. Sutton, A. G. Barto, Reinforcement Learning, 2018, section 3.3; docs/reference/definitions.md, D12.
 //! Axioms: linearity.
 
-use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::method::{Axiom, CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{Param, ParamKind, Params, Value, WEIGHT};
 use crate::credit::terms::{Asked, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerTrace(&Discounted)];
 
 /// The method `discounted`.
 pub struct Discounted;

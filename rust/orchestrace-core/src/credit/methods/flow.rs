@@ -33,7 +33,7 @@ use std::borrow::Cow;
 use self::document::Flowing;
 use self::pass::{Pass, Weights};
 pub(super) use self::terms::tell;
-use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::method::{Axiom, CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::credit::terms::{Asked, Terms};
 use crate::graph::weights::N_TYPES;
@@ -41,6 +41,9 @@ use crate::graph::{GraphOptions, Outcome, TYPE_WEIGHTS, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
 use crate::surrogate::Structure;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerTrace(&Flow)];
 
 /// The method `flow`.
 pub struct Flow;

@@ -13,12 +13,15 @@
 use std::borrow::Cow;
 
 use super::flow::{EPSILON, KERNEL, TAU, WEIGHTS, flow, tell};
-use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::method::{Axiom, CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::credit::terms::{Asked, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerTrace(&FlowDiscounted)];
 
 /// The method `flow_discounted`.
 pub struct FlowDiscounted;

@@ -23,7 +23,7 @@ use crate::credit::game::table::{order_weights, shapley_of_table, tabulate_playe
 use crate::credit::game::{
     EXACT_OR_DRAWN, Game, GameMethod, Needs, Players, Setting, Solution, TEAMS, budget, draws,
 };
-use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
+use crate::credit::method::{Axiom, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::Params;
 use crate::error::{Error, Result};
 use crate::graph::NO_UNIT;
@@ -31,6 +31,9 @@ use crate::rng::Stream;
 use crate::run::Run;
 use crate::schema::{Reason, Tier};
 use crate::surrogate::Cost;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGame(&PrecedenceShapley), Method::PerGame(&Permission)];
 
 /// The method `precedence_shapley`.
 pub struct PrecedenceShapley;

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use super::returns::TurnSeries;
 use crate::credit::context::{Contexts, Source, source};
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary};
-use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{CONTEXT, DDOF, EPSILON, GAMMA, Param, ParamKind, Params, Value, WEIGHT};
 use crate::credit::segments::{Scale, standardise};
 use crate::credit::terms::{Relative, RowKind, Subject, TermKind, Terms};
@@ -22,6 +22,9 @@ use crate::graph::TraceGraph;
 use crate::schema::{Reason, Tier, Unit};
 use crate::store::view::TraceView;
 use xxhash_rust::xxh3::xxh3_128;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGroup(&Gigpo)];
 
 /// The method `gigpo`.
 pub struct Gigpo;

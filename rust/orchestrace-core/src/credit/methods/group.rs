@@ -16,13 +16,21 @@
 //! Axioms: the values of a group sum to zero, but for `pass_k`; invariance of `grpo` to R → aR + b, a > 0, up to ε.
 
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary};
-use crate::credit::method::{Axiom, GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::method::{Axiom, GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, DDOF, EPSILON, Param, ParamKind, Params, Value};
 use crate::credit::segments::{Scale, centre, standardise};
 use crate::credit::terms::{Relative, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[
+    Method::PerGroup(&GRPO),
+    Method::PerGroup(&DR_GRPO),
+    Method::PerGroup(&RLOO),
+    Method::PerGroup(&PASS_K),
+];
 
 /// A rule over the rewards of a group.
 pub struct GroupRelative {

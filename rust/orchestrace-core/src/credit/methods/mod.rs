@@ -1,6 +1,6 @@
 //! Credit methods, a file each; a file of a family may hold several.
 //!
-//! To add a method: write the file, name it below, add its entry to [`METHODS`].
+//! A file lists its own methods. To add a file: name it twice below.
 
 pub mod agents;
 pub mod banzhaf;
@@ -24,41 +24,58 @@ pub mod sharp;
 pub mod spectrum;
 pub mod uniform;
 
-use super::method::Method::{self, PerGame, PerGroup, PerTrace};
+use super::method::Method;
+
+/// Entries of all files, in the order of the documentation.
+const FILES: &[&[Method]] = &[
+    uniform::METHODS,
+    broadcast::METHODS,
+    discounted::METHODS,
+    returns::METHODS,
+    dag_gae::METHODS,
+    flow::METHODS,
+    flow_discounted::METHODS,
+    group::METHODS,
+    reinforce_pp::METHODS,
+    shape::METHODS,
+    agents::METHODS,
+    gigpo::METHODS,
+    c3::METHODS,
+    spectrum::METHODS,
+    difference::METHODS,
+    shapley::METHODS,
+    banzhaf::METHODS,
+    owen::METHODS,
+    myerson::METHODS,
+    forest::METHODS,
+    sharp::METHODS,
+];
 
 /// Every method, in the order of the documentation.
-pub static METHODS: &[Method] = &[
-    PerTrace(&uniform::Uniform),
-    PerTrace(&broadcast::Broadcast),
-    PerTrace(&discounted::Discounted),
-    PerTrace(&returns::RETURN_TO_GO),
-    PerTrace(&returns::GAE),
-    PerTrace(&returns::SEQUENTIAL_GAE),
-    PerTrace(&returns::ELIGIBILITY),
-    PerTrace(&dag_gae::DagGae),
-    PerTrace(&flow::Flow),
-    PerTrace(&flow_discounted::FlowDiscounted),
-    PerGroup(&group::GRPO),
-    PerGroup(&group::DR_GRPO),
-    PerGroup(&group::RLOO),
-    PerGroup(&group::PASS_K),
-    PerGroup(&reinforce_pp::ReinforcePp),
-    PerGroup(&shape::ShapeNormalised),
-    PerGroup(&agents::DR_MAS),
-    PerGroup(&agents::AT_GRPO),
-    PerGroup(&agents::MAGRPO),
-    PerGroup(&agents::MARSHAL),
-    PerGroup(&gigpo::Gigpo),
-    PerGroup(&c3::C3),
-    PerGroup(&spectrum::Spectrum),
-    PerGame(&difference::Difference),
-    PerGame(&shapley::Shapley),
-    PerGame(&banzhaf::BANZHAF),
-    PerGame(&banzhaf::NORMALIZED_BANZHAF),
-    PerGame(&owen::OWEN),
-    PerGame(&owen::WINTER),
-    PerGame(&myerson::Myerson),
-    PerGame(&forest::PrecedenceShapley),
-    PerGame(&forest::Permission),
-    PerGroup(&sharp::Sharp),
-];
+pub static METHODS: &[Method] = &ALL;
+
+static ALL: [Method; N] = all();
+
+const N: usize = {
+    let (mut n, mut file) = (0, 0);
+    while file < FILES.len() {
+        n += FILES[file].len();
+        file += 1;
+    }
+    n
+};
+
+const fn all() -> [Method; N] {
+    let mut all = [FILES[0][0]; N];
+    let (mut at, mut file) = (0, 0);
+    while file < FILES.len() {
+        let mut i = 0;
+        while i < FILES[file].len() {
+            all[at] = FILES[file][i];
+            at += 1;
+            i += 1;
+        }
+        file += 1;
+    }
+    all
+}

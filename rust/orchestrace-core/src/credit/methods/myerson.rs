@@ -19,11 +19,14 @@ use crate::credit::game::table::{shapley_of_table, tabulate_players};
 use crate::credit::game::{
     COALITIONS, EXACT_OR_DRAWN, Game, GameMethod, Needs, Setting, Solution, TEAMS, budget,
 };
-use crate::credit::method::{MethodInfo, Quantity, Scope};
+use crate::credit::method::{Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::Params;
 use crate::error::Result;
 use crate::run::Run;
 use crate::schema::{Reason, Tier};
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGame(&Myerson)];
 
 /// The method `myerson`.
 pub struct Myerson;

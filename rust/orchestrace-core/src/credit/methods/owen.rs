@@ -19,7 +19,7 @@ use crate::credit::game::table::{order_weights, tabulate};
 use crate::credit::game::{
     EXACT_OR_DRAWN, Game, GameMethod, Needs, Players, Setting, Solution, UNITS, budget, draws,
 };
-use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
+use crate::credit::method::{Axiom, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::Params;
 use crate::error::Result;
 use crate::graph::NO_UNIT;
@@ -27,6 +27,9 @@ use crate::rng::Stream;
 use crate::run::Run;
 use crate::schema::{Reason, Tier};
 use crate::surrogate::Cost;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGame(&OWEN), Method::PerGame(&WINTER)];
 
 /// Values of players in unions.
 pub struct Owen {

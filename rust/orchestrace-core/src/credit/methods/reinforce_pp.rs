@@ -9,7 +9,7 @@
 //! Reference: J. Hu, REINFORCE++, arXiv 2501.03262; docs/reference/definitions.md, D13.
 
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
-use crate::credit::method::{Axiom, GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::method::{Axiom, GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, Param, ParamKind, Params, Value};
 use crate::credit::segments::{Scale, centre, standardise, standardise_by_key};
 use crate::credit::terms::{Subject, TermKind, Terms};
@@ -17,6 +17,9 @@ use crate::graph::TraceGraph;
 use crate::schema::{MeasureKind, Reason, Unit};
 use crate::store::view::TraceView;
 use xxhash_rust::xxh3::xxh3_128;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGroup(&ReinforcePp)];
 
 /// The method `reinforce_pp`.
 pub struct ReinforcePp;

@@ -16,12 +16,20 @@
 
 use std::borrow::Cow;
 
-use crate::credit::method::{CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::method::{CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{GAMMA, LAMBDA, Param, ParamKind, Params, ROWS, Value, WEIGHT};
 use crate::credit::terms::{Asked, RowKind, Subject, TermKind, Terms};
 use crate::graph::{NO_UNIT, Owners, TraceGraph, Turns};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[
+    Method::PerTrace(&RETURN_TO_GO),
+    Method::PerTrace(&GAE),
+    Method::PerTrace(&SEQUENTIAL_GAE),
+    Method::PerTrace(&ELIGIBILITY),
+];
 
 /// A rule along the turns.
 pub struct AlongTurns {
@@ -628,7 +636,6 @@ mod tests {
                 }
             }
         }
-
 
         #[test]
         fn limits_of_lambda(t in random_trace(20, true), gamma in 0.0..1.0_f64) {

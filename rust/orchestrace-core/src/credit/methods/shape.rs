@@ -11,7 +11,7 @@
 //! Reference: defined by this project (docs/reference/definitions.md, D13).
 
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};
-use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{DDOF, EPSILON, PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::credit::segments::unit_of;
 use crate::credit::sum::pairwise;
@@ -19,6 +19,9 @@ use crate::credit::terms::{Subject, TermKind, Terms};
 use crate::graph::{GraphOptions, Order, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGroup(&ShapeNormalised)];
 
 /// The method `shape_normalised`.
 pub struct ShapeNormalised;

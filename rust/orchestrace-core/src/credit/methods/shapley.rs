@@ -22,10 +22,13 @@ use crate::credit::game::coalitions::all_coalitions;
 use crate::credit::game::{Chunk, Evaluation, Game, GameMethod, PLAYERS, Players, QUORUM, SCALED, Setting};
 use crate::credit::game::{OUTCOME, SAMPLES, Solution, Tally, UNITS, WEIGHTS, budget, draws};
 use crate::credit::game::{kernel_shap, stratified, truncated};
-use crate::credit::method::{Axiom, MethodInfo, Quantity, Scope};
+use crate::credit::method::{Axiom, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
 use crate::error::{Error, Result};
 use crate::schema::{Reason, Tier};
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGame(&Shapley)];
 
 /// The method `shapley`.
 pub struct Shapley;

@@ -19,7 +19,7 @@ use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of
 use crate::credit::game::{
     COALITIONS, Circuit, CircuitGame, Compiler, Evaluation, Game, Memory, OUTCOME, WEIGHTS,
 };
-use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{DDOF, EPSILON, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
 use crate::credit::segments::{Scale, standardise_by_key};
 use crate::credit::terms::{RowKind, Terms};
@@ -27,6 +27,9 @@ use crate::graph::{GraphOptions, NO_UNIT, NOBODY, TraceGraph};
 use crate::schema::{EventType, Reason, Tier, Unit};
 use crate::store::view::TraceView;
 use crate::surrogate::Cost;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGroup(&Sharp)];
 
 /// The method `sharp`.
 pub struct Sharp;

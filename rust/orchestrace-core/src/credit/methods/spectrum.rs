@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 
 use crate::credit::context::content_key;
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
-use crate::credit::method::{GroupMethod, MethodInfo, Quantity, Scope};
+use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, ParamKind, Params, Value, WEIGHT};
 use crate::credit::terms::{RowKind, Subject, TermKind, Terms};
 use crate::graph::owner::NOBODY;
@@ -28,6 +28,9 @@ use crate::graph::{NO_UNIT, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
 use xxhash_rust::xxh3::xxh3_128;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerGroup(&Spectrum)];
 
 /// The method `spectrum`.
 pub struct Spectrum;

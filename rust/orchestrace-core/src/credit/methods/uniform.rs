@@ -3,12 +3,15 @@
 //! The baseline that every other method has to beat. O(|V|), no graph.
 //! Reference: docs/reference/definitions.md, D12. Axioms: efficiency, symmetry, linearity.
 
-use crate::credit::method::{Axiom, CreditMethod, MethodInfo, Quantity, Scope, Values};
+use crate::credit::method::{Axiom, CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::Params;
 use crate::credit::terms::{Asked, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
+
+/// What this file adds to the methods.
+pub(super) const METHODS: &[Method] = &[Method::PerTrace(&Uniform)];
 
 /// The method `uniform`.
 pub struct Uniform;
