@@ -112,6 +112,31 @@ def pass_k(values: list[float], norm_std: bool = False, epsilon: float = 1e-6) -
     return [((best - second) / scale if x == best else 0.0, None) for x in values]
 
 
+def opo(traces: list[Trace], rewards: list[float], length: str = "tokens_out", compat: str | None = None) -> list[Rows]:
+    """Σ l R / Σ l in place of the mean; a rollout of unknown length leaves its group without a baseline."""
+
+    def long(trace: Trace) -> float | None:
+        owned = [trace.events[v] for v in trace.owned()]
+        told = [event["tokens_out"] for event in owned if event["tokens_out"] is not None]
+        return float(len(owned)) if length == "events" else math.fsum(told) if told else None
+
+    def rule(members: list[tuple[float, float | None]]) -> list[Value]:
+        values, lengths = [r for r, _ in members], [n for _, n in members]
+        if len(values) == 1 and compat == "verl":
+            return [(values[0], None)]
+        if None in lengths:
+            return [(None, ABSENT)] * len(values)
+        total = math.fsum(n for n in lengths if n is not None)
+        if is_degenerate(values) or total == 0:
+            return [(0.0, DEGENERATE)] * len(values)
+        baseline = math.fsum(r * (n or 0.0) for r, n in members) / total
+        return [(r - baseline, None) for r in values]
+
+    keys: list[Hashable] = [trace.group for trace in traces]
+    members: Any = [(reward, long(trace)) for trace, reward in zip(traces, rewards, strict=True)]
+    return whole(traces, in_groups(keys, members, rule))
+
+
 def reinforce_pp(
     traces: list[Trace],
     rewards: list[float],
@@ -292,6 +317,7 @@ METHODS: dict[str, tuple[Method, list[dict[str, Any]]]] = {
     "grpo": (by_group(grpo), [{"ddof": 0, "epsilon": 0.1}, {"compat": "verl"}]),
     "dr_grpo": (by_group(dr_grpo), [{"compat": "verl"}]),
     "rloo": (by_group(rloo), [{"compat": "verl"}]),
+    "opo": (opo, [{"length": "events"}, {"compat": "verl"}]),
     "pass_k": (by_group(pass_k), [{"norm_std": True, "epsilon": 0.01}]),
     "reinforce_pp": (
         reinforce_pp,

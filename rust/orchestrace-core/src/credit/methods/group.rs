@@ -4,6 +4,7 @@
 //! grpo      (R - mean) / (std + ε)
 //! dr_grpo    R - mean
 //! rloo       R - mean of the others = G/(G-1) (R - mean)
+//! opo        R - Σ l R / Σ l, l the length of a rollout
 //! pass_k     the best gets r_max - r_second, the others 0; divided by std + ε if `norm_std`
 //! ```
 //!
@@ -11,16 +12,20 @@
 //! 0. Released code gives a group of one its raw reward (mean 0, deviation 1), which `compat="verl"` reproduces.
 //! Two passes in f64, O(G log G).
 //! References: Z. Shao et al., `DeepSeekMath`, arXiv 2402.03300, eq. 3; Z. Liu et al., Dr. GRPO, arXiv 2503.20783;
-//! A. Ahmadian et al., RLOO, arXiv 2402.14740; Y. Chen et al., Pass@k, arXiv 2503.19595;
+//! A. Ahmadian et al., RLOO, arXiv 2402.14740; Y. Hao et al., OPO, arXiv 2505.23585; Y. Chen et al., Pass@k, arXiv 2503.19595;
 //! docs/reference/definitions.md, D13.
-//! Axioms: the values of a group sum to zero, but for `pass_k`; invariance of `grpo` to R → aR + b, a > 0, up to ε.
+//! Axioms: the values of a group sum to zero, but for `pass_k`, and for `opo`, where they do times lengths; invariance of `grpo` to R → aR + b, a > 0, up to ε.
+
+use std::borrow::Cow;
 
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use crate::credit::method::{Axiom, GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, DDOF, EPSILON, Param, ParamKind, Params, Value};
-use crate::credit::segments::{Scale, centre, standardise};
+use crate::credit::segments::{Scale, centre, standardise, unit_of};
+use crate::credit::sum::pairwise;
 use crate::credit::terms::{Relative, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
+use crate::graph::owner::NOBODY;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
 
@@ -29,6 +34,7 @@ pub(super) const METHODS: &[Method] = &[
     Method::PerGroup(&GRPO),
     Method::PerGroup(&DR_GRPO),
     Method::PerGroup(&RLOO),
+    Method::PerGroup(&OPO),
     Method::PerGroup(&PASS_K),
 ];
 
@@ -43,6 +49,7 @@ enum Rule {
     DrGrpo,
     Rloo,
     PassK,
+    Opo,
 }
 
 /// The method `grpo`.
@@ -51,6 +58,8 @@ pub static GRPO: GroupRelative = GroupRelative { info: &GRPO_INFO, rule: Rule::G
 pub static DR_GRPO: GroupRelative = GroupRelative { info: &DR_GRPO_INFO, rule: Rule::DrGrpo };
 /// The method `rloo`.
 pub static RLOO: GroupRelative = GroupRelative { info: &RLOO_INFO, rule: Rule::Rloo };
+/// The method `opo`.
+pub static OPO: GroupRelative = GroupRelative { info: &OPO_INFO, rule: Rule::Opo };
 /// The method `pass_k`.
 pub static PASS_K: GroupRelative = GroupRelative { info: &PASS_K_INFO, rule: Rule::PassK };
 
@@ -93,6 +102,27 @@ static RLOO_INFO: MethodInfo = MethodInfo {
     needs_graph: false,
 };
 
+static OPO_INFO: MethodInfo = MethodInfo {
+    name: "opo",
+    summary: "reward of a rollout less the mean of its group, in which long rollouts weigh more",
+    reference: "arXiv 2505.23585",
+    quantity: Quantity::Advantage,
+    scope: Scope::Group,
+    units: Unit::ALL,
+    axioms: &[Axiom::Linearity],
+    params: &[
+        Param {
+            name: "length",
+            kind: ParamKind::Choice(&["tokens_out", "events"]),
+            default: Value::Text(Cow::Borrowed("tokens_out")),
+            doc: "how long a rollout is: tokens that the team wrote, or events that it owns",
+        },
+        COMPAT,
+    ],
+    tier: None,
+    needs_graph: false,
+};
+
 static PASS_K_INFO: MethodInfo = MethodInfo {
     name: "pass_k",
     summary: "only the best rollout of a group is paid: by how far it is ahead of the second",
@@ -121,14 +151,20 @@ impl GroupMethod for GroupRelative {
 
     fn decide(
         &self,
-        _: &TraceView<'_>,
+        view: &TraceView<'_>,
         amount: f64,
-        _: &Params,
+        params: &Params,
         _: &Vocabulary,
-        _: &mut TraceGraph,
+        graph: &mut TraceGraph,
         rows: &mut Decisions,
     ) -> Result<(), Reason> {
-        rows.value.push(amount);
+        if matches!(self.rule, Rule::Opo) {
+            // what is not known makes the baseline of the group unknown
+            let length = length(view, params.text("length") == Some("events"), graph.owners(view).codes());
+            rows.push(0, 0, amount, length.unwrap_or(f64::NAN));
+        } else {
+            rows.value.push(amount);
+        }
         Ok(())
     }
 
@@ -143,6 +179,9 @@ impl GroupMethod for GroupRelative {
             out.value.push(rewards[0] / deviation);
             out.reason.push(None);
             return;
+        }
+        if matches!(self.rule, Rule::Opo) {
+            return against_lengths(rewards, group.other, out);
         }
         let Some(scale) = self.scale(n, params) else {
             return best(rewards, params.bool("norm_std").then_some(epsilon), out);
@@ -169,12 +208,27 @@ impl GroupMethod for GroupRelative {
                 Rule::Grpo => "amount = (R - mean) / (deviation + ε) over the group",
                 Rule::DrGrpo => "amount = R - mean over the group",
                 Rule::Rloo => "amount = R - mean of the others of the group",
+                Rule::Opo => "amount = R - mean of the group, weighted by length",
                 Rule::PassK => "amount = R_best - R_second for the best of the group, else 0",
             }
             .into();
             let (own, kind) = (own as usize, TermKind::Rollout);
             if let Some(scale) = self.scale(n, params) {
                 Relative { numbers: rewards, own, scale, factor: 1.0, kind, rule }.tell(whom, out);
+                continue;
+            }
+            if matches!(self.rule, Rule::Opo) {
+                let baseline = weighted_mean(rewards, group.other);
+                let total = pairwise(group.other);
+                for (row, &reward) in rewards.iter().enumerate() {
+                    let is_own = f64::from(u8::from(row == own));
+                    let weight = baseline.map_or(0.0, |_| is_own - group.other[row] / total);
+                    out.push(kind, &rule, weight, reward, whom(row));
+                }
+                if let Some(baseline) = baseline {
+                    out.beside(TermKind::Mean, &rule, baseline, "by length");
+                }
+                out.beside(TermKind::Count, &rule, group.other[own], "length of this rollout");
                 continue;
             }
             let (_, divisor) = centre(rewards, Scale::Deviation(1, epsilon));
@@ -202,8 +256,49 @@ impl GroupRelative {
             }
             Rule::DrGrpo => Some(Scale::None),
             Rule::Rloo => Some(Scale::Factor(n as f64 / (n as f64 - 1.0))),
-            Rule::PassK => None,
+            Rule::PassK | Rule::Opo => None,
         }
+    }
+}
+
+/// How long a rollout is: the events that somebody of the team owns, or the tokens that they wrote, if any of them tells.
+fn length(view: &TraceView<'_>, by_events: bool, owners: &[u32]) -> Option<f64> {
+    let mut owned = (0..view.len()).filter(|&v| owners[v] != NOBODY);
+    if by_events {
+        return Some(owned.count() as f64);
+    }
+    owned
+        .try_fold(None, |sum: Option<i64>, v| {
+            Some(view.tokens_out.get(v).map_or(sum, |n| Some(sum.unwrap_or(0).saturating_add(n))))
+        })?
+        .map(|sum| sum as f64)
+}
+
+/// Σ l R / Σ l; none where rewards are all alike, one alone among them, or nothing is long.
+fn weighted_mean(rewards: &[f64], lengths: &[f64]) -> Option<f64> {
+    let unit = unit_of(rewards);
+    let total = pairwise(lengths);
+    if rewards.windows(2).all(|w| w[0] == w[1]) || total <= 0.0 {
+        return None;
+    }
+    let parts: Vec<f64> = rewards.iter().zip(lengths).map(|(r, l)| r / unit * (l / total)).collect();
+    Some(pairwise(&parts) * unit)
+}
+
+/// Rewards less their mean in which long rollouts weigh more.
+fn against_lengths(rewards: &[f64], lengths: &[f64], out: &mut Compared) {
+    out.begin(rewards.len());
+    if lengths.iter().any(|length| length.is_nan()) {
+        out.value.fill(f64::NAN);
+        out.reason.fill(Some(Reason::FieldAbsent));
+        return;
+    }
+    let Some(baseline) = weighted_mean(rewards, lengths) else {
+        out.reason.fill(Some(Reason::GroupDegenerate));
+        return;
+    };
+    for (value, reward) in out.value.iter_mut().zip(rewards) {
+        *value = reward - baseline;
     }
 }
 
@@ -298,7 +393,63 @@ mod tests {
         assert_eq!(advantages(&GRPO, &[0.1; 3], &verl()), (vec![0.0; 3], true));
     }
 
+    fn by_length(rewards: &[f64], lengths: &[f64]) -> (Vec<f64>, Option<Reason>) {
+        let mut out = Compared::default();
+        against_lengths(rewards, lengths, &mut out);
+        (out.value, out.reason[0])
+    }
+
+    #[test]
+    fn long_rollouts_weigh_more_in_the_baseline() {
+        let (a, reason) = by_length(&[1.0, 0.0, 0.0, 1.0], &[10.0, 30.0, 40.0, 20.0]);
+        for (a, wanted) in a.iter().zip([0.7, -0.3, -0.3, 0.7]) {
+            assert!((a - wanted).abs() < 1e-15 && reason.is_none(), "{a} {wanted}");
+        }
+        let silent = Some(Reason::GroupDegenerate);
+        assert_eq!(by_length(&[1.0, 0.0], &[0.0, 0.0]), (vec![0.0, 0.0], silent));
+        assert_eq!(by_length(&[7.0], &[3.0]), (vec![0.0], silent));
+        let (a, reason) = by_length(&[1.0, 0.0], &[f64::NAN, 1.0]);
+        assert!(a.iter().all(|a| a.is_nan()) && reason == Some(Reason::FieldAbsent));
+    }
+
+    #[test]
+    fn lengths_are_of_what_the_team_owns() {
+        use crate::graph::test_trace::TestTrace;
+        use crate::schema::EventType;
+        let mut t = TestTrace::default();
+        t.event(EventType::Message, "a").tokens_out(3).event(EventType::Message, "b");
+        t.event(EventType::Message, "c").role("user").tokens_out(50);
+        let view = t.view();
+        let mut graph = TraceGraph::default();
+        graph.begin();
+        let of =
+            |by_events: bool, graph: &mut TraceGraph| length(&view, by_events, graph.owners(&view).codes());
+        assert_eq!((of(false, &mut graph), of(true, &mut graph)), (Some(3.0), Some(2.0)));
+        let mut t = TestTrace::default();
+        t.event(EventType::Message, "a");
+        let view = t.view();
+        graph.begin();
+        assert_eq!(length(&view, false, graph.owners(&view).codes()), None);
+    }
+
     proptest! {
+        #[test]
+        fn a_baseline_by_length(
+            listed in prop::collection::vec((-1e9_f64..1e9, 1.0..1e6_f64), 2..20), by in 0.01..100.0_f64
+        ) {
+            let (rewards, lengths): (Vec<f64>, Vec<f64>) = listed.into_iter().unzip();
+            let a = by_length(&rewards, &lengths).0;
+            let total: f64 = lengths.iter().sum();
+            prop_assert!(a.iter().zip(&lengths).map(|(a, l)| a * l / total).sum::<f64>().abs() < 1e-6);
+            let longer: Vec<f64> = lengths.iter().map(|l| l * by).collect();
+            let equal = vec![by; rewards.len()];
+            let plain = advantages(&DR_GRPO, &rewards, &[]).0;
+            for (i, a) in a.iter().enumerate() {
+                prop_assert!((a - by_length(&rewards, &longer).0[i]).abs() < 1e-5);
+                prop_assert!((plain[i] - by_length(&rewards, &equal).0[i]).abs() < 1e-5);
+            }
+        }
+
         #[test]
         fn sum_to_zero_and_ignore_location_and_scale(
             // large enough that ε, which is not scaled with the rewards, stays out of sight
