@@ -1,4 +1,4 @@
-"""What flows over each edge of a trace, in plain Python (ARCHITECTURE.md, D3, D12)."""
+"""What flows over each edge of a trace, in plain Python (D3, D12)."""
 
 import math
 from collections.abc import Sequence

@@ -112,7 +112,9 @@ def pass_k(values: list[float], norm_std: bool = False, epsilon: float = 1e-6) -
     return [((best - second) / scale if x == best else 0.0, None) for x in values]
 
 
-def opo(traces: list[Trace], rewards: list[float], length: str = "tokens_out", compat: str | None = None) -> list[Rows]:
+def opo(
+    traces: list[Trace], rewards: list[float], length: str = "tokens_out", compat: str | None = None
+) -> list[Rows]:
     """Σ l R / Σ l in place of the mean; a rollout of unknown length leaves its group without a baseline."""
 
     def long(trace: Trace) -> float | None:

@@ -1,4 +1,4 @@
-"""Credit methods written in Python, the project's own and those of a caller, beside the ones of the core.
+"""Credit methods written in Python: those of the project and those of callers.
 
 A method values events; from there the core rolls up to every unit (docs/reference/definitions.md, D11). The
 project's own methods are in `fitted/`; they are imported when the first of them is asked for, since they need
@@ -181,7 +181,7 @@ def credit_method(
     True
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise ParameterError(f"'{name}' is no name of a method: expected a-z, 0-9 and _")
+        raise ParameterError(f"'{name}' is not a valid name of a method: expected a-z, 0-9 and _")
     _check_word("quantity", quantity, get_args(Quantity))
     _check_word("scope", scope, get_args(Scope))
     for unit in units:
