@@ -53,6 +53,9 @@ KEYS: dict[str, list[str]] = {
     "path": ["key"],
     "drag": ["key"],
     "taint": [],
+    "explanations": ["asked"],
+    "verb compare_metrics": ["metric"],
+    "verb metrics by task": ["task_id", "metric"],
 }
 #: Planted corpora, by what they are for.
 PLANTED: dict[str, dict[str, Any]] = {
