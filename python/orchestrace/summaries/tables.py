@@ -87,8 +87,12 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
     )
 
     def known(name: str) -> pl.Expr:
-        """The sum of a column, null where nobody knows a number, not 0."""
-        return pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
+        """The sum of a column, null where nobody knows a number, not 0.
+
+        Ascending: threads hand numbers over in any order, on which a sum of floats hangs.
+        """
+        ascending = pl.col(name).drop_nulls().sort()
+        return pl.when(pl.col(name).is_not_null().any()).then(ascending.cum_sum().last()).alias(name)
 
     of_events = ("tokens_in", "tokens_out", "cost_usd")
     events = corpus.events.group_by("trace").agg(known(name) for name in of_events)
