@@ -286,7 +286,7 @@ def test_a_kill_leaves_nothing_half(tmp_path: Path, format: str) -> None:
             text = path.read_text()
             json.loads(text.splitlines()[-1] if format == "jsonl" else text)
         else:
-            assert path.name.startswith(".out.") and path.name.endswith(".tmp")
+            assert re.fullmatch(r"\.[0-9a-f]{16}\.out\.tmp", path.name)
 
 
 def test_the_same_bytes_on_any_number_of_threads(tmp_path: Path) -> None:
