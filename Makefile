@@ -80,7 +80,7 @@ timings: ## Build from nothing and report the time of every crate
 	PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) build --workspace --release --locked --timings --target-dir target/timings
 	@echo "see target/timings/cargo-timings/cargo-timing.html"
 
-wheel: ## Build a wheel for others (profile dist: link-time optimisation, slow to build)
+wheel: ## Build a wheel for others (profile dist: link-time optimization, slow to build)
 	$(PYTHON) -m maturin build --profile dist --out dist
 
 clean: ## Remove what builds and tests leave behind

@@ -1,4 +1,4 @@
-"""Group advantages and generalised advantages beside NumPy and Numba, on the same arrays in the same process.
+"""Group advantages and generalized advantages beside NumPy and Numba, on the same arrays in the same process.
 
     python benches/python/advantage_peers.py [--events 1000000] [--rounds 7] [--threads N]
 

@@ -128,7 +128,7 @@ def unequal(samples: int) -> str:
 
 
 def correlated(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats, Floats]:
-    """Units of n tasks, both sides centred in their task; `RHO` on average."""
+    """Units of n tasks, both sides centered in their task; `RHO` on average."""
     z = rng.normal(size=(2, n, UNITS))
     rho = np.full((n, 1), RHO)
     if kind == "skewed":

@@ -189,16 +189,16 @@ def draw(found: pl.DataFrame, path: str) -> None:
     base = alt.Chart().encode(
         x=alt.X("length:Q", title="turns of a failing rollout").scale(type="log", base=2, domain=[2, 34])
     )
-    colour = alt.Color("rule:N", title=None).scale(range=["#0072b2", "#d55e00", "#009e73"])
-    colour = colour.legend(orient="bottom", columns=1, labelLimit=400)
+    color = alt.Color("rule:N", title=None).scale(range=["#0072b2", "#d55e00", "#009e73"])
+    color = color.legend(orient="bottom", columns=1, labelLimit=400)
     rows = []
     for quantity in titles.values():
         y = alt.Y("estimate:Q", title=f"{quantity} (sd)")
         layers = alt.layer(
             base.mark_rule(color="#bbbbbb").encode(y=alt.datum(0)),
-            base.mark_line().encode(y="limit:Q", color=colour),
-            base.mark_errorbar().encode(y=alt.Y("lower:Q", title=""), y2="upper:Q", color=colour),
-            base.mark_point(filled=True, size=40).encode(y=y, color=colour),
+            base.mark_line().encode(y="limit:Q", color=color),
+            base.mark_errorbar().encode(y=alt.Y("lower:Q", title=""), y2="upper:Q", color=color),
+            base.mark_point(filled=True, size=40).encode(y=y, color=color),
             base.mark_line(color="black", strokeDash=[5, 4]).encode(y="truth:Q"),
             data=alt.Data(values=frame.filter(quantity=quantity).to_dicts()),
         ).properties(width=270, height=190)

@@ -107,7 +107,7 @@ TABLES: dict[str, str] = {
     "verb free_ride": "verb evaluation.free_ride",
     "verb gap": "verb scaling.gap",
     "verb ledger": "verb evaluation.ledger",
-    "verb localisation": "verb evaluation.localization",
+    "verb localization": "verb evaluation.localization",
     "verb matched_effect": "verb effects.matched",
     "verb message_effects": "verb effects.message",
     "verb model_sensitivity": "verb outcomes.sensitivity",
@@ -121,6 +121,13 @@ TABLES: dict[str, str] = {
     "verb tainted_events": "verb safety.tainted_events",
     "verb token_credits": "verb trainers.token_credits",
     "verb trainer_table": "verb trainers.trainer_table",
+}
+#: Words of the older code, in names of columns and in values, by their spelling now.
+SPELT = {
+    "utilisation": "utilization",
+    "behaviour": "behavior",
+    "shape_normalised": "shape_normalized",
+    "serialise": "serialize",
 }
 DROPPED = {"file", "line", "offset", "length", "seconds", "events_per_s"}
 
@@ -272,9 +279,21 @@ def numbered(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     return frame.with_columns(n=place.over(keys) if keys else place)
 
 
+def respelt(frame: pl.DataFrame) -> pl.DataFrame:
+    """With the words of now, wherever they stand in names and in values."""
+
+    def spelt(name: str) -> str:
+        for old, new in SPELT.items():
+            name = name.replace(old, new)
+        return name
+
+    texts = pl.col(pl.String).str.replace_many(list(SPELT), list(SPELT.values()))
+    return frame.with_columns(texts).rename(spelt)
+
+
 def moved(name: str, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
     """A row per format and column in which something moved."""
-    before = before.rename(RENAMED.get(name, {}), strict=False)
+    before = respelt(before.rename(RENAMED.get(name, {}), strict=False))
     ends = {one: one.rpartition("_") for one in before.columns if one.rpartition("_")[2] in ENDS}
     before = before.rename({one: f"{head}{mark}{ENDS[end]}" for one, (head, mark, end) in ends.items()})
     keys = ["importer", "trace_id", "trace", *KEYS.get(name, [])]
@@ -289,12 +308,17 @@ def moved(name: str, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
         joined = joined.join(side, on=on, how="left", nulls_equal=True)
     out = []
     group = "importer" if "importer" in joined.columns else None
-    parts = joined.partition_by(group, as_dict=True, include_key=True).items() if group else [(("",), joined)]
+    parts = [(("",), joined)]
+    if group:
+        parts = list(joined.partition_by(group, as_dict=True, include_key=True).items())
     for (importer, *_), part in parts:
         both = part.filter(pl.col("old") & pl.col("new"))
         gone, added = (part.filter(pl.col(mark).is_null()).height for mark in ("new", "old"))
         if gone or added:
             out.append((name, importer, "(rows)", gone + added, part.height, f"{gone} gone, {added} new"))
+        if importer == parts[0][0][0]:
+            lost = [one for one in sides[0].columns if one not in sides[1].columns and one not in DROPPED]
+            out.extend((name, "", one, part.height, part.height, "the column is gone") for one in lost)
         for column in sides[0].columns:
             other = f"{column}|after"
             if column in on or column in DROPPED or other not in both.columns:

@@ -295,7 +295,7 @@ def worlds(found: pl.DataFrame) -> str:
 
 
 def order_told(found: pl.DataFrame, unit: str) -> str:
-    """How stable the order of methods is, and which neighbours of it are told apart."""
+    """How stable the order of methods is, and which neighbors of it are told apart."""
     table = orders(found)[unit]
     taus = agreement_of_seeds(table)
     pairs = gaps(by_task(found, "recorded").filter(pl.col("unit") == unit, pl.col("run").is_in(list(table))))
@@ -308,7 +308,7 @@ def order_told(found: pl.DataFrame, unit: str) -> str:
     return (
         f"Order of {len(table)} methods at unit {unit}: Kendall's tau between two seeds {np.mean(taus):.2f}"
         f" on average. Of the pairs that four seeds tell apart, the fifth agrees in {right} of {counted}"
-        f" ({right / max(counted, 1):.1%}). From the largest rho on, `>` where two neighbours are told apart:"
+        f" ({right / max(counted, 1):.1%}). From the largest rho on, `>` where two neighbors are told apart:"
         f" {order}."
     )
 

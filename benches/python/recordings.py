@@ -82,7 +82,7 @@ def rankings(credits: pl.DataFrame) -> tuple[list[str], dict[str, str]]:
     return able.filter("differ")["run"].to_list(), why
 
 
-def localised(credits: pl.DataFrame, labels: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+def localized(credits: pl.DataFrame, labels: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     """`ot.evaluation.localization` with the runs under the names that they have here."""
     named = credits.drop("method", "params", "reward").rename({"run": "method"})
     return ot.evaluation.localization(named, labels, within=(1, 5))
@@ -95,10 +95,10 @@ def percent(row: dict[str, Any], metric: str) -> str:
     return f"{mean:.0f} [{low:.0f}, {high:.0f}]"
 
 
-def localisation_table(subset: str, corpus: ot.Corpus) -> str:
+def localization_table(subset: str, corpus: ot.Corpus) -> str:
     credits = turn_and_agent(corpus)
     able, why = rankings(credits)
-    found = localised(credits.filter(pl.col("run").is_in(able)), corpus.labels)
+    found = localized(credits.filter(pl.col("run").is_in(able)), corpus.labels)
     lines = [
         [
             row["method"],
@@ -163,7 +163,7 @@ def agreement_table(corpus: ot.Corpus, second: pl.DataFrame) -> str:
     sides = []
     for truth, rival in ((first, second), (second, first)):
         annotator = as_credits(rival.select("trace_id", "turn", "agent"), credits, "the other annotation")
-        sides.append(localised(pl.concat([credits, annotator]), truth).to_dicts())
+        sides.append(localized(pl.concat([credits, annotator]), truth).to_dicts())
     lines = [
         [row["method"], *(percent(side, metric) for side in (row, mirror) for metric in METRICS)]
         for row, mirror in zip(*sides, strict=True)
@@ -199,7 +199,7 @@ def who_and_when(root: Path) -> list[str]:
     corpora = {}
     for subset in ("algorithm_generated", "hand_crafted"):
         corpora[subset] = recordings.who_and_when(root / f"who-and-when/{subset}.jsonl.gz")
-    tables = [localisation_table(subset, corpus) for subset, corpus in corpora.items()]
+    tables = [localization_table(subset, corpus) for subset, corpus in corpora.items()]
     second = second_labels(root / "agentrx/magentic_one_ground_truth.json", corpora["hand_crafted"])
     return [*tables, agreement_table(corpora["hand_crafted"], second)]
 

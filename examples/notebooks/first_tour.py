@@ -69,7 +69,7 @@ def _(corpus, mo, ot):
 @app.cell
 def _(mo):
     mo.md("""
-    ## How the runs were organised
+    ## How the runs were organized
 
     A row per trace. A metric that a recording cannot tell is null, and the column `reason` says why.
     """)
@@ -79,7 +79,7 @@ def _(mo):
 @app.cell
 def _(corpus, ot, pl):
     metrics = ot.metrics(corpus)
-    told_metrics = ["n_agents", "n_events", "work", "span", "parallelism", "utilisation"]
+    told_metrics = ["n_agents", "n_events", "work", "span", "parallelism", "utilization"]
     metrics.select("trace_id", *told_metrics, "reason").with_columns(pl.col(pl.Float64).round_sig_figs(3))
     return (metrics,)
 

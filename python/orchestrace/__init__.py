@@ -106,7 +106,7 @@ if not typing.TYPE_CHECKING:  # a type checker would take any name for one that 
 
 if _core.DEBUG_BUILD:
     warnings.warn(
-        "orchestrace was built without optimisation (maturin develop); time nothing with it, "
+        "orchestrace was built without optimization (maturin develop); time nothing with it, "
         "build with --release for that",
         RuntimeWarning,
         stacklevel=2,

@@ -34,7 +34,7 @@ __all__ = [
     "faithfulness",
     "fingerprint",
     "formats",
-    "generalised",
+    "generalized",
     "generate",
     "generate_planted",
     "importers",
@@ -105,7 +105,7 @@ def relative(
     threads: int | None = None,
     **options: Unpack[_Relative],
 ) -> Stream: ...
-def generalised(
+def generalized(
     rows: object,
     offsets: object,
     order: object | None = None,

@@ -390,7 +390,7 @@ def test_threads_and_blocks_do_not_change_a_bit(method: str, many: bytes) -> Non
 # --- hard cases --------------------------------------------------------------------------------------
 
 #: Methods that follow edges in order, and so have nothing to say on a cycle.
-ORDERED = {"flow", "flow_discounted", "dag_gae", "shape_normalised", *GAMES}
+ORDERED = {"flow", "flow_discounted", "dag_gae", "shape_normalized", *GAMES}
 #: Methods with the field that they cannot do without.
 NEEDS = {
     "gae": "value",

@@ -68,7 +68,7 @@ every_corpus = pytest.mark.parametrize("name", CORPORA)
 #: What rests on something beside the record. Plain means and makespans of what was recorded describe it.
 ESTIMATES = [
     *("credit", "outcome_cf", "effect", "stderr", "lower", "upper", "makespan_cf", "tokens_cf", "utility"),
-    *("mean_control", "speedup", "utilisation", "cost", "alpha", "alpha_stderr", "beta", "beta_stderr"),
+    *("mean_control", "speedup", "utilization", "cost", "alpha", "alpha_stderr", "beta", "beta_stderr"),
     *("k_best", "rmse"),
 ]
 TIERS = {"observed", "schedule", "surrogate"}

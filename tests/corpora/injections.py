@@ -141,9 +141,9 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     if n == 0:
         return 0.0, 1.0
     z, p = 1.959964, hits / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    center = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return max(centre - half, 0.0), min(centre + half, 1.0)
+    return max(center - half, 0.0), min(center + half, 1.0)
 
 
 def auc(values: Any, reached: Any) -> float:

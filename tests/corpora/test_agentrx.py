@@ -70,7 +70,7 @@ def test_labels_find_their_runs_though_eleven_tasks_are_in_both_subsets(
 
 
 def test_steps_are_turns(placed: tuple[ot.Corpus, pl.DataFrame]) -> None:
-    """The labelled agent speaks in the labelled turn, in all runs but one, where it is asked there."""
+    """The labeled agent speaks in the labeled turn, in all runs but one, where it is asked there."""
     corpus, labels = placed
     ours = labels.filter(pl.col("annotator") == "agentrx")
     assert ours["event_id"].null_count() == 0
@@ -95,7 +95,7 @@ def test_two_annotations_agree_as_described(placed: tuple[ot.Corpus, pl.DataFram
     assert both.join(failures, on=["trace_id", "turn"], how="semi").height == 18
 
 
-def test_localisation_takes_them(placed: tuple[ot.Corpus, pl.DataFrame]) -> None:
+def test_localization_takes_them(placed: tuple[ot.Corpus, pl.DataFrame]) -> None:
     corpus, labels = placed
     table = ot.evaluation.localization(ot.credit(corpus, method="uniform", unit="turn"), labels)
     sizes = dict(table.select("annotator", "n_traces").unique().rows())

@@ -120,7 +120,7 @@ def test_neither_order_nor_threads_change_a_trace(
         assert documents(ot.read_traces(shuffled, threads=threads)) == expected
 
 
-def test_every_file_is_recognised(folder: Path, corpora: Path) -> None:
+def test_every_file_is_recognized(folder: Path, corpora: Path) -> None:
     for path in files(folder) + files(corpora / "agent-cli-fixtures" / "claude"):
         counts = ot.read_traces(path).record_counts.collect()
         assert counts["importer"].unique().to_list() == ["claude_code"], path

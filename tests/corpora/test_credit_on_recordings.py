@@ -38,7 +38,7 @@ OF_THE_POLICY = {"hca", "aristocrat", "coma"}
 OF_LENGTHS = {"opo"}
 """They read `tokens_out`, which the native form of the published recordings leaves out."""
 OF_MIXED_TASKS_ONLY = {
-    *("grpo", "dr_grpo", "rloo", "pass_k", "shape_normalised"),
+    *("grpo", "dr_grpo", "rloo", "pass_k", "shape_normalized"),
     *("dr_mas", "at_grpo", "magrpo", "gigpo", "spectrum"),
 }
 METHODS = ot.methods().select("name", "units", "quantity").rows()

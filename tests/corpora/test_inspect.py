@@ -181,7 +181,7 @@ def test_lists_of_events_have_the_agents_that_inspect_finds(folder: Path) -> Non
             assert len(generations) == sum(e["event"] == "model" for e in listed["events"])
             spawned = {e["to"] for e in trace["events"] if e["type"] == "spawn"}
             if "agent" in expected:
-                # Helpers that one recognises by their prompts are no spans of the log.
+                # Helpers that one recognizes by their prompts are no spans of the log.
                 spans = {e["name"] for e in listed["events"] if e["event"] == "span_begin"}
                 assert spawned == {c["name"] for c in expected["agent"]["children"] if c["name"] in spans}
 

@@ -1,4 +1,4 @@
-"""Who&When: the mapping against an independent walk of the source, the labels, and the first localisation.
+"""Who&When: the mapping against an independent walk of the source, the labels, and the first localization.
 
 The source's texts are data that models and web pages wrote; nothing of them is kept here.
 """
@@ -312,7 +312,7 @@ def test_reading_twice_gives_the_same(folder: Path, whole: ot.Corpus, tmp_path: 
         assert rows(getattr(again, table)) == rows(getattr(whole, table))
 
 
-def test_a_broken_run_never_costs_its_neighbours(folder: Path, tmp_path: Path) -> None:
+def test_a_broken_run_never_costs_its_neighbors(folder: Path, tmp_path: Path) -> None:
     lines = gzip.decompress((folder / "algorithm_generated.jsonl.gz").read_bytes()).splitlines()
     mutated = [lines[0], lines[1][:-30], b'{"history": 5, "mistake_agent": "x"}', b"{}", lines[2]]
     (tmp_path / "runs.jsonl").write_bytes(b"\n".join(mutated))
@@ -348,11 +348,11 @@ def test_the_native_export_is_valid_and_loses_nothing(whole: ot.Corpus, tmp_path
     assert rows(again.events.select(columns)) == rows(whole.events.select(columns))
 
 
-# --- localisation -----------------------------------------------------------------------------------------
+# --- localization -----------------------------------------------------------------------------------------
 
 
 def all_credits(corpus: ot.Corpus, reward: str) -> pl.DataFrame:
-    """Every method of the package, at the units that localisation reads."""
+    """Every method of the package, at the units that localization reads."""
     found = []
     ours = [method["name"] for method in _core.methods()] + list(OWN)  # examples register others
     known = ot.methods().filter(pl.col("name").is_in(ours))
@@ -371,7 +371,7 @@ def all_credits(corpus: ot.Corpus, reward: str) -> pl.DataFrame:
 
 @pytest.mark.parametrize("subset", SUBSETS)
 @pytest.mark.parametrize("reward", ["team", "failed"])
-def test_localisation_of_all_methods(subsets: dict[str, ot.Corpus], subset: str, reward: str) -> None:
+def test_localization_of_all_methods(subsets: dict[str, ot.Corpus], subset: str, reward: str) -> None:
     corpus = subsets[subset]
     failed = corpus.traces.select("trace_id").collect().with_columns(failed=pl.lit(1.0))
     table = ot.evaluation.localization(

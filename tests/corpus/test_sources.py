@@ -185,7 +185,7 @@ def test_an_array_of_documents(
         assert row["line"] == data[: row["offset"]].count(b"\n") + 1
 
 
-def test_an_element_of_an_array_never_costs_its_neighbours(tmp_path: Path, packed) -> None:
+def test_an_element_of_an_array_never_costs_its_neighbors(tmp_path: Path, packed) -> None:
     bad = [
         b"5",
         b'{"trace_id": }',
@@ -375,7 +375,7 @@ def test_a_bomb_is_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("valid", [True, False], ids=["valid", "noise"])
-def test_a_long_line_never_costs_its_neighbours(tmp_path: Path, packed, valid: bool) -> None:
+def test_a_long_line_never_costs_its_neighbors(tmp_path: Path, packed, valid: bool) -> None:
     long = padded("long", 2 * MIB) if valid else b"x" * (2 * MIB)
     data = line("before") + b"\n" + long + b"\n" + line("after") + b"\n{}\n"
     corpus = ingest(tmp_path / "runs.jsonl", packed(data), max_record=MIB, max_expansion=10**6)
@@ -404,7 +404,7 @@ def test_a_long_record_of_another_framing(tmp_path: Path, frame) -> None:
     assert [row["code"] for row in rows(corpus.quarantine)] == ["record.too_large"]
 
 
-def test_a_long_element_never_costs_its_neighbours(tmp_path: Path, packed) -> None:
+def test_a_long_element_never_costs_its_neighbors(tmp_path: Path, packed) -> None:
     parts = [line("before"), padded("long", 2 * MIB), line("after")]
     data = b"[" + b",\n".join(parts) + b"]"
     corpus = ingest(tmp_path / "runs.json", packed(data), max_record=MIB)

@@ -1,4 +1,4 @@
-"""Verdict parity: every mutation gets its verdict, code and place, and never costs its neighbours."""
+"""Verdict parity: every mutation gets its verdict, code and place, and never costs its neighbors."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from reference import tables as reference_tables
 from samples.inputs import assert_identity, assert_tables, gz, ingest, reconcile, rows, trace_ids, zst
 from samples.verdict_cases import BASE, CASES, Case, literal, nested, put, text
 
-BEFORE = text(BASE | {"trace_id": "before", "system": "neighbour"})
+BEFORE = text(BASE | {"trace_id": "before", "system": "neighbor"})
 AFTER = text(BASE | {"trace_id": "after", "topology": "debate"})
 
 ACCEPTED = [case for case in CASES if case.fault is None]
@@ -22,7 +22,7 @@ def of(cases: list[Case]) -> pytest.MarkDecorator:
 
 
 @of(REJECTED)
-def test_a_mutation_is_quarantined_between_its_neighbours(tmp_path: Path, case: Case) -> None:
+def test_a_mutation_is_quarantined_between_its_neighbors(tmp_path: Path, case: Case) -> None:
     path = tmp_path / "runs.jsonl"
     corpus = ingest(path, BEFORE + b"\n" + case.line + b"\n" + AFTER + b"\n")
 
@@ -42,7 +42,7 @@ def test_a_mutation_is_quarantined_between_its_neighbours(tmp_path: Path, case: 
 
 
 @of(ACCEPTED)
-def test_a_mutation_is_accepted_between_its_neighbours(tmp_path: Path, case: Case) -> None:
+def test_a_mutation_is_accepted_between_its_neighbors(tmp_path: Path, case: Case) -> None:
     corpus = ingest(tmp_path / "runs.jsonl", BEFORE + b"\n" + case.line + b"\n" + AFTER + b"\n")
 
     assert rows(corpus.quarantine) == []

@@ -43,7 +43,7 @@ VARIANTS = {
         {"batch": "step"},
         {"batch": "step", "baseline": True},
     ],
-    "shape_normalised": [{"kappa": 0.0}, {"kappa": 1.5, "ddof": 0, "program_order": True}],
+    "shape_normalized": [{"kappa": 0.0}, {"kappa": 1.5, "ddof": 0, "program_order": True}],
     "dr_mas": [
         {"rows": "events", "epsilon": 0.01},
         {"ddof": 0, "epsilon": 0.01, "weight": "tokens_out"},
@@ -439,7 +439,7 @@ def test_counts_are_those_of_rollouts_with_the_class():
 
 def test_rollouts_of_one_shape_are_told():
     runs = [[call("x")], [call("y")], [call("x"), call("y", "b")]]
-    found = told(group_of(*runs, rewards=[1.0, 0.0, 0.5]), "shape_normalised", "a", unit="agent", kappa=1.0)
+    found = told(group_of(*runs, rewards=[1.0, 0.0, 0.5]), "shape_normalized", "a", unit="agent", kappa=1.0)
     assert [row[2] for row in found] == ["run 0 (same shape)", "run 1 (same shape)", "run 2", "divisor"]
     # the mean of two alike and of the group, which counts as one more
     divisor = found[3][4]

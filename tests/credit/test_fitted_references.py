@@ -33,8 +33,8 @@ def by_least_squares(x: np.ndarray, y: np.ndarray, w: np.ndarray, alpha: float) 
     share = w / w.sum()
     scale = np.sqrt(share @ np.square(x - share @ x))
     scale[~varies] = np.inf
-    centred = (x - share @ x) / scale
-    rows = np.concatenate([centred * np.sqrt(w)[:, None], np.sqrt(alpha) * np.eye(x.shape[1])])
+    centered = (x - share @ x) / scale
+    rows = np.concatenate([centered * np.sqrt(w)[:, None], np.sqrt(alpha) * np.eye(x.shape[1])])
     right = np.concatenate([(y - share @ y) * np.sqrt(w), np.zeros(x.shape[1])])
     weights = np.linalg.lstsq(rows, right, rcond=None)[0] / scale
     return weights, float(share @ y - share @ x @ weights)

@@ -131,17 +131,17 @@ def test_golden_magrpo() -> None:
 @QUICK
 @given(corpora())
 def test_group_methods_are_one_family(documents: list[Document]) -> None:
-    centred, others = credited(documents, "dr_grpo"), credited(documents, "rloo")
+    centered, others = credited(documents, "dr_grpo"), credited(documents, "rloo")
     sizes: dict[str, int] = {}
     keys = [next((e["group_id"] for e in d["events"] if "group_id" in e), d["task_id"]) for d in documents]
     for document, key in zip(documents, keys, strict=True):
         sizes[key] = sizes.get(key, 0) + ("team" in document["rewards"])
     for n, key in enumerate(keys):
-        own = centred[n, "team"][0]
+        own = centered[n, "team"][0]
         if own is not None and sizes[key] > 1:
             assert others[n, "team"][0] == pytest.approx(own * sizes[key] / (sizes[key] - 1), abs=1e-9)
     if not any(reason == "graph.cycle" for _, reason in credited(documents, "flow").values()):
-        wide = values(whole(documents), "shape_normalised", kappa=1e12)
+        wide = values(whole(documents), "shape_normalized", kappa=1e12)
         assert_same(wide, values(whole(documents), "grpo"), 1e-6)
 
 
@@ -255,11 +255,11 @@ def test_shape_buckets_at_both_limits() -> None:
         for n, r in enumerate(rewards)
     ]
     apart = values(documents[:2], "grpo") + values(documents[2:], "grpo")
-    assert_same(values(documents, "shape_normalised", kappa=0.0), apart)
-    assert_same(values(documents, "shape_normalised", kappa=1e12), values(documents, "grpo"), 1e-6)
+    assert_same(values(documents, "shape_normalized", kappa=0.0), apart)
+    assert_same(values(documents, "shape_normalized", kappa=1e12), values(documents, "grpo"), 1e-6)
     for kappa in (0.0, 1e12):
         assert math.fsum(
-            v or 0.0 for v in values(documents, "shape_normalised", kappa=kappa)
+            v or 0.0 for v in values(documents, "shape_normalized", kappa=kappa)
         ) == pytest.approx(0, abs=1e-6)
 
 

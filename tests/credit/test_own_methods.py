@@ -328,7 +328,7 @@ def test_scopes_on_a_corpus_in_pieces(corpus: ot.Corpus, tmp_path: Path) -> None
         fits.append(sum(len(piece) for piece in corpus.slices()))
         return float(rewards["amount"].mean())  # type: ignore[arg-type]  # a number
 
-    def centred(
+    def centered(
         corpus: ot.Corpus, rewards: pl.DataFrame, params: dict[str, object], seed: int, mean: float
     ) -> ot.EventValues:
         found = even(corpus, rewards.with_columns(pl.col("amount") - mean), params, seed)
@@ -336,7 +336,7 @@ def test_scopes_on_a_corpus_in_pieces(corpus: ot.Corpus, tmp_path: Path) -> None
             found.values, rewards.with_columns(remainder=mean, reason=pl.lit(None, pl.String))
         )
 
-    ot.credit_method("mine", summary="", quantity="share", scope="corpus", fit=fit)(centred)
+    ot.credit_method("mine", summary="", quantity="share", scope="corpus", fit=fit)(centered)
     credits = ot.credit(on_disk, method="mine", unit="team", sink=tmp_path / "credits").collect()
     assert fits == [len(corpus)] and credits["residual"].abs().max() < 1e-12
     again = ot.credit(on_disk, method="mine", unit="team", sink=tmp_path / "credits", resume=True)

@@ -38,25 +38,25 @@ def assert_close(ours: list[float | None], theirs: Array, tolerance: float = 1e-
 
 def verl_moments(scores: Array, index: Array) -> tuple[Array, Array]:
     """Mean and deviation of each row's group; 0 and 1 where the row is alone."""
-    centre, spread = np.zeros_like(scores), np.ones_like(scores)
+    center, spread = np.zeros_like(scores), np.ones_like(scores)
     for own in np.unique(index):
         members = scores[index == own]
         if len(members) > 1:
-            centre[index == own] = members.mean(dtype=scores.dtype)
+            center[index == own] = members.mean(dtype=scores.dtype)
             spread[index == own] = members.std(ddof=1, dtype=scores.dtype)
-    return centre, spread
+    return center, spread
 
 
 def verl_grpo(scores: Array, index: Array, by_std: bool = True, epsilon: float = 1e-6) -> Array:
-    centre, spread = verl_moments(scores, index)
-    return (scores - centre) / (spread + scores.dtype.type(epsilon)) if by_std else scores - centre
+    center, spread = verl_moments(scores, index)
+    return (scores - center) / (spread + scores.dtype.type(epsilon)) if by_std else scores - center
 
 
 def verl_rloo(scores: Array, index: Array) -> Array:
-    centre, _ = verl_moments(scores, index)
+    center, _ = verl_moments(scores, index)
     count = np.array([(index == own).sum() for own in index])
     factor = np.where(count > 1, count / np.maximum(count - 1, 1), 1.0)
-    return np.where(count > 1, scores * factor - centre * factor, scores)
+    return np.where(count > 1, scores * factor - center * factor, scores)
 
 
 def verl_pass_k(scores: Array, index: Array, by_std: bool = True, epsilon: float = 1e-6) -> Array:
@@ -73,9 +73,9 @@ def verl_pass_k(scores: Array, index: Array, by_std: bool = True, epsilon: float
 
 def masked_whiten(tokens: Array, mask: Array) -> Array:
     count = mask.sum()
-    centre = (tokens * mask).sum() / (count + 1e-8)
-    spread = ((tokens - centre) ** 2 * mask).sum() / (count + 1e-8) * count / (count - 1)
-    whitened: Array = (tokens - centre) / np.sqrt(spread + 1e-8)
+    center = (tokens * mask).sum() / (count + 1e-8)
+    spread = ((tokens - center) ** 2 * mask).sum() / (count + 1e-8) * count / (count - 1)
+    whitened: Array = (tokens - center) / np.sqrt(spread + 1e-8)
     return whitened
 
 
@@ -89,8 +89,8 @@ def verl_reinforce_pp(scores: Array, lengths: list[int], gamma: float = 1.0) -> 
 
 def verl_reinforce_pp_baseline(scores: Array, index: Array, lengths: list[int]) -> Array:
     mask = np.arange(max(lengths)) < np.array(lengths)[:, None]
-    centred = scores - verl_moments(scores, index)[0]
-    return masked_whiten(np.where(mask, centred[:, None], 0.0), mask) * mask
+    centered = scores - verl_moments(scores, index)[0]
+    return masked_whiten(np.where(mask, centered[:, None], 0.0), mask) * mask
 
 
 def verl_gae(rewards: Array, critic: Array, gamma: float, lam: float) -> Array:
@@ -177,8 +177,8 @@ def test_verl_reinforce_pp_baseline() -> None:
     # The leak of the lone reward shifts and scales the whole batch; without it the lone one is 0.
     ours = np.array(values(batch(), "reinforce_pp", baseline=True), float)
     assert ours[ALONE] == 0.0 and abs(published[ALONE]) > 1
-    centred = np.where(np.arange(len(scores)) == ALONE, 0.0, scores - verl_moments(scores, INDEX)[0])
-    np.testing.assert_allclose(ours, centred / math.sqrt(centred.var(ddof=1) + 1e-8), rtol=1e-9, atol=1e-9)
+    centered = np.where(np.arange(len(scores)) == ALONE, 0.0, scores - verl_moments(scores, INDEX)[0])
+    np.testing.assert_allclose(ours, centered / math.sqrt(centered.var(ddof=1) + 1e-8), rtol=1e-9, atol=1e-9)
 
 
 def test_verl_gae_is_ours_before_whitening() -> None:
@@ -196,22 +196,22 @@ def test_verl_gae_is_ours_before_whitening() -> None:
 
 def trl_grpo(scores: Array, size: int, scale: str = "group") -> Array:
     grouped = scores.reshape(-1, size)
-    centred = (grouped - grouped.mean(1, keepdims=True)).ravel()
+    centered = (grouped - grouped.mean(1, keepdims=True)).ravel()
     if scale == "none":
-        return centred
+        return centered
     if scale == "batch":
-        return centred / (scores.std(ddof=1) + 1e-4)
+        return centered / (scores.std(ddof=1) + 1e-4)
     spread = grouped.std(1, ddof=1) if size > 1 else np.zeros(len(grouped))
-    return centred / (np.repeat(spread, size) + 1e-4)
+    return centered / (np.repeat(spread, size) + 1e-4)
 
 
-def trl_rloo(scores: Array, size: int, normalise: bool = False) -> Array:
+def trl_rloo(scores: Array, size: int, normalize: bool = False) -> Array:
     grouped = scores.reshape(-1, size)
     if size == 1:
         return np.zeros_like(scores)
     others = (grouped.sum(1, keepdims=True) - grouped) / (size - 1)
     found = (grouped - others).ravel()
-    return (found - found.mean()) / (found.std(ddof=1) + 1e-4) if normalise else found
+    return (found - found.mean()) / (found.std(ddof=1) + 1e-4) if normalize else found
 
 
 EVEN = np.array([1.0, 0.0, 0.0, 0.5, 0.25, 0.25, 0.25, 0.25])
@@ -242,8 +242,8 @@ def test_trl_has_no_leak() -> None:
 def test_trl_rloo() -> None:
     assert_close(values(even(4), "rloo"), trl_rloo(EVEN, 4))
     ours = np.array(values(even(4), "rloo"), float)
-    normalised = (ours - ours.mean()) / (ours.std(ddof=1) + 1e-4)
-    np.testing.assert_allclose(trl_rloo(EVEN, 4, normalise=True), normalised, rtol=1e-9, atol=1e-9)
+    normalized = (ours - ours.mean()) / (ours.std(ddof=1) + 1e-4)
+    np.testing.assert_allclose(trl_rloo(EVEN, 4, normalize=True), normalized, rtol=1e-9, atol=1e-9)
 
 
 # --- Dr. MAS and GiGPO -------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def rollouts() -> list[dict[str, Any]]:
     ]
 
 
-def test_dr_mas_normalises_over_the_active_steps_of_an_agent() -> None:
+def test_dr_mas_normalizes_over_the_active_steps_of_an_agent() -> None:
     """Its index is prompt and agent, its rows are calls: who is called more often counts more often."""
     owners = np.array([owner for row in ROLLOUTS for owner in row[0]])
     scores = np.array([row[3] for row in ROLLOUTS for _ in row[0]])

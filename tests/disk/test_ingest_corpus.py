@@ -518,7 +518,7 @@ def test_report_and_display(memory: ot.Corpus, disk: PartitionedCorpus) -> None:
     assert f"{memory._sizes()['events']:,}" in disk._repr_html_()
 
 
-def test_localisation(memory: ot.Corpus, sliced: PartitionedCorpus) -> None:
+def test_localization(memory: ot.Corpus, sliced: PartitionedCorpus) -> None:
     def judged(corpus: ot.Corpus) -> pl.DataFrame:
         corpus = corpus.filter(pl.col("importer") == "who_and_when")
         traces = corpus.traces.select("trace").collect()

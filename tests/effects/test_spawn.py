@@ -140,7 +140,7 @@ def test_the_whole_estimate_is_that_of_plain_numpy() -> None:
 
 CASES = {
     # features, propensity, options of the table
-    "randomised": (["x"], pl.col("e"), {"randomised": True}),
+    "randomized": (["x"], pl.col("e"), {"randomized": True}),
     "both right": (["x", "z"], None, {}),
     "propensity broken": (["x", "z"], pl.lit(0.5), {}),
     "outcome broken": (["k"], pl.col("e"), {}),
@@ -181,7 +181,7 @@ def test_two_wrong_models_are_too_many() -> None:
 
 
 def test_intervals_cover_at_the_nominal_rate() -> None:
-    """A known propensity and a fixed, wrong outcome model: 2,000 randomised corpora of 30 tasks."""
+    """A known propensity and a fixed, wrong outcome model: 2,000 randomized corpora of 30 tasks."""
     rng = np.random.default_rng(9)
     task = np.repeat(np.arange(30), 6)
     covered, total = 0, 0.0

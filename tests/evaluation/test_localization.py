@@ -1,4 +1,4 @@
-"""Localisation against a plain reference that enumerates every order of tied turns, and hand-made cases."""
+"""Localization against a plain reference that enumerates every order of tied turns, and hand-made cases."""
 
 import itertools
 import math

@@ -93,7 +93,7 @@ def test_truth_by_hand(corpus):
     assert row["truth_n_traces"] == len(rhos)
 
 
-def test_labels_give_the_accuracies_of_localisation(corpus):
+def test_labels_give_the_accuracies_of_localization(corpus):
     turns = ot.credit(corpus, method="flow", unit="turn").filter(pl.col("unit_id").is_not_null())
     first = turns.group_by("trace_id", maintain_order=True).agg(pl.col("unit_id").first())
     labels = first.select(
@@ -122,8 +122,8 @@ def test_labels_give_the_accuracies_of_localisation(corpus):
         ot.compare(corpus, ["flow"], labels=labels.with_columns(trace_id=pl.lit("elsewhere")))
 
 
-def test_methods_of_groups_see_siblings_that_nobody_labelled():
-    """Only the four failing rollouts are labelled; without the passing ones no agent is suspicious."""
+def test_methods_of_groups_see_siblings_that_nobody_labeled():
+    """Only the four failing rollouts are labeled; without the passing ones no agent is suspicious."""
     rows = [
         {"trace": n, "id": f"e{k}", "t": float(k), "type": "message", "agent": who, "to": "user", "turn": k}
         for n in range(8)

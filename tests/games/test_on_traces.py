@@ -62,7 +62,7 @@ def parents_of(trace: Trace, players: list[str]) -> list[int | None]:
 
 
 def divided(players: list[Any], label: dict[Any, Any]) -> list[list[int]]:
-    """Players by what they are labelled; who has no label is alone."""
+    """Players by what they are labeled; who has no label is alone."""
     groups: dict[Any, list[int]] = {}
     for p, player in enumerate(players):
         own = label[player]

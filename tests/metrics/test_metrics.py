@@ -105,8 +105,8 @@ FORK = {
     "shared_calls": 1,
     "n_links": 2,
     "coordination_complexity": 2 / 3 * math.log(3),
-    "utilisation": 1,
-    "utilisation_mean": 1,
+    "utilization": 1,
+    "utilization_mean": 1,
     "useless_agents": 0,
     "dead_events": 0,
     "dead_work": 0,
@@ -177,7 +177,7 @@ SOLO = {
     "shared_calls": "field.absent",
     "n_links": 0,
     "coordination_complexity": "ratio.empty",
-    **dict.fromkeys(("utilisation", "utilisation_mean", "useless_agents"), "outcome.absent"),
+    **dict.fromkeys(("utilization", "utilization_mean", "useless_agents"), "outcome.absent"),
     **dict.fromkeys(("dead_events", "dead_work", "dead_tokens"), "outcome.absent"),
     "n_delegations": 0,
     "delegation_entropy": "ratio.empty",
@@ -255,8 +255,8 @@ DEBATE = {
     "shared_calls": 0,
     "n_links": 4,
     "coordination_complexity": 4 / 6 * math.log(4),
-    "utilisation": 3 / 4,
-    "utilisation_mean": 2 / 3,
+    "utilization": 3 / 4,
+    "utilization_mean": 2 / 3,
     "useless_agents": 1,
     "dead_events": 2 / 9,
     "dead_work": 5 / 19,
@@ -286,7 +286,7 @@ def test_every_metric_by_hand(document: Document, expected: dict[str, Any], basi
         else:
             assert row["reason"][name] is None, name
             assert row[name] == pytest.approx(value, abs=1e-12), name
-    drawn_groups = ["scale", "span", "usage", "stages", "protocol", "utilisation", "dominators", "delegation"]
+    drawn_groups = ["scale", "span", "usage", "stages", "protocol", "utilization", "dominators", "delegation"]
     assert set(ot.metrics(read(document), groups=drawn_groups)["reason"].struct.fields) == set(expected)
 
 
@@ -419,7 +419,7 @@ def test_no_metric_is_minus_zero() -> None:
 def test_a_cycle_is_told() -> None:
     row = ot.metrics(read(drawn("loop", fork()["events"], [(0, 1), (1, 0)]))).row(0, named=True)
     assert row["span"] is None and row["reason"]["span"] == "graph.cycle"
-    assert row["reason"]["utilisation"] == "graph.cycle" and row["n_events"] == 10
+    assert row["reason"]["utilization"] == "graph.cycle" and row["n_events"] == 10
     path = ot.schedules.critical_path(read(drawn("loop", fork()["events"], [(0, 1), (1, 0)])))
     assert path["reason"].to_list() == ["graph.cycle"] and path["critical"].to_list() == [None]
 
@@ -461,11 +461,11 @@ def test_comparison_is_paired_by_task() -> None:
 def test_checkpoints_of_one_corpus_are_compared() -> None:
     table = ot.metrics(ot.generate(traces=32, seed=1))
     halves = [table.filter(pl.col("trace") % 2 == rest) for rest in (0, 1)]
-    told = ot.evaluation.compare_metrics(*halves, names=["span", "utilisation"])
+    told = ot.evaluation.compare_metrics(*halves, names=["span", "utilization"])
     assert told["n_tasks"].to_list() == [4, 4]
     assert (told["lower"] <= told["difference"]).all() and (told["difference"] <= told["upper"]).all()
-    with pytest.raises(ot.ParameterError, match="did you mean 'utilisation'"):
-        ot.evaluation.compare_metrics(*halves, names=["utilization"])
+    with pytest.raises(ot.ParameterError, match="did you mean 'utilization'"):
+        ot.evaluation.compare_metrics(*halves, names=["utilisation"])
     with pytest.raises(ot.ParameterError, match="expected a Corpus or a table of metrics"):
         ot.evaluation.compare_metrics(halves[0], 3)  # type: ignore[arg-type]
 

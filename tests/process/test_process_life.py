@@ -109,7 +109,7 @@ def test_no_verb_hangs_in_a_forked_process(tmp_path: Path) -> None:
             "compare_metrics": lambda: ot.evaluation.compare_metrics(table, table),
             "against_single_agent": lambda: ot.evaluation.against_single_agent(table, table),
             "plot_scaling": lambda: ot.schedules.plot_scaling(curve),
-            "localisation": lambda: ot.evaluation.localization(credits, corpus),
+            "localization": lambda: ot.evaluation.localization(credits, corpus),
             "token_credits": lambda: ot.trainers.token_credits(corpus, credits),
             "study": lambda: ot.study.run(study, f"{folder}/other", workers=0),
             "load": lambda: ot.study.load(f"{folder}/study"),

@@ -20,7 +20,7 @@ from reference.returns import (
 from reference.siblings import computed_context, is_computed, lacks_order
 from reference.trace import Trace, Turn
 
-# --- normalisation ----------------------------------------------------------------------------------
+# --- normalization ----------------------------------------------------------------------------------
 
 
 def mean(values: Iterable[float]) -> float:
@@ -29,8 +29,8 @@ def mean(values: Iterable[float]) -> float:
 
 
 def variance(values: list[float], ddof: int) -> float:
-    centre = mean(values)
-    squares = math.fsum((x - centre) ** 2 for x in values)
+    center = mean(values)
+    squares = math.fsum((x - center) ** 2 for x in values)
     return squares / (len(values) - ddof) if len(values) > ddof else 0.0
 
 
@@ -38,7 +38,7 @@ def is_degenerate(values: list[float]) -> bool:
     return len(values) < 2 or max(values) == min(values)
 
 
-def normalised(
+def normalized(
     values: list[float],
     *,
     norm: str = "mean_std",
@@ -46,14 +46,14 @@ def normalised(
     epsilon: float = 1e-6,
     compat: str | None = None,
 ) -> list[Value]:
-    """Values of one group, centred and perhaps scaled (4.1, 4.2); released code leaks a lone one."""
+    """Values of one group, centered and perhaps scaled (4.1, 4.2); released code leaks a lone one."""
     if len(values) == 1 and compat == "verl":
         return [(values[0] / (1 + epsilon) if norm == "mean_std" else values[0], None)]
     if is_degenerate(values):
         return [(0.0, DEGENERATE)] * len(values)
-    centre = mean(values)
+    center = mean(values)
     scale = math.sqrt(variance(values, ddof)) + epsilon if norm == "mean_std" else 1.0
-    return [((x - centre) / scale, None) for x in values]
+    return [((x - center) / scale, None) for x in values]
 
 
 def in_groups(
@@ -90,16 +90,16 @@ def broadcast(traces: list[Trace], rewards: list[float]) -> list[Rows]:
 
 
 def grpo(values: list[float], **params: Any) -> list[Value]:
-    return normalised(values, **params)
+    return normalized(values, **params)
 
 
 def dr_grpo(values: list[float], **params: Any) -> list[Value]:
-    return normalised(values, norm="mean", **params)
+    return normalized(values, norm="mean", **params)
 
 
 def rloo(values: list[float], compat: str | None = None) -> list[Value]:
     if is_degenerate(values):
-        return normalised(values, norm="mean", compat=compat)
+        return normalized(values, norm="mean", compat=compat)
     total = math.fsum(values)
     return [(x - (total - x) / (len(values) - 1), None) for x in values]
 
@@ -152,16 +152,16 @@ def reinforce_pp(
     batches: list[Hashable] = [metric.get(batch) if batch else 0 for metric in metrics]
     if baseline:  # what a trainer sees is one batch, so a group is what of it lies in the batch
         keys: list[Hashable] = [(trace.group, own) for trace, own in zip(traces, batches, strict=True)]
-        centred = in_groups(keys, rewards, lambda group: normalised(group, norm="mean", compat=compat))
-        values = [value or 0.0 for value, _ in centred]
+        centered = in_groups(keys, rewards, lambda group: normalized(group, norm="mean", compat=compat))
+        values = [value or 0.0 for value, _ in centered]
         if compat is None:  # there the leak of lone rollouts moves those of flat groups too
-            reasons = [reason for _, reason in centred]
+            reasons = [reason for _, reason in centered]
 
     def whiten(members: list[float]) -> list[Value]:
         if is_degenerate(members):
             return [(0.0, DEGENERATE)] * len(members)
-        centre, spread = mean(members), math.sqrt(variance(members, 1) + 1e-8)
-        return [((x - centre) / spread, None) for x in members]
+        center, spread = mean(members), math.sqrt(variance(members, 1) + 1e-8)
+        return [((x - center) / spread, None) for x in members]
 
     known = [i for i, key in enumerate(batches) if key is not None]
     found: list[Rows] = [ABSENT] * len(traces)
@@ -191,7 +191,7 @@ def shape(trace: Trace, program_order: bool) -> tuple[int, ...] | None:
     )
 
 
-def shape_normalised(
+def shape_normalized(
     traces: list[Trace],
     rewards: list[float],
     kappa: float = 8.0,
@@ -215,12 +215,12 @@ def shape_normalised(
             found.append([Row(list(range(len(trace))), 0.0, DEGENERATE)])
             continue
         n = len(bucket)
-        centre = (n * mean(bucket) + kappa * mean(group)) / (n + kappa)
+        center = (n * mean(bucket) + kappa * mean(group)) / (n + kappa)
         spread = (n * variance(bucket, ddof) + kappa * variance(group, ddof)) / (n + kappa)
         if kappa == 0 and is_degenerate(bucket):
             found.append([Row(list(range(len(trace))), 0.0, DEGENERATE)])
             continue
-        found.append([Row(list(range(len(trace))), (reward - centre) / (math.sqrt(spread) + epsilon))])
+        found.append([Row(list(range(len(trace))), (reward - center) / (math.sqrt(spread) + epsilon))])
     return found
 
 
@@ -241,14 +241,14 @@ def gathered(traces: list[Trace], rows: list[tuple[int, Turn]], values: list[Val
 def dr_mas(traces: list[Trace], rewards: list[float], rows: str = "turns", **params: Any) -> list[Rows]:
     steps = [(i, step) for i, trace in enumerate(traces) for step in steps_of(trace, rows) if step.owner]
     keys: list[Hashable] = [(traces[i].group, step.owner) for i, step in steps]
-    rule = lambda values: normalised(values, **params)  # noqa: E731
+    rule = lambda values: normalized(values, **params)  # noqa: E731
     return gathered(traces, steps, in_groups(keys, [rewards[i] for i, _ in steps], rule))
 
 
 def at_grpo(traces: list[Trace], rewards: list[float], **params: Any) -> list[Rows]:
     rows = turns_of(traces)
     keys: list[Hashable] = [(traces[i].group, turn.owner, turn.ordinal) for i, turn in rows]
-    rule = lambda values: normalised(values, **params)  # noqa: E731
+    rule = lambda values: normalized(values, **params)  # noqa: E731
     return gathered(traces, rows, in_groups(keys, [rewards[i] for i, _ in rows], rule))
 
 
@@ -259,7 +259,7 @@ def magrpo(traces: list[Trace], rewards: list[float]) -> list[Rows]:
             later = [own_reward(trace, turn) for turn in trace.turns if turn.ordinal >= ordinal]
             joint.append((i, ordinal, math.fsum([*later, rewards[i]])))
     keys: list[Hashable] = [(traces[i].group, ordinal) for i, ordinal, _ in joint]
-    values = in_groups(keys, [value for *_, value in joint], lambda group: normalised(group, norm="mean"))
+    values = in_groups(keys, [value for *_, value in joint], lambda group: normalized(group, norm="mean"))
     known = {(i, ordinal): value for (i, ordinal, _), value in zip(joint, values, strict=True)}
     rows = turns_of(traces)
     return gathered(traces, rows, [known[i, turn.ordinal] for i, turn in rows])
@@ -271,7 +271,7 @@ def marshal(
     rows = turns_of(traces)
     keys: list[Hashable] = [(traces[i].group, turn.owner) for i, turn in rows]
     returns = [q for trace, reward in zip(traces, rewards, strict=True) for q in q_of(trace, reward, gamma)]
-    return gathered(traces, rows, in_groups(keys, returns, lambda x: normalised(x, norm=norm, **params)))
+    return gathered(traces, rows, in_groups(keys, returns, lambda x: normalized(x, norm=norm, **params)))
 
 
 def gigpo(
@@ -284,7 +284,7 @@ def gigpo(
     **params: Any,
 ) -> list[Rows]:
     groups: list[Hashable] = [trace.group for trace in traces]
-    episode = in_groups(groups, rewards, lambda x: normalised(x, norm=norm, **params))
+    episode = in_groups(groups, rewards, lambda x: normalized(x, norm=norm, **params))
     rows = turns_of(traces)
     returns = [q for trace, reward in zip(traces, rewards, strict=True) for q in q_of(trace, reward, gamma)]
     anchors = [anchor(traces[i], turn, context) for i, turn in rows]
@@ -292,7 +292,7 @@ def gigpo(
     steps = in_groups(
         [(traces[rows[n][0]].group, anchors[n]) for n in anchored],
         [returns[n] for n in anchored],
-        lambda x: normalised(x, norm=norm, **params),
+        lambda x: normalized(x, norm=norm, **params),
     )
     values: list[Value] = [(None, ABSENT)] * len(rows)
     for n, (step, reason) in zip(anchored, steps, strict=True):
@@ -329,8 +329,8 @@ METHODS: dict[str, tuple[Method, list[dict[str, Any]]]] = {
             {"baseline": True, "batch": "train_step", "compat": "verl"},
         ],
     ),
-    "shape_normalised": (
-        shape_normalised,
+    "shape_normalized": (
+        shape_normalized,
         [{"kappa": 0.0}, {"kappa": 2.0, "ddof": 0, "program_order": True}],
     ),
     "dr_mas": (

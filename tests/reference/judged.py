@@ -30,7 +30,7 @@ def mean(values: list[float]) -> float | None:
 
 
 class Judged(Measured):
-    """What `metrics` says of a trace beyond how it was organised."""
+    """What `metrics` says of a trace beyond how it was organized."""
 
     def quality(self, key: set[str] | None = None) -> Metrics:
         return {**self.split(key), **self.aggregation()}
@@ -243,7 +243,7 @@ class Judged(Measured):
         shares = [count / labels.total() for count in labels.values()]
         effective = math.exp(-sum(p * math.log(p) for p in shares)) if shares else None
         pairs = [distance(a, b) for a, b in combinations(acts.values(), 2)]
-        return {"behaviour_distance": mean(pairs), "effective_strategies": effective}
+        return {"behavior_distance": mean(pairs), "effective_strategies": effective}
 
     def reach(self, at: float) -> Metrics:
         names = ["reach_mean", "reach_root", "invalidation"]

@@ -78,7 +78,7 @@ class Measured:
             **self.usage(),
             **self.stages(),
             **self.protocol(),
-            **self.utilisation(),
+            **self.utilization(),
             **self.delegation(),
             **self.dominating(),
         }
@@ -390,10 +390,10 @@ class Measured:
             "coordination_complexity": len(links) / (n * (n - 1) / 2) * math.log(n) if n > 1 else None,
         }
 
-    def utilisation(self) -> Metrics:
+    def utilization(self) -> Metrics:
         names = [
-            "utilisation",
-            "utilisation_mean",
+            "utilization",
+            "utilization_mean",
             "useless_agents",
             "dead_events",
             "dead_work",

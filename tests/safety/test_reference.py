@@ -222,7 +222,7 @@ def test_cleaning_the_cut_keeps_the_outcome_clean(found: list[Document], rules: 
 
 @QUICK
 @given(documents(), RULES, st.integers(0, 2**32 - 1))
-def test_seeds_add_taint_and_sanitisers_take_it(
+def test_seeds_add_taint_and_sanitizers_take_it(
     found: list[Document], rules: dict[str, Any], seed: int
 ) -> None:
     r = random.Random(seed)

@@ -108,7 +108,7 @@ def choices(
     decisions: int = 2,
     effect: float = 1.0,
     spread: float = 0.5,
-    randomised: bool = False,
+    randomized: bool = False,
     curved: bool = False,
 ) -> tuple[pl.DataFrame, float]:
     """Decisions whose features move the choice and the outcome; with them the mean effect on just these rows.
@@ -120,7 +120,7 @@ def choices(
     task = np.repeat(np.arange(tasks), rollouts * decisions)
     trace = np.repeat(np.arange(tasks * rollouts), decisions)
     x, z = rng.normal(size=(2, n))
-    e = np.full(n, 0.4) if randomised else 1.0 / (1.0 + np.exp(-(0.8 * x - 0.2)))
+    e = np.full(n, 0.4) if randomized else 1.0 / (1.0 + np.exp(-(0.8 * x - 0.2)))
     treated = rng.random(n) < e
     gain = (effect + spread * rng.normal(size=tasks))[task]
     level = 0.4 * rng.normal(size=tasks)

@@ -181,8 +181,8 @@ def test_two_lines_that_meet_are_the_best_of_all(seed: int, n: int) -> None:
 
 @each_scale
 @pytest.mark.parametrize("truth", [FALLING, RISING])
-def test_a_saturating_law_is_that_of_a_general_optimiser(truth, errors) -> None:
-    """Differential evolution knows nothing of starts, projections or parametrisations."""
+def test_a_saturating_law_is_that_of_a_general_optimizer(truth, errors) -> None:
+    """Differential evolution knows nothing of starts, projections or parametrizations."""
     table = observed("saturating", truth, errors, 0.1, 3)
     x, y = table["x"].to_numpy(), table["y"].to_numpy()
 
@@ -204,7 +204,7 @@ def test_a_saturating_law_is_that_of_a_general_optimiser(truth, errors) -> None:
 
 
 @pytest.mark.parametrize("model", ["power", "broken_power"])
-def test_absolute_errors_are_those_of_a_general_optimiser(model) -> None:
+def test_absolute_errors_are_those_of_a_general_optimizer(model) -> None:
     truth = dict(PLANTED)[model]
     table = observed(model, truth, "absolute", 0.3, 4)
     x, y = table["x"].to_numpy(), table["y"].to_numpy()

@@ -268,7 +268,7 @@ def test_bounds_hold_and_the_span_is_that_of_networkx(data: st.DataObject, k: in
             work, tk = rows["work"][1], rows["makespan"][1]
             assert max(work / k, span) <= tk <= work / k + span * (1 - 1 / k) + 1e-9
             if tk:
-                assert rows["utilisation"][1] == pytest.approx(work / (k * tk), abs=1e-12)
+                assert rows["utilization"][1] == pytest.approx(work / (k * tk), abs=1e-12)
                 assert rows["speedup"][1] == pytest.approx(work / tk, abs=1e-12)
             assert rows["cost"][1] == k * tk and rows["cost"][2] is None
             assert any(kind is None for kind in timed.aside) <= rows["peak"][1] <= k

@@ -257,7 +257,7 @@ def test_unequal_tasks_are_covered(name: str, n: int, shared: float) -> None:
 
 @pytest.mark.parametrize("n", TASKS)
 def test_pooled_correlations_are_covered(n: int) -> None:
-    """Tasks of a dozen units each, centred in their task."""
+    """Tasks of a dozen units each, centered in their task."""
     rng, samples, hits = np.random.default_rng(n), 2000, 0
     for _ in range(samples):
         x = rng.normal(size=(n, 12))

@@ -116,7 +116,7 @@ def located(right: list[bool], per_task: int) -> tuple[pl.DataFrame, pl.DataFram
     return pl.DataFrame(credits, columns, orient="row"), labels, tasks
 
 
-def test_localisation_has_intervals_over_tasks() -> None:
+def test_localization_has_intervals_over_tasks() -> None:
     right = [True, True, False, True, True, True, False, False, True, True, True, False]
     credits, labels, tasks = located(right, per_task=3)
     found = ot.evaluation.localization(credits, labels, tasks=tasks).row(0, named=True)

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.study.sheet import COLOURS, GREY, looks
+from orchestrace.study.sheet import COLORS, GREY, looks
 
 pytest.importorskip("altair")
 vl_convert = pytest.importorskip("vl_convert")
@@ -68,20 +68,20 @@ def _marks(svg: str) -> list[tuple[str, str, dict[str, str]]]:
     return found
 
 
-def _colours_of_methods(folder, specs) -> dict[str, set[str]]:
-    """Every colour that any figure, or its legend, gives a method, but for the grey of those not named."""
-    colours = defaultdict(set)
+def _colors_of_methods(folder, specs) -> dict[str, set[str]]:
+    """Every color that any figure, or its legend, gives a method, but for the grey of those not named."""
+    colors = defaultdict(set)
     for name, spec in specs.items():
         if name in ("schedules", "envelope-map"):
             continue
         svg = (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8")
         for _, method, mark in _marks(svg):
             ink = {mark.get("stroke"), mark.get("fill")} - {None, "none", "transparent", "white", GREY}
-            colours[method] |= ink
+            colors[method] |= ink
         for scale in _scales(spec, "color"):
-            for method, colour in zip(scale["domain"], scale["range"], strict=True):
-                colours[method].add(colour)
-    return colours
+            for method, color in zip(scale["domain"], scale["range"], strict=True):
+                colors[method].add(color)
+    return colors
 
 
 def _scales(spec: Any, channel: str) -> list[dict[str, Any]]:
@@ -95,32 +95,32 @@ def _scales(spec: Any, channel: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_method_has_one_colour_in_all_figures(drawn):
+def test_a_method_has_one_color_in_all_figures(drawn):
     folder, specs = drawn
     assert {"rank-event", "sign-agent", "rollouts-event", "cost-agent", "downscaled"} <= set(specs)
-    colours = _colours_of_methods(folder, specs)
-    assert len(colours) > len(COLOURS)
+    colors = _colors_of_methods(folder, specs)
+    assert len(colors) > len(COLORS)
     # none: one that no figure names is grey in all of them
-    assert {method: found for method, found in colours.items() if len(found) > 1} == {}
-    # Those that share a colour are told apart by their line, in every figure.
+    assert {method: found for method, found in colors.items() if len(found) > 1} == {}
+    # Those that share a color are told apart by their line, in every figure.
     lines = defaultdict(set)
     for spec in specs.values():
         for scale in _scales(spec, "strokeDash"):
             for method, dash in zip(scale["domain"], scale["range"], strict=True):
                 lines[method].add(tuple(dash))
     assert all(len(found) == 1 for found in lines.values())
-    both = {method: (*colours[method], *lines[method]) for method in lines}
+    both = {method: (*colors[method], *lines[method]) for method in lines}
     assert len(set(both.values())) == len(both)
 
 
 def test_looks_hang_on_the_study_and_not_on_the_figure():
     few = looks(["a", "b", "c"], [])
-    assert [few[name].colour for name in "abc"] == COLOURS[:3]
+    assert [few[name].color for name in "abc"] == COLORS[:3]
     assert looks(["a", "b", "c"], ["c", "b"]) == few
     many = looks([str(n) for n in range(40)], ["39", "7", "39", "no method"])
-    assert len(many) == 40 and len({(one.colour, tuple(one.dash)) for one in many.values()}) == 32
+    assert len(many) == 40 and len({(one.color, tuple(one.dash)) for one in many.values()}) == 32
     own = [name for name, one in many.items() if one.dash == [1, 0]]
-    # The first that figures name have a colour of their own, and keep the order of the study.
+    # The first that figures name have a color of their own, and keep the order of the study.
     assert own[:8] == ["0", "1", "2", "3", "4", "5", "7", "39"]
 
 
@@ -153,8 +153,8 @@ def _lab(linear: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("vision", _VISION)
-def test_colours_are_told_apart_with_any_colour_vision(vision):
-    rgb = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in COLOURS]) / 255
+def test_colors_are_told_apart_with_any_color_vision(vision):
+    rgb = np.array([[int(color[i : i + 2], 16) for i in (1, 3, 5)] for color in COLORS]) / 255
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     seen = [_lab(np.array(_VISION[vision]) @ one) for one in linear]
     # A difference of 2.3 is just noticeable; lines in a legend need many times that.

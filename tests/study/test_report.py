@@ -167,17 +167,17 @@ def test_nothing_of_the_page_is_beside_the_window(reported, tmp_path, width):
 
 
 def _rows_with_ink(png: bytes) -> tuple[tuple[int, int], np.ndarray]:
-    """Size of a picture, and which of its rows have more than one colour."""
+    """Size of a picture, and which of its rows have more than one color."""
     at, packed = 8, b""
     while at < len(png):
         (length,) = struct.unpack(">I", png[at : at + 4])
         if png[at + 4 : at + 8] == b"IDAT":
             packed += png[at + 8 : at + 8 + length]
         at += length + 12
-    width, height, _, colour = struct.unpack(">IIBB", png[16:26])
+    width, height, _, color = struct.unpack(">IIBB", png[16:26])
     rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, -1)[:, 1:]
-    channels = {2: 3, 6: 4}[colour]
-    # A row of one colour is, by whatever filter, the same in every pixel but the first.
+    channels = {2: 3, 6: 4}[color]
+    # A row of one color is, by whatever filter, the same in every pixel but the first.
     pixels = rows.reshape(height, width, channels)[:, 1:]
     return (width, height), (pixels != pixels[:, :1]).any(axis=(1, 2))
 

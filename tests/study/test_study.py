@@ -76,13 +76,13 @@ def test_credit_that_is_one_number_for_all_diffuses_with_the_root_of_the_units()
         assert around.lower <= n**-0.5 <= around.upper and abs(rho * n**0.5 - 1) < 0.1
 
 
-def test_pooled_correlation_is_that_of_what_is_centred_in_its_task():
+def test_pooled_correlation_is_that_of_what_is_centered_in_its_task():
     rng = np.random.default_rng(1)
     task = np.repeat([0, 1, 2], [5, 9, 4])
     x, y = rng.normal(size=18) + 10 * task, rng.normal(size=18) - 7 * task
-    centred = [v - np.array([v[task == t].mean() for t in task]) for v in (x, y)]
+    centered = [v - np.array([v[task == t].mean() for t in task]) for v in (x, y)]
     rho, around = _pooled(x, y, task, 0.9)
-    assert rho == pytest.approx(np.corrcoef(*centred)[0, 1], abs=1e-12)
+    assert rho == pytest.approx(np.corrcoef(*centered)[0, 1], abs=1e-12)
     assert -1.0 < around.lower < rho < around.upper < 1.0
     absent = (None, Interval(None, None, None, "support.absent"))
     assert _pooled(np.ones(4), np.arange(4.0), np.zeros(4, int), 0.9) == absent
@@ -544,7 +544,7 @@ def test_every_method_is_taken_with_its_defaults():
     assert [run.name for run in config.methods] == names and len(names) > 30
 
 
-def test_draws_without_end_are_no_matter_of_the_judgement():
+def test_draws_without_end_are_no_matter_of_the_judgment():
     began = time.monotonic()
     endless = {"name": "shapley", "params": {"samples": 10**12, "sampler": "permutation"}}
     ot.study.parse_config(SMALL | {"methods": [endless]})

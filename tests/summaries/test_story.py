@@ -121,7 +121,7 @@ def test_figures_are_those_of_the_verbs() -> None:
     assert story.seconds["model"] == pytest.approx(timed["model_time"].sum(), abs=1e-9)
     paths = ot.schedules.critical_path(corpus, max_gap=HOUR).filter(unit="seconds")
     assert story.critical["critical"].sum() == pytest.approx(paths["critical"].sum(), abs=1e-9)
-    dead = ot.metrics(corpus, by="agent").filter(pl.col("utilisation") == 0.0, pl.col("agent").is_not_null())
+    dead = ot.metrics(corpus, by="agent").filter(pl.col("utilization") == 0.0, pl.col("agent").is_not_null())
     assert set(story.unreached.select("trace", "agent").rows()) <= set(
         dead.select("trace", pl.col("agent").cast(pl.String)).rows()
     )

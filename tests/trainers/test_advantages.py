@@ -22,9 +22,9 @@ def by_numpy(name: str, numbers: np.ndarray, groups: np.ndarray, verl: bool) -> 
         if len(x) == 1:
             out[here] = (x / (1 + 1e-6) if name == "grpo" else x) if verl else 0.0
         elif np.ptp(x):
-            centred = x - x.mean()
+            centered = x - x.mean()
             scale = {"grpo": 1 / (x.std(ddof=1) + 1e-6), "dr_grpo": 1.0, "rloo": len(x) / (len(x) - 1)}[name]
-            out[here] = centred * scale
+            out[here] = centered * scale
     return out
 
 

@@ -130,7 +130,7 @@ def read_traces(
 
     Notes
     -----
-    One pass, linear in the bytes; compressed input and archives are recognised by their first bytes. Traces
+    One pass, linear in the bytes; compressed input and archives are recognized by their first bytes. Traces
     of formats that spread them over records and files are put together from all inputs of the call, and come
     behind those of the other formats. What became of every record is in `Corpus.record_counts`.
 

@@ -24,7 +24,7 @@ Within = Literal["group", "task", "corpus"]
 STAGES: Final = ("exact", "coarse", "nearest")
 FEATURES: Final = ("role", "depth", "step", "budget", "tools")
 _WITHIN: Final[dict[str, list[str]]] = {"group": ["group_id"], "task": ["task_id"], "corpus": []}
-_NEIGHBOURS: Final = 16  # of a decision, looked at in one round
+_NEIGHBORS: Final = 16  # of a decision, looked at in one round
 DISTANCES: Final = ("position", "tokens_before", "depth", "n_tools", "n_agents")
 _NEEDED: Final = (
     "trace",
@@ -117,7 +117,7 @@ def matched(
         matched: ``n_treated n_control`` in ``n_buckets`` of ``n_traces`` and ``n_tasks``; ``n_assumed`` of
         them by a context that rests on who may have heard what (UInt32);
         ``ess_treated ess_control``, effective sample sizes (Σw)²/Σw²; ``smd_before smd_after``, the largest
-        absolute standardised mean difference of the numbers of `caliper` over all decisions and over those
+        absolute standardized mean difference of the numbers of `caliper` over all decisions and over those
         matched; ``support``, the matched share of decisions; ``tier`` = observed, or surrogate where
         ``n_assumed`` is above 0; ``reason``; ``params``, with all options, the difference of every number
         (``smd``), and what was assumed, if anything (``assumes``). Where nothing matches, the effect is null
@@ -155,8 +155,8 @@ def matched(
 
     O(events log events); ``nearest`` O(n log n) in the decisions left, per round.
 
-    Source: exact and coarsened matching, Iacus, King & Porro 2012; nearest neighbour with caliper, Rosenbaum
-    & Rubin 1985; standardised differences, Austin 2009; context siblings, arXiv 2603.06859; first visits,
+    Source: exact and coarsened matching, Iacus, King & Porro 2012; nearest neighbor with caliper, Rosenbaum
+    & Rubin 1985; standardized differences, Austin 2009; context siblings, arXiv 2603.06859; first visits,
     Singh & Sutton 1996.
 
     Examples
@@ -292,7 +292,7 @@ def _pairs(
     known = known.filter(pl.struct("cell", "trace").is_first_distinct())
     numbers = known.select((_number(name) / sd).alias(name) for name, sd in spread.items())
     points = numbers.to_numpy() if spread else np.zeros((known.height, 1))
-    # Rows at one point must not all see the same few neighbours; far below any distance that matters.
+    # Rows at one point must not all see the same few neighbors; far below any distance that matters.
     points = points + 1e-9 * caliper * np.random.Generator(np.random.PCG64([seed, 1])).random(points.shape)
     cells = known["cell"].to_numpy()
     treated = known["treated"].to_numpy()
@@ -312,7 +312,7 @@ def _nearest(points: Floats, left: Ints, right: Ints, caliper: float) -> list[tu
 
     pairs: list[tuple[int, int]] = []
     while left.size and right.size:
-        k = min(_NEIGHBOURS, right.size)
+        k = min(_NEIGHBORS, right.size)
         distance, at = cKDTree(points[right]).query(points[left], k=[*range(1, k + 1)])
         one, rank = np.nonzero(distance <= caliper)
         other, far = at[one, rank], distance[one, rank]

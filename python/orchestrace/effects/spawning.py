@@ -108,7 +108,7 @@ def spawn(
         Parts of the tasks (of one task: its traces) for cross-fitting: no decision is judged by a regression
         that saw its task.
     penalty
-        On squared weights of standardised features, of both regressions.
+        On squared weights of standardized features, of both regressions.
     confidence
         Coverage of the intervals, between 0 and 1.
     seed
@@ -403,8 +403,8 @@ def bound_rows(
     clusters, kind = clusters_of(rows)
     ends = {}
     for name, terms in (("lower", lower), ("upper", upper)):
-        centred = (terms - terms.mean()) / len(terms)
-        ends[name] = interval(0.0, centred, clusters, confidence=0.5).stderr
+        centered = (terms - terms.mean()) / len(terms)
+        ends[name] = interval(0.0, centered, clusters, confidence=0.5).stderr
     sampled = {"stderr_lower": ends["lower"], "stderr_upper": ends["upper"], "clusters": kind}
     base |= {"support": 1.0, "tier": "observed", "params": params_text(params | sampled)}
     low, high = float(lower.mean()), float(upper.mean())

@@ -103,11 +103,11 @@ def localization(
     speaker`` the last one, ``most frequent speaker`` the first turn of the agent with the most turns (the
     earlier one of equals), ``constant step`` the turn nearest to the step that is right most often on the
     other folds (the smaller one of equals). All take the owner of their turn as agent, and rank the others
-    by distance from it. The best baseline is chosen on the data it is reported on, which favours it.
+    by distance from it. The best baseline is chosen on the data it is reported on, which favors it.
 
     *Intervals* are Wilson's with Student's t over tasks (docs/intervals.md), of paired differences in -1..1.
 
-    Time is linear in rows, plus traces times distinct labelled steps.
+    Time is linear in rows, plus traces times distinct labeled steps.
 
     Source: Who&When (Zhang et al., arXiv 2505.00212) for agent and step accuracy; intervals, Wilson 1927,
     Bell & McCaffrey 2002.
@@ -192,10 +192,10 @@ def tell_apart(credits: pl.DataFrame) -> pl.DataFrame:
         differs = [key for key in mine if any(other.get(key) != mine[key] for other in options)]
         told = ", ".join(f"{key}={mine[key]}" for key in differs)
         labels.append(f"{method}({told})" if differs else method)
-    labelled = runs.with_columns(pl.Series("label", labels))
+    labeled = runs.with_columns(pl.Series("label", labels))
     return (
         credits.with_columns(names)
-        .join(labelled, on=["method", *given], how="left", nulls_equal=True, maintain_order="left")
+        .join(labeled, on=["method", *given], how="left", nulls_equal=True, maintain_order="left")
         .with_columns(method="label")
         .drop("label")
     )
@@ -360,7 +360,7 @@ class _Truth:
         return units.join(right, on=["t", "agent"], how="left").with_columns(top)
 
     def _ranked(self, turns: pl.DataFrame) -> pl.DataFrame:
-        """Turns with whether they are on top and how far from the nearest labelled step."""
+        """Turns with whether they are on top and how far from the nearest labeled step."""
         nearest = (
             turns.select("t", "number")
             .drop_nulls()

@@ -63,7 +63,7 @@ def compare(
         ``seq``.
     labels
         What annotators blame, as for `evaluation.localization`, of one annotator. Turns and agents of the
-        whole corpus are credited for it in addition, whatever `unit` is, and those of labelled traces
+        whole corpus are credited for it in addition, whatever `unit` is, and those of labeled traces
         compared.
     blame
         Whether the ``"highest"`` or the ``"lowest"`` credit is what labels are compared with. Failures with a
@@ -341,7 +341,7 @@ def _located(
     judging: dict[str, Any],
 ) -> dict[str, object]:
     levels: tuple[Unit, ...] = ("turn", "agent")
-    # credit first: methods of groups and corpora compare with traces that nobody labelled
+    # credit first: methods of groups and corpora compare with traces that nobody labeled
     frames = [
         credit(corpus, method=name, unit=unit, **options).join(
             labels.select("trace_id").unique(), on="trace_id", how="semi", maintain_order="left"

@@ -54,7 +54,7 @@ def faithfulness(
         ``reason`` where a credit is null. Its traces are evaluated, whatever else the corpus has.
     outcome
         The structural surrogate that says what the outcome is worth when events are absent.
-        ``"noisy_or"``: every event is a noisy-or of its predecessors with normalised weights.
+        ``"noisy_or"``: every event is a noisy-or of its predecessors with normalized weights.
         ``"typed"``: results and returns need all of their inputs, aggregates the best one (in a debate the
         majority), safety events can veto; everything else is that noisy-or. The other models are those
         of `replay`.

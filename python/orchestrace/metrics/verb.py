@@ -28,7 +28,7 @@ _COUNTS: Final = ("n_tasks", "n_traces", "n_null")
 FAMILIES: Final = {
     "E1": ("task_success",),
     "E2": ("parallelism",),
-    "E3": ("utilisation", "message_redundancy"),
+    "E3": ("utilization", "message_redundancy"),
     "E4": ("protocol_overhead", "error_amplification", "taint_share", "outcome_tainted"),
 }
 """The metrics of each evaluation family (arXiv 2605.02801, Table 13; docs/reference/definitions.md, D21)."""
@@ -184,7 +184,7 @@ def metrics(
     table = _with_families(_with_measures(corpus, _packed(table)))
     if by is None:
         return table
-    return _summarised(corpus, table, by, pool_harnesses, confidence)
+    return _summarized(corpus, table, by, pool_harnesses, confidence)
 
 
 def _names(what: str, given: Mapping[str, Collection[str]] | None) -> Any:
@@ -256,7 +256,7 @@ def unit_columns() -> dict[str, str]:
     return {name: columns[counts] for name, counts in rows.select("metric", "counts").iter_rows()}
 
 
-def _summarised(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confidence: float) -> pl.DataFrame:
+def _summarized(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confidence: float) -> pl.DataFrame:
     """Means over the traces of a key, with intervals over tasks."""
     key = _KEYS[by]
     if key not in table.columns:

@@ -378,7 +378,7 @@ def _gather(
         table = pl.concat(frames).to_numpy()
         return table[kept, 0], table[kept, 1:]
 
-    n_inputs, n_modelled = int(counted["n_inputs"].sum()), int(counted["n_modelled"].sum())
+    n_inputs, n_modeled = int(counted["n_inputs"].sum()), int(counted["n_modeled"].sum())
     return _Gathered(
         seen=Observations(
             predict=predict,
@@ -392,7 +392,7 @@ def _gather(
         n_cyclic=sum(g.n_cyclic for g in gates),
         n_unanswered=sum(g.n_unanswered for g in gates),
         n_unrewarded=rows.height - counted.height,
-        support=1.0 - n_modelled / n_inputs,
+        support=1.0 - n_modeled / n_inputs,
     )
 
 

@@ -62,7 +62,7 @@ def models() -> pl.DataFrame:
 
     Notes
     -----
-    Weights that are not given are normalised: shares of the weight into an event (D15). Constant time.
+    Weights that are not given are normalized: shares of the weight into an event (D15). Constant time.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def sensitivity(
     check_corpus(corpus)
     if (method is None) == (not interventions):
         raise ParameterError("sensitivity needs a method, or interventions, and not both")
-    asked = _labelled(outcomes)
+    asked = _labeled(outcomes)
     found = []
     for label, model in asked.items():
         given = model if isinstance(model, str) else model.model
@@ -178,7 +178,7 @@ def sensitivity(
     return stability(pl.concat(found), list(_KEYS), ["trace"], "credit")
 
 
-def _labelled(outcomes: Sequence[str | FittedOutcome]) -> dict[str, str | FittedOutcome]:
+def _labeled(outcomes: Sequence[str | FittedOutcome]) -> dict[str, str | FittedOutcome]:
     """Models by the name that tells them apart."""
     if isinstance(outcomes, str) or len(outcomes) < 2:
         raise ParameterError("outcomes must be two models or more, as in outcomes=['noisy_or', 'typed']")

@@ -371,8 +371,8 @@ def interval(weight: float, stderr: float, n_clusters: int, most: float) -> tupl
     t = t_quantile(0.975, n_clusters - 1)
     if most == np.inf:
         return max(weight - t * stderr, 0.0), weight + t * stderr
-    centre, half = np.log(weight / (1.0 - weight)), t * stderr / (weight * (1.0 - weight))
-    lower, upper = (1.0 / (1.0 + np.exp(-np.clip(centre + side * half, -700.0, 700.0))) for side in (-1, 1))
+    center, half = np.log(weight / (1.0 - weight)), t * stderr / (weight * (1.0 - weight))
+    lower, upper = (1.0 / (1.0 + np.exp(-np.clip(center + side * half, -700.0, 700.0))) for side in (-1, 1))
     return float(lower), float(upper)
 
 

@@ -38,7 +38,7 @@ def taint(
     """Follow untrusted content through every run: what it reached, how soon, and whether the outcome has it.
 
     Taint begins at events with ``trusted = false`` and at results of tools that are named untrusted. It goes
-    along the edges that carry it, and stops at sanitisers (``sanitizer = true``), human interventions and
+    along the edges that carry it, and stops at sanitizers (``sanitizer = true``), human interventions and
     agents that are allowed, which are never tainted themselves.
 
     Parameters

@@ -77,7 +77,7 @@ def rollouts_needed(
     n
         How many units the reward is shared by, from 1: steps, agents; or several such numbers.
     block
-        How many neighbours have a reward of their own; None for one reward for all.
+        How many neighbors have a reward of their own; None for one reward for all.
     noise
         Standard deviation of what is added to a reward, in standard deviations of a unit's contribution.
     alpha, power

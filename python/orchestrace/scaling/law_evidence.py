@@ -20,7 +20,7 @@ class Rows:
         self.codes = codes
         self.values, self.at = np.unique(self.log_x, return_inverse=True)
         # one for all fits, so that resamples are fitted in the same coordinates
-        self.centre = float(0.5 * (self.values[0] + self.values[-1]))
+        self.center = float(0.5 * (self.values[0] + self.values[-1]))
 
     def points(self, times: Floats | None = None) -> Points:
         """The rows, each so many times, put together by x."""
@@ -29,8 +29,8 @@ class Rows:
         weight: Floats = np.bincount(self.at, times, size).astype(np.float64)
         total = np.bincount(self.at, times * self.target, size)
         seen = weight > 0.0
-        z = self.values[seen] - self.centre
-        return Points(z, weight[seen], total[seen] / weight[seen], self.centre, self.relative)
+        z = self.values[seen] - self.center
+        return Points(z, weight[seen], total[seen] / weight[seen], self.center, self.relative)
 
 
 def deal(names: list[str], n_folds: int, seed: int) -> Ints:

@@ -26,12 +26,12 @@ class Points:
     Attributes
     ----------
     z
-        Distinct log x less `centre`, ascending.
+        Distinct log x less `center`, ascending.
     weight
         How many rows, or how often they were drawn; all above 0.
     target
         Their mean: of log y under relative errors, else of y.
-    centre
+    center
         What was taken from log x, one number for all fits that are compared.
     relative
         Whether errors are relative.
@@ -40,7 +40,7 @@ class Points:
     z: Floats
     weight: Floats
     target: Floats
-    centre: float
+    center: float
     relative: bool
 
     @property
@@ -82,7 +82,7 @@ class Power:
     def fit(self, points: Points, near: Floats | None = None) -> Floats | None:
         if points.relative:
             slope, level = _line(points.z, points.target, points.weight)
-            return _with_scale(level, np.array([slope]), -slope * points.centre)
+            return _with_scale(level, np.array([slope]), -slope * points.center)
 
         def shape(p: Floats) -> Floats:
             return np.exp(_bounded(p[..., :1] * points.z))
@@ -91,7 +91,7 @@ class Power:
         p = _projected(points, shape, _fewest(points, shape, starts))
         if p is None:
             return None
-        return _scaled(_multiple(points, shape(p)), -p[0] * points.centre, p)
+        return _scaled(_multiple(points, shape(p)), -p[0] * points.center, p)
 
     def curve(self, theta: Floats, log_x: Floats) -> Floats:
         scale, exponent = np.moveaxis(theta, -1, 0)[..., None]
@@ -122,14 +122,14 @@ class BrokenPower:
             grid = np.meshgrid(_EXPONENTS, _EXPONENTS, np.log(share / (1.0 - share)), indexing="ij")
             starts = np.stack([axis.ravel() for axis in grid], axis=-1)
         else:
-            at = (float(np.log(near[3])) - points.centre - low) / (high - low)
+            at = (float(np.log(near[3])) - points.center - low) / (high - low)
             at = min(max(at, 1e-3), 1.0 - 1e-3)
             starts = np.array([[near[1], near[2], np.log(at / (1.0 - at))]])
         p = _projected(points, shape, _fewest(points, shape, starts))
         if p is None:
             return None
         knot = low + (high - low) / (1.0 + float(np.exp(-_bounded(p[2]))))
-        log_break = knot + points.centre
+        log_break = knot + points.center
         theta = np.array([p[0], p[1], np.exp(log_break)])
         return _scaled(_multiple(points, shape(p)), -p[0] * log_break, theta)
 
@@ -161,7 +161,7 @@ class BrokenPower:
         if knot is None:
             return None
         level, before, after = _hinge(points, knot)
-        log_break = knot + points.centre
+        log_break = knot + points.center
         return _with_scale(level, np.array([before, after, np.exp(log_break)]), -before * log_break)
 
     def curve(self, theta: Floats, log_x: Floats) -> Floats:
@@ -192,7 +192,7 @@ class Saturating:
             return None
         rate = float(np.exp(np.clip(p[0], low, high)))
         amplitude, limit = _line(shape(p), points.target, points.weight)
-        log_part = rate * points.centre
+        log_part = rate * points.center
         return np.array([limit, float(_times_exp(amplitude, log_part)), rate])
 
     def _positive(self, points: Points, low: float, high: float, near: Floats | None) -> Floats | None:
@@ -215,7 +215,7 @@ class Saturating:
         if near is None:
             y = np.exp(points.target - top)
             # relative errors to first order
-            flat = Points(z, points.weight * y**-2.0, y, points.centre, False)
+            flat = Points(z, points.weight * y**-2.0, y, points.center, False)
             for guess in np.linspace(low + 0.5, high - 0.5, 12):
                 amplitude, limit = _line(np.exp(-np.exp(guess) * (z - z0)), y, flat.weight)
                 limit = max(limit, 0.1 * float(y.min()))
@@ -229,7 +229,7 @@ class Saturating:
         else:
             limit, amplitude, rate = (float(v) for v in near)
             logs = np.log(max(limit, 1e-300)), np.log(rate)
-            part = float(np.log(max(abs(amplitude), 1e-300))) - rate * (points.centre + z0)
+            part = float(np.log(max(abs(amplitude), 1e-300))) - rate * (points.center + z0)
             if amplitude > 0.0:
                 begins.append((falling, np.array([logs[0], part, logs[1]])))
             else:
@@ -246,7 +246,7 @@ class Saturating:
             return None
         form, p = found
         rate, limit = rate_of(p), float(np.exp(_bounded(p[0])))
-        moved = rate * (points.centre + z0)
+        moved = rate * (points.center + z0)
         if form is falling:
             amplitude = float(np.exp(_bounded(p[1] + moved)))
         else:

@@ -47,7 +47,7 @@ _CURVE = {
     "k": pl.UInt32(),
     "makespan": pl.Float64(),
     "speedup": pl.Float64(),
-    "utilisation": pl.Float64(),
+    "utilization": pl.Float64(),
     "cost": pl.Float64(),
     "work": pl.Float64(),
     "span": pl.Float64(),
@@ -240,7 +240,7 @@ def scaling_curve(
     -------
     DataFrame
         One row per trace and k: ``trace`` (UInt32) ``trace_id``, ``k`` (UInt32, null for as many as are
-        needed), ``makespan`` T_k, ``speedup`` T1/T_k, ``utilisation`` (share of the slots' time that is
+        needed), ``makespan`` T_k, ``speedup`` T1/T_k, ``utilization`` (share of the slots' time that is
         taken), ``cost`` k T_k (what k slots cost until the end; null without k), ``work`` T1, ``span`` T∞,
         ``lower`` and ``upper`` (bounds of T_k), ``peak`` (UInt32: most slots taken at a time), ``recorded``
         (makespan of the recording; null where durations are seconds and its times are steps), ``unit`` of

@@ -226,9 +226,9 @@ def _ends(
         stderr = 0.0
     else:
         trials = p * (1.0 - p) / error**2
-        centre = p + t * t / (2.0 * trials)
+        center = p + t * t / (2.0 * trials)
         reach = t * float(np.sqrt(error**2 + np.square(t / (2.0 * trials))))
-        ends = (centre - reach) / (1.0 + t * t / trials), (centre + reach) / (1.0 + t * t / trials)
+        ends = (center - reach) / (1.0 + t * t / trials), (center + reach) / (1.0 + t * t / trials)
     lower, upper = (least + min(max(end, 0.0), 1.0) * (most - least) for end in ends)
     return Interval(stderr, lower, upper, None)
 
@@ -275,8 +275,8 @@ def correlation_interval(
     stderr, df, slope = _error(influence[counted], share), _freedom(share), 1.0 - correlation * correlation
     if min(stderr, slope) <= NO_SPREAD:
         return _ends(correlation, 0.0, df, confidence, (-1.0, 1.0), 1.0)
-    centre, reach = float(np.arctanh(correlation)), t_quantile((1.0 + confidence) / 2.0, df) * stderr / slope
-    return Interval(stderr, float(np.tanh(centre - reach)), float(np.tanh(centre + reach)), None)
+    center, reach = float(np.arctanh(correlation)), t_quantile((1.0 + confidence) / 2.0, df) * stderr / slope
+    return Interval(stderr, float(np.tanh(center - reach)), float(np.tanh(center + reach)), None)
 
 
 def spanning_interval(

@@ -1,6 +1,6 @@
 """The two small regressions behind doubly robust estimates: ridge and logistic, in NumPy, one BLAS thread.
 
-Both see standardised features and penalise all weights but the intercept, so that features that say the same
+Both see standardized features and penalize all weights but the intercept, so that features that say the same
 twice, or separate the classes, have a solution.
 """
 
@@ -88,16 +88,16 @@ def pooled(rows: pl.DataFrame, columns: list[str]) -> dict[str, float]:
 
 
 def ridge(x: Floats, y: Floats, penalty: float) -> Floats:
-    """Weights that minimise Σ (y - x w)² + penalty Σ_{j>0} w_j²; the first column is the intercept."""
-    centre, level = x[:, 1:].mean(axis=0), y.mean()
-    around = x[:, 1:] - centre
+    """Weights that minimize Σ (y - x w)² + penalty Σ_{j>0} w_j²; the first column is the intercept."""
+    center, level = x[:, 1:].mean(axis=0), y.mean()
+    around = x[:, 1:] - center
     gram = around.T @ around + penalty * np.eye(x.shape[1] - 1)
     slope = np.linalg.solve(gram, around.T @ (y - level))
-    return np.concatenate([[level - centre @ slope], slope])
+    return np.concatenate([[level - center @ slope], slope])
 
 
 def logistic(x: Floats, d: Floats, penalty: float) -> Floats:
-    """Weights that minimise the log loss + penalty/2 Σ_{j>0} w_j², by Newton's method with halved steps."""
+    """Weights that minimize the log loss + penalty/2 Σ_{j>0} w_j², by Newton's method with halved steps."""
     pull = np.full(x.shape[1], penalty)
     # an intercept without any pull runs away where all of the rows went one way
     pull[0] = 1e-6

@@ -111,9 +111,9 @@ def _between(n: Floats, mean: Floats, who: Ints, sigma2: float) -> float | None:
     """The variance of cells around the mean of their row; null where no row has two."""
     rows = np.bincount(who)
     size = np.bincount(who, weights=n)
-    centre = (np.bincount(who, weights=n * mean) / size)[who]
+    center = (np.bincount(who, weights=n * mean) / size)[who]
     room = float((size - np.bincount(who, weights=n * n) / size).sum())
     if not (rows > 1).any() or room <= 0.0:
         return None
-    q = float((n * np.square(mean - centre)).sum())
+    q = float((n * np.square(mean - center)).sum())
     return max(0.0, (q - sigma2 * float((rows - 1).sum())) / room)

@@ -8,12 +8,12 @@ import polars as pl
 from ..base.errors import ParameterError
 from ..corpus.corpus import Corpus
 from .config import Size
-from .sheet import COLOURS, INK, Sheet
+from .sheet import COLORS, INK, Sheet
 
 NEEDED: Final = ("system", "kind", "agents_max", "steps_max")
 KINDS: Final = ["academic", "industrial", "recorded corpus", "rung of the ladder"]
 _HEIGHT: Final = 330
-_RANGE: Final = [COLOURS[0], COLOURS[1], COLOURS[2], "#8a9099"]
+_RANGE: Final = [COLORS[0], COLORS[1], COLORS[2], "#8a9099"]
 
 
 def checked(envelopes: pl.DataFrame) -> pl.DataFrame:
@@ -82,25 +82,25 @@ def envelope_map(
     x, y = _axes(sheet, "steps", "agents")
     there = {*systems["kind"], KINDS[3], *([KINDS[2]] if corpora.height else [])}
     shown = [kind for kind in KINDS if kind in there]
-    colours = [_RANGE[KINDS.index(kind)] for kind in shown]
-    colour = alt.Color("kind:N", title=None, sort=shown).scale(domain=shown, range=colours)
-    colour = colour.legend(orient="bottom", symbolType="circle", symbolSize=70)
+    colors = [_RANGE[KINDS.index(kind)] for kind in shown]
+    color = alt.Color("kind:N", title=None, sort=shown).scale(domain=shown, range=colors)
+    color = color.legend(orient="bottom", symbolType="circle", symbolSize=70)
     both = systems.drop_nulls(["agents", "steps"])
     layers = []
     steps = [{"steps": size.events, "agents": size.agents, "kind": KINDS[3]} for size in sizes]
     rungs = sheet.chart(pl.DataFrame(steps))
     layers.append(rungs.mark_line(color=_RANGE[3], strokeDash=[3, 3], strokeWidth=1).encode(x=x, y=y))
     layers.append(
-        rungs.mark_point(shape="cross", filled=True, size=55, opacity=1).encode(x=x, y=y, color=colour)
+        rungs.mark_point(shape="cross", filled=True, size=55, opacity=1).encode(x=x, y=y, color=color)
     )
-    layers += _ticks(sheet, systems, colour)
+    layers += _ticks(sheet, systems, color)
     if corpora.height:
-        layers += _corpora(sheet, corpora, colour)
+        layers += _corpora(sheet, corpora, color)
     places = both.group_by("steps", "agents", "kind", maintain_order=True).agg(
         label=pl.col("number").cast(pl.String).str.join(", ")
     )
     dots = sheet.chart(places)
-    layers.append(dots.mark_point(filled=True, size=80, opacity=1).encode(x=x, y=y, color=colour))
+    layers.append(dots.mark_point(filled=True, size=80, opacity=1).encode(x=x, y=y, color=color))
     layers.append(
         dots.mark_text(dy=-9, fontSize=9.5, color=INK, align="center").encode(x=x, y=y, text="label:N")
     )
@@ -117,7 +117,7 @@ def _axes(sheet: Sheet, across: str, up: str) -> tuple[Any, Any]:
     )
 
 
-def _ticks(sheet: Sheet, systems: pl.DataFrame, colour: Any) -> list[Any]:
+def _ticks(sheet: Sheet, systems: pl.DataFrame, color: Any) -> list[Any]:
     """Systems of which one number is published, at the edge of the map."""
     alt = sheet.alt
     x, y = _axes(sheet, "steps", "agents")
@@ -129,21 +129,21 @@ def _ticks(sheet: Sheet, systems: pl.DataFrame, colour: Any) -> list[Any]:
         values = sheet.chart(own)
         if there == "steps":
             tick = values.mark_tick(thickness=2.2, size=12, opacity=0.9)
-            layers.append(tick.encode(x=x, y=alt.value(_HEIGHT - 6), color=colour))
+            layers.append(tick.encode(x=x, y=alt.value(_HEIGHT - 6), color=color))
         else:
             tick = values.mark_tick(thickness=2.2, size=12, opacity=0.9, orient="horizontal")
-            layers.append(tick.encode(x=alt.value(6), y=y, color=colour))
+            layers.append(tick.encode(x=alt.value(6), y=y, color=color))
     return layers
 
 
-def _corpora(sheet: Sheet, corpora: pl.DataFrame, colour: Any) -> list[Any]:
+def _corpora(sheet: Sheet, corpora: pl.DataFrame, color: Any) -> list[Any]:
     values = sheet.chart(corpora.with_columns(kind=pl.lit(KINDS[2])))
     x, y = _axes(sheet, "steps_mid", "agents_mid")
     from_x, from_y = _axes(sheet, "steps_lower", "agents_lower")
     lines = values.mark_rule(strokeWidth=1.3, opacity=0.55)
-    across = lines.encode(x=from_x, x2="steps_upper:Q", y=y, color=colour)
-    upright = lines.encode(x=x, y=from_y, y2="agents_upper:Q", color=colour)
-    dots = values.mark_point(filled=True, size=70, shape="diamond", opacity=1).encode(x=x, y=y, color=colour)
+    across = lines.encode(x=from_x, x2="steps_upper:Q", y=y, color=color)
+    upright = lines.encode(x=x, y=from_y, y2="agents_upper:Q", color=color)
+    dots = values.mark_point(filled=True, size=70, shape="diamond", opacity=1).encode(x=x, y=y, color=color)
     joined = corpora.group_by("steps_mid", "agents_mid", maintain_order=True).agg(
         label=pl.col("letter").str.join(", ")
     )

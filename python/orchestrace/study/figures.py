@@ -9,7 +9,7 @@ import polars as pl
 
 from .config import Size
 from .measure import OK
-from .sheet import COLOURS, GREY, Looks, Sheet
+from .sheet import COLORS, GREY, Looks, Sheet
 from .summary import are_few, averaged, correlations
 
 _WIDTHS: Final = {1: 480, 2: 310, 3: 210}
@@ -25,7 +25,7 @@ Spec = dict[str, Any]
 
 
 def featured(table: pl.DataFrame, unit: str) -> list[str]:
-    """The methods that a figure names: all where there are as many colours, else those with the largest mean
+    """The methods that a figure names: all where there are as many colors, else those with the largest mean
     correlation at a unit.
 
     Values from few tasks count only for methods that have no others.
@@ -35,7 +35,7 @@ def featured(table: pl.DataFrame, unit: str) -> list[str]:
     means = known.group_by("method", "few").agg(mean=pl.col("value").mean())
     ranked = means.sort(["few", "mean", "method"], descending=[False, True, False])
     methods = ranked["method"].unique(maintain_order=True).to_list()
-    return methods if len(methods) <= len(COLOURS) else methods[:_NAMED]
+    return methods if len(methods) <= len(COLORS) else methods[:_NAMED]
 
 
 def measured_rows(table: pl.DataFrame, unit: str, column: str) -> pl.DataFrame:
@@ -135,7 +135,7 @@ def _layers(
     sheet: Sheet, rows: pl.DataFrame, named: Sequence[str], x: Any, y: Callable[[str], Any]
 ) -> list[Any]:
     """Lines, intervals and points of the methods that are named, and before them grey lines of the others."""
-    colour, dash = sheet.of_methods(named, "bottom", 3)
+    color, dash = sheet.of_methods(named, "bottom", 3)
     mine = rows.filter(pl.col("method").is_in(named))
     rest = rows.filter(~pl.col("method").is_in(named))
     bars = sheet.chart(mine.drop_nulls(["lower", "upper"]))
@@ -144,19 +144,19 @@ def _layers(
         sheet.chart(rest.filter("few"))
         .mark_point(filled=False, fill="white", stroke=GREY, size=12, strokeWidth=1, opacity=1)
         .encode(x=x, y=y("value")),
-        bars.mark_rule(strokeWidth=1.2, opacity=0.75).encode(x=x, y=y("lower"), y2="upper:Q", color=colour),
-        sheet.chart(mine).mark_line(strokeWidth=1.8).encode(x=x, y=y("value"), color=colour, strokeDash=dash),
-        *_points(sheet, mine, x, y("value"), colour),
+        bars.mark_rule(strokeWidth=1.2, opacity=0.75).encode(x=x, y=y("lower"), y2="upper:Q", color=color),
+        sheet.chart(mine).mark_line(strokeWidth=1.8).encode(x=x, y=y("value"), color=color, strokeDash=dash),
+        *_points(sheet, mine, x, y("value"), color),
     ]
 
 
-def _points(sheet: Sheet, rows: pl.DataFrame, x: Any, y: Any, colour: Any) -> list[Any]:
+def _points(sheet: Sheet, rows: pl.DataFrame, x: Any, y: Any, color: Any) -> list[Any]:
     """Points, hollow where they rest on few tasks."""
     full = sheet.chart(rows.filter(~pl.col("few"))).mark_point(filled=True, size=28, opacity=1)
     hollow = sheet.chart(rows.filter("few")).mark_point(
         filled=False, fill="white", size=28, strokeWidth=1.4, opacity=1
     )
-    return [full.encode(x=x, y=y, color=colour), hollow.encode(x=x, y=y, color=colour)]
+    return [full.encode(x=x, y=y, color=color), hollow.encode(x=x, y=y, color=color)]
 
 
 _DURATION: Final = (
@@ -192,13 +192,13 @@ def costs(
     slow = slow.sort(["seconds", "method"], descending=[True, False])
     known = set(frame["method"])
     chosen = [*slow["method"].to_list()[:5], *(name for name in named if name in known), *sorted(known)]
-    chosen = list(dict.fromkeys(chosen))[: len(COLOURS)]
+    chosen = list(dict.fromkeys(chosen))[: len(COLORS)]
     x = sheet.steps("events", frame["events"])
     seconds = frame["seconds"].to_numpy()
     domain = [float(seconds.min()) / 1.4, float(seconds.max()) * 1.4]
     y = alt.Y("seconds:Q", title="time for one run").scale(type="log", domain=domain, nice=False)
     y = y.axis(labelExpr=_DURATION, values=_decades(*domain))
-    colour, dash = sheet.of_methods(chosen, "right")
+    color, dash = sheet.of_methods(chosen, "right")
     mine = frame.filter(pl.col("method").is_in(chosen))
     rest = sheet.chart(frame.filter(~pl.col("method").is_in(chosen)))
     dots = sheet.chart(mine.filter("measured")).mark_point(filled=True, size=44, opacity=1)
@@ -207,9 +207,9 @@ def costs(
     )
     layers = alt.layer(
         rest.mark_line(color=GREY, strokeWidth=1).encode(x=x, y=y, detail="method:N"),
-        sheet.chart(mine).mark_line(strokeWidth=1.8).encode(x=x, y=y, color=colour, strokeDash=dash),
-        dots.encode(x=x, y=y, color=colour),
-        open_ones.encode(x=x, y=y, color=colour),
+        sheet.chart(mine).mark_line(strokeWidth=1.8).encode(x=x, y=y, color=color, strokeDash=dash),
+        dots.encode(x=x, y=y, color=color),
+        open_ones.encode(x=x, y=y, color=color),
     )
     return sheet.finished(layers.properties(width=430, height=280))
 
@@ -234,14 +234,14 @@ def schedules(table: pl.DataFrame) -> Spec | None:
         title = "speed-up"
         y = alt.Y("speedup:Q", title=title).scale(type="log", base=2).axis(format="~g", tickCount=5)
         lower = alt.Y("worst:Q", title=title).scale(type="log", base=2)
-        colour = alt.Color("method:N", title="queue", sort=queues).scale(
-            domain=queues, range=COLOURS[: len(queues)]
+        color = alt.Color("method:N", title="queue", sort=queues).scale(
+            domain=queues, range=COLORS[: len(queues)]
         )
-        colour = colour.legend(orient="bottom", symbolType="stroke", symbolSize=400, symbolOpacity=1)
+        color = color.legend(orient="bottom", symbolType="stroke", symbolSize=400, symbolOpacity=1)
         layers = [
             values.mark_area(color="#dfe3e8", opacity=1).encode(x=x, y=lower, y2="best:Q"),
-            values.mark_line(strokeWidth=1.8).encode(x=x, y=y, color=colour),
-            *_points(sheet, own, x, y, colour),
+            values.mark_line(strokeWidth=1.8).encode(x=x, y=y, color=color),
+            *_points(sheet, own, x, y, color),
         ]
         head = sheet.head(f"{events:,} steps, {agents:,} agents")
         panels.append(alt.layer(*layers).properties(title=head, width=_WIDTHS[across], height=_HEIGHT))
@@ -254,7 +254,7 @@ def trend(table: pl.DataFrame, looks: Looks) -> Spec | None:
     if known.is_empty():
         return None
     sheet = Sheet(looks)
-    names = known["method"].unique().sort().to_list()[: len(COLOURS)]
+    names = known["method"].unique().sort().to_list()[: len(COLORS)]
     known = known.filter(pl.col("method").is_in(names))
     panels = []
     for metric, title in TRENDS.items():

@@ -55,7 +55,7 @@ _COSTS: Final[dict[str, Any]] = {
     "points": pl.UInt32,
     "stopped_s": pl.Float64,
 }
-_CURVE: Final = ("makespan", "speedup", "over_lower", "of_upper", "utilisation")
+_CURVE: Final = ("makespan", "speedup", "over_lower", "of_upper", "utilization")
 _SCHEDULES: Final[dict[str, Any]] = {
     "k": pl.UInt32,
     "n_traces": pl.UInt32,
@@ -110,7 +110,7 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
         a ``lower_bound`` where one of the points is a call that was stopped, or there is one alone; after
         a call that was stopped also ``stopped_s``, when.
 
-        Schedules: ``makespan speedup utilisation`` with intervals over ``n_tasks`` tasks; ``over_lower``
+        Schedules: ``makespan speedup utilization`` with intervals over ``n_tasks`` tasks; ``over_lower``
         (makespan by its lower bound, at least 1) and ``of_upper`` (by its upper, at most 1); ``best
         worst``: speed-ups that the bounds allow; ``parallelism`` T1/T∞; ``in_bounds``: share of traces within
         both; ``time_unit``; ``interval_reason`` of the first interval that is null: ``group.degenerate``

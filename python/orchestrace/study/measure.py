@@ -25,7 +25,7 @@ Stage = Callable[[str], object]
 
 
 class Bench:
-    """Measures cells; keeps the corpus of the last one, since neighbours share it."""
+    """Measures cells; keeps the corpus of the last one, since neighbors share it."""
 
     def __init__(self, config: StudyConfig, threads: int | None = None) -> None:
         self._config = config
@@ -114,9 +114,9 @@ def _by_slots(corpus: Corpus, curve: pl.DataFrame, confidence: float) -> list[di
         held = own["held"].to_numpy().mean()
         row: dict[str, Any] = {"k": k, "n_traces": own.height, "n_tasks": own["task"].n_unique()}
         row["in_bounds"] = float(held)
-        for name in ("makespan", "speedup", "over_lower", "of_upper", "utilisation"):
+        for name in ("makespan", "speedup", "over_lower", "of_upper", "utilization"):
             values = own[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-            within = (0.0, 1.0) if name == "utilisation" else None
+            within = (0.0, 1.0) if name == "utilization" else None
             mean = mean_interval(values, own["task"].to_numpy(), confidence=confidence, within=within)
             row |= {
                 name: mean.estimate,

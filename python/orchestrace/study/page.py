@@ -19,7 +19,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: its words, and a class that the pages colour."""
+    """A cell of a table: its words, and a class that the pages color."""
 
     text: str
     kind: str = ""

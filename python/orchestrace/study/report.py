@@ -61,7 +61,7 @@ def report(
     Every number is computed from the tables of the folder and the arguments; captions say whether a figure is
     of synthetic or recorded runs, how many, and what its intervals are. A value from fewer than five tasks is
     shown with its interval and marked (a hollow point, † in tables); no conclusion rests on it. A method has
-    one colour in all figures. A few seconds.
+    one color in all figures. A few seconds.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from . import figures
 from .config import FEWEST_TASKS, Size, StudyConfig
 from .envelope_map import envelope_map, placed
 from .page import Cell, Figure, Grid, Section
-from .sheet import COLOURS, Looks, looks
+from .sheet import COLORS, Looks, looks
 from .summary import FEW, NONE, SLOW, Verdict, are_few, gap_sentences, method_table
 
 _PNG_SCALE: Final = 2.5
@@ -68,7 +68,7 @@ def sections_of(
 
 
 def _looks(table: pl.DataFrame, config: StudyConfig, downscaled: pl.DataFrame | None) -> Looks:
-    """The one look of each method in all figures: those that figures name first have their own colours."""
+    """The one look of each method in all figures: those that figures name first have their own colors."""
     ranked = [figures.featured(table, unit) for unit in config.units]
     longest = max(map(len, ranked), default=0)
     first = [names[place] for place in range(longest) for names in ranked if place < len(names)]
@@ -160,7 +160,7 @@ def _ladder(table: pl.DataFrame, config: StudyConfig, looks: Looks, drawn: Drawn
         " to read it with: the field `value`, which `gae` and its kin read, is the exact expected outcome"
         " here unless a world has value_noise, a critic that nobody has; and under gates no outcome is"
         " negative, so that any share of it ranks who did more above who did less: there `uniform` is the"
-        " baseline, not 0. A method has the same colour and line in all figures; methods of one size stand"
+        " baseline, not 0. A method has the same color and line in all figures; methods of one size stand"
         " side by side."
     )
     presets, words = list(config.presets), _synthetic(config)
@@ -175,10 +175,10 @@ def _ladder(table: pl.DataFrame, config: StudyConfig, looks: Looks, drawn: Drawn
     for unit in config.units:
         named = figures.featured(table, unit)
         others = set(figures.measured_rows(table, unit, "rho")["method"]) - set(named)
-        colours = f" The {len(named)} methods with the largest mean have a colour, the others are grey."
+        colors = f" The {len(named)} methods with the largest mean have a color, the others are grey."
         caption = (
             f"Spearman's correlation of credit with contribution among the {unit}s of a run, a panel for each"
-            f" world.{colours if others else ''}"
+            f" world.{colors if others else ''}"
         )
         add("rank", "rho", "rank correlation", named, caption)
         caption = f"Share of right signs among the 5 % of the {unit}s of a run that matter most."
@@ -189,7 +189,7 @@ def _ladder(table: pl.DataFrame, config: StudyConfig, looks: Looks, drawn: Drawn
             " over the units of all rollouts of a task; only where its interval is above 0. With equal units"
             " and no noise, one number for all needs them in proportion to the units of a run."
         )
-        chosen = list(dict.fromkeys([*flat, *named]))[: len(COLOURS)]
+        chosen = list(dict.fromkeys([*flat, *named]))[: len(COLORS)]
         add("rollouts", "rollouts", "rollouts needed", chosen, caption, log=True)
     return section
 
@@ -257,7 +257,7 @@ def _costs(table: pl.DataFrame, sizes: tuple[Size, ...], looks: Looks, drawn: Dr
             f"Time for one run at unit {unit}, median over worlds; this report was written on a machine of"
             f" {os.cpu_count()} cores. Open triangles: beyond the budget, extrapolated by a power law through"
             " the last three measured sizes, or at least so much, from when a call was stopped. The slowest"
-            " methods and those that find most have a colour."
+            " methods and those that find most have a color."
             " Synthetic runs, the shortest of up to five calls, no intervals.",
         )
     known = table.drop_nulls("peak_bytes").group_by("events").agg(pl.col("peak_bytes").max()).sort("events")

@@ -8,10 +8,10 @@ import polars as pl
 
 from ..base.errors import ParameterError
 
-COLOURS: Final = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#882255", "#332288"]
-"""Six of Okabe and Ito's and two of Tol's: people with any kind of colour vision tell every two apart."""
+COLORS: Final = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#882255", "#332288"]
+"""Six of Okabe and Ito's and two of Tol's: people with any kind of color vision tell every two apart."""
 DASHES: Final = [[1, 0], [6, 3], [2, 2], [8, 2, 2, 2]]
-"""Lines of the methods beyond the eighth, which share a colour with an earlier one."""
+"""Lines of the methods beyond the eighth, which share a color with an earlier one."""
 GREY: Final = "#c4c8ce"
 INK: Final = "#1f2328"
 _FONT: Final = "Helvetica Neue, Helvetica, Arial, sans-serif"
@@ -43,7 +43,7 @@ _LOOK: Final = {
 class Look(NamedTuple):
     """How a method is drawn, in every figure of a report."""
 
-    colour: str
+    color: str
     dash: list[int]
 
 
@@ -53,13 +53,13 @@ Looks = Mapping[str, Look]
 def looks(methods: Sequence[str], first: Sequence[str]) -> Looks:
     """The look of each method of a report, whichever figures it is in.
 
-    Colours go by the order of `methods`. Where there are more methods than colours, those that `first` begins
-    with have a colour of their own, and the others the same colours with another line.
+    Colors go by the order of `methods`. Where there are more methods than colors, those that `first` begins
+    with have a color of their own, and the others the same colors with another line.
     """
     ordered = list(dict.fromkeys(methods))
-    own = [name for name in dict.fromkeys([*first, *ordered]) if name in ordered][: len(COLOURS)]
+    own = [name for name in dict.fromkeys([*first, *ordered]) if name in ordered][: len(COLORS)]
     ordered.sort(key=lambda name: name not in own)
-    all_looks = [Look(colour, dash) for dash in DASHES for colour in COLOURS]
+    all_looks = [Look(color, dash) for dash in DASHES for color in COLORS]
     return {name: all_looks[place % len(all_looks)] for place, name in enumerate(ordered)}
 
 
@@ -82,15 +82,15 @@ class Sheet:
         return self.alt.Chart(self.alt.NamedData(name=name))
 
     def of_methods(self, names: Sequence[str], orient: str, columns: int = 1) -> tuple[Any, Any]:
-        """Colour and dash of methods, each its own, with one legend for both."""
+        """Color and dash of methods, each its own, with one legend for both."""
         domain = list(names)
-        colours = [self._looks[name].colour for name in domain]
+        colors = [self._looks[name].color for name in domain]
         dashes = [self._looks[name].dash for name in domain]
         legend = {"orient": orient, "columns": columns, "symbolType": "stroke", "symbolOpacity": 1}
         legend |= {"symbolSize": 400}
-        colour = self.alt.Color("method:N", title=None, sort=domain).scale(domain=domain, range=colours)
+        color = self.alt.Color("method:N", title=None, sort=domain).scale(domain=domain, range=colors)
         dash = self.alt.StrokeDash("method:N", title=None, sort=domain).scale(domain=domain, range=dashes)
-        return colour.legend(**legend), dash.legend(**legend)
+        return color.legend(**legend), dash.legend(**legend)
 
     def steps(
         self, field: str, values: pl.Series, title: str = "steps in a run", room: float = math.log10(1.25)
@@ -114,7 +114,7 @@ class Sheet:
         return self._whole(_plain(chart))
 
     def grid(self, panels: list[Any], columns: int, spacing: dict[str, int]) -> dict[str, Any]:
-        """The specification of panels that share their colours."""
+        """The specification of panels that share their colors."""
         # Joined as plain data: Altair would copy every panel for each that it adds.
         joined = {"concat": [_plain(one) for one in panels], "columns": columns, "spacing": spacing}
         return self._whole({**joined, "resolve": {"scale": {"color": "shared", "strokeDash": "shared"}}})

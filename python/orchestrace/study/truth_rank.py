@@ -107,7 +107,7 @@ def _pooled(
     """Pearson's correlation of credit with contribution over all units and rollouts of a task: the rho of
     6.9, to which credit that is one number for a whole rollout contributes too.
 
-    Both are centred in their task and their moments summed over tasks: what a task's own moments move is its
+    Both are centered in their task and their moments summed over tasks: what a task's own moments move is its
     influence, and their share of the sums its weight.
     """
     if not ours.size:

@@ -144,7 +144,7 @@ class Story:
             Sentence(
                 "Unused",
                 self._unreached(),
-                f"{of_agents} --sort utilisation --columns trace_id,agent,utilisation,tokens",
+                f"{of_agents} --sort utilization --columns trace_id,agent,utilization,tokens",
             ),
             Sentence(
                 "Untrusted",
@@ -466,7 +466,7 @@ def _unreached(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     known = rows.filter(pl.col("dead_events").is_not_null()).select("trace")
     return (
         members.join(known, on="trace", how="semi")
-        .filter(pl.col("agent").is_not_null(), pl.col("utilisation") == 0.0, pl.col("n_events") > 0)
+        .filter(pl.col("agent").is_not_null(), pl.col("utilization") == 0.0, pl.col("n_events") > 0)
         .select(pl.col(name).cast(kind) for name, kind in _AGENTS.items())
         .sort(["tokens", "n_events", "trace"], descending=[True, True, False], nulls_last=True)
     )

@@ -191,7 +191,7 @@ def gae(
     lambda_: float = 0.95,
     threads: int | None = None,
 ) -> pl.Series:
-    """Generalised advantages along sequences of rows.
+    """Generalized advantages along sequences of rows.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def _along(
     fading: float,
     threads: int | None,
 ) -> pl.Series:
-    found = _core.generalised(
+    found = _core.generalized(
         rows,
         pl.DataFrame([_whole("offsets", offsets)]),
         None if order is None else pl.DataFrame([_whole("order", order)]),

@@ -37,7 +37,7 @@ pub enum Dict {
     Importer,
     /// Input files.
     File,
-    /// People or programs that labelled a trace.
+    /// People or programs that labeled a trace.
     Annotator,
     /// What a label says.
     Label,
@@ -535,7 +535,7 @@ pub static SCHEDULE_REPLAYS: Table = Table {
         opt("span", Kind::F64),
         opt("lower", Kind::F64),
         opt("upper", Kind::F64),
-        opt("utilisation", Kind::F64),
+        opt("utilization", Kind::F64),
         opt("peak", Kind::U32),
         opt("support", Kind::F64),
         opt("cut", Kind::U32),

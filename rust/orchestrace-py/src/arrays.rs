@@ -68,7 +68,7 @@ pub(crate) fn relative(
 /// `rows` has the column `reward` and, with a critic, `value`; `offsets` one column, and so `order`.
 #[pyfunction]
 #[pyo3(signature = (rows, offsets, order = None, *, gamma, fading, threads = None))]
-pub(crate) fn generalised(
+pub(crate) fn generalized(
     py: Python<'_>,
     rows: &Bound<'_, PyAny>,
     offsets: &Bound<'_, PyAny>,
@@ -88,7 +88,7 @@ pub(crate) fn generalised(
         order: order.as_ref().map(places).transpose().map_err(fail)?,
     };
     let out = recycled::room_for(rewards.len());
-    let run = |run: &_| arrays::generalised(rewards, critics, &sequences, gamma, fading, out, run);
+    let run = |run: &_| arrays::generalized(rewards, critics, &sequences, gamma, fading, out, run);
     let found = run_on_rows(py, threads, rewards.len(), run)?;
     table(py, found)
 }

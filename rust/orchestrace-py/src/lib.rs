@@ -38,7 +38,7 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::arrays::{generalised, relative};
+    use super::arrays::{generalized, relative};
     #[pymodule_export]
     use super::call::{check_process, mark_orphaned};
     #[pymodule_export]

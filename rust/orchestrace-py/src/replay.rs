@@ -76,7 +76,7 @@ impl PyGates {
         run_detached(py, threads, progress.as_ref(), &Exchange::default(), compile).map(Self)
     }
 
-    /// A row a target: `trace seq score n_inputs n_modelled`.
+    /// A row a target: `trace seq score n_inputs n_modeled`.
     fn targets(&self, py: Python<'_>) -> PyResult<Stream> {
         let (batch, schema) = self.0.table().map_err(|error| to_python(py, &error))?;
         Ok(Stream::new(vec![batch], schema))

@@ -96,7 +96,7 @@ pub(crate) fn tainted_events(
     rows_of(py, threads, progress.as_ref(), |run| safety::tainted_events(store, &options, run))
 }
 
-/// The events that sanitisers should clean, a row each; `costs` is a table of one column, a number for each event of
+/// The events that sanitizers should clean, a row each; `costs` is a table of one column, a number for each event of
 /// the store in its order.
 #[pyfunction]
 #[pyo3(signature = (store, *, costs = None, threads = None, progress = None, **options))]

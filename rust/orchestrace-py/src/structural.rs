@@ -42,7 +42,7 @@ pub(crate) fn replay_structural(
         request(py, options)?;
     let structure = Structure {
         model: Model::parse(&outcome).map_err(fail)?,
-        weights: weights.map_or(Weights::Normalised, Weights::Given),
+        weights: weights.map_or(Weights::Normalized, Weights::Given),
         quorum,
         aggregate: None,
     };

@@ -22,7 +22,7 @@ from ...statistics.learners import one_thread
 from ..registry import EventValues, credit_method
 from .features import Vocabulary
 from .ridge import Linear, Moments, all_but_one, cross_fitted, grouped, ridge
-from .vdn import ALPHA, CENTRE, FOLDS, Decomposition, Teams, Utility, centres, decomposed, gather, moments_of
+from .vdn import ALPHA, CENTRE, FOLDS, Decomposition, Teams, Utility, centers, decomposed, gather, moments_of
 
 
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: int) -> Decomposition:
@@ -40,12 +40,12 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
     *others, (whole, alpha) = cross_fitted(parts, params["alpha"])
     for number, (linear, chosen) in enumerate(others):
         own = teams.fold == number
-        mixed, predicted = _mix(teams, parts, linear, chosen, number, roles, params["centre"])
+        mixed, predicted = _mix(teams, parts, linear, chosen, number, roles, params["center"])
         utilities.append(mixed)
         unseen[own] = predicted[own]
-    of_all, seen = _mix(teams, parts, whole, alpha, folds.n, roles, params["centre"])
+    of_all, seen = _mix(teams, parts, whole, alpha, folds.n, roles, params["center"])
     names = [*vocabulary.names["role"], "*"]
-    known = ~np.isnan(of_all.centres)
+    known = ~np.isnan(of_all.centers)
     weights = {
         f"weight {name}": float(weight)
         for name, weight, is_known in zip(names, of_all.role_weights, known, strict=True)
@@ -63,13 +63,13 @@ def _mix(
 
     training = teams.fold != left_out
     by_role = _by_role(teams, _unseen(teams, parts, linear, alpha, left_out), roles)
-    centre, level = by_role[training].mean(axis=0), teams.reward[training].mean()
+    center, level = by_role[training].mean(axis=0), teams.reward[training].mean()
     with one_thread("blas"):  # that of SciPy, which is loaded only now
-        weights, _ = nnls(by_role[training] - centre, teams.reward[training] - level)
+        weights, _ = nnls(by_role[training] - center, teams.reward[training] - level)
     q = teams.features @ linear.weights
     taught = training[teams.trace]
     role = teams.role[taught]
-    mixed = Utility(linear, weights, centres(weights[role] * q[taught], role, roles, by))
+    mixed = Utility(linear, weights, centers(weights[role] * q[taught], role, roles, by))
     summed = _by_role(teams, q, roles)
     return mixed, (summed - summed[training].mean(axis=0)) @ weights + level
 

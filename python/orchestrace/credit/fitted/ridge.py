@@ -1,7 +1,7 @@
 """Ridge regression from moments that add up, so that a corpus larger than memory is read once.
 
 Columns are scaled to unit variance; `b = argmin Σ w (y - a - x·b)² + alpha |b|²` in that scale, the intercept
-`a` unpenalised. Solved by the eigenvectors of the scatter: alpha = 0 gives that of least norm. O(n p²)
+`a` unpenalized. Solved by the eigenvectors of the scatter: alpha = 0 gives that of least norm. O(n p²)
 to add up, O(p³) to solve; a model for each of k parts O(k p³ + k² p²).
 Reference: A. E. Hoerl, R. W. Kennard, Technometrics 12 (1970).
 """
@@ -23,7 +23,7 @@ _BLOCK: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Moments:
-    """Weight, means and centred scatter of the columns of `[x | y]`."""
+    """Weight, means and centered scatter of the columns of `[x | y]`."""
 
     weight: float
     mean: Floats

@@ -47,15 +47,15 @@ class Utility:
 
     linear: Linear
     role_weights: Floats
-    centres: Floats
+    centers: Floats
 
     def of(self, features: Floats, role: Ints) -> Floats:
-        """Weighted `q` of agents, not centred; a role that the model did not see counts as the mean."""
+        """Weighted `q` of agents, not centered; a role that the model did not see counts as the mean."""
         return self.role_weights[role] * (features @ self.linear.weights)
 
     def credit(self, features: Floats, role: Ints) -> Floats:
         """Credit of agents."""
-        return np.where(np.isnan(self.centres[role]), 0.0, self.of(features, role) - self.centres[role])
+        return np.where(np.isnan(self.centers[role]), 0.0, self.of(features, role) - self.centers[role])
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def gather(corpus: Corpus, folds: Folds, vocabulary: Vocabulary) -> Teams:
     )
 
 
-def centres(utility: Floats, role: Ints, roles: int, by: str) -> Floats:
+def centers(utility: Floats, role: Ints, roles: int, by: str) -> Floats:
     """The mean utility that a role's credit is measured from; NaN for roles without an agent here."""
     n = np.bincount(role, minlength=roles)
     of_role = np.full(roles, np.nan)
@@ -121,7 +121,7 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
     for number, (linear, _) in enumerate(others):
         taught = teams.fold[teams.trace] != number
         q, role = teams.features[taught] @ linear.weights, teams.role[taught]
-        utilities.append(Utility(linear, np.ones(roles), centres(q, role, roles, params["centre"])))
+        utilities.append(Utility(linear, np.ones(roles), centers(q, role, roles, params["center"])))
         own = teams.fold == number
         unseen[own] = linear(sums[own])
     quality = fit_quality(teams.reward, whole(sums), unseen, folds.n, {"alpha": alpha})
@@ -164,14 +164,14 @@ def _credit(own: AgentTable, fold: Ints, utilities: list[Utility]) -> Floats:
 ALPHA = Param(
     "alpha",
     None,
-    "penalty on squared weights of standardised features; null: the one that predicts other tasks best",
+    "penalty on squared weights of standardized features; null: the one that predicts other tasks best",
     kind=float,
     low=0.0,
     high=1e12,
 )
 FOLDS = Param("folds", 5, "folds over tasks; over runs where there is one task", low=2, high=50)
 CENTRE = Param(
-    "centre",
+    "center",
     "corpus",
     "whose mean utility is subtracted: of all agents, or of those of the same role",
     kind=("corpus", "role"),

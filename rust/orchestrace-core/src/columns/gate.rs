@@ -1,4 +1,4 @@
-//! What the store holds, whoever emits it: the one judgement of values. Importers meet it in [`TraceWriter`], tables of
+//! What the store holds, whoever emits it: the one judgment of values. Importers meet it in [`TraceWriter`], tables of
 //! others in `from_arrow`, native documents in their reader, each with its own words for where a value stands.
 //!
 //! [`TraceWriter`]: super::writer::TraceWriter

@@ -6,7 +6,7 @@ mod groups;
 mod sequences;
 
 pub use groups::{Relative, Rows, relative};
-pub use sequences::{Sequences, generalised};
+pub use sequences::{Sequences, generalized};
 
 use crate::error::{Error, Result};
 

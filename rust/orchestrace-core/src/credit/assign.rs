@@ -104,7 +104,7 @@ pub fn assign_judged(
         Err(reason) => return refused(view, Quantity::Advantage, reason, partition, out),
     };
     if params.text("rows") == Some("events") {
-        // one judgement stands for many events, and each of them weighs
+        // one judgment stands for many events, and each of them weighs
         let of = |row: &u32| judged.values.get(*row as usize).copied().unwrap_or(f64::NAN);
         let why = |row: &u32| judged.reasons.get(*row as usize).copied().unwrap_or(Some(Reason::UnitNone));
         values.events.extend(judged.row_of.iter().map(of));

@@ -110,7 +110,7 @@ pub const EPSILON: Param = Param {
     doc: "added to the standard deviation",
 };
 
-/// Behaviour of a released trainer where it differs from the definition.
+/// Behavior of a released trainer where it differs from the definition.
 pub const COMPAT: Param = Param {
     name: "compat",
     kind: ParamKind::Choice(&["verl"]),

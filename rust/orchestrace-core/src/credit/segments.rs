@@ -26,7 +26,7 @@ impl Segments {
     }
 }
 
-/// How the numbers of a segment are scaled once they are centred.
+/// How the numbers of a segment are scaled once they are centered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
     /// Not at all.
@@ -40,7 +40,7 @@ pub enum Scale {
 }
 
 /// Mean and divisor of numbers that are counted in `unit`, and what makes the result plain again.
-struct Centre {
+struct Center {
     unit: f64,
     mean: f64,
     divisor: f64,
@@ -48,7 +48,7 @@ struct Centre {
 }
 
 /// Of numbers that are not all equal; `out` is longer by some numbers while it runs, and as before afterwards.
-fn centre_of(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> Centre {
+fn center_of(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> Center {
     let n = numbers.len();
     let from = out.len();
     let unit = unit_of(numbers);
@@ -68,7 +68,7 @@ fn centre_of(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> Centre {
         Scale::Whitened(ddof, epsilon) => ((variance(ddof) + epsilon / unit / unit).sqrt(), 1.0),
     };
     out.truncate(from);
-    Centre { unit, mean, divisor, back }
+    Center { unit, mean, divisor, back }
 }
 
 /// Whether numbers say nothing, being less than two or all equal.
@@ -76,32 +76,32 @@ fn silent(numbers: &[f64]) -> bool {
     numbers.windows(2).all(|w| w[0] == w[1])
 }
 
-/// The mean of numbers, of which there is one at least, and what [`standardise`] divides by; no divisor where they say
+/// The mean of numbers, of which there is one at least, and what [`standardize`] divides by; no divisor where they say
 /// nothing.
 #[must_use]
-pub fn centre(numbers: &[f64], scale: Scale) -> (f64, Option<f64>) {
+pub fn center(numbers: &[f64], scale: Scale) -> (f64, Option<f64>) {
     if silent(numbers) {
         return (numbers.first().copied().unwrap_or(f64::NAN), None);
     }
-    let Centre { unit, mean, divisor, back } = centre_of(numbers, scale, &mut Vec::new());
+    let Center { unit, mean, divisor, back } = center_of(numbers, scale, &mut Vec::new());
     (mean * unit, Some(divisor * (unit / back)))
 }
 
 /// Appends `x - mean`, scaled, to `out`. Returns whether the numbers say nothing, being less than two or all equal:
 /// they are exactly 0 then. Two passes in f64, of pairwise sums.
-pub fn standardise(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> bool {
+pub fn standardize(numbers: &[f64], scale: Scale, out: &mut Vec<f64>) -> bool {
     if silent(numbers) {
         out.resize(out.len() + numbers.len(), 0.0);
         return true;
     }
-    let Centre { unit, mean, divisor, back } = centre_of(numbers, scale, out);
+    let Center { unit, mean, divisor, back } = center_of(numbers, scale, out);
     out.extend(numbers.iter().map(|x| (x / unit - mean) / divisor * back));
     false
 }
 
 /// Numbers of which the i-th stands for `weights[i]` equal ones: unit, mean and deviation in it, number of ones; none
 /// where they say nothing.
-fn centre_weighted(
+fn center_weighted(
     numbers: &[f64],
     weights: &[f64],
     ddof: i64,
@@ -123,24 +123,24 @@ fn centre_weighted(
     Some((unit, mean, deviation))
 }
 
-/// Like [`centre`] for numbers of which the i-th stands for `weights[i]` equal ones; scaled by the deviation.
+/// Like [`center`] for numbers of which the i-th stands for `weights[i]` equal ones; scaled by the deviation.
 #[must_use]
-pub fn weighted_centre(numbers: &[f64], weights: &[f64], ddof: i64, epsilon: f64) -> (f64, Option<f64>) {
-    match centre_weighted(numbers, weights, ddof, epsilon, &mut Vec::new()) {
+pub fn weighted_center(numbers: &[f64], weights: &[f64], ddof: i64, epsilon: f64) -> (f64, Option<f64>) {
+    match center_weighted(numbers, weights, ddof, epsilon, &mut Vec::new()) {
         Some((unit, mean, deviation)) => (mean * unit, Some(deviation * unit)),
         None => (numbers.first().copied().unwrap_or(f64::NAN), None),
     }
 }
 
-/// Like [`standardise`] for numbers of which the i-th stands for `weights[i]` equal ones; scaled by the deviation.
-pub fn standardise_weighted(
+/// Like [`standardize`] for numbers of which the i-th stands for `weights[i]` equal ones; scaled by the deviation.
+pub fn standardize_weighted(
     numbers: &[f64],
     weights: &[f64],
     ddof: i64,
     epsilon: f64,
     out: &mut Vec<f64>,
 ) -> bool {
-    let Some((unit, mean, deviation)) = centre_weighted(numbers, weights, ddof, epsilon, out) else {
+    let Some((unit, mean, deviation)) = center_weighted(numbers, weights, ddof, epsilon, out) else {
         out.resize(out.len() + numbers.len(), 0.0);
         return true;
     };
@@ -156,9 +156,9 @@ pub(super) fn unit_of(numbers: &[f64]) -> f64 {
     f64::from_bits(largest.to_bits() & EXPONENT)
 }
 
-/// Standardises `numbers` within the segments of `keys`: the value of every row, and `group.degenerate` where its
+/// Standardizes `numbers` within the segments of `keys`: the value of every row, and `group.degenerate` where its
 /// segment says nothing.
-pub fn standardise_by_key(group: &Rollouts<'_>, numbers: &[f64], scale: Scale, out: &mut Compared) {
+pub fn standardize_by_key(group: &Rollouts<'_>, numbers: &[f64], scale: Scale, out: &mut Compared) {
     out.begin(numbers.len());
     out.segments.by(group.key.iter().copied());
     let Compared { value, reason, segments, gathered, scaled } = out;
@@ -166,7 +166,7 @@ pub fn standardise_by_key(group: &Rollouts<'_>, numbers: &[f64], scale: Scale, o
         gathered.clear();
         gathered.extend(segment.iter().map(|&(_, row)| numbers[row as usize]));
         scaled.clear();
-        let degenerate = standardise(gathered, scale, scaled);
+        let degenerate = standardize(gathered, scale, scaled);
         for (&(_, row), scaled) in segment.iter().zip(&*scaled) {
             value[row as usize] = *scaled;
             reason[row as usize] = degenerate.then_some(Reason::GroupDegenerate);
@@ -189,7 +189,7 @@ mod tests {
             (Scale::Whitened(1, 0.0), 1.2076, -0.7246),
         ] {
             let mut out = vec![9.0];
-            assert!(!standardise(&numbers, scale, &mut out));
+            assert!(!standardize(&numbers, scale, &mut out));
             for (a, x) in out[1..].iter().zip(numbers) {
                 assert!((a - if x > 0.0 { one } else { zero }).abs() < 5e-5, "{scale:?} {a}");
             }
@@ -200,7 +200,7 @@ mod tests {
     fn numbers_that_say_nothing_are_exactly_zero() {
         for numbers in [&[][..], &[7.0], &[0.1; 3]] {
             let mut out = Vec::new();
-            assert!(standardise(numbers, Scale::Deviation(0, 1e-6), &mut out));
+            assert!(standardize(numbers, Scale::Deviation(0, 1e-6), &mut out));
             assert!(out.iter().all(|x| x.to_bits() == 0));
             assert_eq!(out.len(), numbers.len());
         }
@@ -210,7 +210,7 @@ mod tests {
     fn extreme_numbers_give_numbers() {
         let of = |numbers: &[f64], epsilon| {
             let mut out = Vec::new();
-            standardise(numbers, Scale::Deviation(1, epsilon), &mut out);
+            standardize(numbers, Scale::Deviation(1, epsilon), &mut out);
             out
         };
         let wanted = of(&[1.0, -1.0, 1.0], 1e-6);
@@ -227,32 +227,32 @@ mod tests {
     #[test]
     fn weights_are_repetitions() {
         let (mut once, mut repeated) = (Vec::new(), Vec::new());
-        standardise_weighted(&[1.0, 4.0, 2.0], &[2.0, 1.0, 3.0], 1, 1e-6, &mut once);
-        standardise(&[1.0, 1.0, 4.0, 2.0, 2.0, 2.0], Scale::Deviation(1, 1e-6), &mut repeated);
+        standardize_weighted(&[1.0, 4.0, 2.0], &[2.0, 1.0, 3.0], 1, 1e-6, &mut once);
+        standardize(&[1.0, 1.0, 4.0, 2.0, 2.0, 2.0], Scale::Deviation(1, 1e-6), &mut repeated);
         for (a, b) in once.iter().zip([repeated[0], repeated[2], repeated[3]]) {
             assert!((a - b).abs() < 1e-12);
         }
-        assert!(standardise_weighted(&[3.0], &[1.0], 1, 0.0, &mut once));
+        assert!(standardize_weighted(&[3.0], &[1.0], 1, 0.0, &mut once));
     }
 
     #[test]
-    fn centres_are_those_that_numbers_are_standardised_by() {
+    fn centers_are_those_that_numbers_are_standardized_by() {
         for numbers in [&[1.0, 0.0, 0.0, 1.5][..], &[1e300, -1e299, 3e299], &[1e-280, 0.0]] {
             for scale in [Scale::None, Scale::Factor(2.0), Scale::Deviation(1, 0.1), Scale::Whitened(0, 1e-3)]
             {
                 let mut wanted = Vec::new();
-                standardise(numbers, scale, &mut wanted);
-                let (mean, divisor) = centre(numbers, scale);
+                standardize(numbers, scale, &mut wanted);
+                let (mean, divisor) = center(numbers, scale);
                 for (x, want) in numbers.iter().zip(&wanted) {
                     let got = (x - mean) / divisor.unwrap();
                     assert!((got - want).abs() <= 1e-12 * want.abs(), "{scale:?} {got} {want}");
                 }
             }
         }
-        assert_eq!(centre(&[0.1; 3], Scale::Deviation(1, 0.0)), (0.1, None));
-        let (mean, divisor) = weighted_centre(&[1.0, 4.0], &[2.0, 1.0], 1, 0.5);
+        assert_eq!(center(&[0.1; 3], Scale::Deviation(1, 0.0)), (0.1, None));
+        let (mean, divisor) = weighted_center(&[1.0, 4.0], &[2.0, 1.0], 1, 0.5);
         assert!((mean - 2.0).abs() < 1e-12 && (divisor.unwrap() - 3.0_f64.sqrt() - 0.5).abs() < 1e-12);
-        assert_eq!(weighted_centre(&[4.0], &[1.0], 1, 0.5), (4.0, None));
+        assert_eq!(weighted_center(&[4.0], &[1.0], 1, 0.5), (4.0, None));
     }
 
     #[test]

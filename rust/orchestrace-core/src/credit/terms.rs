@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::method::Values;
 use super::params::Params;
-use super::segments::{Scale, centre};
+use super::segments::{Scale, center};
 use crate::store::view::TraceView;
 
 /// What a term is.
@@ -216,7 +216,7 @@ impl Relative<'_> {
     /// Appends a term for each of the numbers, whose subjects `subject` says, with mean and divisor beside them.
     pub fn tell(&self, subject: impl Fn(usize) -> Subject, out: &mut Terms) {
         let n = self.numbers.len() as f64;
-        let (mean, divisor) = centre(self.numbers, self.scale);
+        let (mean, divisor) = center(self.numbers, self.scale);
         for (at, &amount) in self.numbers.iter().enumerate() {
             let own = f64::from(u8::from(at == self.own));
             let weight = divisor.map_or(0.0, |divisor| self.factor * (own - 1.0 / n) / divisor);
@@ -245,7 +245,7 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::segments::standardise;
+    use super::super::segments::standardize;
     use super::testing::sums;
     use super::*;
 
@@ -256,7 +256,7 @@ mod tests {
             [Scale::None, Scale::Factor(4.0 / 3.0), Scale::Deviation(1, 1e-6), Scale::Whitened(1, 1e-8)]
         {
             let mut wanted = Vec::new();
-            assert!(!standardise(&numbers, scale, &mut wanted));
+            assert!(!standardize(&numbers, scale, &mut wanted));
             let mut terms = Terms::default();
             for own in 0..numbers.len() {
                 terms.begin(own);

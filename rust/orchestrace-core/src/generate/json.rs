@@ -109,7 +109,7 @@ fn events(out: &mut Vec<u8>, run: &Run, form: Form, order: &[u32]) {
             flag(out, ",\"trusted\":", trusted);
         }
         usage(out, run, form, event);
-        judgements(out, run, event, at);
+        judgments(out, run, event, at);
         if place == 0 && run.task.has(Feature::Group) {
             put(out, ",\"group_id\":\"group-");
             uint(out, run.task.number);
@@ -184,7 +184,7 @@ fn usage(out: &mut Vec<u8>, run: &Run, form: Form, event: &Event) {
 }
 
 /// What verifiers, critics, policies and annotators said of the event.
-fn judgements(out: &mut Vec<u8>, run: &Run, event: &Event, at: u32) {
+fn judgments(out: &mut Vec<u8>, run: &Run, event: &Event, at: u32) {
     let task = &run.task;
     let result = event.kind == EventType::ToolResult;
     if result && (!event.ok || task.has(Feature::Scores)) {

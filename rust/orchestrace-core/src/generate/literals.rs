@@ -1,7 +1,7 @@
 //! JSON literals from integers: the decimal point is placed, never computed, so that no float formatting
 //! can move a byte.
 
-/// A bijection that scatters (the finaliser of `SplitMix64`), so that ids made of counters stay unique.
+/// A bijection that scatters (the finalizer of `SplitMix64`), so that ids made of counters stay unique.
 pub(super) fn scatter(number: u64) -> u64 {
     let x = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

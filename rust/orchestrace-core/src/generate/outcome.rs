@@ -6,7 +6,7 @@ use super::task::{Feature, Outcome};
 use super::trace::Run;
 use crate::schema::EventType;
 
-/// Costs and judgements of one run; shares, rewards and scores in thousandths.
+/// Costs and judgments of one run; shares, rewards and scores in thousandths.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Account {
     pub(super) tokens: u64,

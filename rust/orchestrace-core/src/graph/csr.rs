@@ -2,7 +2,7 @@
 //!
 //! Parallel edges merge: an edge counts once in degrees and paths, and its weight is the sum over all rows that
 //! were merged, exact repeats included (D3). Rows of predecessors stand in the order in which the document names
-//! them, rows of successors ascend; both are functions of the document alone, so a sum over neighbours has one fixed
+//! them, rows of successors ascend; both are functions of the document alone, so a sum over neighbors has one fixed
 //! order. Recordings mostly list edges by destination and none twice: then building copies; parallel edges take a pass
 //! that merges, another order a counting sort before it.
 //! O(|V|+|E|), and nothing is allocated once the buffers are warm.

@@ -269,8 +269,8 @@ mod tests {
     fn formats_are_told_by_their_keys() {
         let native: &[u8] =
             br#"{"trace_id":"a","task_id":"b","events":[],"edges":[],"rewards":{},"costs":{}}"#;
-        let labelled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
-        assert_eq!(name(&[labelled]), Some("who_and_when"));
+        let labeled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
+        assert_eq!(name(&[labeled]), Some("who_and_when"));
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");
@@ -280,11 +280,11 @@ mod tests {
     fn an_odd_record_does_not_tell_the_format() {
         let native: &[u8] =
             br#"{"trace_id":"a","task_id":"b","events":[],"edges":[],"rewards":{},"costs":{}}"#;
-        let labelled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
-        assert_eq!(name(&[labelled, native, native]), Some("native"));
-        assert_eq!(name(&[labelled, b"noise", native, b"{}", native]), Some("native"));
-        assert_eq!(name(&[native, labelled, native, labelled]), Some("native"));
-        assert_eq!(name(&[labelled, native]), Some("who_and_when"), "one against one");
+        let labeled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
+        assert_eq!(name(&[labeled, native, native]), Some("native"));
+        assert_eq!(name(&[labeled, b"noise", native, b"{}", native]), Some("native"));
+        assert_eq!(name(&[native, labeled, native, labeled]), Some("native"));
+        assert_eq!(name(&[labeled, native]), Some("who_and_when"), "one against one");
     }
 
     #[test]

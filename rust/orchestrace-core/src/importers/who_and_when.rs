@@ -26,7 +26,7 @@ pub struct WhoAndWhen;
 
 static INFO: ImporterInfo = ImporterInfo {
     name: "who_and_when",
-    summary: "Who&When failure attribution (arXiv 2505.00212): one labelled run per file, line or array element",
+    summary: "Who&When failure attribution (arXiv 2505.00212): one labeled run per file, line or array element",
     evidence: &["history", "mistake_agent"],
     suffixes: &[".json", ".jsonl"],
     lenient: true,

@@ -40,7 +40,7 @@ pub const END_OF_RECORD: &str = "found the end of the record";
 
 /// What [`Limits::depth`] can be at most. Trees are built and walked by functions that call themselves, a level a call,
 /// on the 2 MiB of stack that threads have by default: a level may take 2 KB of them, and takes some hundred bytes, more
-/// where nothing is optimised. Python's own `json` goes no deeper either.
+/// where nothing is optimized. Python's own `json` goes no deeper either.
 pub const MAX_DEPTH: usize = 1_000;
 
 /// Faults are rare and large: boxed, so that results stay in registers.

@@ -1,7 +1,7 @@
 //! A record of a foreign format as a tree that borrows its text.
 //!
 //! Formats that others define have many optional fields in any place, and what a field means depends on its
-//! neighbours: a pull parser over them would be a parser for each. Native traces, which are read by the gigabyte,
+//! neighbors: a pull parser over them would be a parser for each. Native traces, which are read by the gigabyte,
 //! never come here. The nodes of a record lie in one buffer in document order; each knows where its subtree ends, so
 //! that going past a value costs one step whatever it holds. Only strings with escapes are copied, and only those that
 //! somebody reads: most of what a model was given is nobody's.

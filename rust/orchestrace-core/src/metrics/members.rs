@@ -60,7 +60,7 @@ pub static MEMBER_METRICS: &[Metric] = &[
     Metric { name: "critical_share", count: Count::Ratio, summary: "critical_work over the span" },
     Metric { name: "slack_min", count: Count::Time, summary: "least slack of their events" },
     Metric {
-        name: "utilisation",
+        name: "utilization",
         count: Count::Ratio,
         summary: "their events with a path to the outcome, of all of theirs",
     },

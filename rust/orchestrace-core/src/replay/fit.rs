@@ -74,7 +74,7 @@ pub struct Target {
     /// Distinct predecessors.
     pub n_inputs: u32,
     /// Those of them that have inputs and no score, so that the model has to say what they are.
-    pub n_modelled: u32,
+    pub n_modeled: u32,
 }
 
 /// A number with its slopes.
@@ -250,10 +250,7 @@ impl Gates {
             ("seq", Arc::new(all.iter().map(|target| target.seq).collect::<UInt32Array>())),
             ("score", Arc::new(all.iter().map(|target| target.score).collect::<Float64Array>())),
             ("n_inputs", Arc::new(all.iter().map(|target| Some(target.n_inputs)).collect::<UInt32Array>())),
-            (
-                "n_modelled",
-                Arc::new(all.iter().map(|target| Some(target.n_modelled)).collect::<UInt32Array>()),
-            ),
+            ("n_modeled", Arc::new(all.iter().map(|target| Some(target.n_modeled)).collect::<UInt32Array>())),
         ];
         let batch =
             RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)))?;
@@ -404,7 +401,7 @@ fn combine<'a>(model: Model, start: Dual, inputs: impl Iterator<Item = (&'a Dual
     }
 }
 
-/// The gate of the virtual sink: normalised equal weights, whatever the events have (D15).
+/// The gate of the virtual sink: normalized equal weights, whatever the events have (D15).
 fn sink(model: Model, inputs: &[Input], values: &[Dual]) -> Dual {
     let n = inputs.len() as f64;
     let share = if model == Model::Linear { 1.0 / n } else { -(EPSILON.ln() / n).exp_m1() };
@@ -544,15 +541,15 @@ impl Compiler {
             };
             let inputs = if computed { self.inputs(view, v, targets) } else { [0; 2] };
             if kind == Kind::Target {
-                let [n_inputs, n_modelled] = inputs;
+                let [n_inputs, n_modeled] = inputs;
                 let seq = Some(v as u32);
-                self.part.targets.push(Target { trace: view.trace, seq, score: known, n_inputs, n_modelled });
+                self.part.targets.push(Target { trace: view.trace, seq, score: known, n_inputs, n_modeled });
             }
             self.part.gates.push(Gate { end: self.part.inputs.len() as u32, kind, known });
         }
     }
 
-    /// Lists the inputs of an event; how many there are, and how many of them are modelled.
+    /// Lists the inputs of an event; how many there are, and how many of them are modeled.
     fn inputs(&mut self, view: &TraceView<'_>, v: usize, targets: Targets) -> [u32; 2] {
         let mut counts = [0; 2];
         let mut from = self.into[v] as usize;
@@ -590,8 +587,8 @@ impl Compiler {
         let places = sinks.clone().map(|v| Input { place: self.place[v], mix: 0 });
         self.part.inputs.extend(places);
         let n_inputs = (self.part.inputs.len() - from) as u32;
-        let n_modelled = sinks.filter(|&v| !self.edges_into(v).is_empty()).count() as u32;
-        self.part.targets.push(Target { trace: view.trace, seq: None, score: None, n_inputs, n_modelled });
+        let n_modeled = sinks.filter(|&v| !self.edges_into(v).is_empty()).count() as u32;
+        self.part.targets.push(Target { trace: view.trace, seq: None, score: None, n_inputs, n_modeled });
         self.part.gates.push(Gate { end: self.part.inputs.len() as u32, kind: Kind::Sink, known: None });
     }
 }

@@ -181,7 +181,7 @@ impl Replayer {
             tokens,
             support,
             bounded: options.sensitivity,
-            cautious: !options.structure_alone && options.structure.weights == Weights::Normalised,
+            cautious: !options.structure_alone && options.structure.weights == Weights::Normalized,
         };
         affordable(plan, &scene, used)?;
         let from = answers.len();

@@ -1,4 +1,4 @@
-//! Tainted events, and those that sanitisers should clean, as columns.
+//! Tainted events, and those that sanitizers should clean, as columns.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ type Chosen = std::result::Result<Vec<(u32, f64)>, Reason>;
 /// Place of the trace in its chunk, the event and its cost, the code of a reason.
 type CutRow = (usize, Option<(u32, f64)>, u8);
 
-/// Where sanitisers would keep the outcome clean, a row for each chosen event, and one without an event for each trace
+/// Where sanitizers would keep the outcome clean, a row for each chosen event, and one without an event for each trace
 /// that has no answer. `costs` has what cleaning an event costs, in the order of the table `events`; 1 each without.
 pub fn sanitizer_cuts(
     store: &Store,

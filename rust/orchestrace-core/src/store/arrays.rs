@@ -152,9 +152,8 @@ pub(crate) fn filter_labels(store: &Store) -> Result<RecordBatch> {
     }
     let ids: HashSet<&str> =
         store.chunks.iter().flat_map(|c| c.traces.column(1).as_string_view().iter().flatten()).collect();
-    let labelled = store.labels.column(0).as_string_view();
-    let mask =
-        labelled.iter().map(|id| Some(id.is_some_and(|id| ids.contains(id)))).collect::<BooleanArray>();
+    let labeled = store.labels.column(0).as_string_view();
+    let mask = labeled.iter().map(|id| Some(id.is_some_and(|id| ids.contains(id)))).collect::<BooleanArray>();
     Ok(filter_record_batch(&store.labels, &mask)?)
 }
 

@@ -56,8 +56,8 @@ impl Partition {
                 }
             }
         }
-        let labelled = store.labels.column(0).as_string_view().iter();
-        let labels = labelled.map(|id| of_id.get(id.unwrap_or_default()).copied().unwrap_or(LOOSE)).collect();
+        let labeled = store.labels.column(0).as_string_view().iter();
+        let labels = labeled.map(|id| of_id.get(id.unwrap_or_default()).copied().unwrap_or(LOOSE)).collect();
         Ok(Self { parts, labels, n })
     }
 

@@ -40,7 +40,7 @@ pub struct Gate<'a> {
     pub rule: Rule,
     /// What the rule divides by, or the weight that a majority must pass.
     pub scale: f64,
-    /// What a noisy-and with normalised weights makes of inputs of 0, before it is scaled.
+    /// What a noisy-and with normalized weights makes of inputs of 0, before it is scaled.
     pub floor: f64,
     /// Positions of the gates that are its inputs, all before it.
     pub inputs: &'a [u32],

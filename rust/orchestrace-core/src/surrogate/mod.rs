@@ -38,7 +38,7 @@ use crate::schema::{EventType, Topology};
 use crate::store::view::TraceView;
 
 /// What one half of an event's weight leaves undecided, squared: an input of all the weight fails with this
-/// probability before the value is normalised.
+/// probability before the value is normalized.
 pub const EPSILON: f64 = 0.25;
 
 /// Votes that are above the quorum by less than this share of it are a tie.
@@ -97,7 +97,7 @@ impl<'a> Inputs<'a> {
 }
 
 impl Surrogate {
-    /// Lists the gates of a trace. `graph` is built with the weights of `structure` ([`Weights::table`]; normalised ones
+    /// Lists the gates of a trace. `graph` is built with the weights of `structure` ([`Weights::table`]; normalized ones
     /// may be any), `order` is a topological order of it.
     pub fn prepare(
         &mut self,
@@ -180,8 +180,8 @@ impl Surrogate {
                 _ => self.weights.extend(weights.iter().map(|weight| noisy_or_weight(weight / total))),
             }
         }
-        let normalised = !given || rule == Rule::Mean;
-        self.close(v as u32, rule, normalised, structure.quorum);
+        let normalized = !given || rule == Rule::Mean;
+        self.close(v as u32, rule, normalized, structure.quorum);
     }
 
     fn sink(&mut self, graph: &CsrGraph, structure: &Structure) {
@@ -208,16 +208,16 @@ impl Surrogate {
         self.close(SINK, rule, true, structure.quorum);
     }
 
-    fn close(&mut self, row: u32, rule: Rule, normalised: bool, quorum: f64) {
+    fn close(&mut self, row: u32, rule: Rule, normalized: bool, quorum: f64) {
         let from = self.gates.last().map_or(0, |gate| gate.end as usize);
         let weights = &self.weights[from..];
         // The same product and sum as in an evaluation, so that nothing missing is exactly 1.
         let fails = || weights.iter().fold(1.0, |p, w| p * (1.0 - w));
         let total = || weights.iter().fold(0.0, |sum, w| sum + w);
         let (scale, floor) = match rule {
-            Rule::NoisyOr if normalised => (1.0 - fails(), 0.0),
-            Rule::NoisyAnd if normalised => (1.0 - fails(), fails()),
-            Rule::Linear | Rule::Mean if normalised => (total(), 0.0),
+            Rule::NoisyOr if normalized => (1.0 - fails(), 0.0),
+            Rule::NoisyAnd if normalized => (1.0 - fails(), fails()),
+            Rule::Linear | Rule::Mean if normalized => (total(), 0.0),
             // what only rounding puts above the quorum is no majority, in whatever order the edges stand
             Rule::Majority => (total() * quorum * (1.0 + TIE), 0.0),
             _ => (1.0, 0.0),

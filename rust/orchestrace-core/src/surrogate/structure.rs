@@ -71,7 +71,7 @@ impl Model {
 pub enum Weights {
     /// As shares of the weight into an event (D15), with the weights that the graph was built with.
     #[default]
-    Normalised,
+    Normalized,
     /// As they are, one for each edge type; parallel edges add up, and a probability stops at 1.
     Given([f64; N_TYPES]),
 }
@@ -81,7 +81,7 @@ impl Weights {
     #[must_use]
     pub fn table(&self) -> &[f64; N_TYPES] {
         match self {
-            Self::Normalised => &TYPE_WEIGHTS,
+            Self::Normalized => &TYPE_WEIGHTS,
             Self::Given(table) => table,
         }
     }
@@ -151,10 +151,10 @@ impl Default for Structure {
 }
 
 impl Structure {
-    /// A model with normalised weights, majorities of more than half, and its own aggregates.
+    /// A model with normalized weights, majorities of more than half, and its own aggregates.
     #[must_use]
     pub const fn of(model: Model) -> Self {
-        Self { model, weights: Weights::Normalised, quorum: 0.5, aggregate: None }
+        Self { model, weights: Weights::Normalized, quorum: 0.5, aggregate: None }
     }
 
     /// Whether the numbers are such that all values stay within 0..1.
@@ -184,7 +184,7 @@ impl Structure {
             (Model::Typed, EventType::SafetyEvent) | (Model::Min, _) => Rule::Min,
             (Model::Typed, EventType::ToolResult | EventType::Return) => match self.weights {
                 // an input that has all the weight cannot be missed: the noisy-and is then the product
-                Weights::Normalised => Rule::Product,
+                Weights::Normalized => Rule::Product,
                 Weights::Given(_) => Rule::NoisyAnd,
             },
             (Model::Typed, EventType::Aggregate) if debate => Rule::Majority,

@@ -361,7 +361,7 @@ fn structures() -> impl Strategy<Value = Structure> {
     (models(), weights, quorum, prop::option::of(prop::sample::select(Aggregation::ALL))).prop_map(
         |(model, weights, quorum, aggregate)| Structure {
             model,
-            weights: weights.map_or(Weights::Normalised, Weights::Given),
+            weights: weights.map_or(Weights::Normalized, Weights::Given),
             quorum,
             aggregate,
         },

@@ -7,14 +7,14 @@
 use rayon::prelude::*;
 
 use super::{ROWS_AT_A_TIME, same_length};
-use crate::credit::segments::{Scale, standardise};
+use crate::credit::segments::{Scale, standardize};
 use crate::error::{Error, Result};
 use crate::run::Run;
 
 /// How the rewards of a group are compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Relative {
-    /// By what they are scaled once centred; the factor of [`Scale::Factor`] is not read: it is n/(n - 1).
+    /// By what they are scaled once centered; the factor of [`Scale::Factor`] is not read: it is n/(n - 1).
     pub scale: Scale,
     /// Whether the one row of a group keeps its number, as in released code.
     pub lone: bool,
@@ -226,16 +226,16 @@ struct Spread {
     squares: f64,
 }
 
-/// The advantage of x is (x - centre) · factor.
+/// The advantage of x is (x - center) · factor.
 #[derive(Debug, Clone, Copy, Default)]
 struct Line {
-    centre: f64,
+    center: f64,
     factor: f64,
 }
 
 impl Line {
     fn at(self, x: f64) -> f64 {
-        (x - self.centre) * self.factor
+        (x - self.center) * self.factor
     }
 }
 
@@ -283,11 +283,11 @@ impl Relative {
         let n = f64::from(sum.count);
         if sum.count == 1 && self.lone {
             let divisor = if let Scale::Deviation(_, epsilon) = self.scale { 1.0 + epsilon } else { 1.0 };
-            return Line { centre: 0.0, factor: 1.0 / divisor };
+            return Line { center: 0.0, factor: 1.0 / divisor };
         }
         if !sum.varied {
             // x less itself is exactly 0
-            return Line { centre: sum.first, factor: 1.0 };
+            return Line { center: sum.first, factor: 1.0 };
         }
         let off = spread.deviations / n;
         let variance = |ddof: i64| (spread.squares - spread.deviations * off).max(0.0) / (n - ddof as f64);
@@ -297,7 +297,7 @@ impl Relative {
             Scale::Deviation(ddof, epsilon) => 1.0 / (variance(ddof).sqrt() + epsilon),
             Scale::Whitened(ddof, epsilon) => 1.0 / (variance(ddof) + epsilon).sqrt(),
         };
-        Line { centre: spread.mean + off, factor }
+        Line { center: spread.mean + off, factor }
     }
 
     /// The same of the numbers of one group side by side.
@@ -306,8 +306,8 @@ impl Relative {
         match (numbers, self.scale) {
             (&[x], Scale::Deviation(_, epsilon)) if self.lone => out.push(x / (1.0 + epsilon)),
             (&[x], _) if self.lone => out.push(x),
-            (_, Scale::Factor(_)) => _ = standardise(numbers, Scale::Factor(n / (n - 1.0)), out),
-            (_, scale) => _ = standardise(numbers, scale, out),
+            (_, Scale::Factor(_)) => _ = standardize(numbers, Scale::Factor(n / (n - 1.0)), out),
+            (_, scale) => _ = standardize(numbers, scale, out),
         }
     }
 }

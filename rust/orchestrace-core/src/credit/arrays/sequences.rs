@@ -1,4 +1,4 @@
-//! Generalised advantages along sequences of rows.
+//! Generalized advantages along sequences of rows.
 //!
 //! ```text
 //! A_t = δ_t + γλ A_{t+1},  δ_t = r_t + γ V_{t+1} - V_t
@@ -19,9 +19,9 @@ pub struct Sequences<'a> {
     pub order: Option<&'a [i64]>,
 }
 
-/// Generalised advantages along every sequence, `fading` being γλ; without `critics`, and with λ = 1, returns. They are
+/// Generalized advantages along every sequence, `fading` being γλ; without `critics`, and with λ = 1, returns. They are
 /// written into `out`, whatever is in it: memory that was used before costs no first touch of its pages.
-pub fn generalised(
+pub fn generalized(
     rewards: &[f64],
     critics: Option<&[f64]>,
     sequences: &Sequences<'_>,
@@ -230,7 +230,7 @@ mod tests {
         let along = |rewards: &[f64], offsets: &[i64], order: Option<&[i64]>| {
             let sequences = Sequences { offsets, order };
             on(1, |run| {
-                generalised(rewards, None, &sequences, 1.0, 1.0, vec![f64::NAN; 9], run)
+                generalized(rewards, None, &sequences, 1.0, 1.0, vec![f64::NAN; 9], run)
                     .map_err(|e| e.to_string())
             })
         };
@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn generalised_is_the_recursion(
+        fn generalized_is_the_recursion(
             lengths in prop::collection::vec(0_usize..9, 0..9),
             numbers in prop::collection::vec((-2.0..2.0_f64, -2.0..2.0_f64), 80),
             gamma in 0.0..1.0_f64, lambda in 0.0..1.0_f64, with_critic in any::<bool>(), turned in any::<bool>(),
@@ -278,7 +278,7 @@ mod tests {
             let sequences = Sequences { offsets: &offsets, order: turned.then_some(&order[..]) };
             let critics = with_critic.then_some(&critics[..]);
             let of = |threads| {
-                on(threads, |run| generalised(&rewards, critics, &sequences, gamma, gamma * lambda, vec![f64::NAN; 9], run).unwrap())
+                on(threads, |run| generalized(&rewards, critics, &sequences, gamma, gamma * lambda, vec![f64::NAN; 9], run).unwrap())
             };
             close(&of(1), &want);
             prop_assert_eq!(of(1), of(7));

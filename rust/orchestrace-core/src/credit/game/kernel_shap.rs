@@ -1,7 +1,7 @@
 //! Shapley values as the solution of a weighted regression, from sampled coalitions.
 //!
 //! ```text
-//! minimise Σ_S π(S) (v(S) - v(∅) - Σ_{i∈S} φ_i)²  under Σ φ = ∆v,   π(S) = (n-1) / (C(n,s) s (n-s))
+//! minimize Σ_S π(S) (v(S) - v(∅) - Σ_{i∈S} φ_i)²  under Σ φ = ∆v,   π(S) = (n-1) / (C(n,s) s (n-s))
 //! A = E[z z'] has ½ on its diagonal and a beside it, a = Σ_{s=2}^{n-1} (s-1)/(n-s) / (n (n-1) Σ_{s=1}^{n-1} 1/(s (n-s)))
 //! b = E[z (v(z) - v(∅))],   φ = A⁻¹ (b - 1 (1'A⁻¹b - ∆v) / (1'A⁻¹1)) = ∆v/n + (b - mean b) / (½ - a)
 //! ```

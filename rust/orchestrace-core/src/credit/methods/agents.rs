@@ -19,7 +19,7 @@ use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of
 use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, DDOF, EPSILON, GAMMA, NORM, Params, ROWS, WEIGHT};
 use crate::credit::segments::{
-    Scale, standardise, standardise_by_key, standardise_weighted, weighted_centre,
+    Scale, standardize, standardize_by_key, standardize_weighted, weighted_center,
 };
 use crate::credit::terms::{Relative, RowKind, Subject, TermKind, Terms};
 use crate::graph::{NO_UNIT, TraceGraph};
@@ -179,7 +179,7 @@ impl GroupMethod for AgentRelative {
         if params.text("rows") == Some("events") {
             weighted(group, params, out);
         } else {
-            standardise_by_key(group, group.value, scale, out);
+            standardize_by_key(group, group.value, scale, out);
         }
         if params.text("compat") == Some("verl") {
             let events =
@@ -270,7 +270,7 @@ fn of_events(group: &Rollouts<'_>, params: &Params, own: usize, out: &mut Terms)
     let numbers: Vec<f64> = segment.iter().map(|&row| group.value[row]).collect();
     let counts: Vec<f64> = segment.iter().map(|&row| group.other[row]).collect();
     let total: f64 = counts.iter().sum();
-    let (mean, mut divisor) = weighted_centre(&numbers, &counts, ddof, epsilon);
+    let (mean, mut divisor) = weighted_center(&numbers, &counts, ddof, epsilon);
     let alone = total < 2.0 && params.text("compat") == Some("verl");
     let rule = if alone {
         divisor = Some(1.0 + epsilon);
@@ -300,7 +300,7 @@ fn weighted(group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
         gathered.extend(segment.iter().map(|&(_, row)| group.other[row as usize]));
         let (numbers, weights) = gathered.split_at(segment.len());
         scaled.clear();
-        let degenerate = standardise_weighted(numbers, weights, ddof, epsilon, scaled);
+        let degenerate = standardize_weighted(numbers, weights, ddof, epsilon, scaled);
         for (&(_, row), scaled) in segment.iter().zip(&*scaled) {
             value[row as usize] = *scaled;
             reason[row as usize] = degenerate.then_some(Reason::GroupDegenerate);
@@ -318,7 +318,7 @@ fn joint(group: &Rollouts<'_>, out: &mut Compared) {
         let of_rollouts = segment.chunk_by(|a, b| group.rollout[a.1 as usize] == group.rollout[b.1 as usize]);
         gathered.extend(of_rollouts.map(|rows| group.value[rows[0].1 as usize]));
         scaled.clear();
-        let degenerate = standardise(gathered, Scale::None, scaled);
+        let degenerate = standardize(gathered, Scale::None, scaled);
         let of_rollouts = segment.chunk_by(|a, b| group.rollout[a.1 as usize] == group.rollout[b.1 as usize]);
         for (rows, scaled) in of_rollouts.zip(&*scaled) {
             for &(_, row) in rows {

@@ -32,13 +32,13 @@ const LABEL: &str = "banzhaf";
 /// Banzhaf values, as they are or rescaled.
 pub struct Banzhaf {
     info: &'static MethodInfo,
-    normalise: bool,
+    normalize: bool,
 }
 
 /// The method `banzhaf`.
-pub static BANZHAF: Banzhaf = Banzhaf { info: &BANZHAF_INFO, normalise: false };
+pub static BANZHAF: Banzhaf = Banzhaf { info: &BANZHAF_INFO, normalize: false };
 /// The method `normalized_banzhaf`.
-pub static NORMALIZED_BANZHAF: Banzhaf = Banzhaf { info: &NORMALIZED_BANZHAF_INFO, normalise: true };
+pub static NORMALIZED_BANZHAF: Banzhaf = Banzhaf { info: &NORMALIZED_BANZHAF_INFO, normalize: true };
 
 /// With fewer coalitions somebody may be in all of them, or in none.
 const SAMPLES: Param = Param {
@@ -85,7 +85,7 @@ impl Banzhaf {
         samples: u64,
         out: &mut Solution,
     ) -> Result<std::result::Result<(), Reason>> {
-        sampled(game, setting, samples, self.normalise, out)
+        sampled(game, setting, samples, self.normalize, out)
     }
 }
 
@@ -103,7 +103,7 @@ impl GameMethod for Banzhaf {
     ) -> Result<std::result::Result<(), Reason>> {
         match budget(self.evaluations(&setting.players), 1, params) {
             Some(samples) => self.sampled(game, setting, samples, out),
-            None => solve_exact(game, setting, self.normalise, out),
+            None => solve_exact(game, setting, self.normalize, out),
         }
     }
 }
@@ -141,12 +141,12 @@ fn rescaled(value: &mut [f64], amount: f64) -> bool {
 pub fn solve_exact(
     game: &mut dyn Game,
     setting: &Setting<'_>,
-    normalise: bool,
+    normalize: bool,
     out: &mut Solution,
 ) -> Result<std::result::Result<(), Reason>> {
     let values = exact(game, setting.run)?;
     out.exact(&setting.players, &values);
-    if normalise && !rescaled(&mut out.value, setting.full - setting.empty) {
+    if normalize && !rescaled(&mut out.value, setting.full - setting.empty) {
         return Ok(Err(Reason::ResultRange));
     }
     Ok(Ok(()))
@@ -163,7 +163,7 @@ fn sampled(
     game: &mut dyn Game,
     setting: &Setting<'_>,
     samples: u64,
-    normalise: bool,
+    normalize: bool,
     out: &mut Solution,
 ) -> Result<std::result::Result<(), Reason>> {
     let n = setting.players.len();
@@ -206,11 +206,11 @@ fn sampled(
     let raw = out.value.clone();
     let sum: f64 = raw.iter().sum();
     let amount = setting.full - setting.empty;
-    if normalise && amount != 0.0 && raw.iter().all(|value| *value == 0.0) {
+    if normalize && amount != 0.0 && raw.iter().all(|value| *value == 0.0) {
         // no coalition that was drawn reached anything
         return Ok(Err(Reason::SupportAbsent));
     }
-    if normalise && !rescaled(&mut out.value, amount) {
+    if normalize && !rescaled(&mut out.value, amount) {
         return Ok(Err(Reason::ResultRange));
     }
     let influence = |_: &mut dyn Game, chunk: &mut Chunk<'_>, tally: &mut Tally| {
@@ -230,7 +230,7 @@ fn sampled(
                     (without - value) / (1.0 - share)
                 };
             }
-            if normalise {
+            if normalize {
                 let of_sum: f64 = room.draw.iter().sum();
                 for (draw, raw) in room.draw.iter_mut().zip(&raw) {
                     *draw = amount * (*draw / sum - raw * of_sum / (sum * sum));

@@ -1,4 +1,4 @@
-//! Generalised advantage on the graph: a decision is followed by all its successors, not by one next step.
+//! Generalized advantage on the graph: a decision is followed by all its successors, not by one next step.
 //!
 //! ```text
 //! δ(v) = r(v) + γ Σ_w m(v,w) V(w) - V(v),   A(v) = δ(v) + γλ Σ_w m(v,w) A(w)   over the successors w of v
@@ -27,7 +27,7 @@ pub struct DagGae;
 
 static INFO: MethodInfo = MethodInfo {
     name: "dag_gae",
-    summary: "generalised advantage along the edges of the graph, with the recorded critic",
+    summary: "generalized advantage along the edges of the graph, with the recorded critic",
     reference: "defined by this project (docs/reference/definitions.md, D14), after arXiv 1506.02438",
     quantity: Quantity::Advantage,
     scope: Scope::Trace,

@@ -80,7 +80,7 @@ pub(super) const EPSILON: Param = Param {
 static INFO: MethodInfo = MethodInfo {
     name: "flow",
     summary: "the outcome flows back along the edges; every event keeps a part of what passes",
-    reference: "defined by this project (docs/reference/definitions.md, D12); restart view: personalised PageRank, \
+    reference: "defined by this project (docs/reference/definitions.md, D12); restart view: personalized PageRank, \
                 Haveliwala 2002; lrp: Bach et al. 2015, equation 58",
     quantity: Quantity::Share,
     scope: Scope::Trace,

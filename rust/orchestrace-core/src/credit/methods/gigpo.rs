@@ -1,7 +1,7 @@
 //! Two levels of comparison: the rollout within its group, and the step among the steps that started from one state.
 //!
 //! ```text
-//! A = A_E + w A_S;   A_E: R normalised over the rollouts of the group;   A_S: return-to-go of the turn, normalised over
+//! A = A_E + w A_S;   A_E: R normalized over the rollouts of the group;   A_S: return-to-go of the turn, normalized over
 //! the turns of the group with the same anchor
 //! ```
 //!
@@ -16,7 +16,7 @@ use crate::credit::context::{Contexts, Source, source};
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{CONTEXT, DDOF, EPSILON, GAMMA, Param, ParamKind, Params, Value, WEIGHT};
-use crate::credit::segments::{Scale, standardise};
+use crate::credit::segments::{Scale, standardize};
 use crate::credit::terms::{Relative, RowKind, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Tier, Unit};
@@ -117,14 +117,14 @@ impl GroupMethod for Gigpo {
             gathered.clear();
             gathered.extend(known().map(|row| group.other[row]));
             scaled.clear();
-            let degenerate = standardise(gathered, scale, scaled);
+            let degenerate = standardize(gathered, scale, scaled);
             for (row, step) in known().zip(&*scaled) {
                 value[row] = weight * step;
                 reason[row] = (degenerate || weight == 0.0).then_some(Reason::GroupDegenerate);
             }
         }
         scaled.clear();
-        let degenerate = standardise(group.outcomes, scale, scaled);
+        let degenerate = standardize(group.outcomes, scale, scaled);
         for (row, &rollout) in group.rollout.iter().enumerate() {
             let episode = scaled[rollout as usize];
             if group.other[row].is_nan() {

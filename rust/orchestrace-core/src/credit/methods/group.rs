@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use crate::credit::method::{Axiom, GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, DDOF, EPSILON, Param, ParamKind, Params, Value};
-use crate::credit::segments::{Scale, centre, standardise, unit_of};
+use crate::credit::segments::{Scale, center, standardize, unit_of};
 use crate::credit::sum::pairwise;
 use crate::credit::terms::{Relative, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
@@ -65,7 +65,7 @@ pub static PASS_K: GroupRelative = GroupRelative { info: &PASS_K_INFO, rule: Rul
 
 static GRPO_INFO: MethodInfo = MethodInfo {
     name: "grpo",
-    summary: "reward of a rollout, centred and scaled within its group",
+    summary: "reward of a rollout, centered and scaled within its group",
     reference: "arXiv 2402.03300, eq. 3",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
@@ -186,7 +186,7 @@ impl GroupMethod for GroupRelative {
         let Some(scale) = self.scale(n, params) else {
             return best(rewards, params.bool("norm_std").then_some(epsilon), out);
         };
-        let degenerate = standardise(rewards, scale, &mut out.value);
+        let degenerate = standardize(rewards, scale, &mut out.value);
         out.reason.resize(n, degenerate.then_some(Reason::GroupDegenerate));
     }
 
@@ -231,7 +231,7 @@ impl GroupMethod for GroupRelative {
                 out.beside(TermKind::Count, &rule, group.other[own], "length of this rollout");
                 continue;
             }
-            let (_, divisor) = centre(rewards, Scale::Deviation(1, epsilon));
+            let (_, divisor) = center(rewards, Scale::Deviation(1, epsilon));
             let unit = if params.bool("norm_std") { divisor.unwrap_or(1.0) } else { 1.0 };
             let lead = first_two(rewards).filter(|&(best, _)| best == own && divisor.is_some());
             for (row, &reward) in rewards.iter().enumerate() {
@@ -317,7 +317,7 @@ fn first_two(rewards: &[f64]) -> Option<(usize, usize)> {
 fn best(rewards: &[f64], by_deviation: Option<f64>, out: &mut Compared) {
     let n = rewards.len();
     out.scaled.clear();
-    if standardise(rewards, Scale::Deviation(1, by_deviation.unwrap_or(0.0)), &mut out.scaled) {
+    if standardize(rewards, Scale::Deviation(1, by_deviation.unwrap_or(0.0)), &mut out.scaled) {
         out.value.resize(n, 0.0);
         out.reason.resize(n, Some(Reason::GroupDegenerate));
         return;
@@ -325,7 +325,7 @@ fn best(rewards: &[f64], by_deviation: Option<f64>, out: &mut Compared) {
     out.value.resize(n, 0.0);
     out.reason.resize(n, None);
     if let Some((at, second)) = first_two(rewards) {
-        // differences of standardised rewards are those of the rewards, divided
+        // differences of standardized rewards are those of the rewards, divided
         let of = if by_deviation.is_some() { &out.scaled[..] } else { rewards };
         out.value[at] = of[at] - of[second];
     }

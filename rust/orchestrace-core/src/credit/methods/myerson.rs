@@ -53,7 +53,7 @@ impl Myerson {
         samples: u64,
         out: &mut Solution,
     ) -> Result<()> {
-        let links = neighbours(setting.players.len(), setting.players.links);
+        let links = neighbors(setting.players.len(), setting.players.links);
         sampled(&mut Restricted::new(game, &links, setting.empty), setting, INFO.name, samples, out)
     }
 }
@@ -78,7 +78,7 @@ impl GameMethod for Myerson {
         if let Some(samples) = budget(self.evaluations(players), players.len(), params) {
             self.sampled(game, setting, samples, out)?;
         } else {
-            let links = neighbours(players.len(), players.links);
+            let links = neighbors(players.len(), players.links);
             let table = tabulate_restricted(game, &links, setting.empty, setting.run)?;
             out.exact(players, &shapley_of_table(&table));
         }
@@ -198,7 +198,7 @@ impl Pending {
 
 /// For every player those that it is linked to; `links` are pairs, a pair twice is a pair once.
 #[must_use]
-pub fn neighbours(players: usize, links: &[(u32, u32)]) -> Vec<Vec<u32>> {
+pub fn neighbors(players: usize, links: &[(u32, u32)]) -> Vec<Vec<u32>> {
     let mut linked = vec![Vec::new(); players];
     for &(a, b) in links.iter().filter(|(a, b)| a != b) {
         linked[a as usize].push(b);
@@ -212,7 +212,7 @@ pub fn neighbours(players: usize, links: &[(u32, u32)]) -> Vec<Vec<u32>> {
 }
 
 impl<'a, G: DerefMut<Target: Game>> Restricted<'a, G> {
-    /// `game`, in which nobody earns `empty`, restricted by the [`neighbours`] of each player.
+    /// `game`, in which nobody earns `empty`, restricted by the [`neighbors`] of each player.
     pub fn new(game: G, links: &'a [Vec<u32>], empty: f64) -> Self {
         Self { game, links, empty, parts: Parts::default(), pending: Pending::default() }
     }
@@ -322,7 +322,7 @@ mod tests {
         let n = table.len().trailing_zeros() as usize;
         let run = Run::new(Some(1)).unwrap();
         let mut game = TableGame::new(table).unwrap();
-        let links = neighbours(n, links);
+        let links = neighbors(n, links);
         shapley_of_table(&tabulate_restricted(&mut game, &links, table[0], &run).unwrap())
     }
 
@@ -364,7 +364,7 @@ mod tests {
     fn gains_and_coalitions_are_those_of_the_listed_game() {
         let mut stream = Stream::new(6, "myerson", &[]);
         let table: Vec<f64> = (0..256).map(|_| stream.unit_f64()).collect();
-        let links = neighbours(8, &[(0, 3), (0, 5), (5, 4), (1, 2), (2, 7), (6, 7), (1, 6), (1, 2), (3, 3)]);
+        let links = neighbors(8, &[(0, 3), (0, 5), (5, 4), (1, 2), (2, 7), (6, 7), (1, 6), (1, 2), (3, 3)]);
         let run = Run::new(Some(1)).unwrap();
         let mut game = TableGame::new(&table).unwrap();
         let listed = tabulate_restricted(&mut game, &links, table[0], &run).unwrap();

@@ -11,7 +11,7 @@
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
 use crate::credit::method::{Axiom, GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, Param, ParamKind, Params, Value};
-use crate::credit::segments::{Scale, centre, standardise, standardise_by_key};
+use crate::credit::segments::{Scale, center, standardize, standardize_by_key};
 use crate::credit::terms::{Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{MeasureKind, Reason, Unit};
@@ -77,12 +77,12 @@ impl GroupMethod for ReinforcePp {
 
     fn compare(&self, group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
         if !params.bool("baseline") {
-            return standardise_by_key(group, group.value, WHITENED, out);
+            return standardize_by_key(group, group.value, WHITENED, out);
         }
         let keep_single = params.text("compat") == Some("verl");
-        let (centred, silent) = centred(group, keep_single, out);
-        standardise_by_key(group, &centred, WHITENED, out);
-        // centred rewards have mean 0 up to rounding, which must not speak for a group that says nothing
+        let (centered, silent) = centered(group, keep_single, out);
+        standardize_by_key(group, &centered, WHITENED, out);
+        // centered rewards have mean 0 up to rounding, which must not speak for a group that says nothing
         for row in (0..silent.len()).filter(|&row| silent[row]) {
             (out.value[row], out.reason[row]) = (0.0, Some(Reason::GroupDegenerate));
         }
@@ -96,7 +96,7 @@ impl GroupMethod for ReinforcePp {
             "amount = (x - mean of the batch) / √(variance + 1e-8), x = R".into()
         };
         let x = if baseline {
-            centred(group, keep_single, &mut Compared::default()).0
+            centered(group, keep_single, &mut Compared::default()).0
         } else {
             group.value.to_vec()
         };
@@ -105,7 +105,7 @@ impl GroupMethod for ReinforcePp {
             let own = own as usize;
             let batch = (0..x.len()).filter(|&row| group.key[row] == group.key[own]);
             let numbers: Vec<f64> = batch.clone().map(|row| x[row]).collect();
-            let (mean, divisor) = centre(&numbers, WHITENED);
+            let (mean, divisor) = center(&numbers, WHITENED);
             let unit = divisor.map_or(0.0, |divisor| 1.0 / divisor);
             let whom = Subject::Rollout(group.rollout[own]);
             out.push(TermKind::Rollout, &rule, unit, group.value[own], whom);
@@ -114,7 +114,7 @@ impl GroupMethod for ReinforcePp {
                 .map(|row| group.value[row])
                 .collect();
             if baseline && !(siblings.len() == 1 && keep_single) {
-                let (mean, _) = centre(&siblings, Scale::None);
+                let (mean, _) = center(&siblings, Scale::None);
                 let told = (Subject::Nothing, "of the group".to_owned());
                 out.noted(TermKind::Mean, &rule, -unit, mean, told);
             }
@@ -130,7 +130,7 @@ const WHITENED: Scale = Scale::Whitened(1, EPSILON);
 
 /// Rewards less the mean of the group, and whether the group says nothing; the mean is taken over its rollouts in the
 /// batch.
-fn centred(group: &Rollouts<'_>, keep_single: bool, out: &mut Compared) -> (Vec<f64>, Vec<bool>) {
+fn centered(group: &Rollouts<'_>, keep_single: bool, out: &mut Compared) -> (Vec<f64>, Vec<bool>) {
     let within: Vec<u128> = group
         .key
         .iter()
@@ -140,7 +140,7 @@ fn centred(group: &Rollouts<'_>, keep_single: bool, out: &mut Compared) -> (Vec<
             key_of(&[a, b, c, d])
         })
         .collect();
-    let mut centred = vec![0.0; group.value.len()];
+    let mut centered = vec![0.0; group.value.len()];
     let mut silent = vec![false; group.value.len()];
     out.segments.by(within.into_iter());
     for segment in out.segments.iter() {
@@ -151,15 +151,15 @@ fn centred(group: &Rollouts<'_>, keep_single: bool, out: &mut Compared) -> (Vec<
             out.scaled.push(out.gathered[0]);
             false
         } else {
-            standardise(&out.gathered, Scale::None, &mut out.scaled)
+            standardize(&out.gathered, Scale::None, &mut out.scaled)
         };
         for (&(_, row), x) in segment.iter().zip(&out.scaled) {
-            centred[row as usize] = *x;
+            centered[row as usize] = *x;
             // released code whitens flat groups along with all others
             silent[row as usize] = degenerate && !keep_single;
         }
     }
-    (centred, silent)
+    (centered, silent)
 }
 
 /// A metric of the trace.

@@ -1,4 +1,4 @@
-//! Returns and generalised advantages along the turns of a trace.
+//! Returns and generalized advantages along the turns of a trace.
 //!
 //! ```text
 //! return_to_go      Q_t = Σ_{k≥t} γ^(k-t) r_k
@@ -69,7 +69,7 @@ static RETURN_INFO: MethodInfo = MethodInfo {
 
 static GAE_INFO: MethodInfo = MethodInfo {
     name: "gae",
-    summary: "generalised advantage along the turns, with the recorded critic",
+    summary: "generalized advantage along the turns, with the recorded critic",
     reference: "arXiv 1506.02438, eq. 16",
     quantity: Quantity::Advantage,
     scope: Scope::Trace,
@@ -82,7 +82,7 @@ static GAE_INFO: MethodInfo = MethodInfo {
 
 static SEQUENTIAL_INFO: MethodInfo = MethodInfo {
     name: "sequential_gae",
-    summary: "generalised advantage along the order of play: step by step, agent by agent",
+    summary: "generalized advantage along the order of play: step by step, agent by agent",
     reference: "arXiv 2504.16129",
     quantity: Quantity::Advantage,
     scope: Scope::Trace,
@@ -151,17 +151,17 @@ impl CreditMethod for AlongTurns {
         if done.is_ok() {
             match self.rule {
                 Rule::ReturnToGo => {}
-                Rule::Gae => series.generalised(gamma, lambda, 0..turns.list().len()),
+                Rule::Gae => series.generalized(gamma, lambda, 0..turns.list().len()),
                 Rule::Sequential => {
                     series.ordinals(owners, turns);
                     let order = series.order_of_play(owners, turns);
                     if let Some(&last) = order.last() {
                         series.reward[last] += amount;
                     }
-                    series.generalised(gamma, lambda, order.into_iter());
+                    series.generalized(gamma, lambda, order.into_iter());
                 }
                 Rule::Eligibility => {
-                    series.generalised(gamma, lambda, 0..turns.list().len());
+                    series.generalized(gamma, lambda, 0..turns.list().len());
                     if params.text("traces") == Some("replacing") {
                         series.until_next_turn(gamma * lambda, owners, turns);
                     }
@@ -433,8 +433,8 @@ impl TurnSeries {
         self.values.extend(self.ordinal.iter().map(|&t| of_step[t as usize]));
     }
 
-    /// Generalised advantages along `order`, a permutation of the turns.
-    fn generalised(&mut self, gamma: f64, lambda: f64, order: impl DoubleEndedIterator<Item = usize>) {
+    /// Generalized advantages along `order`, a permutation of the turns.
+    fn generalized(&mut self, gamma: f64, lambda: f64, order: impl DoubleEndedIterator<Item = usize>) {
         self.values.clear();
         self.values.resize(self.reward.len(), 0.0);
         let (mut next_critic, mut next) = (0.0, 0.0);

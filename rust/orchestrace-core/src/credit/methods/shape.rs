@@ -21,13 +21,13 @@ use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
 
 /// What this file adds to the methods.
-pub(super) const METHODS: &[Method] = &[Method::PerGroup(&ShapeNormalised)];
+pub(super) const METHODS: &[Method] = &[Method::PerGroup(&ShapeNormalized)];
 
-/// The method `shape_normalised`.
-pub struct ShapeNormalised;
+/// The method `shape_normalized`.
+pub struct ShapeNormalized;
 
 static INFO: MethodInfo = MethodInfo {
-    name: "shape_normalised",
+    name: "shape_normalized",
     summary: "reward of a rollout relative to those of its group that have a similar shape",
     reference: "defined by this project (docs/reference/definitions.md, D13)",
     quantity: Quantity::Advantage,
@@ -49,7 +49,7 @@ static INFO: MethodInfo = MethodInfo {
     needs_graph: true,
 };
 
-impl GroupMethod for ShapeNormalised {
+impl GroupMethod for ShapeNormalized {
     fn info(&self) -> &'static MethodInfo {
         &INFO
     }

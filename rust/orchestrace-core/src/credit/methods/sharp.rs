@@ -21,7 +21,7 @@ use crate::credit::game::{
 };
 use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{DDOF, EPSILON, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
-use crate::credit::segments::{Scale, standardise_by_key};
+use crate::credit::segments::{Scale, standardize_by_key};
 use crate::credit::terms::{RowKind, Terms};
 use crate::graph::{GraphOptions, NO_UNIT, NOBODY, TraceGraph};
 use crate::schema::{EventType, Reason, Tier, Unit};
@@ -112,7 +112,7 @@ impl GroupMethod for Sharp {
                 Scale::Deviation(params.int("ddof").unwrap_or(1), params.float("epsilon").unwrap_or_default())
             }
         };
-        standardise_by_key(group, group.value, scale, out);
+        standardize_by_key(group, group.value, scale, out);
     }
 
     fn row_kind(&self, _: &Params) -> RowKind {

@@ -38,7 +38,7 @@ pub struct Spectrum;
 static INFO: MethodInfo = MethodInfo {
     name: "spectrum",
     summary: "minus the suspiciousness of what an event does, over passing and failing rollouts of the group",
-    reference: "spectrum-based fault localisation: Abreu et al. 2006; Wong et al. 2014",
+    reference: "spectrum-based fault localization: Abreu et al. 2006; Wong et al. 2014",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
     units: Unit::ALL,

@@ -13,7 +13,7 @@
 //! ([`super::model`]).
 
 use super::bits::{Bits, Purpose};
-use super::ties::centre;
+use super::ties::center;
 use crate::generate::literals::scatter;
 use crate::generate::record::Event;
 use crate::schema::EventType;
@@ -62,7 +62,7 @@ impl Policy {
     pub(super) fn rank(&mut self, numbers: &[f64; MOST_ACTIONS]) {
         let (n, shares) = (self.actions, self.shares);
         self.effects[..n].copy_from_slice(&numbers[..n]);
-        centre(&mut self.effects[..n], |a| f64::from(shares[a]) / 1000.0);
+        center(&mut self.effects[..n], |a| f64::from(shares[a]) / 1000.0);
     }
 
     /// The action that the bits of an event stand for.

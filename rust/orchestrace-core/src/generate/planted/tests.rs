@@ -201,7 +201,7 @@ fn siblings_share_what_is_before_the_fork() {
 fn actions_come_up_as_often_as_recorded() {
     let spec = Spec { traces: 600, actions: 4, group_size: 1, seed: 8, ..Spec::default() };
     let (docs, _) = made(&spec);
-    // Standardised by probability: the count of hits among decisions whose action has that probability.
+    // Standardized by probability: the count of hits among decisions whose action has that probability.
     let mut cells = BTreeMap::<(usize, u64), (f64, f64, f64)>::new();
     for event in docs.iter().flat_map(events) {
         let Some(shares) = event.get("p_actions") else {

@@ -8,7 +8,7 @@
 //!
 //! - `action`: `e(a) ∝ r(a) − Σ p(b) r(b)`: an option is good everywhere.
 //! - `role`: the same with `r(role, a)`: who acts decides which option is good.
-//! - `tool`: a call that matters has the effect `r(tool)` so centred and scaled under the law of tools, whatever
+//! - `tool`: a call that matters has the effect `r(tool)` so centered and scaled under the law of tools, whatever
 //!   its action. Its action does nothing.
 //!
 //! Events that are not tied (all that happens, under `tool` all but calls) keep the effects of their contexts.
@@ -68,7 +68,7 @@ impl Ties {
         let row = |role: usize| if effects == Effects::Role { role as u64 + 2 } else { 1 };
         let by_role = std::array::from_fn(|role| std::array::from_fn(|a| number(row(role), a)));
         let mut by_tool = std::array::from_fn(|tool| number(0, tool));
-        centre(&mut by_tool, tool_share);
+        center(&mut by_tool, tool_share);
         Self { effects, by_role, by_tool }
     }
 
@@ -92,7 +92,7 @@ fn tool_share(tool: usize) -> f64 {
 }
 
 /// Numbers to effects: mean 0 and mean size 1/2 under a law.
-pub(super) fn centre(numbers: &mut [f64], share: impl Fn(usize) -> f64) {
+pub(super) fn center(numbers: &mut [f64], share: impl Fn(usize) -> f64) {
     let mean: f64 = numbers.iter().enumerate().map(|(a, x)| share(a) * x).sum();
     let spread: f64 = numbers.iter().enumerate().map(|(a, x)| share(a) * (x - mean).abs()).sum();
     for x in numbers {

@@ -6,7 +6,7 @@ use super::AgentRx;
 use crate::importers::testing::{column, counts, documents, read_texts};
 use crate::store::Store;
 
-fn labelled(id: Json, failures: Json, cause: Json) -> Json {
+fn labeled(id: Json, failures: Json, cause: Json) -> Json {
     let mut run =
         json!({"failure_summary": "it went wrong", "root_cause": {"reason_for_root_cause": "because"}});
     run["trajectory_id"] = id;
@@ -36,12 +36,12 @@ fn labels(store: &Store) -> Vec<String> {
 #[test]
 fn failures_are_labels_and_the_root_cause_is_one_more() {
     let runs = json!([
-        labelled(
+        labeled(
             json!("q-1"),
             json!([failure(json!(1), json!(13), "WebSurfer"), failure(json!(2), json!(1), "Websurfer")]),
             json!("2")
         ),
-        labelled(json!(7), json!([failure(json!(1), json!("3"), "Assistant")]), json!(9)),
+        labeled(json!(7), json!([failure(json!(1), json!("3"), "Assistant")]), json!(9)),
     ]);
     let store = read_texts(&AgentRx, &[("a.json", &runs.to_string())]);
     assert_eq!(
@@ -59,10 +59,10 @@ fn failures_are_labels_and_the_root_cause_is_one_more() {
 
 #[test]
 fn what_names_no_step_is_quarantined() {
-    let good = labelled(json!("q"), json!([failure(json!(1), json!(2), "A")]), json!(1));
-    let zero = labelled(json!("q"), json!([failure(json!(1), json!(0), "A")]), json!(1));
-    let nobody = labelled(Json::Null, json!([]), json!(1));
-    let none = labelled(json!("q"), json!("none"), json!(1));
+    let good = labeled(json!("q"), json!([failure(json!(1), json!(2), "A")]), json!(1));
+    let zero = labeled(json!("q"), json!([failure(json!(1), json!(0), "A")]), json!(1));
+    let nobody = labeled(Json::Null, json!([]), json!(1));
+    let none = labeled(json!("q"), json!("none"), json!(1));
     let text = [&good, &zero, &nobody, &none].map(Json::to_string).join("\n");
     let text = format!("{text}\n{{\"trajectory_id\": 1, \"fail");
     let store = read_texts(&AgentRx, &[("a.jsonl", &text)]);
@@ -72,14 +72,14 @@ fn what_names_no_step_is_quarantined() {
 
 #[test]
 fn a_copy_is_one_annotation() {
-    let one = labelled(json!("q"), json!([failure(json!(1), json!(2), "A")]), json!(1)).to_string();
+    let one = labeled(json!("q"), json!([failure(json!(1), json!(2), "A")]), json!(1)).to_string();
     let store = read_texts(&AgentRx, &[("a.json", &one), ("b.json", &one), ("c.json", "\n")]);
     assert_eq!(labels(&store).len(), 2);
 }
 
 #[test]
 fn a_line_of_five_megabytes() {
-    let mut long = labelled(json!("q"), json!([failure(json!(1), json!(2), "A")]), json!(1));
+    let mut long = labeled(json!("q"), json!([failure(json!(1), json!(2), "A")]), json!(1));
     long["failure_summary"] = "x".repeat(5 << 20).into();
     let store = read_texts(&AgentRx, &[("a.jsonl", &format!("{long}\n"))]);
     assert_eq!(labels(&store), ["q agentrx 1 A", "q agentrx.root_cause 1 A"]);

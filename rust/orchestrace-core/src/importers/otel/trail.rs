@@ -26,7 +26,7 @@ pub(super) fn trace_id(root: Value<'_>) -> Option<String> {
     root.first(&["_trace_id", "trace_id"]).some_str().and_then(ids::trace_id)
 }
 
-/// The kind of a line about an intervention on a trace: what was patched, what became of it by the judgement of a
+/// The kind of a line about an intervention on a trace: what was patched, what became of it by the judgment of a
 /// model. They tell of runs that are not recorded, so nothing is made of them.
 pub(super) fn counterfactual(root: Value<'_>) -> Option<&'static str> {
     root.get("trace_id").some_str()?;

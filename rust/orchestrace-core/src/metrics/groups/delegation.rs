@@ -1,6 +1,6 @@
 //! Delegation: whom work is given to, and whether one agent does it all (D18). O(|V|).
 //!
-//! Of the p over delegates: entropy H = -Σ p ln p, normalised H / ln n, effective agents e^H, dominance Σ p².
+//! Of the p over delegates: entropy H = -Σ p ln p, normalized H / ln n, effective agents e^H, dominance Σ p².
 
 use crate::error::Reason;
 use crate::graph::slots::Slots;

@@ -28,7 +28,7 @@ static INFO: GroupInfo = GroupInfo {
     reference: "D18; Lin 1991; Endres and Schindelin 2003",
     metrics: &[
         Metric {
-            name: "behaviour_distance",
+            name: "behavior_distance",
             count: Count::Ratio,
             summary: "mean Jensen-Shannon distance (base 2) of two agents' (type, tool); null for one agent",
         },

@@ -18,8 +18,8 @@ pub mod steering;
 pub mod taint;
 pub mod time;
 pub mod usage;
-pub mod utilisation;
 pub mod utility;
+pub mod utilization;
 
 use super::group::Group;
 
@@ -31,7 +31,7 @@ pub static METRICS: &[&dyn Group] = &[
     &usage::Usage,
     &stages::Stages,
     &protocol::Protocol,
-    &utilisation::Utilisation,
+    &utilization::Utilization,
     &dominators::Dominators,
     &delegation::Delegation,
     &quality::Quality,

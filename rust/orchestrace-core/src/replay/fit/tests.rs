@@ -42,7 +42,7 @@ fn theta(causal: f64, spawn: f64, message: f64) -> [f64; N_TYPES] {
 fn golden() {
     let gates = compiled(&three_gates(), Targets::Scores);
     let targets: Vec<_> = gates.targets().copied().collect();
-    assert_eq!(targets, [Target { trace: 0, seq: Some(3), score: Some(0.6), n_inputs: 2, n_modelled: 1 }]);
+    assert_eq!(targets, [Target { trace: 0, seq: Some(3), score: Some(0.6), n_inputs: 2, n_modeled: 1 }]);
     assert_eq!(gates.n_edges(), [0, 1, 1, 1, 0, 0, 0, 0]);
     // u = 0.4 · 0.8; y = 1 - (1 - 0.5 u)(1 - 0.9 · 0.5)
     let found = predicted(&gates, Model::NoisyOr, theta(0.9, 0.4, 0.5), 0.0);

@@ -39,7 +39,7 @@ pub struct Outlook {
     /// No greedy schedule of it is longer (Graham); without release times and merged agents.
     pub upper: Option<f64>,
     /// Share of the slots' time that is taken.
-    pub utilisation: Option<f64>,
+    pub utilization: Option<f64>,
     /// Most slots that are taken at a time.
     pub peak: Option<u32>,
     /// Share of the team's events whose duration is recorded.
@@ -334,7 +334,7 @@ impl Ready<'_> {
             span: unlimited,
             lower: None,
             upper: None,
-            utilisation: None,
+            utilization: None,
             peak: None,
             support: timing.support(),
             cut: timing.cut,
@@ -365,7 +365,7 @@ impl Ready<'_> {
             if let Some(k) = slots {
                 outlook.peak = Some(found.peak);
                 let room = f64::from(k) * found.makespan;
-                outlook.utilisation = (room > 0.0).then(|| found.busy / room);
+                outlook.utilization = (room > 0.0).then(|| found.busy / room);
             }
         }
         if scenario.release == Release::None {

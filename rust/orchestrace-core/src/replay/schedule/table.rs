@@ -140,7 +140,7 @@ fn columns(found: &[Found], chunk: &Chunk, scenarios: usize, schema: &SchemaRef)
         number(|o| Some(o.span)),
         number(|o| o.lower),
         number(|o| o.upper),
-        number(|o| o.utilisation),
+        number(|o| o.utilization),
         count(|o| o.peak),
         number(|o| Some(o.support)),
         count(|o| Some(o.cut)),

@@ -35,7 +35,7 @@ fn the_example_of_the_survey() {
     let [free, one] = outlooks(&t.view(), &[on(None), on(Some(1))], false)[..] else { unreachable!() };
     let (free, one) = (free.unwrap(), one.unwrap());
     assert_eq!((free.work, free.span, free.makespan_cf, free.recorded), (8.0, 7.0, 7.0, Some(7.0)));
-    assert_eq!((one.makespan_cf, one.peak, one.utilisation), (8.0, Some(1), Some(1.0)));
+    assert_eq!((one.makespan_cf, one.peak, one.utilization), (8.0, Some(1), Some(1.0)));
     assert!(free.steps && free.support == 0.0);
     let ordered = outlooks(&t.view(), &[on(None)], true)[0].unwrap();
     assert_eq!((ordered.work, ordered.span), (7.0, 7.0));
@@ -77,7 +77,7 @@ fn what_humans_do_is_no_work_and_takes_no_slot() {
     let [free, one] = outlooks(&t.view(), &[on(None), on(Some(1))], false)[..] else { unreachable!() };
     let (free, one) = (free.unwrap(), one.unwrap());
     assert_eq!((free.work, free.span, free.recorded), (10.0, 10.0, Some(95.0)));
-    assert_eq!((one.makespan_cf, one.peak, one.utilisation), (10.0, Some(1), Some(1.0)));
+    assert_eq!((one.makespan_cf, one.peak, one.utilization), (10.0, Some(1), Some(1.0)));
     // two of them at once on one slot: the second asks while the first is worked for
     let mut two = conversation();
     two.event(EventType::Message, "user").to("b").at(0.0);

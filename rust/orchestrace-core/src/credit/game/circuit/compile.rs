@@ -172,7 +172,7 @@ impl Compiler {
         } else {
             self.tree(from, player, base)
         };
-        // Everything there is exactly 1 where the weights are normalised, whatever the order of the products.
+        // Everything there is exactly 1 where the weights are normalized, whatever the order of the products.
         let scale = if whole { self.full[place as usize][0] } else { gate.scale };
         if scale != 1.0 {
             let node = place as usize - self.draft.players;

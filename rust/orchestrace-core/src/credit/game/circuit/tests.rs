@@ -40,7 +40,7 @@ fn both(
 
 fn structures() -> impl Strategy<Value = Structure> {
     let weights = prop_oneof![
-        Just(Weights::Normalised),
+        Just(Weights::Normalized),
         prop::array::uniform8(prop_oneof![Just(0.0), 0.05..1.2_f64]).prop_map(Weights::Given),
     ];
     let aggregate = prop::option::weighted(0.2, prop::sample::select(Aggregation::ALL));
@@ -85,7 +85,7 @@ proptest! {
                 prop_assert!((wanted - found).abs() < 1e-12, "{} {} {:?}", wanted, found, structure);
             }
             if structure.model == Model::NoisyOr && structure.aggregate.is_none()
-                && structure.weights == Weights::Normalised {
+                && structure.weights == Weights::Normalized {
                 prop_assert!(found[0] == 1.0, "everything there is exactly 1");
             }
         }

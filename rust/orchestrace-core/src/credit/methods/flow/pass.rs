@@ -137,7 +137,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// exp(-gap/τ) of every edge into `v`, relative to the nearest predecessor: normalising cancels the common factor,
+/// exp(-gap/τ) of every edge into `v`, relative to the nearest predecessor: normalizing cancels the common factor,
 /// and however small τ is, not all weights of an event underflow.
 fn time_decay<'a>(
     t: &'a [f64],

@@ -324,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn relabelling_permutes(t in decided_trace(15, true), given in any_params(), seed in any::<u64>()) {
+    fn relabeling_permutes(t in decided_trace(15, true), given in any_params(), seed in any::<u64>()) {
         // distinct times, so that the outcome does not hang on the order of rows
         let n = t.t.len();
         let mut t = t;

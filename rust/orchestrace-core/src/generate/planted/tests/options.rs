@@ -63,7 +63,7 @@ fn tied_effects_can_be_read_off_the_recording() {
             let cell = found.entry(key).or_default();
             *cell = (cell.0 + 1.0, cell.1 + own, cell.2 + own * own);
         }
-        // The share of the variance of effects that the tie explains: all of it but what centring adds.
+        // The share of the variance of effects that the tie explains: all of it but what centering adds.
         let (n, sum, square) = found.values().fold((0.0, 0.0, 0.0), |s, c| (s.0 + c.0, s.1 + c.1, s.2 + c.2));
         let between = found.values().map(|c| c.1 * c.1 / c.0).sum::<f64>() - sum * sum / n;
         let share = between / (square - sum * sum / n);

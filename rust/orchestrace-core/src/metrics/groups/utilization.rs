@@ -6,20 +6,20 @@ use crate::metrics::subject::Subject;
 
 /// Useful agents, dead work.
 #[derive(Debug)]
-pub struct Utilisation;
+pub struct Utilization;
 
 static INFO: GroupInfo = GroupInfo {
-    name: "utilisation",
+    name: "utilization",
     cost: Cost::Linear,
     reference: "D19; arXiv 2605.02801, Table 13",
     metrics: &[
         Metric {
-            name: "utilisation",
+            name: "utilization",
             count: Count::Ratio,
             summary: "events of sub-agents with a path to the outcome, of all events of sub-agents",
         },
         Metric {
-            name: "utilisation_mean",
+            name: "utilization_mean",
             count: Count::Ratio,
             summary: "the same share agent by agent, averaged over sub-agents",
         },
@@ -38,7 +38,7 @@ static INFO: GroupInfo = GroupInfo {
     ],
 };
 
-impl Group for Utilisation {
+impl Group for Utilization {
     fn info(&self) -> &'static GroupInfo {
         &INFO
     }
