@@ -5,7 +5,8 @@ PYTHON ?= python
 CARGO ?= cargo
 # Tests and lints of Rust share the dependencies of the installed module, so that these are built once.
 QUICK = --config .cargo/quick.toml
-CHECKED = --release --locked $(QUICK) --config .cargo/tests.toml
+AS_INSTALLED = --release --locked $(QUICK)
+CHECKED = $(AS_INSTALLED) --config .cargo/tests.toml
 # A process of tests for each core; one takes up to 1 GB, hence no more than 8.
 PYTEST_PARALLEL ?= -n auto --maxprocesses 8 --dist worksteal
 FUZZ_SECONDS ?= 60
@@ -26,13 +27,14 @@ demo: ## Install the package and run `orchestrace demo`
 	orchestrace demo
 
 test: ## Run all tests: Rust, then Python and doctests against a fresh install
-	$(CARGO) test --workspace $(CHECKED)
+	$(CARGO) test --workspace --tests $(CHECKED)
 	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install '.[dev]'
+	$(CARGO) test --workspace --doc $(AS_INSTALLED)
 	$(PYTHON) -m pytest $(PYTEST_PARALLEL)
 	$(TOOK)
 
 check: style ## Run what is quick, while you work: a quarter of all cases; no rates, processes, corpora, studies
-	$(CARGO) test --workspace --quiet $(CHECKED)
+	$(CARGO) test --workspace --tests --quiet $(CHECKED)
 	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install --quiet '.[dev]'
 	ORCHESTRACE_CASES=4 $(PYTHON) -m pytest --quiet $(PYTEST_PARALLEL) -m 'not (nightly or statistical or process or corpora or study or browser)'
 	$(TOOK)
@@ -59,7 +61,7 @@ floors: ## Try the package with the lowest versions that pyproject.toml allows (
 	$(PYTHON) .ci/floors.py run
 
 golden: ## Rewrite the expected tables of data/importers; read the diff before you commit it
-	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --test golden
+	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --lib tests::golden
 	git --no-pager diff --stat -- data
 
 fuzz: ## Search for bytes that break the engine, FUZZ_SECONDS (60) for each of FUZZ_TARGETS (all); needs cargo-fuzz

@@ -1,5 +1,5 @@
 //! All targets in one program, so that the engine is built and linked once: `ORCHESTRACE_FUZZ_TARGET` names one of
-//! `tests/invariants/targets.rs`; without it their names are printed.
+//! `tests/invariants/targets.rs` of the core; without it their names are printed.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use orchestrace_core::run::Run;
 
-#[path = "../../orchestrace-core/tests/invariants/mod.rs"]
+#[path = "../../orchestrace-core/src/tests/invariants/mod.rs"]
 mod invariants;
 
 use invariants::targets;

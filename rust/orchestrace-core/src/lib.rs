@@ -29,3 +29,8 @@ pub mod safety;
 pub mod schema;
 pub mod store;
 pub mod surrogate;
+
+#[cfg(test)]
+extern crate self as orchestrace_core; // for `tests`, whose paths are those of a dependent
+#[cfg(test)]
+mod tests;

@@ -12,10 +12,10 @@ use super::reading::{extent, from_stream, numbers, option_sets, reconciles, reje
 use super::tables::comes_back_from_arrow;
 
 /// The house format of the golden files.
-const HOUSE: &str = include_str!("../../../../data/importers/mapping/mapping.json");
+const HOUSE: &str = include_str!("../../../../../data/importers/mapping/mapping.json");
 
 /// Records of that format, for mappings that are made up.
-const HOUSE_RECORDS: &[u8] = include_bytes!("../../../../data/importers/mapping/input.jsonl");
+const HOUSE_RECORDS: &[u8] = include_bytes!("../../../../../data/importers/mapping/input.jsonl");
 
 /// Names that `format=` takes.
 pub(crate) fn formats() -> Vec<&'static str> {

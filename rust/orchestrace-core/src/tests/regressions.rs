@@ -1,12 +1,10 @@
 //! Inputs that once broke something, through the targets of `rust/fuzz` that they broke: the files of
 //! `rust/fuzz/regressions/<target>/`.
 
-mod invariants;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use invariants::targets;
+use super::invariants::targets;
 use orchestrace_core::importers::IMPORTERS;
 
 fn files(folder: &Path) -> Vec<PathBuf> {

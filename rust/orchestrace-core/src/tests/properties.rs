@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // where a test cannot go on, it stops
 
-mod invariants;
-
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use super::invariants::reading::{compressed, from_stream, reconciles};
+use super::invariants::{formats, streams, syntax};
 use arrow_array::cast::AsArray;
-use invariants::reading::{compressed, from_stream, reconciles};
-use invariants::{formats, streams, syntax};
 use orchestrace_core::generate::{self, Preset, Spec};
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::run::Run;
