@@ -18,7 +18,7 @@ from reference.trace import UNITS, Trace
 from samples.hand_runs import GAMES, Credits, credited, event, read, run
 from samples.random_runs import FIELDS, Document, corpora, jsonl
 
-pytestmark = pytest.mark.share(2)
+pytestmark = pytest.mark.share(3)
 
 QUICK = settings(max_examples=4, deadline=None, derandomize=True)
 

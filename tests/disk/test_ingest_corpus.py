@@ -562,6 +562,7 @@ def test_a_group_that_has_no_room_is_said(folder: Path, monkeypatch: pytest.Monk
     assert corpus.events.select(pl.len()).collect().item() > 2
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("group", ["trace_id", ["system", "task_id"], ("group_id",)])
 def test_own_groups(recordings: Path, memory: ot.Corpus, tmp_path: Path, small: None, group: object) -> None:
     out = tmp_path / "out"
