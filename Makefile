@@ -68,8 +68,9 @@ fuzz: ## Search for bytes that break the engine, FUZZ_SECONDS (60) for each of F
 	$(PYTHON) rust/fuzz/seeds.py
 	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
 
-nightly: ## Run the tests that take minutes, then FUZZ_RUNS (10,000,000) executions of the fuzz targets; needs cargo-fuzz
-	ORCHESTRACE_SHARE=all $(PYTHON) -m pytest -m 'nightly or share' -s
+nightly: ## Run every case of all tests, those that take minutes, then FUZZ_RUNS (10,000,000) executions of the fuzz targets
+	ORCHESTRACE_SHARE=all $(PYTHON) -m pytest $(PYTEST_PARALLEL)
+	$(PYTHON) -m pytest -m nightly -s
 	$(PYTHON) rust/fuzz/seeds.py
 	FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
 	$(TOOK)

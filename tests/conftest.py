@@ -34,7 +34,7 @@ FOLDERS = ("statistical", "process", "corpora", "study")
 """Folders whose tests have the marker of the same name."""
 
 
-SLOW = ("statistical", "process")
+SLOW = ("statistical", "process", "corpora", "study")
 """Markers of tests that `make test` runs half of, each half with every other ORCHESTRACE_SHARE."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -18,6 +18,7 @@ from orchestrace.base.schema import SCHEMAS
 from orchestrace.base.terminal import cell_text, flat, lay_out
 from orchestrace.cli.tables import COLUMNS
 from orchestrace.corpus.samples import samples_path
+from samples.examples import examples
 
 # --- what a terminal of 80 columns shows ------------------------------------------------------------------
 
@@ -278,7 +279,7 @@ values: dict[str, st.SearchStrategy[list[object]]] = {
 some_columns = st.lists(st.sampled_from(sorted(values)), min_size=1, max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data(), some_columns, st.integers(30, 200))
 def test_no_line_is_wider_than_the_terminal(data: st.DataObject, kinds: list[str], width: int) -> None:
     types = {"text": pl.String, "float": pl.Float64, "list": pl.List(pl.String)}
@@ -297,7 +298,7 @@ def test_no_line_is_wider_than_the_terminal(data: st.DataObject, kinds: list[str
     assert set(table.constants) <= set(constant)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(words, st.lists(words, max_size=3)), max_size=5))
 def test_csv_comes_back(rows: list[tuple[str, list[str]]]) -> None:
     frame = pl.DataFrame(

@@ -8,19 +8,20 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace import _core
 from orchestrace.base.schema import CREDITS
 from reference.trace import UNITS, Trace
+from samples.examples import examples
 from samples.hand_runs import GAMES, Credits, credited, event, read, run
 from samples.random_runs import FIELDS, Document, corpora, jsonl
 
 pytestmark = pytest.mark.share(3)
 
-QUICK = settings(max_examples=4, deadline=None, derandomize=True)
+QUICK = examples(4, derandomize=True)
 
 METHODS = {row["name"]: row for row in ot.methods().iter_rows(named=True)}
 SHARES = sorted(name for name, row in METHODS.items() if row["quantity"] == "share")

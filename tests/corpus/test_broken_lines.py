@@ -10,10 +10,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrace import _core
+from samples.examples import examples
 from samples.inputs import gz, zst
 from samples.verdict_cases import BASE, CASES, put, text
 
@@ -98,7 +99,7 @@ lines = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.tuples(lines, st.sampled_from(sorted(PACKS))), min_size=1, max_size=3))
 def test_bad_lines_cost_themselves(planned: list[tuple[list[Line], str]]) -> None:
     # The first line of a file is good: another one may decide that the file is an array or one document.

@@ -4,7 +4,7 @@ import io
 import json
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import orchestrace as ot
@@ -19,10 +19,11 @@ from reference.validator import (
     Number,
     judge,
 )
+from samples.examples import examples
 from samples.inputs import assert_identity, assert_tables, reconcile, rows
 from samples.verdict_cases import BASE, text
 
-QUICK = settings(max_examples=80, deadline=None)
+QUICK = examples(80)
 
 words = st.text(max_size=12)
 filled = st.text(min_size=1, max_size=12)

@@ -4,12 +4,13 @@ import math
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace.base.schema import SCHEMAS
 from orchestrace.corpus.units import TracesByNumber
+from samples.examples import examples
 
 UNITS = ("team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token")
 TYPES = SCHEMAS["events"]["type"].categories.to_list()  # type: ignore[attr-defined]
@@ -77,7 +78,7 @@ def corpora(draw):
     return ot.Corpus.from_arrow(traces=traces, events=events, edges=edges)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(corpora())
 def test_any_trace_is_divided_as_the_core_divides_it(corpus):
     compare(corpus)

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from samples.examples import examples
 from samples.hand_runs import credited, event, group, run, turns, values
 from samples.random_runs import Document, corpora
 
-QUICK = settings(max_examples=8, deadline=None, derandomize=True)
+QUICK = examples(8, derandomize=True)
 GOLDEN = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
 
 

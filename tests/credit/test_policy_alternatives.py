@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 import orchestrace as ot
+from samples.examples import examples
 from samples.hand_runs import credited, event, run
 
 METHODS = ("aristocrat", "coma")
@@ -60,7 +61,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(25, derandomize=True)
 @given(data=st.data())
 def test_the_mean_under_the_policy_is_zero_on_full_tables(method: str, data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 4))

@@ -4,16 +4,17 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import orchestrace as ot
 from reference.credit import METHODS, SHARES, VARIANTS, rolled_up, valued
 from reference.trace import UNITS, Trace
+from samples.examples import examples
 from samples.hand_runs import GAMES, Credits, credited, read
 from samples.random_runs import Document, corpora
 
-QUICK = settings(max_examples=12, deadline=None, derandomize=True)
+QUICK = examples(12, derandomize=True)
 #: They are fitted to a corpus, or sampled; their tests are beside them.
 #: Games have theirs in test_games_surrogate.py and test_games_on_traces.py.
 WITHOUT_REFERENCE = {"hca", "rudder", "vdn", "qmix", "sharp", *GAMES}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import orchestrace as ot
@@ -15,6 +15,7 @@ from orchestrace.corpus.on_disk import MANIFEST
 from orchestrace.disk import manifest, shards
 from orchestrace.disk.manifest import Input, Manifest, Part
 from samples import on_disk
+from samples.examples import examples
 
 COUNT = st.integers(0, 2**63 - 1)
 SHARE = st.integers(0, 2**61 - 1)
@@ -135,7 +136,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(made=MANIFESTS)
 def test_what_is_saved_is_loaded(folder: Path, made: Manifest) -> None:
     made.save(folder)
@@ -144,7 +145,7 @@ def test_what_is_saved_is_loaded(folder: Path, made: Manifest) -> None:
     assert again == made
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(data=st.data())
 def test_damaged_values(folder: Path, genuine: str, data: st.DataObject) -> None:
     value = json.loads(genuine)
@@ -177,7 +178,7 @@ def test_a_key_of_any_characters_is_told_in_one_line(folder: Path, genuine: str,
         )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(share=st.floats(0, 1), noise=st.binary(max_size=6))
 def test_damaged_text(folder: Path, genuine: str, share: float, noise: bytes) -> None:
     raw = genuine.encode()
@@ -186,7 +187,7 @@ def test_damaged_text(folder: Path, genuine: str, share: float, noise: bytes) ->
     judged(raw[:at] + noise + raw[at + len(noise) :], folder)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(150, suppress_health_check=[HealthCheck.too_slow])
 @given(raw=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_arbitrary_bytes(folder: Path, raw: bytes) -> None:
     assert judged(raw, folder) is None

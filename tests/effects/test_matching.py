@@ -7,7 +7,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from polars.testing import assert_frame_equal
@@ -18,6 +18,7 @@ from orchestrace.effects.matching import FEATURES, MATCHED, estimate, match, spr
 from orchestrace.statistics.influence import interval
 from reference import observed as reference
 from samples.decision_tables import table, told_choices
+from samples.examples import examples
 from samples.random_runs import Document, corpora, jsonl
 
 TREATMENTS = {
@@ -40,7 +41,7 @@ def compared(documents: list[Document], name: str) -> list[reference.Row]:
 # --- against plain Python -----------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(corpora())
 def test_decisions_are_those_of_the_reference(documents: list[Document]) -> None:
     expected = reference.rows_of(documents)
@@ -60,7 +61,7 @@ def test_decisions_are_those_of_the_reference(documents: list[Document]) -> None
 
 
 @pytest.mark.parametrize("name", ["tool_call", "to"])
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(corpora(full=("content_hash", "args_hash")))
 def test_effects_are_those_of_the_reference(name: str, documents: list[Document]) -> None:
     if not any("team" in document["rewards"] for document in documents):
@@ -143,7 +144,7 @@ def test_many_decisions_at_one_point_find_partners() -> None:
     assert found.height == 2 * min(arms, 400 - arms)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 5), st.booleans())
 def test_what_holds_of_any_matching(seed: int, tasks: int, decisions: int, contexts: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from polars.testing import assert_frame_equal
 from scipy.stats import t as student
 
@@ -17,6 +17,7 @@ import orchestrace as ot
 from orchestrace.effects.observed import AGGREGATIONS, DELEGATIONS, MESSAGES
 from orchestrace.statistics.shrinkage import shrunk
 from reference.observed import mean, rows_of
+from samples.examples import examples
 from samples.hand_runs import event, run
 from samples.random_runs import Document, corpora, jsonl
 
@@ -62,7 +63,7 @@ def messages(documents: list[Document]) -> dict[tuple[int, int], tuple[Any, Any,
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(corpora(full=("content_hash",)))
 def test_messages_are_those_of_the_reference(documents: list[Document]) -> None:
     if not any("team" in document["rewards"] for document in documents):

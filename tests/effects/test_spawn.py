@@ -7,7 +7,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from polars.testing import assert_frame_equal
@@ -19,6 +19,7 @@ from orchestrace.statistics.folds import folds_over
 from orchestrace.statistics.influence import interval
 from orchestrace.statistics.regression import MOST_WORDS, Design, logistic, pooled, ridge, sigmoid
 from samples.decision_tables import choices
+from samples.examples import examples
 
 
 def estimated(rows: pl.DataFrame, columns: list[str], seed: int = 0, **changes: object) -> dict[str, object]:
@@ -80,7 +81,7 @@ def test_rare_words_are_one() -> None:
     assert pooled(rows.filter(pl.col("w").is_in(often)), ["w"]) == {}
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.text(max_size=3), min_size=1, max_size=30), st.integers(2, 7), st.integers(0, 2**60))
 def test_folds_keep_tasks_together(names: list[str], most: int, seed: int) -> None:
     fold = folds_over(names, most, seed)
@@ -204,7 +205,7 @@ def test_intervals_cover_at_the_nominal_rate() -> None:
 potential = st.lists(st.tuples(st.floats(-2, 3), st.floats(-2, 3), st.booleans()), min_size=1, max_size=30)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(potential)
 def test_bounds_contain_the_truth_whatever_was_chosen(rows: list[tuple[float, float, bool]]) -> None:
     """Outcomes with and without, and any choice at all, the most confounded one included."""
@@ -220,7 +221,7 @@ def test_bounds_contain_the_truth_whatever_was_chosen(rows: list[tuple[float, fl
     assert lower == pytest.approx(p1 * e1 + (1 - p1) * -2.0 - ((1 - p1) * e0 + p1 * 3.0), abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(potential)
 def test_monotone_bounds_contain_the_truth_where_it_is_monotone(
     rows: list[tuple[float, float, bool]],

@@ -6,11 +6,12 @@ from fractions import Fraction
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace.evaluation.attribution import BASELINES
+from samples.examples import examples
 
 WITHIN = (1, 3)
 METRICS = ["agent_accuracy", "step_accuracy", "within_1", "within_3", "mrr"]
@@ -89,7 +90,7 @@ def traces(draw):
     }
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(traces(), min_size=1, max_size=5), st.booleans(), st.booleans())
 def test_every_metric_equals_the_enumeration_of_all_orders(cases, with_agents, lowest):
     sign = -1.0 if lowest else 1.0
@@ -121,7 +122,7 @@ def test_every_metric_equals_the_enumeration_of_all_orders(cases, with_agents, l
     assert found["interval_reason"] == (None if len(cases) > 1 else "support.absent")
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(traces(), min_size=2, max_size=5), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(cases, random):
     turn_rows = {f"t{i}": [(n, c) for n, c in case["turns"]] for i, case in enumerate(cases)}

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import orchestrace as ot
 from reference import games as reference
 from reference.games import Game, Tree
+from samples.examples import examples
 
-SLOW = settings(max_examples=30, deadline=None, derandomize=True)
+SLOW = examples(30, derandomize=True)
 
 METHODS = ("shapley", "banzhaf", "normalized_banzhaf", "difference")
 ORDERS = ("shapley", "owen", "winter", "myerson", "precedence_shapley", "permission")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -15,10 +15,11 @@ from reference import games as solutions
 from reference.games import Tree, Value
 from reference.surrogate import Game
 from reference.trace import Trace
+from samples.examples import examples
 from samples.hand_runs import credited, event, read, run
 from samples.random_runs import Document, corpora
 
-QUICK = settings(max_examples=25, deadline=None, derandomize=True)
+QUICK = examples(25, derandomize=True)
 TEAMS = ("myerson", "precedence_shapley", "permission")
 METHODS = ("banzhaf", "normalized_banzhaf", "owen", "winter", *TEAMS)
 

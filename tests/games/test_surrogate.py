@@ -4,16 +4,17 @@ import math
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
 from reference.surrogate import Game
 from reference.trace import Trace
+from samples.examples import examples
 from samples.hand_runs import credited, event, read, run
 from samples.random_runs import Document, corpora
 
-QUICK = settings(max_examples=25, deadline=None, derandomize=True)
+QUICK = examples(25, derandomize=True)
 UNITS = ("team", "role", "agent", "turn", "event", "orchestrator", "message", "tool")
 MODELS = ("noisy_or", "noisy_and", "linear", "mean", "max", "min", "reachability")
 GIVEN = [0.3, 0.8, 0.5, 0.4, 0.9, 0.0, 0.7, 1.5]

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
@@ -14,9 +14,10 @@ from orchestrace import _core
 from reference.judged import Judged
 from reference.replay import Replay
 from reference.trace import Trace
+from samples.examples import examples
 from samples.random_runs import Document, jsonl, random_document
 
-QUICK = settings(max_examples=150, deadline=None, derandomize=True)
+QUICK = examples(150, derandomize=True)
 BASES = ["seconds", "partial", "ordinal", "unknown"]
 FILLED = ("content_hash", "content_ref", "tokens_out", "role", "score")
 #: Fields beyond those of random recordings, and how they are filled.

@@ -6,16 +6,17 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
 from reference.metrics import Measured
 from reference.tables import PARTS, TOKENS
 from reference.trace import Trace
+from samples.examples import examples
 from samples.random_runs import Document, jsonl, random_document
 
-QUICK = settings(max_examples=150, deadline=None, derandomize=True)
+QUICK = examples(150, derandomize=True)
 BASES = ["seconds", "partial", "ordinal", "unknown"]
 FILLED = ("content_hash", "content_ref", "args_hash", "tokens_out", "role", "turn")
 SPENT = ("tokens", *PARTS, "tokens_reasoning", "cost_usd")

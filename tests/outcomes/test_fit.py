@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import nnls
@@ -16,6 +16,7 @@ from orchestrace import _core
 from orchestrace.outcomes.weight_estimation import Observations, Task, estimate, interval
 from orchestrace.statistics.learners import one_thread
 from reference.trace import Trace
+from samples.examples import examples
 from samples.planted_gates import TYPES, Floats, gate, planted_gates
 from samples.random_runs import corpora, jsonl
 
@@ -67,7 +68,7 @@ def predicted(trace: Trace, model: str, theta: Floats, leak: float, scores: bool
     return {None: sum(x) / len(x)}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(corpora(), st.integers(0, 2**32 - 1), st.sampled_from(MODELS), st.booleans())
 def test_predictions_are_those_of_the_definition(
     documents: list[dict[str, object]], seed: int, model: str, scores: bool

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace.interventions.composition import parts_of
 from reference.replay import Ambiguous, Replay
 from reference.trace import Trace
+from samples.examples import examples
 from samples.hand_runs import read
 from samples.random_runs import EDGES, Document, corpora
 
@@ -20,7 +21,7 @@ MODELS = ["noisy_or", "typed", "noisy_and", "linear", "mean", "max", "min", "maj
 FAMILIES = ["noisy_or", "typed", "mean", "noisy_and", "max", "min", "majority"]
 LEVELS = ["event", "agent", "role", "tool", "call", "spawn", "message", "edge"]
 EVENT_LEVELS = LEVELS[:6]
-RUNS = settings(max_examples=60, deadline=None)
+RUNS = examples(60)
 
 
 def random_part(r: random.Random, document: Document, each: bool) -> Any:
@@ -92,7 +93,7 @@ def tried(draw: st.DrawFn) -> tuple[list[Document], Any, random.Random]:
     return documents, random_scenario(r, documents), r
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(tried(), st.sampled_from(MODELS), st.booleans(), st.booleans(), st.sampled_from([0.0, 0.5, 0.7]))
 def test_every_answer_is_that_of_the_reference(
     case: tuple[list[Document], Any, random.Random],

@@ -8,15 +8,16 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
 from reference.safety import Flow
 from reference.trace import Trace
+from samples.examples import examples
 from samples.random_runs import AGENTS, Document, jsonl, random_document
 
-QUICK = settings(max_examples=150, deadline=None, derandomize=True)
+QUICK = examples(150, derandomize=True)
 CARRIES = ["all", "context", "safety_flow"]
 RULES = st.fixed_dictionaries(
     {

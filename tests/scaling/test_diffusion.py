@@ -8,10 +8,11 @@ from statistics import NormalDist
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
+from samples.examples import examples
 
 FAST = {"rollouts": 200, "replicates": 12, "n_boot": 300}
 
@@ -260,7 +261,7 @@ def test_credit_that_knows_nothing_is_at_its_floor(method) -> None:
 
 
 @given(st.integers(0, 2**20))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_signal_to_noise_is_that_of_plain_python(seed: int) -> None:
     corpus = ot.generate(traces=24, seed=seed)
     credits = ot.credit(corpus, method="flow", unit="event")

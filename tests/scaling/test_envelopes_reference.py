@@ -7,13 +7,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace.corpus.owners import owners
 from orchestrace.scaling.axes import AXES, scale_of
 from reference.trace import Trace
+from samples.examples import examples
 from samples.random_runs import corpora
 
 Document = dict[str, Any]
@@ -41,7 +42,7 @@ def lifetimes(events: list[dict[str, Any]], trace: Trace) -> list[tuple[float, f
     return lives
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(corpora())
 def test_sizes_are_those_of_the_definitions(documents: list[Document]) -> None:
     corpus = ot.read_traces(io.BytesIO("\n".join(map(json.dumps, documents)).encode()))
@@ -73,7 +74,7 @@ SIZES = st.one_of(st.none(), st.sampled_from([0, 1, 2, 10, 1000]), st.floats(0, 
 RUNS = st.lists(st.fixed_dictionaries({axis.name: SIZES for axis in AXES}), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(RUNS, st.integers(1, 4), st.integers(0, 34))
 def test_nearest_and_ratios_are_those_of_a_loop(
     runs: list[dict[str, Any]], min_axes: int, other: int
@@ -122,7 +123,7 @@ def test_nearest_and_ratios_are_those_of_a_loop(
             assert ratio == (None if expected is None else pytest.approx(expected, abs=1e-12))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(RUNS, st.randoms(use_true_random=False))
 def test_a_row_does_not_depend_on_the_place_of_others(runs: list[dict[str, Any]], chance: Any) -> None:
     """Coordinates, percentiles and nearest envelopes go with the row, whatever the order."""

@@ -6,12 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import orchestrace as ot
 from orchestrace.scaling.law_models import LAWS, Points
+from samples.examples import examples
 
 SIZES = np.geomspace(10.0, 10_000.0, 10)
 POWER = {"scale": 2.0, "exponent": 0.7}
@@ -145,7 +146,7 @@ def test_rows_of_one_run_do_not_count_as_many() -> None:
     ),
     st.integers(0, 2**31),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_power_law_is_polyfit_in_logarithms(rows: list[tuple[int, float]], seed: int) -> None:
     x = np.array([2.0**size for size, _ in rows])
     y = np.exp([value for _, value in rows])
@@ -159,7 +160,7 @@ def test_a_power_law_is_polyfit_in_logarithms(rows: list[tuple[int, float]], see
 
 
 @given(st.integers(0, 2**31), st.integers(5, 14))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_two_lines_that_meet_are_the_best_of_all(seed: int, n: int) -> None:
     """No place of the break on a fine grid has a smaller sum of squares."""
     rng = np.random.default_rng(seed)
@@ -220,7 +221,7 @@ def test_absolute_errors_are_those_of_a_general_optimizer(model) -> None:
 
 
 @each_scale
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(seed=st.integers(0, 2**31))
 def test_the_order_of_rows_and_names_of_other_columns_do_not_matter(errors: str, seed: int) -> None:
     table = observed("power", POWER, errors, 0.1, seed % 1000, traces=6).with_columns(group=pl.lit("a"))

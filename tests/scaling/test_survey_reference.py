@@ -5,11 +5,12 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace.scaling.paper_pool import COUNTED, COUNTED_EXCLUDED, CROSSED
+from samples.examples import examples
 
 # any text that is a tag: quotes, commas, line breaks and what is no letter
 TAG = st.one_of(
@@ -25,7 +26,7 @@ def write(path: Path, key: str, fields: tuple[str, ...], rows: list[tuple[str, .
         csv.writer(file).writerows([[key, *fields], *([f"k{n}", *row] for n, row in enumerate(rows))])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(ROWS, EXCLUDED)
 def test_statistics_are_those_of_counters(
     rows: list[tuple[str, ...]], excluded: list[tuple[str, ...]]

@@ -7,7 +7,7 @@ from typing import Any
 import networkx as nx
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
@@ -15,9 +15,10 @@ from orchestrace.base.schema import REPLAYS
 from orchestrace.schedules.scheduling import replay_schedule
 from reference.schedule import Scenario, Schedule, Timed
 from reference.trace import Trace
+from samples.examples import examples
 from samples.random_runs import Document, jsonl, random_document
 
-QUICK = settings(max_examples=60, deadline=None, derandomize=True)
+QUICK = examples(60, derandomize=True)
 BASES = ["seconds", "partial", "ordinal", "unknown"]
 DROPPED = {"all": "subtree", "any": "subtree", "stay": "node"}
 

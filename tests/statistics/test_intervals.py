@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -27,6 +27,7 @@ from orchestrace.statistics.influence import (
 )
 from orchestrace.statistics.resampling import FEWEST_CLUSTERS, draws, percentiles
 from reference.intervals import by_matrices, score
+from samples.examples import examples
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 TASKS = (3, 5, 10, 30)
@@ -49,7 +50,7 @@ def test_equal_tasks_have_the_interval_of_students_t(n: int, rollouts: int) -> N
         assert found.around[1:3] == pytest.approx(ends) and found.around.reason is None
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=8), st.integers(0, 2**32))
 def test_unequal_tasks_have_the_error_and_freedom_of_bell_and_mccaffrey(sizes: list[int], seed: int) -> None:
     task = np.repeat(np.arange(len(sizes)), sizes)
@@ -63,7 +64,7 @@ def test_unequal_tasks_have_the_error_and_freedom_of_bell_and_mccaffrey(sizes: l
     assert interval(values.mean(), influence, task, confidence=0.9)[:3] == pytest.approx(found[:3])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=7), st.integers(0, 2**32))
 def test_a_known_range_gives_the_roots_of_the_score(sizes: list[int], seed: int) -> None:
     task = np.repeat(np.arange(len(sizes)), sizes)
@@ -95,7 +96,7 @@ def test_tasks_that_all_agree_are_trials_that_all_agree(n: int) -> None:
 rows = st.lists(st.tuples(st.integers(0, 5), st.floats(-10, 10)), min_size=2, max_size=30)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(rows, st.sampled_from([1e-9, 0.5, 3.0, 1e9]), st.floats(-5, 5), st.randoms(use_true_random=False))
 def test_scale_shift_and_order_change_nothing_else(
     drawn: list[tuple[int, float]], scale: float, shift: float, random: Any

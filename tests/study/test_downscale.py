@@ -2,10 +2,11 @@
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
+from samples.examples import examples
 
 
 def corpus_of(times, edges, traces=1, rewards=None):
@@ -63,7 +64,7 @@ def test_ties_go_by_place_in_the_document():
     assert kept(ot.study.prefixes(corpus_of([5, 5, 5, 5], []), 0.5)) == [(0, "e0"), (0, "e1")]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.integers(1, 9).flatmap(
         lambda n: st.tuples(

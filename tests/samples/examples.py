@@ -1,0 +1,12 @@
+"""How many examples a property test asks for."""
+
+import os
+from typing import Any
+
+from hypothesis import settings
+
+
+def examples(number: int, **options: Any) -> settings:
+    """Settings with `number` examples in `make nightly`, half of them elsewhere; no example has a deadline."""
+    every = os.environ.get("ORCHESTRACE_SHARE") == "all"
+    return settings(max_examples=number if every else max(1, number // 2), deadline=None, **options)
