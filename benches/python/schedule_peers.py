@@ -21,8 +21,9 @@ import orchestrace as ot
 
 SLOTS = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64]
 
-Trace = tuple[list[int], list[list[int]], list[int], list[int]]
-"""Durations, successors, how many predecessors, and the events in the order of the recording."""
+Trace = tuple[list[int], list[list[int]], list[int], list[int], list[bool]]
+"""Durations, successors, how many predecessors, the events in the order of the recording, and which take a slot:
+those of the team do."""
 
 
 def corpus_of(events: int) -> ot.Corpus:
@@ -38,7 +39,7 @@ def corpus_of(events: int) -> ot.Corpus:
 
 def given(corpus: ot.Corpus) -> list[Trace]:
     """What the peers get."""
-    times = ot.schedules.schedule(corpus).select("trace", "duration")
+    times = ot.schedules.schedule(corpus).select("trace", "duration", works=pl.col("source") != "outside")
     events = times.with_columns(corpus.events.select("t").collect()["t"])
     edges = corpus.edges.select("trace", "src", "dst").unique().sort("trace", "dst", "src").collect()
     by_trace = {key[0]: own for key, own in edges.partition_by("trace", as_dict=True).items()}
@@ -53,23 +54,26 @@ def given(corpus: ot.Corpus) -> list[Trace]:
                 waiting[dst] += 1
         t = own["t"].to_list()
         order = sorted(range(n), key=lambda v: (t[v], v))
-        found.append(([int(d) for d in own["duration"]], successors, waiting, order))
+        durations = [int(duration) for duration in own["duration"]]
+        found.append((durations, successors, waiting, order, own["works"].to_list()))
     return found
 
 
 def with_heapq(traces: list[Trace]) -> list[list[float]]:
     """Makespans, a list for each trace."""
     found = []
-    for durations, successors, indegree, order in traces:
+    for durations, successors, indegree, order, works in traces:
         rank = [0] * len(order)
         for place, v in enumerate(order):
             rank[v] = place
         own = []
         for k in SLOTS:
             waiting = indegree[:]
-            ready = [rank[v] for v, count in enumerate(waiting) if not count]
+            ready = [rank[v] for v, count in enumerate(waiting) if not count and works[v]]
             heapq.heapify(ready)
-            running: list[tuple[int, int]] = []
+            running = [(durations[v], v) for v, count in enumerate(waiting) if not count and not works[v]]
+            heapq.heapify(running)
+            outside: list[int] = []
             now = 0
             free = k
             while True:
@@ -82,11 +86,16 @@ def with_heapq(traces: list[Trace]) -> list[list[float]]:
                 now = running[0][0]
                 while running and running[0][0] == now:
                     v = heapq.heappop(running)[1]
-                    free += 1
+                    free += works[v]
                     for w in successors[v]:
                         waiting[w] -= 1
-                        if not waiting[w]:
+                        if not waiting[w] and works[w]:
                             heapq.heappush(ready, rank[w])
+                        elif not waiting[w]:
+                            outside.append(w)
+                for w in outside:
+                    heapq.heappush(running, (now + durations[w], w))
+                outside.clear()
             own.append(float(now))
         found.append(own)
     return found
@@ -97,7 +106,7 @@ def with_simpy(traces: list[Trace]) -> list[list[float]]:
     import simpy
 
     found = []
-    for durations, successors, _, order in traces:
+    for durations, successors, _, order, works in traces:
         rank = {v: place for place, v in enumerate(order)}
         inputs: list[list[int]] = [[] for _ in order]
         for u, after in enumerate(successors):
@@ -109,11 +118,23 @@ def with_simpy(traces: list[Trace]) -> list[list[float]]:
             slots = simpy.PriorityResource(env, capacity=k)
             done = [env.event() for _ in order]
 
-            def event(v: int, env=env, slots=slots, done=done, inputs=inputs, durations=durations, rank=rank):
+            def event(
+                v: int,
+                env=env,
+                slots=slots,
+                done=done,
+                inputs=inputs,
+                durations=durations,
+                rank=rank,
+                works=works,
+            ):
                 if inputs[v]:
                     yield env.all_of([done[u] for u in inputs[v]])
-                with slots.request(priority=rank[v]) as slot:
-                    yield slot
+                if works[v]:
+                    with slots.request(priority=rank[v]) as slot:
+                        yield slot
+                        yield env.timeout(durations[v])
+                else:
                     yield env.timeout(durations[v])
                 done[v].succeed()
 
