@@ -22,8 +22,8 @@ import orchestrace as ot
 SLOTS = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64]
 
 Trace = tuple[list[int], list[list[int]], list[int], list[int], list[bool]]
-"""Durations, successors, how many predecessors, the events in the order of the recording, and which take a slot:
-those of the team do."""
+"""Durations, successors, how many predecessors, the events in the order of the recording, and which take a
+slot: those of the team do."""
 
 
 def corpus_of(events: int) -> ot.Corpus:
