@@ -95,6 +95,33 @@ def methods() -> Iterator[str]:
     )
 
 
+def rewards() -> Iterator[str]:
+    known = ot.rewards.rules().to_dicts()
+    yield from table(
+        ("rule", "family", "pays", "formula", "channels", "source"),
+        (
+            [
+                f"`{one['reward']}`",
+                one["family"],
+                one["unit"],
+                one["summary"],
+                ", ".join(f"`{channel['name']}`" for channel in one["channels"]),
+                one["reference"],
+            ]
+            for one in known
+        ),
+    )
+    yield ""
+    yield from table(
+        ("rule", "parameter", "default", "what"),
+        (
+            [f"`{one['reward']}`", f"`{param['name']}`", f"`{plainly(param['default'])}`", param["doc"]]
+            for one in known
+            for param in one["params"]
+        ),
+    )
+
+
 def plainly(default: str) -> str:
     """A default, which the registry holds as JSON, as one writes it in Python."""
     return repr(json.loads(default)).replace("|", "\\|")
@@ -158,7 +185,10 @@ WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/methods.md": methods,
     "docs/reference/files.md": files,
 }
-PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {("docs/metrics.md", "metrics"): metrics}
+PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
+    ("docs/metrics.md", "metrics"): metrics,
+    ("docs/rewards.md", "rewards"): rewards,
+}
 
 
 def pages() -> Iterator[tuple[Path, str]]:

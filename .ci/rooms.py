@@ -30,6 +30,7 @@ ROOMS = (
     "outcomes",
     "metrics",
     "safety",
+    "rewards",
     "evaluation",
     "effects",
     "summaries",
@@ -59,6 +60,7 @@ CORE_ROOMS = (
     "credit",
     "replay",
     "metrics",
+    "rewards",
     "generate",
 )
 #: `mod tests;`, and what tests share.

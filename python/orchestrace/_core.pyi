@@ -47,6 +47,7 @@ __all__ = [
     "nearest",
     "own_rows",
     "ownership",
+    "pay",
     "presets",
     "read",
     "record_bytes",
@@ -54,6 +55,8 @@ __all__ = [
     "replay_presence",
     "replay_schedules",
     "replay_structural",
+    "reward_params",
+    "reward_rules",
     "rewards",
     "roll_up",
     "sanitizer_cut",
@@ -461,6 +464,17 @@ def member_metrics(
 ) -> Stream: ...
 def lifetimes(store: Store, *, threads: int | None = None, progress: _Progress = None) -> Stream: ...
 def metric_definitions() -> list[dict[str, str]]: ...
+
+class _Rewards(_Metrics):
+    rules: Sequence[Mapping[str, Any]]
+    elsewhere: Sequence[str]
+    addends: bool
+
+def pay(
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Rewards]
+) -> list[Stream]: ...
+def reward_params(rule: Mapping[str, Any]) -> str: ...
+def reward_rules() -> list[dict[str, Any]]: ...
 
 class _Taint(TypedDict):
     carry: str

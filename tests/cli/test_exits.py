@@ -20,6 +20,7 @@ READERS: dict[str, list[str]] = {
     "explain": ["explain", "--id", "lead"],
     "replay": ["replay", "--each", "agent"],
     "metrics": ["metrics"],
+    "rewards": ["rewards"],
     "taint": ["taint"],
     "export": ["export", "--to", "jsonl", "-o", "OUT"],
     "report": ["report"],

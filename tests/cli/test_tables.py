@@ -43,6 +43,7 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
         ["part", "kind", "event", "weight", "amount", "rule"],
     ),
     "replay": (["replay", "RUNS", "--each", "agent"], ["unit_id", "effect", "tier", "reason", "bounds"]),
+    "rewards": (["rewards", "RUNS", "--rule", "parl"], ["trace_id", "reward", "unit", "value"]),
     "taint": (
         ["taint", "RUNS"],
         ["trace_id", "n_tainted", "taint_share", "outcome_tainted", "path"],
@@ -105,6 +106,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         },
         **{f"metrics by {by}": [ot.metrics(corpus, by=by)] for by in ("system", "task")},
         "metrics by trace": [ot.metrics(corpus)],
+        "rewards": [ot.rewards.compute(corpus, "finish")],
         "taint": [ot.taint(corpus)],
         "taint privileged": [ot.taint(corpus, privileged_tools=["*"])],
         "taint cut": [ot.safety.sanitizer_cut(corpus)],

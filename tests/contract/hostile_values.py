@@ -151,6 +151,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "interventions.merge": Call(ot.interventions.merge, {"agents": ["a", "b"]}),
         "effects.message": on(ot.effects.message),
         "metrics": on(ot.metrics),
+        "rewards.compute": on(ot.rewards.compute, "parl"),
         "outcomes.sensitivity": on(
             ot.outcomes.sensitivity, method="difference", outcomes=("noisy_or", "mean")
         ),

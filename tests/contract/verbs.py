@@ -122,6 +122,8 @@ VERBS: dict[str, Verb] = {
     "evaluation.report_checklist": ot.evaluation.report_checklist,
     "reward_channels": lambda c: c.reward_channels(),
     "safety.sanitizer_cut": ot.safety.sanitizer_cut,
+    "rewards.compute": lambda c: ot.rewards.compute(c, ot.rewards.rules()["reward"].to_list()),
+    "rewards.mix": lambda c: ot.rewards.mix(ot.rewards.compute(c, ["finish", "tokens"]), {"finish": 1.0}),
     "schedules.scaling_curve": ot.schedules.scaling_curve,
     "schedules.schedule": lambda c: ot.schedules.schedule(c, slots=2),
     "evaluation.sibling_diagnostics": ot.evaluation.sibling_diagnostics,

@@ -1,4 +1,4 @@
-"""Commands that measure recordings and the survey: metrics, taint, survey."""
+"""Commands that measure recordings and the survey: metrics, rewards, taint, survey."""
 
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -13,12 +13,24 @@ from ..base.publication import published_folder, write_parquet
 from ..base.schema import unknown_name
 from ..base.text import plain
 from ..metrics.verb import By
+from ..rewards import compute
+from ..rewards import rules as reward_rules
 from ..safety import sanitizer_cut
 from ..scaling import survey
 from .application import app
-from .options import Json, MaxGap, PrivilegedTools, StrictOptions, TrustedTools, UntrustedTools, grouped
+from .options import (
+    Json,
+    MaxGap,
+    Params,
+    PrivilegedTools,
+    StrictOptions,
+    TrustedTools,
+    UntrustedTools,
+    grouped,
+)
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions, show, tell
+from .values import rule_channels, rule_params
 
 
 @app.command(name="metrics")
@@ -42,6 +54,41 @@ def metrics_(
     options: dict[str, Any] = {"by": None if by == "trace" else by, "groups": group or None}
     frame = metrics(corpus, **options, max_gap=max_gap, threads=recordings.threads, progress=True)
     table.give(frame, f"metrics by {by}", f"metrics by {by}")
+    tell_quarantined(corpus, recordings, recordings.strict)
+
+
+@app.command(name="rewards")
+@grouped
+def rewards_(
+    recordings: StrictOptions,
+    table: TableOptions,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule", help="A rule of ot.rewards.rules(); repeatable; default: all that pay the team."
+        ),
+    ] = None,
+    param: Params = None,
+    channel: Annotated[
+        list[str] | None,
+        typer.Option("--channel", help="NAME=REWARD: which recorded reward a rule's channel is; repeatable."),
+    ] = None,
+) -> None:
+    """Compute rewards by rules: what each run, or each unit of it, is paid."""
+    known = reward_rules()
+    asked = rule or known.filter(unit="team")["reward"].to_list()
+    given = rule_params(param)
+    if given and len(asked) != 1:
+        raise ParameterError("--param is about one rule: name it by --rule")
+    corpus = usable(recordings)
+    frame = compute(
+        corpus,
+        {asked[0]: given} if given else asked,
+        channels=rule_channels(channel),
+        threads=recordings.threads,
+        progress=True,
+    )
+    table.give(frame, "rewards", "rewards")
     tell_quarantined(corpus, recordings, recordings.strict)
 
 

@@ -54,6 +54,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         f"metrics by {by}": (key, "metric", "mean", "lower", "upper", "n_traces", "time_unit", "reason")
         for by, key in zip(_GROUPED, (*_GROUPED[:3], "task_id"), strict=True)
     },
+    "rewards": ("trace_id", "reward", "family", "unit", "unit_id", "value", "reason"),
     "taint": (
         *("trace_id", "outcome_tainted", "n_tainted", "taint_share", "path", "first_agent", "reason"),
         "time_to_privileged_call",

@@ -38,6 +38,22 @@ def credit_options(unit: str, reward: list[str] | None, seed: int, param: list[s
     return options | params
 
 
+def rule_params(given: list[str] | None) -> dict[str, Any]:
+    """Parameters of a rule of rewards: NAME=VALUE."""
+    return dict(map(_parameter, given or []))
+
+
+def rule_channels(given: list[str] | None) -> dict[str, str]:
+    """Channels of rules and the recorded rewards that they are: NAME=REWARD."""
+    pairs = (item.partition("=") for item in given or [])
+    found = {}
+    for name, sign, reward in pairs:
+        if not (name and sign and reward):
+            raise ParameterError(f"--channel '{name}{sign}{reward}', expected something like outcome=team")
+        found[name] = reward
+    return found
+
+
 def _named(item: str, option: str) -> tuple[str, str]:
     by, found, name = item.partition("=")
     if not (found and by and name):

@@ -1,7 +1,8 @@
 """Names in arguments, checked against the names that traces and tables have."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 import polars as pl
 
@@ -38,6 +39,29 @@ def names_of(what: str, given: object) -> list[str]:
         if not isinstance(name, str):
             raise ParameterError(f"{what} has {briefly(name)}, expected names")
     return [str(name) for name in names]  # those of NumPy, too, as plain text
+
+
+def declared_names(what: str, given: Mapping[str, Collection[str]] | None) -> Any:
+    """The names by name that the argument `what` declares, as the core takes them; None where it is None.
+
+    Raises
+    ------
+    ParameterError
+        Something else than names by name.
+
+    Examples
+    --------
+    >>> from orchestrace.corpus.names import declared_names
+    >>> declared_names("harness", {"tools": ("search", "read")})
+    {'tools': ['search', 'read']}
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise ParameterError(f"{what} is {given!r}, expected names by name: {{'name': ['name', ...]}}")
+    named = {str(key): names_of(f"{what}[{key!r}]", names) for key, names in given.items()}
+    kind = set if what == "subtasks" else list
+    return {key: kind(names) for key, names in named.items()}
 
 
 def number_column(what: str, given: object, of: str, schema: pl.Schema) -> str:

@@ -14,7 +14,7 @@ from ..base.ranges import in_range
 from ..base.schema import CREDITS, unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
-from ..corpus.names import names_of, said_of_tools
+from ..corpus.names import declared_names, names_of, said_of_tools
 from ..corpus.pieces import core_frames
 from ..schedules.scheduling import Durations, timing_options
 from ..statistics.influence import NO_INTERVAL, check_confidence, mean_interval
@@ -176,8 +176,8 @@ def metrics(
         options["progress"] = callback
         if by in _MEMBERS:
             return _packed(core_frames(corpus, lambda store: _core.member_metrics(store, str(by), **options)))
-        options["subtasks"] = _names("subtasks", subtasks)
-        options["harness"] = _names("harness", harness)
+        options["subtasks"] = declared_names("subtasks", subtasks)
+        options["harness"] = declared_names("harness", harness)
         options["tools"] = tools
         options["intervention_at"] = intervention_at
         table = core_frames(corpus, lambda store: _core.trace_metrics(store, asked, **options))
@@ -185,17 +185,6 @@ def metrics(
     if by is None:
         return table
     return _summarized(corpus, table, by, pool_harnesses, confidence)
-
-
-def _names(what: str, given: Mapping[str, Collection[str]] | None) -> Any:
-    """Names by name, as the core takes them."""
-    if given is None:
-        return None
-    if not isinstance(given, Mapping):
-        raise ParameterError(f"{what} is {given!r}, expected names by name: {{'name': ['name', ...]}}")
-    named = {str(key): names_of(f"{what}[{key!r}]", names) for key, names in given.items()}
-    kind = set if what == "subtasks" else list
-    return {key: kind(names) for key, names in named.items()}
 
 
 def _packed(table: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,8 @@
 //!
 //! Begin with [`ingest::read`] for the way in, [`store::Store`] for what is held, [`store::view::TraceView`] for
 //! what a kernel sees, and [`credit`] for the first kernels; [`replay`] asks what an outcome would be without some events,
-//! [`metrics`] how a run was organized, [`safety`] where untrusted content went in it. This crate knows nothing of Python.
+//! [`metrics`] how a run was organized, [`rewards`] what it is paid by a rule, [`safety`] where untrusted content went in
+//! it. This crate knows nothing of Python.
 #![forbid(unsafe_code)]
 
 pub mod assembly;
@@ -23,6 +24,7 @@ pub mod ingest;
 pub mod json;
 pub mod metrics;
 pub mod replay;
+pub mod rewards;
 pub mod rng;
 pub mod run;
 pub mod safety;

@@ -209,6 +209,13 @@ words!(
     ]
 );
 words!(
+    /// The families of rewards (survey, eight).
+    Family, FAMILIES, [
+        Outcome = "R1", Individual = "R2", Role = "R3", Process = "R4", Tool = "R5", Verifier = "R6",
+        Orchestration = "R7", Hybrid = "R8",
+    ]
+);
+words!(
     /// Whether credits add up (docs/reference/definitions.md, D11). Shares do: all rows of a level sum to the amount divided. An advantage is one value per
     /// decision, broadcast down, averaged upward, never summed.
     Quantity, QUANTITIES, [Share = "share", Advantage = "advantage"]
@@ -518,6 +525,20 @@ words!(
     /// What times of a schedule are counted in.
     TimeUnitOf, TIME_UNITS, [Seconds = "seconds", Steps = "steps"]
 );
+
+/// What [`rewards`](crate::rewards::rewards) are paid, a row for each unit; columns of addends follow where they are asked for.
+pub static REWARDS: Table = Table {
+    name: "rewards",
+    columns: &[
+        col("trace", Kind::U32),
+        col("trace_id", Kind::Text),
+        col("task_id", Kind::Text),
+        col("unit_id", Kind::Text),
+        col("seq", Kind::U32),
+        opt("value", Kind::F64),
+        opt("reason", Kind::Word(REASONS)),
+    ],
+};
 
 /// What [`schedule replays`](crate::replay::schedule::replays) find, a row for each trace and scenario.
 pub static SCHEDULE_REPLAYS: Table = Table {

@@ -21,6 +21,7 @@ mod reader;
 mod recycled;
 mod registry;
 mod replay;
+mod rewards;
 mod safety;
 mod schedule;
 mod stream;
@@ -64,6 +65,8 @@ mod _core {
     use super::registry::{codes, importers, methods, nearest, presets, tables};
     #[pymodule_export]
     use super::replay::{PyGates, faithfulness};
+    #[pymodule_export]
+    use super::rewards::{pay, reward_params, reward_rules};
     #[pymodule_export]
     use super::safety::{sanitizer_cut, taint, tainted_events};
     #[pymodule_export]

@@ -44,8 +44,18 @@ pub(crate) fn trace_metrics(
     options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Stream> {
     let store = &store.0;
+    let groups = select(groups.as_deref()).map_err(|error| to_python(py, &error))?;
+    let options = trace_options(py, store, options)?;
+    rows_of(py, threads, progress.as_ref(), |run| metrics::metrics(store, &groups, &options, run))
+}
+
+/// What metrics of traces are asked with.
+pub(crate) fn trace_options(
+    py: Python<'_>,
+    store: &Store,
+    options: Option<Bound<'_, PyDict>>,
+) -> PyResult<Options> {
     let fail = |error: Error| to_python(py, &error);
-    let groups = select(groups.as_deref()).map_err(fail)?;
     let times: TimeRequest = request(py, options.clone())?;
     let MetricsRequest { subtasks, harness, tools, intervention_at } = request(py, options)?;
     let harness = harness.map(|declared| harness_of(store, &declared)).transpose().map_err(fail)?;
@@ -53,15 +63,14 @@ pub(crate) fn trace_metrics(
         let message = format!("intervention_at is {at}, expected a share of the run's time from 0 to 1");
         return Err(fail(Error::Parameter(message)));
     }
-    let options = Options {
+    Ok(Options {
         lengths: times.lengths(py)?,
         program_order: times.program_order,
         subtasks: Arc::new(subtasks.unwrap_or_default()),
         harness: harness.map(Arc::new),
         tools: Arc::new(tools_of(store, &tools)),
         intervention_at,
-    };
-    rows_of(py, threads, progress.as_ref(), |run| metrics::metrics(store, &groups, &options, run))
+    })
 }
 
 /// What a harness declares: lists of names under `types`, `tools`, `roles`.

@@ -1,7 +1,7 @@
 //! Lists: tables, codes, formats, methods, presets.
 
-use orchestrace_core::credit::METHODS;
 use orchestrace_core::credit::context::DECISIONS;
+use orchestrace_core::credit::{METHODS, Param};
 use orchestrace_core::error::{self, FindingCode, Reason, RejectCode};
 use orchestrace_core::generate;
 use orchestrace_core::graph::TYPE_WEIGHTS;
@@ -114,18 +114,23 @@ pub(crate) fn methods(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             row.set_item("units", info.units.iter().map(|u| u.as_str()).collect::<Vec<_>>())?;
             row.set_item("axioms", info.axioms.iter().map(|a| a.as_str()).collect::<Vec<_>>())?;
             row.set_item("reference", info.reference)?;
-            let params = info.params.iter().map(|param| {
-                let item = PyDict::new(py);
-                item.set_item("name", param.name)?;
-                item.set_item("kind", param.expected())?;
-                item.set_item("default", param.default.to_json())?;
-                item.set_item("doc", param.doc)?;
-                Ok(item)
-            });
-            row.set_item("params", params.collect::<PyResult<Vec<_>>>()?)?;
+            row.set_item("params", params_of(py, info.params)?)?;
             Ok(row)
         })
         .collect()
+}
+
+/// Parameters as rows: name, what values they take, default, one line.
+pub(crate) fn params_of<'py>(py: Python<'py>, params: &[Param]) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let row_of = |param: &Param| {
+        let item = PyDict::new(py);
+        item.set_item("name", param.name)?;
+        item.set_item("kind", param.expected())?;
+        item.set_item("default", param.default.to_json())?;
+        item.set_item("doc", param.doc)?;
+        Ok(item)
+    };
+    params.iter().map(row_of).collect()
 }
 
 /// Types of events that are choices of their owner.

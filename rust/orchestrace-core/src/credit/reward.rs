@@ -76,18 +76,21 @@ impl Channels {
     /// What a trace is paid. O(measures of the trace).
     #[must_use]
     pub fn paid(&self, view: &TraceView<'_>) -> Option<f64> {
-        sum(self.0.iter().map(|(_, weight)| *weight), |place| {
-            let is_it = |i: &usize| {
-                view.measure_names[*i] == self.0[place].0
-                    && view.measure_kinds[*i] == MeasureKind::Reward as u8
-            };
-            (0..view.measure_names.len()).find(is_it).map(|row| view.measure_values[row])
-        })
+        let value = |place: usize| measured(view, MeasureKind::Reward, self.0[place].0);
+        sum(self.0.iter().map(|(_, weight)| *weight), value)
     }
 }
 
-/// Whether each name of a measure is one of this kind; in one pass, since a recording may have a million of them.
-pub(super) fn measures(store: &Store, wanted: MeasureKind, names: usize) -> Vec<bool> {
+/// The first value that a trace has of a measure. O(measures of the trace).
+#[must_use]
+pub fn measured(view: &TraceView<'_>, kind: MeasureKind, name: u32) -> Option<f64> {
+    let is_it = |i: &usize| view.measure_names[*i] == name && view.measure_kinds[*i] == kind as u8;
+    (0..view.measure_names.len()).find(is_it).map(|row| view.measure_values[row])
+}
+
+/// Whether each of so many names of measures is one of this kind; in one pass, since a recording may have a million of them.
+#[must_use]
+pub fn measures(store: &Store, wanted: MeasureKind, names: usize) -> Vec<bool> {
     let mut is_channel = vec![false; names];
     for chunk in store.chunks() {
         let view = ChunkView::new(store, chunk);

@@ -11,10 +11,15 @@ impl Compensated {
     /// Adds a term.
     #[inline]
     pub fn add(&mut self, x: f64) {
-        let sum = self.sum + x;
-        let lost = if self.sum.abs() >= x.abs() { (self.sum - sum) + x } else { (x - sum) + self.sum };
-        self.sum = sum;
-        self.error += lost;
+        Self::add_in(&mut self.sum, &mut self.error, x);
+    }
+
+    /// Adds a term to a sum whose parts lie in two columns.
+    #[inline]
+    pub fn add_in(part: &mut f64, error: &mut f64, x: f64) {
+        let sum = *part + x;
+        *error += if part.abs() >= x.abs() { (*part - sum) + x } else { (x - sum) + *part };
+        *part = sum;
     }
 
     /// The sum.

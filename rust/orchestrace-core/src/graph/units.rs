@@ -11,7 +11,7 @@ use super::trace::TraceGraph;
 use crate::schema::{EventType, Unit};
 use crate::store::view::TraceView;
 
-use super::turns::TurnLabel;
+use super::turns::{TurnLabel, Turns};
 
 /// In place of a unit's number: the event belongs to none.
 pub const NO_UNIT: u32 = u32::MAX;
@@ -67,6 +67,28 @@ pub struct Partition {
 impl Partition {
     /// Replaces the partition by that of `view` at `level`.
     pub fn compute(&mut self, level: Unit, view: &TraceView<'_>, graph: &mut TraceGraph) {
+        self.divide(level, view, |needs_turns| {
+            if needs_turns {
+                let (owners, turns) = graph.turns(view);
+                (owners, Some(turns))
+            } else {
+                (graph.owners(view), None)
+            }
+        });
+    }
+
+    /// The same where owners and turns are known.
+    pub fn compute_of(&mut self, level: Unit, view: &TraceView<'_>, owners: &Owners, turns: &Turns) {
+        self.divide(level, view, |_| (owners, Some(turns)));
+    }
+
+    /// `known` gives the owners, and with `true` the turns; it is asked only where the level needs them.
+    fn divide<'a>(
+        &mut self,
+        level: Unit,
+        view: &TraceView<'_>,
+        known: impl FnOnce(bool) -> (&'a Owners, Option<&'a Turns>),
+    ) {
         self.n_events = view.len();
         self.identity = level == Unit::Event;
         self.has_rest = false;
@@ -81,35 +103,35 @@ impl Partition {
                 }
             }
             Unit::Agent => {
-                let owners = graph.owners(view);
+                let (owners, _) = known(false);
                 self.by_code(view, UnitName::Agent, |v| Some(owners.codes()[v]).filter(|&c| c != NOBODY));
             }
             Unit::Orchestrator => {
-                let owners = graph.owners(view);
+                let (owners, _) = known(false);
                 self.by_code(view, UnitName::Agent, |v| {
                     let code = owners.codes()[v];
                     (code != NOBODY && is_orchestration(view.event_type(v))).then_some(code)
                 });
             }
             Unit::Role => {
-                let owners = graph.owners(view);
+                let (owners, _) = known(false);
                 self.by_code(view, UnitName::Role, |v| {
                     owners.names().get(owners.indices()[v] as usize)?.role()
                 });
             }
             Unit::Turn => {
-                let (owners, turns) = graph.turns(view);
+                let (owners, Some(turns)) = known(true) else { return };
                 self.of_event.extend_from_slice(turns.of_events());
                 self.units.extend(turns.list().iter().map(|turn| {
                     (turn.first, UnitName::Turn(owners.names()[turn.owner as usize].code, turn.label))
                 }));
             }
             Unit::Message => {
-                let owners = graph.owners(view);
+                let (owners, _) = known(false);
                 self.single_events(view, |v| is_message(view, owners, v));
             }
             Unit::Token => self.single_events(view, |v| view.tokens_out.get(v).is_some_and(|n| n > 0)),
-            Unit::Tool => self.tool_calls(view, graph.owners(view)),
+            Unit::Tool => self.tool_calls(view, known(false).0),
         }
         self.has_rest = self.of_event.contains(&NO_UNIT);
     }

@@ -141,11 +141,11 @@ pub struct Row<'a> {
 }
 
 /// In place of a reason: the metric has a value.
-pub(super) const TOLD: u8 = u8::MAX;
+pub(crate) const TOLD: u8 = u8::MAX;
 
 impl<'a> Row<'a> {
     /// Over the columns of a group; everything is null at first.
-    pub(super) fn new(values: &'a mut [f64], reasons: &'a mut [u8]) -> Self {
+    pub(crate) fn new(values: &'a mut [f64], reasons: &'a mut [u8]) -> Self {
         values.fill(f64::NAN);
         reasons.fill(Reason::FieldAbsent as u8);
         Self { values, reasons }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, UInt32Array};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use arrow_select::take::take;
 use rayon::prelude::*;
 
@@ -14,8 +14,7 @@ use crate::error::{Error, Result};
 use crate::run::Run;
 use crate::schema::DURATION_RULES;
 use crate::schema::{
-    DURATION_SOURCES, DurationSource, REASONS, Reason, SCHEDULE_REPLAYS, SCHEDULES, TIME_UNITS, Table,
-    TimeUnitOf,
+    DURATION_SOURCES, DurationSource, REASONS, Reason, SCHEDULE_REPLAYS, SCHEDULES, TIME_UNITS, TimeUnitOf,
 };
 use crate::store::view::{ChunkView, TraceView};
 use crate::store::{Chunk, Store, word_array};
@@ -54,10 +53,6 @@ fn check(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-fn schema_of(table: &Table) -> SchemaRef {
-    Arc::new(Schema::new(table.columns.iter().map(crate::schema::Column::field).collect::<Vec<_>>()))
-}
-
 /// What the scenarios come to, a row for each trace and scenario, scenarios of a trace one after the other; in the
 /// columns of [`SCHEDULE_REPLAYS`].
 pub fn replays(
@@ -69,7 +64,7 @@ pub fn replays(
     scenarios.iter().try_for_each(check)?;
     store.expect_whole()?;
     run.expect(store.n_traces() as u64);
-    let schema = schema_of(&SCHEDULE_REPLAYS);
+    let schema = SCHEDULE_REPLAYS.arrow();
     let batches = run.pool().install(|| {
         let chunks = store.chunks().par_iter();
         let of_chunk = |chunk: &Chunk| -> Result<RecordBatch> {
@@ -161,7 +156,7 @@ pub fn schedule(
     check(scenario)?;
     store.expect_whole()?;
     run.expect(store.n_traces() as u64);
-    let schema = schema_of(&SCHEDULES);
+    let schema = SCHEDULES.arrow();
     let batches = run.pool().install(|| {
         let of_chunk = |chunk: &Chunk| -> Result<RecordBatch> {
             let view = ChunkView::new(store, chunk);

@@ -1,0 +1,189 @@
+"""Sums of rewards (R8), whose weights, clipping and normalization end up in the frame."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Final, Literal, get_args
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.errors import ParameterError
+from ..base.schema import unknown_name
+from ..base.text import briefly
+from ..corpus.frames import collected
+from .verb import REWARDS
+
+Normalize = Literal["task", "corpus"]
+_KEYS: Final = ("trace", "trace_id", "task_id")
+_NEEDED: Final = (*_KEYS, "reward", "unit", "value", "reason", "params")
+
+
+@public
+def mix(
+    rewards: pl.DataFrame | pl.LazyFrame,
+    weights: Mapping[str, float],
+    *,
+    clip: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
+    normalize: Normalize | Mapping[str, Normalize] | None = None,
+    name: str = "mix",
+) -> pl.DataFrame:
+    """Add rewards of the team up, each clipped, normalized and weighted.
+
+    Parameters
+    ----------
+    rewards
+        Rows of `compute`, or of other calls of `mix`.
+    weights
+        Of each reward that takes part, its weight λ.
+    clip
+        The least and the greatest value, for all rewards or by reward: what is beyond is that value.
+    normalize
+        What each reward is normalized over, after clipping: ``"task"`` or ``"corpus"`` subtracts the mean of
+        the traces that have it, and divides by their standard deviation (ddof = 0); a reward without spread
+        is then 0. One word for all, or words by reward; None leaves values as they are.
+    name
+        What the sum is called.
+
+    Returns
+    -------
+    DataFrame
+        One row per trace in the columns of `compute`: ``reward`` is `name`, ``family`` ``R8``, ``value`` is
+        Σ λ_k r_k in the order of `weights`, null with the first reason where a reward is null. ``params`` has
+        the weights, clips and normalizations, and the ``params`` of every reward.
+
+    Raises
+    ------
+    ParameterError
+        A reward that no row has, one that pays smaller units, a weight or bound that is no finite number.
+
+    Notes
+    -----
+    O(rows). With weights of 1, normalizing within tasks before adding is GDPO's (arXiv 2601.05242,
+    equation 7).
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> paid = ot.rewards.compute(ot.generate(traces=4, seed=0), ["outcome", "tokens"])
+    >>> mixed = ot.rewards.mix(paid, {"outcome": 1.0, "tokens": 1e-6}, clip={"tokens": (-1e6, 0.0)})
+    >>> mixed["family"].unique().to_list(), mixed.height
+    (['R8'], 4)
+    """
+    rows = collected(rewards, "rewards", _NEEDED)
+    weights = _numbers("weights", weights)
+    if not isinstance(name, str) or not name:
+        raise ParameterError(f"name is {briefly(name)}, expected text")
+    rows = rows.with_columns(pl.col("reward", "unit", "reason", "params").cast(pl.String))
+    known = rows["reward"].unique(maintain_order=True).to_list()
+    for one in weights:
+        if one not in known:
+            raise ParameterError(unknown_name("reward", one, known))
+    rows = rows.filter(pl.col("reward").is_in(list(weights)))
+    smaller = rows.filter(pl.col("unit") != "team")
+    if smaller.height:
+        one, unit = smaller.select("reward", "unit").row(0)
+        raise ParameterError(f"reward '{one}' pays the unit '{unit}', expected rewards of the team")
+    if rows.select("trace", "reward").is_duplicated().any():
+        raise ParameterError("rewards has a trace and reward twice: give the rows of one call of compute")
+    clips = _clips(clip, list(weights))
+    norms = _norms(normalize, list(weights))
+    traces = rows.select(_KEYS).unique(maintain_order=True)
+    wide = traces
+    for at, one in enumerate(weights):
+        told = rows.filter(reward=one)
+        value = pl.col("value")
+        if one in clips:
+            value = value.clip(*clips[one])
+        if one in norms:
+            value = _normalized(value, norms[one])
+        told = told.select("trace", value.alias(f"value {at}"), pl.col("reason").alias(f"reason {at}"))
+        wide = wide.join(told, on="trace", how="left", maintain_order="left")
+        # a trace that the rows of one reward leave out lacks it
+        absent = pl.col(f"value {at}").is_null() & pl.col(f"reason {at}").is_null()
+        reason = pl.when(absent).then(pl.lit("reward.absent")).otherwise(pl.col(f"reason {at}"))
+        wide = wide.with_columns(reason.alias(f"reason {at}"))
+    total = pl.lit(0.0)
+    for at, weight in enumerate(weights.values()):
+        total = total + weight * pl.col(f"value {at}")
+    finite = pl.when(total.is_finite()).then(total)
+    reason = pl.coalesce(*(pl.col(f"reason {at}") for at in range(len(weights))))
+    params = {
+        "weights": weights,
+        "clip": {one: list(bounds) for one, bounds in clips.items()},
+        "normalize": norms,
+        "rewards": {
+            one: json.loads(rows.filter(reward=one)["params"][0] or "null")
+            for one in weights
+            if traces.height
+        },
+        "version": _core.VERSION,
+    }
+    return wide.select(
+        *_KEYS,
+        reward=pl.lit(name),
+        family=pl.lit("R8"),
+        unit=pl.lit("team"),
+        unit_id=pl.lit("team"),
+        seq=pl.lit(0, pl.UInt32),
+        value=finite,
+        reason=pl.when(finite.is_null()).then(reason.fill_null("result.range")),
+        params=pl.lit(json.dumps(params, sort_keys=True)),
+    ).cast(REWARDS)
+
+
+def _normalized(value: pl.Expr, over: Normalize) -> pl.Expr:
+    mean, spread = value.mean(), value.std(ddof=0)
+    flat = value.max() == value.min()
+    if over == "task":
+        mean, spread, flat = mean.over("task_id"), spread.over("task_id"), flat.over("task_id")
+    # a spread that is rounding alone would make noise of values that are all alike
+    return pl.when(value.is_not_null()).then(pl.when(flat).then(0.0).otherwise((value - mean) / spread))
+
+
+def _numbers(what: str, given: object) -> dict[str, float]:
+    if isinstance(given, Mapping) and not given:
+        raise ParameterError(f"{what} names no reward: {{'outcome': 1.0}}")
+    if not isinstance(given, Mapping):
+        raise ParameterError(f"{what} is {briefly(given)}, expected numbers by reward: {{'outcome': 1.0}}")
+    found = {}
+    for name, number in given.items():
+        found[str(name)] = _number(f"{what}[{name!r}]", number)
+    return found
+
+
+def _number(what: str, given: object) -> float:
+    number = given if isinstance(given, int | float) and not isinstance(given, bool) else math.nan
+    if not math.isfinite(number):
+        raise ParameterError(f"{what} is {briefly(given)}, expected a finite number")
+    return float(number)
+
+
+def _clips(given: object, names: list[str]) -> dict[str, tuple[float, float]]:
+    if given is None:
+        return {}
+    by_name = given if isinstance(given, Mapping) else dict.fromkeys(names, given)
+    clips = {}
+    for name, bounds in by_name.items():
+        if name not in names:
+            raise ParameterError(unknown_name("reward in clip", str(name), names))
+        if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+            raise ParameterError(f"clip of '{name}' is {briefly(bounds)}, expected (least, greatest)")
+        low, high = (_number(f"clip of '{name}'", bound) for bound in bounds)
+        if low > high:
+            raise ParameterError(f"clip of '{name}' is {(low, high)}: the least is above the greatest")
+        clips[name] = (low, high)
+    return clips
+
+
+def _norms(given: object, names: list[str]) -> dict[str, Normalize]:
+    if given is None:
+        return {}
+    by_name = given if isinstance(given, Mapping) else dict.fromkeys(names, given)
+    for name, word in by_name.items():
+        if name not in names:
+            raise ParameterError(unknown_name("reward in normalize", str(name), names))
+        if word not in get_args(Normalize):
+            raise ParameterError(unknown_name("word for normalize", str(word), list(get_args(Normalize))))
+    return dict(by_name)

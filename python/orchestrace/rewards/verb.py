@@ -1,0 +1,357 @@
+"""The verbs of rewards: the rules, what they pay, what a payment is made of, and payments as measures."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.progress import Progress, reporting
+from ..base.schema import CREDITS, unknown_name
+from ..corpus.corpus import Corpus
+from ..corpus.frames import check_corpus, collected
+from ..corpus.names import declared_names, names_of, said_of_tools
+from ..corpus.pieces import empty_store
+from ..schedules.scheduling import Durations, timing_options
+
+Parameter = bool | int | float | str | None
+Rules = str | Sequence[str] | Mapping[str, Mapping[str, Parameter]]
+
+REWARDS: Final = pl.Schema(
+    {
+        "trace": pl.UInt32(),
+        "trace_id": pl.String(),
+        "task_id": pl.String(),
+        "reward": CREDITS["reward"],
+        "family": pl.Enum([f"R{n}" for n in range(1, 9)]),
+        "unit": CREDITS["unit"],
+        "unit_id": pl.String(),
+        "seq": pl.UInt32(),
+        "value": pl.Float64(),
+        "reason": CREDITS["reason"],
+        "params": CREDITS["params"],
+    }
+)
+"""Columns and types of what `compute` returns."""
+
+
+@public
+def rules() -> pl.DataFrame:
+    """List the rules that `compute` knows.
+
+    Returns
+    -------
+    DataFrame
+        A row per rule: ``reward`` (its name), ``family`` (``R1`` to ``R8``), ``unit`` (what is paid),
+        ``summary`` (the formula), ``addends`` (what a payment is the sum of), ``channels`` (rewards of the
+        recording that it reads: structs ``name default doc``), ``metrics`` (of `metrics`, that it reads),
+        ``params`` (structs ``name kind default doc``, weights among them) and ``reference`` (its source, and
+        what of it is not published).
+
+    Notes
+    -----
+    Families are those of arXiv 2605.02801: R1 outcome, R2 individual, R3 role, R4 process, R5 tool,
+    R6 verifier, R7 orchestration, R8 sums of several.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> ot.rewards.rules().filter(reward="speedup")["summary"].item()
+    '1 - critical_steps / total_steps'
+    """
+    text = ("name", "default", "doc")
+    channel = pl.Struct(dict.fromkeys(text, pl.String))
+    param = pl.Struct(dict.fromkeys(("name", "kind", "default", "doc"), pl.String))
+    words = pl.List(pl.String)
+    schema: dict[str, Any] = {
+        "reward": pl.String,
+        "family": pl.String,
+        "unit": pl.String,
+        "summary": pl.String,
+        "addends": words,
+        "channels": pl.List(channel),
+        "metrics": words,
+        "params": pl.List(param),
+        "reference": pl.String,
+    }
+    return pl.DataFrame(_core.reward_rules(), schema=schema)
+
+
+@public
+def compute(
+    corpus: Corpus,
+    rewards: Rules,
+    *,
+    channels: Mapping[str, str] | None = None,
+    subtasks: Mapping[str, Collection[str]] | None = None,
+    harness: Mapping[str, Collection[str]] | None = None,
+    untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
+    durations: Durations = "auto",
+    max_gap: float | None = None,
+    program_order: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """Compute rewards by rules: what each run, or each unit of it, is paid.
+
+    Parameters
+    ----------
+    corpus
+        The recordings, in memory or on disk.
+    rewards
+        A name of `rules`, a list of names, or a mapping of names to parameters:
+        ``{"parl": {"lambda_parallel": 0.2}, "outcome": {}}``.
+    channels
+        Which reward of the recordings a rule's channel is, where it is not the default:
+        ``{"outcome": "accuracy"}``. It goes to every rule that has the channel.
+    subtasks, harness, untrusted_tools, trusted_tools, durations, max_gap, program_order
+        As in `metrics`, for the rules that read metrics.
+    threads, progress
+        As in `read_traces`.
+
+    Returns
+    -------
+    DataFrame
+        One row per trace, rule and unit that the rule pays, rules in the order asked for: ``trace`` (UInt32)
+        ``trace_id task_id`` (String) ``reward`` (Categorical) ``family unit`` (Enum) ``unit_id`` (String)
+        ``seq`` (UInt32: first event of the unit) ``value`` (Float64, in the unit of the rule's formula)
+        ``reason`` (Enum: why it is null) ``params`` (Categorical: JSON with all parameters, channels and the
+        version). A unit that a trace does not have has no row.
+
+    Raises
+    ------
+    ParameterError
+        Unknown rule, parameter or channel, or a value out of range.
+
+    Notes
+    -----
+    O(events + edges) once for all rules, up to logarithms; each formula and source is in `rules`. A channel
+    that a trace lacks makes its row null (``reward.absent``), never 0.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> paid = ot.rewards.compute(corpus, {"parl": {"lambda_parallel": 0.2}, "outcome": {}})
+    >>> paid["reward"].unique(maintain_order=True).to_list()
+    ['parl', 'outcome']
+    >>> paid.columns[:6]
+    ['trace', 'trace_id', 'task_id', 'reward', 'family', 'unit']
+    """
+    check_corpus(corpus)
+    check_numbers(threads=threads)
+    asked = _asked(rewards, channels)
+    tools = said_of_tools(corpus, untrusted_tools, trusted_tools, ())
+    options = {
+        **timing_options(durations, max_gap, program_order),
+        "subtasks": declared_names("subtasks", subtasks),
+        "harness": declared_names("harness", harness),
+        "tools": tools,
+        "threads": threads,
+    }
+    with reporting(progress, "paying") as callback:
+        tables = _paid(corpus, asked, {**options, "progress": callback}, addends=False)
+    told = [
+        table.select(
+            *("trace", "trace_id", "task_id"),
+            pl.lit(rule["name"], REWARDS["reward"]).alias("reward"),
+            pl.lit(_about(rule["name"])["family"], REWARDS["family"]).alias("family"),
+            pl.lit(_about(rule["name"])["unit"], REWARDS["unit"]).alias("unit"),
+            *("unit_id", "seq", "value"),
+            pl.col("reason").cast(REWARDS["reason"]),
+            pl.lit(_core.reward_params(rule), REWARDS["params"]).alias("params"),
+        )
+        for table, rule in zip(tables, asked, strict=True)
+    ]
+    return pl.concat(told)
+
+
+@public
+def explain(
+    corpus: Corpus,
+    trace: int | str,
+    reward: str,
+    *,
+    params: Mapping[str, Parameter] | None = None,
+    channels: Mapping[str, str] | None = None,
+    subtasks: Mapping[str, Collection[str]] | None = None,
+    harness: Mapping[str, Collection[str]] | None = None,
+) -> pl.DataFrame:
+    """Say what the payments of a rule in one trace are made of.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    trace
+        A trace, by number or id.
+    reward, params
+        A name of `rules`, and its parameters.
+    channels, subtasks, harness
+        As in `compute`.
+
+    Returns
+    -------
+    DataFrame
+        One row per unit and addend, in the order of addition: ``unit unit_id`` (String) ``seq`` (UInt32)
+        ``addend`` (String) ``value`` (Float64) ``total`` (Float64: the payment; the addends of a unit, added
+        one after the other, are this number) ``reason``.
+
+    Raises
+    ------
+    ParameterError
+        As `compute`, or an unknown trace.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> parts = ot.rewards.explain(corpus, 0, "parl")
+    >>> parts["addend"].to_list()
+    ['performance', 'parallel', 'finish']
+    >>> sum(parts["value"]) == parts["total"][0]
+    True
+    """
+    check_corpus(corpus)
+    if not isinstance(reward, str):
+        raise ParameterError(f"reward is of type {type(reward).__name__}, expected a name of rewards.rules()")
+    asked = _asked({reward: params or {}}, channels)
+    one = _one_trace(corpus, trace)
+    options = {
+        **timing_options("auto", None, False),
+        "subtasks": declared_names("subtasks", subtasks),
+        "harness": declared_names("harness", harness),
+        "tools": said_of_tools(corpus, (), (), ()),
+        "threads": None,
+        "progress": None,
+    }
+    [table] = _paid(one, asked, options, addends=True)
+    about = _about(reward)
+    long = table.with_row_index("row").unpivot(
+        list(about["addends"]),
+        index=["row", "unit_id", "seq", "value", "reason"],
+        variable_name="addend",
+        value_name="part",
+    )
+    order = pl.Enum(list(about["addends"]))
+    return long.sort("row", pl.col("addend").cast(order), maintain_order=True).select(
+        pl.lit(about["unit"]).alias("unit"),
+        "unit_id",
+        "seq",
+        "addend",
+        pl.col("part").alias("value"),
+        pl.col("value").alias("total"),
+        pl.col("reason").cast(REWARDS["reason"]),
+    )
+
+
+@public
+def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
+    """The corpus with computed rewards of the team as channels, which every verb takes as ``reward=``.
+
+    Parameters
+    ----------
+    corpus
+        The recordings that the rewards were computed from.
+    rewards
+        Rows of `compute` or `mix` whose unit is ``team``. A null value gives nothing.
+
+    Raises
+    ------
+    ParameterError
+        A row pays a unit smaller than the team, or a trace is not of the corpus.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> own = ot.rewards.attach(corpus, ot.rewards.compute(corpus, "parl"))
+    >>> ot.credit(own, reward="parl", unit="agent")["reward"].unique().to_list()
+    ['parl']
+    """
+    check_corpus(corpus)
+    rows = collected(rewards, "rewards", ("trace", "reward", "unit", "value"))
+    smaller = rows.filter(pl.col("unit").cast(pl.String) != "team")
+    if smaller.height:
+        name, unit = smaller.select(pl.col("reward", "unit").cast(pl.String)).row(0)
+        raise ParameterError(
+            f"reward '{name}' pays the unit '{unit}', and a channel is about a whole run: leave it out, or"
+            " give the values to events by corpus.with_fields(frame with trace, seq, reward)"
+        )
+    paid = rows.filter(pl.col("value").is_not_null())
+    named = paid.select("trace", pl.col("reward").alias("name"), "value")
+    return corpus.with_measures(named.with_columns(kind=pl.lit("reward")))
+
+
+def _one_trace(corpus: Corpus, trace: object) -> Corpus:
+    """The corpus of one trace."""
+    if isinstance(trace, bool) or not isinstance(trace, int | str):
+        raise ParameterError(f"trace is of type {type(trace).__name__}, expected a number or a trace_id")
+    one = corpus.filter(pl.col("trace_id" if isinstance(trace, str) else "trace") == trace)
+    if len(one) == 0:
+        raise ParameterError(f"unknown trace {trace!r}: corpus.traces lists them")
+    if len(one) > 1:
+        raise ParameterError(f"{len(one)} traces have the trace_id {trace!r}: give the number of one of them")
+    return one
+
+
+def _asked(rewards: object, channels: Mapping[str, str] | None) -> list[dict[str, Any]]:
+    """The rules as the core takes them."""
+    if isinstance(rewards, str):
+        rewards = [rewards]
+    if isinstance(rewards, Mapping):
+        for name, params in rewards.items():
+            if not isinstance(params, Mapping):
+                raise ParameterError(f"rewards[{name!r}] is {params!r}, expected parameters by name: {{}}")
+        named = {name: dict(rewards[name]) for name in names_of("rewards", list(rewards))}
+    else:
+        listed = names_of("rewards", rewards)
+        if twice := [name for name in listed if listed.count(name) > 1]:
+            raise ParameterError(f"reward '{twice[0]}' is asked for twice")
+        named = {name: {} for name in listed}
+    if not named:
+        raise ParameterError("rewards names no rule: ot.rewards.rules() lists them")
+    known = {row["reward"]: row for row in _core.reward_rules()}
+    for name in named:
+        if name not in known:
+            raise ParameterError(unknown_name("reward", name, list(known)))
+    if channels is not None and not isinstance(channels, Mapping):
+        raise ParameterError(f"channels is {channels!r}, expected names by channel: {{'outcome': 'team'}}")
+    told = dict(channels or {})
+    has = {name: [one["name"] for one in known[name]["channels"]] for name in named}
+    for channel, measure in told.items():
+        everywhere = sorted({one for names in has.values() for one in names})
+        if channel not in everywhere:
+            raise ParameterError(unknown_name("channel of these rewards", str(channel), everywhere))
+        if not isinstance(measure, str):
+            raise ParameterError(f"channels[{channel!r}] is {measure!r}, expected the name of a reward")
+    return [
+        {
+            "name": name,
+            "params": params,
+            "channels": {one: told[one] for one in has[name] if one in told},
+        }
+        for name, params in named.items()
+    ]
+
+
+def _about(name: str) -> dict[str, Any]:
+    return next(row for row in _core.reward_rules() if row["reward"] == name)
+
+
+def _paid(
+    corpus: Corpus, asked: list[dict[str, Any]], options: dict[str, Any], addends: bool
+) -> list[pl.DataFrame]:
+    """What each rule pays in all pieces of a corpus."""
+    elsewhere = corpus.reward_channels() if any(rule["channels"] for rule in asked) else []
+    request = {**options, "rules": asked, "elsewhere": elsewhere, "addends": addends}
+    pieces = [
+        [pl.DataFrame(table) for table in _core.pay(load()._store, **request)] for _, load in corpus.pieces()
+    ]
+    if not pieces:  # a corpus on disk without a trace
+        pieces = [[pl.DataFrame(table) for table in _core.pay(empty_store(), **request)]]
+    return [pl.concat(tables) for tables in zip(*pieces, strict=True)]

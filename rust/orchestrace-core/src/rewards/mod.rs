@@ -1,0 +1,26 @@
+//! Rewards: what a run, or a unit of it, is paid by a rule.
+//!
+//! A rule says which unit it pays and adds up its addends; the engine shows it one trace at a time and makes rows. What a
+//! recording cannot tell is null, with a [`Reason`](crate::error::Reason), never 0.
+//!
+//! - [`reward`]: what a rule is, what it sees, what it pays
+//! - [`rules`]: the rules, a file for each subject
+//! - [`table`]: rules asked of a store, as columns
+
+pub mod reward;
+pub mod rules;
+pub mod table;
+
+pub use reward::{Channel, Given, Pay, Payments, Reward};
+pub use rules::REWARDS;
+pub use table::{Asked, Request, rewards};
+
+use crate::error::{Error, Result, unknown_name};
+
+/// The rule of a name; the error names the nearest one.
+pub fn find(name: &str) -> Result<&'static Reward> {
+    REWARDS.iter().copied().find(|rule| rule.name == name).ok_or_else(|| {
+        let known: Vec<_> = REWARDS.iter().map(|rule| rule.name).collect();
+        Error::Parameter(unknown_name("reward", name, &known))
+    })
+}

@@ -1,0 +1,66 @@
+//! R7: what putting results together added to them.
+
+use crate::error::Reason;
+use crate::rewards::reward::{Given, Pay, Reward};
+use crate::schema::{Family, Unit};
+
+/// Beyond the best input.
+pub static UPLIFT: Reward = Reward {
+    name: "uplift",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "score of the aggregate - score of its best input",
+    reference: "arXiv 2605.02801, families R7 and O4; D24; the form is ours",
+    params: &[],
+    channels: &[],
+    metrics: &["aggregation_uplift_max"],
+    addends: &["uplift"],
+    pay: Pay::Team(told),
+};
+
+/// Beyond the mean of the inputs.
+pub static UPLIFT_MEAN: Reward = Reward {
+    name: "uplift_mean",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "score of the aggregate - mean score of its inputs",
+    reference: "arXiv 2605.02801, families R7 and O4; D24; the form is ours",
+    params: &[],
+    channels: &[],
+    metrics: &["aggregation_uplift_mean"],
+    addends: &["uplift"],
+    pay: Pay::Team(told),
+};
+
+/// Of what the best input would have added to the mean.
+pub static CAPTURE: Reward = Reward {
+    name: "capture",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "(score of the aggregate - mean of its inputs) / (best - mean of its inputs)",
+    reference: "arXiv 2605.02801, families R7 and O4; D24; the form is ours",
+    params: &[],
+    channels: &[],
+    metrics: &["aggregation_capture"],
+    addends: &["capture"],
+    pay: Pay::Team(told),
+};
+
+/// Returns that were used.
+pub static AGGREGATION_COVERAGE: Reward = Reward {
+    name: "aggregation_coverage",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "returns to agents that aggregate with a path into an aggregate, of all such returns",
+    reference: "arXiv 2605.02801, families R7 and O4; D24; the form is ours",
+    params: &[],
+    channels: &[],
+    metrics: &["aggregation_coverage"],
+    addends: &["coverage"],
+    pay: Pay::Team(told),
+};
+
+fn told(given: &Given<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
+    addends.push(given.metric(0)?);
+    Ok(())
+}

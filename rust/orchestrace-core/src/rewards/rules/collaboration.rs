@@ -1,0 +1,21 @@
+//! R7: whether what agents did was of use.
+
+use crate::rewards::reward::{Pay, Reward};
+use crate::schema::{Family, Unit};
+
+/// Work of sub-agents that reached the outcome.
+pub static USEFUL: Reward = Reward {
+    name: "useful",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "events of sub-agents with a path to the outcome, of all their events: utilization",
+    reference: "arXiv 2605.02801, family R7 and Table 13; D19",
+    params: &[],
+    channels: &[],
+    metrics: &["utilization"],
+    addends: &["utilization"],
+    pay: Pay::Team(|given, addends| {
+        addends.push(given.metric(0)?);
+        Ok(())
+    }),
+};

@@ -1,0 +1,61 @@
+//! R7: what a run cost, as a loss.
+
+use crate::credit::params::{Param, ParamKind, Value};
+use crate::error::Reason;
+use crate::rewards::reward::{Given, Pay, Reward};
+use crate::schema::{Family, TimeBasis, Unit};
+
+const fn weight(doc: &'static str) -> Param {
+    Param { name: "weight", kind: ParamKind::Float(f64::MIN, f64::MAX), default: Value::Float(1.0), doc }
+}
+
+/// Less what was read and written.
+pub static TOKENS: Reward = Reward {
+    name: "tokens",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "-weight · tokens",
+    reference: "arXiv 2605.02801, family R7; D18",
+    params: &[weight("what a token costs")],
+    channels: &[],
+    metrics: &["tokens"],
+    addends: &["tokens"],
+    pay: Pay::Team(loss),
+};
+
+/// Less what was paid.
+pub static USD: Reward = Reward {
+    name: "usd",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "-weight · recorded US dollars",
+    reference: "arXiv 2605.02801, family R7; D18",
+    params: &[weight("what a dollar costs")],
+    channels: &[],
+    metrics: &["cost_usd"],
+    addends: &["usd"],
+    pay: Pay::Team(loss),
+};
+
+/// Less the time from the first event to the last.
+pub static LATENCY: Reward = Reward {
+    name: "latency",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "-weight · seconds from the first event to the last; null where times are steps",
+    reference: "arXiv 2605.02801, family R7; D7",
+    params: &[weight("what a second costs")],
+    channels: &[],
+    metrics: &["elapsed"],
+    addends: &["seconds"],
+    pay: Pay::Team(|given, addends| match given.subject.view.time_basis {
+        Some(TimeBasis::Seconds | TimeBasis::Partial) => loss(given, addends),
+        _ => Err(Reason::TimeSteps),
+    }),
+};
+
+fn loss(given: &Given<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
+    // no cost is 0, not -0
+    addends.push(0.0 - given.number("weight") * given.metric(0)?);
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! R2 and R3: what each agent, or each role, earned by itself.
+
+use crate::credit::sum::Compensated;
+use crate::error::Reason;
+use crate::rewards::reward::{Given, Pay, Payments, Reward};
+use crate::schema::{Family, Unit};
+
+/// What the events of each agent were paid.
+pub static AGENT: Reward = Reward {
+    name: "agent",
+    family: Family::Individual,
+    unit: Unit::Agent,
+    summary: "sum of the field `reward` over the events of the agent, absent ones 0",
+    reference: "arXiv 2605.02801, family R2; MarsRL, arXiv 2511.11373",
+    params: &[],
+    channels: &[],
+    metrics: &[],
+    addends: &["reward"],
+    pay: Pay::Units(recorded),
+};
+
+/// What the events of each role were paid.
+pub static ROLE: Reward = Reward {
+    name: "role",
+    family: Family::Role,
+    unit: Unit::Role,
+    summary: "sum of the field `reward` over the events of the role, absent ones 0",
+    reference: "arXiv 2605.02801, family R3; MALT, arXiv 2412.01928",
+    params: &[],
+    channels: &[],
+    metrics: &[],
+    addends: &["reward"],
+    pay: Pay::Units(recorded),
+};
+
+/// The field `reward`, summed over each unit; a trace whose events have none tells nothing. O(|V|).
+pub(super) fn recorded(given: &Given<'_>, out: &mut Payments) {
+    let rewards = given.subject.view.reward;
+    let n = given.subject.view.len();
+    if (0..n).all(|v| rewards.get(v).is_none()) {
+        return out.withhold_all(given.units.len(), Reason::FieldAbsent);
+    }
+    let [sums, errors] = &mut out.work;
+    for buffer in [&mut *sums, &mut *errors] {
+        buffer.clear();
+        buffer.resize(given.units.len(), 0.0);
+    }
+    for v in 0..n {
+        if let (Some(unit), Some(reward)) = (given.unit(v), rewards.get(v)) {
+            Compensated::add_in(&mut sums[unit], &mut errors[unit], reward);
+        }
+    }
+    for unit in 0..given.units.len() {
+        let sum = out.work[0][unit] + out.work[1][unit];
+        out.pay(unit, &[sum]);
+    }
+}

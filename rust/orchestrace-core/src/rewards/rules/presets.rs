@@ -1,0 +1,166 @@
+//! R8: sums that papers and released code train on, over channels that the caller names.
+//!
+//! Weights that a paper does not state are marked in `reference` as not published.
+
+use crate::credit::params::{GAMMA, Param, ParamKind, Value};
+use crate::rewards::reward::{Channel, Given, OUTCOME, Pay, Payments, Reward};
+use crate::schema::{EventType, Family, Unit};
+
+const fn weight(name: &'static str, default: f64, doc: &'static str) -> Param {
+    Param { name, kind: ParamKind::Float(f64::MIN, f64::MAX), default: Value::Float(default), doc }
+}
+
+const FORMAT: Channel =
+    Channel { name: "format", default: "format", doc: "1 where the format is right, else 0" };
+
+/// The reward of the main agent of M-GRPO.
+pub static MGRPO_MAIN: Reward = Reward {
+    name: "mgrpo_main",
+    family: Family::Hybrid,
+    unit: Unit::Team,
+    summary: "alpha_format · format + alpha_outcome · outcome",
+    reference: "M-GRPO, arXiv 2511.13288; weights not published",
+    params: &[
+        weight("alpha_format", 0.1, "weight of the format"),
+        weight("alpha_outcome", 0.9, "weight of the outcome"),
+    ],
+    channels: &[FORMAT, OUTCOME],
+    metrics: &[],
+    addends: &["format", "outcome"],
+    pay: Pay::Team(|given, addends| {
+        addends.push(given.number("alpha_format") * given.channel(0)?);
+        addends.push(given.number("alpha_outcome") * given.channel(1)?);
+        Ok(())
+    }),
+};
+
+/// The reward of the planner of MATPO.
+pub static MATPO: Reward = Reward {
+    name: "matpo",
+    family: Family::Hybrid,
+    unit: Unit::Team,
+    summary: "outcome + alpha_format · format",
+    reference: "MATPO, arXiv 2510.04678, released code",
+    params: &[weight("alpha_format", 0.1, "weight of the format of tool calls")],
+    channels: &[OUTCOME, FORMAT],
+    metrics: &[],
+    addends: &["outcome", "format"],
+    pay: Pay::Team(|given, addends| {
+        addends.push(given.channel(0)?);
+        addends.push(given.number("alpha_format") * given.channel(1)?);
+        Ok(())
+    }),
+};
+
+/// The reward of a branch of Context-Folding.
+pub static CONTEXT_FOLDING: Reward = Reward {
+    name: "context_folding",
+    family: Family::Hybrid,
+    unit: Unit::Team,
+    summary: "outcome + scope_weight · scope",
+    reference: "Context-Folding, arXiv 2510.11967",
+    params: &[weight("scope_weight", 0.2, "weight of the scope")],
+    channels: &[
+        OUTCOME,
+        Channel { name: "scope", default: "scope", doc: "1 within the subtask, -1 beyond it, 0 unknown" },
+    ],
+    metrics: &[],
+    addends: &["outcome", "scope"],
+    pay: Pay::Team(|given, addends| {
+        addends.push(given.channel(0)?);
+        addends.push(given.number("scope_weight") * given.channel(1)?);
+        Ok(())
+    }),
+};
+
+/// The reward in RLinf's configuration of WideSeek.
+pub static RLINF: Reward = Reward {
+    name: "rlinf",
+    family: Family::Hybrid,
+    unit: Unit::Team,
+    summary: "outcome + w_format (2 format - 1) + w_search · search - w_length · length - w_context · over_context",
+    reference: "RLinf, configuration of WideSeek; signs not published",
+    params: &[
+        weight("w_format", 0.1, "weight of the format"),
+        weight("w_search", 0.05, "weight of searching"),
+        weight("w_length", 0.1, "weight of undue length"),
+        weight("w_context", 0.2, "weight of leaving the context"),
+    ],
+    channels: &[
+        OUTCOME,
+        FORMAT,
+        Channel { name: "search", default: "search", doc: "1 where the run searched, else 0" },
+        Channel { name: "length", default: "length", doc: "1 where the answer is too long, else 0" },
+        Channel {
+            name: "over_context",
+            default: "over_context",
+            doc: "1 where the context overflowed, else 0",
+        },
+    ],
+    metrics: &[],
+    addends: &["outcome", "format", "search", "length", "over_context"],
+    pay: Pay::Team(|given, addends| {
+        addends.push(given.channel(0)?);
+        addends.push(given.number("w_format") * (2.0 * given.channel(1)? - 1.0));
+        addends.push(given.number("w_search") * given.channel(2)?);
+        addends.push(0.0 - given.number("w_length") * given.channel(3)?);
+        addends.push(0.0 - given.number("w_context") * given.channel(4)?);
+        Ok(())
+    }),
+};
+
+/// The return of each choice of Puppeteer's orchestrator.
+pub static PUPPETEER: Reward = Reward {
+    name: "puppeteer",
+    family: Family::Hybrid,
+    unit: Unit::Event,
+    summary: "orchestrator decisions t = 1..T of the root: R_T = outcome - lambda_ C_T, R_t = gamma R_{t+1} - lambda_ C_t, \
+              C_t = ln(1 + t / phi)",
+    reference: "Puppeteer, arXiv 2505.19591; the law of the cost and its weights are not published",
+    params: &[
+        Param { default: Value::Float(1.0), ..GAMMA },
+        weight("lambda_", 0.1, "weight of the cost of a choice"),
+        Param {
+            name: "phi",
+            kind: ParamKind::Float(f64::MIN_POSITIVE, f64::MAX),
+            default: Value::Float(1.0),
+            doc: "choices until the cost begins to grow",
+        },
+    ],
+    channels: &[OUTCOME],
+    metrics: &[],
+    addends: &["outcome", "cost"],
+    pay: Pay::Units(puppeteer),
+};
+
+fn puppeteer(given: &Given<'_>, out: &mut Payments) {
+    let (subject, root) = (given.subject, given.subject.root());
+    let is_choice = |v: usize| subject.owner(v) == root && subject.is(v, &[EventType::OrchestratorDecision]);
+    let rows = subject.owners.order().rows();
+    let choices = || rows.iter().map(|&v| v as usize).filter(|&v| is_choice(v));
+    let outcome = match given.channel(0) {
+        Ok(outcome) => outcome,
+        Err(reason) => return choices().for_each(|v| out.withhold(v, reason)),
+    };
+    let [gamma, lambda, phi] = ["gamma", "lambda_", "phi"].map(|name| given.number(name));
+    let mut t = choices().count();
+    let [mut earned, mut costs] = std::mem::take(&mut out.work);
+    (earned, costs) = (cleared(earned), cleared(costs));
+    let (mut earning, mut cost) = (outcome, 0.0);
+    while t > 0 {
+        cost = gamma * cost - lambda * (t as f64 / phi).ln_1p();
+        earned.push(earning);
+        costs.push(cost);
+        earning *= gamma;
+        t -= 1;
+    }
+    for (v, (earned, cost)) in choices().zip(earned.iter().rev().zip(costs.iter().rev())) {
+        out.pay(v, &[*earned, *cost]);
+    }
+    out.work = [earned, costs];
+}
+
+fn cleared(mut buffer: Vec<f64>) -> Vec<f64> {
+    buffer.clear();
+    buffer
+}

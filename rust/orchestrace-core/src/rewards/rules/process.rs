@@ -1,0 +1,19 @@
+//! R4: what each turn was paid.
+
+use super::individual::recorded;
+use crate::rewards::reward::{Pay, Reward};
+use crate::schema::{Family, Unit};
+
+/// What the events of each turn were paid.
+pub static PROCESS: Reward = Reward {
+    name: "process",
+    family: Family::Process,
+    unit: Unit::Turn,
+    summary: "sum of the field `reward` over the events of the turn, absent ones 0",
+    reference: "arXiv 2605.02801, family R4",
+    params: &[],
+    channels: &[],
+    metrics: &[],
+    addends: &["reward"],
+    pay: Pay::Units(recorded),
+};

@@ -1,0 +1,52 @@
+//! R7: keeping to what is allowed and trusted.
+
+use crate::error::Reason;
+use crate::rewards::reward::{Given, Pay, Reward};
+use crate::schema::{Family, Unit};
+
+/// Whether nothing untrusted can have reached the outcome.
+pub static CLEAN_OUTCOME: Reward = Reward {
+    name: "clean_outcome",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "1 where the outcome is not tainted, else 0",
+    reference: "arXiv 2605.02801, problem P12; D17",
+    params: &[],
+    channels: &[],
+    metrics: &["outcome_tainted"],
+    addends: &["clean"],
+    pay: Pay::Team(complement),
+};
+
+/// Events that nothing untrusted can have reached.
+pub static CLEAN_SHARE: Reward = Reward {
+    name: "clean_share",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "1 - taint_share",
+    reference: "arXiv 2605.02801, problem P12; D17",
+    params: &[],
+    channels: &[],
+    metrics: &["taint_share"],
+    addends: &["clean"],
+    pay: Pay::Team(complement),
+};
+
+/// Actions that the harness declares.
+pub static CONFORMANCE: Reward = Reward {
+    name: "conformance",
+    family: Family::Orchestration,
+    unit: Unit::Team,
+    summary: "1 - nonconformance; needs harness=",
+    reference: "arXiv 2605.02801, section 5.2",
+    params: &[],
+    channels: &[],
+    metrics: &["nonconformance"],
+    addends: &["conformance"],
+    pay: Pay::Team(complement),
+};
+
+fn complement(given: &Given<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
+    addends.push(1.0 - given.metric(0)?);
+    Ok(())
+}

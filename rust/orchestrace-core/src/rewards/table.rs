@@ -1,0 +1,332 @@
+//! Rules asked of a store, as columns: a row for each unit that a rule pays, traces in their order.
+//!
+//! Everything that rules share about a trace (graph, owners, turns, metrics) is computed once for all of them. A worker
+//! takes a trace at a time, so that threads do not show.
+
+use std::sync::Arc;
+
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_select::take::take;
+use rayon::prelude::*;
+
+use super::reward::{Given, Pay, Payments, Reward};
+use crate::credit::params::Params;
+use crate::credit::reward::{measured, measures};
+use crate::error::{Error, Reason, Result, unknown_name};
+use crate::graph::{Partition, UnitName};
+use crate::metrics::group::{Group, Measure, Options, Row, TOLD};
+use crate::metrics::subject::Preparation;
+use crate::metrics::{METRICS, Subject};
+use crate::run::Run;
+use crate::schema::{Dict, MeasureKind, REASONS, REWARDS, Unit};
+use crate::store::view::{ChunkView, TraceView};
+use crate::store::{Chunk, Store, word_array};
+
+/// A rule and what is asked of it.
+#[derive(Debug)]
+pub struct Asked {
+    /// The rule.
+    pub rule: &'static Reward,
+    /// Its parameters.
+    pub params: Params,
+    /// Which reward of the recording each of its channels is; the default where it is not told.
+    pub channels: Vec<Option<String>>,
+}
+
+/// What is asked of a store.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// Rules.
+    pub asked: &'a [Asked],
+    /// Channels that other parts of the corpus have.
+    pub elsewhere: &'a [String],
+    /// What metrics take that rules read.
+    pub options: &'a Options,
+    /// Whether a column for each addend follows those of [`REWARDS`].
+    pub addends: bool,
+}
+
+/// The code of a name that this store does not have.
+const NOT_HERE: u32 = u32::MAX;
+
+/// What is asked, in codes and places of this store.
+struct Plan<'a> {
+    request: &'a Request<'a>,
+    /// Codes of the channels of each rule.
+    channels: Vec<Vec<u32>>,
+    /// Groups of metrics that some rule reads.
+    groups: Vec<&'static dyn Group>,
+    /// Of each rule the places of its metrics: the group, the metric in it.
+    metrics: Vec<Vec<(usize, usize)>>,
+    train_step: u32,
+    task_success: u32,
+}
+
+impl<'a> Plan<'a> {
+    fn new(store: &Store, request: &'a Request<'a>) -> Result<Self> {
+        let dict = store.names().dict(Dict::Measure);
+        let is_channel = measures(store, MeasureKind::Reward, dict.len());
+        let code = |told: Option<&String>, default: &str| {
+            let name = told.map_or(default, String::as_str);
+            let found = dict.find(name).filter(|&code| is_channel[code as usize]);
+            match (found, told) {
+                (Some(code), _) => Ok(code),
+                (None, Some(name)) if store.n_traces() > 0 && !request.elsewhere.contains(name) => {
+                    let here = (0..dict.len() as u32).filter(|code| is_channel[*code as usize]);
+                    let mut known: Vec<&str> = here.map(|code| dict.name(code)).collect();
+                    known.extend(request.elsewhere.iter().map(String::as_str));
+                    known.sort_unstable();
+                    known.dedup();
+                    Err(Error::Parameter(unknown_name("reward channel", name, &known)))
+                }
+                _ => Ok(NOT_HERE),
+            }
+        };
+        let channels = request.asked.iter().map(|asked| {
+            let told = asked.channels.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+            asked.rule.channels.iter().zip(told).map(|(channel, told)| code(told, channel.default)).collect()
+        });
+        let channels = channels.collect::<Result<_>>()?;
+        let mut groups: Vec<&'static dyn Group> = Vec::new();
+        let mut metrics = Vec::with_capacity(request.asked.len());
+        for asked in request.asked {
+            let places = asked.rule.metrics.iter().map(|&name| {
+                let (group, at) = metric(name)?;
+                let known = groups.iter().position(|one| one.info().name == group.info().name);
+                let place = known.unwrap_or_else(|| {
+                    groups.push(group);
+                    groups.len() - 1
+                });
+                Ok((place, at))
+            });
+            metrics.push(places.collect::<Result<_>>()?);
+        }
+        let named = |name| dict.find(name).unwrap_or(NOT_HERE);
+        let (train_step, task_success) = (named("train_step"), named("task_success"));
+        Ok(Self { request, channels, groups, metrics, train_step, task_success })
+    }
+}
+
+/// A metric by its name: its group and its place there.
+fn metric(name: &str) -> Result<(&'static dyn Group, usize)> {
+    let places = METRICS.iter().filter_map(|group| {
+        let at = group.info().metrics.iter().position(|metric| metric.name == name)?;
+        Some((*group, at))
+    });
+    let known = || METRICS.iter().flat_map(|group| group.info().metrics).map(|metric| metric.name);
+    let unknown = || Error::Parameter(unknown_name("metric", name, &known().collect::<Vec<_>>()));
+    places.into_iter().next().ok_or_else(unknown)
+}
+
+/// Rows of one rule.
+#[derive(Debug, Default)]
+struct Rows {
+    trace: Vec<u32>,
+    name: Vec<UnitName>,
+    seq: Vec<u32>,
+    values: Vec<f64>,
+    reasons: Vec<u8>,
+    addends: Vec<f64>,
+}
+
+impl Rows {
+    fn append(&mut self, mut other: Self) {
+        self.trace.append(&mut other.trace);
+        self.name.append(&mut other.name);
+        self.seq.append(&mut other.seq);
+        self.values.append(&mut other.values);
+        self.reasons.append(&mut other.reasons);
+        self.addends.append(&mut other.addends);
+    }
+}
+
+/// The buffers of a worker.
+struct Worker {
+    preparation: Preparation,
+    /// The units of the trace at each level that some rule pays, and whether they are those of the trace at hand.
+    units: Vec<(Unit, bool, Partition)>,
+    groups: Vec<Box<dyn Measure>>,
+    values: Vec<Vec<f64>>,
+    reasons: Vec<Vec<u8>>,
+    channels: Vec<Option<f64>>,
+    metrics: Vec<std::result::Result<f64, Reason>>,
+    payments: Payments,
+    team: Vec<f64>,
+}
+
+impl Worker {
+    fn new(plan: &Plan<'_>) -> Self {
+        let widths = || plan.groups.iter().map(|group| group.info().metrics.len());
+        Self {
+            preparation: Preparation::default(),
+            units: Unit::ALL.iter().map(|&level| (level, false, Partition::default())).collect(),
+            groups: plan.groups.iter().map(|group| group.worker(plan.request.options)).collect(),
+            values: widths().map(|n| vec![0.0; n]).collect(),
+            reasons: widths().map(|n| vec![0; n]).collect(),
+            channels: Vec::new(),
+            metrics: Vec::new(),
+            payments: Payments::default(),
+            team: Vec::new(),
+        }
+    }
+
+    fn pay(&mut self, plan: &Plan<'_>, at: u32, view: &TraceView<'_>, rows: &mut [Rows]) {
+        let mut preparation = std::mem::take(&mut self.preparation);
+        let subject = preparation.prepare(view, plan.request.options);
+        let told = self.groups.iter_mut().zip(self.values.iter_mut().zip(&mut self.reasons));
+        for (group, (values, reasons)) in told {
+            group.measure(&subject, &mut Row::new(values, reasons));
+        }
+        self.units.iter_mut().for_each(|(_, known, _)| *known = false);
+        for (which, asked) in plan.request.asked.iter().enumerate() {
+            self.pay_by(plan, which, asked, &subject);
+            self.take(asked.rule, at, &mut rows[which]);
+        }
+        self.preparation = preparation;
+    }
+
+    fn pay_by(&mut self, plan: &Plan<'_>, which: usize, asked: &Asked, subject: &Subject<'_>) {
+        let view = subject.view;
+        self.channels.clear();
+        let channel = |&code: &u32| measured(view, MeasureKind::Reward, code);
+        self.channels.extend(plan.channels[which].iter().map(channel));
+        self.metrics.clear();
+        self.metrics.extend(plan.metrics[which].iter().map(|&(group, at)| match self.reasons[group][at] {
+            TOLD => Ok(self.values[group][at]),
+            reason => Err(Reason::ALL[reason as usize]),
+        }));
+        let (level, known, units) = &mut self.units[asked.rule.unit as usize];
+        if *level != Unit::Team && !std::mem::replace(known, true) {
+            units.compute_of(*level, view, subject.owners, subject.turns);
+        }
+        let given = Given {
+            subject,
+            units,
+            params: &asked.params,
+            channels: &self.channels,
+            metrics: &self.metrics,
+            train_step: measured(view, MeasureKind::Metric, plan.train_step),
+            task_success: measured(view, MeasureKind::Metric, plan.task_success),
+        };
+        self.payments.begin(asked.rule.addends.len());
+        match asked.rule.pay {
+            Pay::Units(pay) => pay(&given, &mut self.payments),
+            Pay::Team(pay) => {
+                self.team.clear();
+                match pay(&given, &mut self.team) {
+                    Ok(()) => self.payments.pay(0, &self.team),
+                    Err(reason) => self.payments.withhold(0, reason),
+                }
+            }
+        }
+    }
+
+    fn take(&self, rule: &Reward, at: u32, rows: &mut Rows) {
+        let paid = &self.payments;
+        rows.trace.resize(rows.trace.len() + paid.units.len(), at);
+        let team = rule.unit == Unit::Team;
+        let (_, _, units) = &self.units[rule.unit as usize];
+        for &unit in &paid.units {
+            let unit = unit as usize;
+            rows.name.push(if team { UnitName::Team } else { units.name(unit) });
+            rows.seq.push(if team { 0 } else { units.first(unit) });
+        }
+        rows.values.extend_from_slice(&paid.values);
+        rows.reasons.extend_from_slice(&paid.reasons);
+        rows.addends.extend_from_slice(&paid.addends);
+    }
+}
+
+fn schema(asked: &Asked, addends: bool) -> SchemaRef {
+    let mut fields = REWARDS.arrow().fields().to_vec();
+    if addends {
+        let more = asked.rule.addends.iter().map(|name| Field::new(*name, DataType::Float64, true));
+        fields.extend(more.map(Arc::new));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+fn columns(
+    store: &Store,
+    view: &ChunkView<'_>,
+    chunk: &Chunk,
+    rows: Rows,
+    width: usize,
+) -> Result<Vec<ArrayRef>> {
+    let place = UInt32Array::from(rows.trace);
+    let of_trace = |at| Ok(take(chunk.traces.column(at), &place, None)?);
+    let mut columns = (0..3).map(of_trace).collect::<Result<Vec<ArrayRef>>>()?;
+    let (mut ids, mut id) = (StringViewBuilder::with_capacity(rows.name.len()), String::new());
+    let names = store.names();
+    let mut of_trace = rows.name.iter().zip(place.values());
+    for same in place.values().chunk_by(|a, b| a == b) {
+        let trace = view.trace(same[0] as usize);
+        for (name, _) in of_trace.by_ref().take(same.len()) {
+            id.clear();
+            let agent = |code| names.dict(Dict::Agent).name(code);
+            name.write_id(&trace, agent, |code| names.dict(Dict::Role).name(code), &mut id);
+            ids.append_value(&id);
+        }
+    }
+    columns.push(Arc::new(ids.finish()));
+    columns.push(Arc::new(UInt32Array::from(rows.seq)));
+    let told = |&value: &f64| (!value.is_nan()).then_some(value);
+    columns.push(Arc::new(rows.values.iter().map(told).collect::<Float64Array>()));
+    columns.push(word_array(rows.reasons, REASONS)?);
+    for at in 0..width {
+        let column = rows.addends.iter().skip(at).step_by(width).map(told);
+        columns.push(Arc::new(column.collect::<Float64Array>()));
+    }
+    Ok(columns)
+}
+
+/// What each rule pays, a table for each: the columns of [`REWARDS`], then the addends if they are asked for.
+/// O(events + edges) of the store, once for all rules, up to logarithms, and the units that are paid.
+pub fn rewards(
+    store: &Store,
+    request: &Request<'_>,
+    run: &Run,
+) -> Result<Vec<(Vec<RecordBatch>, SchemaRef)>> {
+    store.expect_whole()?;
+    run.expect(store.n_traces() as u64);
+    let plan = Plan::new(store, request)?;
+    let n = request.asked.len();
+    let fresh = || (0..n).map(|_| Rows::default()).collect::<Vec<_>>();
+    let schemas: Vec<_> = request.asked.iter().map(|asked| schema(asked, request.addends)).collect();
+    let of_chunk = |chunk: &Chunk| -> Result<Vec<RecordBatch>> {
+        let view = ChunkView::new(store, chunk);
+        let parts = (0..view.len()).into_par_iter().fold(
+            || (Worker::new(&plan), Ok(fresh())),
+            |(mut worker, rows), i| {
+                let rows = rows.and_then(|mut rows: Vec<Rows>| {
+                    run.check()?;
+                    worker.pay(&plan, i as u32, &view.trace(i), &mut rows);
+                    run.advance(1);
+                    Ok(rows)
+                });
+                (worker, rows)
+            },
+        );
+        let parts: Vec<Vec<Rows>> = parts.map(|(_, rows)| rows).collect::<Result<_>>()?;
+        let mut whole = fresh();
+        for part in parts {
+            whole.iter_mut().zip(part).for_each(|(rows, more)| rows.append(more));
+        }
+        let batches =
+            whole.into_iter().zip(request.asked.iter().zip(&schemas)).map(|(rows, (asked, schema))| {
+                let width = if request.addends { asked.rule.addends.len() } else { 0 };
+                Ok(RecordBatch::try_new(Arc::clone(schema), columns(store, &view, chunk, rows, width)?)?)
+            });
+        batches.collect()
+    };
+    let chunks: Vec<_> =
+        run.pool().install(|| store.chunks().par_iter().map(of_chunk).collect::<Result<_>>())?;
+    let mut tables: Vec<_> =
+        schemas.into_iter().map(|schema| (Vec::with_capacity(chunks.len()), schema)).collect();
+    for batches in chunks {
+        tables.iter_mut().zip(batches).for_each(|(table, batch)| table.0.push(batch));
+    }
+    Ok(tables)
+}

@@ -1,0 +1,254 @@
+"""Rules by hand: the worked examples of the literature, what is null and why, and mistakes of callers."""
+
+import io
+import json
+from typing import Any
+
+import polars as pl
+import pytest
+
+import orchestrace as ot
+from samples.random_runs import Document, jsonl
+
+
+def document(events: list[dict[str, Any]], edges: list[tuple[int, int, str]] = [], **more: Any) -> Document:  # noqa: B006
+    return {
+        "trace_id": "run",
+        "task_id": "task",
+        "events": [{"id": f"e{n}", "t": n, **event} for n, event in enumerate(events)],
+        "edges": [{"src": f"e{u}", "dst": f"e{v}", "type": kind} for u, v, kind in edges],
+        "rewards": {"team": 1.0},
+        "costs": {"tokens": 0, "wall_clock_s": 0},
+        **more,
+    }
+
+
+def read(*documents: Document) -> ot.Corpus:
+    return ot.read_traces(io.BytesIO(jsonl(list(documents))), time_basis="seconds")
+
+
+def paid(one: Document, name: str, /, **params: Any) -> list[float | None]:
+    return ot.rewards.compute(read(one), {name: params})["value"].to_list()
+
+
+LEAD = {"agent": "lead", "type": "orchestrator_decision"}
+
+
+def staged(stages: list[list[int]]) -> Document:
+    """A lead with one step a stage, whose sub-agents take so many steps each, and return."""
+    events: list[dict[str, Any]] = []
+    for at, steps in enumerate(stages):
+        events.append(LEAD)
+        names = [f"{at}-{n}" for n in range(len(steps))]
+        events += [{"agent": "lead", "type": "spawn", "to": name} for name in names]
+        for name, n in zip(names, steps, strict=True):
+            events += [{"agent": name, "type": "tool_call", "tool": "run"}] * (n - 1)
+            events.append({"agent": name, "type": "return", "to": "lead"})
+    return document(events)
+
+
+def test_stages_of_parl() -> None:
+    """(1, [3, 5, 2]), (1, []), (1, [4]): 12 critical steps of 17."""
+    run = staged([[3, 5, 2], [], [4]])
+    assert paid(run, "critical_steps") == [-12.0]
+    assert paid(run, "speedup") == [5 / 17]
+    assert paid(run, "finish") == [1.0]
+    assert paid(run, "instantiation", n_target=8) == [0.5]
+    assert paid(run, "instantiation", n_target=2) == [1.0]
+    assert paid(run, "instantiation") == [None]
+    assert paid(run, "parl") == [1.0 + 0.1 * (5 / 17) + 0.1]
+    assert paid(run, "parl", parallel="instantiation", n_target=8, lambda_finish=0.0) == [1.0 + 0.1 * 0.5]
+
+
+def test_a_shorter_sub_agent_changes_no_critical_step() -> None:
+    base, more = staged([[5]]), staged([[5, 2]])
+    assert paid(more, "critical_steps") == paid(base, "critical_steps") == [-6.0]
+    assert paid(base, "speedup") == [0.0] and paid(more, "speedup") == [0.25]
+
+
+def test_idle_sub_agents_raise_instantiation_alone() -> None:
+    base = staged([[3, 5]])
+    idle = json.loads(json.dumps(base))
+    last = len(idle["events"])
+    idle["events"] += [
+        {"id": f"s{n}", "t": last + n, "agent": "lead", "type": "spawn", "to": f"idle {n}"} for n in range(2)
+    ]
+    assert paid(idle, "finish") == [0.5] and paid(base, "finish") == [1.0]
+    assert paid(idle, "speedup") == paid(base, "speedup")
+    assert paid(idle, "instantiation", n_target=4) == [1.0] and paid(base, "instantiation", n_target=4) == [
+        0.5
+    ]
+
+
+@pytest.mark.parametrize(
+    ("anneal", "left"),
+    [("linear", 0.75), ("cosine", 0.8535533905932737), ("exponential", 0.7788007830714049)],
+)
+def test_weights_are_annealed(anneal: str, left: float) -> None:
+    run = staged([[2, 2]])
+    run["metrics"] = {"train_step": 250}
+    told = paid(run, "parl", anneal=anneal, lambda_parallel=0.0, lambda_finish=1.0)
+    assert told == [pytest.approx(1.0 + left, abs=1e-15)]
+    run["metrics"] = {"train_step": 10_000}
+    assert paid(run, "parl", anneal="linear") == paid(run, "parl", anneal="cosine") == [1.0]
+    del run["metrics"]
+    table = ot.rewards.compute(read(run), {"parl": {"anneal": anneal}})
+    assert table["reason"].to_list() == ["field.absent"]
+
+
+def test_shaping() -> None:
+    """Discount .9, Φ = (.2, .5), 0 after the end: F = (.25, -.5), which discounted sum to -.2."""
+    run = document(
+        [
+            {"agent": "a", "type": "message", "turn": 1, "value": 0.2},
+            {"agent": "a", "type": "return", "turn": 2, "value": 0.5},
+        ]
+    )
+    told = paid(run, "shaping", gamma=0.9)
+    assert told == pytest.approx([0.25, -0.5])
+    assert told[0] + 0.9 * told[1] == pytest.approx(-0.2)
+    del run["events"][1]["value"]
+    assert paid(run, "shaping") == [None, None]
+
+
+def test_shaping_leaves_no_trace_in_differences_of_rollouts_that_begin_alike() -> None:
+    def run(name: str, values: list[float]) -> Document:
+        events = [{"agent": "a", "type": "message", "turn": n, "value": v} for n, v in enumerate(values)]
+        return document(events) | {"trace_id": name, "rewards": {"team": values[-1]}}
+
+    runs = [run("x", [0.3, 0.9, 0.1]), run("y", [0.3, 0.2]), run("z", [0.3, 0.4, 0.8, 0.5])]
+    gamma = 0.9
+    table = ot.rewards.compute(read(*runs), {"shaping": {"gamma": gamma}})
+    whole = table.group_by("trace", maintain_order=True).agg(
+        (pl.col("value") * gamma ** pl.int_range(pl.len())).sum()
+    )
+    assert whole["value"].to_list() == pytest.approx([-0.3] * 3)
+    base = read(*runs)
+    shaped = base.with_measures(
+        ot.rewards.compute(base, "outcome").select("trace", shaped=pl.col("value") + whole["value"])
+    )
+    advantages = [
+        ot.credit(shaped, method="grpo", unit="team", reward=name)["credit"] for name in ("team", "shaped")
+    ]
+    assert advantages[0].to_list() == pytest.approx(advantages[1].to_list())
+
+
+def test_puppeteer() -> None:
+    """r = 1, λ = .1, φ = 1, no discount, two choices: R_2 = .890139, R_1 = .820824."""
+    assert paid(document([LEAD, LEAD]), "puppeteer") == pytest.approx([0.820824, 0.890139], abs=5e-7)
+
+
+def test_split() -> None:
+    """Agents on {1}, {1, 2} with work (2, 4): ⅔, ¾, 1, hence .793701."""
+    step = {"type": "tool_call", "tool": "run"}
+    run = document(
+        [
+            {**LEAD, "duration_s": 0},
+            {"agent": "lead", "type": "spawn", "to": "a", "duration_s": 0},
+            {"agent": "lead", "type": "spawn", "to": "b", "duration_s": 0},
+            {"agent": "a", **step, "subtask_id": "1", "duration_s": 2},
+            {"agent": "b", **step, "subtask_id": "1", "duration_s": 2},
+            {"agent": "b", **step, "subtask_id": "2", "duration_s": 2},
+        ]
+    )
+    assert paid(run, "split") == [pytest.approx(0.793701, abs=5e-7)]
+
+
+def test_aggregation() -> None:
+    """Inputs (.2, .6, .7), the whole .65: -.05 beyond the best, .15 beyond the mean, .75 of its gain."""
+    scores = [0.2, 0.6, 0.7]
+    run = document(
+        [
+            *({"agent": f"a{n}", "type": "return", "to": "lead", "score": q} for n, q in enumerate(scores)),
+            {"agent": "lead", "type": "aggregate", "score": 0.65},
+        ],
+        [(n, 3, "aggregate") for n in range(3)],
+    )
+    assert paid(run, "uplift") == [pytest.approx(-0.05)]
+    assert paid(run, "uplift_mean") == [pytest.approx(0.15)]
+    assert paid(run, "capture") == [pytest.approx(0.75)]
+    assert paid(run, "aggregation_coverage") == [1.0]
+
+
+def test_what_is_absent_is_null_with_a_reason() -> None:
+    run = document([LEAD])
+    del run["rewards"]["team"]
+    other = document([LEAD]) | {"trace_id": "other"}
+    table = ot.rewards.compute(read(run, other), ot.rewards.rules()["reward"].to_list())
+    told = {(row["trace"], row["reward"]): row for row in table.iter_rows(named=True)}
+    assert told[0, "outcome"]["reason"] == "reward.absent" and told[1, "outcome"]["value"] == 1.0
+    assert told[0, "puppeteer"]["reason"] == "reward.absent"
+    assert told[0, "agent"]["reason"] == "field.absent"
+    assert told[0, "tokens"]["reason"] == "field.absent"
+    assert told[1, "matpo"]["reason"] == "reward.absent"
+    assert (table["value"].is_null() == table["reason"].is_not_null()).all()
+
+
+def test_a_sum_beyond_the_floats_is_null() -> None:
+    run = document([LEAD], rewards={"team": 1e308})
+    table = ot.rewards.compute(read(run), {"outcome": {"weight": 1e9}})
+    assert table["value"].to_list() == [None] and table["reason"].to_list() == ["result.range"]
+
+
+def test_channels_are_told_by_name() -> None:
+    run = document([LEAD], rewards={"accuracy": 1.0, "tidy": 0.5})
+    table = ot.rewards.compute(
+        read(run), ["matpo", "outcome"], channels={"outcome": "accuracy", "format": "tidy"}
+    )
+    assert table["value"].to_list() == [1.05, 1.0]
+    params = json.loads(table["params"][0])
+    assert params["channels.format"] == "tidy" and params["alpha_format"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("outcom",), "unknown reward 'outcom'; did you mean 'outcome'?"),
+        (([],), "rewards names no rule"),
+        ((["parl", "parl"],), "'parl' is asked for twice"),
+        (({"parl": 3},), "rewards['parl'] is 3, expected parameters by name"),
+        (({"parl": {"lamda_finish": 1.0}},), "did you mean 'lambda_finish'?"),
+        (({"parl": {"anneal": "linaer"}},), "did you mean 'linear'?"),
+        ((3,), "rewards is 3, expected a list of names"),
+    ],
+)
+def test_mistakes_are_said_in_a_line(arguments: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(ot.ParameterError) as error:
+        ot.rewards.compute(ot.generate(traces=2, seed=0), *arguments)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("channels", "said"),
+    [
+        ({"outcom": "team"}, "did you mean 'outcome'?"),
+        ({"outcome": "taem"}, "did you mean 'team'?"),
+        ({"outcome": 3}, "channels['outcome'] is 3, expected the name of a reward"),
+        ("team", "channels is 'team', expected names by channel"),
+    ],
+)
+def test_mistakes_about_channels(channels: Any, said: str) -> None:
+    with pytest.raises(ot.ParameterError) as error:
+        ot.rewards.compute(ot.generate(traces=2, seed=0), "outcome", channels=channels)
+    assert said in str(error.value)
+
+
+def test_rewards_of_the_team_become_channels() -> None:
+    corpus = ot.generate(traces=6, seed=0)
+    table = ot.rewards.compute(corpus, ["parl", "tokens"])
+    own = ot.rewards.attach(corpus, table)
+    assert {"parl", "tokens"} <= set(own.reward_channels())
+    credits = ot.credit(own, reward="parl", unit="agent")
+    sums = credits.group_by("trace", maintain_order=True).agg(pl.col("credit").sum())["credit"]
+    assert sums.to_list() == pytest.approx(table.filter(reward="parl")["value"].to_list())
+    with pytest.raises(ot.ParameterError, match="reward 'agent' pays the unit 'agent'"):
+        ot.rewards.attach(corpus, ot.rewards.compute(corpus, "agent"))
+
+
+def test_explain_names_a_trace() -> None:
+    corpus = ot.generate(traces=3, seed=0)
+    name = corpus.traces.select("trace_id").collect()["trace_id"][1]
+    assert ot.rewards.explain(corpus, name, "parl").equals(ot.rewards.explain(corpus, 1, "parl"))
+    for wrong, said in [(7, "unknown trace 7"), (True, "trace is of type bool"), ("x", "unknown trace 'x'")]:
+        with pytest.raises(ot.ParameterError, match=said):
+            ot.rewards.explain(corpus, wrong, "parl")
