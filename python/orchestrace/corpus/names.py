@@ -64,6 +64,21 @@ def declared_names(what: str, given: Mapping[str, Collection[str]] | None) -> An
     return {key: kind(names) for key, names in named.items()}
 
 
+def measure_of_traces(corpus: Corpus, kind: str, name: str) -> pl.DataFrame:
+    """A measure of the traces that have it: ``trace`` and a column of its name; the first value counts.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> from orchestrace.corpus.names import measure_of_traces
+    >>> measure_of_traces(ot.generate(traces=2, seed=0), "reward", "team").columns
+    ['trace', 'team']
+    """
+    is_it = (pl.col("kind") == kind) & (pl.col("name").cast(pl.String) == name)
+    found = corpus.measures.filter(is_it).select("trace", pl.col("value").alias(name))
+    return found.collect(engine="streaming").unique("trace", keep="first", maintain_order=True)
+
+
 def number_column(what: str, given: object, of: str, schema: pl.Schema) -> str:
     """The column of numbers that the argument `what` names, one of `schema`, which is of `of`.
 

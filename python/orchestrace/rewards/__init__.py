@@ -1,12 +1,18 @@
-"""Rewards: what a run, or a unit of it, is paid by a rule, and sums of rewards."""
+"""Rewards: what a run, or a unit of it, is paid by a rule, sums of rewards, and how they are gamed."""
 
+from .balance import balance
+from .hazards import hazards
+from .health import verifier_health
 from .mixing import mix
 from .verb import attach, compute, explain, rules
 
 __all__ = [
     "attach",
+    "balance",
     "compute",
     "explain",
+    "hazards",
     "mix",
     "rules",
+    "verifier_health",
 ]

@@ -72,7 +72,7 @@ def mix(
     (['R8'], 4)
     """
     rows = collected(rewards, "rewards", _NEEDED)
-    weights = _numbers("weights", weights)
+    weights = weights_by_reward("weights", weights)
     if not isinstance(name, str) or not name:
         raise ParameterError(f"name is {briefly(name)}, expected text")
     rows = rows.with_columns(pl.col("reward", "unit", "reason", "params").cast(pl.String))
@@ -142,7 +142,8 @@ def _normalized(value: pl.Expr, over: Normalize) -> pl.Expr:
     return pl.when(value.is_not_null()).then(pl.when(flat).then(0.0).otherwise((value - mean) / spread))
 
 
-def _numbers(what: str, given: object) -> dict[str, float]:
+def weights_by_reward(what: str, given: object) -> dict[str, float]:
+    """Finite numbers by reward, of which there is one at least."""
     if isinstance(given, Mapping) and not given:
         raise ParameterError(f"{what} names no reward: {{'outcome': 1.0}}")
     if not isinstance(given, Mapping):

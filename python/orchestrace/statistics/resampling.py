@@ -1,11 +1,12 @@
 """Intervals of statistics without an error formula: percentiles over resampled clusters."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..base.arrays import Floats
+from ..base.arrays import Floats, Ints
 from .influence import t_quantile
 
 FEWEST_CLUSTERS: Final = 5
@@ -39,3 +40,96 @@ def percentiles(drawn: "Floats", n_clusters: int, confidence: float) -> tuple[fl
     outside = float(ndtr(-reach))
     low, high = np.quantile(known, [outside, 1.0 - outside])
     return float(low), float(high)
+
+
+Statistic = Callable[[Floats], Floats]
+"""A number for each row of ``[resample, cluster]``, how often each cluster counts; NaN where it has none."""
+
+
+def resampled(
+    statistic: Statistic, n_clusters: int, *, n_boot: int, confidence: float, seed: int
+) -> tuple[float | None, float, float] | tuple[float | None, None, None]:
+    """A statistic of all clusters, and its interval over resamples of them; null where it has none."""
+    whole = float(statistic(np.ones((1, n_clusters)))[0]) if n_clusters else np.nan
+    if not np.isfinite(whole):
+        return None, None, None
+    if n_clusters < FEWEST_CLUSTERS:
+        return whole, None, None
+    drawn = np.concatenate([statistic(block) for block in draws(n_clusters, n_boot, seed)])
+    lower, upper = percentiles(drawn, n_clusters, confidence)
+    return (whole, None, None) if lower is None or upper is None else (whole, lower, upper)
+
+
+def sums_of(values: "Floats | NDArray[np.bool_]", clusters: Ints, n_clusters: int) -> Floats:
+    """The sum of the values (rows,) of each cluster, (clusters,) float64."""
+    found: Floats = np.bincount(clusters, values.astype(np.float64), n_clusters).astype(np.float64)
+    return found
+
+
+def ratio_of(part: Floats, whole: Floats) -> Statistic:
+    """The sum of `part` over the sum of `whole`, both (clusters,) float64."""
+
+    def statistic(times: Floats) -> Floats:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return (times @ part) / (times @ whole)
+
+    return statistic
+
+
+def rank_correlation_of(a: Floats, b: Floats, clusters: Ints) -> Statistic:
+    """Spearman's rho of two columns (rows,), whose rows are those of `clusters` (rows,). O(rows) a resample.
+
+    Ranks are midranks among the rows drawn, each as often as its cluster. NaN where a side does not vary.
+    """
+    rank_a, rank_b = _weighted_ranks(a), _weighted_ranks(b)
+    rows = max(1, _CHUNK // max(a.size, 1))
+
+    def statistic(times: Floats) -> Floats:
+        found = []
+        for start in range(0, times.shape[0], rows):
+            weights = times[start : start + rows][:, clusters]
+            found.append(_weighted_correlation(rank_a(weights), rank_b(weights), weights))
+        return np.concatenate(found)
+
+    return statistic
+
+
+def centered_correlation_of(a: Floats, b: Floats, clusters: Ints, n_clusters: int) -> Statistic:
+    """Pearson's correlation of two columns whose means are 0 in every cluster. O(clusters) a resample."""
+    products = [sums_of(x * y, clusters, n_clusters) for x, y in ((a, b), (a, a), (b, b))]
+
+    def statistic(times: Floats) -> Floats:
+        both, first, second = (times @ product for product in products)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where((first > 0) & (second > 0), both / np.sqrt(first * second), np.nan)
+
+    return statistic
+
+
+def _weighted_ranks(values: Floats) -> Callable[[Floats], Floats]:
+    """Midranks of `values` (rows,) where row i counts ``weights[:, i]`` times."""
+    order = np.argsort(values, kind="stable")
+    in_order = values[order]
+    begins = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))
+    lengths = np.diff(np.append(begins, values.size))
+    back = np.empty(values.size, np.int64)
+    back[order] = np.repeat(np.arange(begins.size), lengths)
+
+    def ranks(weights: Floats) -> Floats:
+        runs = np.add.reduceat(weights[:, order], begins, axis=1)
+        ends = np.cumsum(runs, axis=1)
+        midranks: Floats = ends - (runs - 1.0) / 2.0
+        return midranks[:, back]
+
+    return ranks
+
+
+def _weighted_correlation(x: Floats, y: Floats, weights: Floats) -> Floats:
+    total = weights.sum(axis=1, keepdims=True)
+    x = x - (weights * x).sum(axis=1, keepdims=True) / total
+    y = y - (weights * y).sum(axis=1, keepdims=True) / total
+    both, first, second = ((weights * p * q).sum(axis=1) for p, q in ((x, y), (x, x), (y, y)))
+    # ranks are halves and their means rounded, so that what does not vary is not exactly 0
+    varies = np.minimum(first, second) > 1e-9 * total[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(varies, both / np.sqrt(first * second), np.nan)

@@ -1,0 +1,170 @@
+"""Signs of gamed rewards: by hand, in plain Python, planted gaming against honest runs, mistakes."""
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.stats import rankdata, spearmanr
+
+import orchestrace as ot
+from orchestrace.statistics.resampling import centered_correlation_of, rank_correlation_of, resampled
+
+
+def tool_runs(
+    calls: list[int], outcomes: list[float], channel: list[float], tasks: list[str] | None = None
+) -> tuple[ot.Corpus, pl.DataFrame]:
+    """Runs of an agent that calls a tool so often; a tool reward of theirs, as rows."""
+    documents = []
+    for n, (k, y) in enumerate(zip(calls, outcomes, strict=True)):
+        call = {"agent": "a", "type": "tool_call", "tool": "run"}
+        events = [{"id": f"e{at}", "t": at, "args_hash": str(at), **call} for at in range(k)]
+        events.append({"id": "end", "t": k, "agent": "a", "type": "return", "to": "user"})
+        documents.append(
+            {
+                **{"trace_id": f"t{n}", "task_id": tasks[n] if tasks else f"task {n}", "events": events},
+                "edges": [{"src": f"e{at}", "dst": "end", "type": "causal"} for at in range(k)],
+                **{"rewards": {"team": y, "tool": channel[n]}, "costs": {"tokens": 0, "wall_clock_s": 0}},
+            }
+        )
+    corpus = ot.read_traces(io.BytesIO(b"".join(json.dumps(one).encode() + b"\n" for one in documents)))
+    rows = ot.rewards.compute(corpus, "outcome", channels={"outcome": "tool"})
+    return corpus, rows.with_columns(reward=pl.lit("tool", pl.Categorical), family=pl.lit("R5"))
+
+
+def found(corpus: ot.Corpus, rows: pl.DataFrame, detector: str, **options: Any) -> dict[str, Any]:
+    table = ot.rewards.hazards(corpus, rows, n_boot=options.pop("n_boot", 200), **options)
+    [row] = table.filter(detector=detector).iter_rows(named=True)
+    return row
+
+
+def test_size_excess_by_hand() -> None:
+    """Channel (1, 2, 3, 4), calls (1, 2, 3, 4), R (1, 0, 0, 1): correlations 1 and 0, excess 1."""
+    corpus, rows = tool_runs([1, 2, 3, 4], [1, 0, 0, 1], [1, 2, 3, 4])
+    row = found(corpus, rows, "tool_spam", within="corpus")
+    assert row["value"] == pytest.approx(1.0)
+    assert row["reason"] == "support.absent" and row["alarm"] is False and row["n_traces"] == 4
+    same, rows = tool_runs([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4])
+    assert found(same, rows, "tool_spam", within="corpus")["value"] == pytest.approx(0.0)
+
+
+def test_a_reward_that_is_the_outcome_never_alarms() -> None:
+    rng = np.random.default_rng(0)
+    outcomes = rng.integers(0, 2, 60).astype(float).tolist()
+    tasks = [f"k{n % 12}" for n in range(60)]
+    corpus, rows = tool_runs((1 + rng.integers(0, 6, 60)).tolist(), outcomes, outcomes, tasks)
+    table = ot.rewards.hazards(corpus, rows)
+    assert not table.filter(pl.col("detector").is_in(["tool_spam", "fake_success"]))["alarm"].any()
+
+
+def test_statistics_are_those_of_scipy_over_rows_drawn_anew() -> None:
+    rng = np.random.default_rng(1)
+    tasks = np.repeat(np.arange(9), [3, 1, 4, 2, 5, 3, 1, 2, 4])
+    a, b = (rng.integers(0, 4, tasks.size).astype(float) for _ in range(2))
+    over = rank_correlation_of(a, b, tasks)
+    times = rng.integers(0, 3, (40, 9)).astype(float)
+    for weights, told in zip(times, over(times), strict=True):
+        rows = np.repeat(np.arange(tasks.size), weights[tasks].astype(int))
+        assert told == pytest.approx(spearmanr(a[rows], b[rows]).statistic, nan_ok=True)
+    ranks = [
+        np.concatenate([rankdata(v[tasks == k]) - (np.sum(tasks == k) + 1) / 2 for k in range(9)])
+        for v in (a, b)
+    ]
+    within = centered_correlation_of(ranks[0], ranks[1], tasks, 9)
+    for weights, told in zip(times, within(times), strict=True):
+        rows = np.repeat(np.arange(tasks.size), weights[tasks].astype(int))
+        x, y = ranks[0][rows], ranks[1][rows]
+        assert told == pytest.approx((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+    value, lower, upper = resampled(over, 9, n_boot=200, confidence=0.95, seed=0)
+    assert value is not None and lower is not None and upper is not None and lower <= upper
+
+
+def planted(gamed: bool, seed: int) -> tuple[ot.Corpus, pl.DataFrame]:
+    """A tool reward that follows the outcome, or one that follows the number of calls."""
+    rng = np.random.default_rng(seed)
+    n = 120
+    tasks = [f"k{i % 24}" for i in range(n)]
+    calls = 1 + rng.integers(0, 8, n)
+    outcome = (rng.random(n) < 0.5).astype(float)
+    noise = rng.normal(0, 0.5, n)
+    channel = (calls / 4.0 if gamed else outcome) + noise
+    return tool_runs(calls.tolist(), outcome.tolist(), channel.tolist(), tasks)
+
+
+@pytest.mark.statistical
+def test_planted_tool_spam_is_found_and_honest_runs_are_left_alone() -> None:
+    seeds = range(15)
+    hits = sum(found(*planted(True, seed), "tool_spam")["alarm"] for seed in seeds)
+    false = sum(found(*planted(False, 100 + seed), "tool_spam")["alarm"] for seed in seeds)
+    assert hits >= 14 and false <= 1, (hits, false)
+
+
+def test_fake_success_and_shuffled_outcomes() -> None:
+    rng = np.random.default_rng(2)
+    n = 100
+    outcome = (rng.random(n) < 0.5).astype(float)
+    tasks = [f"k{i % 20}" for i in range(n)]
+    fake = tool_runs([1] * n, outcome.tolist(), (1.0 - outcome).tolist(), tasks)
+    row = found(*fake, "fake_success")
+    assert row["value"] == 1.0 and row["alarm"]
+    honest = tool_runs([1] * n, outcome.tolist(), outcome.tolist(), tasks)
+    row = found(*honest, "fake_success")
+    assert row["value"] == -1.0 and not row["alarm"]
+
+
+def test_idle_spawns_and_drowned_outcomes() -> None:
+    lead = {"agent": "lead", "type": "orchestrator_decision"}
+    documents = []
+    for n in range(30):
+        events = [lead, *({"agent": "lead", "type": "spawn", "to": f"s{at}"} for at in range(4))]
+        events += [{"agent": "s0", "type": "return", "to": "lead"}, {"agent": "lead", "type": "aggregate"}]
+        edges = [(0, 1, "spawn"), (1, 5, "spawn"), (5, 6, "return")]
+        documents.append(
+            {
+                **{"trace_id": f"t{n}", "task_id": f"k{n % 10}"},
+                "events": [{"id": f"e{at}", "t": at, **event} for at, event in enumerate(events)],
+                "edges": [{"src": f"e{u}", "dst": f"e{v}", "type": kind} for u, v, kind in edges],
+                "rewards": {"team": float((n + n // 10) % 2), "noise": float((n + 7 * (n // 10)) % 5)},
+                "costs": {"tokens": 0, "wall_clock_s": 0},
+            }
+        )
+    corpus = ot.read_traces(io.BytesIO(b"".join(json.dumps(one).encode() + b"\n" for one in documents)))
+    paid = ot.rewards.compute(corpus, "outcome")
+    noise = ot.rewards.compute(corpus, "outcome", channels={"outcome": "noise"})
+    noise = noise.with_columns(reward=pl.lit("noise", pl.Categorical))
+    mixed = ot.rewards.mix(pl.concat([paid, noise]), {"outcome": 0.1, "noise": 1.0})
+    table = ot.rewards.hazards(corpus, pl.concat([paid, mixed]))
+    rows = {row["detector"]: row for row in table.iter_rows(named=True)}
+    assert rows["idle_spawns"]["value"] == pytest.approx(0.75) and rows["idle_spawns"]["alarm"]
+    told = ot.rewards.balance(corpus, pl.concat([paid, noise]), {"outcome": 0.1, "noise": 1.0})
+    share = told.filter(reward="outcome", statistic="variance_share")["value"][0]
+    assert rows["drowned"]["value"] == pytest.approx(share) and rows["drowned"]["alarm"]
+    flips = told.filter(statistic="sign_flip")["value"][0]
+    assert rows["sign_flip"]["value"] == pytest.approx(flips)
+    # what no reward of the table is about stands there, too
+    assert rows["tool_spam"]["reason"] == "field.absent" and rows["tool_spam"]["value"] is None
+    assert set(table["family"]) == {f"R{n}" for n in range(1, 9)}
+
+
+def test_same_seed_same_bits() -> None:
+    corpus, rows = planted(True, 0)
+    first, second = (ot.rewards.hazards(corpus, rows, seed=5, threads=n) for n in (1, 2))
+    assert first.equals(second)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"within": "tasks"}, "within is 'tasks', expected 'task', 'corpus' or None"),
+        ({"outcome": "taem"}, "unknown reward channel 'taem'"),
+        ({"n_boot": -1}, "n_boot"),
+    ],
+)
+def test_mistakes(options: dict[str, Any], said: str) -> None:
+    corpus, rows = tool_runs([1, 2], [0, 1], [1, 2])
+    with pytest.raises(ot.ParameterError, match=said):
+        ot.rewards.hazards(corpus, rows, **options)
+    with pytest.raises(ot.ParameterError, match="not in the corpus"):
+        ot.rewards.hazards(corpus, rows.with_columns(trace=pl.lit(9, pl.UInt32)))
