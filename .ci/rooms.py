@@ -32,6 +32,7 @@ ROOMS = (
     "safety",
     "evaluation",
     "effects",
+    "stopping",
     "summaries",
     "scaling",
     "trainers",
