@@ -13,18 +13,19 @@ from ..base.checks import check_flags, check_numbers, check_share
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..statistics.folds import folds_over, keyed_hash
-from ..statistics.influence import Bools
 from ..statistics.learners import one_thread
 from .abort_rule import FITTED, AbortRule, Given, Model, Validity, check_scores
 from .pooled import FOLDS, Pooled
 from .ratio import Ratio, classes
 from .runs import Cost, Runs, one_per_task, uniforms
-from .thresholds import Method, check_method
+from .thresholds import Method, calibration_needed, check_confident, check_method
 
 Evidence = Literal["auto", "ratio", "survival", "log_odds", "savings"]
 Unit = Literal["task", "run"]
 Ties = Literal["strict", "random"]
 
+_FIT_SHARE: Final = 0.4
+_LEAST_SHARE: Final = 0.2
 RATIOS: Final = ("ratio", "survival")
 _VALIDITY: Final[dict[str, Validity]] = {"ville": "model", "conformal": "marginal", "pac": "confidence"}
 
@@ -36,7 +37,8 @@ def fit_abort(
     method: Method = "conformal",
     evidence: Evidence | pl.Expr = "auto",
     alpha: float = 0.1,
-    fit_share: float = 0.4,
+    confidence: float | None = None,
+    fit_share: float | None = None,
     unit: Unit = "task",
     cross: bool = False,
     ties: Ties = "strict",
@@ -63,10 +65,13 @@ def fit_abort(
         over columns of epochs, larger for failure, as in ``-pl.col("s")``: it must not look at later epochs.
     alpha
         The share of successful runs that may have an alarm, between 0 and 1.
+    confidence
+        Of ``conformal`` alone: the share of calibrations for which the bound is to hold by itself. None asks
+        that it hold on average over calibrations, half of which are then above `alpha`.
     fit_share
         The share of tasks with a success on which evidence is fitted; the others set the threshold. Tasks
-        without a success are all fitted on. Not used if `evidence` is an expression, by ``ville``, or with
-        `cross`.
+        without a success are all fitted on. None is 0.4, or as much less, down to 0.2, as leaves enough to
+        set a threshold at `alpha`. Not used if `evidence` is an expression, by ``ville``, or with `cross`.
     unit
         What is exchangeable: ``task``, of which one successful run is drawn, or ``run``.
     cross
@@ -103,17 +108,19 @@ def fit_abort(
     A run's false alarm is one alarm at any of its epochs. The largest evidence of a run is therefore what the
     calibration looks at. With A_(1) <= ... <= A_(n) of n successful calibration runs, ``conformal`` takes
     rank ⌈(n + 1)(1 - alpha)⌉ and ``pac`` the least r with P(Bin(n, 1 - 0.9 alpha) >= r) <= 0.1 alpha.
+    `confidence` raises the rank of ``conformal`` to the least r with P(Bin(n, 1 - alpha) >= r) <= 1 -
+    `confidence`.
 
     ``conformal`` is an e-process that bets all or nothing: E_k = 1/alpha once the evidence has passed the
     threshold, 0 before; its mean under success is at most 1 whenever you look.
 
     ``ville`` is right only with the true ratio. A fitted one may be far off, and nothing in the rule shows
-    it. ``savings`` fits 4 shapes in 4 folds and takes the one that saves most out of fold.
+    it. ``savings`` and ``log_odds`` fit 5 shapes in 4 folds and take the one that saves most out of fold.
 
     O(epochs features²), with ``ratio`` and ``survival`` O(runs K³) for runs of K epochs.
 
-    Source: E-valuator, arXiv 2512.03109; Ville 1939; split conformal, Vovk et al. 2005; tolerance bounds,
-    Wilks 1941; docs/reference/definitions.md, D25.
+    Source: E-valuator, arXiv 2512.03109; Ville 1939; split conformal, Vovk et al. 2005, and Vovk 2012 for
+    `confidence`; tolerance bounds, Wilks 1941; docs/reference/definitions.md, D25.
 
     Examples
     --------
@@ -128,7 +135,9 @@ def fit_abort(
     """
     check_method(method)
     alpha = check_share(alpha, "alpha", 0.0, 1.0)
-    fit_share = check_share(fit_share, "fit_share", 0.0, 1.0)
+    confidence = check_confident(confidence, method)
+    if fit_share is not None:
+        fit_share = check_share(fit_share, "fit_share", 0.0, 1.0)
     check_numbers(seed=seed)
     check_flags(cross=cross)
     kind = _evidence(method, evidence)
@@ -143,16 +152,20 @@ def fit_abort(
     runs = Runs.of(epochs, cost, float(success))
     runs = runs.take(runs.known)
     check_scores(runs, kind)
+    given = isinstance(evidence, pl.Expr)
+    split = method != "ville" and not given and not cross
+    needed = calibration_needed(alpha, method=method, confidence=confidence)
+    apart = _tasks_apart(runs, fit_share, needed, int(seed))
+    learn = np.array([not split or task not in apart for task in runs.tasks], dtype=bool)
     params: dict[str, object] = {
-        **{"method": method, "evidence": kind, "alpha": alpha, "fit_share": fit_share, "unit": unit},
+        **{"method": method, "evidence": kind, "alpha": alpha, "confidence": confidence},
+        **{"fit_share": fit_share, "unit": unit},
         **{"cross": cross, "ties": ties, "cost": runs.cost, "success": float(success)},
         **{"penalty": float(penalty), "seed": int(seed)},
     }
-    given = isinstance(evidence, pl.Expr)
-    split = method != "ville" and not given and not cross
-    learn = _fitting_part(runs, fit_share, int(seed)) if split else np.ones(len(runs), bool)
     fitting = runs.take(learn)
-    validity: Validity = "approximate" if cross and method != "ville" else _VALIDITY[method]
+    is_approximate = cross and not given and method != "ville"
+    validity: Validity = "approximate" if is_approximate else _VALIDITY[method]
     empty = AbortRule(
         method=method,
         evidence=kind,
@@ -208,12 +221,17 @@ def _evidence(method: str, evidence: object) -> str:
     return str(evidence)
 
 
-def _fitting_part(runs: Runs, share: float, seed: int) -> Bools:
-    """Runs of tasks without a success, and of a share of the others."""
+def _tasks_apart(runs: Runs, share: float | None, needed: int, seed: int) -> set[str]:
+    """Tasks with a success that are not fitted on: they set the threshold."""
     solved = {task for task, one in zip(runs.tasks, runs.success, strict=True) if one}
     ordered = sorted(solved, key=lambda task: (keyed_hash(f"part {task}", seed), task))
-    apart = set(ordered[round(len(ordered) * share) :])
-    return np.array([task not in apart for task in runs.tasks], dtype=bool)
+    n = len(ordered)
+    if share is None:
+        most, least = math.floor(_FIT_SHARE * n), math.ceil(_LEAST_SHARE * n)
+        fitted = max(min(most, n - needed), least)
+    else:
+        fitted = round(n * share)
+    return set(ordered[fitted:])
 
 
 def _model(runs: Runs, kind: str, penalty: float, seed: int) -> Model:

@@ -133,9 +133,11 @@ class AbortRule:
         share = f"P(alarm at any epoch | success) <= {self.alpha:g}"
         if self.threshold is None:
             return f"no alarms: {self.reason}"
+        asked = self.params["confidence"]
+        also = f"; by itself for {asked:g} of all calibrations" if asked is not None else ""
         return {
             "model": f"{share}, if the fitted ratio is the true one",
-            "marginal": f"{share}, over calibration and a new run from the same source",
+            "marginal": f"{share}, over calibration and a new run from the same source{also}",
             "confidence": f"P(alarm at any epoch | success) <= {0.9 * self.alpha:g}"
             f" for {1 - 0.1 * self.alpha:g} of all calibrations",
             "approximate": f"{share}, approximately: runs are scored by models of the other folds",
@@ -152,7 +154,7 @@ class AbortRule:
         Returns
         -------
         AbortRule
-            As `fit_abort` with this `alpha` would make it; nothing is fitted again.
+            The rule with the threshold for this `alpha`; nothing is fitted or drawn again.
 
         Raises
         ------
@@ -181,7 +183,8 @@ class AbortRule:
         if self.method == "ville":
             return replace(self, alpha=alpha, threshold=-math.log(alpha), params=params)
         n = len(self._peaks)
-        rank = order(n, alpha, self.method)
+        asked = self.params["confidence"]
+        rank = order(n, alpha, self.method, asked if isinstance(asked, float) else None)
         if rank is None:
             without = replace(self, alpha=alpha, threshold=None, rank=None, params=params, _tie=None)
             return replace(without, reason="calibration.small")

@@ -22,18 +22,21 @@ _EDGE: Final = 1e-4  # scores of 0 and 1 have no log-odds
 
 @dataclass(frozen=True)
 class Shape:
-    """What a pooled model may look like: hinges per feature, products with log k, the pull to 0."""
+    """What a pooled model may look like: which features, hinges of each, products with log k, pull to 0."""
 
+    features: tuple[str, ...]
     knots: int
     by_step: bool
     penalty: float
 
 
+_FEW: Final = ("x_s", "x_s_ewm")
 SHAPES: Final = (
-    Shape(0, False, 100.0),
-    Shape(0, True, 100.0),
-    Shape(0, True, 3.0),
-    Shape(3, True, 3.0),
+    Shape(_FEW, 0, False, 100.0),
+    Shape(OF_SCORES, 0, False, 100.0),
+    Shape(OF_SCORES, 0, True, 100.0),
+    Shape(OF_SCORES, 0, True, 3.0),
+    Shape(OF_SCORES, 3, True, 3.0),
 )
 """From the stiffest to the most flexible."""
 
@@ -79,7 +82,7 @@ class Pooled:
     def fitted(cls, runs: Runs, shape: Shape, savings: bool) -> "Pooled":
         """Fit one shape to runs with both outcomes."""
         odds = bool(((runs.s >= 0.0) & (runs.s <= 1.0)).all())
-        plain = _features(runs, odds)
+        plain = _features(runs, odds, shape.features)
         mean, spread = plain.mean(axis=0), plain.std(axis=0)
         spread = np.where(spread > 1e-12, spread, 1.0)
         z = (plain - mean) / spread
@@ -95,19 +98,19 @@ class Pooled:
 
     def of(self, runs: Runs) -> Floats:
         """The evidence of every row."""
-        z = (_features(runs, self.odds) - self.mean) / self.spread
+        z = (_features(runs, self.odds, self.shape.features) - self.mean) / self.spread
         terms = (_terms(z, runs.k, self.knots, self.shape.by_step) - self.center) / self.scale
         found: Floats = self.weights[0] + terms @ self.weights[1:]
         return found
 
 
-def _features(runs: Runs, odds: bool) -> Floats:
+def _features(runs: Runs, odds: bool, names: tuple[str, ...]) -> Floats:
     s = runs.s
     if odds:
         near = np.clip(s, _EDGE, 1.0 - _EDGE)
         s = np.log(near / (1.0 - near))
     rows = runs.rows.select("trace", s=pl.Series(s)).with_columns(**of_scores())
-    return rows.select(OF_SCORES).to_numpy()
+    return rows.select(names).to_numpy()
 
 
 def _terms(z: Floats, k: Ints, knots: tuple[Floats, ...], by_step: bool) -> Floats:
