@@ -11,16 +11,17 @@ cross-validated there.
 A row is a task, rule and alpha. Compare rules within one class of guarantee, the column `guarantee`:
 
 - `anytime`, P(alarm at any step | success) <= alpha. `e_process`: method `conformal` with confidence 0.95,
-  the e-process that bets all or nothing, on evidence weighted by savings. `ville`: the fitted likelihood ratio
-  with the threshold 1/alpha. `package_anytime`: the package's `Ville`. `fixed_k` gives up at step k, `threshold`
-  at a low score, calibrated as `e_process` is.
+  the e-process that bets all or nothing, on evidence weighted by savings. `ville`: the fitted likelihood
+  ratio with the threshold 1/alpha. `package_anytime`: the package's `Ville`. `fixed_k` gives up at step k,
+  `threshold` at a low score, calibrated as `e_process` is.
 - `pac`, at most 0.9 alpha for all but a share 0.1 alpha of calibrations: `pac`, and `package` (its `PAC`).
 
-`false_alarm` is the share of successful runs with an alarm; `saved_failed` is the share of all cost (tokens where the file has them, else steps)
-that alarms save on failed runs; `gain` is its difference to the package of the same class, with a paired
-bootstrap over problems. An alarm on the last step counts as power and saves nothing. `null_power` and
-`null_far` are means over `--null` permutations of the outcomes, on which everything is fitted again: they are
-equal but for noise (`null_difference`, `null_stderr`), since nothing can be learnt from scores there.
+`false_alarm` is the share of successful runs with an alarm. `saved_failed` is the share of all cost (tokens
+where the file has them, else steps) that alarms save on failed runs. `gain` is its difference to the package
+of the same class, with a paired bootstrap over problems. An alarm on the last step counts as power and saves
+nothing. `null_power` and `null_far` are means over `--null` permutations of the outcomes, on which everything
+is fitted again. They are equal but for noise (`null_difference`, `null_stderr`), since scores tell nothing of
+outcomes there.
 
 The package is version 1.0.0 of `e-valuator` from the package index. Its input is made run by run, since its
 own `add_judge_probability_series` is quadratic in rows; `fit` and `apply` are the package's. Without it the
@@ -204,6 +205,11 @@ def judged(given: tuple[str, str, str, tuple[float, ...], int, int, str]) -> lis
     return rows
 
 
+def rounded(row: dict[str, Any]) -> dict[str, Any]:
+    """Numbers to six digits behind the point."""
+    return {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table; numbers in percent."""
     shown = ("task", "guarantee", "rule", "alpha", "false alarms", "power", "saved on failed", "lost", "gain")
@@ -230,7 +236,7 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, action="append", help="several times; 0.05, 0.1 and 0.2")
     parser.add_argument("--task", action="append", help="several times; all that both folders have")
     parser.add_argument("--cost", choices=("auto", "epochs"), default="auto", help="epochs counts steps")
-    parser.add_argument("--null", type=int, default=5, help="permutations of the outcomes (5)")
+    parser.add_argument("--null", type=int, default=3, help="permutations of the outcomes (3)")
     parser.add_argument("--seed", type=int, default=0, help="of the split in halves and of rules (0)")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes (2)")
     parser.add_argument("--json", metavar="PATH", help="write rows as JSON; - is standard output")
@@ -260,10 +266,13 @@ def main() -> None:
     print(f"{len(rows)} rows, {took:.0f} s, {asked.workers} processes", file=sys.stderr)
     if asked.json is None:
         print(table(rows))
-    elif asked.json == "-":
-        print(json.dumps(rows, indent=1))
+        return
+    # a row a line, so that two results can be compared line by line
+    text = "[\n" + ",\n".join(json.dumps(rounded(row)) for row in rows) + "\n]"
+    if asked.json == "-":
+        print(text)
     else:
-        Path(asked.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        Path(asked.json).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from .abort_rule import FITTED, AbortRule, Given, Model, Validity, check_scores
 from .pooled import FOLDS, Pooled
 from .ratio import Ratio, classes
 from .runs import Cost, Runs, one_per_task, uniforms
-from .thresholds import Method, calibration_needed, check_confident, check_method
+from .thresholds import Method, calibration_wanted, check_confident, check_method
 
 Evidence = Literal["auto", "ratio", "survival", "log_odds", "savings"]
 Unit = Literal["task", "run"]
@@ -70,8 +70,9 @@ def fit_abort(
         that it hold on average over calibrations, half of which are then above `alpha`.
     fit_share
         The share of tasks with a success on which evidence is fitted; the others set the threshold. Tasks
-        without a success are all fitted on. None is 0.4, or as much less, down to 0.2, as leaves enough to
-        set a threshold at `alpha`. Not used if `evidence` is an expression, by ``ville``, or with `cross`.
+        without a success are all fitted on. None is 0.4, or as much less, down to 0.2, as leaves enough for a
+        threshold that gives away less than a third of `alpha` for its confidence. Not used if `evidence` is
+        an expression, by ``ville``, or with `cross`.
     unit
         What is exchangeable: ``task``, of which one successful run is drawn, or ``run``.
     cross
@@ -154,8 +155,8 @@ def fit_abort(
     check_scores(runs, kind)
     given = isinstance(evidence, pl.Expr)
     split = method != "ville" and not given and not cross
-    needed = calibration_needed(alpha, method=method, confidence=confidence)
-    apart = _tasks_apart(runs, fit_share, needed, int(seed))
+    wanted = calibration_wanted(alpha, method, confidence)
+    apart = _tasks_apart(runs, fit_share, wanted, int(seed))
     learn = np.array([not split or task not in apart for task in runs.tasks], dtype=bool)
     params: dict[str, object] = {
         **{"method": method, "evidence": kind, "alpha": alpha, "confidence": confidence},
@@ -221,14 +222,14 @@ def _evidence(method: str, evidence: object) -> str:
     return str(evidence)
 
 
-def _tasks_apart(runs: Runs, share: float | None, needed: int, seed: int) -> set[str]:
+def _tasks_apart(runs: Runs, share: float | None, wanted: int, seed: int) -> set[str]:
     """Tasks with a success that are not fitted on: they set the threshold."""
     solved = {task for task, one in zip(runs.tasks, runs.success, strict=True) if one}
     ordered = sorted(solved, key=lambda task: (keyed_hash(f"part {task}", seed), task))
     n = len(ordered)
     if share is None:
         most, least = math.floor(_FIT_SHARE * n), math.ceil(_LEAST_SHARE * n)
-        fitted = max(min(most, n - needed), least)
+        fitted = max(min(most, n - wanted), least)
     else:
         fitted = round(n * share)
     return set(ordered[fitted:])

@@ -62,27 +62,25 @@ class Pooled:
     @classmethod
     def chosen(cls, runs: Runs, savings: bool, seed: int) -> "Pooled":
         """Fit the shape that saves most out of fold; of equal ones the stiffest."""
+        odds = bool(((runs.s >= 0.0) & (runs.s <= 1.0)).all())
+        plain = _features(runs, odds)
         fold = folds_over(runs.tasks, FOLDS, seed)
-        n = int(fold.max()) + 1
+        parts = [(runs.take(fold != own), (fold == own)[runs.run]) for own in range(int(fold.max()) + 1)]
+        useful = len(parts) > 1 and all(learn.success.any() and learn.failed.any() for learn, _ in parts)
         best = (-1.0, SHAPES[0])
-        for shape in SHAPES if n > 1 else ():
+        for shape in SHAPES if useful else ():
             evidence = np.zeros(len(runs.k))
-            for own in range(n):
-                learn = runs.take(fold != own)
-                if not (learn.success.any() and learn.failed.any()):
-                    break
-                apart = cls.fitted(learn, shape, savings)
-                evidence[(fold == own)[runs.run]] = apart.of(runs.take(fold == own))
-            else:
-                gain = _saved(runs, evidence)
-                best = (gain, shape) if gain > best[0] else best
-        return cls.fitted(runs, best[1], savings)
+            for learn, judge in parts:
+                apart = cls.fitted(learn, plain[~judge], shape, odds, savings)
+                evidence[judge] = apart.on(plain[judge], runs.k[judge])
+            gain = _saved(runs, evidence)
+            best = (gain, shape) if gain > best[0] else best
+        return cls.fitted(runs, plain, best[1], odds, savings)
 
     @classmethod
-    def fitted(cls, runs: Runs, shape: Shape, savings: bool) -> "Pooled":
-        """Fit one shape to runs with both outcomes."""
-        odds = bool(((runs.s >= 0.0) & (runs.s <= 1.0)).all())
-        plain = _features(runs, odds, shape.features)
+    def fitted(cls, runs: Runs, plain: Floats, shape: Shape, odds: bool, savings: bool) -> "Pooled":
+        """Fit one shape to runs with both outcomes; `plain` has their features."""
+        plain = plain[:, [OF_SCORES.index(name) for name in shape.features]]
         mean, spread = plain.mean(axis=0), plain.std(axis=0)
         spread = np.where(spread > 1e-12, spread, 1.0)
         z = (plain - mean) / spread
@@ -98,19 +96,25 @@ class Pooled:
 
     def of(self, runs: Runs) -> Floats:
         """The evidence of every row."""
-        z = (_features(runs, self.odds, self.shape.features) - self.mean) / self.spread
-        terms = (_terms(z, runs.k, self.knots, self.shape.by_step) - self.center) / self.scale
+        return self.on(_features(runs, self.odds), runs.k)
+
+    def on(self, plain: Floats, k: Ints) -> Floats:
+        """The evidence of rows with these features."""
+        own = plain[:, [OF_SCORES.index(name) for name in self.shape.features]]
+        z = (own - self.mean) / self.spread
+        terms = (_terms(z, k, self.knots, self.shape.by_step) - self.center) / self.scale
         found: Floats = self.weights[0] + terms @ self.weights[1:]
         return found
 
 
-def _features(runs: Runs, odds: bool, names: tuple[str, ...]) -> Floats:
+def _features(runs: Runs, odds: bool) -> Floats:
+    """`OF_SCORES` of every row, (rows, features)."""
     s = runs.s
     if odds:
         near = np.clip(s, _EDGE, 1.0 - _EDGE)
         s = np.log(near / (1.0 - near))
     rows = runs.rows.select("trace", s=pl.Series(s)).with_columns(**of_scores())
-    return rows.select(names).to_numpy()
+    return rows.select(OF_SCORES).to_numpy()
 
 
 def _terms(z: Floats, k: Ints, knots: tuple[Floats, ...], by_step: bool) -> Floats:

@@ -1,6 +1,6 @@
 """Thresholds of abort rules: which order statistic of successful runs keeps the false alarms down."""
 
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import numpy as np
 
@@ -84,6 +84,20 @@ def calibration_needed(alpha: float, *, method: Method = "pac", confidence: floa
         return _fewest(_RATE * alpha, (1.0 - _RATE) * alpha)
     least = int(np.ceil((1.0 / alpha - 1.0) * (1.0 - 1e-12)))
     return least if confidence is None else max(least, _fewest(alpha, 1.0 - confidence))
+
+
+def calibration_wanted(alpha: float, method: str, confidence: float | None) -> int:
+    """How many runs keep what a threshold gives away for its confidence below a third of the rate."""
+    needed = calibration_needed(alpha, method=cast("Method", method), confidence=confidence)
+    if method == "pac":
+        rate, chance = _RATE * alpha, (1.0 - _RATE) * alpha
+    elif confidence is not None:
+        rate, chance = alpha, 1.0 - confidence
+    else:
+        return needed
+    from scipy.special import ndtri
+
+    return max(needed, int(np.ceil((3.0 * ndtri(chance)) ** 2 * (1.0 - rate) / rate)))
 
 
 def _fewest(rate: float, chance: float) -> int:
