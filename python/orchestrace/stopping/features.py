@@ -66,7 +66,7 @@ def features(epochs: pl.DataFrame, *, k_max: int | None = None, cost: Cost = "au
         if k_max < 1:
             raise ParameterError(f"k_max is {k_max}, expected a whole number from 1")
     rows = check_epochs(epochs)
-    spent = check_cost(rows, cost, "epochs")
+    spent = check_cost(rows, cost)
     most = k_max if k_max is not None else rows["k"].max()
     amount = pl.col("k") if spent == "epochs" else pl.col(spent)
     return (

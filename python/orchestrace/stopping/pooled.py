@@ -11,6 +11,7 @@ from ..statistics.folds import folds_over
 from ..statistics.influence import Bools
 from ..statistics.regression import logistic
 from .features import OF_SCORES, of_scores
+from .ratio import summed
 from .runs import Runs
 from .thresholds import order
 
@@ -103,8 +104,7 @@ class Pooled:
         own = plain[:, [OF_SCORES.index(name) for name in self.shape.features]]
         z = (own - self.mean) / self.spread
         terms = (_terms(z, k, self.knots, self.shape.by_step) - self.center) / self.scale
-        found: Floats = self.weights[0] + terms @ self.weights[1:]
-        return found
+        return summed(terms, self.weights)
 
 
 def _features(runs: Runs, odds: bool) -> Floats:

@@ -35,8 +35,20 @@ class StepModel:
 
     def chances(self, scores: Floats) -> Floats:
         """P(y = 1) of each run, clipped."""
-        z = _design((scores - self.mean) / self.spread) @ self.weights
+        z = summed((scores - self.mean) / self.spread, self.weights)
         return np.clip(sigmoid(z), CLIP, 1.0 - CLIP)
+
+
+def summed(terms: Floats, weights: Floats) -> Floats:
+    """The intercept and the weighted terms of each row, (rows, terms).
+
+    A product of matrices rounds a row as the rows beside it suggest. Ties with the threshold, and an epoch
+    that is judged before the run goes on, need the same bits in any company.
+    """
+    found = np.full(len(terms), weights[0])
+    for column, weight in zip(terms.T, weights[1:], strict=True):
+        found += weight * column
+    return found
 
 
 def _design(scores: Floats) -> Floats:

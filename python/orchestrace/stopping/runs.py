@@ -64,7 +64,7 @@ def check_epochs(epochs: pl.DataFrame) -> pl.DataFrame:
     return rows
 
 
-def check_cost(rows: pl.DataFrame, cost: str, place: str) -> str:
+def check_cost(rows: pl.DataFrame, cost: str) -> str:
     """The column that costs are counted in; ``epochs`` stands for k.
 
     Raises
@@ -77,7 +77,7 @@ def check_cost(rows: pl.DataFrame, cost: str, place: str) -> str:
     if cost == "auto":
         return "epochs" if rows["tokens"].null_count() or not rows.height else "tokens"
     if cost != "epochs" and rows[cost].null_count():
-        raise ParameterError(f"cost is '{cost}', but {place} has epochs without it; use cost='epochs'")
+        raise ParameterError(f"cost is '{cost}', but some epochs lack it; use cost='epochs'")
     return cost
 
 
@@ -110,7 +110,7 @@ class Runs:
     @classmethod
     def laid_out(cls, rows: pl.DataFrame, cost: str, success: float) -> "Runs":
         """Of rows that were checked."""
-        column = check_cost(rows, cost, "the frame")
+        column = check_cost(rows, cost)
         k = rows["k"].to_numpy().astype(np.int64)
         start = np.flatnonzero(k == 1)
         length = np.diff(np.append(start, len(k)))
