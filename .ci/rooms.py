@@ -33,6 +33,7 @@ ROOMS = (
     "evaluation",
     "effects",
     "rewards",
+    "stopping",
     "summaries",
     "scaling",
     "trainers",

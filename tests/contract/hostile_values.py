@@ -84,6 +84,16 @@ def calls(folder: Path) -> dict[str, Call]:
         return Call(verb, {"corpus": corpus, **given}, rest)
 
     effects = ot.replay(corpus, ot.interventions.drop(each="agent"))
+    scored = pl.DataFrame(
+        [
+            {"run": f"r{n:02}", "step": k, "score": rng.random(), "success": n % 3 > 0, "tokens": k}
+            for n in range(40)
+            for k in (1, 2, 3)
+        ]
+    )
+    epochs = ot.stopping.from_frame(scored, tokens="tokens")
+    rule = ot.stopping.fit_abort(epochs, alpha=0.3)
+    release = ot.stopping.fit_release(epochs, alpha=0.3)
     return {
         "Corpus.from_arrow": Call(ot.Corpus.from_arrow, dict(tables)),
         "Corpus.source": Call(corpus.source, {"trace": 0, "seq": 0}),
@@ -176,6 +186,25 @@ def calls(folder: Path) -> dict[str, Call]:
         "effects.spawn": on(ot.effects.spawn),
         "interventions.speed_up": Call(ot.interventions.speed_up, {"factor": 2.0}),
         "interventions.split": Call(ot.interventions.split, {"agent": "lead"}),
+        "stopping.abort_looks": Call(ot.stopping.abort_looks, {"epochs": epochs, "rule": rule}),
+        "stopping.calibration_needed": Call(ot.stopping.calibration_needed, {"alpha": 0.1}),
+        "stopping.evaluate_abort": Call(
+            ot.stopping.evaluate_abort, {"epochs": epochs, "rules": rule, "n_boot": 10}
+        ),
+        "stopping.evaluate_abort alarms": Call(
+            ot.stopping.evaluate_abort,
+            {"epochs": epochs, "rules": rule.apply(epochs), "n_boot": 10},
+        ),
+        "stopping.evaluate_release": Call(ot.stopping.evaluate_release, {"epochs": epochs, "rule": release}),
+        "stopping.features": Call(ot.stopping.features, {"epochs": epochs}),
+        "stopping.fit_abort": Call(ot.stopping.fit_abort, {"epochs": epochs, "alpha": 0.3}),
+        "stopping.fit_abort ville": Call(ot.stopping.fit_abort, {"epochs": epochs, "method": "ville"}),
+        "stopping.fit_release": Call(ot.stopping.fit_release, {"epochs": epochs, "alpha": 0.3}),
+        "stopping.from_frame": Call(ot.stopping.from_frame, {"frame": scored, "tokens": "tokens"}),
+        "stopping.quarantined": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
+        "AbortRule.apply": Call(rule.apply, {"epochs": epochs}),
+        "AbortRule.at": Call(rule.at, {"alpha": 0.2}),
+        "ReleaseRule.apply": Call(release.apply, {"epochs": epochs}),
         "story": on(ot.story),
         "study.downscale": on(ot.study.downscale, methods=["uniform"], min_events=2),
         "study.load": Call(ot.study.load, {"folder": folder / "study"}),

@@ -96,19 +96,23 @@ def ridge(x: Floats, y: Floats, penalty: float) -> Floats:
     return np.concatenate([[level - center @ slope], slope])
 
 
-def logistic(x: Floats, d: Floats, penalty: float) -> Floats:
-    """Weights that minimize the log loss + penalty/2 Σ_{j>0} w_j², by Newton's method with halved steps."""
+def logistic(x: Floats, d: Floats, penalty: float, times: Floats | None = None) -> Floats:
+    """Weights that minimize the log loss + penalty/2 Σ_{j>0} w_j², by Newton's method with halved steps.
+
+    A row counts as often as `times` says; None counts each once.
+    """
     pull = np.full(x.shape[1], penalty)
     # an intercept without any pull runs away where all of the rows went one way
     pull[0] = 1e-6
     w = np.zeros(x.shape[1])
-    loss = _loss(x, d, w, pull)
+    each = np.ones(len(d)) if times is None else times
+    loss = _loss(x, d, w, pull, each)
     for _ in range(_STEPS):
         p = sigmoid(x @ w)
-        slope = x.T @ (p - d) + pull * w
-        step = np.linalg.solve((x.T * (p * (1.0 - p))) @ x + np.diag(pull), slope)
+        slope = x.T @ (each * (p - d)) + pull * w
+        step = np.linalg.solve((x.T * (each * p * (1.0 - p))) @ x + np.diag(pull), slope)
         size = 1.0
-        while (new := _loss(x, d, w - size * step, pull)) > loss and size > 1e-6:
+        while (new := _loss(x, d, w - size * step, pull, each)) > loss and size > 1e-6:
             size /= 2.0
         if new > loss:
             break
@@ -118,9 +122,9 @@ def logistic(x: Floats, d: Floats, penalty: float) -> Floats:
     return w
 
 
-def _loss(x: Floats, d: Floats, w: Floats, pull: Floats) -> float:
+def _loss(x: Floats, d: Floats, w: Floats, pull: Floats, each: Floats) -> float:
     z = x @ w
-    return float((np.logaddexp(0.0, z) - d * z).sum() + 0.5 * (pull * w * w).sum())
+    return float((each * (np.logaddexp(0.0, z) - d * z)).sum() + 0.5 * (pull * w * w).sum())
 
 
 def sigmoid(z: Floats) -> Floats:

@@ -1,0 +1,253 @@
+"""Fit of abort rules: when a run may be given up, with a bound on the successful runs that this costs."""
+
+import math
+from dataclasses import replace
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+
+from ..base.arguments import public
+from ..base.arrays import Floats
+from ..base.checks import check_flags, check_numbers, check_share
+from ..base.errors import ParameterError
+from ..base.schema import unknown_name
+from ..statistics.folds import folds_over, keyed_hash
+from ..statistics.learners import one_thread
+from .abort_rule import FITTED, AbortRule, Given, Model, Validity, check_scores
+from .pooled import FOLDS, Pooled
+from .ratio import Ratio, classes
+from .runs import Cost, Runs, one_per_task, uniforms
+from .thresholds import Method, calibration_wanted, check_confident, check_method
+
+Evidence = Literal["auto", "ratio", "survival", "log_odds", "savings"]
+Unit = Literal["task", "run"]
+Ties = Literal["strict", "random"]
+
+_FIT_SHARE: Final = 0.4
+_LEAST_SHARE: Final = 0.2
+RATIOS: Final = ("ratio", "survival")
+_VALIDITY: Final[dict[str, Validity]] = {"ville": "model", "conformal": "marginal", "pac": "confidence"}
+
+
+@public
+def fit_abort(
+    epochs: pl.DataFrame,
+    *,
+    method: Method = "conformal",
+    evidence: Evidence | pl.Expr = "auto",
+    alpha: float = 0.1,
+    confidence: float | None = None,
+    fit_share: float | None = None,
+    unit: Unit = "task",
+    cross: bool = False,
+    ties: Ties = "strict",
+    cost: Cost = "auto",
+    success: float = 1.0,
+    penalty: float = 1.0,
+    seed: int = 0,
+) -> AbortRule:
+    """Fit a rule that aborts runs which will fail, and cuts at most a share `alpha` of the successful ones.
+
+    Parameters
+    ----------
+    epochs
+        Epochs of finished runs, as `from_frame` makes them. Runs without an outcome are left out.
+    method
+        How the threshold is set. ``conformal``: an order statistic of the largest evidence of successful
+        calibration runs. ``pac``: a higher one, which holds for nearly every calibration, not on average
+        over them. ``ville``: 1/alpha, which needs no calibration runs but the true ratio.
+    evidence
+        What speaks for failure at an epoch. ``ratio``: the likelihood ratio of all scores so far, one
+        logistic regression per epoch. ``survival``: the ratio for failed runs that go on. ``log_odds``: one
+        ridge regression over all epochs. ``savings``: the same, with failed runs weighted by the cost that
+        an alarm would still save. ``auto``: ``survival`` for ``ville``, else ``savings``. Or an expression
+        over columns of epochs, larger for failure, as in ``-pl.col("s")``: it must not look at later epochs.
+    alpha
+        The share of successful runs that may have an alarm, between 0 and 1.
+    confidence
+        Of ``conformal`` alone: the share of calibrations for which the bound is to hold by itself. None asks
+        that it hold on average over calibrations, half of which are then above `alpha`.
+    fit_share
+        The share of tasks with a success on which evidence is fitted; the others set the threshold. Tasks
+        without a success are all fitted on. None is 0.4, or as much less, down to 0.2, as leaves enough for a
+        threshold that gives away less than a third of `alpha` for its confidence. Not used if `evidence` is
+        an expression, by ``ville``, or with `cross`.
+    unit
+        What is exchangeable: ``task``, of which one successful run is drawn, or ``run``.
+    cross
+        Fit on all runs, and set the threshold by evidence out of fold. It uses more runs, and the
+        guarantee is approximate.
+    ties
+        ``strict``: evidence equal to the threshold is no alarm, so that scores on a grid stay below `alpha`.
+        ``random``: one number per run, drawn by seed and id, decides between equal evidence.
+    cost
+        What ``savings`` counts, as in `features`.
+    success
+        A run is a success if its ``y`` is at least this.
+    penalty
+        The pull of the weights to 0 in ``ratio`` and ``survival``.
+    seed
+        Of the split into tasks that are fitted on and others, of the draw per task, of folds and ties.
+
+    Returns
+    -------
+    AbortRule
+        The rule, with its threshold, `validity` and `guarantee`. Without enough runs there is no threshold
+        and a `reason`; such a rule never gives an alarm.
+
+    Raises
+    ------
+    SchemaError
+        As of `features`; a score is null.
+    ParameterError
+        An unknown word, a number out of range, an expression that cannot be computed, or ``ville`` with
+        evidence that is no ratio.
+
+    Notes
+    -----
+    A run's false alarm is one alarm at any of its epochs. The largest evidence of a run is therefore what the
+    calibration looks at. With A_(1) <= ... <= A_(n) of n successful calibration runs, ``conformal`` takes
+    rank ⌈(n + 1)(1 - alpha)⌉ and ``pac`` the least r with P(Bin(n, 1 - 0.9 alpha) >= r) <= 0.1 alpha.
+    `confidence` raises the rank of ``conformal`` to the least r with P(Bin(n, 1 - alpha) >= r) <= 1 -
+    `confidence`.
+
+    ``conformal`` is an e-process that bets all or nothing: E_k = 1/alpha once the evidence has passed the
+    threshold, 0 before; its mean under success is at most 1 whenever you look.
+
+    ``ville`` is right only with the true ratio. A fitted one may be far off, and nothing in the rule shows
+    it. ``savings`` and ``log_odds`` fit 5 shapes in 4 folds and take the one that saves most out of fold.
+
+    O(epochs features²), with ``ratio`` and ``survival`` O(runs K³) for runs of K epochs.
+
+    Source: E-valuator, arXiv 2512.03109; Ville 1939; split conformal, Vovk et al. 2005, and Vovk 2012 for
+    `confidence`; tolerance bounds, Wilks 1941; docs/reference/definitions.md, D25.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import orchestrace as ot
+    >>> steps = pl.DataFrame([
+    ...     {"run": f"r{i:03}", "step": k, "score": 0.9 - 0.2 * (i % 3 == 0) * k + i % 5 / 10,
+    ...      "success": i % 3 != 0} for i in range(120) for k in (1, 2, 3)])
+    >>> rule = ot.stopping.fit_abort(ot.stopping.from_frame(steps), alpha=0.1)
+    >>> rule.guarantee
+    'P(alarm at any epoch | success) <= 0.1, over calibration and a new run from the same source'
+    """
+    check_method(method)
+    alpha = check_share(alpha, "alpha", 0.0, 1.0)
+    confidence = check_confident(confidence, method)
+    if fit_share is not None:
+        fit_share = check_share(fit_share, "fit_share", 0.0, 1.0)
+    check_numbers(seed=seed)
+    check_flags(cross=cross)
+    kind = _evidence(method, evidence)
+    for name, word, words in (("unit", unit, ("task", "run")), ("ties", ties, ("strict", "random"))):
+        if word not in words:
+            raise ParameterError(unknown_name(name, str(word), list(words)))
+    for name, number in (("success", success), ("penalty", penalty)):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise ParameterError(f"{name} is {number!r}, expected a finite number")
+    if penalty <= 0.0:
+        raise ParameterError(f"penalty is {penalty!r}, expected a number above 0")
+    runs = Runs.of(epochs, cost, float(success))
+    runs = runs.take(runs.known)
+    check_scores(runs, kind)
+    given = isinstance(evidence, pl.Expr)
+    split = method != "ville" and not given and not cross
+    wanted = calibration_wanted(alpha, method, confidence)
+    apart = _tasks_apart(runs, fit_share, wanted, int(seed))
+    learn = np.array([not split or task not in apart for task in runs.tasks], dtype=bool)
+    params: dict[str, object] = {
+        **{"method": method, "evidence": kind, "alpha": alpha, "confidence": confidence},
+        **{"fit_share": fit_share, "unit": unit},
+        **{"cross": cross, "ties": ties, "cost": runs.cost, "success": float(success)},
+        **{"penalty": float(penalty), "seed": int(seed)},
+    }
+    fitting = runs.take(learn)
+    is_approximate = cross and not given and method != "ville"
+    validity: Validity = "approximate" if is_approximate else _VALIDITY[method]
+    empty = AbortRule(
+        method=method,
+        evidence=kind,
+        alpha=alpha,
+        threshold=None,
+        rank=None,
+        n_fit=0 if given else len(fitting),
+        n_calibration=0,
+        validity=validity,
+        reason="class.single",
+        params=params,
+        _model=None,
+        _tie=None,
+        _peaks=np.zeros(0),
+        _draws=np.zeros(0),
+    )
+    if not given and not classes(fitting).all():
+        return empty
+    with one_thread():
+        model: Model = (
+            Given(evidence)
+            if isinstance(evidence, pl.Expr)
+            else _model(fitting, kind, float(penalty), int(seed))
+        )
+        if method == "ville":
+            return replace(empty, _model=model, reason=None).at(alpha)
+        rest = runs if given or cross else runs.take(~learn)
+        if cross and not given:
+            scored = _out_of_fold(runs, kind, float(penalty), int(seed))
+            if scored is None:
+                return empty
+        else:
+            scored = model.of(rest)
+    counted = rest.success if unit == "run" else one_per_task(rest, rest.success, int(seed))
+    peaks = rest.most(scored)[counted]
+    draws = uniforms([name for name, one in zip(rest.names, counted, strict=True) if one], int(seed))
+    fitted = replace(empty, _model=model, n_calibration=len(peaks), _peaks=peaks, _draws=draws)
+    return fitted.at(alpha)
+
+
+def _evidence(method: str, evidence: object) -> str:
+    """The name of the evidence; an expression as Polars spells it."""
+    if isinstance(evidence, pl.Expr):
+        if method == "ville":
+            raise ParameterError("method='ville' needs evidence='ratio' or 'survival', not an expression")
+        return str(evidence)
+    if evidence not in FITTED:
+        raise ParameterError(unknown_name("evidence", str(evidence), list(FITTED)))
+    if evidence == "auto":
+        return "survival" if method == "ville" else "savings"
+    if method == "ville" and evidence not in RATIOS:
+        raise ParameterError(f"method='ville' needs evidence='ratio' or 'survival', not '{evidence}'")
+    return str(evidence)
+
+
+def _tasks_apart(runs: Runs, share: float | None, wanted: int, seed: int) -> set[str]:
+    """Tasks with a success that are not fitted on: they set the threshold."""
+    solved = {task for task, one in zip(runs.tasks, runs.success, strict=True) if one}
+    ordered = sorted(solved, key=lambda task: (keyed_hash(f"part {task}", seed), task))
+    n = len(ordered)
+    if share is None:
+        most, least = math.floor(_FIT_SHARE * n), math.ceil(_LEAST_SHARE * n)
+        fitted = max(min(most, n - wanted), least)
+    else:
+        fitted = round(n * share)
+    return set(ordered[fitted:])
+
+
+def _model(runs: Runs, kind: str, penalty: float, seed: int) -> Model:
+    if kind in RATIOS:
+        return Ratio.fitted(runs, penalty, kind == "survival")
+    return Pooled.chosen(runs, kind == "savings", seed)
+
+
+def _out_of_fold(runs: Runs, kind: str, penalty: float, seed: int) -> Floats | None:
+    """Evidence of every row by a model of the other folds; None if a fold has one outcome alone."""
+    fold = folds_over(runs.tasks, FOLDS, seed)
+    found = np.zeros(len(runs.k))
+    for own in range(int(fold.max()) + 1):
+        learn = runs.take(fold != own)
+        if not classes(learn).all():
+            return None
+        found[(fold == own)[runs.run]] = _model(learn, kind, penalty, seed).of(runs.take(fold == own))
+    return found

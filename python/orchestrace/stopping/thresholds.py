@@ -1,0 +1,119 @@
+"""Thresholds of abort rules: which order statistic of successful runs keeps the false alarms down."""
+
+from typing import Final, Literal, cast
+
+import numpy as np
+
+from ..base.arguments import public
+from ..base.checks import check_share
+from ..base.errors import ParameterError
+from ..base.schema import unknown_name
+
+Method = Literal["ville", "conformal", "pac"]
+
+METHODS: Final = ("ville", "conformal", "pac")
+_RATE: Final = 0.9  # of alpha is the rate that a pac threshold keeps, the rest its chance to fail
+
+
+def order(n: int, alpha: float, method: str, confidence: float | None = None) -> int | None:
+    """The rank, from 1, of the threshold among n calibration maxima; None if none is high enough."""
+    if method == "pac":
+        return _tolerance(n, _RATE * alpha, (1.0 - _RATE) * alpha)
+    # the quantile must not move for the last bit of a product: (9 + 1)(1 - 0.1) is 9
+    rank = max(int(np.ceil((n + 1) * (1.0 - alpha) * (1.0 - 1e-12))), 1)
+    if rank > n:
+        return None
+    if confidence is None:
+        return rank
+    higher = _tolerance(n, alpha, 1.0 - confidence)
+    return None if higher is None else max(rank, higher)
+
+
+def _tolerance(n: int, rate: float, chance: float) -> int | None:
+    """The least r with P(Bin(n, 1 - rate) >= r) <= chance."""
+    from scipy.special import bdtr
+
+    ranks = np.arange(1, n + 1, dtype=np.float64)
+    enough = 1.0 - bdtr(ranks - 1.0, n, 1.0 - rate) <= chance
+    return int(ranks[enough][0]) if enough.any() else None
+
+
+@public
+def calibration_needed(alpha: float, *, method: Method = "pac", confidence: float | None = None) -> int:
+    """Compute how many successful calibration runs a threshold needs at least.
+
+    Parameters
+    ----------
+    alpha
+        The false-alarm rate to keep, between 0 and 1.
+    method
+        ``conformal`` or ``pac``; ``ville`` needs none.
+    confidence
+        As of `fit_abort`.
+
+    Returns
+    -------
+    int
+        The least n at which `fit_abort` finds a threshold; below it there are no alarms, and the reason is
+        ``calibration.small``.
+
+    Raises
+    ------
+    ParameterError
+        A share out of range, or an unknown method.
+
+    Notes
+    -----
+    conformal: n >= 1/alpha - 1, with `confidence` also n >= ln(1 - confidence) / ln(1 - alpha). pac: n >=
+    ln(0.1 alpha) / ln(1 - 0.9 alpha). O(1).
+
+    Source: tolerance bounds, Wilks 1941; split conformal, Vovk et al. 2005.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> [ot.stopping.calibration_needed(alpha) for alpha in (0.05, 0.1, 0.2)]
+    [116, 49, 20]
+    """
+    alpha = check_share(alpha, "alpha", 0.0, 1.0)
+    check_method(method)
+    confidence = check_confident(confidence, method)
+    if method == "ville":
+        return 0
+    if method == "pac":
+        return _fewest(_RATE * alpha, (1.0 - _RATE) * alpha)
+    least = int(np.ceil((1.0 / alpha - 1.0) * (1.0 - 1e-12)))
+    return least if confidence is None else max(least, _fewest(alpha, 1.0 - confidence))
+
+
+def calibration_wanted(alpha: float, method: str, confidence: float | None) -> int:
+    """How many runs keep what a threshold gives away for its confidence below a third of the rate."""
+    needed = calibration_needed(alpha, method=cast("Method", method), confidence=confidence)
+    if method == "pac":
+        rate, chance = _RATE * alpha, (1.0 - _RATE) * alpha
+    elif confidence is not None:
+        rate, chance = alpha, 1.0 - confidence
+    else:
+        return needed
+    from scipy.special import ndtri
+
+    return max(needed, int(np.ceil((3.0 * ndtri(chance)) ** 2 * (1.0 - rate) / rate)))
+
+
+def _fewest(rate: float, chance: float) -> int:
+    return int(np.ceil(np.log(chance) / np.log1p(-rate) * (1.0 - 1e-12)))
+
+
+def check_confident(confidence: object, method: str) -> float | None:
+    """None, or a share of calibrations, which ``conformal`` alone takes."""
+    if confidence is None:
+        return None
+    if method != "conformal":
+        raise ParameterError(f"confidence is for method='conformal', not '{method}': leave it out")
+    return check_share(confidence, "confidence", 0.0, 1.0)
+
+
+def check_method(method: object) -> None:
+    """Refuse words that are no method."""
+    if method not in METHODS:
+        raise ParameterError(unknown_name("method", str(method), list(METHODS)))
