@@ -3,21 +3,32 @@
 from .abort import fit_abort
 from .abort_evaluation import abort_looks, evaluate_abort
 from .abort_rule import AbortRule
+from .answer_evaluation import evaluate
+from .answer_rules import StoppingRule, export, fit, frontier, regret, rules
 from .epochs import from_frame, quarantined
 from .features import features
+from .recorded import epochs
 from .release import ReleaseRule, evaluate_release, fit_release
 from .thresholds import calibration_needed
 
 __all__ = [
     "AbortRule",
     "ReleaseRule",
+    "StoppingRule",
     "abort_looks",
     "calibration_needed",
+    "epochs",
+    "evaluate",
     "evaluate_abort",
     "evaluate_release",
+    "export",
     "features",
+    "fit",
     "fit_abort",
     "fit_release",
     "from_frame",
+    "frontier",
     "quarantined",
+    "regret",
+    "rules",
 ]

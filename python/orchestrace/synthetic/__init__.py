@@ -2,9 +2,12 @@
 
 from .generating import generate
 from .planting import Truth, planted
+from .stopping import StopTruth, stops
 
 __all__ = [
+    "StopTruth",
     "Truth",
     "generate",
     "planted",
+    "stops",
 ]

@@ -1,5 +1,5 @@
 //! What the definitions of a trace's graph say of each event, as columns: whose it is, which turn and unit it belongs to,
-//! whether it is the outcome (D4 to D6). For what names the events of a number, so that nobody derives them again.
+//! whether it is the root's and whether it is the outcome (D4 to D6). For what names the events of a number, so that nobody derives them again.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ const fn column(name: &'static str, kind: Kind) -> Column {
 }
 
 /// Owner, role of the owner, call that a result answers, place of the turn among those of its trace, whether it is the
-/// outcome; null where an event has none of it. A row for each event, in the order of the table `events`.
-static OWNERSHIP: [Column; 7] = [
+/// outcome, whether the root agent owns it; null where an event has none of it. A row for each event, in the order of the table `events`.
+static OWNERSHIP: [Column; 8] = [
     column("trace", Kind::U32),
     column("seq", Kind::U32),
     column("owner", Kind::Name(Dict::Agent)),
@@ -31,6 +31,7 @@ static OWNERSHIP: [Column; 7] = [
     column("call", Kind::U32),
     column("turn", Kind::U32),
     column("is_outcome", Kind::Bool),
+    column("is_root", Kind::Bool),
 ];
 
 static UNIT_IDS: [Column; 3] =
@@ -40,13 +41,14 @@ fn known(code: u32) -> Option<u32> {
     Some(code).filter(|&code| code != NOBODY)
 }
 
-/// Whose each event is: `trace seq owner role call turn is_outcome`. O(events + edges).
+/// Whose each event is: `trace seq owner role call turn is_outcome is_root`. O(events + edges).
 pub fn ownership(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
     over(store, run, &OWNERSHIP, |graph, chunk, view| {
         let rows = chunk.events.num_rows();
         let mut names: [Vec<u32>; 2] = std::array::from_fn(|_| Vec::with_capacity(rows));
         let (mut calls, mut turns) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         let mut ends: Vec<Option<bool>> = Vec::with_capacity(rows);
+        let mut roots: Vec<Option<bool>> = Vec::with_capacity(rows);
         for i in 0..view.len() {
             let trace = view.trace(i);
             graph.begin();
@@ -55,6 +57,8 @@ pub fn ownership(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRe
             let role = |at: u32| owners.names().get(at as usize).and_then(super::owner::Name::role);
             names[0].extend_from_slice(owners.codes());
             names[1].extend(owners.indices().iter().map(|&at| role(at).unwrap_or(NOBODY)));
+            let root = owners.root();
+            roots.extend(owners.codes().iter().map(|&code| known(code).map(|code| root == Some(code))));
             calls.extend(owners.calls().iter().map(|&call| known(call)));
             turns.extend(of_turns.of_events().iter().map(|&turn| known(turn)));
             ends.extend((0..trace.len() as u32).map(|v| outcome.ok().map(|y| y == Outcome::Event(v))));
@@ -66,6 +70,7 @@ pub fn ownership(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRe
             Arc::new(UInt32Array::from(calls)),
             Arc::new(UInt32Array::from(turns)),
             Arc::new(BooleanArray::from(ends)),
+            Arc::new(BooleanArray::from(roots)),
         ])
     })
 }

@@ -1,0 +1,280 @@
+"""What rules of stopping are worth on runs that they have not seen, and how much better any rule could be."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.arrays import Floats, Ints
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.schema import unknown_name
+from ..decisions.rows import TIER
+from ..statistics.influence import check_confidence, mean_interval
+from ..statistics.resampling import ratio_of, resampled, sums_of
+from .answers import Answers, Price, Problem, answers
+from .continuation import of_ridge
+from .epochs import REASON
+from .stopping_rules import METHODS
+
+FOLDS: Final = 5
+FEWEST_ROWS: Final = 30
+"""Runs that an epoch needs for the test of the dual."""
+
+VALUES: Final = pl.Schema(
+    {
+        "method": pl.String(),
+        "value": pl.Float64(),
+        "lower": pl.Float64(),
+        "upper": pl.Float64(),
+        "gain": pl.Float64(),
+        "gain_lower": pl.Float64(),
+        "gain_upper": pl.Float64(),
+        "bound": pl.Float64(),
+        "bound_lower": pl.Float64(),
+        "bound_upper": pl.Float64(),
+        "bound_kind": pl.Enum(["upper", "upper_approx"]),
+        "mean_k": pl.Float64(),
+        "quality": pl.Float64(),
+        "cost": pl.Float64(),
+        "early": pl.Float64(),
+        "n_runs": pl.UInt32(),
+        "n_tasks": pl.UInt32(),
+        "estimand": pl.String(),
+        "tier": TIER,
+        "reason": REASON,
+        "params": pl.String(),
+    }
+)
+"""Columns and types of what `evaluate` returns."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Where a rule stops in each run, fitted without its task; of learned rules their values of rows."""
+
+    stop: Ints
+    worth: Floats | None
+    expected: Floats | None
+
+
+@public
+def evaluate(
+    epochs: pl.DataFrame,
+    methods: Sequence[str] | None = None,
+    *,
+    problem: Problem = "answer",
+    price: Price = 0.0,
+    cost: str = "epochs",
+    features: Sequence[str] | None = None,
+    folds: int = FOLDS,
+    confidence: float = 0.95,
+    n_boot: int = 2000,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Say what rules of stopping pay on runs that they have not seen.
+
+    Parameters
+    ----------
+    epochs
+        Epochs, as `epochs` or `from_frame` makes them, with features in columns ``x_...``.
+    methods
+        Names of `rules`; None is all of them.
+    problem
+        ``"answer"``: stop and hand over what there is, payoff q_k - price · cost. ``"abort"``: stop and give
+        up, payoff - price · cost before the last epoch, y - price · cost at it.
+    price, cost
+        What one unit of ``cost`` costs (``"epochs"``, ``"tokens"``, ``"seconds"``, ``"usd"``), in units of
+        the quality; or prices by cost. ``cost`` is also what the rule ``budget`` counts.
+    features
+        Columns that learned rules look at; None is every ``x_...``.
+    folds, seed
+        Parts of the tasks: the rule of a run is fitted without its task. The seed of the parts and resamples.
+    confidence, n_boot
+        Coverage of the intervals, resamples of tasks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rule. ``value lower upper``: mean payoff per run, interval over tasks with the rules held
+        fixed; in expectation no learned rule is above the optimum, whatever its fit. ``gain gain_lower
+        gain_upper``: less that of ``fixed``, run by run. ``bound bound_lower bound_upper``: for learned rules
+        a dual upper bound on every rule that sees no more than the features; ``bound_kind`` is
+        ``upper_approx`` where the increments of its martingale are not 0 on average (a test at 5 %,
+        Bonferroni over epochs). ``mean_k quality cost`` at the stop, ``early`` the share of runs cut before
+        their end. ``estimand`` is ``capped``: the recorded stop is a cap that no rule lifts. ``tier`` is
+        ``observed``: earlier stops are in the recording. ``oracle`` peeks into the future and is no rule that
+        anybody can follow.
+
+    Raises
+    ------
+    ParameterError
+        An unknown rule, feature or word, or a number out of range.
+    SchemaError
+        Epochs that contradict each other, or lack what the problem needs.
+
+    Notes
+    -----
+    O(Σ K · p² · folds) for p columns. Source: Snell 1952; Longstaff & Schwartz 2001; Tsitsiklis & Van Roy
+    2001; dual bound, Rogers 2002, Haugh & Kogan 2004; docs/reference/definitions.md, D28.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> epochs, truth = ot.synthetic.stops(runs=200, seed=0)
+    >>> table = ot.stopping.evaluate(epochs, ["recorded", "fixed", "lsm"], price=truth.price, n_boot=200)
+    >>> table["method"].to_list()
+    ['recorded', 'fixed', 'lsm']
+    """
+    check_numbers(folds=folds, n_boot=n_boot, seed=seed)
+    confidence = check_confidence(confidence)
+    asked = named(methods)
+    if folds < 2:
+        raise ParameterError(f"folds is {folds}, expected 2 or more")
+    runs = answers(
+        epochs,
+        problem=problem,
+        price=price,
+        cost=cost,
+        folds=folds,
+        seed=seed,
+        features=None if features is None else tuple(features),
+    )
+    options = {
+        "problem": problem,
+        "price": dict(price) if isinstance(price, Mapping) else price,
+        "cost": cost,
+        "features": list(runs.names),
+        "folds": folds,
+        "confidence": confidence,
+        "n_boot": n_boot,
+        "seed": seed,
+        "version": _core.VERSION,
+    }
+    same: dict[str, Any] = {
+        "params": json.dumps(options, sort_keys=True),
+        "estimand": "capped",
+        "tier": "observed",
+    }
+    same |= {"n_runs": len(runs), "n_tasks": runs.n_tasks}
+    rows = []
+    base = held_out(runs, "fixed") if len(runs) else None
+    for name in asked:
+        if base is None:
+            rows.append({"method": name, "reason": "support.absent", **same})
+            continue
+        out = base if name == "fixed" else held_out(runs, name)
+        rows.append({"method": name, **same} | _row(runs, out, base, confidence, n_boot, seed))
+    return pl.DataFrame(rows, schema=VALUES)
+
+
+def named(methods: Sequence[str] | None) -> list[str]:
+    """Names of rules, each once."""
+    if methods is None:
+        return list(METHODS)
+    if isinstance(methods, str):
+        raise ParameterError(f"methods is {methods!r}, expected a list of names: [{methods!r}]")
+    for name in methods:
+        if name not in METHODS:
+            raise ParameterError(unknown_name("rule of stopping", str(name), list(METHODS)))
+    return list(dict.fromkeys(methods))
+
+
+def held_out(runs: Answers, name: str) -> HeldOut:
+    """A rule on every run, fitted without the tasks of its fold."""
+    stop = np.zeros(len(runs), np.int64)
+    worth, expected = (np.zeros(len(runs.k)) if METHODS[name].learned else None for _ in range(2))
+    for fold in np.unique(runs.fold):
+        inside = np.flatnonzero(runs.fold == fold)
+        others = np.flatnonzero(runs.fold != fold)
+        if not len(others):  # one task: nothing could be held out
+            others = inside
+        fitted = METHODS[name].fit(runs, others, of_ridge)
+        part = runs.take(inside)
+        offset = runs.start[inside] - part.start
+        stops = part.stops(fitted.stop(part))
+        stop[inside] = stops + offset
+        rows = np.isin(runs.run, inside)
+        if worth is not None and fitted.worth is not None:
+            worth[rows] = fitted.worth(part)
+        if expected is not None and fitted.expect is not None:
+            expected[rows] = fitted.expect(part)
+    return HeldOut(stop, worth, expected)
+
+
+def _row(
+    runs: Answers, out: HeldOut, base: HeldOut, confidence: float, n_boot: int, seed: int
+) -> dict[str, Any]:
+    n = runs.n_tasks
+    each = sums_of(np.ones(len(runs)), runs.task, n)
+
+    def around(values: Floats) -> tuple[float | None, float | None, float | None]:
+        made = ratio_of(sums_of(values, runs.task, n), each)
+        return resampled(made, n, n_boot=n_boot, confidence=confidence, seed=seed)
+
+    paid = runs.g[out.stop]
+    value, lower, upper = around(paid)
+    gain, gain_lower, gain_upper = around(paid - runs.g[base.stop])
+    row: dict[str, Any] = {
+        "value": value,
+        "lower": lower,
+        "upper": upper,
+        "gain": gain,
+        "gain_lower": gain_lower,
+        "gain_upper": gain_upper,
+        "mean_k": float(runs.k[out.stop].mean()),
+        "quality": _known_mean(runs.q[out.stop]),
+        "cost": float(runs.c[out.stop].mean()),
+        "early": float((out.stop < runs.end).mean()),
+        "reason": None if lower is not None else "support.absent",
+    }
+    if out.worth is not None and out.expected is not None:
+        bound, approximate = dual(runs, out.worth, out.expected)
+        told, low, high = around(bound)
+        row |= {"bound": told, "bound_lower": low, "bound_upper": high}
+        row |= {"bound_kind": "upper_approx" if approximate else "upper"}
+    return row
+
+
+def _known_mean(values: Floats) -> float | None:
+    return None if np.isnan(values).any() else float(values.mean())
+
+
+def dual(runs: Answers, worth: Floats, expected: Floats) -> tuple[Floats, bool]:
+    """max_k (g_k - M_k) of each run, M the martingale of the fitted values; whether M is visibly none.
+
+    M_1 = 0, M_k = M_{k-1} + Û_k - Ê[Û_k | x_{k-1}], Û_k = max(g_k, Ĉ_k), Û_K = g_K, where Ê is a regression
+    of its own, on cells of the features: increments have to be 0 on average given what is known, and are
+    tested so among low, middle and high expectations. O(rows).
+    """
+    last = runs.last
+    value = np.where(last, runs.g, np.maximum(runs.g, worth))
+    step = np.zeros(len(runs.k))
+    inner = np.flatnonzero(runs.k > 1)
+    before = expected[inner - 1]
+    # beyond the deepest epoch that was fitted nothing is known of going on: no increment
+    step[inner] = np.where(np.isfinite(before), value[inner] - before, 0.0)
+    whole = np.cumsum(step)
+    martingale = whole - np.repeat(whole[runs.start], runs.length)
+    bound: Floats = np.maximum.reduceat(runs.g - martingale, runs.start)
+    tested = []
+    for k in np.unique(runs.k[inner]):
+        rows = inner[(runs.k[inner] == k) & np.isfinite(before)]
+        if len(rows) < FEWEST_ROWS:
+            continue
+        cuts = np.quantile(expected[rows - 1], [1 / 3, 2 / 3], method="inverted_cdf")
+        third = np.searchsorted(cuts, expected[rows - 1], side="left")
+        tested += [rows[third == part] for part in range(3) if (third == part).sum() >= FEWEST_ROWS]
+    suspect = False
+    for rows in tested:
+        level = 1.0 - 0.05 / len(tested)
+        _, tasks = np.unique(runs.task[runs.run[rows]], return_inverse=True)
+        mean = mean_interval(step[rows], tasks.astype(np.int64), confidence=level)
+        if mean.around.lower is not None and mean.around.upper is not None:
+            suspect |= not mean.around.lower <= 0.0 <= mean.around.upper
+    return bound, suspect

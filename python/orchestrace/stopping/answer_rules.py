@@ -1,0 +1,380 @@
+"""Rules of stopping for callers: the list, a fitted rule, regret, the frontier, rows for training."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.schema import unknown_name
+from .answer_evaluation import FOLDS, VALUES, evaluate, held_out, named
+from .answers import Answers, Price, Problem, answers
+from .continuation import of_ridge
+from .epochs import REASON
+from .stopping_rules import METHODS, Fitted
+
+REGRETS: Final = pl.Schema(
+    {
+        "trace": pl.UInt32(),
+        "trace_id": pl.String(),
+        "task_id": pl.String(),
+        "k": pl.UInt32(),
+        "k_best": pl.UInt32(),
+        "regret": pl.Float64(),
+        "over_run": pl.Boolean(),
+        "under_run": pl.Float64(),
+        "reason": REASON,
+    }
+)
+"""Columns and types of what `regret` returns."""
+
+
+@public
+def rules() -> pl.DataFrame:
+    """List the rules that `evaluate` compares.
+
+    Returns
+    -------
+    DataFrame
+        A row per rule: ``method summary reference`` (String), ``learned`` (Boolean: it says what going on is
+        worth, so that `evaluate` gives an upper bound) and ``peeks`` (Boolean: it sees what no rule can
+        know).
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> ot.stopping.rules().filter("learned")["method"].to_list()
+    ['tabular', 'lsm', 'tvr', 'fqi']
+    """
+    rows = [
+        {"method": name, "summary": one.summary, "reference": one.reference, "learned": one.learned}
+        | {"peeks": one.peeks}
+        for name, one in METHODS.items()
+    ]
+    return pl.DataFrame(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class StoppingRule:
+    """A fitted rule: says of each epoch whether to stop there, from what is known there.
+
+    ``method`` is its name in `rules`, ``constant`` the number that a simple rule found (k, patience,
+    threshold or budget), ``params`` what it was fitted with, as JSON.
+    """
+
+    method: str
+    constant: float | None
+    params: str
+    _fitted: Fitted = field(repr=False)
+    _options: dict[str, Any] = field(repr=False)
+
+    @public
+    def __call__(self, epochs: pl.DataFrame) -> pl.DataFrame:
+        """Apply the rule.
+
+        Parameters
+        ----------
+        epochs
+            Epochs of any runs, with the columns that the rule was fitted on; a run that goes on still is
+            given as far as it has come.
+
+        Returns
+        -------
+        DataFrame
+            The rows of `epochs` in order of ``trace`` and ``k``: ``trace trace_id k``, ``payoff`` (Float64,
+            of stopping here), ``continuation`` (Float64: of learned rules, what going on is worth; null
+            beyond the deepest epoch that was fitted), ``stop`` (Boolean: the rule says so here).
+
+        Raises
+        ------
+        ParameterError
+            A feature that the rule looks at is missing.
+        SchemaError
+            Epochs that contradict each other, or lack what the rule needs.
+        """
+        runs = answers(epochs, folds=2, seed=0, **self._options)
+        worth = np.full(len(runs.k), np.nan) if self._fitted.worth is None else self._fitted.worth(runs)
+        return runs.rows.select("trace", "trace_id", "k").with_columns(
+            payoff=pl.Series(runs.g),
+            continuation=pl.Series(np.where(np.isfinite(worth), worth, np.nan)).fill_nan(None),
+            stop=pl.Series(self._fitted.stop(runs)),
+        )
+
+
+@public
+def fit(
+    epochs: pl.DataFrame,
+    method: str = "lsm",
+    *,
+    problem: Problem = "answer",
+    price: Price = 0.0,
+    cost: str = "epochs",
+    features: Sequence[str] | None = None,
+) -> StoppingRule:
+    """Fit a rule of stopping to all runs, to apply it to others.
+
+    Parameters
+    ----------
+    epochs
+        Epochs, as `epochs` or `from_frame` makes them, with features in columns ``x_...``.
+    method
+        A name of `rules`, ``oracle`` left out.
+    problem, price, cost, features
+        As in `evaluate`, which says what the rule is worth on runs that it has not seen.
+
+    Returns
+    -------
+    StoppingRule
+        Call it with epochs.
+
+    Raises
+    ------
+    ParameterError
+        As `evaluate`, or no run to fit on.
+    SchemaError
+        As `evaluate`.
+
+    Notes
+    -----
+    O(Σ K · p²) for p columns. Sources: `rules`.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> epochs, truth = ot.synthetic.stops(runs=400, seed=0)
+    >>> rule = ot.stopping.fit(epochs, "fixed", price=truth.price)
+    >>> rule.constant
+    4.0
+    >>> rule(epochs.head(8)).columns
+    ['trace', 'trace_id', 'k', 'payoff', 'continuation', 'stop']
+    """
+    known = [name for name, one in METHODS.items() if not one.peeks]
+    if method not in known:
+        raise ParameterError(unknown_name("rule of stopping", str(method), known))
+    options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
+    options["features"] = None if features is None else tuple(features)
+    runs = answers(epochs, folds=2, seed=0, **options)
+    if not len(runs):
+        raise ParameterError("epochs have no run to fit on")
+    options["features"] = runs.names
+    fitted = METHODS[method].fit(runs, np.arange(len(runs)), of_ridge)
+    told = {**options, "features": list(runs.names), "method": method, "version": _core.VERSION}
+    return StoppingRule(method, fitted.constant, json.dumps(told, sort_keys=True), fitted, options)
+
+
+@public
+def regret(
+    epochs: pl.DataFrame, *, problem: Problem = "answer", price: Price = 0.0, cost: str = "epochs"
+) -> pl.DataFrame:
+    """Say for every run how much better an earlier stop would have been, in hindsight.
+
+    Parameters
+    ----------
+    epochs
+        Epochs, as `epochs` or `from_frame` makes them.
+    problem, price, cost
+        As in `evaluate`.
+
+    Returns
+    -------
+    DataFrame
+        One row per run: ``trace trace_id task_id``, ``k`` (UInt32: where it stopped) ``k_best`` (UInt32: the
+        first epoch with the greatest payoff) ``regret`` (Float64, 0 or more: payoff there less payoff at the
+        end) ``over_run`` (Boolean: ``k_best`` is earlier) ``under_run`` (Float64: mean over longer runs of
+        the same group, without groups of the task, of max(0, their best payoff beyond k less this run's
+        payoff); null without one) ``reason`` (``siblings.absent`` then).
+
+    Raises
+    ------
+    ParameterError
+        As `evaluate`.
+    SchemaError
+        As `evaluate`.
+
+    Notes
+    -----
+    It peeks at the future, so that it overstates what any rule could gain: never train on it. O(rows · longer
+    runs of the group). Source: prophet inequality, Krengel & Sucheston 1977; docs/reference/definitions.md,
+    D28.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> epochs, truth = ot.synthetic.stops(runs=50, seed=0)
+    >>> table = ot.stopping.regret(epochs, price=truth.price)
+    >>> table["regret"].min() >= 0
+    True
+    """
+    runs = answers(epochs, problem=problem, price=price, cost=cost, folds=2, seed=0, features=())
+    if not len(runs):
+        return pl.DataFrame(schema=REGRETS)
+    most = np.maximum.reduceat(runs.g, runs.start)
+    best = runs.stops(runs.g >= most[runs.run])
+    at_end = runs.g[runs.end]
+    first = runs.rows[runs.start]
+    table = first.select("trace", "trace_id", "task_id").with_columns(
+        k=pl.Series(runs.length),
+        k_best=pl.Series(runs.k[best]),
+        regret=pl.Series(most - at_end),
+        over_run=pl.Series(best < runs.end),
+    )
+    under = _under_run(runs, first, at_end)
+    return (
+        table.join(under, on="trace", how="left", maintain_order="left")
+        .with_columns(reason=pl.when(pl.col("under_run").is_null()).then(pl.lit("siblings.absent")))
+        .cast(REGRETS)
+    )
+
+
+def _under_run(runs: Answers, first: pl.DataFrame, at_end: Any) -> pl.DataFrame:
+    """Of each run with longer siblings the mean of what these reached beyond its end."""
+    # the best payoff from each row on, run by run, backward
+    ahead = runs.g.copy()
+    for k in range(int(runs.length.max()) - 1, 0, -1):
+        rows = np.flatnonzero((runs.k == k) & ~runs.last)
+        ahead[rows] = np.maximum(ahead[rows], ahead[rows + 1])
+    group = pl.coalesce("group_id", "task_id")
+    heads = first.select("trace", "task_id", group=group, k=pl.Series(runs.length), paid=pl.Series(at_end))
+    after = runs.rows.select("trace", "task_id", group=group, k=pl.col("k").cast(pl.Int64) - 1).with_columns(
+        best=pl.Series(ahead)
+    )
+    both = heads.join(after, on=["task_id", "group", "k"], how="inner", suffix="_other")
+    gained = (pl.col("best") - pl.col("paid")).clip(lower_bound=0.0).mean()
+    return both.group_by("trace").agg(under_run=gained)
+
+
+@public
+def frontier(
+    epochs: pl.DataFrame,
+    methods: Sequence[str] | None = None,
+    *,
+    prices: Sequence[float],
+    cost: str = "epochs",
+    **options: Any,
+) -> pl.DataFrame:
+    """Say what quality rules reach at what cost, as the price of a unit of cost rises.
+
+    Parameters
+    ----------
+    epochs, methods, cost
+        As in `evaluate`.
+    prices
+        Prices to try.
+    **options
+        Other options of `evaluate`.
+
+    Returns
+    -------
+    DataFrame
+        The rows of `evaluate` at each price, with a first column ``price`` (Float64): ``quality`` over
+        ``cost`` is the frontier.
+
+    Raises
+    ------
+    ParameterError
+        No price, or as `evaluate`.
+    SchemaError
+        As `evaluate`.
+
+    Notes
+    -----
+    As many calls of `evaluate` as prices.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> epochs, _ = ot.synthetic.stops(runs=100, seed=0)
+    >>> curve = ot.stopping.frontier(epochs, ["fixed"], prices=[0.0, 0.1], n_boot=100)
+    >>> curve["cost"].is_sorted(descending=True)
+    True
+    """
+    if isinstance(prices, str) or not isinstance(prices, Sequence) or not prices:
+        raise ParameterError(f"prices is {prices!r}, expected a list of numbers")
+    tables = [
+        evaluate(epochs, methods, price=price, cost=cost, **options).select(
+            pl.lit(price, pl.Float64).alias("price"), *VALUES.names()
+        )
+        for price in prices
+    ]
+    return pl.concat(tables)
+
+
+@public
+def export(
+    epochs: pl.DataFrame,
+    method: str = "lsm",
+    *,
+    problem: Problem = "answer",
+    price: Price = 0.0,
+    cost: str = "epochs",
+    features: Sequence[str] | None = None,
+    folds: int = FOLDS,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Make rows that a head for stopping can be trained on, each valued by a fit without its task.
+
+    Parameters
+    ----------
+    epochs, problem, price, cost, features, folds, seed
+        As in `evaluate`.
+    method
+        A learned rule of `rules`.
+
+    Returns
+    -------
+    DataFrame
+        One row per epoch: ``trace trace_id task_id k``, the features, ``action`` (``continue``, or ``stop``
+        at the recorded end), ``payoff`` g_k, ``continuation`` C_k (null at the last epoch, which has no
+        choice), ``value`` U_k = max(g_k, C_k), ``margin`` C_k - g_k, ``advantage_stop`` g_k - U_k and
+        ``advantage_continue`` C_k - U_k (0 or less) and ``potential`` U_k, for shaping; all Float64.
+
+    Raises
+    ------
+    ParameterError
+        A rule that does not say what going on is worth, or as `evaluate`.
+    SchemaError
+        As `evaluate`.
+
+    Notes
+    -----
+    O(Σ K · p² · folds). Source: docs/reference/definitions.md, D28; potentials, Ng, Harada & Russell 1999.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> epochs, truth = ot.synthetic.stops(runs=200, seed=0)
+    >>> rows = ot.stopping.export(epochs, price=truth.price)
+    >>> rows["advantage_stop"].max() <= 0
+    True
+    """
+    check_numbers(folds=folds, seed=seed)
+    named([method])
+    if not METHODS[method].learned:
+        learned = [name for name, one in METHODS.items() if one.learned]
+        raise ParameterError(
+            f"rule '{method}' does not say what going on is worth: take {', '.join(learned)}"
+        )
+    chosen = None if features is None else tuple(features)
+    runs = answers(epochs, problem=problem, price=price, cost=cost, folds=folds, seed=seed, features=chosen)
+    worth = held_out(runs, method).worth if len(runs) else np.zeros(0)
+    assert worth is not None
+    known = ~runs.last & np.isfinite(worth)
+    going = pl.Series(np.where(known, worth, np.nan), dtype=pl.Float64).fill_nan(None)
+    payoff = pl.Series(runs.g, dtype=pl.Float64)
+    value = pl.select(pl.max_horizontal(payoff, going).alias("value")).to_series()
+    return runs.rows.select("trace", "trace_id", "task_id", "k", *runs.names).with_columns(
+        action=pl.Series(np.where(runs.last, "stop", "continue").tolist(), dtype=pl.String),
+        payoff=payoff,
+        continuation=going,
+        value=value,
+        margin=going - payoff,
+        advantage_stop=payoff - value,
+        advantage_continue=going - value,
+        potential=value,
+    )

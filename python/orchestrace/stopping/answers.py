@@ -1,0 +1,200 @@
+"""Answers: what it pays to stop at each epoch and hand over what there is, as arrays."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import polars as pl
+
+from ..base.arrays import Floats, Ints
+from ..base.errors import ParameterError, SchemaError
+from ..base.schema import unknown_name
+from ..base.text import briefly
+from ..statistics.folds import folds_over
+from ..statistics.influence import Bools
+from .runs import check_epochs
+
+Problem = Literal["answer", "abort"]
+Price = float | Mapping[str, float]
+
+COSTS: Final = ("epochs", "tokens", "seconds", "usd")
+_EPOCH: Final = "ot.stopping.epochs and ot.stopping.from_frame make such frames"
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Runs of epochs and what stopping pays; rows are in order of run and k.
+
+    ``k g x`` are of rows (``x`` the features, NaN where absent), ``start length task fold`` of runs. ``g`` is
+    what it pays to stop at the row, in units of q or of the reward. ``q`` and ``c`` are quality and cost so
+    far, ``s`` the score. Runs of a task are in one fold.
+    """
+
+    rows: pl.DataFrame
+    names: tuple[str, ...]
+    start: Ints
+    length: Ints
+    task: Ints
+    fold: Ints
+    k: Ints
+    q: Floats
+    s: Floats
+    c: Floats
+    g: Floats
+    x: Floats
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def n_tasks(self) -> int:
+        return int(self.task.max()) + 1 if self.task.size else 0
+
+    @property
+    def run(self) -> Ints:
+        """The run of every row."""
+        return np.repeat(np.arange(len(self.start)), self.length)
+
+    @property
+    def end(self) -> Ints:
+        """The last row of every run."""
+        return self.start + self.length - 1
+
+    @property
+    def last(self) -> Bools:
+        """Whether a row is the last of its run."""
+        found = np.zeros(len(self.k), bool)
+        found[self.end] = True
+        return found
+
+    def take(self, runs: Ints) -> "Answers":
+        """Some of the runs."""
+        kept = np.isin(self.run, runs)
+        length = self.length[runs]
+        return Answers(
+            rows=self.rows.filter(pl.Series(kept)),
+            names=self.names,
+            start=np.cumsum(length) - length,
+            length=length,
+            task=self.task[runs],
+            fold=self.fold[runs],
+            **{name: getattr(self, name)[kept] for name in ("k", "q", "s", "c", "g", "x")},
+        )
+
+    def at(self, k: int, among: Ints) -> Ints:
+        """The rows at epoch k of those runs of `among` that go on beyond it."""
+        runs = among[self.length[among] > k]
+        return self.start[runs] + k - 1
+
+    def stops(self, stop: Bools) -> Ints:
+        """The row at which each run stops: the first where `stop` holds, else its last."""
+        if not len(self):
+            return np.zeros(0, np.int64)
+        rows = np.where(stop, np.arange(len(self.k)), len(self.k))
+        return np.minimum(np.minimum.reduceat(rows, self.start), self.end)
+
+
+def answers(
+    epochs: pl.DataFrame,
+    *,
+    problem: Problem,
+    price: Price,
+    cost: str,
+    folds: int,
+    seed: int,
+    features: tuple[str, ...] | None = None,
+) -> Answers:
+    """Check epochs and lay them out.
+
+    Raises
+    ------
+    ParameterError
+        An unknown word, a price that is no number, or a feature that the frame does not have.
+    SchemaError
+        Epochs that contradict each other, or that lack what the problem needs.
+    """
+    if problem not in ("answer", "abort"):
+        raise ParameterError(unknown_name("problem", str(problem), ["answer", "abort"]))
+    rows = check_epochs(epochs)
+    k = rows["k"].to_numpy().astype(np.int64)
+    start = np.flatnonzero(k == 1)
+    length = np.diff(np.append(start, len(k)))
+    spent = _spent(rows, price, cost)
+    last = np.zeros(len(k), bool)
+    last[start + length - 1] = True
+    if problem == "answer":
+        if rows["q"].null_count():
+            raise SchemaError(
+                "epochs have no quality q in some rows, so that stopping early pays nothing that is known:"
+                " ask problem='abort', or take epochs of a source with drafts or attempts"
+            )
+        g = rows["q"].to_numpy() - spent
+    else:
+        if rows["y"].null_count():
+            raise SchemaError("epochs have no outcome y in some rows: leave these runs out")
+        g = np.where(last, rows["y"].to_numpy(), 0.0) - spent
+    if not np.isfinite(g).all():
+        raise ParameterError("a payoff is beyond the range of a float: give a smaller price")
+    named = _features(rows, features)
+    tasks = rows["task_id"].gather(start).to_list()
+    _, task = np.unique(np.array(tasks, dtype=object).astype(str), return_inverse=True)
+    x = np.column_stack([_numbers(rows[name]) for name in named]) if named else np.zeros((len(k), 0))
+    return Answers(
+        rows=rows,
+        names=named,
+        start=start,
+        length=length,
+        task=task.astype(np.int64),
+        fold=folds_over(tasks, folds, seed) if tasks else np.zeros(0, np.int64),
+        k=k,
+        q=_numbers(rows["q"]),
+        s=_numbers(rows["s"]),
+        c=_cost(rows, cost),
+        g=g.astype(np.float64),
+        x=x,
+    )
+
+
+def _numbers(column: pl.Series) -> Floats:
+    return column.cast(pl.Float64).fill_null(math.nan).to_numpy().astype(np.float64)
+
+
+def _features(rows: pl.DataFrame, features: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Names of columns: those given, else all that begin with x_."""
+    if features is None:
+        named = tuple(name for name in rows.columns if name.startswith("x_"))
+        if not named:
+            raise ParameterError(
+                f"epochs have no feature, a column x_...: {_EPOCH}, or join ot.stopping.features"
+            )
+        return named
+    for name in features:
+        if name not in rows.columns:
+            raise ParameterError(unknown_name("feature", str(name), rows.columns))
+        if not (rows.schema[name].is_numeric() or rows.schema[name] == pl.Boolean):
+            raise ParameterError(f"feature '{name}' is a column of {rows.schema[name]}, expected numbers")
+    return tuple(features)
+
+
+def _cost(rows: pl.DataFrame, cost: str) -> Floats:
+    if cost not in COSTS:
+        raise ParameterError(unknown_name("cost", str(cost), list(COSTS)))
+    column = rows["k"] if cost == "epochs" else rows[cost]
+    if column.null_count():
+        raise SchemaError(f"epochs have no {cost} in some rows: ask another cost, such as 'epochs'")
+    return column.cast(pl.Float64).to_numpy().astype(np.float64)
+
+
+def _spent(rows: pl.DataFrame, price: object, cost: str) -> Floats:
+    """What was spent up to each row, at the price of one unit of cost, or of several."""
+    prices = dict(price) if isinstance(price, Mapping) else {cost: price}
+    spent = np.zeros(rows.height)
+    for name, one in prices.items():
+        if isinstance(one, bool) or not isinstance(one, int | float) or not math.isfinite(one):
+            raise ParameterError(f"price is {briefly(one)}, expected a finite number, or numbers by cost")
+        if one:
+            with np.errstate(over="ignore"):  # the payoff that comes of it is refused
+                spent = spent + one * _cost(rows, str(name))
+    return spent

@@ -1,0 +1,255 @@
+"""Epochs of recordings: where each run could have been stopped, and what was known there."""
+
+from typing import Final, Literal
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.errors import ParameterError
+from ..base.schema import unknown_name
+from ..corpus.corpus import Corpus
+from ..corpus.frames import check_corpus
+from ..corpus.reward import Reward, amounts
+from .epochs import EPOCHS, SOURCES
+from .features import of_scores
+
+Source = Literal["draft", "score", "attempt", "turn"]
+
+_DRAFTS: Final = ("orchestrator_decision", "aggregate")
+_IN_TRACE: Final = ("draft", "score", "turn")
+
+
+@public
+def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward = "team") -> pl.DataFrame:
+    """Tell where each recorded run could have been stopped, with quality, cost and features so far.
+
+    Parameters
+    ----------
+    corpus
+        The recordings, in memory or on disk.
+    source
+        What an epoch is. ``"draft"``: orchestrator decisions and aggregates with a ``draft_score``, the
+        quality of the answer if the run stopped there. ``"score"``: events of agents with a ``score``.
+        ``"turn"``: the last event of each turn of the root agent. ``"attempt"``: the runs of a group, an
+        epoch each, by start. None takes for each trace the first of draft, score and turn that it has.
+    reward
+        The outcome y of a run: a channel, or a weighted sum of channels.
+
+    Returns
+    -------
+    DataFrame
+        One row per run and epoch k = 1..K, in canonical order: ``trace`` (UInt32; of attempts the number of
+        the group) ``trace_id task_id group_id`` (String) ``k`` (UInt32) ``seq`` (Int64: the epoch's event)
+        ``source`` (Enum) ``q`` (quality if stopped here; null without drafts or attempts) ``s`` (score)
+        ``tokens seconds usd`` (Float64: of all events up to this one, whoever's; null where the run tells
+        none) ``last`` (Boolean) ``y`` (Float64) ``end`` (``unknown``, or ``budget`` where the recording is
+        cut), then features ``x_...`` (Float64) and for each that may be absent ``x_..._missing`` (UInt8).
+
+    Raises
+    ------
+    ParameterError
+        An unknown source or channel.
+
+    Notes
+    -----
+    No feature sees an event after its epoch: a trace that is cut there has the same. O(events log events).
+    Source: docs/reference/definitions.md, D28.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=4, seed=0)
+    >>> table = ot.stopping.epochs(corpus, "turn")
+    >>> table.group_by("trace").agg(table["last"].sum() == 4).height
+    4
+    """
+    check_corpus(corpus)
+    if source is not None and source not in SOURCES:
+        raise ParameterError(unknown_name("source of epochs", str(source), list(SOURCES)))
+    rewards = amounts(corpus, reward).select("trace", y="reward") if len(corpus) else _NO_REWARDS
+    if source == "attempt":
+        return _with_missing(_attempts(corpus, rewards))
+    parts = [_piece(load(), source) for _, load in corpus.pieces()]
+    found = pl.concat(parts) if parts else _piece(Corpus(_core.read([])), source)
+    facts = corpus.traces.select("trace", "trace_id", "task_id", "group_id", "partial")
+    rows = found.join(facts.collect(engine="streaming"), on="trace", how="left", maintain_order="left")
+    rows = rows.join(rewards, on="trace", how="left", maintain_order="left")
+    rows = rows.with_columns(
+        last=pl.col("k") == pl.col("k").max().over("trace"),
+        end=pl.when("partial").then(pl.lit("budget")).otherwise(pl.lit("unknown")),
+    )
+    return _with_missing(_laid_out(rows))
+
+
+_NO_REWARDS: Final = pl.DataFrame(schema={"trace": pl.UInt32, "y": pl.Float64})
+
+
+def _laid_out(rows: pl.DataFrame) -> pl.DataFrame:
+    """The columns of epochs, then those of features."""
+    named = [pl.col(name).cast(dtype) for name, dtype in EPOCHS.items()]
+    quality = pl.col("q")
+    before = [quality.shift(n).over("trace") for n in (1, 2, 3)]
+    rows = rows.sort("trace", "k", maintain_order=True).with_columns(
+        x_k=pl.col("k").cast(pl.Float64),
+        **of_scores(),
+        x_q=quality,
+        x_q_best=quality.cum_max().over("trace"),
+        **{f"x_q_delta{n}": quality - one for n, one in enumerate(before, 1)},
+    )
+    features = [name for name in rows.columns if name.startswith("x_")]
+    return rows.select(*named, *(pl.col(name).cast(pl.Float64) for name in features))
+
+
+def _with_missing(rows: pl.DataFrame) -> pl.DataFrame:
+    names = [name for name in rows.columns if name.startswith("x_") and name != "x_k"]
+    return rows.with_columns(pl.col(name).is_null().cast(pl.UInt8).alias(f"{name}_missing") for name in names)
+
+
+def _piece(corpus: Corpus, source: Source | None) -> pl.DataFrame:
+    """Epochs of the traces of a piece, without what is known of whole runs."""
+    store = corpus._store
+    owned = pl.DataFrame(_core.ownership(store)).select("trace", "seq", "owner", "turn", "is_root")
+    clock = corpus.traces.select(
+        "trace", clocked=pl.col("time_basis").is_in(["seconds", "partial"])
+    ).collect()
+    columns = ("trace", "seq", "t", "type", "to", "tool", "content_ref", "content_hash", "args_hash", "ok")
+    events = corpus.events.select(*columns, "tokens", "cost_usd", "score", "draft_score").collect()
+    events = events.join(owned, on=["trace", "seq"], how="left", maintain_order="left")
+    events = events.join(clock, on="trace", how="left", maintain_order="left")
+    events = events.sort("trace", "t", "seq", maintain_order=True)
+    text = ("owner", "to", "tool")
+    events = events.with_columns(pl.col(text).cast(pl.String), pl.col("type").cast(pl.String))
+    events = events.with_columns(_epoch_of(source).alias("source"))
+    marked = _counted(events)
+    return marked.filter(pl.col("source").is_not_null()).with_columns(
+        k=pl.int_range(1, pl.len() + 1).over("trace"),
+        q=pl.when(pl.col("source") == "draft").then("draft_score"),
+        s=pl.when(pl.col("source") != "turn").then("score"),
+    )
+
+
+def _epoch_of(source: Source | None) -> pl.Expr:
+    """What makes an event an epoch, of the first source that its trace has; else null."""
+    draft = pl.col("type").is_in(_DRAFTS) & pl.col("draft_score").is_not_null()
+    score = pl.col("score").is_not_null() & pl.col("owner").is_not_null()
+    of_root = pl.col("is_root").fill_null(False) & pl.col("turn").is_not_null()
+    turn = of_root & (pl.int_range(pl.len()) == pl.len() - 1).over("trace", "turn")
+    marks = {"draft": draft, "score": score, "turn": turn}
+    found = pl.lit(None, pl.String)
+    for name in reversed(_IN_TRACE if source is None else (source,)):
+        has = marks[name].any().over("trace")
+        found = pl.when(has).then(pl.when(marks[name]).then(pl.lit(name))).otherwise(found)
+    return found
+
+
+def _first(*keys: str) -> pl.Expr:
+    """Whether an event is the first of its trace with these values, none of them null."""
+    known = pl.all_horizontal(pl.col(key).is_not_null() for key in keys)
+    return known & (pl.int_range(pl.len()).over("trace", *keys) == 0)
+
+
+def _so_far(flags: pl.Expr) -> pl.Expr:
+    return flags.cast(pl.Int64).cum_sum().over("trace")
+
+
+def _counted(events: pl.DataFrame) -> pl.DataFrame:
+    """Costs and counts up to every event, in canonical order."""
+    is_a = {
+        name: pl.col("type") == name for name in ("spawn", "despawn", "return", "tool_call", "tool_result")
+    }
+    events = events.with_columns(
+        content=pl.coalesce("content_hash", "content_ref"),
+        call=pl.when(is_a["tool_call"]).then(
+            pl.concat_str("tool", pl.lit("\x00"), pl.coalesce("args_hash", "content_ref"))
+        ),
+        spawned=pl.when(is_a["spawn"]).then("to"),
+        ended=pl.when(is_a["return"]).then("owner").when(is_a["despawn"]).then("to"),
+        epochs_before=(
+            _so_far(pl.col("source").is_not_null()) - pl.col("source").is_not_null().cast(pl.Int64)
+        ),
+    )
+    # an agent that was made and has come to an end is open no more
+    made = events.filter(_first("spawned")).select("trace", ended="spawned", made_at="t", made_seq="seq")
+    events = events.join(made, on=["trace", "ended"], how="left", maintain_order="left")
+    after = (pl.col("t") > pl.col("made_at")) | (
+        (pl.col("t") == pl.col("made_at")) & (pl.col("seq") > pl.col("made_seq"))
+    )
+    events = events.with_columns(closed=pl.when(after).then("ended"))
+    known, failed = pl.col("ok").is_not_null(), (~pl.col("ok")).fill_null(False)
+    errors = _so_far(failed)
+    at_success = pl.when(pl.col("ok").fill_null(False)).then(errors).forward_fill().over("trace").fill_null(0)
+    calls, distinct = _so_far(pl.col("call").is_not_null()), _so_far(_first("call"))
+    seconds = pl.col("t") - pl.col("t").first().over("trace")
+    events = events.with_columns(
+        tokens=_spent("tokens"),
+        usd=_spent("cost_usd"),
+        seconds=pl.when("clocked").then(seconds),
+        x_open_agents=_so_far(_first("spawned")) - _so_far(_first("closed")),
+        x_pending=(_so_far(is_a["tool_call"]) - _so_far(is_a["tool_result"])).clip(lower_bound=0),
+        x_duplicate_calls=pl.when(calls > 0).then(1.0 - distinct / calls),
+        x_errors=pl.when(_so_far(known) > 0).then(errors),
+        x_error_run=pl.when(_so_far(known) > 0).then(errors - at_success),
+        x_n_agents=_so_far(_first("owner")),
+    )
+    return _compared(events, is_a["return"])
+
+
+def _spent(name: str) -> pl.Expr:
+    """The sum up to each event; null until an event tells any."""
+    whole = pl.col(name).fill_null(0).cum_sum().over("trace").cast(pl.Float64)
+    return pl.when(_so_far(pl.col(name).is_not_null()) > 0).then(whole)
+
+
+def _compared(events: pl.DataFrame, is_return: pl.Expr) -> pl.DataFrame:
+    """Whether returns since the epoch before agree, and for how many epochs the content has been the same."""
+    key = ["trace", "epochs_before"]
+    returned = events.filter(is_return & pl.col("content").is_not_null())
+    counts = returned.group_by(*key, "content").len()
+    agreed = counts.group_by(key).agg(x_agreement=pl.col("len").max() / pl.col("len").sum())
+    events = events.join(agreed, on=key, how="left", maintain_order="left")
+    at = events.filter(pl.col("source").is_not_null()).select("trace", "seq", "content")
+    new = (pl.col("content").ne_missing(pl.col("content").shift(1)) | pl.col("content").is_null()).over(
+        "trace"
+    )
+    run = at.with_columns(run=new.cast(pl.Int64).cum_sum().over("trace")).with_columns(
+        x_unchanged=pl.when(pl.col("content").is_not_null()).then(pl.int_range(pl.len()).over("trace", "run"))
+    )
+    told = run.select("trace", "seq", "x_unchanged")
+    return events.join(told, on=["trace", "seq"], how="left", maintain_order="left")
+
+
+def _attempts(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:
+    """An epoch for each finished run of a group; the quality is the best reward so far."""
+    facts = corpus.traces.filter(~pl.col("partial").fill_null(False)).select(
+        "trace", "trace_id", "task_id", "group_id", "started_at"
+    )
+    rows = facts.collect(engine="streaming").join(rewards, on="trace", how="left", maintain_order="left")
+    rows = rows.filter(pl.col("y").is_not_null()).sort("task_id", "group_id", "started_at", "trace_id")
+    spent = corpus.events.group_by("trace").agg(
+        tokens=pl.when(pl.col("tokens").count() > 0).then(pl.col("tokens").sum().cast(pl.Float64)),
+        usd=pl.when(pl.col("cost_usd").count() > 0).then(pl.col("cost_usd").sum()),
+        seconds=(pl.col("t").max() - pl.col("t").min()),
+    )
+    clock = corpus.traces.select("trace", clocked=pl.col("time_basis").is_in(["seconds", "partial"]))
+    rows = rows.join(spent.collect(engine="streaming"), on="trace", how="left", maintain_order="left")
+    rows = rows.join(clock.collect(engine="streaming"), on="trace", how="left", maintain_order="left")
+    group = ["task_id", "group_id"]
+    rows = rows.with_columns(seconds=pl.when("clocked").then("seconds"))
+    rows = rows.with_columns(
+        pl.col("tokens", "usd", "seconds").cum_sum().over(group),
+        k=pl.int_range(1, pl.len() + 1).over(group),
+        q=pl.col("y").cum_max().over(group),
+        s=pl.lit(None, pl.Float64),
+        number=(pl.struct(group).rank("dense") - 1).cast(pl.UInt32),
+    )
+    rows = rows.with_columns(
+        trace=pl.col("number"),
+        trace_id=pl.concat_str("task_id", pl.lit("/"), pl.col("group_id").fill_null("")),
+        y=pl.col("q").last().over(group),
+        last=pl.col("k") == pl.col("k").max().over(group),
+        seq=pl.lit(None, pl.Int64),
+        source=pl.lit("attempt"),
+        end=pl.lit("unknown"),
+    )
+    return _laid_out(rows)

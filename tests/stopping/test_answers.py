@@ -1,0 +1,304 @@
+"""Rules of stopping: by hand, against exact dynamic programs, against planted optima, and as properties."""
+
+import math
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import orchestrace as ot
+from samples.examples import examples
+
+#: Drafts of runs a to d: quality at each epoch; an epoch costs .1, the first is free.
+HAND = {"a": (0.5, 0.9), "b": (0.5, 0.1), "c": (0.2, 0.6), "d": (0.2,)}
+
+
+def epochs(runs: dict[str, tuple[float, ...]], tasks: dict[str, str] | None = None) -> pl.DataFrame:
+    """Epochs of drafts; tokens are 0, 1, 2, ..., the only feature is the quality."""
+    rows = [
+        {
+            **{"trace": n, "trace_id": name, "task_id": (tasks or {}).get(name, name), "k": k + 1},
+            **{"q": q, "s": q, "tokens": float(k), "y": qs[-1], "x_q": q, "x_k": k + 1.0},
+        }
+        for n, (name, qs) in enumerate(runs.items())
+        for k, q in enumerate(qs)
+    ]
+    return pl.DataFrame(rows, schema_overrides={"trace": pl.UInt32, "k": pl.UInt32})
+
+
+def values(table: pl.DataFrame) -> dict[str, float]:
+    return dict(zip(table["method"], table["value"], strict=True))
+
+
+def one_fold(runs: dict[str, tuple[float, ...]], methods: list[str], **options: Any) -> pl.DataFrame:
+    """Of runs of one task, which nothing can be held out of: rules see what they are judged by."""
+    return ot.stopping.evaluate(
+        epochs(runs, dict.fromkeys(runs, "task")), methods, cost="tokens", n_boot=10, **options
+    )
+
+
+def test_values_by_hand() -> None:
+    """C(.5) = .4: stop; C(.2) = .5: go on; that is .425. Recorded .375, hindsight .5, dual .425."""
+    table = one_fold(HAND, ["recorded", "fixed", "tabular", "oracle"], price=0.1)
+    assert values(table) == pytest.approx(
+        {"recorded": 0.375, "fixed": 0.375, "tabular": 0.425, "oracle": 0.5}
+    )
+    [bound] = table.filter(method="tabular")["bound"]
+    assert bound == pytest.approx(0.425)
+    # one task has no interval
+    assert table["lower"].null_count() == 4 and set(table["reason"]) == {"support.absent"}
+
+
+def test_a_fitted_rule_by_hand() -> None:
+    rule = ot.stopping.fit(epochs(HAND), "tabular", price=0.1, cost="tokens")
+    told = rule(epochs({"x": (0.5, 0.7), "y": (0.2, 0.3)}))
+    assert told["continuation"].to_list()[::2] == pytest.approx([0.4, 0.5])
+    assert told["stop"].to_list() == [True, True, False, True]
+
+
+def test_regret_by_hand() -> None:
+    table = ot.stopping.regret(epochs(HAND), price=0.1, cost="tokens")
+    assert table["regret"].to_list() == pytest.approx([0.0, 0.5, 0.0, 0.0])
+    assert table["k_best"].to_list() == [2, 1, 2, 1]
+    assert table["over_run"].to_list() == [False, True, False, False]
+    assert table["under_run"].null_count() == 4
+    # d is of one task with c, which went on and came to .5
+    task = dict.fromkeys(HAND, "task")
+    siblings = ot.stopping.regret(epochs(HAND, task), price=0.1, cost="tokens")
+    assert siblings["under_run"].to_list()[:3] == [None, None, None]
+    assert siblings["under_run"][3] == pytest.approx((0.6 + 0.0 + 0.3) / 3)
+
+
+@pytest.mark.parametrize(("price", "value"), [(0.05, 0.693275), (0.2, 0.27731), (0.31, 0.0)])
+def test_steps_that_solve_with_a_fixed_chance(price: float, value: float) -> None:
+    """Each of 5 steps solves with chance .3 at a price; all 2^5 paths as runs, as often as they happen."""
+    runs, times = [], []
+    for solved in range(1, 7):  # the step that solves; 6: none does
+        chance = 0.3 * 0.7 ** (solved - 1) if solved < 6 else 0.7**5
+        runs.append(tuple(0.0 if k < solved else 1.0 for k in range(6)))
+        times.append(round(chance * 100_000))
+    drawn = {
+        f"{n}-{m}": qs
+        for n, (qs, many) in enumerate(zip(runs, times, strict=True))
+        for m in range(many // 50)
+    }
+    table = one_fold(drawn, ["tabular"], price=price)
+    assert values(table)["tabular"] == pytest.approx(value, abs=1e-3)
+
+
+grid = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
+some_runs = st.lists(st.lists(grid, min_size=1, max_size=4).map(tuple), min_size=1, max_size=12)
+
+
+def exact(runs: list[tuple[float, ...]], price: float) -> float:
+    """The best rule that sees the history, of runs that are all there is, in plain Python."""
+
+    def worth(history: tuple[float, ...]) -> float:
+        inside = [run for run in runs if run[: len(history)] == history]
+        pay = history[-1] - price * (len(history) - 1)
+        later = [run for run in inside if len(run) > len(history)]
+        whole = pay * (len(inside) - len(later))
+        nexts = sorted({run[: len(history) + 1] for run in later})
+        go_on = sum(worth(one) for one in nexts)
+        return whole + max(pay * len(later), go_on)
+
+    return sum(worth(first) for first in sorted({run[:1] for run in runs})) / len(runs)
+
+
+@examples(80)
+@given(some_runs, st.sampled_from([0.0, 0.1, 0.3]))
+def test_tabular_is_the_exact_program_and_its_dual_meets_it(
+    runs: list[tuple[float, ...]], price: float
+) -> None:
+    named = {str(n): run for n, run in enumerate(runs)}
+    table = one_fold(named, ["recorded", "fixed", "tabular", "oracle"], price=price)
+    told, best = values(table), exact(runs, price)
+    assert told["tabular"] == pytest.approx(best)
+    assert table.filter(method="tabular")["bound"][0] >= best - 1e-9
+    assert told["recorded"] <= best + 1e-9 and told["fixed"] <= best + 1e-9 <= told["oracle"] + 2e-9
+    if price == 0 and all(list(run) == sorted(run) for run in runs):
+        assert told["tabular"] == pytest.approx(told["recorded"])
+
+
+@examples(40)
+@given(
+    some_runs, st.sampled_from(["fixed", "patience", "threshold", "budget", "one_step", "lsm", "tvr", "fqi"])
+)
+def test_adding_to_all_payoffs_adds_to_all_values(runs: list[tuple[float, ...]], method: str) -> None:
+    named = {str(n): run for n, run in enumerate(runs)}
+    tasks = {name: f"k{n % 3}" for n, name in enumerate(named)}
+    plain = epochs(named, tasks)
+    more = plain.with_columns(pl.col("q") + 1.0)
+    first, second = (
+        ot.stopping.evaluate(one, [method], price=0.1, cost="tokens", n_boot=10) for one in (plain, more)
+    )
+    for column in ("value", "bound"):
+        a, b = first[column][0], second[column][0]
+        assert (a is None) == (b is None)
+        assert a is None or b == pytest.approx(a + 1.0, abs=1e-8)
+
+
+def test_a_dearer_epoch_never_stops_later() -> None:
+    rng = np.random.default_rng(0)
+    runs = {str(n): tuple(rng.integers(0, 5, rng.integers(1, 6)) / 4) for n in range(60)}
+    stops = []
+    for price in (0.0, 0.1, 0.2, 0.4, 1.0):
+        table = one_fold(runs, ["tabular"], price=price)
+        stops.append(table["mean_k"][0])
+    assert stops == sorted(stops, reverse=True)
+
+
+def test_the_recorded_stop_pays_what_was_recorded() -> None:
+    drawn, truth = ot.synthetic.stops(runs=300, seed=4)
+    last = drawn.filter("last")
+    paid = float((last["q"] - truth.price * last["k"]).mean())  # type: ignore[arg-type]
+    table = ot.stopping.evaluate(drawn, ["recorded"], price=truth.price, n_boot=50)
+    assert table["value"][0] == pytest.approx(paid, abs=1e-12)
+    assert table["early"][0] == 0.0 and table["estimand"][0] == "capped" and table["tier"][0] == "observed"
+
+
+# --- planted optima --------------------------------------------------------------------------------------
+
+
+@pytest.mark.statistical
+def test_bounds_hold_the_planted_optimum_at_the_nominal_rate() -> None:
+    below, above, wrong_below, wrong_above, beats = [], [], [], [], []
+    for seed in range(40):
+        drawn, truth = ot.synthetic.stops(runs=400, seed=seed)
+        table = ot.stopping.evaluate(drawn, ["lsm"], price=truth.price, n_boot=200)
+        [row] = table.iter_rows(named=True)
+        below.append(row["lower"] <= truth.value)
+        above.append(row["bound_upper"] >= truth.value)
+        beats.append(row["gain_lower"] > 0)
+        # a model that sees the epoch alone cannot follow quality: its value stays below all the same
+        [row] = ot.stopping.evaluate(
+            drawn, ["lsm"], price=truth.price, n_boot=200, features=["x_k"]
+        ).iter_rows(named=True)
+        wrong_below.append(row["lower"] <= truth.value)
+        wrong_above.append(row["bound_upper"] >= truth.value)
+    # 97.5 % each; 40 draws leave 34 or more with a chance above .999
+    for held in (below, above, wrong_below, wrong_above):
+        assert sum(held) >= 34, (sum(below), sum(above), sum(wrong_below), sum(wrong_above))
+    assert sum(beats) == 40
+
+
+@pytest.mark.statistical
+def test_permuted_outcomes_gain_nothing() -> None:
+    gains = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        runs = {str(n): tuple(rng.random(4)) for n in range(200)}
+        drawn = epochs(runs)
+        # payoffs of other runs of the same length: what is seen says nothing of what comes
+        shuffled = drawn.with_columns(
+            x_q=pl.Series(np.concatenate([np.array(runs[str(n)]) for n in rng.permutation(200)]))
+        )
+        table = ot.stopping.evaluate(shuffled, ["lsm"], price=0.05, features=["x_q"], n_boot=200)
+        gains.append((table["gain_lower"][0], table["gain_upper"][0]))
+    assert sum(lower > 0 for lower, _ in gains) <= 3
+
+
+# --- what rules are for ----------------------------------------------------------------------------------
+
+
+def test_one_step_is_optimal_where_gains_only_fall() -> None:
+    """The monotone case: each epoch adds less than the one before; the rule stops where that is the price."""
+    rng = np.random.default_rng(1)
+    runs = {}
+    for n in range(120):
+        talent = rng.choice([0.5, 1.0])
+        runs[str(n)] = tuple(talent * (1 - 0.5 ** (k + 1)) for k in range(7))
+    drawn = epochs(runs, {name: f"k{int(name) % 12}" for name in runs}).with_columns(
+        x_gain=(pl.col("q") - pl.col("q").shift(1).over("trace")).fill_null(pl.col("q"))
+    )
+    table = ot.stopping.evaluate(
+        drawn, ["one_step", "oracle"], price=0.05, cost="tokens", features=["x_gain", "x_q"], n_boot=50
+    )
+    told = values(table)
+    assert told["one_step"] >= told["oracle"] - 0.005
+
+
+def test_export_is_valued_out_of_fold_and_has_no_positive_advantage() -> None:
+    drawn, truth = ot.synthetic.stops(runs=300, seed=2)
+    rows = ot.stopping.export(drawn, "lsm", price=truth.price)
+    assert rows.height == drawn.height
+    ends = rows.filter(action="stop")
+    assert ends["continuation"].null_count() == ends.height == 300
+    assert (rows["advantage_stop"] <= 0).all() and (rows["advantage_continue"].drop_nulls() <= 0).all()
+    assert rows["potential"].equals(rows["value"].rename("potential"))
+    for row in rows.drop_nulls("margin").head(50).iter_rows(named=True):
+        assert row["value"] == max(row["payoff"], row["continuation"])
+    with pytest.raises(ot.ParameterError, match="does not say what going on is worth"):
+        ot.stopping.export(drawn, "fixed")
+
+
+def test_frontier_spends_less_at_a_higher_price() -> None:
+    drawn, _ = ot.synthetic.stops(runs=500, seed=3)
+    curve = ot.stopping.frontier(drawn, ["fixed", "lsm"], prices=[0.0, 0.05, 0.2], n_boot=20)
+    for _, of in curve.group_by("method", maintain_order=True):
+        assert of["cost"].is_sorted(descending=True)
+    with pytest.raises(ot.ParameterError, match="expected a list of numbers"):
+        ot.stopping.frontier(drawn, prices=[])
+
+
+def test_an_abort_pays_the_outcome_at_the_end_alone() -> None:
+    runs = {str(n): (0.1, 0.1, float(n % 2)) for n in range(40)}
+    drawn = epochs(runs).with_columns(x_q=pl.when(pl.col("k") == 3).then(0.0).otherwise(pl.col("y")), q=None)
+    with pytest.raises(ot.SchemaError, match="no quality q"):
+        ot.stopping.evaluate(drawn)
+    table = ot.stopping.evaluate(
+        drawn, ["recorded", "tvr"], problem="abort", price=0.2, features=["x_q"], n_boot=50
+    )
+    told = values(table)
+    assert told["recorded"] == pytest.approx(0.5 - 0.6)
+    # who will fail is known at once: a failed run stops at .2 instead of .6
+    assert told["tvr"] == pytest.approx(0.5 * 0.4 - 0.5 * 0.2, abs=0.02)
+
+
+def test_same_seed_same_bits() -> None:
+    drawn, truth = ot.synthetic.stops(runs=120, seed=0)
+    shuffled = drawn.sample(fraction=1.0, shuffle=True, seed=1)
+    first, second = (ot.stopping.evaluate(one, price=truth.price, n_boot=50) for one in (drawn, shuffled))
+    assert first.equals(second)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"methods": "lsm"}, "methods is 'lsm', expected a list of names"),
+        ({"methods": ["lms"]}, "did you mean 'lsm'?"),
+        ({"price": math.nan}, "price is nan"),
+        ({"price": {"tokns": 1.0}}, "did you mean 'tokens'?"),
+        ({"cost": "token"}, "did you mean 'tokens'?"),
+        ({"features": ["x_p"]}, "unknown feature 'x_p'"),
+        ({"features": ["trace_id"]}, "expected numbers"),
+        ({"folds": 1}, "folds is 1, expected 2 or more"),
+        ({"problem": "anwser"}, "did you mean 'answer'?"),
+        ({"price": 1e308, "cost": "tokens"}, "beyond the range of a float"),
+    ],
+)
+def test_mistakes(options: dict[str, Any], said: str) -> None:
+    drawn = epochs(HAND).with_columns(pl.col("tokens") * 100)
+    with pytest.raises(ot.OrchestraceError) as error:
+        ot.stopping.evaluate(drawn, **options)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_no_run_is_a_table_without_values() -> None:
+    table = ot.stopping.evaluate(epochs(HAND).head(0), ["fixed", "lsm"])
+    assert table["value"].null_count() == 2 and set(table["reason"]) == {"support.absent"}
+    assert ot.stopping.regret(epochs(HAND).head(0)).height == 0
+    assert ot.stopping.export(epochs(HAND).head(0)).height == 0
+    with pytest.raises(ot.ParameterError, match="no run to fit on"):
+        ot.stopping.fit(epochs(HAND).head(0))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("runs", 0), ("deepest", 0), ("end", 1.0), ("runs_per_task", 0)]
+)
+def test_mistakes_about_planted_runs(option: str, value: Any) -> None:
+    with pytest.raises(ot.ParameterError, match=option):
+        ot.synthetic.stops(**{option: value})
