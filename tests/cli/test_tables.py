@@ -90,6 +90,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
     replays = [ot.replay(corpus, ot.interventions.drop(each="agent"), ot.interventions.concurrency([1]))]
     bounds = pl.DataFrame({"bounds": ["0..1"]})  # made for the terminal out of lower and upper
     report = ot.report(corpus)
+    epochs, (stops, _) = ot.stopping.epochs(corpus), ot.synthetic.stops(runs=10)
     ot.ingest(path, path.parent / "corpus")
     mapped = ot.mapping.check({"trace": {"id": "/trace_id"}, "step": {"kind": "/type"}}, path)
     study = pl.DataFrame(schema=["events", "agents", "status", "cells", "seconds"])
@@ -107,6 +108,9 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         **{f"metrics by {by}": [ot.metrics(corpus, by=by)] for by in ("system", "task")},
         "metrics by trace": [ot.metrics(corpus)],
         "rewards": [ot.rewards.compute(corpus, "finish")],
+        "stopping epochs": [epochs],
+        "stopping evaluate": [ot.stopping.evaluate(stops, ["fixed"], n_boot=10)],
+        "stopping regret": [ot.stopping.regret(stops)],
         "taint": [ot.taint(corpus)],
         "taint privileged": [ot.taint(corpus, privileged_tools=["*"])],
         "taint cut": [ot.safety.sanitizer_cut(corpus)],

@@ -3,12 +3,14 @@
 from . import crediting, exporting, measuring, reading, replaying
 from .application import app
 from .mapping import mapping_app
+from .stopping import stopping_app
 from .study import study_app
 
 __all__ = ["app", "crediting", "exporting", "main", "measuring", "reading", "replaying"]
 
 app.add_typer(study_app, name="study")
 app.add_typer(mapping_app, name="mapping")
+app.add_typer(stopping_app, name="stopping")
 
 
 def main() -> None:

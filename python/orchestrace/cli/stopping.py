@@ -1,0 +1,102 @@
+"""The commands stopping epochs, evaluate and regret: where runs could have stopped, and what that pays."""
+
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from .. import stopping
+from ..base.text import counted
+from ..corpus.corpus import Corpus
+from .application import SETTINGS
+from .options import StrictOptions, grouped
+from .recordings import tell_quarantined, usable
+from .tables import TableOptions
+
+stopping_app = typer.Typer(
+    help="Ask where runs could have stopped, and what that pays.",
+    no_args_is_help=True,
+    context_settings=SETTINGS,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Source = Annotated[
+    str | None,
+    typer.Option("--source", help="draft, score, turn or attempt; default: the first that a run has."),
+]
+Channel = Annotated[str, typer.Option("--reward", help="The reward channel that is the outcome of a run.")]
+Price = Annotated[float, typer.Option("--price", help="What a unit of cost costs, in units of the quality.")]
+Cost = Annotated[str, typer.Option("--cost", help="epochs, tokens, seconds or usd.")]
+Problem = Annotated[
+    str, typer.Option("--problem", help="answer: stop and hand over; abort: stop and give up.")
+]
+
+
+def _epochs(corpus: Corpus, source: str | None, reward: str) -> pl.DataFrame:
+    chosen: Any = source
+    return stopping.epochs(corpus, chosen, reward=reward)
+
+
+def _paid(corpus: Corpus, source: str | None, reward: str, problem: str) -> pl.DataFrame:
+    """Epochs of the runs that the problem can be asked of."""
+    found = _epochs(corpus, source, reward)
+    needed = "y" if problem == "abort" else "q"
+    lacking = found.filter(pl.col(needed).is_null())["trace"].unique()
+    if not len(lacking) or len(lacking) == found["trace"].n_unique():
+        return found  # which says what is missing
+    what = f"the reward '{reward}'" if problem == "abort" else "a quality at some epoch"
+    typer.echo(f"{counted(len(lacking), 'run')} left out: no {what.removeprefix('a ')}", err=True)
+    return found.filter(~pl.col("trace").is_in(lacking.implode()))
+
+
+@stopping_app.command(name="epochs")
+@grouped
+def epochs_(
+    recordings: StrictOptions, table: TableOptions, source: Source = None, reward: Channel = "team"
+) -> None:
+    """List the points at which runs could have stopped."""
+    corpus = usable(recordings)
+    table.give(_epochs(corpus, source, reward), "epochs", "stopping epochs")
+    tell_quarantined(corpus, recordings, recordings.strict)
+
+
+@stopping_app.command(name="evaluate")
+@grouped
+def evaluate_(
+    recordings: StrictOptions,
+    table: TableOptions,
+    source: Source = None,
+    reward: Channel = "team",
+    price: Price = 0.0,
+    cost: Cost = "epochs",
+    problem: Problem = "answer",
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="A rule of stopping; repeatable; default: all.")
+    ] = None,
+) -> None:
+    """Compare rules of stopping on runs that they have not seen."""
+    corpus = usable(recordings)
+    options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
+    found = stopping.evaluate(_paid(corpus, source, reward, problem), method, **options)
+    table.give(found, "rules of stopping", "stopping evaluate")
+    tell_quarantined(corpus, recordings, recordings.strict)
+
+
+@stopping_app.command(name="regret")
+@grouped
+def regret_(
+    recordings: StrictOptions,
+    table: TableOptions,
+    source: Source = None,
+    reward: Channel = "team",
+    price: Price = 0.0,
+    cost: Cost = "epochs",
+    problem: Problem = "answer",
+) -> None:
+    """Say of each run how much better an earlier stop was."""
+    corpus = usable(recordings)
+    options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
+    found = stopping.regret(_paid(corpus, source, reward, problem), **options)
+    table.give(found, "regret", "stopping regret")
+    tell_quarantined(corpus, recordings, recordings.strict)
