@@ -143,6 +143,7 @@ class AbortRule:
             "approximate": f"{share}, approximately: runs are scored by models of the other folds",
         }[self.validity]
 
+    @public
     def at(self, alpha: float) -> "AbortRule":
         """The same evidence and calibration at another level.
 
@@ -213,10 +214,10 @@ class AbortRule:
         DataFrame
             One row per epoch, ordered by ``trace`` and ``k``: ``trace`` (UInt32) ``trace_id task_id``
             (String) ``k`` (UInt32); ``evidence`` (Float64), null without a model; ``e_value`` (Float64): M_k
-            for ``ville``, 1/alpha from the first alarm on and 0 before it for ``conformal``, null for
-            ``pac``; ``over`` (Boolean), whether the evidence is above the threshold here, ``alarm``
-            (Boolean), whether it is so for the first time in the run; ``reason``, why there is no threshold;
-            ``params``.
+            for ``ville`` while the run goes on (it is 0 after its end), 1/alpha from the first alarm on and 0
+            before it for ``conformal``, null for ``pac``; ``over`` (Boolean), whether the evidence is above
+            the threshold here, ``alarm`` (Boolean), whether it is so for the first time in the run;
+            ``reason``, why there is no threshold; ``params``.
 
         Raises
         ------
