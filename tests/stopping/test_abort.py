@@ -199,11 +199,14 @@ def test_the_true_ratio_is_the_ratio_of_densities(survival: bool) -> None:
     assert_allclose(np.exp(found), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("evidence", ["ratio", "survival", "log_odds", "savings"])
-@pytest.mark.parametrize("method", ["conformal", "ville"])
+@pytest.mark.parametrize(
+    ("method", "evidence"),
+    [
+        *(("ville", name) for name in ("ratio", "survival")),
+        *(("conformal", name) for name in ("ratio", "survival", "log_odds", "savings")),
+    ],
+)
 def test_evidence_does_not_look_ahead(method: str, evidence: str) -> None:
-    if method == "ville" and evidence in ("log_odds", "savings"):
-        return
     rule, new = fitted(method=method, evidence=evidence)
     whole = rule.apply(new).filter(pl.col("k") <= 2)
     assert_frame_equal(rule.apply(new.filter(pl.col("k") <= 2)), whole, check_exact=True)

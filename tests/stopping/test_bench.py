@@ -65,6 +65,21 @@ def test_rows_without_the_package(
     assert rows["e_process"]["false_alarm_lower"] <= 0.2 and rows["e_process"]["saved_failed"] > 0.02
 
 
+def test_folders_that_differ_are_not_split(
+    bench: ModuleType, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pl.read_csv(folder / "own.csv").filter(pl.col("uq_problem_idx") < "r00100").write_csv(
+        tmp_path / "own.csv"
+    )
+    out = tmp_path / "rows.json"
+    arguments = ["stopping_scores.py", "--calibrate", str(folder), "--evaluate", str(tmp_path), "--null", "0"]
+    monkeypatch.setattr("sys.argv", [*arguments, "--alpha", "0.1", "--workers", "1", "--json", str(out)])
+    bench.main()
+    rows = {row["rule"]: row for row in json.loads(out.read_text(encoding="utf-8"))}
+    assert rows["pac"]["n"] == 100 and rows["fixed_k"]["n_calibration"] > 200
+    assert rows["pac"]["null_power"] is None
+
+
 def test_permuted_outcomes_are_those_of_whole_runs(bench: ModuleType, folder: Path) -> None:
     epochs = bench.read(folder / "own.csv", "auto")
     other = bench.permuted(epochs, np.random.default_rng(0))

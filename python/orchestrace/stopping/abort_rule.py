@@ -130,6 +130,7 @@ class AbortRule:
 
     @property
     def guarantee(self) -> str:
+        """What the rule promises, and under which condition."""
         share = f"P(alarm at any epoch | success) <= {self.alpha:g}"
         if self.threshold is None:
             return f"no alarms: {self.reason}"
