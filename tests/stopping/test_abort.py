@@ -136,6 +136,7 @@ def test_random_ties_only_add_alarms(runs: list[Run]) -> None:
 
 def test_one_run_per_task_sets_the_threshold() -> None:
     runs = [Run(f"r{at}", [at / 40], [1.0], True, f"t{at % 10}") for at in range(40)]
+    runs += [Run(f"f{at}", [-9.0], [1.0], False, f"t{at}") for at in range(20)]  # none of these counts
     by_task = ot.stopping.fit_abort(epochs_of(runs, task="task"), evidence=SCORE, alpha=0.2)
     by_run = ot.stopping.fit_abort(epochs_of(runs, task="task"), evidence=SCORE, alpha=0.2, unit="run")
     assert (by_task.n_calibration, by_run.n_calibration) == (10, 40)
