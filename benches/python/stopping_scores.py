@@ -8,7 +8,8 @@ the first folder, and judged on those of the second. If both are one folder, its
 by a keyed hash (`--seed`). Every choice is made on the first half: what evidence looks like is
 cross-validated there.
 
-A row is a task, rule and alpha. Compare rules within one class of guarantee, the column `guarantee`:
+It prints the table of docs/stopping.md, and with `--json` all rows instead. A row is a task, rule and alpha.
+Compare rules within one class of guarantee, the column `guarantee`:
 
 - `anytime`, P(alarm at any step | success) <= alpha. `e_process`: method `conformal` with confidence 0.95,
   the e-process that bets all or nothing, on evidence weighted by savings. `ville`: the fitted likelihood
@@ -211,22 +212,30 @@ def rounded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as a Markdown table; numbers in percent."""
-    shown = ("task", "guarantee", "rule", "alpha", "false alarms", "power", "saved on failed", "lost", "gain")
-
-    def cell(row: dict[str, Any], name: str) -> str:
-        value, ends = row[name], (row.get(f"{name}_lower"), row.get(f"{name}_upper"))
-        if value is None:
-            return ""
-        around = f" [{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if None not in ends else ""
-        return f"{100 * value:.1f}{around}"
-
-    lines = ["| " + " | ".join(shown) + " |", "|---|---|---|---:|---:|---:|---:|---:|---:|"]
-    for row in rows:
-        numbers = [cell(row, name) for name in ("false_alarm", "power", "saved_failed", "lost", "gain")]
-        words = [row["task"], row["guarantee"], f"`{row['rule']}`", f"{row['alpha']:g}"]
-        lines.append("| " + " | ".join([*words, *numbers]) + " |")
+    """Our rule beside the package, in each class of guarantee; in percent, as docs/stopping.md has it."""
+    lines = [
+        "| task | alpha | rule | false alarms | saved | package: false alarms | saved | difference |",
+        "|---|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    by = {(row["task"], row["alpha"], row["rule"]): row for row in rows}
+    for (task, alpha, rule), row in by.items():
+        if rule not in ("e_process", "pac"):
+            continue
+        other = by.get((task, alpha, REFERENCE[row["guarantee"]]), {})
+        cells = [task, f"{alpha:g}", f"`{rule}`", cell(row, "false_alarm"), cell(row, "saved_failed")]
+        cells += [cell(other, "false_alarm"), cell(other, "saved_failed"), cell(row, "gain", signed=True)]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def cell(row: dict[str, Any], name: str, signed: bool = False) -> str:
+    """A share in percent; of false alarms and differences with the interval."""
+    value = row.get(name)
+    if value is None:
+        return ""
+    ends = [row.get(f"{name}_{end}") for end in ("lower", "upper")]
+    around = f" [{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if None not in ends else ""
+    return f"{100 * value:{'+' if signed else ''}.1f}{'' if name == 'saved_failed' else around}"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Stopping rules again in plain Python, from their definitions (D25, D26): loops over runs, no arrays."""
+"""Stopping rules again in plain Python, from their definitions (D27, D28): loops over runs, no arrays."""
 
 import math
 from collections.abc import Sequence

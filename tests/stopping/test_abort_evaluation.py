@@ -162,6 +162,13 @@ def test_nothing_to_evaluate() -> None:
     assert ot.stopping.abort_looks(pl.DataFrame(schema=EPOCHS), golden_rule()).height == 0
 
 
+def test_few_tasks_have_no_intervals() -> None:
+    found = ot.stopping.evaluate_abort(epochs_of(GOLDEN[:4]), golden_rule(), n_boot=50)
+    row = found.row(0, named=True)
+    assert row["saved_failed"] is not None and row["saved_failed_lower"] is None
+    assert row["reason"] == "support.absent"
+
+
 @pytest.mark.parametrize(
     ("rules", "error", "message"),
     [

@@ -98,6 +98,14 @@ def test_a_run_that_cannot_be_used_is_told_and_left_out(column: str, values: lis
     assert found["trace_id"].to_list() == ["b"] and found["trace"].to_list() == [0]
 
 
+def test_runs_that_go_on_have_no_outcome() -> None:
+    found = ot.stopping.from_frame(pl.DataFrame(GOOD).drop("success"), success=None)
+    assert found["y"].null_count() == 3 and found.schema == EPOCHS
+    calibration = ot.stopping.from_frame(pl.DataFrame(GOOD | {"success": [True] * 3}))
+    rule = ot.stopping.fit_abort(calibration, evidence=-pl.col("s"), alpha=0.5)
+    assert rule.apply(found)["alarm"].sum() <= 1
+
+
 def test_steps_without_a_run_are_told() -> None:
     frame = pl.DataFrame(GOOD | {"run": [None, None, "b"]})
     assert ot.stopping.quarantined(frame)["code"].to_list() == ["field.missing"]

@@ -16,7 +16,7 @@ from ..statistics.folds import folds_over, keyed_hash
 from ..statistics.learners import one_thread
 from .abort_rule import FITTED, AbortRule, Given, Model, Validity, check_scores
 from .pooled import FOLDS, Pooled
-from .ratio import Ratio, classes
+from .ratio import Ratio, enough
 from .runs import Cost, Runs, one_per_task, uniforms
 from .thresholds import Method, calibration_wanted, check_confident, check_method
 
@@ -121,7 +121,7 @@ def fit_abort(
     O(epochs features²), with ``ratio`` and ``survival`` O(runs K³) for runs of K epochs.
 
     Source: E-valuator, arXiv 2512.03109; Ville 1939; split conformal, Vovk et al. 2005, and Vovk 2012 for
-    `confidence`; tolerance bounds, Wilks 1941; docs/reference/definitions.md, D25.
+    `confidence`; tolerance bounds, Wilks 1941; docs/reference/definitions.md, D27.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def fit_abort(
         _peaks=np.zeros(0),
         _draws=np.zeros(0),
     )
-    if not given and not classes(fitting).all():
+    if not given and not enough(fitting):
         return empty
     with one_thread():
         model: Model = (
@@ -247,7 +247,7 @@ def _out_of_fold(runs: Runs, kind: str, penalty: float, seed: int) -> Floats | N
     found = np.zeros(len(runs.k))
     for own in range(int(fold.max()) + 1):
         learn = runs.take(fold != own)
-        if not classes(learn).all():
+        if not enough(learn):
             return None
         found[(fold == own)[runs.run]] = _model(learn, kind, penalty, seed).of(runs.take(fold == own))
     return found

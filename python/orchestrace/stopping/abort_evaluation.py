@@ -23,7 +23,6 @@ from .runs import Cost, Runs
 Rules = AbortRule | pl.DataFrame | Mapping[str, AbortRule | pl.DataFrame]
 
 _RATES: Final = ("far", "power", "early", "lost")
-_COSTS: Final = ("saved", "saved_failed")
 EVALUATED: Final[dict[str, Any]] = {
     "rule": pl.String(),
     "alpha": pl.Float64(),
@@ -95,7 +94,7 @@ def evaluate_abort(
         ``saved_failed``, the part of it from failed runs; ``lost``, successful runs that are cut before
         their end, as a share of all runs; ``gain``, ``saved_failed`` less that of `against`. ``reason``:
         ``class.single`` if successes or failures are absent, whose shares are then null; ``ratio.empty`` if
-        nothing costs anything. ``params``.
+        nothing costs anything; ``support.absent`` if there are too few tasks for an interval. ``params``.
 
     Raises
     ------
@@ -113,7 +112,7 @@ def evaluate_abort(
     ``saved_failed`` and ``gain`` have percentiles over resampled tasks, the same ones for all rules.
     O(epochs rules + tasks rules n_boot).
 
-    Source: docs/reference/definitions.md, D25.
+    Source: docs/reference/definitions.md, D27.
 
     Examples
     --------
@@ -244,6 +243,8 @@ def _costs(
         for name, (value, resampled) in found.items():
             lower, upper = percentiles(resampled, n, options["confidence"])
             row |= {name: float(value), f"{name}_lower": lower, f"{name}_upper": upper}
+        if any(row[f"{name}_lower"] is None for name in (*_RATES, "saved")):
+            row["reason"] = row["reason"] or "support.absent"
 
 
 @public

@@ -130,6 +130,7 @@ class AbortRule:
 
     @property
     def guarantee(self) -> str:
+        """What the rule promises, and under which condition."""
         share = f"P(alarm at any epoch | success) <= {self.alpha:g}"
         if self.threshold is None:
             return f"no alarms: {self.reason}"
@@ -143,6 +144,7 @@ class AbortRule:
             "approximate": f"{share}, approximately: runs are scored by models of the other folds",
         }[self.validity]
 
+    @public
     def at(self, alpha: float) -> "AbortRule":
         """The same evidence and calibration at another level.
 
@@ -164,7 +166,7 @@ class AbortRule:
         Notes
         -----
         O(1). Each level has its guarantee alone: do not choose one by what it gives on the runs it is for.
-        Source: docs/reference/definitions.md, D25.
+        Source: docs/reference/definitions.md, D27.
 
         Examples
         --------
@@ -213,10 +215,10 @@ class AbortRule:
         DataFrame
             One row per epoch, ordered by ``trace`` and ``k``: ``trace`` (UInt32) ``trace_id task_id``
             (String) ``k`` (UInt32); ``evidence`` (Float64), null without a model; ``e_value`` (Float64): M_k
-            for ``ville``, 1/alpha from the first alarm on and 0 before it for ``conformal``, null for
-            ``pac``; ``over`` (Boolean), whether the evidence is above the threshold here, ``alarm``
-            (Boolean), whether it is so for the first time in the run; ``reason``, why there is no threshold;
-            ``params``.
+            for ``ville`` while the run goes on (it is 0 after its end), 1/alpha from the first alarm on and 0
+            before it for ``conformal``, null for ``pac``; ``over`` (Boolean), whether the evidence is above
+            the threshold here, ``alarm`` (Boolean), whether it is so for the first time in the run;
+            ``reason``, why there is no threshold; ``params``.
 
         Raises
         ------
@@ -230,7 +232,7 @@ class AbortRule:
         The row of epoch k hangs on epochs 1..k alone. O(epochs log epochs); with ``ratio`` and ``survival``
         a run of K epochs costs O(K²).
 
-        Source: docs/reference/definitions.md, D25.
+        Source: docs/reference/definitions.md, D27.
 
         Examples
         --------

@@ -121,7 +121,7 @@ def evaluate(
     Notes
     -----
     O(Σ K · p² · folds) for p columns. Source: Snell 1952; Longstaff & Schwartz 2001; Tsitsiklis & Van Roy
-    2001; dual bound, Rogers 2002, Haugh & Kogan 2004; docs/reference/definitions.md, D28.
+    2001; dual bound, Rogers 2002, Haugh & Kogan 2004; docs/reference/definitions.md, D29.
 
     Examples
     --------

@@ -201,7 +201,7 @@ def regret(
     -----
     It peeks at the future, so that it overstates what any rule could gain: never train on it. O(rows · longer
     runs of the group). Source: prophet inequality, Krengel & Sucheston 1977; docs/reference/definitions.md,
-    D28.
+    D29.
 
     Examples
     --------
@@ -343,7 +343,7 @@ def export(
 
     Notes
     -----
-    O(Σ K · p² · folds). Source: docs/reference/definitions.md, D28; potentials, Ng, Harada & Russell 1999.
+    O(Σ K · p² · folds). Source: docs/reference/definitions.md, D29; potentials, Ng, Harada & Russell 1999.
 
     Examples
     --------

@@ -83,7 +83,7 @@ def from_frame(
     run: str = "run",
     step: str = "step",
     score: str = "score",
-    success: str = "success",
+    success: str | None = "success",
     tokens: str | None = None,
     task: str | None = None,
 ) -> pl.DataFrame:
@@ -95,7 +95,8 @@ def from_frame(
         One row per step, in any order.
     run, step, score, success
         Names of columns: the id of the run; the number of the step, 1..K; the score of the run up to this
-        step; the outcome of the run, on every row: true or false, a number, or text that spells one.
+        step; the outcome of the run, on every row: true or false, a number, or text that spells one. Without
+        a `success` (None) outcomes are unknown, as of runs that still go on.
     tokens
         Name of the column with the tokens of the step, not cumulative; None if they are not known.
     task
@@ -160,7 +161,7 @@ def from_frame(
         seconds=pl.lit(None),
         usd=pl.lit(None),
         last=pl.col("k") == pl.col("k").max().over("trace"),
-        y="y",
+        y=pl.lit(None) if success is None else pl.col("y"),
         end=pl.lit("unknown"),
     ).cast(EPOCHS)
 
@@ -172,7 +173,7 @@ def quarantined(
     run: str = "run",
     step: str = "step",
     score: str = "score",
-    success: str = "success",
+    success: str | None = "success",
     tokens: str | None = None,
     task: str | None = None,
 ) -> pl.DataFrame:
@@ -215,7 +216,7 @@ def _judged(
     run: str,
     step: str,
     score: str,
-    success: str,
+    success: str | None,
     tokens: str | None,
     task: str | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -224,7 +225,7 @@ def _judged(
         raise ParameterError(f"frame is of type {type(frame).__name__}, expected a frame")
     named = {"run": run, "step": step, "score": score, "success": success, "tokens": tokens, "task": task}
     for option, name in named.items():
-        if name is None and option in ("tokens", "task"):
+        if name is None and option in ("success", "tokens", "task"):
             continue
         if not isinstance(name, str) or name not in frame.columns:
             raise ParameterError(f"{option}: {unknown_name('column', str(name), frame.columns)}")
@@ -236,7 +237,8 @@ def _judged(
         kind = frame.schema[str(named[option])] if named[option] is not None else pl.String()
         if kind.is_nested() or kind in (pl.Object, pl.Binary):
             raise ParameterError(f"{option}='{named[option]}' is a column of {kind}, expected ids")
-    outcome, odd = _outcome(frame[success])
+    unknown = pl.repeat(0.0, frame.height, dtype=pl.Float64, eager=True)
+    outcome, odd = _outcome(unknown if success is None else frame[success])
     rows = frame.select(
         run=pl.col(run).cast(pl.String),
         task=pl.col(run if task is None else task).cast(pl.String),

@@ -50,7 +50,7 @@ def features(epochs: pl.DataFrame, *, k_max: int | None = None, cost: Cost = "au
     Nothing of a later epoch enters, nor the length of the run: if you cut a run, the rows that remain do not
     change. O(epochs log epochs).
 
-    Source: docs/reference/definitions.md, D25.
+    Source: docs/reference/definitions.md, D27.
 
     Examples
     --------

@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 
 from ..base.arrays import Floats, Ints
-from ..statistics.influence import Bools
 from ..statistics.regression import logistic, sigmoid
 from .runs import Runs
 
@@ -107,6 +106,6 @@ class Ratio:
         return found
 
 
-def classes(runs: Runs) -> Bools:
-    """Whether there are enough successes, and enough failures, for a model."""
-    return np.array([runs.success.sum() >= FEWEST, runs.failed.sum() >= FEWEST])
+def enough(runs: Runs) -> bool:
+    """Whether there are successes and failures enough for a model."""
+    return bool(min(runs.success.sum(), runs.failed.sum()) >= FEWEST)

@@ -54,7 +54,7 @@ def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward = "te
     Notes
     -----
     No feature sees an event after its epoch: a trace that is cut there has the same. O(events log events).
-    Source: docs/reference/definitions.md, D28.
+    Source: docs/reference/definitions.md, D29.
 
     Examples
     --------

@@ -112,7 +112,7 @@ class ReleaseRule:
 
         Notes
         -----
-        O(epochs log pool). Source: arXiv 2605.12947; docs/reference/definitions.md, D26.
+        O(epochs log pool). Source: arXiv 2605.12947; docs/reference/definitions.md, D28.
 
         Examples
         --------
@@ -202,7 +202,7 @@ def fit_release(
     p'_i of the score s_i alone. A task is taken as unsolvable if no recorded run solved it: few runs per task
     make the pool harder, and the rule more careful. O(epochs log epochs).
 
-    Source: arXiv 2605.12947, in the form of docs/reference/definitions.md, D26; p-to-e calibrators, Vovk &
+    Source: arXiv 2605.12947, in the form of docs/reference/definitions.md, D28; p-to-e calibrators, Vovk &
     Wang 2021.
 
     Examples
@@ -278,7 +278,7 @@ def evaluate_release(
     Intervals are those of means over tasks (docs/reference/definitions.md, D23). ``correct`` is about the
     outcome of the whole run, as recorded. O(epochs log epochs).
 
-    Source: docs/reference/definitions.md, D26.
+    Source: docs/reference/definitions.md, D28.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Thresholds of abort rules: which order statistic of successful runs keeps the false alarms down."""
 
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import numpy as np
 
@@ -86,9 +86,9 @@ def calibration_needed(alpha: float, *, method: Method = "pac", confidence: floa
     return least if confidence is None else max(least, _fewest(alpha, 1.0 - confidence))
 
 
-def calibration_wanted(alpha: float, method: str, confidence: float | None) -> int:
+def calibration_wanted(alpha: float, method: Method, confidence: float | None) -> int:
     """How many runs keep what a threshold gives away for its confidence below a third of the rate."""
-    needed = calibration_needed(alpha, method=cast("Method", method), confidence=confidence)
+    needed = calibration_needed(alpha, method=method, confidence=confidence)
     if method == "pac":
         rate, chance = _RATE * alpha, (1.0 - _RATE) * alpha
     elif confidence is not None:
