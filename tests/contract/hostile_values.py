@@ -94,6 +94,10 @@ def calls(folder: Path) -> dict[str, Call]:
     epochs = ot.stopping.from_frame(scored, tokens="tokens")
     rule = ot.stopping.fit_abort(epochs, alpha=0.3)
     release = ot.stopping.fit_release(epochs, alpha=0.3)
+    rewards = ot.rewards.compute(corpus, ["finish", "tokens"])
+    answers, _ = ot.synthetic.stops(runs=40, seed=1)
+    stop = ot.stopping.fit(answers, "lsm")
+    few = {"epochs": answers, "methods": ["fixed_k", "lsm"], "n_boot": 10}
     return {
         "Corpus.from_arrow": Call(ot.Corpus.from_arrow, dict(tables)),
         "Corpus.source": Call(corpus.source, {"trace": 0, "seq": 0}),
@@ -161,7 +165,13 @@ def calls(folder: Path) -> dict[str, Call]:
         "interventions.merge": Call(ot.interventions.merge, {"agents": ["a", "b"]}),
         "effects.message": on(ot.effects.message),
         "metrics": on(ot.metrics),
+        "rewards.attach": on(ot.rewards.attach, rewards=rewards),
+        "rewards.balance": on(ot.rewards.balance, rewards=rewards, weights={"finish": 1.0}, n_boot=10),
         "rewards.compute": on(ot.rewards.compute, "parl"),
+        "rewards.explain": on(ot.rewards.explain, trace=0, reward="tokens"),
+        "rewards.hazards": on(ot.rewards.hazards, rewards=rewards, n_boot=10),
+        "rewards.mix": Call(ot.rewards.mix, {"rewards": rewards, "weights": {"finish": 1.0}}),
+        "rewards.verifier_health": on(ot.rewards.verifier_health, n_boot=10),
         "outcomes.sensitivity": on(
             ot.outcomes.sensitivity, method="difference", outcomes=("noisy_or", "mean")
         ),
@@ -188,6 +198,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "interventions.split": Call(ot.interventions.split, {"agent": "lead"}),
         "stopping.abort_looks": Call(ot.stopping.abort_looks, {"epochs": epochs, "rule": rule}),
         "stopping.calibration_needed": Call(ot.stopping.calibration_needed, {"alpha": 0.1}),
+        "stopping.epochs": on(ot.stopping.epochs),
+        "stopping.evaluate": Call(ot.stopping.evaluate, dict(few)),
         "stopping.evaluate_abort": Call(
             ot.stopping.evaluate_abort, {"epochs": epochs, "rules": rule, "n_boot": 10}
         ),
@@ -196,12 +208,18 @@ def calls(folder: Path) -> dict[str, Call]:
             {"epochs": epochs, "rules": rule.apply(epochs), "n_boot": 10},
         ),
         "stopping.evaluate_release": Call(ot.stopping.evaluate_release, {"epochs": epochs, "rule": release}),
+        "stopping.export": Call(ot.stopping.export, {"epochs": answers}),
         "stopping.features": Call(ot.stopping.features, {"epochs": epochs}),
+        "stopping.fit": Call(ot.stopping.fit, {"epochs": answers}),
         "stopping.fit_abort": Call(ot.stopping.fit_abort, {"epochs": epochs, "alpha": 0.3}),
         "stopping.fit_abort ville": Call(ot.stopping.fit_abort, {"epochs": epochs, "method": "ville"}),
         "stopping.fit_release": Call(ot.stopping.fit_release, {"epochs": epochs, "alpha": 0.3}),
         "stopping.from_frame": Call(ot.stopping.from_frame, {"frame": scored, "tokens": "tokens"}),
+        "stopping.frontier": Call(ot.stopping.frontier, {**few, "prices": [0.0, 0.1]}),
         "stopping.quarantined": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
+        "stopping.regret": Call(ot.stopping.regret, {"epochs": answers}),
+        "StoppingRule.apply": Call(stop.apply, {"epochs": answers}),
+        "synthetic.stops": Call(ot.synthetic.stops, {"runs": 5}),
         "AbortRule.apply": Call(rule.apply, {"epochs": epochs}),
         "AbortRule.at": Call(rule.at, {"alpha": 0.2}),
         "ReleaseRule.apply": Call(release.apply, {"epochs": epochs}),

@@ -54,7 +54,7 @@ def test_values_by_hand() -> None:
 
 def test_a_fitted_rule_by_hand() -> None:
     rule = ot.stopping.fit(epochs(HAND), "tabular", price=0.1, cost="tokens")
-    told = rule(epochs({"x": (0.5, 0.7), "y": (0.2, 0.3)}))
+    told = rule.apply(epochs({"x": (0.5, 0.7), "y": (0.2, 0.3)}))
     assert told["continuation"].to_list()[::2] == pytest.approx([0.4, 0.5])
     assert told["stop"].to_list() == [True, True, False, True]
 

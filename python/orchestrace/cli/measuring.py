@@ -74,7 +74,7 @@ def rewards_(
         typer.Option("--channel", help="NAME=REWARD: which recorded reward a rule's channel is; repeatable."),
     ] = None,
 ) -> None:
-    """Compute rewards by rules: what each run, or each unit of it, is paid."""
+    """Compute rewards by rules: what each run or unit is paid."""
     known = reward_rules()
     asked = rule or known.filter(unit="team")["reward"].to_list()
     given = rule_params(param)

@@ -75,8 +75,8 @@ class StoppingRule:
     _options: dict[str, Any] = field(repr=False)
 
     @public
-    def __call__(self, epochs: pl.DataFrame) -> pl.DataFrame:
-        """Apply the rule.
+    def apply(self, epochs: pl.DataFrame) -> pl.DataFrame:
+        """Say at every epoch whether the rule stops there.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ def fit(
     >>> rule = ot.stopping.fit(epochs, "fixed", price=truth.price)
     >>> rule.constant
     4.0
-    >>> rule(epochs.head(8)).columns
+    >>> rule.apply(epochs.head(8)).columns
     ['trace', 'trace_id', 'k', 'payoff', 'continuation', 'stop']
     """
     known = [name for name, one in METHODS.items() if not one.peeks]
