@@ -1,7 +1,7 @@
 """The axes of the survey's taxonomy (arXiv 2605.02801), and which verbs declare that they serve one.
 
-A verb says so where it is defined, by `concerns`; nothing else in the package claims it. Credit units need no
-declaration: the registry of credit methods knows them.
+A verb says so where it is defined, by `concerns`; nothing else in the package claims it. Credit units and reward
+families need no declaration: the registries of credit methods and of rewards know them.
 """
 
 from collections.abc import Callable
@@ -56,21 +56,21 @@ SUB_DECISIONS: Final = (
 )
 """Section 5 of the survey."""
 
-_IDS: Final = (*(family.id for family in REWARD_FAMILIES), *(one.id for one in SUB_DECISIONS))
+_IDS: Final = tuple(one.id for one in SUB_DECISIONS)
 _DECLARED: Final[dict[str, list[str]]] = {}
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 
 def concerns(*ids: str) -> Callable[[_Verb], _Verb]:
-    """Declare that a verb computes rewards of a family (R1-R8), or effects of a sub-decision (O1-O5).
+    """Declare that a verb estimates effects of a sub-decision (O1-O5).
 
     The function itself stays as it is.
 
     Raises
     ------
     ParameterError
-        The taxonomy has no such id.
+        The taxonomy has no such sub-decision.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def concerns(*ids: str) -> Callable[[_Verb], _Verb]:
     """
     for one in ids:
         if one not in _IDS:
-            raise ParameterError(unknown_name("cell of the taxonomy", one, list(_IDS)))
+            raise ParameterError(unknown_name("sub-decision", one, list(_IDS)))
 
     def declare(verb: _Verb) -> _Verb:
         for one in ids:
@@ -96,12 +96,12 @@ def concerns(*ids: str) -> Callable[[_Verb], _Verb]:
 
 
 def verbs_for(id: str) -> list[str]:
-    """Names of the verbs that have declared a family or a sub-decision, sorted.
+    """Names of the verbs that have declared a sub-decision, sorted.
 
     Examples
     --------
     >>> from orchestrace.base.taxonomy import verbs_for
-    >>> verbs_for("O5")
-    []
+    >>> verbs_for("O4")
+    ['effects.aggregation']
     """
     return sorted(_DECLARED.get(id, []))

@@ -10,6 +10,8 @@ from ..corpus.corpus import Corpus
 from ..corpus.units import TraceEvents, TracesByNumber
 from ..credit.verb import methods
 from ..effects import observed  # noqa: F401  # which declare what they serve
+from ..rewards import rules
+from ..stopping import answer_rules  # noqa: F401  # the same
 
 STATUS: Final = pl.Enum(["computed", "channel", "not_yet"])
 IN_UNIT: Final = pl.Enum(["alone", "among_others"])
@@ -42,15 +44,15 @@ def coverage(papers: pl.DataFrame) -> dict[str, pl.DataFrame]:
     Returns
     -------
     dict of DataFrame
-        ``reward_families``: family, name, papers (UInt32), verbs (names of those that compute such a reward
-        from a trace), status. ``credit_units``: unit, papers, shares, advantages (UInt32: how many methods
+        ``reward_families``: family, name, papers (UInt32), rules (names of those of `ot.rewards.rules` that
+        pay such a reward), status. ``credit_units``: unit, papers, shares, advantages (UInt32: how many methods
         report there, by what they give), methods (their names). ``sub_decisions``: decision, name,
         event_types, verbs (those that estimate its effect). ``cells``: one row per family, unit and decision,
         in that order: family, unit, decision, papers, methods (how many), verbs, in_unit, status, missing.
         ``coverage``: the same as a table of units and decisions, each cell the number of families.
 
-        ``status`` is ``computed`` where the reward comes from a verb, ``channel`` where it has to be a
-        recorded reward channel (or, for R8, a weighted sum of some), ``not_yet`` where credit at that unit
+        ``status`` is ``computed`` where a rule pays the family from what events say, ``channel`` where each of
+        its rules needs a recorded reward channel, ``not_yet`` where credit at that unit
         says nothing of that decision, and ``missing`` why: no ``methods`` report there, no ``event_type``
         records the decision, or the ``unit`` holds no such event. ``in_unit`` says whether a unit is the
         decision ``alone`` or holds it ``among_others``, by what the engine makes of a run in which every
@@ -76,7 +78,7 @@ def coverage(papers: pl.DataFrame) -> dict[str, pl.DataFrame]:
         for reward, unit in papers.select("reward_type", "credit_granularity").iter_rows()
     ]
     known = methods()
-    families = _families(Counter(family for family, _ in tagged))
+    families = _families(Counter(family for family, _ in tagged), rules())
     cells = _cells(Counter(tagged), known, families)
     return {
         "reward_families": families,
@@ -94,18 +96,19 @@ def coverage(papers: pl.DataFrame) -> dict[str, pl.DataFrame]:
 _WORDS: Final = pl.List(pl.String)
 
 
-def _families(papers: Counter[str | None]) -> pl.DataFrame:
+def _families(papers: Counter[str | None], known: pl.DataFrame) -> pl.DataFrame:
     rows: list[tuple[Any, ...]] = []
     for family in REWARD_FAMILIES:
-        verbs = verbs_for(family.id)
+        own = known.filter(family=family.id)
         # a channel is an input of every method, whatever its family
-        rows.append((family.id, family.name, papers[family.id], verbs, "computed" if verbs else "channel"))
+        status = "computed" if (own["channels"].list.len() == 0).any() else "channel"
+        rows.append((family.id, family.name, papers[family.id], own["reward"].to_list(), status))
     rows.append((None, "no family, as tagged", papers[None], [], None))
     schema: dict[str, Any] = {
         "family": pl.String,
         "name": pl.String,
         "papers": pl.UInt32,
-        "verbs": _WORDS,
+        "rules": _WORDS,
         "status": STATUS,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")

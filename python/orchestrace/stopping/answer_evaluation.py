@@ -14,6 +14,7 @@ from ..base.arrays import Floats, Ints
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.taxonomy import concerns
 from ..decisions.rows import TIER
 from ..statistics.influence import check_confidence, mean_interval
 from ..statistics.resampling import ratio_of, resampled, sums_of
@@ -63,6 +64,7 @@ class HeldOut:
     expected: Floats | None
 
 
+@concerns("O5")
 @public
 def evaluate(
     epochs: pl.DataFrame,

@@ -13,6 +13,7 @@ from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.taxonomy import concerns
 from .answer_evaluation import FOLDS, VALUES, evaluate, held_out, named
 from .answers import Answers, Price, Problem, answers
 from .continuation import of_ridge
@@ -168,6 +169,7 @@ def fit(
     return StoppingRule(method, fitted.constant, json.dumps(told, sort_keys=True), fitted, options)
 
 
+@concerns("O5")
 @public
 def regret(
     epochs: pl.DataFrame, *, problem: Problem = "answer", price: Price = 0.0, cost: str = "epochs"
