@@ -1,7 +1,7 @@
 """The axes of the survey's taxonomy (arXiv 2605.02801), and which verbs declare that they serve one.
 
-A verb says so where it is defined, by `concerns`; nothing else in the package claims it. Credit units and reward
-families need no declaration: the registries of credit methods and of rewards know them.
+A verb says so where it is defined, by `concerns`; nothing else in the package claims it. Credit units and
+reward families need no declaration: the registries of credit methods and of rewards know them.
 """
 
 from collections.abc import Callable

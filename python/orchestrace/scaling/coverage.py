@@ -45,16 +45,16 @@ def coverage(papers: pl.DataFrame) -> dict[str, pl.DataFrame]:
     -------
     dict of DataFrame
         ``reward_families``: family, name, papers (UInt32), rules (names of those of `ot.rewards.rules` that
-        pay such a reward), status. ``credit_units``: unit, papers, shares, advantages (UInt32: how many methods
-        report there, by what they give), methods (their names). ``sub_decisions``: decision, name,
+        pay such a reward), status. ``credit_units``: unit, papers, shares, advantages (UInt32: how many
+        methods report there, by what they give), methods (their names). ``sub_decisions``: decision, name,
         event_types, verbs (those that estimate its effect). ``cells``: one row per family, unit and decision,
         in that order: family, unit, decision, papers, methods (how many), verbs, in_unit, status, missing.
         ``coverage``: the same as a table of units and decisions, each cell the number of families.
 
-        ``status`` is ``computed`` where a rule pays the family from what events say, ``channel`` where each of
-        its rules needs a recorded reward channel, ``not_yet`` where credit at that unit
-        says nothing of that decision, and ``missing`` why: no ``methods`` report there, no ``event_type``
-        records the decision, or the ``unit`` holds no such event. ``in_unit`` says whether a unit is the
+        ``status`` is ``computed`` where a rule pays the family from what events say, ``channel`` where each
+        of its rules needs a recorded reward channel, ``not_yet`` where credit at that unit says nothing of
+        that decision, and ``missing`` why: no ``methods`` report there, no ``event_type`` records the
+        decision, or the ``unit`` holds no such event. ``in_unit`` says whether a unit is the
         decision ``alone`` or holds it ``among_others``, by what the engine makes of a run in which every
         type of event happens once. ``papers`` of a cell is that of the pair of family and unit: the pool has
         no tag for decisions. Tags that belong to no family or unit are rows whose family or unit is null.
