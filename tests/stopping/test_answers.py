@@ -1,6 +1,9 @@
 """Rules of stopping: by hand, against exact dynamic programs, against planted optima, and as properties."""
 
 import math
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -302,3 +305,20 @@ def test_no_run_is_a_table_without_values() -> None:
 def test_mistakes_about_planted_runs(option: str, value: Any) -> None:
     with pytest.raises(ot.ParameterError, match=option):
         ot.synthetic.stops(**{option: value})
+
+
+def test_bits_do_not_depend_on_threads_of_blas() -> None:
+    """Sums over so many rows are those that BLAS divides among threads."""
+    code = """
+import hashlib
+import orchestrace as ot
+epochs, truth = ot.synthetic.stops(25_000, seed=1)
+rows = ot.stopping.export(epochs, "fqi", price=truth.price, folds=2)
+print(hashlib.md5(rows["continuation"].fill_null(0.0).to_numpy().tobytes()).hexdigest())
+"""
+    said = []
+    for threads in ("1", "4"):
+        held = {name: threads for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        run = [sys.executable, "-c", code]
+        said.append(subprocess.run(run, env=os.environ | held, capture_output=True, check=True).stdout)
+    assert said[0] == said[1] != b""

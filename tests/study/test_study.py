@@ -26,7 +26,7 @@ from orchestrace.study.cells import cells
 from orchestrace.study.costs import doubled, extrapolated, foretold, measured
 from orchestrace.study.folder import StudyFolder
 from orchestrace.study.measure import Bench
-from orchestrace.study.truth_rank import _needed, _pooled, _sd_within, _tasks_that_vary
+from orchestrace.study.truth_rank import _needed, _sd_within, _tasks_that_vary, pooled
 
 _DAY = datetime.date(2026, 5, 27)
 SMALL = {
@@ -60,9 +60,9 @@ def test_tasks_that_do_not_vary_are_no_evidence():
     # Of sixty tasks one varies: a correlation, and nothing to tell how far that of another task would be.
     ours = np.array([0.0, 1.0] + [0.0, 0.0] * 59)
     theirs, task = np.tile([0.0, 1.0], 60), np.repeat(np.arange(60), 2)
-    rho, around = _pooled(ours, theirs, task, 0.9)
+    rho, around = pooled(ours, theirs, task, 0.9)
     assert rho == pytest.approx(60**-0.5) and around.lower is not None  # the truth varies in all of them
-    rho, around = _pooled(ours, ours, task, 0.9)
+    rho, around = pooled(ours, ours, task, 0.9)
     assert (rho, around) == (pytest.approx(1.0), Interval(None, None, None, "support.absent"))
 
 
@@ -72,7 +72,7 @@ def test_credit_that_is_one_number_for_all_diffuses_with_the_root_of_the_units()
         effects = rng.normal(size=(4000, n))
         credit = np.repeat(effects.sum(axis=1), n)
         task = np.repeat(np.arange(40), 100 * n)
-        rho, around = _pooled(credit, effects.ravel(), task, 0.95)
+        rho, around = pooled(credit, effects.ravel(), task, 0.95)
         assert around.lower <= n**-0.5 <= around.upper and abs(rho * n**0.5 - 1) < 0.1
 
 
@@ -81,12 +81,12 @@ def test_pooled_correlation_is_that_of_what_is_centered_in_its_task():
     task = np.repeat([0, 1, 2], [5, 9, 4])
     x, y = rng.normal(size=18) + 10 * task, rng.normal(size=18) - 7 * task
     centered = [v - np.array([v[task == t].mean() for t in task]) for v in (x, y)]
-    rho, around = _pooled(x, y, task, 0.9)
+    rho, around = pooled(x, y, task, 0.9)
     assert rho == pytest.approx(np.corrcoef(*centered)[0, 1], abs=1e-12)
     assert -1.0 < around.lower < rho < around.upper < 1.0
     absent = (None, Interval(None, None, None, "support.absent"))
-    assert _pooled(np.ones(4), np.arange(4.0), np.zeros(4, int), 0.9) == absent
-    assert _pooled(np.zeros(0), np.zeros(0), np.zeros(0, int), 0.9) == absent
+    assert pooled(np.ones(4), np.arange(4.0), np.zeros(4, int), 0.9) == absent
+    assert pooled(np.zeros(0), np.zeros(0), np.zeros(0, int), 0.9) == absent
 
 
 def test_the_interval_of_a_pooled_correlation_by_what_each_task_moves():
@@ -94,7 +94,7 @@ def test_the_interval_of_a_pooled_correlation_by_what_each_task_moves():
     task = np.repeat([0, 1, 2, 3], [5, 9, 4, 6])
     x = rng.normal(size=task.size)
     y = x + rng.normal(size=task.size)
-    rho, around = _pooled(x, y, task, 0.9)
+    rho, around = pooled(x, y, task, 0.9)
     x, y = (v - np.array([v[task == t].mean() for t in task]) for v in (x, y))
 
     def correlation(times):

@@ -1,10 +1,15 @@
 """Outside help for regressions: one BLAS thread for sums, classes of scikit-learn (optional)."""
 
+import functools
 import importlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from ..base.errors import ParameterError
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 
 
 def one_thread(of: Literal["blas", "openmp"] | None = None) -> AbstractContextManager[object]:
@@ -15,6 +20,17 @@ def one_thread(of: Literal["blas", "openmp"] | None = None) -> AbstractContextMa
     from threadpoolctl import threadpool_limits
 
     held: AbstractContextManager[object] = threadpool_limits(1, user_api=of)
+    return held
+
+
+def in_one_order(verb: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    """Run a whole function on one thread of BLAS: for sums over rows of NumPy alone."""
+
+    @functools.wraps(verb)
+    def held(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+        with one_thread("blas"):
+            return verb(*args, **kwargs)
+
     return held
 
 

@@ -17,6 +17,7 @@ from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
 from ..decisions.rows import TIER
 from ..statistics.influence import check_confidence, mean_interval
+from ..statistics.learners import in_one_order
 from ..statistics.resampling import ratio_of, resampled, sums_of
 from .answers import Answers, Price, Problem, answers
 from .continuation import of_ridge
@@ -66,6 +67,7 @@ class HeldOut:
 
 @concerns("O5")
 @public
+@in_one_order
 def evaluate(
     epochs: pl.DataFrame,
     methods: Sequence[str] | None = None,

@@ -14,6 +14,7 @@ from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
+from ..statistics.learners import in_one_order
 from .answer_evaluation import FOLDS, VALUES, evaluate, held_out, named
 from .answers import Answers, Price, Problem, answers
 from .continuation import of_ridge
@@ -76,6 +77,7 @@ class StoppingRule:
     _options: dict[str, Any] = field(repr=False)
 
     @public
+    @in_one_order
     def apply(self, epochs: pl.DataFrame) -> pl.DataFrame:
         """Say at every epoch whether the rule stops there.
 
@@ -109,6 +111,7 @@ class StoppingRule:
 
 
 @public
+@in_one_order
 def fit(
     epochs: pl.DataFrame,
     method: str = "lsm",
@@ -308,6 +311,7 @@ def frontier(
 
 
 @public
+@in_one_order
 def export(
     epochs: pl.DataFrame,
     method: str = "lsm",

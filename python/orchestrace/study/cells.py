@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..credit.verb import methods as registered
+from ..rewards import rules
 from .config import MethodRun, Size, StudyConfig
 
-CREDIT, SCHEDULE = "credit", "schedule"
+CREDIT, SCHEDULE, REWARD, STOP = "credit", "schedule", "reward", "stop"
+STOPS = "stops"
+"""The world of the cells of stopping, whose runs are epochs and none of the presets."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement: a method at a unit, or a queue of a schedule, on one corpus."""
+    """One measurement on one corpus: a method at a unit, a queue, a rule of reward or of stopping."""
 
     kind: str
     preset: str
@@ -58,6 +61,7 @@ def _by_cost(config: StudyConfig) -> list[Size]:
 
 def _of_size(config: StudyConfig, size: Size) -> Iterator[Cell]:
     reported = dict(registered().select("name", "units").iter_rows())
+    paid = dict(rules().select("reward", "unit").iter_rows())
     for preset in config.presets:
         for replicate in range(config.replicates):
             if config.slots:
@@ -67,6 +71,11 @@ def _of_size(config: StudyConfig, size: Size) -> Iterator[Cell]:
                 for unit in run.units or config.units:
                     if unit in reported[run.name]:
                         yield Cell(CREDIT, preset, size, replicate, run, unit)
+            for run in config.rewards:
+                yield Cell(REWARD, preset, size, replicate, run, paid[run.name])
+    for replicate in range(config.replicates):
+        for name in config.stopping:
+            yield Cell(STOP, STOPS, size, replicate, MethodRun(name), "run")
 
 
 def seed_of(seed: int, purpose: str, name: str) -> int:

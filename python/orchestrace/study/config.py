@@ -21,6 +21,8 @@ from ..credit.registry import registered as written_in_python
 from ..credit.verb import credit
 from ..credit.verb import methods as registered
 from ..interventions.timing import Queue
+from ..rewards import compute, rules
+from ..stopping import rules as stopping_rules
 from ..synthetic.planting import planted
 
 UNITS: Final = ("event", "agent")
@@ -106,6 +108,8 @@ class StudyConfig:
         ``event`` and ``agent``, or one of them.
     slots, queues
         Of the schedules: numbers k of slots, orders of the queue.
+    rewards, stopping
+        Rules of `ot.rewards.rules` and of `ot.stopping.rules` that are measured, too.
     seed, replicates
         Corpora of every preset and size, each with a seed of its own that `seed` determines.
     budget_s
@@ -131,6 +135,8 @@ class StudyConfig:
     units: tuple[str, ...] = UNITS
     slots: tuple[int, ...] = ()
     queues: tuple[str, ...] = ("recorded",)
+    rewards: tuple[MethodRun, ...] = ()
+    stopping: tuple[str, ...] = ()
     seed: int = 0
     replicates: int = 1
     budget_s: float = 60.0
@@ -230,6 +236,7 @@ def parse_config(given: Mapping[str, Any]) -> StudyConfig:
     """
     made = begun_config(given)
     _check_methods(made)
+    _check_rewards(made)
     return made
 
 
@@ -249,6 +256,8 @@ def begun_config(given: Mapping[str, Any]) -> StudyConfig:
         units=_words("units", given.get("units", list(UNITS)), UNITS),
         slots=_slots(given.get("slots", [])),
         queues=_words("queues", given.get("queues", ["recorded"]), get_args(Queue)),
+        rewards=_rewards(given.get("rewards", [])),
+        stopping=_words("stopping", given.get("stopping", []), tuple(stopping_rules()["method"])),
         **counts,
         **scalars,
     )
@@ -352,6 +361,31 @@ def _methods(given: object) -> tuple[MethodRun, ...]:
     return tuple(made)
 
 
+def _rewards(given: object) -> tuple[MethodRun, ...]:
+    """Rules of reward, as `_methods`; each has the one unit that it pays."""
+    if isinstance(given, list | tuple) and not given:
+        return ()
+    known = dict(rules().select("reward", "unit").iter_rows())
+    made = []
+    for one in _tables("rewards", given, 'name: rewards = ["finish", ...]'):
+        run: object = {"name": one} if isinstance(one, str) else one
+        if not isinstance(run, Mapping) or not isinstance(run.get("name"), str):
+            raise ParameterError(f"reward {one!r}, expected a name or a table with name and params")
+        _known("key of a reward", run, [f.name for f in fields(MethodRun)])
+        name, own = run["name"], run.get("params", {})
+        if name not in known:
+            raise ParameterError(unknown_name("reward", name, list(known)))
+        if not isinstance(own, Mapping):
+            raise ParameterError(
+                f"params of reward '{name}' is {own!r}, expected a table, as {{ NAME = VALUE }}"
+            )
+        _words(f"units of reward '{name}'", run.get("units", []), (known[name],))
+        made.append(MethodRun(name, _settings(f"reward '{name}'", own)))
+    if twice := _twice([run.label for run in made]):
+        raise ParameterError(f"reward '{twice}' is given twice with the same parameters")
+    return tuple(made)
+
+
 def _words(what: str, given: object, known: tuple[str, ...]) -> tuple[str, ...]:
     if not isinstance(given, list | tuple):
         raise ParameterError(f"{what} is {given!r}, expected a list of names")
@@ -424,3 +458,14 @@ def _check_methods(made: StudyConfig) -> None:
             except (ParameterError, TypeError, OverflowError) as error:
                 text = (str(error).splitlines() or [""])[0]
                 raise ParameterError(f"method '{run.label}' at unit '{unit}': {text}") from None
+
+
+def _check_rewards(made: StudyConfig) -> None:
+    """Pay no runs by every rule, which judges its parameters."""
+    nothing = Corpus(_core.read([]))
+    for run in made.rewards:
+        try:
+            compute(nothing, {run.name: run.params})
+        except (ParameterError, TypeError, OverflowError) as error:
+            text = (str(error).splitlines() or [""])[0]
+            raise ParameterError(f"reward '{run.label}': {text}") from None

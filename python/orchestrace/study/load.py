@@ -9,11 +9,11 @@ from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.publication import write_parquet
 from ..base.schema import unknown_name
-from .cells import SCHEDULE, Cell
+from .cells import CREDIT, REWARD, SCHEDULE, STOP, Cell
 from .folder import StudyFolder
 
-Table = Literal["study", "cells", "costs", "schedules", "tasks"]
-TABLES: Final = ("cells", "costs", "schedules", "tasks")
+Table = Literal["study", "cells", "costs", "schedules", "rewards", "stops", "tasks"]
+TABLES: Final = ("cells", "costs", "schedules", "rewards", "stops", "tasks")
 
 _KEY: Final[dict[str, Any]] = {
     "kind": pl.String,
@@ -68,7 +68,37 @@ _SCHEDULES: Final[dict[str, Any]] = {
     "interval_reason": pl.String,
     "time_unit": pl.String,
 }
+_REWARDS: Final[dict[str, Any]] = {
+    "status": pl.String,
+    "reason": pl.String,
+    "n_traces": pl.UInt32,
+    "n_tasks": pl.UInt32,
+    "n_rows": pl.UInt64,
+    "null_share": pl.Float64,
+    "null_reason": pl.String,
+    "mean": pl.Float64,
+    "sd": pl.Float64,
+    **{f"follows{end}": pl.Float64 for end in _ENDS},
+    "interval_reason": pl.String,
+}
+_STOPS: Final[dict[str, Any]] = {
+    "status": pl.String,
+    "reason": pl.String,
+    "n_traces": pl.UInt32,
+    "n_tasks": pl.UInt32,
+    "n_epochs": pl.UInt64,
+    "truth": pl.Float64,
+    "value": pl.Float64,
+    **{f"regret{end}": pl.Float64 for end in _ENDS},
+    "bound": pl.Float64,
+    "mean_k": pl.Float64,
+    "early": pl.Float64,
+    "interval_reason": pl.String,
+}
 _TASKS: Final[dict[str, Any]] = {"task": pl.Int64, "rho": pl.Float64, "sign": pl.Float64}
+
+
+_TABLE_OF: Final = {REWARD: "rewards", STOP: "stops"}
 
 
 @public
@@ -82,7 +112,8 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
     table
         ``study``: cells of credit with their costs beside. ``cells``: their numbers alone, which are the same
         on every run. ``costs``: seconds and memory alone, of schedules too. ``schedules``: a row per
-        corpus, queue and k. ``tasks``: a row per cell and task.
+        corpus, queue and k. ``rewards``, ``stops``: a row per rule and corpus. ``tasks``: a row per cell of
+        credit and task.
 
     Returns
     -------
@@ -115,6 +146,15 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
         worst``: speed-ups that the bounds allow; ``parallelism`` T1/T∞; ``in_bounds``: share of traces within
         both; ``time_unit``; ``interval_reason`` of the first interval that is null: ``group.degenerate``
         where all tasks have one value, as the speed-up of one slot.
+
+        Rewards: ``n_rows null_share null_reason`` of what the rule pays; ``mean sd`` of what it pays a run;
+        ``follows`` with its interval over tasks: Pearson's correlation of that with the outcome, both
+        centered in the task.
+
+        Stops, of the runs that `synthetic.stops` draws: ``truth``, what the best rule that sees the past is
+        worth; ``value`` of this rule on tasks that it was not fitted on; ``regret`` = truth - value with its
+        interval; ``bound``, the dual upper bound of a learned rule; ``mean_k early`` as in
+        `stopping.evaluate`.
 
     Raises
     ------
@@ -164,15 +204,20 @@ def tables(place: StudyFolder) -> dict[str, pl.DataFrame]:
         if seconds := cost.get("seconds"):
             cost = cost | {"events_per_s": found["numbers"]["n_events"] / seconds}
         rows["costs"].append(key | {name: cost.get(name) for name in _COSTS})
+        state = {"status": found["status"], "reason": found["reason"]}
         if cell.kind == SCHEDULE:
             rows["schedules"] += [key | row for row in found.get("rows", [])]
             continue
-        told = {"status": found["status"], "reason": found["reason"], **found["numbers"]}
+        if cell.kind != CREDIT:
+            rows[_TABLE_OF[cell.kind]] += [key | state | row for row in found.get("rows", [{}])]
+            continue
+        told = state | found["numbers"]
         rows["cells"].append(key | {name: told.get(name) for name in _NUMBERS})
         tasks = found.get("tasks") or {name: [] for name in _TASKS}
         pairs = zip(*(tasks[name] for name in _TASKS), strict=True)
         rows["tasks"] += [key | dict(zip(_TASKS, values, strict=True)) for values in pairs]
-    schemas = {"cells": _NUMBERS, "costs": _COSTS, "schedules": _SCHEDULES, "tasks": _TASKS}
+    schemas = {"cells": _NUMBERS, "costs": _COSTS, "tasks": _TASKS}
+    schemas |= {"schedules": _SCHEDULES, "rewards": _REWARDS, "stops": _STOPS}
     return {name: pl.DataFrame(rows[name], schema=_KEY | schemas[name]) for name in TABLES}
 
 

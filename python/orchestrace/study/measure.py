@@ -8,12 +8,16 @@ import polars as pl
 from ..base.errors import ParameterError
 from ..corpus.corpus import Corpus
 from ..credit.verb import credit
+from ..rewards import compute
 from ..schedules.scheduling import scaling_curve
 from ..statistics.influence import mean_interval
+from ..stopping import evaluate
 from ..synthetic.planting import Truth, planted
-from .cells import SCHEDULE, Cell, seed_of
+from .cells import CREDIT, REWARD, SCHEDULE, STOP, Cell, seed_of
 from .config import StudyConfig
 from .costs import measured
+from .paid import followed
+from .stopped import drawn_epochs, judged_stops
 from .truth_rank import judged
 
 OK: Final = "ok"
@@ -34,10 +38,12 @@ class Bench:
         self._held: tuple[Corpus, Truth] | None = None
 
     def measure(self, cell: Cell, stage: Stage = lambda _: None) -> dict[str, Any]:
-        """``status reason numbers cost``, of schedules also ``rows``, of credit ``tasks``.
+        """``status reason numbers cost``, of credit also ``tasks``, of all others ``rows``.
 
         `stage` hears ``call`` when what counts against the budget begins, and ``judge`` when it is over.
         """
+        if cell.kind == STOP:
+            return {"status": OK, "reason": None, **self._stopping(cell, stage)}
         corpus, truth = self._corpus(cell)
         sizes = corpus._sizes()
         shape = {
@@ -46,7 +52,8 @@ class Bench:
             "mean_agents": truth.agents.height / sizes["traces"],
         }
         try:
-            found = (self._schedule if cell.kind == SCHEDULE else self._credit)(cell, corpus, truth, stage)
+            kinds = {CREDIT: self._credit, SCHEDULE: self._schedule, REWARD: self._reward}
+            found = kinds[cell.kind](cell, corpus, truth, stage)
         except ParameterError as error:
             text = (str(error).splitlines() or [""])[0]
             return {"status": REFUSED, "reason": text, "numbers": shape, "cost": {}}
@@ -92,6 +99,25 @@ class Bench:
         )
         stage("judge")
         return {"numbers": {}, "cost": cost, "rows": _by_slots(corpus, curve, config.confidence)}
+
+    def _reward(self, cell: Cell, corpus: Corpus, _: Truth, stage: Stage) -> dict[str, Any]:
+        asked = {cell.run.name: cell.run.params}
+        stage("call")
+        paid, cost = measured(lambda: compute(corpus, asked, threads=self._threads))
+        stage("judge")
+        return {"numbers": {}, "cost": cost, "rows": [followed(corpus, paid, self._config.confidence)]}
+
+    def _stopping(self, cell: Cell, stage: Stage) -> dict[str, Any]:
+        config = self._config
+        # every rule is asked the same runs
+        epochs, truth = drawn_epochs(cell, seed_of(config.seed, "corpus", cell.corpus))
+        options: dict[str, Any] = {"price": truth.price, "confidence": config.confidence}
+        seed = seed_of(config.seed, "stop", cell.name)
+        stage("call")
+        found, cost = measured(lambda: evaluate(epochs, [cell.run.name], seed=seed, **options))
+        stage("judge")
+        shape = {"n_traces": cell.size.traces, "n_events": epochs.height, "mean_agents": None}
+        return {"numbers": shape, "cost": cost, "rows": [judged_stops(epochs, truth, found)]}
 
 
 def _by_slots(corpus: Corpus, curve: pl.DataFrame, confidence: float) -> list[dict[str, Any]]:

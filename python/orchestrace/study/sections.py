@@ -1,7 +1,7 @@
 """The sections of a report, in order."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -12,7 +12,7 @@ from .config import FEWEST_TASKS, Size, StudyConfig
 from .envelope_map import envelope_map, placed
 from .page import Cell, Figure, Grid, Section
 from .sheet import COLORS, Looks, looks
-from .summary import FEW, NONE, SLOW, Verdict, are_few, gap_sentences, method_table
+from .summary import FEW, FINDS, NONE, NOTHING, SLOW, Verdict, are_few, gap_sentences, method_table
 
 _PNG_SCALE: Final = 2.5
 _ONE_NUMBER: Final = ("broadcast", "grpo", "rloo")
@@ -61,6 +61,10 @@ def sections_of(
     ]
     if made["schedules"].height:
         found.append(_schedules(made["schedules"], drawn))
+    if made["rewards"].height:
+        found.append(_rewards(made["rewards"], config))
+    if made["stops"].height:
+        found.append(_stops(made["stops"], config))
     if downscaled is not None:
         found.append(_trend(downscaled, shown, drawn))
     found.append(_how(config))
@@ -279,6 +283,67 @@ def _schedules(table: pl.DataFrame, drawn: Drawn) -> Section:
         f" of each world are in `schedules.parquet`.{_hollow(few)}"
     )
     return Section("Schedules", [*drawn.add("schedules", figures.schedules(table), caption)])
+
+
+def _rewards(table: pl.DataFrame, config: StudyConfig) -> Section:
+    """A row per rule of reward: how far it follows the outcome, by size."""
+
+    def told(here: pl.DataFrame) -> Cell:
+        known = here.drop_nulls("follows")
+        if known.is_empty():
+            why = here["null_reason"].drop_nulls().to_list() + here["reason"].drop_nulls().to_list()
+            return Cell(plain(why[0]) if why else "does not vary", NONE)
+        found = known.filter(pl.col("follows_lower") > 0, ~are_few(pl.col("n_tasks"))).height
+        value = _correlation(float(known["follows"].to_numpy().mean()), False)
+        return Cell(f"{value} ({found}/{here.height})", FINDS if 2 * found > here.height else NOTHING)
+
+    caption = (
+        "Correlation, inside tasks, of what a rule pays a run with how the run ended: mean over"
+        " worlds, and in how many of them its interval is above 0. A rule of which the outcome is a"
+        " part follows it by definition. What follows nothing here may still be worth paying for; it"
+        " is then no substitute for the outcome. Synthetic runs, intervals over tasks."
+    )
+    return Section("What rewards follow", [_by_size(table, config.sizes, "rule", told, caption)])
+
+
+def _stops(table: pl.DataFrame, config: StudyConfig) -> Section:
+    """A row per rule of stopping: what it gives up, by size."""
+
+    def told(here: pl.DataFrame) -> Cell:
+        rows = here.drop_nulls("regret")
+        if rows.is_empty():
+            return Cell(plain(here["reason"].drop_nulls().first() or "no value"), NONE)
+        ends = rows.drop_nulls(["regret_lower", "regret_upper"])
+        value = float(rows["regret"].to_numpy().mean())
+        if ends.height < rows.height:
+            return Cell(f"{value:.3f}", FEW)
+        lower, upper = (float(ends[f"regret_{end}"].to_numpy().mean()) for end in ("lower", "upper"))
+        return Cell(f"{value:.3f} [{lower:.3f}, {upper:.3f}]", FINDS if lower <= 0.0 else NOTHING)
+
+    caption = (
+        "What a rule gives up against the best rule that sees the past, in units of the quality, on"
+        " tasks that it was not fitted on; with its interval over tasks, mean over corpora. Green:"
+        " the interval reaches 0. `oracle` sees the future. The longest run of a size has as many"
+        " epochs as its runs have steps, all of which together cost 0.48. Synthetic epochs, whose"
+        " best rule is known."
+    )
+    return Section("What rules of stopping give up", [_by_size(table, config.sizes, "rule", told, caption)])
+
+
+def _by_size(
+    table: pl.DataFrame,
+    sizes: tuple[Size, ...],
+    name: str,
+    told: Callable[[pl.DataFrame], Cell],
+    caption: str,
+) -> Grid:
+    """A row per method, a column per size."""
+    head = [name, *(f"{size.events:,} steps, {size.agents:,} agents" for size in sizes)]
+    rows = []
+    for method in table["method"].unique(maintain_order=True):
+        own = [table.filter(method=method, events=size.events, agents=size.agents) for size in sizes]
+        rows.append([Cell(f"`{method}`"), *(told(one) if one.height else Cell("") for one in own)])
+    return Grid(head, rows, caption)
 
 
 def _trend(table: pl.DataFrame, looks: Looks, drawn: Drawn) -> Section:

@@ -41,7 +41,7 @@ def judged(
         name: mean_interval(values, tasks, confidence=confidence, within=within)[:2]
         for name, values, within in (("rho", rho, (-1.0, 1.0)), ("sign", sign, (0.0, 1.0)))
     }
-    told["pooled"] = _pooled(ours, theirs, task, confidence)
+    told["pooled"] = pooled(ours, theirs, task, confidence)
     for name, (value, around) in told.items():
         numbers |= {name: value, f"{name}_lower": around.lower, f"{name}_upper": around.upper}
     numbers |= _needed(numbers["pooled"], numbers["pooled_lower"], numbers["pooled_upper"])
@@ -101,7 +101,7 @@ def _sd_within(rho: "Floats", tasks: "Ints") -> float | None:
     return float(((own["var"].to_numpy() * free).sum() / free.sum()) ** 0.5)
 
 
-def _pooled(
+def pooled(
     ours: "Floats", theirs: "Floats", task: "Ints", confidence: float
 ) -> tuple[float | None, Interval]:
     """Pearson's correlation of credit with contribution over all units and rollouts of a task: the rho of
