@@ -110,6 +110,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         "rewards": [ot.rewards.compute(corpus, "finish")],
         "stopping epochs": [epochs],
         "stopping evaluate": [ot.stopping.evaluate(stops, ["fixed"], n_boot=10)],
+        "stopping frontier": [ot.stopping.frontier(stops, ["fixed"], prices=[0.0], n_boot=10)],
         "stopping regret": [ot.stopping.regret(stops)],
         "taint": [ot.taint(corpus)],
         "taint privileged": [ot.taint(corpus, privileged_tools=["*"])],

@@ -97,7 +97,8 @@ def calls(folder: Path) -> dict[str, Call]:
     rewards = ot.rewards.compute(corpus, ["finish", "tokens"])
     answers, _ = ot.synthetic.stops(runs=40, seed=1)
     stop = ot.stopping.fit(answers, "lsm")
-    few = {"epochs": answers, "methods": ["fixed_k", "lsm"], "n_boot": 10}
+    few = {"epochs": answers, "methods": ["fixed", "lsm"], "n_boot": 10}
+    curve_of_stops = ot.stopping.frontier(**few, prices=[0.0, 0.1])
     return {
         "Corpus.from_arrow": Call(ot.Corpus.from_arrow, dict(tables)),
         "Corpus.source": Call(corpus.source, {"trace": 0, "seq": 0}),
@@ -216,6 +217,10 @@ def calls(folder: Path) -> dict[str, Call]:
         "stopping.fit_release": Call(ot.stopping.fit_release, {"epochs": epochs, "alpha": 0.3}),
         "stopping.from_frame": Call(ot.stopping.from_frame, {"frame": scored, "tokens": "tokens"}),
         "stopping.frontier": Call(ot.stopping.frontier, {**few, "prices": [0.0, 0.1]}),
+        "stopping.frontier_area": Call(
+            ot.stopping.frontier_area, {"curve": curve_of_stops, "method": "lsm", "other": "fixed"}
+        ),
+        "stopping.plot_frontier": Call(ot.stopping.plot_frontier, {"curve": curve_of_stops}),
         "stopping.quarantined": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
         "stopping.regret": Call(ot.stopping.regret, {"epochs": answers}),
         "StoppingRule.apply": Call(stop.apply, {"epochs": answers}),

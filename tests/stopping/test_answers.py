@@ -189,19 +189,66 @@ def test_bounds_hold_the_planted_optimum_at_the_nominal_rate() -> None:
 
 
 @pytest.mark.statistical
+def test_stops_gain_nothing_where_runs_of_others_are_paid() -> None:
+    """When a rule stops says nothing of how another run of the same length goes: no fixed epoch is beaten."""
+    above = []
+    for seed in range(20):
+        fitted, truth = ot.synthetic.stops(1000, seed=2 * seed)
+        rule = ot.stopping.fit(fitted, "lsm", price=truth.price)
+        new, _ = ot.synthetic.stops(1000, seed=2 * seed + 1)
+        told = rule.apply(new).sort("trace", "k")
+        paid = told["payoff"].to_numpy()
+        begin = np.flatnonzero(told["k"].to_numpy() == 1)
+        length = np.diff(np.append(begin, len(paid)))
+        stop = told["stop"].to_numpy() | (np.append(told["k"].to_numpy()[1:], 1) == 1)
+        at = np.array([np.flatnonzero(stop[b : b + n])[0] for b, n in zip(begin, length, strict=True)])
+        other = np.arange(1000)
+        rng = np.random.default_rng(seed)
+        for n in np.unique(length):
+            same = np.flatnonzero(length == n)
+            other[same] = rng.permutation(same)
+        gained = paid[begin[other] + at]
+        fixed = max(
+            (paid[begin[other] + np.minimum(k, length - 1)] for k in range(8)),
+            key=lambda one: float(one.mean()),
+        )
+        gain = gained - fixed
+        above.append(gain.mean() > 1.96 * gain.std(ddof=1) / math.sqrt(1000))
+        # while the runs that it looked at pay for it
+        assert paid[begin + at].mean() > gained.mean()
+    assert sum(above) <= 2
+
+
+@pytest.mark.statistical
 def test_permuted_outcomes_gain_nothing() -> None:
-    gains = []
+    """Giving up pays where failure shows: not where outcomes are those of other runs of the same length."""
+    lower = {True: 0, False: 0}
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        runs = {str(n): tuple(rng.random(4)) for n in range(200)}
-        drawn = epochs(runs)
-        # payoffs of other runs of the same length: what is seen says nothing of what comes
-        shuffled = drawn.with_columns(
-            x_q=pl.Series(np.concatenate([np.array(runs[str(n)]) for n in rng.permutation(200)]))
-        )
-        table = ot.stopping.evaluate(shuffled, ["lsm"], price=0.05, features=["x_q"], n_boot=200)
-        gains.append((table["gain_lower"][0], table["gain_upper"][0]))
-    assert sum(lower > 0 for lower, _ in gains) <= 3
+        signal = rng.normal(size=(400, 4)).cumsum(axis=1)
+        y = (signal[:, -1] + 0.3 * rng.normal(size=400) > 0.0).astype(float)
+        for permuted in lower:
+            ends = rng.permutation(y) if permuted else y
+            drawn = pl.DataFrame(
+                {
+                    **{"trace": np.repeat(np.arange(400), 4), "k": np.tile([1, 2, 3, 4], 400)},
+                    **{"s": signal.ravel(), "x_s": signal.ravel(), "y": np.repeat(ends, 4)},
+                }
+            ).with_columns(
+                **{"trace_id": pl.format("r{}", "trace"), "task_id": pl.format("t{}", pl.col("trace") // 2)},
+                **{"q": pl.lit(None, pl.Float64), "tokens": pl.col("k").cast(pl.Float64)},
+                last=pl.col("k") == 4,
+            )
+            [row] = ot.stopping.evaluate(
+                drawn.with_columns(pl.col("trace", "k").cast(pl.UInt32)),
+                ["lsm"],
+                problem="abort",
+                price=0.1,
+                features=["x_s"],
+                n_boot=200,
+            ).iter_rows(named=True)
+            lower[permuted] += row["gain_lower"] > 0
+    assert lower[True] <= 2 and lower[False] >= 15, lower
 
 
 # --- what rules are for ----------------------------------------------------------------------------------

@@ -35,9 +35,13 @@ class _Verbs(typer.core.TyperGroup):
         return sorted(self.commands)
 
     def _flags(self, ctx: Any) -> dict[str, str]:
-        """The options of the command that runs, by the parameters of the library that they stand for."""
+        """The options of the command that runs, by the parameters of the library that they stand for.
+
+        Of a group, those of all its commands: which one runs is not told here, and they have them in common.
+        """
         command = self.commands.get(ctx.invoked_subcommand or "")
-        options = [(param.name, param.opts) for param in getattr(command, "params", []) if param.opts]
+        among = [command, *getattr(command, "commands", {}).values()]
+        options = [(one.name, one.opts) for each in among for one in getattr(each, "params", []) if one.opts]
         flags = {name: max(opts, key=len) for name, opts in options if max(opts, key=len).startswith("--")}
         other = {"overwrite": "force", "reward_scores": "reward_score", "trace_id": "trace"}
         other |= {f"{what}_tools": what for what in ("untrusted", "trusted", "privileged")}

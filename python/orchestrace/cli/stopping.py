@@ -1,11 +1,16 @@
-"""The commands stopping epochs, evaluate and regret: where runs could have stopped, and what that pays."""
+"""The commands stopping epochs, evaluate, frontier, regret: where runs could have stopped, what that pays."""
 
+import io
+from pathlib import Path
 from typing import Annotated, Any
 
 import polars as pl
 import typer
 
 from .. import stopping
+from ..base.errors import ParameterError
+from ..base.paths import path_of
+from ..base.publication import published_file, refuse_existing
 from ..base.text import counted
 from ..corpus.corpus import Corpus
 from .application import SETTINGS
@@ -31,6 +36,8 @@ Cost = Annotated[str, typer.Option("--cost", help="epochs, tokens, seconds or us
 Problem = Annotated[
     str, typer.Option("--problem", help="answer: stop and hand over; abort: stop and give up.")
 ]
+
+_PICTURES = (".svg", ".png", ".html")
 
 
 def _epochs(corpus: Corpus, source: str | None, reward: str) -> pl.DataFrame:
@@ -80,6 +87,45 @@ def evaluate_(
     options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
     found = stopping.evaluate(_paid(corpus, source, reward, problem), method, **options)
     table.give(found, "rules of stopping", "stopping evaluate")
+    tell_quarantined(corpus, recordings, recordings.strict)
+
+
+@stopping_app.command(name="frontier")
+@grouped
+def frontier_(
+    recordings: StrictOptions,
+    table: TableOptions,
+    source: Source = None,
+    reward: Channel = "team",
+    cost: Cost = "epochs",
+    price: Annotated[
+        list[float] | None,
+        typer.Option("--price", help="A price of a unit of cost; repeatable."),
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="A rule of stopping; repeatable; default: all.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Also draw it: a file that ends in .svg, .png or .html.")
+    ] = None,
+) -> None:
+    """Say what quality rules reach at what cost."""
+    if not price:
+        raise ParameterError("no price is given: --price 0 --price 0.05 --price 0.2")
+    if plot is not None:
+        if plot.suffix not in _PICTURES:
+            raise ParameterError(f"plot '{plot}' must end in one of {', '.join(_PICTURES)}")
+        if not table.force:
+            refuse_existing(path_of(plot))
+    corpus = usable(recordings)
+    curve = stopping.frontier(_paid(corpus, source, reward, "answer"), method, prices=price, cost=cost)
+    if plot is not None:
+        drawn = io.BytesIO() if plot.suffix == ".png" else io.StringIO()
+        stopping.plot_frontier(curve).save(drawn, format=plot.suffix[1:])
+        made = drawn.getvalue()
+        with published_file(path_of(plot), overwrite=table.force) as file:
+            file.write(made.encode() if isinstance(made, str) else made)
+    table.give(curve, "the frontier of stopping", "stopping frontier")
     tell_quarantined(corpus, recordings, recordings.strict)
 
 

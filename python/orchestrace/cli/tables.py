@@ -57,6 +57,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "rewards": ("trace_id", "reward", "family", "unit", "unit_id", "value", "reason"),
     "stopping epochs": ("trace_id", "k", "source", "q", "s", "tokens", "last", "y"),
     "stopping evaluate": ("method", "value", "lower", "upper", "gain", "bound", "mean_k", "reason"),
+    "stopping frontier": ("price", "method", "quality", "cost", "value", "lower", "upper", "early", "reason"),
     "stopping regret": ("trace_id", "k", "k_best", "regret", "over_run", "under_run"),
     "taint": (
         *("trace_id", "outcome_tainted", "n_tainted", "taint_share", "path", "first_agent", "reason"),

@@ -4,9 +4,10 @@ from .abort import fit_abort
 from .abort_evaluation import abort_looks, evaluate_abort
 from .abort_rule import AbortRule
 from .answer_evaluation import evaluate
-from .answer_rules import StoppingRule, export, fit, frontier, regret, rules
+from .answer_rules import StoppingRule, export, fit, regret, rules
 from .epochs import from_frame, quarantined
 from .features import features
+from .frontiers import frontier, frontier_area, plot_frontier
 from .recorded import epochs
 from .release import ReleaseRule, evaluate_release, fit_release
 from .thresholds import calibration_needed
@@ -28,6 +29,8 @@ __all__ = [
     "fit_release",
     "from_frame",
     "frontier",
+    "frontier_area",
+    "plot_frontier",
     "quarantined",
     "regret",
     "rules",

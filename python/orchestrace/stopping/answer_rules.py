@@ -1,4 +1,4 @@
-"""Rules of stopping for callers: the list, a fitted rule, regret, the frontier, rows for training."""
+"""Rules of stopping for callers: the list, a fitted rule, regret, rows for training."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
 from ..statistics.learners import in_one_order
-from .answer_evaluation import FOLDS, VALUES, evaluate, held_out, named
+from .answer_evaluation import FOLDS, held_out, named
 from .answers import Answers, Price, Problem, answers
 from .continuation import of_ridge
 from .epochs import REASON
@@ -252,62 +252,6 @@ def _under_run(runs: Answers, first: pl.DataFrame, at_end: Any) -> pl.DataFrame:
     both = heads.join(after, on=["task_id", "group", "k"], how="inner", suffix="_other")
     gained = (pl.col("best") - pl.col("paid")).clip(lower_bound=0.0).mean()
     return both.group_by("trace").agg(under_run=gained)
-
-
-@public
-def frontier(
-    epochs: pl.DataFrame,
-    methods: Sequence[str] | None = None,
-    *,
-    prices: Sequence[float],
-    cost: str = "epochs",
-    **options: Any,
-) -> pl.DataFrame:
-    """Say what quality rules reach at what cost, as the price of a unit of cost rises.
-
-    Parameters
-    ----------
-    epochs, methods, cost
-        As in `evaluate`.
-    prices
-        Prices to try.
-    **options
-        Other options of `evaluate`.
-
-    Returns
-    -------
-    DataFrame
-        The rows of `evaluate` at each price, with a first column ``price`` (Float64): ``quality`` over
-        ``cost`` is the frontier.
-
-    Raises
-    ------
-    ParameterError
-        No price, or as `evaluate`.
-    SchemaError
-        As `evaluate`.
-
-    Notes
-    -----
-    As many calls of `evaluate` as prices.
-
-    Examples
-    --------
-    >>> import orchestrace as ot
-    >>> epochs, _ = ot.synthetic.stops(runs=100, seed=0)
-    >>> curve = ot.stopping.frontier(epochs, ["fixed"], prices=[0.0, 0.1], n_boot=100)
-    >>> curve["cost"].is_sorted(descending=True)
-    True
-    """
-    if isinstance(prices, str) or not isinstance(prices, Sequence) or not prices:
-        raise ParameterError(f"prices is {prices!r}, expected a list of numbers")
-    tables = [
-        evaluate(epochs, methods, price=price, cost=cost, **options).select(
-            pl.lit(price, pl.Float64).alias("price"), *VALUES.names()
-        )
-        for price in prices
-    ]
-    return pl.concat(tables)
 
 
 @public

@@ -12,6 +12,7 @@ from .runs import Cost, check_cost, check_epochs
 OF_SCORES: Final = ("x_s", "x_s_mean", "x_s_min", "x_s_max", "x_s_delta", "x_s_ewm")
 """Features of the scores so far, in order."""
 _FRESH: Final = 0.3  # weight of the newest score in the exponential mean
+_SMALL: Final = 2.0**-64
 
 
 @public
@@ -90,12 +91,14 @@ def of_scores() -> dict[str, pl.Expr]:
     s = pl.col("s")
     found = {
         "x_s": s,
-        "x_s_mean": s.cum_sum() / s.cum_count(),
+        # sums of the largest numbers are none; a power of two changes no bit of the others
+        "x_s_mean": (s * _SMALL).cum_sum() / s.cum_count() / _SMALL,
         "x_s_min": s.cum_min(),
         "x_s_max": s.cum_max(),
         "x_s_delta": pl.when(pl.int_range(pl.len()) == 0).then(s * 0.0).otherwise(s - s.shift(1)),
         "x_s_ewm": s.ewm_mean(alpha=_FRESH, adjust=False, ignore_nulls=True),
     }
     return {
-        name: pl.when(s.is_not_null()).then(one.over("trace")).otherwise(None) for name, one in found.items()
+        name: pl.when(s.is_not_null() & one.over("trace").is_finite()).then(one.over("trace"))
+        for name, one in found.items()
     }

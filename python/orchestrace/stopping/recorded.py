@@ -95,7 +95,10 @@ def _laid_out(rows: pl.DataFrame) -> pl.DataFrame:
         **of_scores(),
         x_q=quality,
         x_q_best=quality.cum_max().over("trace"),
-        **{f"x_q_delta{n}": quality - one for n, one in enumerate(before, 1)},
+        **{
+            f"x_q_delta{n}": pl.when((quality - one).is_finite()).then(quality - one)
+            for n, one in enumerate(before, 1)
+        },
     )
     features = [name for name in rows.columns if name.startswith("x_")]
     return rows.select(*named, *(pl.col(name).cast(pl.Float64) for name in features))

@@ -1,0 +1,29 @@
+"""The plot of docs/stopping-answers.md: the quality that rules of stopping reach, over what runs cost.
+
+python benches/python/stopping_plot.py --svg docs/stopping-answers.svg
+"""
+
+import argparse
+
+import orchestrace as ot
+
+PRICES = [0.0, 0.01, 0.02, 0.04, 0.06, 0.09, 0.12, 0.18, 0.25, 0.4]
+RULES = ["fixed", "threshold", "lsm", "oracle"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--svg", help="file for the plot")
+    options = parser.parse_args()
+    epochs, _ = ot.synthetic.stops(runs=4000, seed=0)
+    curve = ot.stopping.frontier(epochs, RULES, prices=PRICES, n_boot=20)
+    for name in RULES[1:]:
+        print(name, "over fixed:", ot.stopping.frontier_area(curve, name, "fixed"))
+    if options.svg:
+        ot.stopping.plot_frontier(curve, title="Quality over cost, planted runs").save(options.svg)
+
+
+if __name__ == "__main__":
+    main()
