@@ -118,7 +118,7 @@ def test_the_state_is_that_of_rows_of_decisions(documents: list[Document]) -> No
     corpus = read(documents)
     table = ot.decisions.table(corpus, "communicate").with_columns(pl.col("trace", "seq").cast(pl.Int64))
     rows = table.join(decision_rows(corpus, "team"), on=["trace", "seq"], how="left")
-    for name in ("position", "step", "depth", "n_tools", "n_agents"):
+    for name in ("position", "step", "n_tools", "n_agents"):
         assert rows[f"x_{name}"].to_list() == rows[name].cast(pl.Float64).to_list()
     told = rows.filter(pl.col("x_tokens_before").is_not_null())
     assert (told["x_budget"] == (1 + told["x_tokens_before"]).log(2).floor()).all()
@@ -202,6 +202,17 @@ def test_nothing_after_a_decision_is_known_there(
             assert found.height == 1
             told = whole.filter(seq=row["seq"]).select(STATE).row(0)
             assert found.select(STATE).row(0) == told, kind
+
+
+def test_a_spawn_of_who_acts_already_is_not_known_before() -> None:
+    events = [
+        event(0, agent="lead", type="orchestrator_decision"),
+        event(1, agent="ann", type="message", to="lead"),
+        event(2, agent="lead", type="spawn", to="ann"),
+        event(3, agent="ann", type="message", to="lead"),
+    ]
+    corpus = read([run(0, 1.0, events, [])])
+    assert ot.decisions.table(corpus, "communicate")["x_depth"].to_list() == [0.0, 1.0]
 
 
 def test_a_role_that_is_told_later_is_not_known_before() -> None:
@@ -489,6 +500,28 @@ def test_bounds_hold_any_outcome_of_the_other_choice() -> None:
         effect = own["outcome"] - other
         assert own.height > 20 and ((own["lower"] <= effect) & (effect <= own["upper"])).all()
         assert np.allclose(own["upper"] - own["lower"], 120.0)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_recordings_without_rewards_have_decisions(kind: Any) -> None:
+    corpus, _ = planted(spawn_effect=1.0)
+    out = io.BytesIO()
+    corpus.write_jsonl(out)
+    bare = [json.loads(line) | {"rewards": {}} for line in out.getvalue().splitlines()]
+    with pytest.raises(ot.ParameterError, match="unknown reward channel 'team'"):
+        ot.decisions.table(read(bare), kind)
+    table = ot.decisions.table(read(bare), kind, reward=None, bounds=(0.0, 1.0))
+    same = ["trace_id", "seq", "actor", "action", "p_behavior", *STATE]
+    assert_frame_equal(table.select(same), ot.decisions.table(read(bare_of(bare)), kind).select(same))
+    assert table["outcome"].null_count() == table["lower"].null_count() == table.height > 20
+    unknown = table.filter(pl.col("effect").is_null())
+    expected = {"aggregate": {"field.absent"}}.get(kind, {"reward.absent"})
+    assert set(unknown["reason"]) == expected
+    assert (unknown.height < table.height) == (kind == "stop")  # what an epoch adds needs no reward
+
+
+def bare_of(documents: list[Document]) -> list[Document]:
+    return [document | {"rewards": {"team": 1.0}} for document in documents]
 
 
 def test_mistakes() -> None:

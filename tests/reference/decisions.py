@@ -107,15 +107,31 @@ def actor_state(trace: Trace, v: int) -> Row:
         u for u in until if u != v and trace.events[u]["type"] == "spawn" and trace.events[u]["to"] == owner
     ]
     roles = [trace.events[u]["role"] for u in own + naming if trace.events[u]["role"] is not None]
-    depth, agent = 0, owner
-    while agent in trace.spawner:
-        depth, agent = depth + 1, trace.spawner[agent]
     return {
         "x_role": roles[0] if roles else None,
-        "x_depth": float(depth),
+        "x_depth": depth(trace, v),
         "x_state_key": trace.events[v]["state_key"],
         "x_subtask_id": trace.events[v]["subtask_id"],
     }
+
+
+def depth(trace: Trace, v: int) -> float:
+    """Agents above the owner, by the first spawn of each that was made before the event (D16)."""
+    parent: dict[str, str] = {}
+
+    def head(agent: str) -> str:
+        return head(parent[agent]) if agent in parent else agent
+
+    for u in trace.order[: trace.rank[v]]:
+        child, spawner = trace.events[u]["to"], trace.owner[u]
+        if trace.events[u]["type"] != "spawn" or spawner is None or child not in trace.agents:
+            continue
+        if child not in parent and child != trace.root and head(spawner) != child:
+            parent[child] = spawner
+    found, agent = 0, trace.owner[v]
+    while agent in parent:
+        found, agent = found + 1, parent[agent]
+    return float(found)
 
 
 def state(trace: Trace, document: dict[str, Any], seen: list[int]) -> Row:

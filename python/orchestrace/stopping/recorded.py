@@ -21,7 +21,7 @@ _IN_TRACE: Final = ("draft", "score", "turn")
 
 
 @public
-def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward = "team") -> pl.DataFrame:
+def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward | None = "team") -> pl.DataFrame:
     """Tell where each recorded run could have been stopped, with quality, cost and features so far.
 
     Parameters
@@ -34,7 +34,7 @@ def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward = "te
         ``"turn"``: the last event of each turn of the root agent. ``"attempt"``: the runs of a group, an
         epoch each, by start. None takes for each trace the first of draft, score and turn that it has.
     reward
-        The outcome y of a run: a channel, or a weighted sum of channels.
+        The outcome y of a run: a channel, or a weighted sum of channels. None leaves y null.
 
     Returns
     -------
@@ -67,7 +67,9 @@ def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward = "te
     check_corpus(corpus)
     if source is not None and source not in SOURCES:
         raise ParameterError(unknown_name("source of epochs", str(source), list(SOURCES)))
-    rewards = amounts(corpus, reward).select("trace", y="reward") if len(corpus) else _NO_REWARDS
+    rewards = _NO_REWARDS
+    if reward is not None and len(corpus):
+        rewards = amounts(corpus, reward).select("trace", y="reward")
     if source == "attempt":
         return _with_missing(_attempts(corpus, rewards))
     parts = [_piece(load(), source) for _, load in corpus.pieces()]

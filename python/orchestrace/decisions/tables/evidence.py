@@ -114,9 +114,12 @@ def delegated(rows: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, Fact
 
 
 def sent(
-    corpus: Corpus, rows: pl.DataFrame, reward: Reward, context: Source, confidence: float
+    corpus: Corpus, rows: pl.DataFrame, reward: Reward | None, context: Source, confidence: float
 ) -> tuple[pl.DataFrame, Facts]:
     """What runs that sent this came to, less those that did something else in its context (6.8)."""
+    facts: Facts = {"estimate": "siblings"}
+    if reward is None:
+        return _evident(_without(rows, "reward.absent")), facts
     found = message(corpus, reward=reward, context=context, confidence=confidence).select(
         pl.col("trace", "seq").cast(pl.Int64),
         *("effect", "lower", "upper", "tier", "reason"),
@@ -125,7 +128,7 @@ def sent(
         n_candidates="n_candidates",
     )
     joined = rows.join(found, on=["trace", "seq"], how="left", maintain_order="left")
-    return _evident(joined.with_columns(n_alternatives="n_candidates")), {"estimate": "siblings"}
+    return _evident(joined.with_columns(n_alternatives="n_candidates")), facts
 
 
 def aggregated(corpus: Corpus, rows: pl.DataFrame, rule: str) -> tuple[pl.DataFrame, Facts]:

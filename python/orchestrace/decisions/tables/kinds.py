@@ -22,7 +22,7 @@ _EXACT: Final = 1e-9
 _OUTSIDE: Final = ("user", "scorer", "environment")
 
 
-def decided(corpus: Corpus, kind: str, reward: Reward, context: Source) -> pl.DataFrame:
+def decided(corpus: Corpus, kind: str, reward: Reward | None, context: Source) -> pl.DataFrame:
     """Decisions of a kind other than stop, in order of ``trace_id``, time and ``seq``.
 
     Columns are those of `decision_rows`, state columns, and ``actor``, ``done`` (the action),
@@ -129,7 +129,7 @@ def _with_alternatives(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def stops(corpus: Corpus, reward: Reward, source: EpochSource | None) -> pl.DataFrame:
+def stops(corpus: Corpus, reward: Reward | None, source: EpochSource | None) -> pl.DataFrame:
     """O5: each epoch, after which the run went on or stopped; columns as of `decided`, ``source q last``."""
     rows = epochs(corpus, source, reward=reward)
     rows = rows.with_columns(pl.col("trace", "seq").cast(pl.Int64)).sort("trace_id", "trace", "k")

@@ -7,7 +7,6 @@ import polars as pl
 
 from ... import _core
 from ...corpus.corpus import Corpus
-from ...corpus.owners import owners
 from ...stopping.features import OF_SCORES
 from ...stopping.recorded import so_far
 
@@ -53,7 +52,8 @@ def states(corpus: Corpus, wanted: pl.DataFrame, *, with_own: bool) -> pl.DataFr
     Notes
     -----
     Numbers count the events before this one in canonical order. ``x_role`` is the role as told up to the
-    event, by the rule of definition D4. O(events log events).
+    event, by the rule of definition D4, ``x_depth`` that by the spawns before it. O(events log events), and
+    rows times the depth of the deepest tree of agents.
 
     Examples
     --------
@@ -75,10 +75,7 @@ def pieces_of(corpus: Corpus) -> list[Callable[[], Corpus]]:
 
 def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFrame:
     said = corpus.events.select("trace", "seq", "agent", "role", "state_key", "subtask_id").collect()
-    depths = owners(corpus).select("trace", "seq", "depth")
-    events = so_far(corpus)
-    for more in (said, depths):
-        events = events.join(more, on=["trace", "seq"], how="left", maintain_order="left")
+    events = so_far(corpus).join(said, on=["trace", "seq"], how="left", maintain_order="left")
     events = events.with_columns(
         pl.col("trace", "seq").cast(pl.Int64), pl.col("agent", "role").cast(pl.String)
     )
@@ -98,15 +95,48 @@ def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFr
             *(pl.col(name).shift(1).over("trace") for name in _TOLD),
         )
     log = {name: (1.0 + pl.col(of)).log(2).floor() for name, of in _BUCKETS.items()}
+    parents = _parents(corpus, events)
     events = _with_role(events).with_columns(
-        **log, x_depth="depth", x_state_key="state_key", x_subtask_id="subtask_id", actor="owner"
+        **log, x_state_key="state_key", x_subtask_id="subtask_id", actor="owner"
     )
     numbers = [name for name in NUMBERS if name not in OF_EPOCHS]
-    return events.join(wanted, on=["trace", "seq"], how="semi", maintain_order="left").select(
+    kept = events.join(wanted, on=["trace", "seq"], how="semi", maintain_order="left")
+    return _with_depth(kept, parents).select(
         *("trace", "seq", "actor"),
         pl.col(numbers).cast(pl.Float64),
         pl.col(WORDS).cast(pl.String),
     )
+
+
+def _parents(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:
+    """``trace owner``, whom it works for (``above``), and the place of the spawn that says so."""
+    tree = corpus.agents.filter(pl.col("parent").is_not_null()).select(
+        pl.col("trace").cast(pl.Int64),
+        owner=pl.col("agent").cast(pl.String),
+        above=pl.col("parent").cast(pl.String),
+    )
+    spawns = events.filter(pl.col("type") == "spawn").select("trace", owner="to", above="owner", told="place")
+    first = spawns.group_by("trace", "owner", "above").agg(pl.col("told").min())
+    return tree.collect(engine="streaming").join(first, on=["trace", "owner", "above"])
+
+
+def _with_depth(events: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
+    """How many agents stand above the owner, as told before the event; a spawn may name who acts already."""
+    at = events.select(
+        "trace", "owner", "place", x_depth=pl.when(pl.col("owner").is_not_null()).then(pl.lit(0, pl.Int64))
+    )
+    is_open = True
+    while is_open:  # as often as the deepest tree has levels
+        at = at.join(parents, on=["trace", "owner"], how="left", maintain_order="left")
+        known = (pl.col("told") < pl.col("place")).fill_null(False)
+        at = at.select(
+            "trace",
+            "place",
+            x_depth=pl.col("x_depth") + known.cast(pl.Int64),
+            owner=pl.when(known).then("above"),
+        )
+        is_open = at["owner"].count() > 0
+    return events.with_columns(at["x_depth"])
 
 
 def _with_role(events: pl.DataFrame) -> pl.DataFrame:

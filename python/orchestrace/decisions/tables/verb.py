@@ -52,7 +52,7 @@ def table(
     corpus: Corpus,
     kind: Kind,
     *,
-    reward: Reward = "team",
+    reward: Reward | None = "team",
     context: Source = "auto",
     credits: pl.DataFrame | pl.LazyFrame | None = None,
     bounds: tuple[float, float] | None = None,
@@ -75,7 +75,8 @@ def table(
         recorded score from the scores of the inputs, else ``other``; null if a score is missing. ``"stop"``
         (O5): epochs of `stopping.epochs`; ``continue``, and ``stop`` at the last.
     reward
-        The outcome, as in `credit`.
+        The outcome, as in `credit`. None for recordings that have none: what was known and done, with null
+        outcomes.
     context
         Where contexts come from, as in `contexts`.
     credits
@@ -187,7 +188,7 @@ def _evidence(
     corpus: Corpus,
     rows: pl.DataFrame,
     kind: str,
-    reward: Reward,
+    reward: Reward | None,
     context: Source,
     rule: str,
     confidence: float,
