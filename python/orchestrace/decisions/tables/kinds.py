@@ -61,8 +61,13 @@ def _facts(corpus: Corpus) -> tuple[pl.DataFrame, pl.DataFrame]:
     facts = pl.DataFrame(_core.ownership(corpus._store)).select(
         pl.col("trace", "seq").cast(pl.Int64), "is_root", own_turn="turn"
     )
-    outside = corpus.agents.filter(pl.col("kind").cast(pl.String).is_in(_OUTSIDE)).select(
-        pl.col("trace").cast(pl.Int64), to=pl.col("agent").cast(pl.String), outside=True
+    # a role on an event of their own tells who is not of the team (D4)
+    by_role = pl.col("role").cast(pl.String).is_in(_OUTSIDE)
+    acting = ~pl.col("type").cast(pl.String).is_in(["spawn", "despawn"])
+    outside = (
+        corpus.events.filter(by_role & acting)
+        .select(pl.col("trace").cast(pl.Int64), to=pl.col("agent").cast(pl.String), outside=True)
+        .unique()
     )
     return facts, outside.collect(engine="streaming")
 
