@@ -21,6 +21,7 @@ READERS: dict[str, list[str]] = {
     "replay": ["replay", "--each", "agent"],
     "metrics": ["metrics"],
     "rewards": ["rewards"],
+    "decisions": ["decisions"],
     "taint": ["taint"],
     "export": ["export", "--to", "jsonl", "-o", "OUT"],
     "report": ["report"],

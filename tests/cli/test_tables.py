@@ -44,6 +44,10 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "replay": (["replay", "RUNS", "--each", "agent"], ["unit_id", "effect", "tier", "reason", "bounds"]),
     "rewards": (["rewards", "RUNS", "--rule", "parl"], ["trace_id", "reward", "unit", "value"]),
+    "decisions": (
+        ["decisions", "RUNS", "--kind", "delegate"],
+        ["trace_id", "actor", "action", "effect", "reason"],
+    ),
     "taint": (
         ["taint", "RUNS"],
         ["trace_id", "n_tainted", "taint_share", "outcome_tainted", "path"],
@@ -108,6 +112,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         **{f"metrics by {by}": [ot.metrics(corpus, by=by)] for by in ("system", "task")},
         "metrics by trace": [ot.metrics(corpus)],
         "rewards": [ot.rewards.compute(corpus, "finish")],
+        "decisions": [ot.decisions.table(corpus, "spawn")],
         "stopping epochs": [epochs],
         "stopping evaluate": [ot.stopping.evaluate(stops, ["fixed"], n_boot=10)],
         "stopping frontier": [ot.stopping.frontier(stops, ["fixed"], prices=[0.0], n_boot=10)],

@@ -132,6 +132,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "interventions.concurrency": Call(ot.interventions.concurrency, {"slots": 2}),
         "schedules.concurrency_profile": on(ot.schedules.concurrency_profile),
         "decisions.contexts": on(ot.decisions.contexts),
+        "decisions.table": on(ot.decisions.table, kind="spawn", credits=agents),
+        "decisions.table stop": on(ot.decisions.table, kind="stop", source="turn", bounds=(-9.0, 9.0)),
         "credit": on(ot.credit, method="flow"),
         "credit on disk": Call(ot.credit, {"corpus": ot.read_corpus(stored), "method": "uniform"}),
         "scaling.credit_snr": on(ot.scaling.credit_snr, credits=credits),

@@ -79,7 +79,10 @@ SAMPLED = {
     if "samples" in {one["name"] for one in row["params"]}
 }
 #: These answer in units of a reward, and refuse a corpus in which no run has one.
-REWARDED = ("effects.matched", "effects.spawn", "effects.message", "effects.delegation")
+REWARDED = (
+    *("effects.matched", "effects.spawn", "effects.message", "effects.delegation"),
+    "decisions.table",
+)
 
 
 def own_outcome(masks: Any, game: Any) -> Any:
@@ -139,6 +142,13 @@ VERBS: dict[str, Callable[[ot.Corpus], pl.DataFrame]] = {
     "effects.delegation": ot.effects.delegation,
     "effects.aggregation": lambda c: ot.effects.aggregation(c),
     "effects.aggregation by event": lambda c: ot.effects.aggregation(c, by="event"),
+    **{
+        f"decisions.table {kind} {bounds}": lambda c, kind=kind, bounds=bounds: ot.decisions.table(
+            c, kind, bounds=bounds
+        )
+        for kind in ("spawn", "delegate", "communicate", "aggregate", "stop")
+        for bounds in (None, (-9.0, 9.0))
+    },
     "outcomes.sensitivity of effects": lambda c: ot.outcomes.sensitivity(
         c, ot.interventions.drop(each="agent")
     ),
@@ -190,7 +200,8 @@ def test_all_verbs_are_walked() -> None:
     """A new verb whose result has a tier belongs into `VERBS`."""
     asked = {verb.split()[0] for verb in VERBS}
     effects = {f"effects.{name}" for name in ot.effects.__all__}
-    assert effects | {"replay", "scaling_curve", "fit_scaling", "outcomes.sensitivity"} == asked
+    others = {"replay", "scaling_curve", "fit_scaling", "outcomes.sensitivity", "decisions.table"}
+    assert effects | others == asked
     assert set(ot.replay(CORPORA["empty"], ot.interventions.serialize()).schema) == set(REPLAYS)
 
 

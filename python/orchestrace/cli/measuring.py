@@ -1,4 +1,4 @@
-"""Commands that measure recordings and the survey: metrics, rewards, taint, survey."""
+"""Commands that measure recordings and the survey: metrics, rewards, decisions, taint, survey."""
 
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args
 import polars as pl
 import typer
 
-from .. import metrics, taint
+from .. import decisions, metrics, taint
 from ..base.errors import ParameterError
 from ..base.paths import path_of
 from ..base.publication import published_folder, write_parquet
@@ -30,7 +30,7 @@ from .options import (
 )
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions, show, tell
-from .values import rule_channels, rule_params
+from .values import limits, rule_channels, rule_params
 
 
 @app.command(name="metrics")
@@ -89,6 +89,37 @@ def rewards_(
         progress=True,
     )
     table.give(frame, "rewards", "rewards")
+    tell_quarantined(corpus, recordings, recordings.strict)
+
+
+@app.command(name="decisions")
+@grouped
+def decisions_(
+    recordings: StrictOptions,
+    table: TableOptions,
+    kind: Annotated[
+        str, typer.Option("--kind", help="spawn, delegate, communicate, aggregate or stop.")
+    ] = "spawn",
+    reward: Annotated[
+        str, typer.Option("--reward", help="The reward channel that is the outcome of a run.")
+    ] = "team",
+    no_reward: Annotated[
+        bool, typer.Option("--no-reward", help="The recordings have no rewards: leave outcomes out.")
+    ] = False,
+    bounds: Annotated[
+        str | None, typer.Option("--bounds", help="LEAST,GREATEST reward, for bounds where nothing is known.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="Of stop: draft, score, turn or attempt; default: the first."),
+    ] = None,
+) -> None:
+    """List decisions: what was known, what was done, its worth."""
+    options: dict[str, Any] = {"source": source, "bounds": limits(bounds)}
+    corpus = usable(recordings)
+    chosen: Any = kind
+    found = decisions.table(corpus, chosen, reward=None if no_reward else reward, **options)
+    table.give(found, f"decisions to {kind}", "decisions")
     tell_quarantined(corpus, recordings, recordings.strict)
 
 

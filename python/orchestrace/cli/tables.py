@@ -55,6 +55,10 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         for by, key in zip(_GROUPED, (*_GROUPED[:3], "task_id"), strict=True)
     },
     "rewards": ("trace_id", "reward", "family", "unit", "unit_id", "value", "reason"),
+    "decisions": (
+        *("trace_id", "actor", "action", "effect", "reason", "lower", "upper", "outcome"),
+        *("seq", "n_alternatives", "tier", "kind"),
+    ),
     "stopping epochs": ("trace_id", "k", "source", "q", "s", "tokens", "last", "y"),
     "stopping evaluate": ("method", "value", "lower", "upper", "gain", "bound", "mean_k", "reason"),
     "stopping frontier": ("price", "method", "quality", "cost", "value", "lower", "upper", "early", "reason"),

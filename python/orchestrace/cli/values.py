@@ -38,6 +38,17 @@ def credit_options(unit: str, reward: list[str] | None, seed: int, param: list[s
     return options | params
 
 
+def limits(given: str | None) -> tuple[float, float] | None:
+    """LEAST,GREATEST."""
+    if given is None:
+        return None
+    try:
+        least, most = map(float, given.split(","))
+    except ValueError:
+        raise ParameterError(f"--bounds '{given}', expected two numbers, something like 0,1") from None
+    return least, most
+
+
 def rule_params(given: list[str] | None) -> dict[str, Any]:
     """Parameters of a rule of rewards: NAME=VALUE."""
     return dict(map(_parameter, given or []))

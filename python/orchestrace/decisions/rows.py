@@ -78,7 +78,7 @@ EVIDENCE: Final[dict[str, Any]] = {
 """Columns that every observed counterfactual begins and ends with, beside what it is about."""
 
 
-def decision_rows(corpus: Corpus, reward: Reward, *, context: Source | None = None) -> pl.DataFrame:
+def decision_rows(corpus: Corpus, reward: Reward | None, *, context: Source | None = None) -> pl.DataFrame:
     """A row per decision of an agent, ordered by ``trace_id``, time and ``seq``.
 
     Parameters
@@ -86,7 +86,7 @@ def decision_rows(corpus: Corpus, reward: Reward, *, context: Source | None = No
     corpus
         In memory or on disk; pieces are loaded one at a time, and of each its decisions are kept.
     reward
-        As in `credit`; decisions of traces without it have a null ``reward``.
+        As in `credit`; decisions of traces without it have a null ``reward``. None: all have.
     context
         As in `contexts`; None leaves its columns out.
 
@@ -117,7 +117,11 @@ def decision_rows(corpus: Corpus, reward: Reward, *, context: Source | None = No
     >>> rows["position"].min(), rows["spawned"].dtype
     (0, Boolean)
     """
-    rewards = amounts(corpus, reward).select(pl.col("trace").cast(pl.Int64), "reward")
+    if reward is None:
+        none = pl.lit(None, pl.Float64)
+        rewards = corpus.traces.select(pl.col("trace").cast(pl.Int64), reward=none).collect()
+    else:
+        rewards = amounts(corpus, reward).select(pl.col("trace").cast(pl.Int64), "reward")
     size = rewards["reward"].abs().max()
     if isinstance(size, float) and size > _LARGEST:
         raise ParameterError(

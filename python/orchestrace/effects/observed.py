@@ -307,6 +307,24 @@ def delegation(
     ).with_columns(
         subtask=pl.col(subtask).cast(pl.String), delegate=pl.col("to" if delegate == "agent" else "to_role")
     )
+    table, facts = compared_delegates(given, confidence)
+    params = {
+        "reward": reward,
+        "subtask": subtask,
+        "delegate": delegate,
+        "confidence": confidence,
+        **facts,
+    }
+    return table.with_columns(params=pl.lit(params_text(params))).select(
+        pl.col(name).cast(dtype) for name, dtype in DELEGATIONS.items()
+    )
+
+
+def compared_delegates(given: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[str, object]]:
+    """The columns of `delegation` but ``params``, of delegations, and what its numbers rest on.
+
+    Delegations are rows ``subtask delegate trace_id task_id reward`` in canonical order.
+    """
     given = given.drop_nulls(["subtask", "delegate"])
     pair = ["subtask", "delegate"]
     counts = given.group_by(pair).agg(
@@ -316,24 +334,10 @@ def delegation(
     by = "task_id" if runs["task_id"].n_unique() > 1 else "trace_id"
     units = runs.group_by([*pair, by]).agg(pl.col("reward").mean()).sort([*pair, by])
     found, variances = shrunk(units, confidence)
-    params = params_text(
-        {
-            "reward": reward,
-            "subtask": subtask,
-            "delegate": delegate,
-            "confidence": confidence,
-            "clusters": "tasks" if by == "task_id" else "traces",
-            **variances,
-        }
-    )
-    return (
-        found.join(counts, on=pair, maintain_order="left")
-        # what it would have been had all gone to the only one is no comparison
-        .with_columns(
-            params=pl.lit(params), outcome_cf=pl.when(pl.col("tier").is_not_null()).then("outcome_cf")
-        )
-        .select(pl.col(name).cast(dtype) for name, dtype in DELEGATIONS.items())
-    )
+    # what it would have been had all gone to the only one is no comparison
+    compared = pl.when(pl.col("tier").is_not_null()).then("outcome_cf")
+    table = found.join(counts, on=pair, maintain_order="left").with_columns(outcome_cf=compared)
+    return table, {"clusters": "tasks" if by == "task_id" else "traces", **variances}
 
 
 def _root(rows: pl.DataFrame) -> pl.Expr:

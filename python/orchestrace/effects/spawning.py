@@ -184,8 +184,8 @@ def spawn(
     treated = flag(rows, chosen, "treatment")
     kept = treated.is_not_null() if among is None else treated.is_not_null() & flag(rows, among, "among")
     rows, treated = rows.filter(kept), treated.filter(kept)
-    given = _given(rows, treated, propensity)
-    limits = _limits(rows, bounds)
+    given = given_propensity(rows, treated, propensity)
+    limits = reward_limits(rows, bounds)
     params: dict[str, object] = {
         "reward": reward,
         "treatment": chosen,
@@ -230,15 +230,17 @@ class Setting:
     """What the estimate hangs on, beside the rows."""
 
     columns: list[str]
-    eta: float
-    min_overlap: float
-    folds: int
-    penalty: float
-    confidence: float
-    seed: int
+    eta: float = 0.05
+    min_overlap: float = 0.5
+    folds: int = 5
+    penalty: float = 1.0
+    confidence: float = 0.95
+    seed: int = 0
 
 
-def _given(rows: pl.DataFrame, treated: pl.Series, propensity: Propensity | pl.Expr) -> pl.Series | None:
+def given_propensity(
+    rows: pl.DataFrame, treated: pl.Series, propensity: Propensity | pl.Expr
+) -> pl.Series | None:
     """e(x) of every row where it is recorded or given; None where it has to be fitted."""
     if isinstance(propensity, pl.Expr):
         found = number(rows, propensity, "propensity")
@@ -264,7 +266,7 @@ def _tells(rows: pl.DataFrame, treated: pl.Series) -> bool:
     return all(len(arm) <= 1 for arm in arms) and arms[0] != arms[1]
 
 
-def _limits(rows: pl.DataFrame, bounds: object) -> tuple[float, float] | None:
+def reward_limits(rows: pl.DataFrame, bounds: object) -> tuple[float, float] | None:
     """Least and greatest possible reward; None where they are not known."""
     known = rows["reward"].drop_nulls()
     low, high = (known.min(), known.max()) if known.len() else (0.0, 0.0)
@@ -284,7 +286,32 @@ def _limits(rows: pl.DataFrame, bounds: object) -> tuple[float, float] | None:
     return float(a), float(b)
 
 
-def aipw_row(rows: pl.DataFrame, setting: Setting, params: dict[str, object]) -> dict[str, object]:
+@dataclass(frozen=True)
+class Chances:
+    """What was known of the choice before it was made: e(x) of every row, and whether it has overlap."""
+
+    fold: Ints
+    e: Floats
+    inside: Bools
+
+
+def chances_of(rows: pl.DataFrame, setting: Setting) -> Chances:
+    """e(x) of one row or more, as given in ``propensity`` or out of fold."""
+    _, kind = clusters_of(rows)
+    fold = folds_over(
+        rows["task_id" if kind == "tasks" else "trace_id"].to_list(), setting.folds, setting.seed
+    )
+    if "propensity" in rows.columns:
+        e = rows["propensity"].to_numpy()
+    else:
+        with one_thread():
+            e = fitted_propensity(rows, fold, setting)
+    return Chances(fold, e, (e >= setting.eta) & (e <= 1.0 - setting.eta))
+
+
+def aipw_row(
+    rows: pl.DataFrame, setting: Setting, params: dict[str, object], chances: Chances | None = None
+) -> dict[str, object]:
     """The row ``aipw`` of rows with ``treated outcome task_id trace_id``, features, maybe ``propensity``."""
     treated = rows["treated"].to_numpy()
     base: dict[str, object] = {
@@ -301,17 +328,14 @@ def aipw_row(rows: pl.DataFrame, setting: Setting, params: dict[str, object]) ->
     if not rows.height:
         return base | {"overlap": None, "reason": "support.absent"}
     clusters, kind = clusters_of(rows)
-    names = rows["task_id" if kind == "tasks" else "trace_id"].to_list()
-    fold = folds_over(names, setting.folds, setting.seed)
-    is_given = "propensity" in rows.columns
+    chances = chances_of(rows, setting) if chances is None else chances
+    fold, e, inside = chances.fold, chances.e, chances.inside
+    share = float(inside.mean())
+    both = all((treated[inside] == arm).any() for arm in (True, False))
+    if share < setting.min_overlap or not both:
+        return base | {"overlap": share, "reason": "overlap.absent"}
+    kept, within = rows.filter(pl.Series(inside)), fold[inside]
     with one_thread():
-        e = rows["propensity"].to_numpy() if is_given else fitted_propensity(rows, fold, setting)
-        inside = (e >= setting.eta) & (e <= 1.0 - setting.eta)
-        share = float(inside.mean())
-        both = all((treated[inside] == arm).any() for arm in (True, False))
-        if share < setting.min_overlap or not both:
-            return base | {"overlap": share, "reason": "overlap.absent"}
-        kept, within = rows.filter(pl.Series(inside)), fold[inside]
         arms = [fitted_outcome(kept, within, arm, setting) for arm in (False, True)]
     if arms[0] is None or arms[1] is None:
         return base | {"overlap": share, "reason": "overlap.absent"}
@@ -333,7 +357,7 @@ def aipw_row(rows: pl.DataFrame, setting: Setting, params: dict[str, object]) ->
         "ess_control": effective(1.0 / (1.0 - e[~d])),
         "overlap": share,
         "support": share,
-        "tier": "observed" if is_given else "surrogate",
+        "tier": "observed" if "propensity" in rows.columns else "surrogate",
         "reason": around.reason,
         "params": params_text(params | {"clusters": kind, "folds": int(fold.max()) + 1}),
     }

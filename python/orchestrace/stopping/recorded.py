@@ -21,7 +21,7 @@ _IN_TRACE: Final = ("draft", "score", "turn")
 
 
 @public
-def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward = "team") -> pl.DataFrame:
+def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward | None = "team") -> pl.DataFrame:
     """Tell where each recorded run could have been stopped, with quality, cost and features so far.
 
     Parameters
@@ -34,7 +34,7 @@ def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward = "te
         ``"turn"``: the last event of each turn of the root agent. ``"attempt"``: the runs of a group, an
         epoch each, by start. None takes for each trace the first of draft, score and turn that it has.
     reward
-        The outcome y of a run: a channel, or a weighted sum of channels.
+        The outcome y of a run: a channel, or a weighted sum of channels. None leaves y null.
 
     Returns
     -------
@@ -67,7 +67,9 @@ def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward = "te
     check_corpus(corpus)
     if source is not None and source not in SOURCES:
         raise ParameterError(unknown_name("source of epochs", str(source), list(SOURCES)))
-    rewards = amounts(corpus, reward).select("trace", y="reward") if len(corpus) else _NO_REWARDS
+    rewards = _NO_REWARDS
+    if reward is not None and len(corpus):
+        rewards = amounts(corpus, reward).select("trace", y="reward")
     if source == "attempt":
         return _with_missing(_attempts(corpus, rewards))
     parts = [_piece(load(), source) for _, load in corpus.pieces()]
@@ -111,6 +113,26 @@ def _with_missing(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _piece(corpus: Corpus, source: Source | None) -> pl.DataFrame:
     """Epochs of the traces of a piece, without what is known of whole runs."""
+    events = so_far(corpus).with_columns(_epoch_of(source).alias("source"))
+    epoch = pl.col("source").is_not_null()
+    events = events.with_columns(epochs_before=_so_far(epoch) - epoch.cast(pl.Int64))
+    return (
+        _compared(events)
+        .filter(epoch)
+        .with_columns(
+            k=pl.int_range(1, pl.len() + 1).over("trace"),
+            q=pl.when(pl.col("source") == "draft").then("draft_score"),
+            s=pl.when(pl.col("source") != "turn").then("score"),
+        )
+    )
+
+
+def so_far(corpus: Corpus) -> pl.DataFrame:
+    """Events of a corpus in memory in canonical order, with costs and counts of all events up to each.
+
+    Beside the columns of events that epochs read: ``owner turn is_root`` of `_core.ownership`, ``tokens usd
+    seconds`` (cumulative), and ``x_...`` of definition D29.
+    """
     store = corpus._store
     owned = pl.DataFrame(_core.ownership(store)).select("trace", "seq", "owner", "turn", "is_root")
     clock = corpus.traces.select(
@@ -123,13 +145,7 @@ def _piece(corpus: Corpus, source: Source | None) -> pl.DataFrame:
     events = events.sort("trace", "t", "seq", maintain_order=True)
     text = ("owner", "to", "tool")
     events = events.with_columns(pl.col(text).cast(pl.String), pl.col("type").cast(pl.String))
-    events = events.with_columns(_epoch_of(source).alias("source"))
-    marked = _counted(events)
-    return marked.filter(pl.col("source").is_not_null()).with_columns(
-        k=pl.int_range(1, pl.len() + 1).over("trace"),
-        q=pl.when(pl.col("source") == "draft").then("draft_score"),
-        s=pl.when(pl.col("source") != "turn").then("score"),
-    )
+    return _counted(events)
 
 
 def _epoch_of(source: Source | None) -> pl.Expr:
@@ -168,9 +184,6 @@ def _counted(events: pl.DataFrame) -> pl.DataFrame:
         ),
         spawned=pl.when(is_a["spawn"]).then("to"),
         ended=pl.when(is_a["return"]).then("owner").when(is_a["despawn"]).then("to"),
-        epochs_before=(
-            _so_far(pl.col("source").is_not_null()) - pl.col("source").is_not_null().cast(pl.Int64)
-        ),
     )
     # an agent that was made and has come to an end is open no more
     made = events.filter(_first("spawned")).select("trace", ended="spawned", made_at="t", made_seq="seq")
@@ -184,7 +197,7 @@ def _counted(events: pl.DataFrame) -> pl.DataFrame:
     at_success = pl.when(pl.col("ok").fill_null(False)).then(errors).forward_fill().over("trace").fill_null(0)
     calls, distinct = _so_far(pl.col("call").is_not_null()), _so_far(_first("call"))
     seconds = pl.col("t") - pl.col("t").first().over("trace")
-    events = events.with_columns(
+    return events.with_columns(
         tokens=_spent("tokens"),
         usd=_spent("cost_usd"),
         seconds=pl.when("clocked").then(seconds),
@@ -195,7 +208,6 @@ def _counted(events: pl.DataFrame) -> pl.DataFrame:
         x_error_run=pl.when(_so_far(known) > 0).then(errors - at_success),
         x_n_agents=_so_far(_first("owner")),
     )
-    return _compared(events, is_a["return"])
 
 
 def _spent(name: str) -> pl.Expr:
@@ -204,10 +216,10 @@ def _spent(name: str) -> pl.Expr:
     return pl.when(_so_far(pl.col(name).is_not_null()) > 0).then(whole)
 
 
-def _compared(events: pl.DataFrame, is_return: pl.Expr) -> pl.DataFrame:
+def _compared(events: pl.DataFrame) -> pl.DataFrame:
     """Whether returns since the epoch before agree, and for how many epochs the content has been the same."""
     key = ["trace", "epochs_before"]
-    returned = events.filter(is_return & pl.col("content").is_not_null())
+    returned = events.filter((pl.col("type") == "return") & pl.col("content").is_not_null())
     counts = returned.group_by(*key, "content").len()
     agreed = counts.group_by(key).agg(x_agreement=pl.col("len").max() / pl.col("len").sum())
     events = events.join(agreed, on=key, how="left", maintain_order="left")

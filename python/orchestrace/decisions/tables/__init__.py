@@ -1,0 +1,1 @@
+"""The table of the five decisions: spawn, delegate, communicate, aggregate, stop."""

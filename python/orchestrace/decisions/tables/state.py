@@ -1,0 +1,167 @@
+"""What was known before a decision, as columns, from the events before it alone."""
+
+from collections.abc import Callable
+from typing import Final
+
+import polars as pl
+
+from ... import _core
+from ...corpus.corpus import Corpus
+from ...stopping.features import OF_SCORES
+from ...stopping.recorded import so_far
+
+_COUNTS: Final = ("x_position", "x_n_tools", "x_n_agents", "x_open_agents", "x_pending")
+"""Numbers that are 0 before the first event; the others are unknown there."""
+_TOLD: Final = (
+    *("x_tokens_before", "x_seconds", "x_usd"),
+    *("x_duplicate_calls", "x_errors", "x_error_run"),
+)
+_BUCKETS: Final = {"x_step": "x_position", "x_budget": "x_tokens_before"}
+OF_EPOCHS: Final = (
+    *("x_k", *OF_SCORES, "x_q", "x_q_best", "x_q_delta1", "x_q_delta2", "x_q_delta3"),
+    *("x_unchanged", "x_agreement"),
+)
+"""Numbers that only an epoch has."""
+NUMBERS: Final = (
+    *("x_position", "x_step", "x_tokens_before", "x_budget", "x_seconds", "x_usd", "x_depth"),
+    *("x_n_tools", "x_n_agents", "x_open_agents", "x_pending"),
+    *("x_duplicate_calls", "x_errors", "x_error_run"),
+    *OF_EPOCHS,
+)
+WORDS: Final = ("x_role", "x_state_key", "x_subtask_id")
+
+
+def states(corpus: Corpus, wanted: pl.DataFrame, *, with_own: bool) -> pl.DataFrame:
+    """State columns of some events, but those of epochs.
+
+    Parameters
+    ----------
+    corpus
+        In memory or on disk; pieces are loaded one at a time.
+    wanted
+        ``trace seq`` (Int64) of events.
+    with_own
+        Whether the event itself was known, as it is to whoever decides after it.
+
+    Returns
+    -------
+    DataFrame
+        ``trace seq`` (Int64) ``actor`` (String, the owner of the event), the numbers (Float64) and the words
+        (String) of this file, a row per event of `wanted`.
+
+    Notes
+    -----
+    Numbers count the events before this one in canonical order. ``x_role`` is the role as told up to the
+    event, by the rule of definition D4, ``x_depth`` that by the spawns before it. O(events log events), and
+    rows times the depth of the deepest tree of agents.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import orchestrace as ot
+    >>> from orchestrace.decisions.tables.state import states
+    >>> corpus = ot.generate(traces=1, seed=0)
+    >>> wanted = pl.DataFrame({"trace": [0, 0], "seq": [0, 1]})
+    >>> states(corpus, wanted, with_own=False)["x_position"].to_list()
+    [0.0, 1.0]
+    """
+    return pl.concat(_of_piece(load(), wanted, with_own) for load in pieces_of(corpus))
+
+
+def pieces_of(corpus: Corpus) -> list[Callable[[], Corpus]]:
+    """What loads the pieces of a corpus; one without traces where there is none, for its columns."""
+    return [load for _, load in corpus.pieces()] or [lambda: Corpus(_core.read([]))]
+
+
+def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFrame:
+    said = corpus.events.select("trace", "seq", "agent", "role", "state_key", "subtask_id").collect()
+    events = so_far(corpus).join(said, on=["trace", "seq"], how="left", maintain_order="left")
+    events = events.with_columns(
+        pl.col("trace", "seq").cast(pl.Int64), pl.col("agent", "role").cast(pl.String)
+    )
+    fresh = pl.col("tool").is_not_null() & pl.struct("trace", "tool").is_first_distinct()
+    place = pl.int_range(pl.len()).over("trace")
+    events = events.with_columns(
+        place=place,
+        x_position=place + 1,
+        x_tokens_before="tokens",
+        x_seconds="seconds",
+        x_usd="usd",
+        x_n_tools=fresh.cast(pl.Int64).cum_sum().over("trace"),
+    )
+    if not with_own:
+        events = events.with_columns(
+            *(pl.col(name).shift(1, fill_value=0).over("trace") for name in _COUNTS),
+            *(pl.col(name).shift(1).over("trace") for name in _TOLD),
+        )
+    log = {name: (1.0 + pl.col(of)).log(2).floor() for name, of in _BUCKETS.items()}
+    parents = _parents(corpus, events)
+    events = _with_role(events).with_columns(
+        **log, x_state_key="state_key", x_subtask_id="subtask_id", actor="owner"
+    )
+    numbers = [name for name in NUMBERS if name not in OF_EPOCHS]
+    kept = events.join(wanted, on=["trace", "seq"], how="semi", maintain_order="left")
+    return _with_depth(kept, parents).select(
+        *("trace", "seq", "actor"),
+        pl.col(numbers).cast(pl.Float64),
+        pl.col(WORDS).cast(pl.String),
+    )
+
+
+def _parents(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:
+    """``trace owner``, whom it works for (``above``), and the place of the spawn that says so."""
+    tree = corpus.agents.filter(pl.col("parent").is_not_null()).select(
+        pl.col("trace").cast(pl.Int64),
+        owner=pl.col("agent").cast(pl.String),
+        above=pl.col("parent").cast(pl.String),
+    )
+    spawns = events.filter(pl.col("type") == "spawn").select("trace", owner="to", above="owner", told="place")
+    first = spawns.group_by("trace", "owner", "above").agg(pl.col("told").min())
+    return tree.collect(engine="streaming").join(first, on=["trace", "owner", "above"])
+
+
+def _with_depth(events: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
+    """How many agents stand above the owner, as told before the event; a spawn may name who acts already."""
+    at = events.select(
+        "trace", "owner", "place", x_depth=pl.when(pl.col("owner").is_not_null()).then(pl.lit(0, pl.Int64))
+    )
+    is_open = True
+    while is_open:  # as often as the deepest tree has levels
+        at = at.join(parents, on=["trace", "owner"], how="left", maintain_order="left")
+        known = (pl.col("told") < pl.col("place")).fill_null(False)
+        at = at.select(
+            "trace",
+            "place",
+            x_depth=pl.col("x_depth") + known.cast(pl.Int64),
+            owner=pl.when(known).then("above"),
+        )
+        is_open = at["owner"].count() > 0
+    return events.with_columns(at["x_depth"])
+
+
+def _with_role(events: pl.DataFrame) -> pl.DataFrame:
+    """The role of the owner as told so far: on an event of its own, else on a spawn that names it."""
+    by_itself = (
+        (pl.col("agent") == pl.col("owner"))
+        & ~pl.col("type").is_in(["spawn", "despawn"])
+        & pl.col("role").is_not_null()
+    )
+    own = _first_told(events.filter(by_itself), "owner", "own")
+    named = _first_told(
+        events.filter((pl.col("type") == "spawn") & pl.col("role").is_not_null()), "to", "named"
+    )
+    for told in (own, named):
+        events = events.join(told, on=["trace", "owner"], how="left", maintain_order="left")
+    return events.with_columns(
+        x_role=pl.when(pl.col("place") >= pl.col("own_place"))
+        .then("own_role")
+        .when(pl.col("place") > pl.col("named_place"))
+        .then("named_role")
+    )
+
+
+def _first_told(events: pl.DataFrame, who: str, name: str) -> pl.DataFrame:
+    """``trace owner`` and, of the first of these events for each, its role and its place."""
+    return events.group_by("trace", pl.col(who).alias("owner"), maintain_order=True).agg(
+        pl.col("role").first().alias(f"{name}_role"), pl.col("place").first().alias(f"{name}_place")
+    )
