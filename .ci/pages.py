@@ -180,6 +180,42 @@ def metrics() -> Iterator[str]:
     )
 
 
+def coverage() -> Iterator[str]:
+    """Of benches/python/format_coverage.py: what published recordings give."""
+    rows = json.loads((ROOT / "benches/results/format_coverage.json").read_text(encoding="utf-8"))
+    heads = [[row["corpus"], ", ".join(f"`{one}`" for one in row["formats"])] for row in rows]
+
+    def told(count: int, more: str, reason: str | None) -> str:
+        return f"{count:,}{more}" if count else f"`{reason}`" if reason else ""
+
+    families = list(rows[0]["rewards"])
+    cells = [
+        [told(len(one["paid"]), f"/{one['rules']}", one["reason"]) for one in row["rewards"].values()]
+        for row in rows
+    ]
+    named = [[*head, f"{row['runs']:,}", *cell] for head, row, cell in zip(heads, rows, cells, strict=True)]
+    yield from ("### Rewards", "")
+    yield from table(("recordings", "format", "runs", *families), named)
+
+    def decided(one: Mapping[str, Any]) -> str:
+        if not one["decisions"]:
+            return ""
+        effects = told(one["effects"], " with an effect", one["reason"])
+        return f"{one['decisions']:,}: {effects}"
+
+    yield from ("", "### Decisions", "")
+    cells = [[decided(one) for one in row["decisions"].values()] for row in rows]
+    named = [[*head, *cell] for head, cell in zip(heads, cells, strict=True)]
+    yield from table(("recordings", "format", *rows[0]["decisions"]), named)
+    yield from ("", "### Epochs", "")
+    cells = [
+        [told(one["runs"], f" ({one['with_outcome']:,})", None) for one in row["epochs"].values()]
+        for row in rows
+    ]
+    named = [[*head, *cell] for head, cell in zip(heads, cells, strict=True)]
+    yield from table(("recordings", "format", *rows[0]["epochs"]), named)
+
+
 WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/names.md": names,
     "docs/methods.md": methods,
@@ -188,6 +224,7 @@ WHOLE: dict[str, Callable[[], Iterator[str]]] = {
 PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/metrics.md", "metrics"): metrics,
     ("docs/rewards.md", "rewards"): rewards,
+    ("docs/format-coverage.md", "coverage"): coverage,
 }
 
 
