@@ -70,7 +70,7 @@ def features(epochs: pl.DataFrame, *, k_max: int | None = None, cost: Cost = "au
     spent = check_cost(rows, cost)
     most = k_max if k_max is not None else rows["k"].max()
     amount = pl.col("k") if spent == "epochs" else pl.col(spent)
-    return (
+    return with_scores(
         rows.with_columns(
             x_k=pl.col("k").cast(pl.Float64),
             x_k_rel=pl.col("k").cast(pl.Float64) / pl.lit(most, pl.Float64),
@@ -78,27 +78,27 @@ def features(epochs: pl.DataFrame, *, k_max: int | None = None, cost: Cost = "au
             x_s_missing=pl.col("s").is_null().cast(pl.UInt8),
             x_c_missing=amount.is_null().cast(pl.UInt8),
         )
-        .with_columns(**of_scores())
-        .select(
-            *("trace", "trace_id", "k", "x_k", "x_k_rel"),
-            *(*OF_SCORES, "x_c", "x_s_missing", "x_c_missing"),
-        )
+    ).select(
+        *("trace", "trace_id", "k", "x_k", "x_k_rel"),
+        *(*OF_SCORES, "x_c", "x_s_missing", "x_c_missing"),
     )
 
 
-def of_scores() -> dict[str, pl.Expr]:
-    """Features of the column ``s`` over the rows of a ``trace``, in order of k; null where ``s`` is."""
+def with_scores(rows: pl.DataFrame) -> pl.DataFrame:
+    """Beside rows in order of ``trace`` and ``k``, the features of their ``s``; null where that is.
+
+    A difference of the largest numbers may be none: it is null, too.
+    """
     s = pl.col("s")
     found = {
         "x_s": s,
         # sums of the largest numbers are none; a power of two changes no bit of the others
-        "x_s_mean": (s * _SMALL).cum_sum() / s.cum_count() / _SMALL,
-        "x_s_min": s.cum_min(),
-        "x_s_max": s.cum_max(),
-        "x_s_delta": pl.when(pl.int_range(pl.len()) == 0).then(s * 0.0).otherwise(s - s.shift(1)),
-        "x_s_ewm": s.ewm_mean(alpha=_FRESH, adjust=False, ignore_nulls=True),
+        "x_s_mean": ((s * _SMALL).cum_sum() / s.cum_count()).over("trace") / _SMALL,
+        "x_s_min": s.cum_min().over("trace"),
+        "x_s_max": s.cum_max().over("trace"),
+        "x_s_delta": pl.when(pl.col("k") == 1).then(s * 0.0).otherwise(s - s.shift(1).over("trace")),
+        "x_s_ewm": s.ewm_mean(alpha=_FRESH, adjust=False, ignore_nulls=True).over("trace"),
     }
-    return {
-        name: pl.when(s.is_not_null() & one.over("trace").is_finite()).then(one.over("trace"))
-        for name, one in found.items()
-    }
+    made = rows.with_columns(**found)
+    usable = (pl.when(s.is_not_null() & pl.col(name).is_finite()).then(name).alias(name) for name in found)
+    return made.with_columns(usable)

@@ -10,7 +10,7 @@ from ..base.arrays import Floats, Ints
 from ..statistics.folds import folds_over
 from ..statistics.influence import Bools
 from ..statistics.regression import logistic
-from .features import OF_SCORES, of_scores
+from .features import OF_SCORES, with_scores
 from .ratio import summed
 from .runs import Runs
 from .thresholds import order
@@ -113,7 +113,7 @@ def _features(runs: Runs, odds: bool) -> Floats:
     if odds:
         near = np.clip(s, _EDGE, 1.0 - _EDGE)
         s = np.log(near / (1.0 - near))
-    rows = runs.rows.select("trace", s=pl.Series(s)).with_columns(**of_scores())
+    rows = with_scores(runs.rows.select("trace", "k", s=pl.Series(s)))
     return rows.select(OF_SCORES).to_numpy()
 
 

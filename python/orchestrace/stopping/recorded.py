@@ -12,7 +12,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward, amounts
 from .epochs import EPOCHS, SOURCES
-from .features import of_scores
+from .features import with_scores
 
 Source = Literal["draft", "score", "attempt", "turn"]
 
@@ -92,9 +92,8 @@ def _laid_out(rows: pl.DataFrame) -> pl.DataFrame:
     named = [pl.col(name).cast(dtype) for name, dtype in EPOCHS.items()]
     quality = pl.col("q")
     before = [quality.shift(n).over("trace") for n in (1, 2, 3)]
-    rows = rows.sort("trace", "k", maintain_order=True).with_columns(
-        x_k=pl.col("k").cast(pl.Float64),
-        **of_scores(),
+    rows = rows.sort("trace", "k", maintain_order=True).with_columns(x_k=pl.col("k").cast(pl.Float64))
+    rows = with_scores(rows).with_columns(
         x_q=quality,
         x_q_best=quality.cum_max().over("trace"),
         **{
