@@ -219,6 +219,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "stopping.quarantined": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
         "stopping.regret": Call(ot.stopping.regret, {"epochs": answers}),
         "StoppingRule.apply": Call(stop.apply, {"epochs": answers}),
+        "synthetic.gamed": Call(ot.synthetic.gamed, {"game": "tool_spam", "tasks": 3, "runs_per_task": 2}),
         "synthetic.stops": Call(ot.synthetic.stops, {"runs": 5}),
         "AbortRule.apply": Call(rule.apply, {"epochs": epochs}),
         "AbortRule.at": Call(rule.at, {"alpha": 0.2}),

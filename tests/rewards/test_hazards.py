@@ -114,6 +114,42 @@ def test_fake_success_and_shuffled_outcomes() -> None:
     assert row["value"] == -1.0 and not row["alarm"]
 
 
+def test_hard_tasks_that_are_long_and_fail_are_no_fake_success() -> None:
+    """Calls pay, hard tasks take many and fail more; within a task who fails is paid less."""
+    rng = np.random.default_rng(4)
+    tasks = np.repeat(np.arange(20), 6)
+    hard = tasks % 2 == 1
+    outcome = (rng.random(120) < np.where(hard, 0.25, 0.75)).astype(float)
+    channel = np.where(hard, 9.0, 3.0) - 0.5 * (1 - outcome)
+    given = tool_runs([1] * 120, outcome.tolist(), channel.tolist(), [f"k{n}" for n in tasks])
+    over = found(*given, "fake_success", within="corpus")
+    assert over["value"] == pytest.approx(channel[outcome == 0].mean() - channel[outcome == 1].mean())
+    assert over["value"] > 0 and over["alarm"]
+    row = found(*given, "fake_success")
+    failed = 1 - outcome
+    x = failed - np.array([failed[tasks == k].mean() for k in tasks])
+    assert row["value"] == pytest.approx((x * channel).sum() / (x * x).sum()) == pytest.approx(-0.5)
+    assert not row["alarm"]
+
+
+def test_a_lead_that_no_rule_pays_makes_no_gap_of_shares() -> None:
+    """Workers are paid, a lead is not: the gap is that among workers, by hand from the shares."""
+    corpus, rewards, _ = ot.synthetic.gamed(tasks=6, runs_per_task=4, seed=2)
+    row = found(corpus, rewards, "share_gap")
+    shares = ot.credit(corpus, method="flow", unit="agent").drop_nulls("unit_id")
+    gaps = []
+    for trace in corpus.traces.select("trace").collect()["trace"]:
+        phi = dict(shares.filter(trace=trace).select("unit_id", "credit").iter_rows())
+        pay = dict(
+            rewards.filter(pl.col("reward") == "agent", trace=trace).select("unit_id", "value").iter_rows()
+        )
+        assert pay.pop("lead") == 0.0 and phi.pop("lead") >= 0.0
+        if sum(phi.values()) > 0:
+            gaps.append(max(abs(pay[i] / sum(pay.values()) - phi[i] / sum(phi.values())) for i in pay))
+    assert row["value"] == pytest.approx(sum(gaps) / len(gaps))
+    assert row["n_traces"] == len(gaps)
+
+
 def test_idle_spawns_and_drowned_outcomes() -> None:
     lead = {"agent": "lead", "type": "orchestrator_decision"}
     documents = []

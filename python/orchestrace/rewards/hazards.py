@@ -155,11 +155,13 @@ def hazards(
     excess X(r) = corr(r, size) - corr(r, R): does a reward pay for volume rather than for the outcome?
 
     - R1 ``free_ride``: agents with a free-ride index above ½ under the shares of ``flow``
-    - R2 ``share_gap``: mean over traces of the largest gap between an agent's part of r and of ``flow``
+    - R2 ``share_gap``: mean over traces of the largest gap between an agent's part of r and of ``flow``,
+      among the agents that some run pays
     - R3 ``role_rank``: corr(r of the role, R)
     - R4 ``step_padding``: X with size = turns; ``dead_work``: events without a path to the outcome
-    - R5 ``tool_spam``: X with size = calls; ``fake_success``: mean r of failed less that of passed runs;
-      ``duplicate_calls``: repeated calls
+    - R5 ``tool_spam``: X with size = calls; ``fake_success``: mean r of failed less that of passed runs
+      (within tasks the slope of r on failing, both less the mean of their task); ``duplicate_calls``:
+      repeated calls
     - R6 ``padding``: X with size = tokens; ``redundancy``: repeated messages
     - R7 ``idle_spawns``: spawned agents without an event that leads to the outcome, of all spawned
     - R8 ``drowned``: the share of Var(r) that the weighted outcome brings; ``sign_flip``: runs whose
@@ -318,9 +320,14 @@ def _excess(column: str, size: str) -> Detect:
 
 
 def _failed_less_passed(column: str) -> Detect:
+    """Within tasks the slope of the column on failing: the difference of means, were tasks all alike."""
+
     def detect(window: _Window) -> Found:
         (a, passed), tasks, n = window.told(column, "passed")
         failed = 1.0 - passed
+        if window.within == "task":
+            x, y = centered(failed, tasks, n), centered(a, tasks, n)
+            return ratio_of(sums_of(x * y, tasks, n), sums_of(x * x, tasks, n)), n, a.size
         means = [ratio_of(sums_of(a * one, tasks, n), sums_of(one, tasks, n)) for one in (failed, passed)]
         return (lambda times: means[0](times) - means[1](times)), n, a.size
 
@@ -443,6 +450,8 @@ def _with_shares(
     frame = frame.join(riders, on="trace", how="left", maintain_order="left")
     owned = shares.filter(pl.col("unit_id").is_not_null()).select("trace", "unit_id", "credit")
     for (name,), rows in paid.filter(family="R2").group_by("reward", maintain_order=True):
+        # who is never paid has no reward to compare: a lead, where the rule is about workers
+        rows = rows.filter((pl.col("value") != 0).any().over("unit_id"))
         both = owned.join(rows.select("trace", "unit_id", "value"), on=["trace", "unit_id"], how="inner")
         whole = pl.col("credit", "value").sum().over("trace")
         both = both.with_columns(whole.name.prefix("all_")).filter(
