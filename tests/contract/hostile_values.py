@@ -169,6 +169,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "rewards.balance": on(ot.rewards.balance, rewards=rewards, weights={"finish": 1.0}, n_boot=10),
         "rewards.compute": on(ot.rewards.compute, "parl"),
         "rewards.explain": on(ot.rewards.explain, trace=0, reward="tokens"),
+        "rewards.failure_modes": on(ot.rewards.failure_modes, n_boot=10),
         "rewards.hazards": on(ot.rewards.hazards, rewards=rewards, n_boot=10),
         "rewards.mix": Call(ot.rewards.mix, {"rewards": rewards, "weights": {"finish": 1.0}}),
         "rewards.verifier_health": on(ot.rewards.verifier_health, n_boot=10),
