@@ -2,7 +2,7 @@
 
 import io
 import json
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -11,6 +11,7 @@ from scipy.stats import rankdata, spearmanr
 
 import orchestrace as ot
 from orchestrace.statistics.resampling import centered_correlation_of, rank_correlation_of, resampled
+from orchestrace.synthetic.gaming import Hazard
 
 
 def tool_runs(
@@ -182,6 +183,35 @@ def test_idle_spawns_and_drowned_outcomes() -> None:
     # what no reward of the table is about stands there, too
     assert rows["tool_spam"]["reason"] == "field.absent" and rows["tool_spam"]["value"] is None
     assert set(table["family"]) == {f"R{n}" for n in range(1, 9)}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("game", get_args(Hazard))
+def test_every_planted_game_is_found_by_its_detector(game: Any) -> None:
+    """In three corpora of four at least; benches/python/gaming_detectors.py has the rates."""
+    hits = 0
+    for seed in range(4):
+        corpus, rewards, truth = ot.synthetic.gamed(game, seed=seed)
+        if game == "judge_drift":
+            table = ot.rewards.verifier_health(corpus, judge="judge", n_boot=400)
+            hits += table.filter(statistic="drift")["alarm"].item()
+            continue
+        table = ot.rewards.hazards(corpus, rewards, n_boot=400).filter("alarm")
+        alarms = table.select("detector", "reward", "unit_id").rows()
+        hits += truth.alarms.row(0) in alarms
+        # of units and rewards it names the one that is gamed
+        assert [one for one in alarms if one[0] == game] in ([], truth.alarms.rows())
+    assert hits >= 3
+
+
+@pytest.mark.statistical
+def test_honest_teams_are_left_alone() -> None:
+    """But for tool_spam, which is about the reward: a sum over calls pays for calls (docs/gaming.md)."""
+    alarms = []
+    for seed in range(12):
+        corpus, rewards, _ = ot.synthetic.gamed(seed=seed)
+        alarms += ot.rewards.hazards(corpus, rewards, n_boot=400).filter("alarm")["detector"].to_list()
+    assert len([name for name in alarms if name != "tool_spam"]) <= 2, alarms
 
 
 def test_same_seed_same_bits() -> None:

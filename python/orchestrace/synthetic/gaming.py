@@ -160,7 +160,7 @@ def gamed(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> corpus, rewards, truth = ot.synthetic.gamed("idle_spawns", tasks=6, seed=0)
+    >>> corpus, rewards, truth = ot.synthetic.gamed("idle_spawns", seed=0)
     >>> found = ot.rewards.hazards(corpus, rewards, n_boot=200)
     >>> found.filter("alarm")["detector"].to_list()
     ['idle_spawns']
