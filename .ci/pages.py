@@ -216,6 +216,59 @@ def coverage() -> Iterator[str]:
     yield from table(("recordings", "format", *rows[0]["epochs"]), named)
 
 
+def judged(kind: str) -> list[dict[str, Any]]:
+    """Rows of benches/python/gaming_detectors.py about hazards, or about failures."""
+    rows = json.loads((ROOT / "benches/results/gaming_detectors.json").read_text(encoding="utf-8"))
+    return [row for row in rows if row["kind"] == kind]
+
+
+def rate(row: Mapping[str, Any], name: str) -> str:
+    """A rate in percent with its interval."""
+    if row[name] is None:
+        return ""
+    ends = (row[f"{name}_lower"], row[f"{name}_upper"])
+    return "{:.0f} [{:.0f}, {:.0f}]".format(*(100 * one for one in (row[name], *ends)))
+
+
+def others(row: Mapping[str, Any]) -> str:
+    """On which other games a detector alarms, the most frequent first."""
+    found = sorted(row["also"].items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"`{game}` {100 * share:.0f}" for game, share in found)
+
+
+def hazard_detectors() -> Iterator[str]:
+    rates = ("recall", "recall_half", "false", "false_varied", "false_corpus", "precision")
+    columns = ("detector", "found", "half of runs", "honest", "honest, calls vary", "honest, over the corpus")
+    return table(
+        (*columns, "precision", "other rows", "alarms on others"),
+        (
+            [
+                f"`{row['detector']}`",
+                *(rate(row, name) for name in rates),
+                f"{100 * row['units']:.0f}",
+                others(row),
+            ]
+            for row in judged("hazard")
+        ),
+    )
+
+
+def failure_detectors() -> Iterator[str]:
+    rates = ("recall", "recall_half", "false", "precision")
+    return table(
+        ("failure", "detector", "found", "half of runs", "honest", "precision", "alarms on others"),
+        (
+            [
+                f"`{row['game']}`",
+                f"`{row['detector']}`",
+                *(rate(row, name) if row["n"] else f"`{row['reason']}`" for name in rates),
+                others(row),
+            ]
+            for row in judged("failure")
+        ),
+    )
+
+
 WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/names.md": names,
     "docs/methods.md": methods,
@@ -225,6 +278,8 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/metrics.md", "metrics"): metrics,
     ("docs/rewards.md", "rewards"): rewards,
     ("docs/format-coverage.md", "coverage"): coverage,
+    ("docs/gaming.md", "detectors of hazards"): hazard_detectors,
+    ("docs/gaming.md", "detectors of failures"): failure_detectors,
 }
 
 

@@ -1,6 +1,6 @@
-"""What credit says on published recordings: the tables of docs/who-and-when.md and docs/tau-bench.md.
+"""What is said of published recordings: tables of docs/who-and-when.md, docs/tau-bench.md and docs/gaming.md.
 
-    ORCHESTRACE_CORPORA=... python benches/python/recordings.py [who-and-when | tau-bench]
+    ORCHESTRACE_CORPORA=... python benches/python/recordings.py [who-and-when | tau-bench | gaming]
 
 The readers are those of the tests, `tests/corpora/recordings.py`. Nothing is timed, everything is
 exact or seeded: the same files give the same tables.
@@ -358,14 +358,45 @@ def tau_bench(root: Path) -> list[str]:
     ]
 
 
-PAGES: dict[str, Callable[[Path], list[str]]] = {"who-and-when": who_and_when, "tau-bench": tau_bench}
+# --- rewards that would be gamed ---------------------------------------------------------------------------
+
+CALL_REWARDS = ("tool_success", "distinct_calls")
+
+
+def gaming(root: Path) -> list[str]:
+    """What two rewards of calls would pay for, had these runs been trained on them."""
+    corpus = ot.read_traces(root / "tau-bench/gpt-4o-airline.json.gz")
+    found = ot.rewards.hazards(corpus, ot.rewards.compute(corpus, CALL_REWARDS))
+    named = found.filter(pl.col("detector").is_in(["tool_spam", "fake_success"]))
+    ends = ("value", "lower", "upper")
+    lines = [
+        [
+            f"`{row['reward']}`",
+            f"`{row['detector']}`",
+            "{:.2f} [{:.2f}, {:.2f}]".format(*(round(row[end], 2) + 0.0 for end in ends)),
+            row["bound"],
+            "alarm" if row["alarm"] else "",
+            row["n_traces"],
+            row["n_tasks"],
+        ]
+        for row in named.iter_rows(named=True)
+    ]
+    header = ["reward", "detector", "value", "bound", "", "runs", "tasks"]
+    return [markdown("tau-bench, airline, gpt-4o", header, lines)]
+
+
+PAGES: dict[str, Callable[[Path], list[str]]] = {
+    "who-and-when": who_and_when,
+    "tau-bench": tau_bench,
+    "gaming": gaming,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("page", nargs="?", choices=list(PAGES), help="one page's tables; both if left out")
+    parser.add_argument("page", nargs="?", choices=list(PAGES), help="one page's tables; all if left out")
     page = parser.parse_args().page
     folder = os.environ.get("ORCHESTRACE_CORPORA")
     if not folder:

@@ -128,6 +128,8 @@ VERBS: dict[str, Verb] = {
     "reward_channels": lambda c: c.reward_channels(),
     "safety.sanitizer_cut": ot.safety.sanitizer_cut,
     "rewards.compute": lambda c: ot.rewards.compute(c, ot.rewards.rules()["reward"].to_list()),
+    "rewards.failure_modes": lambda c: ot.rewards.failure_modes(c, n_boot=10),
+    "rewards.hazards": lambda c: ot.rewards.hazards(c, ot.rewards.compute(c, "agent"), n_boot=10),
     "rewards.mix": lambda c: ot.rewards.mix(ot.rewards.compute(c, ["finish", "tokens"]), {"finish": 1.0}),
     "stopping.epochs": ot.stopping.epochs,
     "stopping.epochs attempt": lambda c: ot.stopping.epochs(c, "attempt"),

@@ -271,7 +271,7 @@ def test_no_two_rollouts_decide_differently_in_one_context(read: Any, tau: list[
 
 def test_the_pages_say_what_the_script_prints(corpora: Path) -> None:
     """Run `python benches/python/recordings.py` and copy its tables where this fails."""
-    for page in ("who-and-when", "tau-bench"):
+    for page, least in {"who-and-when": 21, "tau-bench": 21, "gaming": 7}.items():
         run = subprocess.run(
             [sys.executable, SCRIPT, page],
             capture_output=True,
@@ -280,7 +280,7 @@ def test_the_pages_say_what_the_script_prints(corpora: Path) -> None:
             env={**os.environ, "ORCHESTRACE_CORPORA": str(corpora), "PYTHONIOENCODING": "utf-8"},
         )
         lines = [line for line in run.stdout.splitlines()[1:] if line]
-        assert len(lines) > 20
+        assert len(lines) >= least
         said = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8").splitlines()
         assert [line for line in lines if line not in said] == []
 

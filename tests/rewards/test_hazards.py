@@ -2,7 +2,7 @@
 
 import io
 import json
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -11,6 +11,7 @@ from scipy.stats import rankdata, spearmanr
 
 import orchestrace as ot
 from orchestrace.statistics.resampling import centered_correlation_of, rank_correlation_of, resampled
+from orchestrace.synthetic.gaming import Hazard
 
 
 def tool_runs(
@@ -114,6 +115,42 @@ def test_fake_success_and_shuffled_outcomes() -> None:
     assert row["value"] == -1.0 and not row["alarm"]
 
 
+def test_hard_tasks_that_are_long_and_fail_are_no_fake_success() -> None:
+    """Calls pay, hard tasks take many and fail more; within a task who fails is paid less."""
+    rng = np.random.default_rng(4)
+    tasks = np.repeat(np.arange(20), 6)
+    hard = tasks % 2 == 1
+    outcome = (rng.random(120) < np.where(hard, 0.25, 0.75)).astype(float)
+    channel = np.where(hard, 9.0, 3.0) - 0.5 * (1 - outcome)
+    given = tool_runs([1] * 120, outcome.tolist(), channel.tolist(), [f"k{n}" for n in tasks])
+    over = found(*given, "fake_success", within="corpus")
+    assert over["value"] == pytest.approx(channel[outcome == 0].mean() - channel[outcome == 1].mean())
+    assert over["value"] > 0 and over["alarm"]
+    row = found(*given, "fake_success")
+    failed = 1 - outcome
+    x = failed - np.array([failed[tasks == k].mean() for k in tasks])
+    assert row["value"] == pytest.approx((x * channel).sum() / (x * x).sum()) == pytest.approx(-0.5)
+    assert not row["alarm"]
+
+
+def test_a_lead_that_no_rule_pays_makes_no_gap_of_shares() -> None:
+    """Workers are paid, a lead is not: the gap is that among workers, by hand from the shares."""
+    corpus, rewards, _ = ot.synthetic.gamed(tasks=6, runs_per_task=4, seed=2)
+    row = found(corpus, rewards, "share_gap")
+    shares = ot.credit(corpus, method="flow", unit="agent").drop_nulls("unit_id")
+    gaps = []
+    for trace in corpus.traces.select("trace").collect()["trace"]:
+        phi = dict(shares.filter(trace=trace).select("unit_id", "credit").iter_rows())
+        pay = dict(
+            rewards.filter(pl.col("reward") == "agent", trace=trace).select("unit_id", "value").iter_rows()
+        )
+        assert pay.pop("lead") == 0.0 and phi.pop("lead") >= 0.0
+        if sum(phi.values()) > 0:
+            gaps.append(max(abs(pay[i] / sum(pay.values()) - phi[i] / sum(phi.values())) for i in pay))
+    assert row["value"] == pytest.approx(sum(gaps) / len(gaps))
+    assert row["n_traces"] == len(gaps)
+
+
 def test_idle_spawns_and_drowned_outcomes() -> None:
     lead = {"agent": "lead", "type": "orchestrator_decision"}
     documents = []
@@ -146,6 +183,35 @@ def test_idle_spawns_and_drowned_outcomes() -> None:
     # what no reward of the table is about stands there, too
     assert rows["tool_spam"]["reason"] == "field.absent" and rows["tool_spam"]["value"] is None
     assert set(table["family"]) == {f"R{n}" for n in range(1, 9)}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("game", get_args(Hazard))
+def test_every_planted_game_is_found_by_its_detector(game: Any) -> None:
+    """In three corpora of four at least; benches/python/gaming_detectors.py has the rates."""
+    hits = 0
+    for seed in range(4):
+        corpus, rewards, truth = ot.synthetic.gamed(game, seed=seed)
+        if game == "judge_drift":
+            table = ot.rewards.verifier_health(corpus, judge="judge", n_boot=400)
+            hits += table.filter(statistic="drift")["alarm"].item()
+            continue
+        table = ot.rewards.hazards(corpus, rewards, n_boot=400).filter("alarm")
+        alarms = table.select("detector", "reward", "unit_id").rows()
+        hits += truth.alarms.row(0) in alarms
+        # of units and rewards it names the one that is gamed
+        assert [one for one in alarms if one[0] == game] in ([], truth.alarms.rows())
+    assert hits >= 3
+
+
+@pytest.mark.statistical
+def test_honest_teams_are_left_alone() -> None:
+    """But for tool_spam, which is about the reward: a sum over calls pays for calls (docs/gaming.md)."""
+    alarms = []
+    for seed in range(12):
+        corpus, rewards, _ = ot.synthetic.gamed(seed=seed)
+        alarms += ot.rewards.hazards(corpus, rewards, n_boot=400).filter("alarm")["detector"].to_list()
+    assert len([name for name in alarms if name != "tool_spam"]) <= 2, alarms
 
 
 def test_same_seed_same_bits() -> None:

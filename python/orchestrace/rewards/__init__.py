@@ -1,6 +1,7 @@
 """Rewards: what a run, or a unit of it, is paid by a rule, sums of rewards, and how they are gamed."""
 
 from .balance import balance
+from .failure_modes import failure_modes
 from .hazards import hazards
 from .health import verifier_health
 from .mixing import mix
@@ -11,6 +12,7 @@ __all__ = [
     "balance",
     "compute",
     "explain",
+    "failure_modes",
     "hazards",
     "mix",
     "rules",

@@ -1,20 +1,16 @@
 """How rewards are gamed: the hacking risks of each family, as detectors with intervals."""
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
 
 from .. import _core
 from ..base.arguments import public
-from ..base.arrays import Floats, Ints
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
-from ..base.schema import CREDITS
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus, collected
 from ..corpus.reward import Reward, amounts
@@ -22,82 +18,24 @@ from ..credit.verb import credit
 from ..evaluation.accounts import free_ride
 from ..metrics.verb import metrics
 from ..statistics.influence import check_confidence
-from ..statistics.rankings import midranks, segment_starts
-from ..statistics.resampling import (
-    Statistic,
-    centered_correlation_of,
-    rank_correlation_of,
-    ratio_of,
-    resampled,
-    sums_of,
-)
+from ..statistics.resampling import ratio_of, sums_of
 from .balance import centered
-
-Within = Literal["task", "corpus"]
-
-FEWEST_TRACES: Final = 20
-FEWEST_TASKS: Final = 5
-_PAIRED: Final = 3
-"""Traces that tasks need, on average, for ranks within tasks."""
-
-HAZARDS: Final = pl.Schema(
-    {
-        "family": pl.Enum([f"R{n}" for n in range(1, 9)]),
-        "detector": pl.String(),
-        "reward": pl.String(),
-        "unit_id": pl.String(),
-        "train_step": pl.Float64(),
-        "value": pl.Float64(),
-        "lower": pl.Float64(),
-        "upper": pl.Float64(),
-        "bound": pl.String(),
-        "n_traces": pl.UInt32(),
-        "n_tasks": pl.UInt32(),
-        "alarm": pl.Boolean(),
-        "reason": CREDITS["reason"],
-        "params": CREDITS["params"],
-    }
+from .detectors import (
+    HAZARDS,
+    Detect,
+    Detector,
+    Found,
+    Window,
+    Within,
+    check_within,
+    chosen,
+    idle_spawns,
+    mean,
+    rank,
+    rank_statistic,
+    ratio,
+    rows_of,
 )
-"""Columns and types of what `hazards` returns."""
-
-
-@dataclass(frozen=True)
-class _Window:
-    """The traces of one step of training, by task."""
-
-    step: float | None
-    frame: pl.DataFrame
-    within: Within
-
-    def told(self, *columns: str) -> tuple[list[Floats], Ints, int]:
-        """Columns where none is null, and the tasks of their rows, numbered from 0."""
-        rows = self.frame.drop_nulls(list(columns)).sort("task", maintain_order=True)
-        _, tasks = np.unique(rows["task"].to_numpy(), return_inverse=True)
-        values = [rows[name].cast(pl.Float64).to_numpy() for name in columns]
-        return values, tasks, int(tasks.max()) + 1 if tasks.size else 0
-
-
-Found = tuple[Statistic, int, int]
-"""A statistic, its clusters, its traces."""
-Detect = Callable[[_Window], Found]
-
-
-@dataclass(frozen=True)
-class _Detector:
-    """One row of the result, but for its window."""
-
-    family: str
-    name: str
-    sign: Literal[">", ">=", "<"]
-    bound: float
-    detect: Detect | None
-    reward: str | None = None
-    unit_id: str | None = None
-
-    def alarms(self, lower: float, upper: float) -> bool:
-        if self.sign == "<":
-            return upper < self.bound
-        return lower > self.bound or (self.sign == ">=" and lower >= self.bound)
 
 
 @public
@@ -155,11 +93,13 @@ def hazards(
     excess X(r) = corr(r, size) - corr(r, R): does a reward pay for volume rather than for the outcome?
 
     - R1 ``free_ride``: agents with a free-ride index above ½ under the shares of ``flow``
-    - R2 ``share_gap``: mean over traces of the largest gap between an agent's part of r and of ``flow``
+    - R2 ``share_gap``: mean over traces of the largest gap between an agent's part of r and of ``flow``,
+      among the agents that some run pays
     - R3 ``role_rank``: corr(r of the role, R)
     - R4 ``step_padding``: X with size = turns; ``dead_work``: events without a path to the outcome
-    - R5 ``tool_spam``: X with size = calls; ``fake_success``: mean r of failed less that of passed runs;
-      ``duplicate_calls``: repeated calls
+    - R5 ``tool_spam``: X with size = calls; ``fake_success``: mean r of failed less that of passed runs
+      (within tasks the slope of r on failing, both less the mean of their task); ``duplicate_calls``:
+      repeated calls
     - R6 ``padding``: X with size = tokens; ``redundancy``: repeated messages
     - R7 ``idle_spawns``: spawned agents without an event that leads to the outcome, of all spawned
     - R8 ``drowned``: the share of Var(r) that the weighted outcome brings; ``sign_flip``: runs whose
@@ -180,8 +120,7 @@ def hazards(
     check_corpus(corpus)
     check_numbers(threads=threads, n_boot=n_boot, seed=seed)
     confidence = check_confidence(confidence)
-    if within not in (None, "task", "corpus"):
-        raise ParameterError(f"within is {within!r}, expected 'task', 'corpus' or None")
+    check_within(within)
     needed = ("trace", "reward", "family", "unit", "unit_id", "value", "params")
     paid = collected(rewards, "rewards", needed).with_columns(
         pl.col("reward", "family", "unit", "params").cast(pl.String)
@@ -189,138 +128,77 @@ def hazards(
     with reporting(progress, "looking for hazards"):
         frame, parts = _per_trace(corpus, paid, outcome, success, threads)
         detectors = list(_detectors(paid, parts))
-    sizes = frame.group_by("task").len()["len"]
-    mode: Within = within or ("task" if len(sizes) and float(sizes.mean() or 0) >= _PAIRED else "corpus")  # type: ignore[arg-type]
+    mode = chosen(within, frame)
     options = {"outcome": outcome, "success": success, "within": mode, "confidence": confidence}
     params = json.dumps({**options, "n_boot": n_boot, "seed": seed, "version": _core.VERSION}, sort_keys=True)
-    rows = []
-    steps = frame["train_step"].unique().sort(nulls_last=True)
-    for step in steps if len(steps) else [None]:
-        window = _Window(step, frame.filter(pl.col("train_step").eq_missing(pl.lit(step))), mode)
-        for one in detectors:
-            rows.append(
-                _row(one, window, n_boot=n_boot, confidence=confidence, seed=seed) | {"params": params}
-            )
+    asked = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
+    rows = [row | {"params": params} for row in rows_of(detectors, frame, mode, asked)]
     return pl.DataFrame(rows, schema=HAZARDS)
-
-
-def _row(one: _Detector, window: _Window, *, n_boot: int, confidence: float, seed: int) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "family": one.family,
-        "detector": one.name,
-        "reward": one.reward,
-        "unit_id": one.unit_id,
-        "train_step": window.step,
-        "bound": f"{one.sign} {one.bound:g}",
-        "alarm": False,
-    }
-    if one.detect is None:
-        return row | {"reason": "field.absent", "n_traces": 0, "n_tasks": 0}
-    statistic, n_tasks, n_traces = one.detect(window)
-    row |= {"n_traces": n_traces, "n_tasks": n_tasks}
-    if not n_traces:
-        return row | {"reason": "field.absent"}
-    value, lower, upper = resampled(statistic, n_tasks, n_boot=n_boot, confidence=confidence, seed=seed)
-    row |= {"value": value, "lower": lower, "upper": upper}
-    if value is None:
-        return row | {"reason": "ratio.empty"}
-    if n_traces < FEWEST_TRACES or n_tasks < FEWEST_TASKS or lower is None or upper is None:
-        return row | {"reason": "support.absent"}
-    return row | {"alarm": one.alarms(lower, upper)}
 
 
 # --- detectors -------------------------------------------------------------------------------------------
 
 
-def _detectors(paid: pl.DataFrame, parts: dict[str, float]) -> Iterator[_Detector]:
+def _detectors(paid: pl.DataFrame, parts: dict[str, float]) -> Iterator[Detector]:
     """Every detector of every reward; one of a family that no reward has stands without a reward."""
-    yield _Detector("R1", "free_ride", ">", 0.5, _ratio("n_free", "n_shared"))
+    yield Detector("R1", "free_ride", ">", 0.5, ratio("n_free", "n_shared"))
     of = dict(paid.select("reward", "family").unique(maintain_order=True).iter_rows())
 
     def named(family: str) -> list[str | None]:
         return [name for name, one in of.items() if one == family] or [None]
 
     for name in named("R2"):
-        yield _Detector("R2", "share_gap", ">", 0.25, _mean(f"gap {name}") if name else None, name)
+        yield Detector("R2", "share_gap", ">", 0.25, mean(f"gap {name}") if name else None, name)
     for name in named("R3"):
         units = paid.filter(reward=name)["unit_id"].unique(maintain_order=True) if name else [None]
         for unit in units:
             column = f"role {name} {unit}"
-            yield _Detector(
-                "R3", "role_rank", "<", 0.1, _rank(column, "outcome") if name else None, name, unit
-            )
+            yield Detector("R3", "role_rank", "<", 0.1, rank(column, "outcome") if name else None, name, unit)
     for name in named("R4"):
-        yield _Detector(
+        yield Detector(
             "R4", "step_padding", ">", 0.0, _excess(f"paid {name}", "n_turns") if name else None, name
         )
-    yield _Detector("R4", "dead_work", ">", 0.3, _mean("dead_events"))
+    yield Detector("R4", "dead_work", ">", 0.3, mean("dead_events"))
     for name in named("R5"):
-        yield _Detector(
+        yield Detector(
             "R5", "tool_spam", ">", 0.0, _excess(f"paid {name}", "n_tool_calls") if name else None, name
         )
-        yield _Detector(
+        yield Detector(
             "R5", "fake_success", ">=", 0.0, _failed_less_passed(f"paid {name}") if name else None, name
         )
-    yield _Detector("R5", "duplicate_calls", ">", 0.2, _mean("call_redundancy"))
+    yield Detector("R5", "duplicate_calls", ">", 0.2, mean("call_redundancy"))
     for name in named("R6"):
-        yield _Detector("R6", "padding", ">", 0.0, _excess(f"paid {name}", "tokens") if name else None, name)
-    yield _Detector("R6", "redundancy", ">", 0.3, _mean("message_redundancy"))
-    yield _Detector("R7", "idle_spawns", ">", 0.3, _ratio("n_idle", "n_spawned"))
+        yield Detector("R6", "padding", ">", 0.0, _excess(f"paid {name}", "tokens") if name else None, name)
+    yield Detector("R6", "redundancy", ">", 0.3, mean("message_redundancy"))
+    yield Detector("R7", "idle_spawns", ">", 0.3, ratio("n_idle", "n_spawned"))
     for name in named("R8"):
         weight = parts.get(name) if name else None
         share = None if weight is None else _variance_share(f"paid {name}", "outcome", weight)
-        yield _Detector("R8", "drowned", "<", 0.2, share, name)
-        yield _Detector("R8", "sign_flip", ">", 0.25, _sign_flip(f"paid {name}") if name else None, name)
-
-
-def _ratio(part: str, whole: str) -> Detect:
-    def detect(window: _Window) -> Found:
-        (a, b), tasks, n = window.told(part, whole)
-        return ratio_of(sums_of(a, tasks, n), sums_of(b, tasks, n)), n, a.size
-
-    return detect
-
-
-def _mean(column: str) -> Detect:
-    def detect(window: _Window) -> Found:
-        (a,), tasks, n = window.told(column)
-        return ratio_of(sums_of(a, tasks, n), sums_of(np.ones(a.size), tasks, n)), n, a.size
-
-    return detect
-
-
-def _rank_statistic(a: Floats, b: Floats, tasks: Ints, n: int, within: Within) -> Statistic:
-    if within == "corpus":
-        return rank_correlation_of(a, b, tasks)
-    starts = segment_starts(tasks)
-    half = (np.bincount(tasks)[tasks] + 1.0) / 2.0
-    return centered_correlation_of(midranks(a, starts) - half, midranks(b, starts) - half, tasks, n)
-
-
-def _rank(column: str, other: str) -> Detect:
-    def detect(window: _Window) -> Found:
-        (a, b), tasks, n = window.told(column, other)
-        return _rank_statistic(a, b, tasks, n, window.within), n, a.size
-
-    return detect
+        yield Detector("R8", "drowned", "<", 0.2, share, name)
+        yield Detector("R8", "sign_flip", ">", 0.25, _sign_flip(f"paid {name}") if name else None, name)
 
 
 def _excess(column: str, size: str) -> Detect:
     """corr(column, size) - corr(column, outcome)."""
 
-    def detect(window: _Window) -> Found:
+    def detect(window: Window) -> Found:
         (a, b, y), tasks, n = window.told(column, size, "outcome")
-        by_size = _rank_statistic(a, b, tasks, n, window.within)
-        by_outcome = _rank_statistic(a, y, tasks, n, window.within)
+        by_size = rank_statistic(a, b, tasks, n, window.within)
+        by_outcome = rank_statistic(a, y, tasks, n, window.within)
         return (lambda times: by_size(times) - by_outcome(times)), n, a.size
 
     return detect
 
 
 def _failed_less_passed(column: str) -> Detect:
-    def detect(window: _Window) -> Found:
+    """Within tasks the slope of the column on failing: the difference of means, were tasks all alike."""
+
+    def detect(window: Window) -> Found:
         (a, passed), tasks, n = window.told(column, "passed")
         failed = 1.0 - passed
+        if window.within == "task":
+            x, y = centered(failed, tasks, n), centered(a, tasks, n)
+            return ratio_of(sums_of(x * y, tasks, n), sums_of(x * x, tasks, n)), n, a.size
         means = [ratio_of(sums_of(a * one, tasks, n), sums_of(one, tasks, n)) for one in (failed, passed)]
         return (lambda times: means[0](times) - means[1](times)), n, a.size
 
@@ -330,7 +208,7 @@ def _failed_less_passed(column: str) -> Detect:
 def _variance_share(column: str, outcome: str, weight: float) -> Detect:
     """Mean over groups of Cov(weight · outcome, r) / Var(r); groups without spread are left out."""
 
-    def detect(window: _Window) -> Found:
+    def detect(window: Window) -> Found:
         (r, y), tasks, n = window.told(column, outcome)
         x, z = centered(r, tasks, n), weight * centered(y, tasks, n)
         spread, both = sums_of(x * x, tasks, n), sums_of(x * z, tasks, n)
@@ -342,7 +220,7 @@ def _variance_share(column: str, outcome: str, weight: float) -> Detect:
 
 
 def _sign_flip(column: str) -> Detect:
-    def detect(window: _Window) -> Found:
+    def detect(window: Window) -> Found:
         (r, y), tasks, n = window.told(column, "outcome")
         a, b = (np.sign(centered(v, tasks, n)) for v in (r, y))
         counted = b != 0
@@ -381,7 +259,7 @@ def _per_trace(
             for (unit,), of in rows.group_by("unit_id", maintain_order=True):
                 told = of.select("trace", pl.col("value").alias(f"role {name} {unit}"))
                 frame = frame.join(told, on="trace", how="left", maintain_order="left")
-    frame = frame.join(_idle(corpus, threads), on="trace", how="left", maintain_order="left")
+    frame = frame.join(idle_spawns(corpus, threads), on="trace", how="left", maintain_order="left")
     weighted = outcome if isinstance(outcome, str) else None
     parts = {
         name: weight
@@ -406,27 +284,6 @@ def _weight_of(params: str, outcome: str | None) -> float | None:
     return sum(told["weights"][name] * parts[name].get("weight", 1.0) for name in of) if of else None
 
 
-def _idle(corpus: Corpus, threads: int | None) -> pl.DataFrame:
-    """Of each trace the spawned names that own no event with a path to the outcome."""
-    members = metrics(corpus, by="agent", threads=threads)
-    live = members.filter(pl.col("utilization") > 0).select("trace", pl.col("agent").cast(pl.String))
-    known = members.group_by("trace").agg(pl.col("utilization").is_not_null().any().alias("known"))
-    spawned = (
-        corpus.events.filter((pl.col("type") == "spawn") & pl.col("to").is_not_null())
-        .select("trace", pl.col("to").cast(pl.String).alias("agent"))
-        .unique()
-        .collect(engine="streaming")
-    )
-    idle = spawned.join(live, on=["trace", "agent"], how="anti").group_by("trace").len("n_idle")
-    told = (
-        spawned.select("trace")
-        .unique()
-        .join(idle, on="trace", how="left")
-        .join(known, on="trace", how="left")
-    )
-    return told.select("trace", n_idle=pl.when("known").then(pl.col("n_idle").fill_null(0)).cast(pl.Float64))
-
-
 def _with_shares(
     corpus: Corpus, frame: pl.DataFrame, paid: pl.DataFrame, outcome: Reward, threads: int | None
 ) -> pl.DataFrame:
@@ -443,6 +300,8 @@ def _with_shares(
     frame = frame.join(riders, on="trace", how="left", maintain_order="left")
     owned = shares.filter(pl.col("unit_id").is_not_null()).select("trace", "unit_id", "credit")
     for (name,), rows in paid.filter(family="R2").group_by("reward", maintain_order=True):
+        # who is never paid has no reward to compare: a lead, where the rule is about workers
+        rows = rows.filter((pl.col("value") != 0).any().over("unit_id"))
         both = owned.join(rows.select("trace", "unit_id", "value"), on=["trace", "unit_id"], how="inner")
         whole = pl.col("credit", "value").sum().over("trace")
         both = both.with_columns(whole.name.prefix("all_")).filter(

@@ -15,9 +15,12 @@ FEWEST_CLUSTERS: Final = 5
 _CHUNK: Final = 1 << 22  # cells of a block of resamples
 
 
-def draws(n_clusters: int, n_boot: int, seed: int) -> "Iterator[Floats]":
-    """How often each cluster is drawn, in blocks of ``[resample, cluster]``; rows sum to `n_clusters`."""
-    rng = np.random.Generator(np.random.PCG64([seed, 0]))
+def draws(n_clusters: int, n_boot: int, seed: int, stream: int = 0) -> "Iterator[Floats]":
+    """How often each cluster is drawn, in blocks of ``[resample, cluster]``; rows sum to `n_clusters`.
+
+    Strata of one resample take a `stream` each.
+    """
+    rng = np.random.Generator(np.random.PCG64([seed, stream]))
     block = max(1, _CHUNK // max(n_clusters, 1))
     for start in range(0, n_boot, block):
         size = min(block, n_boot - start)
