@@ -97,6 +97,8 @@ def calls(folder: Path) -> dict[str, Call]:
     rewards = ot.rewards.compute(corpus, ["finish", "tokens"])
     answers, _ = ot.synthetic.stops(runs=40, seed=1)
     stop = ot.stopping.fit(answers, "lsm")
+    chosen, worth = ot.synthetic.choices(runs=60, steps=2, seed=1)
+    spawning = pl.DataFrame({"action": ["spawn", "no_spawn"], "p": [0.4, 0.6], "q": [0.5, 0.4]})
     few = {"epochs": answers, "methods": ["fixed_k", "lsm"], "n_boot": 10}
     return {
         "Corpus.from_arrow": Call(ot.Corpus.from_arrow, dict(tables)),
@@ -165,6 +167,25 @@ def calls(folder: Path) -> dict[str, Call]:
         "interventions.merge": Call(ot.interventions.merge, {"agents": ["a", "b"]}),
         "effects.message": on(ot.effects.message),
         "metrics": on(ot.metrics),
+        "effects.policy_values": Call(
+            ot.effects.policy_values,
+            {
+                "decisions": chosen,
+                "policy": spawning.drop("q"),
+                "outcome_model": spawning.drop("p"),
+                "n_boot": 10,
+            },
+        ),
+        "effects.policy_values sequence": Call(
+            ot.effects.policy_values,
+            {
+                "decisions": chosen,
+                "policy": "p_actions",
+                "unit": "sequence",
+                "reward": "reward",
+                "n_boot": 10,
+            },
+        ),
         "rewards.attach": on(ot.rewards.attach, rewards=rewards),
         "rewards.balance": on(ot.rewards.balance, rewards=rewards, weights={"finish": 1.0}, n_boot=10),
         "rewards.compute": on(ot.rewards.compute, "parl"),
@@ -219,6 +240,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "stopping.quarantined": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
         "stopping.regret": Call(ot.stopping.regret, {"epochs": answers}),
         "StoppingRule.apply": Call(stop.apply, {"epochs": answers}),
+        "ChoiceTruth.value": Call(worth.value, {"spawn": {"easy": 0.5, "hard": 0.5}}),
+        "synthetic.choices": Call(ot.synthetic.choices, {"runs": 5}),
         "synthetic.stops": Call(ot.synthetic.stops, {"runs": 5}),
         "AbortRule.apply": Call(rule.apply, {"epochs": epochs}),
         "AbortRule.at": Call(rule.at, {"alpha": 0.2}),
