@@ -70,14 +70,13 @@ def first_source(corpus: ot.Corpus) -> Any:
     return corpus.source(*events.row(0)) if events.height else None
 
 
-def other_policy(corpus: ot.Corpus, unit: Any) -> Any:
+def other_policy(corpus: ot.Corpus, unit: Any, **options: Any) -> pl.DataFrame:
     """What spawning half of the time would have been worth, of any decisions that have an action."""
     own = ("trace", "trace_id", "task_id", "seq", "action", "p_behavior")
     decisions = decision_rows(corpus, "team").select(*own, x_depth="depth", outcome="reward")
     policy = {"spawn": 0.5, "no_spawn": 0.5}
-    return ot.effects.policy_values(
-        decisions.filter(pl.col("action").is_not_null()), policy, unit=unit, n_boot=20
-    )
+    decided = decisions.filter(pl.col("action").is_not_null())
+    return ot.effects.policy_values(decided, policy, unit=unit, n_boot=20, **options)
 
 
 def lines(corpus: ot.Corpus) -> bytes:

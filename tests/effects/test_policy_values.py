@@ -245,6 +245,23 @@ def test_intervals_are_percentiles_over_tasks() -> None:
         assert (one["lower"], one["upper"]) == pytest.approx(percentiles(drawn, len(tasks), 0.95), rel=1e-9)
 
 
+def test_what_has_no_interval_says_why() -> None:
+    few = evaluated(GOLDEN, TARGET, outcome_model=MODEL)
+    assert few["lower"].null_count() == few.height and set(few["reason"]) == {
+        "support.absent",
+        "range.unknown",
+    }
+    # the policy and the model know no state: the model's mean does not vary, which says nothing of its error
+    decisions, _ = ot.synthetic.choices(runs=200, seed=0)
+    policy, model = {"spawn": 0.5, "no_spawn": 0.5}, {"spawn": 0.6, "no_spawn": 0.4}
+    table = ot.effects.policy_values(decisions, policy, outcome_model=model, n_boot=50)
+    direct = row(table, "direct")
+    assert (direct["value"], direct["stderr"], direct["lower"]) == (0.5, 0.0, None)
+    assert direct["reason"] == "group.degenerate" and row(table, "dr")["reason"] is None
+    once = ot.effects.policy_values(decisions, policy, n_boot=1)
+    assert once["stderr"].null_count() == once.height
+
+
 # --- the package obp ------------------------------------------------------------------------------------
 
 

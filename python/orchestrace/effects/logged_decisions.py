@@ -10,7 +10,7 @@ from ..base.arrays import Floats, Ints
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import unknown_name
 from ..base.text import briefly, plain
-from ..statistics.influence import Bools, clusters_of
+from ..statistics.influence import Bools
 from .action_tables import check_number_of_actions
 
 Unit = Literal["decision", "sequence"]
@@ -24,8 +24,8 @@ class Log:
     """Decisions in order of task, run and place; the runs follow each other.
 
     ``action`` (codes of ``actions``), ``reward`` and ``p`` (NaN where not recorded) are of rows, ``start``
-    and ``length`` of runs, and so is ``cluster``: the task, or in a log of one task the run. Runs left out
-    have no outcome, no action, or no decision at the place that was asked for.
+    and ``length`` of runs, and so is ``cluster``: the task, or in a log of one task the run; their names are
+    ``names``. Runs left out have no outcome, no action, or no decision at the place that was asked for.
     """
 
     rows: pl.DataFrame
@@ -37,6 +37,7 @@ class Log:
     length: Ints
     cluster: Ints
     clusters: str
+    names: list[str]
     left_out: int
 
     def __len__(self) -> int:
@@ -107,7 +108,11 @@ def logged(decisions: pl.DataFrame, *, unit: Unit, at: int, order: str, reward: 
         amount = np.where(last, amount, 0.0)
     actions = rows["action"].unique().sort().to_list()
     check_number_of_actions(len(actions), "decisions")
-    cluster, kind = clusters_of(rows[start]) if rows.height else (np.zeros(0, np.int64), "tasks")
+    heads = rows.select("task_id", "trace_id")[start]
+    kind = "traces" if heads["task_id"].n_unique() == 1 else "tasks"
+    names = heads["task_id" if kind == "tasks" else "trace_id"]
+    # runs are in order of these names: a new one begins a cluster
+    cluster = names.rle_id().to_numpy().astype(np.int64)
     return Log(
         rows=rows,
         actions=tuple(actions),
@@ -118,6 +123,7 @@ def logged(decisions: pl.DataFrame, *, unit: Unit, at: int, order: str, reward: 
         length=length,
         cluster=cluster,
         clusters=kind,
+        names=names.filter(names.rle_id().diff().fill_null(1) > 0).to_list(),
         left_out=n_runs - len(start),
     )
 

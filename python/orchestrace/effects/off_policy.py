@@ -327,9 +327,7 @@ def _renumbered(log: Log, names: tuple[str, ...]) -> Log:
 def _fitted(
     log: Log, columns: list[str], target: Floats, folds: int, penalty: float, setting: Setting
 ) -> Floats:
-    names = log.rows["task_id" if log.clusters == "tasks" else "trace_id"].gather(log.start)
-    distinct, code = np.unique(names.to_numpy(), return_inverse=True)
-    fold = folds_over([str(name) for name in distinct], folds, setting.seed)[code]
+    fold = folds_over(log.names, folds, setting.seed)[log.cluster]
     return fitted_returns(
         log,
         columns,

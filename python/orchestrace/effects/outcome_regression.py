@@ -28,7 +28,9 @@ def fitted_returns(
     expects from the next decision on, and the regression is repeated until it settles, at most as often as
     the longest run has decisions.
     """
-    n_actions, rows = target.shape[1], log.rows
+    n_actions = target.shape[1]
+    # a frame of no column would have no rows
+    rows = log.rows.select(list(dict.fromkeys(["trace", *columns])))
     if int(log.length.max()) > 1:
         name = "place"
         while name in rows.columns:
