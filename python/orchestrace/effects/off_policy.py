@@ -195,8 +195,8 @@ def policy_values(
     >>> table["estimator"].to_list()
     ['ips', 'snips', 'direct', 'dr', 'switch', 'bounds']
     >>> exact = truth.value({"easy": 0.9, "hard": 0.9})
-    >>> [row["lower"] < exact < row["upper"] for row in table.rows(named=True)]
-    [True, True, True, True, True, True]
+    >>> [row["lower"] < exact < row["upper"] for row in table.filter(tier="observed").rows(named=True)]
+    [True, True, True, True, True]
     """
     check_numbers(at=at, folds=folds, n_boot=n_boot, seed=seed)
     confidence = check_confidence(confidence)
