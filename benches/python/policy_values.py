@@ -4,7 +4,7 @@
 
 Decisions are drawn by `ot.synthetic.choices`, one a run, ten runs a task. Both sides answer with IPS, SNIPS,
 direct, doubly robust and switch: once without intervals, once with those of 2,000 resamples of tasks. Rounds
-alternate. The five estimates must be equal to 1e-9.
+alternate, with one BLAS thread. The five estimates must be equal to 1e-9.
 
 NumPy begins with arrays: codes of tasks, actions and states, and the fold of every decision. It checks
 nothing and reports nothing else. orchestrace begins with the frame: it checks and sorts it, numbers tasks,
@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from threadpoolctl import threadpool_limits
 
 import orchestrace as ot
 from orchestrace.statistics.folds import folds_over
@@ -108,7 +109,8 @@ def measured(decisions: pl.DataFrame, rounds: int) -> list[dict[str, Any]]:
             answers = []
             for name, peer in peers.items():
                 start = time.perf_counter()
-                answers.append(peer(n_boot))
+                with threadpool_limits(1, user_api="blas"):
+                    answers.append(peer(n_boot))
                 spent[name].append(time.perf_counter() - start)
             np.testing.assert_allclose(*answers, atol=1e-9, rtol=0.0)
         ours = statistics.median(spent["orchestrace"])

@@ -14,7 +14,6 @@ from ..base.arrays import Floats
 from ..base.checks import check_numbers, check_range
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import unknown_name
-from ..base.taxonomy import concerns
 from ..base.text import briefly
 from ..decisions.rows import REASON, TIER, named_columns, params_text
 from ..statistics.folds import folds_over
@@ -62,7 +61,6 @@ VALUES: Final[dict[str, Any]] = {
 """Columns and types of what `policy_values` returns."""
 
 
-@concerns("O1", "O2", "O3", "O4", "O5")
 @public
 def policy_values(
     decisions: pl.DataFrame,
