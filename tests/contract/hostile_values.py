@@ -99,6 +99,8 @@ def calls(folder: Path) -> dict[str, Call]:
     stop = ot.stopping.fit(answers, "lsm")
     few = {"epochs": answers, "methods": ["fixed", "lsm"], "n_boot": 10}
     curve_of_stops = ot.stopping.frontier(**few, prices=[0.0, 0.1])
+    chosen, worth = ot.synthetic.choices(runs=60, steps=2, seed=1)
+    spawning = pl.DataFrame({"action": ["spawn", "no_spawn"], "p": [0.4, 0.6], "q": [0.5, 0.4]})
     return {
         "Corpus.from_arrow": Call(ot.Corpus.from_arrow, dict(tables)),
         "Corpus.source": Call(corpus.source, {"trace": 0, "seq": 0}),
@@ -168,6 +170,25 @@ def calls(folder: Path) -> dict[str, Call]:
         "interventions.merge": Call(ot.interventions.merge, {"agents": ["a", "b"]}),
         "effects.message": on(ot.effects.message),
         "metrics": on(ot.metrics),
+        "effects.policy_values": Call(
+            ot.effects.policy_values,
+            {
+                "decisions": chosen,
+                "policy": spawning.drop("q"),
+                "outcome_model": spawning.drop("p"),
+                "n_boot": 10,
+            },
+        ),
+        "effects.policy_values sequence": Call(
+            ot.effects.policy_values,
+            {
+                "decisions": chosen,
+                "policy": "p_actions",
+                "unit": "sequence",
+                "reward": "reward",
+                "n_boot": 10,
+            },
+        ),
         "rewards.attach": on(ot.rewards.attach, rewards=rewards),
         "rewards.balance": on(ot.rewards.balance, rewards=rewards, weights={"finish": 1.0}, n_boot=10),
         "rewards.compute": on(ot.rewards.compute, "parl"),
@@ -228,6 +249,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "stopping.regret": Call(ot.stopping.regret, {"epochs": answers}),
         "StoppingRule.apply": Call(stop.apply, {"epochs": answers}),
         "synthetic.gamed": Call(ot.synthetic.gamed, {"game": "tool_spam", "tasks": 3, "runs_per_task": 2}),
+        "ChoiceTruth.value": Call(worth.value, {"spawn": {"easy": 0.5, "hard": 0.5}}),
+        "synthetic.choices": Call(ot.synthetic.choices, {"runs": 5}),
         "synthetic.stops": Call(ot.synthetic.stops, {"runs": 5}),
         "AbortRule.apply": Call(rule.apply, {"epochs": epochs}),
         "AbortRule.at": Call(rule.at, {"alpha": 0.2}),

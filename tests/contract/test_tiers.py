@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from contract.verbs import other_policy
 from orchestrace.base.schema import REPLAYS
 from orchestrace.interventions.content import LEVELS
 from samples.hand_runs import GAMES, event, read, run
@@ -69,7 +70,7 @@ every_corpus = pytest.mark.parametrize("name", CORPORA)
 ESTIMATES = [
     *("credit", "outcome_cf", "effect", "stderr", "lower", "upper", "makespan_cf", "tokens_cf", "utility"),
     *("mean_control", "speedup", "utilization", "cost", "alpha", "alpha_stderr", "beta", "beta_stderr"),
-    *("k_best", "rmse"),
+    *("k_best", "rmse", "value"),
 ]
 TIERS = {"observed", "schedule", "surrogate"}
 #: Methods that say how sure they are by samples, which they need above the exact limit.
@@ -82,6 +83,7 @@ SAMPLED = {
 REWARDED = (
     *("effects.matched", "effects.spawn", "effects.message", "effects.delegation"),
     "decisions.table",
+    "effects.policy_values",
 )
 
 
@@ -140,6 +142,9 @@ VERBS: dict[str, Callable[[ot.Corpus], pl.DataFrame]] = {
     "effects.spawn bounds": lambda c: ot.effects.spawn(c, bounds=(-9.0, 9.0), monotone=True),
     "effects.message": ot.effects.message,
     "effects.delegation": ot.effects.delegation,
+    "effects.policy_values": lambda c: other_policy(c, "decision"),
+    "effects.policy_values bounds": lambda c: other_policy(c, "decision", bounds=(-99.0, 99.0), min_ess=1.0),
+    "effects.policy_values sequence": lambda c: other_policy(c, "sequence", bounds=(-99.0, 99.0)),
     "effects.aggregation": lambda c: ot.effects.aggregation(c),
     "effects.aggregation by event": lambda c: ot.effects.aggregation(c, by="event"),
     **{

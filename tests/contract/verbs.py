@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 import orchestrace as ot
+from orchestrace.decisions.rows import decision_rows
 
 METHODS = [(row["name"], row["units"]) for row in ot.methods().iter_rows(named=True)]
 FEW = (
@@ -69,6 +70,15 @@ def first_source(corpus: ot.Corpus) -> Any:
     return corpus.source(*events.row(0)) if events.height else None
 
 
+def other_policy(corpus: ot.Corpus, unit: Any, **options: Any) -> pl.DataFrame:
+    """What spawning half of the time would have been worth, of any decisions that have an action."""
+    own = ("trace", "trace_id", "task_id", "seq", "action", "p_behavior")
+    decisions = decision_rows(corpus, "team").select(*own, x_depth="depth", outcome="reward")
+    policy = {"spawn": 0.5, "no_spawn": 0.5}
+    decided = decisions.filter(pl.col("action").is_not_null())
+    return ot.effects.policy_values(decided, policy, unit=unit, n_boot=20, **options)
+
+
 def lines(corpus: ot.Corpus) -> bytes:
     out = io.BytesIO()
     corpus.write_jsonl(out)
@@ -117,6 +127,8 @@ VERBS: dict[str, Verb] = {
     "metrics": ot.metrics,
     "metrics by agent": lambda c: ot.metrics(c, by="agent"),
     "metrics by task": lambda c: ot.metrics(c, by="task"),
+    "effects.policy_values": lambda c: other_policy(c, "decision"),
+    "effects.policy_values sequence": lambda c: other_policy(c, "sequence"),
     "outcomes.sensitivity": lambda c: ot.outcomes.sensitivity(
         c, method="difference", outcomes=("noisy_or", "mean")
     ),

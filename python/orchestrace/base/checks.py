@@ -1,5 +1,6 @@
-"""Checks of single arguments: numbers within bounds, flags, shares."""
+"""Checks of single arguments: numbers within bounds, flags, shares, ranges of rewards."""
 
+import math
 import operator
 from typing import Final
 
@@ -54,3 +55,24 @@ def check_share(value: object, name: str, low: float, high: float) -> float:
     if not isinstance(value, bool) and isinstance(value, int | float) and low < value < high:
         return float(value)
     raise ParameterError(f"{name} is {value!r}, expected a number between {low:g} and {high:g}")
+
+
+def check_range(bounds: object, low: float, high: float, what: str = "rewards") -> tuple[float, float]:
+    """The least and the greatest that values from `low` to `high` can be, as a caller gives them.
+
+    Raises
+    ------
+    ParameterError
+        No two finite numbers in order, or values that are beyond them.
+    """
+    if not (isinstance(bounds, tuple | list) and len(bounds) == 2):
+        raise ParameterError(f"bounds is {bounds!r}, expected two numbers, least and greatest reward")
+    a, b = bounds
+    for end in (a, b):
+        if isinstance(end, bool) or not isinstance(end, int | float) or not math.isfinite(end):
+            raise ParameterError(f"bounds has {end!r}, expected a finite number")
+    if not a < b:
+        raise ParameterError(f"bounds is ({a}, {b}), expected the least reward first")
+    if low < a or high > b:
+        raise ParameterError(f"{what} are from {low:g} to {high:g}, beyond bounds ({a:g}, {b:g})")
+    return float(a), float(b)

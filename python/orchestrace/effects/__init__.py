@@ -1,7 +1,8 @@
-"""Effects of decisions on the outcome: spawns, messages, delegations, aggregations, matched choices."""
+"""Effects of decisions on the outcome: spawns, messages, delegations, aggregations, choices, policies."""
 
 from .matching import matched
 from .observed import aggregation, delegation, message
+from .off_policy import policy_values
 from .spawning import spawn
 
 __all__ = [
@@ -9,5 +10,6 @@ __all__ = [
     "delegation",
     "matched",
     "message",
+    "policy_values",
     "spawn",
 ]

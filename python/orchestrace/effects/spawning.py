@@ -9,7 +9,7 @@ import polars as pl
 
 from ..base.arguments import public
 from ..base.arrays import Floats, Ints
-from ..base.checks import check_numbers, check_share
+from ..base.checks import check_numbers, check_range, check_share
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
@@ -273,17 +273,7 @@ def reward_limits(rows: pl.DataFrame, bounds: object) -> tuple[float, float] | N
     assert isinstance(low, float) and isinstance(high, float)
     if bounds is None:
         return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else None
-    if not (isinstance(bounds, tuple | list) and len(bounds) == 2):
-        raise ParameterError(f"bounds is {bounds!r}, expected two numbers, least and greatest reward")
-    a, b = bounds
-    for end in (a, b):
-        if isinstance(end, bool) or not isinstance(end, int | float) or not np.isfinite(end):
-            raise ParameterError(f"bounds has {end!r}, expected a finite number")
-    if not a < b:
-        raise ParameterError(f"bounds is ({a}, {b}), expected the least reward first")
-    if low < a or high > b:
-        raise ParameterError(f"rewards are from {low:g} to {high:g}, beyond bounds ({a:g}, {b:g})")
-    return float(a), float(b)
+    return check_range(bounds, low, high)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Both see standardized features and penalize all weights but the intercept, so th
 twice, or separate the classes, have a solution.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,11 +90,21 @@ def pooled(rows: pl.DataFrame, columns: list[str]) -> dict[str, float]:
 
 def ridge(x: Floats, y: Floats, penalty: float) -> Floats:
     """Weights that minimize Σ (y - x w)² + penalty Σ_{j>0} w_j²; the first column is the intercept."""
-    center, level = x[:, 1:].mean(axis=0), y.mean()
+    return ridge_on(x, penalty)(y)
+
+
+def ridge_on(x: Floats, penalty: float) -> Callable[[Floats], Floats]:
+    """`ridge` of several outcomes on the same columns, whose products are computed once."""
+    center = x[:, 1:].mean(axis=0)
     around = x[:, 1:] - center
     gram = around.T @ around + penalty * np.eye(x.shape[1] - 1)
-    slope = np.linalg.solve(gram, around.T @ (y - level))
-    return np.concatenate([[level - center @ slope], slope])
+
+    def weights(y: Floats) -> Floats:
+        level = y.mean()
+        slope = np.linalg.solve(gram, around.T @ (y - level))
+        return np.concatenate([[level - center @ slope], slope])
+
+    return weights
 
 
 def logistic(x: Floats, d: Floats, penalty: float, times: Floats | None = None) -> Floats:

@@ -1,0 +1,486 @@
+"""Off-policy evaluation: what another policy would have been paid, from logged choices."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.arrays import Floats
+from ..base.checks import check_numbers, check_range
+from ..base.errors import ParameterError, SchemaError
+from ..base.schema import unknown_name
+from ..base.text import briefly
+from ..decisions.rows import REASON, TIER, named_columns, params_text
+from ..statistics.folds import folds_over
+from ..statistics.influence import check_confidence, interval, mean_interval
+from ..statistics.learners import one_thread
+from ..statistics.regression import MOST_WORDS
+from ..statistics.resampling import resampled_ratios, sums_of
+from .action_tables import ActionTable, ByAction, check_number_of_actions, model_table, policy_table
+from .logged_decisions import Log, Unit, logged
+from .outcome_regression import buckets_of, fitted_returns
+from .policy_estimators import Terms, Weights, bound_terms, direct_terms, returns, terms_of, unsupported
+
+FOLDS: Final = 5
+SWITCH_QUANTILE: Final = 0.95
+"""Of the weights: where the default switch is."""
+ESS_SHARE: Final = 0.05
+"""Effective share of the runs below which there is no estimate."""
+BUCKETS: Final = 10
+"""Parts into which a column with many numbers is cut, to see which actions were logged there."""
+
+NAMES: Final[dict[Unit, dict[str, str]]] = {
+    "decision": {"is": "ips", "wis": "snips", "direct": "direct", "dr": "dr", "switch": "switch"},
+    "sequence": {"is": "is", "wis": "wis", "pdis": "pdis", "dr": "dr", "direct": "fqe"},
+}
+"""What estimators are called, by what they are computed as."""
+ESTIMATORS: Final = ("ips", "snips", "is", "wis", "pdis", "direct", "fqe", "dr", "switch", "bounds")
+
+VALUES: Final[dict[str, Any]] = {
+    "estimator": pl.Enum(ESTIMATORS),
+    "value": pl.Float64,
+    "stderr": pl.Float64,
+    "lower": pl.Float64,
+    "upper": pl.Float64,
+    "n": pl.UInt32,
+    "n_tasks": pl.UInt32,
+    "ess": pl.Float64,
+    "max_weight_share": pl.Float64,
+    "mean_weight": pl.Float64,
+    "clipped_share": pl.Float64,
+    "no_support_share": pl.Float64,
+    "tier": TIER,
+    "reason": REASON,
+    "params": pl.String,
+}
+"""Columns and types of what `policy_values` returns."""
+
+
+@public
+def policy_values(
+    decisions: pl.DataFrame,
+    policy: ByAction,
+    *,
+    unit: Unit = "decision",
+    at: int = 1,
+    order: str = "seq",
+    reward: str | None = None,
+    discount: float = 1.0,
+    outcome_model: ByAction | None = None,
+    features: Sequence[str] | None = None,
+    buckets: Sequence[str] | None = None,
+    actions: Sequence[str] | None = None,
+    bounds: tuple[float, float] | None = None,
+    clip: float | None = None,
+    tau: float | None = None,
+    min_ess: float = 30.0,
+    max_share: float = 0.2,
+    max_unsupported: float = 0.05,
+    folds: int = FOLDS,
+    penalty: float = 1.0,
+    confidence: float = 0.95,
+    n_boot: int = 2000,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Estimate what another policy would have been paid, from choices logged with their probabilities.
+
+    Parameters
+    ----------
+    decisions
+        A row per decision, all of one kind: ``trace task_id action p_behavior outcome`` and what was known
+        before it, in columns ``x_...``. ``action`` is one of a small set, ``p_behavior`` the probability with
+        which it was drawn, ``outcome`` that of the run. ``trace_id``, if there is one, orders the runs.
+    policy
+        The probability of each action. A mapping from actions to numbers, or to expressions over `decisions`
+        (``{"spawn": pl.when(pl.col("x_depth") > 2).then(0.0).otherwise(0.9), ...}``). Or a frame with
+        ``action``, ``p`` and the columns that tell states apart; an action without a row has 0. Or the name
+        of a column of `decisions`: a struct with a field per action, or a list in the order of `actions`.
+    unit
+        ``"decision"``: one decision per run, the one `at` that place. ``"sequence"``: all of a run, each
+        followed by the policy.
+    at
+        Which decision of a run counts, from 1. A run with fewer is left out.
+    order
+        The column that orders the decisions of a run.
+    reward
+        The column with the reward of each decision, for sequences. None: the outcome, after the last.
+    discount
+        Of rewards, for sequences: the reward of the t-th decision counts discount^(t-1).
+    outcome_model
+        The expected return of each action, as `policy` is given; in a frame the column is ``q``. None: ridge
+        regression on `features` and indicators of actions (of sequences also of the place in the run, since
+        what is still to come hangs on it), fitted without the task that it judges.
+    features
+        Columns that the regression sees. None: every ``x_...`` that holds no lists.
+    buckets
+        Columns that say which states are alike, to see which actions were logged in such a state; numbers of
+        more than 32 values are cut into ten parts. None: the columns that `policy` looks at.
+    actions
+        Names of actions, in the order of a list column.
+    bounds
+        Least and greatest possible return of a run. None: they are not known, and are not guessed.
+    clip
+        Largest weight; greater ones are cut to it. That trades variance for bias. None: no clipping.
+    tau
+        Largest weight with which ``switch`` corrects the model. None: the 95th percentile of the weights.
+    min_ess, max_share, max_unsupported
+        There is no estimate by weights if the effective sample is below `min_ess`, or 5 % of the runs; if one
+        run has more than `max_share` of the weight; or if the policy gives more than `max_unsupported` of
+        its probability to actions never logged in such a state.
+    folds, penalty
+        Parts of the tasks (of one task: its runs) for the regression; its penalty on squared weights.
+    confidence, n_boot
+        Coverage of the intervals, resamples of tasks.
+    seed
+        Of folds and resamples.
+
+    Returns
+    -------
+    DataFrame
+        A row per ``estimator``, all Float64 but the counts ``n`` (runs) and ``n_tasks`` (UInt32).
+        ``value stderr lower upper``: mean return per run under the policy, and its interval over tasks, with
+        the regression held fixed. ``ess max_weight_share mean_weight`` of the runs' weights, after clipping;
+        ``clipped_share`` and ``no_support_share`` of decisions. ``tier`` is ``observed`` for what rests on
+        logged probabilities, ``surrogate`` for the model alone (``direct``, of sequences ``fqe``), which
+        is given even without overlap. ``reason`` is that of a null value: ``overlap.absent`` after a
+        refusal, ``field.absent`` where a decision has no ``p_behavior``, ``result.range`` where one is not
+        in (0, 1] or a sum is beyond the floats, ``support.absent`` without runs; beside a value, that of a
+        null interval. ``bounds`` assumes nothing but the range: ``lower`` and ``upper`` over the logged runs,
+        no value; ``range.unknown`` without `bounds`. ``params`` has every option, the runs left out, and
+        ``findings``: ``propensity.suspect`` if the mean of the unclipped weights is more than three standard
+        errors from 1, ``bounds.outside`` if a value contradicts the bounds.
+
+    Raises
+    ------
+    ParameterError
+        Probabilities that do not sum to 1, more than 256 actions, an unknown column, an outcome outside of
+        `bounds`, or a number out of range.
+    SchemaError
+        Decisions that lack a column, contradict each other, or are of several kinds.
+
+    Notes
+    -----
+    w = p_policy / p_behavior of the logged action a, R the outcome, q the regression, v(x) the sum over all
+    actions of p_policy(a|x) q(x, a). ``ips`` mean(w R); ``snips`` mean(w R) / mean(w); ``direct`` mean v(x);
+    ``dr`` mean(v(x) + w (R - q(x, a))); ``switch`` the same with the correction only where w <= `tau`.
+
+    Of sequences, with w_t the product of the weights up to t of T, d the discount, R the sum of d^(t-1) r_t:
+    ``is`` mean(w_T R); ``wis`` mean(w_T R) / mean(w_T); ``pdis`` the mean of the sum of d^(t-1) w_t r_t;
+    ``dr`` that of d^(t-1) (w_(t-1) v(x_t) + w_t (r_t - q(x_t, a_t))); ``fqe`` mean v(x_1), where q is given,
+    or comes of a regression on r + d v(x') that is repeated until it settles.
+
+    Bounds: mean of p R + (1 - p) a, and with b, where returns are from a to b and p is the probability that
+    the policy repeats the logged choices of the run.
+
+    O(decisions * (features + actions)² + n_boot * tasks); sequences regress at most as often as the longest
+    run has decisions. At most 256 actions: weights over texts or tokens have no effective sample.
+
+    Source: Horvitz & Thompson 1952; Dudík, Langford & Li 2011 (arXiv 1103.4601); SNIPS, Swaminathan &
+    Joachims 2015; switch, Wang, Agarwal & Dudík 2017 (arXiv 1612.01205); sequences, Precup, Sutton & Singh
+    2000; Jiang & Li 2016 (arXiv 1511.03722); Le, Voloshin & Yue 2019 (arXiv 1903.08738); bounds, Manski 1990.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> decisions, truth = ot.synthetic.choices(runs=2000, seed=0)
+    >>> always = {"spawn": 0.9, "no_spawn": 0.1}
+    >>> table = ot.effects.policy_values(decisions, always, bounds=(0.0, 1.0), n_boot=500)
+    >>> table["estimator"].to_list()
+    ['ips', 'snips', 'direct', 'dr', 'switch', 'bounds']
+    >>> exact = truth.value({"easy": 0.9, "hard": 0.9})
+    >>> [row["lower"] < exact < row["upper"] for row in table.filter(tier="observed").rows(named=True)]
+    [True, True, True, True, True]
+    """
+    check_numbers(at=at, folds=folds, n_boot=n_boot, seed=seed)
+    confidence = check_confidence(confidence)
+    _check_options(unit, at, folds, reward, discount)
+    least, share, mass, pull = (
+        _number(min_ess, "min_ess", 0.0),
+        _number(max_share, "max_share", 0.0),
+        _number(max_unsupported, "max_unsupported", 0.0),
+        _number(penalty, "penalty", 0.0, open=True),
+    )
+    cut = None if clip is None else _number(clip, "clip", 0.0, open=True)
+    switch = None if tau is None else _number(tau, "tau", 0.0, infinite=True)
+    log = logged(decisions, unit=unit, at=at, order=order, reward=reward)
+    columns = _features(log.rows, features)
+    given = policy_table(log.rows, policy, actions)
+    model = None if outcome_model is None else model_table(log.rows, outcome_model, actions)
+    setting = Setting(unit, float(discount), cut, switch, confidence, n_boot, seed)
+    told: dict[str, object] = {
+        "unit": unit,
+        "policy": given.told,
+        "outcome_model": "ridge" if model is None else model.told,
+        "features": columns if model is None else [],
+        "at": at if unit == "decision" else None,
+        "order": order,
+        "reward": reward,
+        "discount": float(discount) if unit == "sequence" else None,
+        "clip": cut,
+        "min_ess": least,
+        "max_share": share,
+        "max_unsupported": mass,
+        "folds": folds if model is None else None,
+        "penalty": pull if model is None else None,
+        "confidence": confidence,
+        "n_boot": n_boot,
+        "seed": seed,
+        "clusters": log.clusters,
+        "left_out": log.left_out,
+        "version": _core.VERSION,
+    }
+    limits = _limits(log, bounds, setting)
+    told["bounds"] = limits
+    if not len(log):
+        return _without(setting, told, limits)
+    action_names = tuple(sorted({*log.actions, *given.actions}))
+    check_number_of_actions(len(action_names), "decisions and policy")
+    wide = _renumbered(log, action_names)
+    target = given.on(action_names, 0.0)
+    alike = list(given.columns) if buckets is None else named_columns(log.rows, buckets, "buckets")
+    told["buckets"] = alike
+    with one_thread():
+        q = (
+            _fitted(wide, columns, target, folds, pull, setting)
+            if model is None
+            else _modelled(model, action_names, target, log)
+        )
+        support = unsupported(wide, target, buckets_of(log.rows, alike, MOST_WORDS, BUCKETS))
+        return _table(wide, target, q, support, (least, share, mass), limits, setting, told)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the estimates hang on, beside the log and the policy."""
+
+    unit: Unit
+    discount: float
+    clip: float | None
+    tau: float | None
+    confidence: float
+    n_boot: int
+    seed: int
+
+
+def _check_options(unit: object, at: int, folds: int, reward: object, discount: object) -> None:
+    if unit not in ("decision", "sequence"):
+        raise ParameterError(unknown_name("unit", str(unit), ["decision", "sequence"]))
+    for name, value, smallest in (("at", at, 1), ("folds", folds, 2)):
+        if value < smallest:
+            raise ParameterError(f"{name} is {value}, expected a whole number from {smallest}")
+    if isinstance(discount, bool) or not (isinstance(discount, int | float) and 0.0 <= discount <= 1.0):
+        raise ParameterError(f"discount is {briefly(discount)}, expected a number from 0 to 1")
+    if unit == "sequence" and at != 1:
+        raise ParameterError(f"at is {at}, but sequences have all decisions: leave it out, or ask decisions")
+    if unit == "decision" and (reward is not None or discount != 1.0):
+        option = "reward" if reward is not None else "discount"
+        raise ParameterError(f"{option} is for sequences: ask unit='sequence', or leave it out")
+
+
+def _number(value: object, name: str, least: float, *, open: bool = False, infinite: bool = False) -> float:
+    """A number from `least`, or above it."""
+    if not isinstance(value, bool) and isinstance(value, int | float):
+        inside = value > least if open else value >= least
+        if inside and (infinite or math.isfinite(value)):
+            return float(value)
+    where = f"above {least:g}" if open else f"from {least:g}"
+    raise ParameterError(f"{name} is {briefly(value)}, expected a number {where}")
+
+
+def _features(rows: pl.DataFrame, features: Sequence[str] | None) -> list[str]:
+    """The columns of the regression; numbers in them are finite."""
+    if features is None:
+        columns = [
+            name for name, kind in rows.schema.items() if name.startswith("x_") and not kind.is_nested()
+        ]
+    else:
+        columns = named_columns(rows, features, "features")
+    for name in columns:
+        if rows[name].dtype.is_float() and not rows[name].is_finite().fill_null(True).all():
+            raise SchemaError(f"column '{name}' of decisions has NaN or infinity, expected numbers or nulls")
+    return columns
+
+
+def _limits(log: Log, bounds: object, setting: Setting) -> tuple[float, float] | None:
+    """Least and greatest possible return; None where the caller does not say."""
+    if bounds is None:
+        return None
+    _, total = returns(log, setting.discount)
+    low, high = (float(total.min()), float(total.max())) if len(log) else (math.inf, -math.inf)
+    return check_range(bounds, low, high, "returns")
+
+
+def _renumbered(log: Log, names: tuple[str, ...]) -> Log:
+    """The log, with the codes of more actions."""
+    place = np.array([names.index(name) for name in log.actions], dtype=np.int64)
+    fields = {name: getattr(log, name) for name in Log.__dataclass_fields__}
+    return Log(**{**fields, "actions": names, "action": place[log.action]})
+
+
+def _fitted(
+    log: Log, columns: list[str], target: Floats, folds: int, penalty: float, setting: Setting
+) -> Floats:
+    fold = folds_over(log.names, folds, setting.seed)[log.cluster]
+    return fitted_returns(
+        log,
+        columns,
+        target,
+        np.repeat(fold, log.length),
+        discount=setting.discount,
+        penalty=penalty,
+    )
+
+
+def _modelled(model: ActionTable, names: tuple[str, ...], target: Floats, log: Log) -> Floats:
+    """The given model; it has to know every action that was logged or that the policy takes."""
+    used: Floats = target.max(axis=0)
+    for at, name in enumerate(names):
+        if name not in model.actions and (name in log.actions or used[at] > 0.0):
+            raise ParameterError(
+                f"outcome_model has no value for action {briefly(name)}, expected all actions"
+            )
+    return model.on(names, 0.0)
+
+
+def _without(setting: Setting, told: dict[str, object], limits: object) -> pl.DataFrame:
+    """The rows of a log without runs."""
+    same = {"n": 0, "n_tasks": 0, "reason": "support.absent", "params": params_text(_spelled(told, setting))}
+    names = [*NAMES[setting.unit].values(), "bounds"]
+    rows = [{"estimator": name, **same} for name in names]
+    return pl.DataFrame(rows, schema=VALUES)
+
+
+def _spelled(told: dict[str, object], setting: Setting, **more: object) -> dict[str, object]:
+    """Options as JSON has them, which knows no infinity."""
+    tau = more.get("tau", setting.tau)
+    return told | more | {"tau": "inf" if tau == math.inf else tau}
+
+
+def _table(
+    log: Log,
+    target: Floats,
+    q: Floats,
+    support: float,
+    refusals: tuple[float, float, float],
+    limits: tuple[float, float] | None,
+    setting: Setting,
+    told: dict[str, object],
+) -> pl.DataFrame:
+    chosen = target[np.arange(len(target)), log.action]
+    n_tasks = log.rows["task_id"].n_unique()
+    base: dict[str, object] = {"n": len(log), "n_tasks": n_tasks, "no_support_share": support}
+    findings: list[str] = []
+    terms: dict[str, Terms] = {}
+    wrong = _wrong_probability(log)
+    refused = wrong
+    tau = setting.tau
+    if wrong is None:
+        weights = Weights.of(log, chosen, setting.clip)
+        if setting.unit == "decision" and tau is None:
+            finite = weights.run[np.isfinite(weights.run)]
+            tau = float(np.quantile(finite, SWITCH_QUANTILE)) if finite.size else None
+        if np.isfinite(weights.run).all():
+            share, ess, mean = weights.max_share, weights.ess, float(weights.run.mean())
+            base |= {"ess": ess, "max_weight_share": share, "mean_weight": mean}
+            base |= {"clipped_share": weights.clipped_share}
+            least, most, mass = refusals
+            lacking = ess < max(least, ESS_SHARE * len(log)) or share is None or share > most
+            refused = "overlap.absent" if lacking or support > mass else None
+            if _suspect(weights.plain, log):
+                findings.append("propensity.suspect")
+        else:
+            refused = "result.range"
+        if refused is None:
+            of_sequence = tau if setting.unit == "decision" else None
+            terms = terms_of(log, weights, target, q, setting.discount, of_sequence)
+        terms["direct"] = direct_terms(log, target, q)
+    names = NAMES[setting.unit]
+    terms = {names[kind]: own for kind, own in terms.items() if kind in names}
+    bound = None if limits is None else bound_terms(log, chosen, setting.discount, *limits)
+    ends = None if bound is None else (float(bound[0].mean()), float(bound[1].mean()))
+    intervals = _intervals(log, terms, setting)
+    rows: list[dict[str, object]] = []
+    for name in names.values():
+        row: dict[str, object] = {"estimator": name, **base}
+        found = list(findings)
+        if name in terms and math.isfinite(value := terms[name].value):
+            around = intervals[name]
+            row |= {"value": value, "stderr": around.stderr, "lower": around.lower, "upper": around.upper}
+            row |= {
+                "tier": "surrogate" if name in ("direct", "fqe") else "observed",
+                "reason": around.reason,
+            }
+            if ends is not None and not _between(value, *ends):
+                found.append("bounds.outside")
+        else:
+            row["reason"] = "result.range" if name in terms else refused
+        row["params"] = params_text(_spelled(told, setting, tau=tau, findings=found))
+        rows.append(row)
+    rows.append({"estimator": "bounds", **base, **_bounds(log, bound, ends, setting, told, tau, findings)})
+    return pl.DataFrame(rows, schema=VALUES)
+
+
+def _between(value: float, lower: float, upper: float) -> bool:
+    room = 1e-9 * max(abs(lower), abs(upper), upper - lower)
+    return lower - room <= value <= upper + room
+
+
+def _wrong_probability(log: Log) -> str | None:
+    """Why the logged probabilities give no weights."""
+    if log.rows["p_behavior"].null_count():
+        return "field.absent"
+    inside = np.all((log.p > 0.0) & (log.p <= 1.0))
+    return None if inside else "result.range"
+
+
+def _suspect(weights: Floats, log: Log) -> bool:
+    """Whether the mean weight is not 1, as it is if the logged probabilities are those that acted."""
+    if not np.isfinite(weights).all():
+        return True
+    mean = mean_interval(weights, log.cluster, confidence=0.95)
+    stderr = mean.around.stderr
+    if mean.estimate is None or stderr is None:
+        return False
+    return abs(mean.estimate - 1.0) > max(3.0 * stderr, 1e-9)
+
+
+def _intervals(log: Log, terms: dict[str, Terms], setting: Setting) -> dict[str, Any]:
+    """Of every estimate with a value, over the same resamples of tasks."""
+    known = [name for name, own in terms.items() if math.isfinite(own.value)]
+    n = int(log.cluster.max()) + 1
+    if not known:
+        return {}
+    parts, wholes = (
+        np.column_stack([sums_of(getattr(terms[name], side), log.cluster, n) for name in known])
+        for side in ("above", "below")
+    )
+    found = resampled_ratios(
+        parts, wholes, n_boot=setting.n_boot, confidence=setting.confidence, seed=setting.seed
+    )
+    return dict(zip(known, found, strict=True))
+
+
+def _bounds(
+    log: Log,
+    bound: tuple[Floats, Floats] | None,
+    ends: tuple[float, float] | None,
+    setting: Setting,
+    told: dict[str, object],
+    tau: float | None,
+    findings: list[str],
+) -> dict[str, object]:
+    """The row of bounds that assume nothing but the range."""
+    if bound is None or ends is None:
+        spelled = _spelled(told, setting, tau=tau, findings=findings)
+        return {"reason": "range.unknown", "params": params_text(spelled)}
+    errors: dict[str, object] = {}
+    for name, own in zip(("stderr_lower", "stderr_upper"), bound, strict=True):
+        around = interval(0.0, (own - own.mean()) / len(own), log.cluster, confidence=0.5)
+        errors[name] = around.stderr
+    spelled = _spelled(told, setting, tau=tau, findings=findings, **errors)
+    return {"lower": ends[0], "upper": ends[1], "tier": "observed", "params": params_text(spelled)}
