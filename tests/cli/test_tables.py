@@ -113,6 +113,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         "metrics by trace": [ot.metrics(corpus)],
         "rewards": [ot.rewards.compute(corpus, "finish")],
         "decisions": [ot.decisions.table(corpus, "spawn")],
+        "stopping abort": [ot.stopping.evaluate_abort(stops, ot.stopping.fit_abort(stops), n_boot=10)],
         "stopping epochs": [epochs],
         "stopping evaluate": [ot.stopping.evaluate(stops, ["fixed"], n_boot=10)],
         "stopping frontier": [ot.stopping.frontier(stops, ["fixed"], prices=[0.0], n_boot=10)],

@@ -1,9 +1,10 @@
-"""The commands stopping epochs, evaluate, frontier, regret: where runs could have stopped, what that pays."""
+"""The commands of stopping: where runs could have stopped, what that pays, when they may be given up."""
 
 import io
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import polars as pl
 import typer
 
@@ -13,6 +14,8 @@ from ..base.paths import path_of
 from ..base.publication import published_file, refuse_existing
 from ..base.text import counted
 from ..corpus.corpus import Corpus
+from ..statistics.folds import folds_over
+from ..stopping.thresholds import METHODS
 from .application import SETTINGS
 from .options import StrictOptions, grouped
 from .recordings import tell_quarantined, usable
@@ -87,6 +90,33 @@ def evaluate_(
     options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
     found = stopping.evaluate(_paid(corpus, source, reward, problem), method, **options)
     table.give(found, "rules of stopping", "stopping evaluate")
+    tell_quarantined(corpus, recordings, recordings.strict)
+
+
+@stopping_app.command(name="abort")
+@grouped
+def abort_(
+    recordings: StrictOptions,
+    table: TableOptions,
+    source: Source = None,
+    reward: Channel = "team",
+    alpha: Annotated[
+        float, typer.Option("--alpha", help="The share of successful runs that may be cut.")
+    ] = 0.1,
+    success: Annotated[float, typer.Option("--success", help="The least outcome that is a success.")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the division of tasks.")] = 0,
+) -> None:
+    """Say what giving up saves: fit on half of the tasks, ask the rest."""
+    corpus = usable(recordings)
+    found = _paid(corpus, source, reward, "abort")
+    half = folds_over(found["task_id"].to_list(), 2, seed) if found.height else np.zeros(0, np.int64)
+    past, new = (found.filter(pl.Series(half == part)) for part in (0, 1))
+    rules = {
+        method: stopping.fit_abort(past, method=method, alpha=alpha, success=success, seed=seed)
+        for method in METHODS
+    }
+    told = stopping.evaluate_abort(new, rules, success=success, seed=seed)
+    table.give(told, "abort rules on the other half of the tasks", "stopping abort")
     tell_quarantined(corpus, recordings, recordings.strict)
 
 

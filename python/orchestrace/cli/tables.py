@@ -59,6 +59,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         *("trace_id", "actor", "action", "effect", "reason", "lower", "upper", "outcome"),
         *("seq", "n_alternatives", "tier", "kind"),
     ),
+    "stopping abort": ("rule", "far", "far_lower", "far_upper", "power", "early", "saved_failed", "lost"),
     "stopping epochs": ("trace_id", "k", "source", "q", "s", "tokens", "last", "y"),
     "stopping evaluate": ("method", "value", "lower", "upper", "gain", "bound", "mean_k", "reason"),
     "stopping frontier": ("price", "method", "quality", "cost", "value", "lower", "upper", "early", "reason"),
