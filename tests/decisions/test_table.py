@@ -173,7 +173,7 @@ def owners_of(document: Document) -> list[str | None]:
     return Trace(document).owner
 
 
-@examples(120)
+@examples(60)
 @given(recordings(), st.integers(0, 40), st.randoms(use_true_random=False))
 def test_nothing_after_a_decision_is_known_there(
     documents: list[Document], at: int, r: random.Random

@@ -30,6 +30,8 @@ from samples.on_disk import (
 )
 from samples.verdict_cases import BASE, text
 
+pytestmark = pytest.mark.share(2)
+
 METHODS = ot.methods()["name"].to_list()
 SCOPE = dict(ot.methods().select("name", "scope").iter_rows())
 LEVELS = dict(ot.methods().select("name", "units").iter_rows())

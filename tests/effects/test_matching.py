@@ -239,7 +239,6 @@ SETTINGS = {
 
 
 @pytest.mark.statistical
-@pytest.mark.share(2)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_intervals_cover_the_planted_effect(name: str) -> None:
     stages, options, within = SETTINGS[name]

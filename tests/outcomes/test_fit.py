@@ -154,7 +154,6 @@ def draws(
 
 
 @pytest.mark.statistical
-@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("model", "loss", "leak"),
     [

@@ -90,7 +90,6 @@ def test_the_right_law_is_chosen(model, truth, errors) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("model", "truth", "errors"),
     [

@@ -161,6 +161,7 @@ def test_broadcast_credit_diffuses_with_the_root_of_the_length(noise) -> None:
         assert low <= -0.5 <= high and high - low < 0.1, (low, high)
 
 
+@pytest.mark.share(8)  # what it asks takes a minute to make
 def test_permuted_rewards_tell_no_more_than_structure(script, found) -> None:
     """Two permutations of the rewards of each group have one law, so that their difference has mean 0 for
     every rule, share or advantage, at every unit."""

@@ -211,7 +211,8 @@ def _counted(events: pl.DataFrame) -> pl.DataFrame:
 
 def _spent(name: str) -> pl.Expr:
     """The sum up to each event; null until an event tells any."""
-    whole = pl.col(name).fill_null(0).cum_sum().over("trace").cast(pl.Float64)
+    # counts near the largest have no sum that is one
+    whole = pl.col(name).cast(pl.Float64).fill_null(0.0).cum_sum().over("trace")
     return pl.when(_so_far(pl.col(name).is_not_null()) > 0).then(whole)
 
 
@@ -241,7 +242,7 @@ def _attempts(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:
     rows = facts.collect(engine="streaming").join(rewards, on="trace", how="left", maintain_order="left")
     rows = rows.filter(pl.col("y").is_not_null()).sort("task_id", "group_id", "started_at", "trace_id")
     spent = corpus.events.group_by("trace").agg(
-        tokens=pl.when(pl.col("tokens").count() > 0).then(pl.col("tokens").sum().cast(pl.Float64)),
+        tokens=pl.when(pl.col("tokens").count() > 0).then(pl.col("tokens").cast(pl.Float64).sum()),
         usd=pl.when(pl.col("cost_usd").count() > 0).then(pl.col("cost_usd").sum()),
         seconds=(pl.col("t").max() - pl.col("t").min()),
     )
