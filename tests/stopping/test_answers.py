@@ -254,6 +254,28 @@ def test_permuted_outcomes_gain_nothing() -> None:
     assert lower[True] <= 2 and lower[False] >= 15, lower
 
 
+def test_trees_find_the_steps_of_a_state() -> None:
+    """Many copies of the runs by hand: what going on is worth hangs on q_1 alone, which trees can cut."""
+    many = {f"{name}{n}": qs for name, qs in HAND.items() for n in range(40)}
+    rule = ot.stopping.fit(epochs(many), "lsm", price=0.1, cost="tokens", features=["x_q"], trees=True)
+    told = rule.apply(epochs({"x": (0.5, 0.7), "y": (0.2, 0.3)}))
+    assert told["continuation"].to_list()[::2] == pytest.approx([0.4, 0.5], abs=1e-3)
+    assert told["stop"].to_list()[::2] == [True, False]
+    assert '"trees": true' in rule.params
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("method", ["lsm", "tvr"])
+def test_trees_beat_the_best_fixed_epoch_out_of_fold(method: str) -> None:
+    drawn, truth = ot.synthetic.stops(runs=600, seed=5)
+    [row] = ot.stopping.evaluate(
+        drawn, [method], price=truth.price, trees=True, n_boot=200, features=["x_q", "x_k"]
+    ).iter_rows(named=True)
+    assert row["gain_lower"] > 0.0 and row["lower"] <= truth.value <= row["bound_upper"]
+    ridge = ot.stopping.evaluate(drawn, [method], price=truth.price, n_boot=200, features=["x_q", "x_k"])
+    assert row["value"] != ridge["value"][0]
+
+
 # --- what rules are for ----------------------------------------------------------------------------------
 
 

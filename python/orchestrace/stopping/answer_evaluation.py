@@ -20,7 +20,7 @@ from ..statistics.influence import check_confidence, mean_interval
 from ..statistics.learners import in_one_order
 from ..statistics.resampling import ratio_of, resampled, sums_of
 from .answers import Answers, Price, Problem, answers
-from .continuation import of_ridge
+from .continuation import Regress, regressed_by
 from .epochs import REASON
 from .stopping_rules import METHODS
 
@@ -76,6 +76,7 @@ def evaluate(
     price: Price = 0.0,
     cost: str = "epochs",
     features: Sequence[str] | None = None,
+    trees: bool = False,
     folds: int = FOLDS,
     confidence: float = 0.95,
     n_boot: int = 2000,
@@ -97,6 +98,9 @@ def evaluate(
         the quality; or prices by cost. ``cost`` is also what the rule ``budget`` counts.
     features
         Columns that learned rules look at; None is every ``x_...``.
+    trees
+        Boosted trees instead of ridge, for ``lsm tvr fqi``: they bend where they have to, and take longer
+        (``pip install 'orchestrace[fit]'``).
     folds, seed
         Parts of the tasks: the rule of a run is fitted without its task. The seed of the parts and resamples.
     confidence, n_boot
@@ -138,6 +142,7 @@ def evaluate(
     check_numbers(folds=folds, n_boot=n_boot, seed=seed)
     confidence = check_confidence(confidence)
     asked = named(methods)
+    regress = regressed_by(trees)
     if folds < 2:
         raise ParameterError(f"folds is {folds}, expected 2 or more")
     runs = answers(
@@ -154,6 +159,7 @@ def evaluate(
         "price": dict(price) if isinstance(price, Mapping) else price,
         "cost": cost,
         "features": list(runs.names),
+        "trees": trees,
         "folds": folds,
         "confidence": confidence,
         "n_boot": n_boot,
@@ -167,12 +173,12 @@ def evaluate(
     }
     same |= {"n_runs": len(runs), "n_tasks": runs.n_tasks}
     rows = []
-    base = held_out(runs, "fixed") if len(runs) else None
+    base = held_out(runs, "fixed", regress) if len(runs) else None
     for name in asked:
         if base is None:
             rows.append({"method": name, "reason": "support.absent", **same})
             continue
-        out = base if name == "fixed" else held_out(runs, name)
+        out = base if name == "fixed" else held_out(runs, name, regress)
         rows.append({"method": name, **same} | _row(runs, out, base, confidence, n_boot, seed))
     return pl.DataFrame(rows, schema=VALUES)
 
@@ -189,7 +195,7 @@ def named(methods: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(methods))
 
 
-def held_out(runs: Answers, name: str) -> HeldOut:
+def held_out(runs: Answers, name: str, regress: Regress) -> HeldOut:
     """A rule on every run, fitted without the tasks of its fold."""
     stop = np.zeros(len(runs), np.int64)
     worth, expected = (np.zeros(len(runs.k)) if METHODS[name].learned else None for _ in range(2))
@@ -198,7 +204,7 @@ def held_out(runs: Answers, name: str) -> HeldOut:
         others = np.flatnonzero(runs.fold != fold)
         if not len(others):  # one task: nothing could be held out
             others = inside
-        fitted = METHODS[name].fit(runs, others, of_ridge)
+        fitted = METHODS[name].fit(runs, others, regress)
         part = runs.take(inside)
         offset = runs.start[inside] - part.start
         stops = part.stops(fitted.stop(part))

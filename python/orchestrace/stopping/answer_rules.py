@@ -17,7 +17,7 @@ from ..base.taxonomy import concerns
 from ..statistics.learners import in_one_order
 from .answer_evaluation import FOLDS, held_out, named
 from .answers import Answers, Price, Problem, answers
-from .continuation import of_ridge
+from .continuation import regressed_by
 from .epochs import REASON
 from .stopping_rules import METHODS, Fitted
 
@@ -120,6 +120,7 @@ def fit(
     price: Price = 0.0,
     cost: str = "epochs",
     features: Sequence[str] | None = None,
+    trees: bool = False,
 ) -> StoppingRule:
     """Fit a rule of stopping to all runs, to apply it to others.
 
@@ -129,13 +130,13 @@ def fit(
         Epochs, as `epochs` or `from_frame` makes them, with features in columns ``x_...``.
     method
         A name of `rules`, ``oracle`` left out.
-    problem, price, cost, features
+    problem, price, cost, features, trees
         As in `evaluate`, which says what the rule is worth on runs that it has not seen.
 
     Returns
     -------
     StoppingRule
-        Call it with epochs.
+        Its method `apply` takes epochs.
 
     Raises
     ------
@@ -167,8 +168,14 @@ def fit(
     if not len(runs):
         raise ParameterError("epochs have no run to fit on")
     options["features"] = runs.names
-    fitted = METHODS[method].fit(runs, np.arange(len(runs)), of_ridge)
-    told = {**options, "features": list(runs.names), "method": method, "version": _core.VERSION}
+    fitted = METHODS[method].fit(runs, np.arange(len(runs)), regressed_by(trees))
+    told = {
+        **options,
+        "features": list(runs.names),
+        "method": method,
+        "trees": trees,
+        "version": _core.VERSION,
+    }
     return StoppingRule(method, fitted.constant, json.dumps(told, sort_keys=True), fitted, options)
 
 
@@ -264,6 +271,7 @@ def export(
     price: Price = 0.0,
     cost: str = "epochs",
     features: Sequence[str] | None = None,
+    trees: bool = False,
     folds: int = FOLDS,
     seed: int = 0,
 ) -> pl.DataFrame:
@@ -271,7 +279,7 @@ def export(
 
     Parameters
     ----------
-    epochs, problem, price, cost, features, folds, seed
+    epochs, problem, price, cost, features, trees, folds, seed
         As in `evaluate`.
     method
         A learned rule of `rules`.
@@ -312,7 +320,7 @@ def export(
         )
     chosen = None if features is None else tuple(features)
     runs = answers(epochs, problem=problem, price=price, cost=cost, folds=folds, seed=seed, features=chosen)
-    worth = held_out(runs, method).worth if len(runs) else np.zeros(0)
+    worth = held_out(runs, method, regressed_by(trees)).worth if len(runs) else np.zeros(0)
     assert worth is not None
     known = ~runs.last & np.isfinite(worth)
     going = pl.Series(np.where(known, worth, np.nan), dtype=pl.Float64).fill_nan(None)

@@ -17,6 +17,8 @@ import numpy as np
 import polars as pl
 
 from ..base.arrays import Floats, Ints
+from ..base.checks import check_flags
+from ..statistics.learners import learner, one_thread
 from ..statistics.regression import ridge
 from .answers import Answers
 
@@ -75,6 +77,29 @@ def of_ridge(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
 
 
 Predict = Callable[[Floats], Floats]
+
+
+def of_trees(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
+    """Boosted trees, which take null as it is. Needs scikit-learn."""
+    boosting = learner("ensemble", "HistGradientBoostingRegressor", "trees=True")
+    model = boosting(random_state=0, early_stopping=False)
+    with one_thread():
+        model.fit(x, y)
+
+    def predict(rows: Floats) -> Floats:
+        if not len(rows):
+            return np.zeros(0)
+        with one_thread():
+            found: Floats = model.predict(rows)
+        return found
+
+    return predict
+
+
+def regressed_by(trees: bool) -> Regress:
+    """The regression that learned rules use."""
+    check_flags(trees=trees)
+    return of_trees if trees else of_ridge
 
 
 @dataclass(frozen=True, eq=False)
