@@ -51,12 +51,17 @@ def _epochs(corpus: Corpus, source: str | None, reward: str) -> pl.DataFrame:
 def _paid(corpus: Corpus, source: str | None, reward: str, problem: str) -> pl.DataFrame:
     """Epochs of the runs that the problem can be asked of."""
     found = _epochs(corpus, source, reward)
-    needed = "y" if problem == "abort" else "q"
+    if problem == "abort":
+        return _with(found, "y", f"the reward '{reward}'")
+    return _with(found, "q", "quality at some epoch")
+
+
+def _with(found: pl.DataFrame, needed: str, what: str) -> pl.DataFrame:
+    """The runs that have a column at all epochs; all of them if none has, which says what is missing."""
     lacking = found.filter(pl.col(needed).is_null())["trace"].unique()
     if not len(lacking) or len(lacking) == found["trace"].n_unique():
-        return found  # which says what is missing
-    what = f"the reward '{reward}'" if problem == "abort" else "a quality at some epoch"
-    typer.echo(f"{counted(len(lacking), 'run')} left out: no {what.removeprefix('a ')}", err=True)
+        return found
+    typer.echo(f"{counted(len(lacking), 'run')} left out: no {what}", err=True)
     return found.filter(~pl.col("trace").is_in(lacking.implode()))
 
 
@@ -108,7 +113,7 @@ def abort_(
 ) -> None:
     """Say what giving up saves: fit on half of the tasks, ask the rest."""
     corpus = usable(recordings)
-    found = _paid(corpus, source, reward, "abort")
+    found = _with(_paid(corpus, source, reward, "abort"), "s", "score at some epoch")
     half = folds_over(found["task_id"].to_list(), 2, seed) if found.height else np.zeros(0, np.int64)
     past, new = (found.filter(pl.Series(half == part)) for part in (0, 1))
     rules = {

@@ -4,7 +4,7 @@
 //! r_PARL = r_perf + λ1 r_parallel + λ2 r_finish        λ annealed to 0
 //! ```
 //!
-//! Neither r_parallel nor r_finish nor the annealing is published in closed form. The survey reads r_parallel as a real
+//! Neither `r_parallel` nor `r_finish` nor the annealing is published in closed form. The survey reads `r_parallel` as a real
 //! speedup, the report of K2.5 as an incentive to make sub-agents; both are here under names of their own. Source: Kimi
 //! K2.5, arXiv 2602.02276; the forms are ours.
 

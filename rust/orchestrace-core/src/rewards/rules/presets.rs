@@ -73,7 +73,7 @@ pub static CONTEXT_FOLDING: Reward = Reward {
     }),
 };
 
-/// The reward in RLinf's configuration of WideSeek.
+/// The reward in `RLinf`'s configuration of `WideSeek`.
 pub static RLINF: Reward = Reward {
     name: "rlinf",
     family: Family::Hybrid,

@@ -4,8 +4,8 @@
 //! F_t = γ Φ_{t+1} - Φ_t        Φ after the last turn is 0
 //! ```
 //!
-//! Turns of all agents in one sequence, Φ_t the first value in turn t. Optimal policies do not change. Over a whole trace
-//! Σ γ^t F_t = -Φ_1, so that shaping vanishes from differences between rollouts that begin alike: it is for credit of
+//! Turns of all agents in one sequence, `Φ_t` the first value in turn t. Optimal policies do not change. Over a whole trace
+//! `Σ γ^t F_t = -Φ_1`, so that shaping vanishes from differences between rollouts that begin alike: it is for credit of
 //! turns. O(|V|). Source: Ng, Harada, Russell 1999, theorem 1.
 
 use std::borrow::Cow;
