@@ -191,7 +191,7 @@ def calls(folder: Path) -> dict[str, Call]:
         ),
         "rewards.attach": on(ot.rewards.attach, rewards=rewards),
         "rewards.balance": on(ot.rewards.balance, rewards=rewards, weights={"finish": 1.0}, n_boot=10),
-        "rewards.compute": on(ot.rewards.compute, "parl"),
+        "rewards.compute": on(ot.rewards.compute, rewards="parl"),
         "rewards.explain": on(ot.rewards.explain, trace=0, reward="tokens"),
         "rewards.failure_modes": on(ot.rewards.failure_modes, n_boot=10),
         "rewards.hazards": on(ot.rewards.hazards, rewards=rewards, n_boot=10),

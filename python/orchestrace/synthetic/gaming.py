@@ -170,6 +170,7 @@ def gamed(
     if game is not None and game not in GAMES:
         raise ParameterError(unknown_name("game", str(game), list(GAMES)))
     check_numbers(tasks=tasks, runs_per_task=runs_per_task, train_steps=train_steps, seed=seed)
+    tasks = int(tasks)  # NumPy takes no flag for a size
     for name, number in {"tasks": tasks, "runs_per_task": runs_per_task}.items():
         if number < 1:
             raise ParameterError(f"{name} is {number}, expected 1 or more")

@@ -84,6 +84,7 @@ def stops(
     True
     """
     check_numbers(runs=runs, deepest=deepest, runs_per_task=runs_per_task, seed=seed)
+    runs, deepest = int(runs), int(deepest)  # NumPy takes no flag for a size
     for name, number, least in (
         ("runs", runs, 1),
         ("deepest", deepest, 1),
