@@ -1,5 +1,6 @@
 """Tasks of a plan on a Ray cluster: results are digests, the rows stay in the shared folder."""
 
+import logging
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ class RayTasks:
         self._threads = threads
         self._own = not self._ray.is_initialized()
         if self._own:
-            self._ray.init(address=address, log_to_driver=False, include_dashboard=False)
+            self._ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
         memory = plan.call.memory + _OVERHEAD
         self._check_room(memory)
         self._most = workers

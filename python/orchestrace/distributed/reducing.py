@@ -1,6 +1,7 @@
 """The parts of a plan as one table, in the order of the corpus."""
 
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import overload
@@ -232,4 +233,4 @@ def _refuse_incomplete(plan: Plan, parts: list[Part]) -> None:
 
 
 def _again(plan: Plan, numbers: list[int]) -> str:
-    return f"orchestrace run-task {plan.folder} {numbers_text(numbers)}"
+    return f"orchestrace run-task {shlex.quote(plan.folder)} {numbers_text(numbers)}"
