@@ -15,7 +15,6 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.base import children
 from orchestrace.distributed.folder import part_file
 from orchestrace.distributed.processes import fitting_workers
 from samples import divided, dying
@@ -136,7 +135,9 @@ def test_what_a_task_refuses_is_told_with_its_number(tmp_path) -> None:
 def test_workers_without_a_program_are_told(folder, tmp_path, monkeypatch) -> None:
     real = subprocess.Popen
     ending = [sys.executable, "-c", "raise SystemExit(3)"]
-    monkeypatch.setattr(children.subprocess, "Popen", lambda _, **options: real(ending, **options))
+    monkeypatch.setattr(
+        "orchestrace.base.children.subprocess.Popen", lambda _, **options: real(ending, **options)
+    )
     plan = planned(folder, "taint", tmp_path / "plan")
     with pytest.raises(ot.InputError, match="each time the process ended with 3"):
         D.run(plan, workers=2, retries=0)

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 from .. import _core
 from ..base.durable import clear_temporary
 from ..base.errors import InputError, ParameterError, SchemaError
-from ..base.paths import expanded
+from ..base.paths import path_of
 from ..base.publication import published_file, refusal
 from ..corpus.on_disk import MANIFEST
 from .tasks import PLAN_VERSION, Plan, Runs, Task, TaskResult, parsed_plan, parsed_result, runs_of
@@ -89,7 +89,7 @@ def load_plan(folder: str | os.PathLike[str]) -> Plan:
     SchemaError
         It is damaged, or of another version.
     """
-    place = Path(os.path.abspath(expanded(folder)))
+    place = Path(os.path.abspath(path_of(folder)))
     path = place / PLAN
     try:
         text = path.read_text(encoding="utf-8")

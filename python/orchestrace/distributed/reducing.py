@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import polars as pl
 
@@ -167,7 +167,7 @@ def status(plan: Plan | str | os.PathLike[str]) -> pl.DataFrame:
         )
         for task, part in zip(known.tasks, parts_of_plan(known), strict=True)
     ]
-    schema = {
+    schema: dict[str, Any] = {
         "task": pl.UInt32,
         "state": pl.Enum(["done", "missing", "damaged"]),
         "fault": pl.String,
