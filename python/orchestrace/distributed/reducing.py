@@ -91,7 +91,7 @@ def reduce(
     >>> ot.distributed.reduce(plan)
     Traceback (most recent call last):
         ...
-    orchestrace...InputError: 1 of 4 tasks ... 0 (it has no part); run them: orchestrace run-task ... 0
+    orchestrace...InputError: 1 of ... tasks ... 0 (it has no part); run them: orchestrace run-task ... 0
     """
     check_flags(overwrite=overwrite)
     plan, parts = _gathered(work)
