@@ -157,6 +157,13 @@ def test_options_of_engines_are_judged(folder, tmp_path) -> None:
     assert fitting_workers(plan.call, 10_000) == 1
 
 
+def test_ray_that_is_not_installed_is_told(folder, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    plan = planned(folder, "taint", tmp_path / "plan")
+    with pytest.raises(ot.ParameterError, match=r"pip install 'orchestrace\[ray\]'"):
+        D.run(plan, engine="ray")
+
+
 # --- drivers that end -------------------------------------------------------------------------------------
 
 

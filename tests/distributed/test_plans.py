@@ -9,12 +9,17 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace.disk import partitioned
+from orchestrace.distributed.arguments import KINDS, Arguments, arguments_of
 from orchestrace.distributed.folder import part_file
+from orchestrace.interventions import composition, content, timing
 from samples import divided
 from samples.divided import CALLS, assert_same_bits, one_machine, planned
+from samples.examples import examples
 
 D = ot.distributed
 
@@ -162,6 +167,34 @@ def test_the_same_rows_are_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     plan = planned(folder, "credit sampled", tmp_path / "plan")
     digests = {D.run_task(plan.tasks[0], threads=threads, again=True).blake3 for threads in (1, 2, 1, 3)}
     assert len(digests) == 1
+
+
+def test_every_intervention_can_be_in_a_file() -> None:
+    specified = {
+        name
+        for module in (content, timing, composition)
+        for name, one in vars(module).items()
+        if isinstance(one, type)
+        and issubclass(one, composition.Composable)
+        and one.__module__ == module.__name__
+        and "spec" in vars(one)
+    }
+    assert specified == set(KINDS)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: (
+            st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner)
+        ),
+    )
+)
+@examples(300)
+def test_arguments_come_back_from_their_text(value: object) -> None:
+    given_ = Arguments((value,), {"name": value})
+    again = arguments_of(given_.text())
+    assert again == given_ and repr(again) == repr(given_)
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------

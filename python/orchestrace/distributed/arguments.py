@@ -15,7 +15,7 @@ from ..base.text import briefly
 from ..interventions import content, timing
 from ..interventions.composition import Composable, Together
 
-_KINDS: Final[dict[str, type[Any]]] = {
+KINDS: Final[dict[str, type[Any]]] = {
     one.__name__: one
     for one in (
         *(content.Drop, content.SetValue, content.Truncate, content.AggregateBy),
@@ -87,7 +87,7 @@ def _plain(value: Any, where: str) -> Any:
         return _plain(value.item(), where)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, Composable) and type(value) is _KINDS.get(type(value).__name__):
+    if isinstance(value, Composable) and type(value) is KINDS.get(type(value).__name__):
         own = {name: _plain(one, where) for name, one in vars(value).items()}
         return {_MADE: type(value).__name__, **own}
     if isinstance(value, Mapping):
@@ -122,5 +122,5 @@ def _made(value: Any) -> Any:
     if _MAP in value:
         return {_made(key): _made(one) for key, one in value[_MAP]}
     if _MADE in value:
-        return _KINDS[value[_MADE]](**{name: _made(one) for name, one in value.items() if name != _MADE})
+        return KINDS[value[_MADE]](**{name: _made(one) for name, one in value.items() if name != _MADE})
     return {key: _made(one) for key, one in value.items()}

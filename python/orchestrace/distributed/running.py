@@ -134,19 +134,25 @@ def opened(call: Call, place: str | os.PathLike[str] | None = None) -> Partition
         It is not there, or has changed.
     """
     folder = Path(call.corpus) if place is None else path_of(place)
-    found = manifest_digest(folder)
-    if found != call.manifest:
-        raise InputError(
-            f"the corpus in '{folder}' is not as it was planned (its manifest has the digest {found[:16]}…,"
-            f" expected {call.manifest[:16]}…): an ingest changed it, or it is another corpus; plan again"
-        )
+    _check_digest(folder, call.manifest)
     return _open(str(folder), call.manifest, call.memory, call.verify)
 
 
 @lru_cache(maxsize=4)
 def _open(folder: str, digest: str, memory: int, verify: bool) -> PartitionedCorpus:
     """A corpus that stays open, so that the files that several tasks scan are compared once."""
-    return read_corpus(folder, memory=memory, verify=verify)
+    made = read_corpus(folder, memory=memory, verify=verify)
+    _check_digest(Path(folder), digest)  # nobody changed it between the first look and the reading
+    return made
+
+
+def _check_digest(folder: Path, expected: str) -> None:
+    found = manifest_digest(folder)
+    if found != expected:
+        raise InputError(
+            f"the corpus in '{folder}' is not as it was planned (its manifest has the digest {found[:16]}…,"
+            f" expected {expected[:16]}…): an ingest changed it, or it is another corpus; plan again"
+        )
 
 
 def _rows(task: Task, corpus: PartitionedCorpus, threads: int | None) -> pl.DataFrame:
