@@ -64,27 +64,35 @@ class Basis:
         return np.concatenate([np.ones((len(x), 1)), z, np.square(z), flags], axis=1)
 
 
-Regress = Callable[[Floats, Floats], "Predict"]
-"""Rows and targets to a function that predicts targets of rows."""
+Regress = Callable[[Floats, Floats, Floats], "Predict"]
+"""Rows, targets, and how often each row counts; to a function that predicts targets of rows."""
 
 
-def of_ridge(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
+def of_ridge(x: Floats, y: Floats, times: Floats) -> Callable[[Floats], Floats]:
     """Ridge on the basis of the rows. O(rows · columns²)."""
     basis = Basis.of(x)
     design = basis(x)
-    weights = ridge(design, y, PENALTY * len(y)) if design.shape[1] > 1 else np.array([y.mean()])
+    if design.shape[1] > 1:
+        weights = ridge(design, y, PENALTY * len(y), _unequal(times))
+    else:
+        weights = np.array([np.average(y, weights=times)])
     return lambda rows: basis(rows) @ weights
+
+
+def _unequal(times: Floats) -> Floats | None:
+    """Weights with the mean 1; None where all rows count the same, which needs no products."""
+    return None if (times == times[0]).all() else times / times.mean()
 
 
 Predict = Callable[[Floats], Floats]
 
 
-def of_trees(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
+def of_trees(x: Floats, y: Floats, times: Floats) -> Callable[[Floats], Floats]:
     """Boosted trees, which take null as it is. Needs scikit-learn."""
     boosting = learner("ensemble", "HistGradientBoostingRegressor", "trees=True")
     model = boosting(random_state=0, early_stopping=False)
     with one_thread():
-        model.fit(x, y)
+        model.fit(x, y, sample_weight=_unequal(times))
 
     def predict(rows: Floats) -> Floats:
         if not len(rows):
@@ -181,7 +189,7 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
     ahead = np.zeros(len(runs))
     ahead[among] = runs.g[runs.end[among]]
     greater = ahead.copy()
-    pooled: tuple[list[Floats], list[Floats], list[Floats]] = ([], [], [])
+    pooled: tuple[list[Floats], list[Floats], list[Floats], list[Floats]] = ([], [], [], [])
     for k in range(deepest - 1, 0, -1):
         rows = runs.at(k, among)
         of = among[runs.length[among] > k]
@@ -189,14 +197,19 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
         pooled[0].append(x)
         pooled[1].append(y)
         pooled[2].append(greater[of])
+        pooled[3].append(runs.weight[rows + 1])
         few = len(rows) < max(FEWEST, PER_COLUMN * (1 + 2 * x.shape[1]))
-        together = [np.concatenate(part) for part in pooled] if few else [x, y, greater[of]]
-        model = regress(together[0], together[1])
+        together = [np.concatenate(part) for part in pooled] if few else [part[-1] for part in pooled]
+        model = regress(together[0], together[1], together[3])
         models.append(model)
         expected.append(_calibrated(model, of_cells(_beside(model, together[0]), together[2])))
         value, now = model(x), runs.g[rows]
         ahead[of] = np.where(now >= value, now, y if realized else value)
         greater[of] = np.maximum(now, value)
+        # nobody saw what these would have come to: the model says what going on was worth
+        cut = runs.cut_at(k, among)
+        ahead[cut] = np.maximum(runs.g[runs.end[cut]], model(runs.x[runs.end[cut]]))
+        greater[cut] = ahead[cut]
     return Continuation(models[::-1], expected[::-1])
 
 
@@ -217,12 +230,12 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
         return Continuation([], [])
     after = rows + 1
     x = _with_k(runs.x, runs.k)
-    ends, now = runs.last[after], runs.g[after]
+    ends, now, times = runs.final[after], runs.g[after], runs.weight[after]
     value = now.copy()
-    model = regress(x[rows], value)
+    model = regress(x[rows], value, times)
     for _ in range(SWEEPS):
         target = np.where(ends, now, np.maximum(now, model(x[after])))
-        model = regress(x[rows], target)
+        model = regress(x[rows], target, times)
         moved = float(np.abs(target - value).max())
         value = target
         if moved < SETTLED:
@@ -237,7 +250,7 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
     expected = []
     for k, one in enumerate(models, 1):
         at = rows[runs.k[rows] >= k] if (runs.k[rows] == k).sum() < FEWEST else rows[runs.k[rows] == k]
-        target = np.where(runs.last[at + 1], runs.g[at + 1], np.maximum(runs.g[at + 1], fitted(x[at + 1])))
+        target = np.where(runs.final[at + 1], runs.g[at + 1], np.maximum(runs.g[at + 1], fitted(x[at + 1])))
         expected.append(_calibrated(one, of_cells(_beside(one, runs.x[at]), target)))
     return Continuation(models, expected)
 
@@ -291,11 +304,16 @@ def by_history(runs: Answers, among: Ints) -> Histories:
         rows = runs.at(k, among)
         of = among[runs.length[among] > k]
         found, place = np.unique(keys[rows], return_inverse=True)
-        mean = np.bincount(place, ahead[of]) / np.bincount(place)
+        times = runs.weight[rows + 1]
+        mean = np.bincount(place, times * ahead[of]) / np.bincount(place, times)
         states.append(found)
         worth.append(mean)
-        of_epoch.append(float(ahead[of].mean()))
+        of_epoch.append(float(np.average(ahead[of], weights=times)))
         ahead[of] = np.maximum(runs.g[rows], mean[place])
+        cut = runs.cut_at(k, among)
+        own = keys[runs.end[cut]]
+        at = np.minimum(np.searchsorted(found, own), len(found) - 1)
+        ahead[cut] = np.maximum(runs.g[runs.end[cut]], np.where(found[at] == own, mean[at], of_epoch[-1]))
     together, values = np.concatenate(states), np.concatenate(worth)
     order = np.argsort(together, kind="stable")
     return Histories(together[order], values[order], np.array(of_epoch[::-1], dtype=np.float64))

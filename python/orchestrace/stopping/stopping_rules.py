@@ -9,6 +9,7 @@ import numpy as np
 from ..base.arrays import Floats, Ints
 from ..statistics.influence import Bools
 from .answers import Answers
+from .censoring import Needs, seen
 from .continuation import Continuation, Regress, by_epoch, by_history, by_iteration
 
 CANDIDATES: Final = 50
@@ -41,17 +42,26 @@ class Method:
     learned: bool = False
     #: Whether it looks at what no rule could know.
     peeks: bool = False
+    #: What of a run must be recorded for its payoff to be known.
+    needs: Needs = "stop"
 
 
-def _mean(runs: Answers, among: Ints, stop: Bools) -> float:
-    return float(runs.g[runs.stops(stop)][among].mean()) if len(among) else -np.inf
+def _mean(runs: Answers, stop: Bools, needs: Needs) -> float:
+    at = runs.stops(stop)
+    times = seen(runs, stop, at, needs)
+    return float(np.average(runs.g[at], weights=times)) if times.any() else -np.inf
 
 
-def _best(runs: Answers, among: Ints, values: Floats, stop: Callable[[Answers, float], Bools]) -> Fitted:
+def _best(
+    runs: Answers,
+    among: Ints,
+    values: Floats,
+    stop: Callable[[Answers, float], Bools],
+    needs: Needs = "stop",
+) -> Fitted:
     """The value with the greatest mean payoff among the fitting runs; ties go to the first."""
     tried = runs.take(among)
-    everybody = np.arange(len(tried))
-    means = [_mean(tried, everybody, stop(tried, float(value))) for value in values]
+    means = [_mean(tried, stop(tried, float(value)), needs) for value in values]
     best = float(values[int(np.argmax(means))]) if len(values) else np.inf
     return Fitted(lambda given: stop(given, best), constant=best)
 
@@ -107,7 +117,7 @@ def _budget(runs: Answers, among: Ints, _: Regress) -> Fitted:
         return leaves | (given.c > most)
 
     inside = np.isin(runs.run, among)
-    return _best(runs, among, np.append(_quantiles(runs.c[inside]), np.inf), stop)
+    return _best(runs, among, np.append(_quantiles(runs.c[inside]), np.inf), stop, "next")
 
 
 def _one_step(runs: Answers, among: Ints, regress: Regress) -> Fitted:
@@ -117,7 +127,8 @@ def _one_step(runs: Answers, among: Ints, regress: Regress) -> Fitted:
     if not len(rows):
         return Fitted(lambda given: np.zeros(len(given.k), bool))
     k = runs.k.astype(np.float64)[:, None]
-    models.append(regress(np.concatenate([k, runs.x], axis=1)[rows], runs.g[rows + 1] - runs.g[rows]))
+    known = np.concatenate([k, runs.x], axis=1)[rows]
+    models.append(regress(known, runs.g[rows + 1] - runs.g[rows], runs.weight[rows + 1]))
 
     def stop(given: Answers) -> Bools:
         with_k = np.concatenate([given.k.astype(np.float64)[:, None], given.x], axis=1)
@@ -159,11 +170,13 @@ def _oracle(runs: Answers, among: Ints, _: Regress) -> Fitted:
 
 
 METHODS: Final = {
-    "recorded": Method("the recorded stop", "this recording", lambda *_: Fitted(lambda given: given.last)),
+    "recorded": Method(
+        "the recorded stop", "this recording", lambda *_: Fitted(lambda given: given.last), needs="nothing"
+    ),
     "fixed": Method("the k with the greatest mean payoff", "baseline", _fixed),
     "patience": Method("m epochs without a new greatest quality", "early stopping, Prechelt 1998", _patience),
     "threshold": Method("quality (without one, score) of at least θ", "baseline", _threshold),
-    "budget": Method("the last epoch within a cost", "baseline", _budget),
+    "budget": Method("the last epoch within a cost", "baseline", _budget, needs="next"),
     "one_step": Method(
         "no expected gain of payoff in the next epoch", "one-step look-ahead, Chow & Robbins 1961", _one_step
     ),
@@ -177,6 +190,8 @@ METHODS: Final = {
     "fqi": Method(
         "one regression for all epochs, repeated", "fitted Q iteration, Ernst et al. 2005", _fqi, learned=True
     ),
-    "oracle": Method("the best epoch in hindsight, which no rule can know", "prophet", _oracle, peeks=True),
+    "oracle": Method(
+        "the best epoch in hindsight, which no rule can know", "prophet", _oracle, peeks=True, needs="end"
+    ),
 }
 """Every rule, in the order of results."""
