@@ -146,7 +146,7 @@ def test_hazards_minimize_what_they_say() -> None:
         assert told[choice][fold == own] == pytest.approx(1 / (1 + np.exp(-x[fold == own] @ w)), abs=1e-5)
 
 
-@examples(25)
+@examples(9)
 @given(st.integers(1, 4), st.lists(st.lists(grid, min_size=4, max_size=4), min_size=1, max_size=10))
 def test_without_recorded_stops_nothing_is_lifted(deepest: int, drawn: list[list[float]]) -> None:
     runs = {str(n): tuple(qs[:deepest]) for n, qs in enumerate(drawn)}
@@ -180,26 +180,27 @@ def test_a_claim_ends_where_nobody_is_left_to_stand_for_the_others() -> None:
     assert capped["horizon"].to_list() == [3] and capped["reason"].to_list() == [None]
 
 
-@examples(20)
-@given(st.sampled_from(["fixed", "patience", "threshold", "budget", "one_step", "lsm", "tvr", "fqi"]))
-def test_adding_to_all_payoffs_adds_to_all_values(method: str) -> None:
-    plain, truth = ot.synthetic.stops(runs=200, lean=2.0, seed=1)
+def test_adding_to_all_payoffs_adds_to_all_values() -> None:
+    plain, truth = ot.synthetic.stops(runs=120, lean=2.0, seed=1)
     first, second = (
-        ot.stopping.evaluate(one, [method], estimand="uncapped", price=truth.price, n_boot=10)
+        ot.stopping.evaluate(one, estimand="uncapped", price=truth.price, features=["x_q"], n_boot=10)
         for one in (plain, plain.with_columns(pl.col("q") + 1.0))
     )
+    assert first["value"].null_count() == 0
     for column in ("value", "bound"):
-        a, b = first[column][0], second[column][0]
-        assert (a is None) == (b is None)
-        assert a is None or b == pytest.approx(a + 1.0, abs=1e-8)
+        assert (second[column] - first[column]).drop_nulls().to_list() == pytest.approx(
+            [1.0] * first[column].count(), abs=1e-8
+        )
 
 
 @pytest.mark.parametrize("trees", [False, True])
 def test_same_seed_same_bits(trees: bool) -> None:
-    drawn, truth = ot.synthetic.stops(runs=120, lean=2.0, seed=0)
+    drawn, truth = ot.synthetic.stops(runs=120, deepest=3 if trees else 8, lean=2.0, seed=0)
     shuffled = drawn.sample(fraction=1.0, shuffle=True, seed=1)
     first, second = (
-        ot.stopping.evaluate(one, estimand="uncapped", price=truth.price, trees=trees, n_boot=50)
+        ot.stopping.evaluate(
+            one, ["lsm"] if trees else None, estimand="uncapped", price=truth.price, trees=trees, n_boot=50
+        )
         for one in (drawn, shuffled)
     )
     assert first.equals(second)
@@ -236,10 +237,11 @@ def test_no_run_is_a_table_without_values() -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize("seeds", [30, pytest.param(200, marks=pytest.mark.nightly)])
 def test_intervals_hold_the_planted_value_at_the_nominal_rate(seeds: int) -> None:
-    """Good runs are stopped early: what they would have come to is known by dynamic programming."""
+    """Good runs are stopped early, or bad ones; what they would have come to is known exactly."""
     fixed, below, above, capped = [], [], [], []
     for seed in range(seeds):
-        drawn, truth = ot.synthetic.stops(runs=600, end=0.15, lean=2.0, price=0.03, seed=seed)
+        lean, end = (2.0, 0.2) if seed % 2 else (-2.0, 0.1)
+        drawn, truth = ot.synthetic.stops(runs=600, end=end, lean=lean, price=0.02, seed=seed)
         table = ot.stopping.evaluate(
             drawn,
             ["fixed", "lsm"],
@@ -259,27 +261,19 @@ def test_intervals_hold_the_planted_value_at_the_nominal_rate(seeds: int) -> Non
     assert told[0] >= binom.ppf(0.001, seeds, 0.95), told
     assert min(told[1:3]) >= binom.ppf(0.001, seeds, 0.975), told
     # the cap is another question
-    assert told[3] <= seeds // 2, told
+    assert told[3] <= seeds // 4, told
 
 
 @pytest.mark.statistical
 def test_the_mean_over_many_draws_is_the_planted_value() -> None:
-    """Weights from few runs, and cut ones at that, lean little: less than a third of the standard error."""
+    """Weights that are fitted, and cut, lean little: by less than a third of the standard error."""
     found = []
     for seed in range(60):
-        drawn, truth = ot.synthetic.stops(runs=400, end=0.15, lean=2.0, price=0.03, seed=seed)
-        frame = drawn.filter(pl.col("k") <= 4)
-        ends = frame.group_by("trace").agg(pl.len().alias("n"))
-        assert ends["n"].max() == 4
-        table = ot.stopping.evaluate(
-            frame, ["fixed"], estimand="uncapped", price=0.0, features=["x_q"], n_boot=10
-        )
-        found.append(table["quality"][0])
-    del truth
-    whole, _ = ot.synthetic.stops(runs=200_000, end=0.0, deepest=4, seed=1)
-    expected = max(whole.filter(k=k)["q"].mean() for k in range(1, 5))  # type: ignore[type-var]
+        drawn, truth = ot.synthetic.stops(runs=400, deepest=4, end=0.15, lean=2.0, price=0.0, seed=seed)
+        table = ot.stopping.evaluate(drawn, ["fixed"], estimand="uncapped", features=["x_q"], n_boot=10)
+        found.append(table["value"][0])
     error = float(np.std(found, ddof=1))
-    assert abs(float(np.mean(found)) - expected) < error / 3 + 3 * error / math.sqrt(60)
+    assert abs(float(np.mean(found)) - truth.uncapped_fixed) < error / 3 + 3 * error / math.sqrt(60)
 
 
 def test_a_recorded_stop_that_leans_on_quality_has_a_known_truth() -> None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, Literal
 
+import numpy as np
 import polars as pl
 
 from .. import _core
@@ -119,10 +120,13 @@ def _left(rows: pl.DataFrame, budgets: dict[str, float]) -> pl.DataFrame:
     """Beside rows of epochs, the share of the tightest budget that is left; null where no cost is known."""
     if not budgets:
         return rows
-    spent = {name: pl.col("k" if name == "epochs" else name).cast(pl.Float64) for name in budgets}
-    left = [1.0 - spent[name] / most for name, most in budgets.items()]
+    spent = rows.select(pl.col("k" if name == "epochs" else name).cast(pl.Float64) for name in budgets)
+    # Polars divides one row and many by a number in different ways, whose last bits differ
+    with np.errstate(over="ignore"):
+        left = 1.0 - spent.fill_null(np.nan).to_numpy() / np.array(list(budgets.values()), np.float64)
     # a budget next to 0 is spent so many times over that the number has no end
-    found = pl.min_horizontal(pl.when(one.is_finite()).then(one) for one in left)
+    known = np.where(np.isfinite(left), left, np.inf).min(axis=1)
+    found = pl.Series(np.where(known < np.inf, known, np.nan), dtype=pl.Float64).fill_nan(None)
     return rows.with_columns(x_budget_left=found)
 
 
