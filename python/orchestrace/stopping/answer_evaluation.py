@@ -207,11 +207,13 @@ def held_out(runs: Answers, name: str, regress: Regress) -> HeldOut:
         fitted = METHODS[name].fit(runs, others, regress)
         part = runs.take(inside)
         offset = runs.start[inside] - part.start
-        stops = part.stops(fitted.stop(part))
-        stop[inside] = stops + offset
         rows = np.isin(runs.run, inside)
         if worth is not None and fitted.worth is not None:
-            worth[rows] = fitted.worth(part)
+            worth[rows] = own = fitted.worth(part)
+            stops = part.stops(part.g >= own)
+        else:
+            stops = part.stops(fitted.stop(part))
+        stop[inside] = stops + offset
         if expected is not None and fitted.expect is not None:
             expected[rows] = fitted.expect(part)
     return HeldOut(stop, worth, expected)
