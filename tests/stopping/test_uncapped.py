@@ -180,10 +180,12 @@ def test_a_claim_ends_where_nobody_is_left_to_stand_for_the_others() -> None:
     assert capped["horizon"].to_list() == [3] and capped["reason"].to_list() == [None]
 
 
-def test_adding_to_all_payoffs_adds_to_all_values() -> None:
+@pytest.mark.parametrize("estimand", ["capped", "uncapped"])
+def test_adding_to_all_payoffs_adds_to_all_values(estimand: Any) -> None:
+    """Of a feature with few values, too: rounding moves no row to another cell of the dual bound."""
     plain, truth = ot.synthetic.stops(runs=120, lean=2.0, seed=1)
     first, second = (
-        ot.stopping.evaluate(one, estimand="uncapped", price=truth.price, features=["x_q"], n_boot=10)
+        ot.stopping.evaluate(one, estimand=estimand, price=truth.price, features=["x_q"], n_boot=10)
         for one in (plain, plain.with_columns(pl.col("q") + 1.0))
     )
     assert first["value"].null_count() == 0

@@ -227,13 +227,15 @@ def held_out(runs: Answers, name: str, regress: Regress) -> HeldOut:
         fitted = METHODS[name].fit(runs, others, regress)
         part = runs.take(inside)
         offset = runs.start[inside] - part.start
-        flags = fitted.stop(part)
+        rows = np.isin(runs.run, inside)
+        if worth is not None and fitted.worth is not None:
+            worth[rows] = own = fitted.worth(part)
+            flags = part.g >= own
+        else:
+            flags = fitted.stop(part)
         stops = part.stops(flags)
         stop[inside] = stops + offset
         weight[inside] = seen(part, flags, stops, METHODS[name].needs)
-        rows = np.isin(runs.run, inside)
-        if worth is not None and fitted.worth is not None:
-            worth[rows] = fitted.worth(part)
         if expected is not None and fitted.expect is not None:
             expected[rows] = fitted.expect(part)
     return HeldOut(stop, weight, worth, expected)

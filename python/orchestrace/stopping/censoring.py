@@ -22,7 +22,7 @@ from ..statistics.influence import Bools
 from ..statistics.learners import in_one_order
 from ..statistics.regression import logistic, sigmoid
 from .answers import Answers, answers
-from .continuation import Basis
+from .designs import Basis
 from .epochs import REASON
 
 Estimand = Literal["capped", "uncapped"]
@@ -168,9 +168,14 @@ def hazards(runs: Answers, censored: Bools) -> Floats:
         if not stop[learnt].any():
             continue
         basis = Basis.of(x[learnt])
-        weights = logistic(basis(x[learnt]), stop[learnt], PULL)
-        found[judged] = sigmoid(basis(x[judged]) @ weights)
+        weights = logistic(_design(basis, x[learnt]), stop[learnt], PULL)
+        found[judged] = sigmoid(_design(basis, x[judged]) @ weights)
     return found
+
+
+def _design(basis: Basis, x: Floats) -> Floats:
+    """The columns of a basis behind an intercept, (rows, columns) float64."""
+    return np.concatenate([np.ones((len(x), 1)), basis.columns(x).T], axis=1)
 
 
 def _choices(runs: Answers, censored: Bools) -> Bools:

@@ -10,10 +10,12 @@ from ..base.arrays import Floats, Ints
 from ..statistics.influence import Bools
 from .answers import Answers
 from .censoring import Needs, seen
-from .continuation import Continuation, Regress, by_epoch, by_history, by_iteration
+from .continuation import Continuation, Regress, by_epoch, by_history, by_iteration, counted_as, with_k
 
 CANDIDATES: Final = 50
 """Thresholds and budgets that are tried: quantiles of the fitting rows."""
+BLOCK: Final = 2**22
+"""Payoffs of runs and values that are laid out at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +23,7 @@ class Fitted:
     """A rule after its fit: where it stops, and of learned rules what it takes going on to be worth."""
 
     stop: Callable[[Answers], Bools]
+    #: Of learned rules; they stop where the payoff is at least that.
     worth: Callable[[Answers], Floats] | None = None
     #: Of learned rules the value to be expected at the next epoch, for the dual; that of `worth` without.
     expect: Callable[[Answers], Floats] | None = None
@@ -46,29 +49,62 @@ class Method:
     needs: Needs = "stop"
 
 
-def _mean(runs: Answers, stop: Bools, needs: Needs) -> float:
+@dataclass(frozen=True)
+class Level:
+    """Rules that stop where a number of the row reaches a value, or with `strict` where it is above it."""
+
+    of: Callable[[Answers], Floats]
+    strict: bool = False
+    needs: Needs = "stop"
+
+    def stop(self, given: Answers, value: float) -> Bools:
+        """Whether the rule with this value stops at each row."""
+        found = self.of(given)
+        return found > value if self.strict else found >= value
+
+
+def _best(runs: Answers, among: Ints, values: Floats, level: Level) -> Fitted:
+    """The value with the greatest mean payoff among the fitting runs; ties go to the first.
+
+    `values` rise. O(rows · log(values) + runs · values).
+    """
+    best = float(values[int(np.argmax(_payoffs(runs.take(among), values, level)))]) if len(values) else np.inf
+    return Fitted(lambda given: level.stop(given, best), constant=best)
+
+
+def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
+    """What each value pays all runs together, or a run on average where weights differ, (values,) float64.
+
+    A larger value stops later. Each run is therefore a list of rows that begin to stop some values, in order.
+    """
+    if runs.cut.any():
+        return np.array([_weighted(runs, level.stop(runs, float(value)), level.needs) for value in values])
+    found = level.of(runs)
+    n = len(values)
+    reached = np.searchsorted(values, found, side="left" if level.strict else "right")
+    reached[np.isnan(found)] = 0
+    reached[runs.end] = n
+    apart = runs.run * (n + 1)
+    reached = np.maximum.accumulate(reached + apart) - apart
+    begins = np.diff(reached, prepend=0)
+    begins[runs.start] = reached[runs.start]
+    paid = np.zeros(n)
+    many = max(1, BLOCK // max(n, 1))
+    for first in range(0, len(runs), many):
+        rows = slice(runs.start[first], runs.end[min(first + many, len(runs)) - 1] + 1)
+        paid += np.repeat(runs.g[rows], begins[rows]).reshape(-1, n).sum(axis=0)
+    return paid
+
+
+def _weighted(runs: Answers, stop: Bools, needs: Needs) -> float:
     at = runs.stops(stop)
     times = seen(runs, stop, at, needs)
     return float(np.average(runs.g[at], weights=times)) if times.any() else -np.inf
 
 
-def _best(
-    runs: Answers,
-    among: Ints,
-    values: Floats,
-    stop: Callable[[Answers, float], Bools],
-    needs: Needs = "stop",
-) -> Fitted:
-    """The value with the greatest mean payoff among the fitting runs; ties go to the first."""
-    tried = runs.take(among)
-    means = [_mean(tried, stop(tried, float(value)), needs) for value in values]
-    best = float(values[int(np.argmax(means))]) if len(values) else np.inf
-    return Fitted(lambda given: stop(given, best), constant=best)
-
-
 def _fixed(runs: Answers, among: Ints, _: Regress) -> Fitted:
     deepest = int(runs.length[among].max(initial=1))
-    return _best(runs, among, np.arange(1.0, deepest + 1), lambda given, k: given.k >= k)
+    return _best(runs, among, np.arange(1.0, deepest + 1), Level(lambda given: given.k.astype(np.float64)))
 
 
 def _stale(runs: Answers) -> Ints:
@@ -89,7 +125,8 @@ def _stale(runs: Answers) -> Ints:
 
 def _patience(runs: Answers, among: Ints, _: Regress) -> Fitted:
     deepest = int(runs.length[among].max(initial=1))
-    return _best(runs, among, np.arange(1.0, max(deepest, 2)), lambda given, m: _stale(given) >= m)
+    waits = np.arange(1.0, max(deepest, 2))
+    return _best(runs, among, waits, Level(lambda given: _stale(given).astype(np.float64)))
 
 
 def _quantiles(values: Floats) -> Floats:
@@ -99,42 +136,37 @@ def _quantiles(values: Floats) -> Floats:
     return np.unique(np.quantile(known, np.linspace(0.0, 1.0, CANDIDATES), method="inverted_cdf"))
 
 
-def _threshold(runs: Answers, among: Ints, _: Regress) -> Fitted:
-    def level(given: Answers) -> Floats:
-        return np.where(np.isnan(given.q), given.s, given.q)
+def _quality(given: Answers) -> Floats:
+    """Quality of each row; its score where quality is not known."""
+    return np.where(np.isnan(given.q), given.s, given.q)
 
+
+def _threshold(runs: Answers, among: Ints, _: Regress) -> Fitted:
     inside = np.isin(runs.run, among)
-    values = np.append(_quantiles(level(runs)[inside]), np.inf)
-    return _best(runs, among, values, lambda given, least: level(given) >= least)
+    return _best(runs, among, np.append(_quantiles(_quality(runs)[inside]), np.inf), Level(_quality))
 
 
 def _budget(runs: Answers, among: Ints, _: Regress) -> Fitted:
-    def stop(given: Answers, most: float) -> Bools:
+    def soon(given: Answers) -> Floats:
         # the last epoch within the budget: the next one would leave it
-        leaves = np.zeros(len(given.k), bool)
-        leaves[:-1] = given.c[1:] > most
-        leaves[given.end] = False
-        return leaves | (given.c > most)
+        after = np.append(given.c[1:], np.inf)
+        after[given.end] = given.c[given.end]
+        found: Floats = np.maximum(given.c, after)
+        return found
 
     inside = np.isin(runs.run, among)
-    return _best(runs, among, np.append(_quantiles(runs.c[inside]), np.inf), stop, "next")
+    return _best(
+        runs, among, np.append(_quantiles(runs.c[inside]), np.inf), Level(soon, strict=True, needs="next")
+    )
 
 
 def _one_step(runs: Answers, among: Ints, regress: Regress) -> Fitted:
-    models: list[Callable[[Floats], Floats]] = []
-    inside = np.isin(runs.run, among) & ~runs.last
-    rows = np.flatnonzero(inside)
+    rows = np.flatnonzero(np.isin(runs.run, among) & ~runs.last)
     if not len(rows):
         return Fitted(lambda given: np.zeros(len(given.k), bool))
-    k = runs.k.astype(np.float64)[:, None]
-    known = np.concatenate([k, runs.x], axis=1)[rows]
-    models.append(regress(known, runs.g[rows + 1] - runs.g[rows], runs.weight[rows + 1]))
-
-    def stop(given: Answers) -> Bools:
-        with_k = np.concatenate([given.k.astype(np.float64)[:, None], given.x], axis=1)
-        return models[0](with_k) <= 0.0
-
-    return Fitted(stop)
+    solve = regress(with_k(runs.x, runs.k)[rows], counted_as(runs.weight[rows + 1]))
+    gain = solve(runs.g[rows + 1] - runs.g[rows]).predict
+    return Fitted(lambda given: gain(with_k(given.x, given.k)) <= 0.0)
 
 
 def _learned(fitted: Continuation) -> Fitted:
