@@ -244,6 +244,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "stopping.frontier_area": Call(
             ot.stopping.frontier_area, {"curve": curve_of_stops, "method": "lsm", "other": "fixed"}
         ),
+        "stopping.evaluate uncapped": Call(ot.stopping.evaluate, {**few, "estimand": "uncapped"}),
+        "stopping.overlap": Call(ot.stopping.overlap, {"epochs": answers}),
         "stopping.plot_frontier": Call(ot.stopping.plot_frontier, {"curve": curve_of_stops}),
         "stopping.quarantined": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
         "stopping.regret": Call(ot.stopping.regret, {"epochs": answers}),

@@ -146,6 +146,8 @@ VERBS: dict[str, Verb] = {
     "stopping.epochs": ot.stopping.epochs,
     "stopping.epochs attempt": lambda c: ot.stopping.epochs(c, "attempt"),
     "stopping.evaluate": lambda c: ot.stopping.evaluate(ot.stopping.epochs(c), problem="abort", n_boot=10),
+    "stopping.epochs budget": lambda c: ot.stopping.epochs(c, budget={"epochs": 4, "tokens": 100}),
+    "stopping.overlap": lambda c: ot.stopping.overlap(ot.stopping.epochs(c, "attempt")),
     "stopping.regret": lambda c: ot.stopping.regret(ot.stopping.epochs(c, "attempt")),
     "schedules.scaling_curve": ot.schedules.scaling_curve,
     "schedules.schedule": lambda c: ot.schedules.schedule(c, slots=2),

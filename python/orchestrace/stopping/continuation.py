@@ -20,7 +20,7 @@ from ..base.arrays import Floats, Ints
 from ..base.checks import check_flags
 from ..statistics.learners import learner, one_thread
 from .answers import Answers
-from .designs import Basis, of_cells
+from .designs import Basis, of_cells, summed
 
 PENALTY: Final = 1e-3
 """Of ridge, times the number of rows."""
@@ -41,41 +41,48 @@ class Solved(NamedTuple):
     predict: Predict
 
 
-Regress = Callable[[Floats], Callable[[Floats], Solved]]
-"""Rows, to what solves for a target of theirs: several targets share what is made of the rows."""
+Regress = Callable[[Floats, Floats], Callable[[Floats], Solved]]
+"""Rows and how often each counts, to what solves for a target: several targets share what is made of them."""
 
 
-def of_ridge(x: Floats) -> Callable[[Floats], Solved]:
+def of_ridge(x: Floats, times: Floats) -> Callable[[Floats], Solved]:
     """Ridge on the basis of the rows. O(rows · columns²), of each further target O(rows · columns)."""
     basis = Basis.of(x)
     design = basis.columns(x)
+    each = _unequal(times)
     if not len(design):
-        return lambda y: _constant(float(y.mean()), len(x))
-    center = design.mean(axis=1)
-    design -= center[:, None]
-    gram = design @ design.T + PENALTY * len(x) * np.eye(len(design))
+        return lambda y: _constant(float(np.average(y, weights=each)), len(x))
+    center = np.average(design, axis=1, weights=each)
+    counted = design if each is None else design * each
+    gram = counted @ design.T - len(x) * np.outer(center, center)
+    gram[np.diag_indices_from(gram)] += PENALTY * len(x)
 
     def solve(y: Floats) -> Solved:
-        level = float(y.mean())
-        slope = np.linalg.solve(gram, design @ (y - level))
+        level = float(np.average(y, weights=each))
+        slope = np.linalg.solve(gram, counted @ (y - level))
         start = level - float(center @ slope)
-        return Solved(slope @ design + level, lambda rows: slope @ basis.columns(rows) + start)
+        return Solved(summed(design, slope, start), lambda rows: summed(basis.columns(rows), slope, start))
 
     return solve
+
+
+def _unequal(times: Floats) -> Floats | None:
+    """Weights with the mean 1; None where all rows count the same, which needs no products."""
+    return None if (times == times[0]).all() else times / times.mean()
 
 
 def _constant(level: float, n: int) -> Solved:
     return Solved(np.full(n, level), lambda rows: np.full(len(rows), level))
 
 
-def of_trees(x: Floats) -> Callable[[Floats], Solved]:
+def of_trees(x: Floats, times: Floats) -> Callable[[Floats], Solved]:
     """Boosted trees, which take null as it is. Needs scikit-learn."""
     boosting = learner("ensemble", "HistGradientBoostingRegressor", "trees=True")
 
     def solve(y: Floats) -> Solved:
         model = boosting(random_state=0, early_stopping=False)
         with one_thread():
-            model.fit(x, y)
+            model.fit(x, y, sample_weight=_unequal(times))
 
         def predict(rows: Floats) -> Floats:
             if not len(rows):
@@ -140,23 +147,27 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
     ahead = np.zeros(len(runs))
     ahead[among] = runs.g[runs.end[among]]
     greater = ahead.copy()
-    pooled: tuple[list[Floats], list[Floats], list[Floats]] = ([], [], [])
+    pooled: tuple[list[Floats], list[Floats], list[Floats], list[Floats]] = ([], [], [], [])
     for k in range(deepest - 1, 0, -1):
         of = among[runs.length[among] > k]
         rows = runs.start[of] + k - 1
-        parts = (runs.x[rows], ahead[of], greater[of])
+        parts = (runs.x[rows], ahead[of], greater[of], runs.weight[rows + 1])
         for before, part in zip(pooled, parts, strict=True):
             before.append(part)
         if len(rows) < max(FEWEST, PER_COLUMN * (1 + 2 * runs.x.shape[1])):
-            x, y, aim = (np.concatenate(part) for part in pooled)
+            x, y, aim, times = (np.concatenate(part) for part in pooled)
         else:
-            x, y, aim = parts
-        values, model = regress(x)(y)
+            x, y, aim, times = parts
+        values, model = regress(x, times)(y)
         models.append(model)
         expected.append(_calibrated(model, of_cells(_beside(values, x), aim)))
         value, now = values[-len(rows) :], runs.g[rows]
         ahead[of] = np.where(now >= value, now, parts[1] if realized else value)
         greater[of] = np.maximum(now, value)
+        # nobody saw what these would have come to: the model says what going on was worth
+        cut = runs.cut_at(k, among)
+        ahead[cut] = np.maximum(runs.g[runs.end[cut]], model(runs.x[runs.end[cut]]))
+        greater[cut] = ahead[cut]
     return Continuation(models[::-1], expected[::-1])
 
 
@@ -180,29 +191,33 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
         return Continuation([], [])
     x = with_k(runs.x, runs.k)
     now, k = runs.g[rows + 1], runs.k[rows]
-    # of rows whose next epoch is not the last, which are rows too: the next one is the next row
-    goes_on = ~runs.last[rows + 1]
-    after = np.flatnonzero(goes_on) + 1
+    # rows with a choice at the next epoch, which is none of `rows` if the run was cut there
+    goes_on = np.flatnonzero(~runs.final[rows + 1])
+    cut = goes_on[runs.last[rows[goes_on] + 1]]
+    inner = goes_on[~runs.last[rows[goes_on] + 1]]
+    beyond = x[rows[cut] + 1]
 
-    def aims(values: Floats) -> Floats:
+    def aims(solved: Solved) -> Floats:
         found = now.copy()
-        found[goes_on] = np.maximum(found[goes_on], values[after])
+        found[inner] = np.maximum(now[inner], solved.inside[inner + 1])
+        if len(cut):
+            found[cut] = np.maximum(now[cut], solved.predict(beyond))
         return found
 
-    solve = regress(x[rows])
+    solve = regress(x[rows], runs.weight[rows + 1])
     value = now
-    values, fitted = solve(value)
+    solved = solve(value)
     for _ in range(SWEEPS):
-        target = aims(values)
-        values, fitted = solve(target)
+        target = aims(solved)
+        solved = solve(target)
         moved = float(np.abs(target - value).max())
         value = target
         if moved < SETTLED:
             break
-    target = aims(values)
+    target = aims(solved)
 
     def of(part: Floats, k: int) -> Floats:
-        return fitted(with_k(part, np.full(len(part), k)))
+        return solved.predict(with_k(part, np.full(len(part), k)))
 
     deepest = int(runs.length[among].max())
     models: list[Predict] = [partial(of, k=k) for k in range(1, max(deepest, 2))]
@@ -266,11 +281,16 @@ def by_history(runs: Answers, among: Ints) -> Histories:
         rows = runs.at(k, among)
         of = among[runs.length[among] > k]
         found, place = np.unique(keys[rows], return_inverse=True)
-        mean = np.bincount(place, ahead[of]) / np.bincount(place)
+        times = runs.weight[rows + 1]
+        mean = np.bincount(place, times * ahead[of]) / np.bincount(place, times)
         states.append(found)
         worth.append(mean)
-        of_epoch.append(float(ahead[of].mean()))
+        of_epoch.append(float(np.average(ahead[of], weights=times)))
         ahead[of] = np.maximum(runs.g[rows], mean[place])
+        cut = runs.cut_at(k, among)
+        own = keys[runs.end[cut]]
+        at = np.minimum(np.searchsorted(found, own), len(found) - 1)
+        ahead[cut] = np.maximum(runs.g[runs.end[cut]], np.where(found[at] == own, mean[at], of_epoch[-1]))
     together, values = np.concatenate(states), np.concatenate(worth)
     order = np.argsort(together, kind="stable")
     return Histories(together[order], values[order], np.array(of_epoch[::-1], dtype=np.float64))

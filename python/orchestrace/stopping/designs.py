@@ -51,6 +51,18 @@ class Basis:
         return found
 
 
+def summed(columns: Floats, weights: Floats, start: float) -> Floats:
+    """What `start` and the weighted columns (columns, rows) add up to, (rows,) float64.
+
+    A product of matrices rounds a row as the rows beside it suggest. Ties with a cut or a threshold, and an
+    epoch that is judged before the run goes on, need the same bits in any company.
+    """
+    found = np.full(columns.shape[1], start)
+    for column, weight in zip(columns, weights, strict=True):
+        found += weight * column
+    return found
+
+
 def _moments(column: Floats) -> tuple[float, float, float]:
     """Mean and deviation of what is known, and the share that is not."""
     absent = np.isnan(column)
@@ -141,7 +153,7 @@ def of_cells(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
     level -= float(center @ slope + share @ weights)
 
     def predict(rows: Floats) -> Floats:
-        found: Floats = slope @ cells.basis.columns(rows) + level
+        found = summed(cells.basis.columns(rows), slope, level)
         for cell, height in zip(cells(rows), steps, strict=True):
             found += height[cell]
         return found

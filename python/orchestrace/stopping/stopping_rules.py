@@ -9,6 +9,7 @@ import numpy as np
 from ..base.arrays import Floats, Ints
 from ..statistics.influence import Bools
 from .answers import Answers
+from .censoring import Needs
 from .continuation import Continuation, Regress, by_epoch, by_history, by_iteration, with_k
 
 CANDIDATES: Final = 50
@@ -44,14 +45,20 @@ class Method:
     learned: bool = False
     #: Whether it looks at what no rule could know.
     peeks: bool = False
+    #: What of a run must be recorded for its payoff to be known.
+    needs: Needs = "stop"
 
 
 @dataclass(frozen=True)
 class Level:
-    """Rules that stop where a number of the row reaches a value, or with `strict` where it is above it."""
+    """Rules that stop where a number of the row reaches a value, or with `strict` where it is above it.
+
+    `needs` is what of a run must be recorded for its payoff to be known.
+    """
 
     of: Callable[[Answers], Floats]
     strict: bool = False
+    needs: Needs = "stop"
 
     def stop(self, given: Answers, value: float) -> Bools:
         """Whether the rule with this value stops at each row."""
@@ -69,7 +76,7 @@ def _best(runs: Answers, among: Ints, values: Floats, level: Level) -> Fitted:
 
 
 def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
-    """What each value pays all runs together, (values,) float64.
+    """The mean payoff of each value, (values,) float64; minus infinity where no run tells it.
 
     A larger value stops later. Each run is therefore a list of rows that begin to stop some values, in order.
     """
@@ -77,17 +84,32 @@ def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
     n = len(values)
     reached = np.searchsorted(values, found, side="left" if level.strict else "right")
     reached[np.isnan(found)] = 0
-    reached[runs.end] = n
     apart = runs.run * (n + 1)
     reached = np.maximum.accumulate(reached + apart) - apart
+    own = reached[runs.end]  # values that stop a run before it ends anyway, or there
+    reached[runs.end] = n
     begins = np.diff(reached, prepend=0)
     begins[runs.start] = reached[runs.start]
-    paid = np.zeros(n)
+    alike = not runs.cut.any() and bool((runs.weight == 1.0).all())
+    paid, counted = np.zeros(n), np.zeros(n)
     many = max(1, BLOCK // max(n, 1))
     for first in range(0, len(runs), many):
-        rows = slice(runs.start[first], runs.end[min(first + many, len(runs)) - 1] + 1)
-        paid += np.repeat(runs.g[rows], begins[rows]).reshape(-1, n).sum(axis=0)
-    return paid
+        of = slice(first, min(first + many, len(runs)))
+        inside = slice(runs.start[first], runs.end[of.stop - 1] + 1)
+        rows = np.repeat(np.arange(inside.start, inside.stop), begins[inside]).reshape(-1, n)
+        if alike:
+            paid += runs.g[rows].sum(axis=0)
+            counted += len(rows)
+            continue
+        end = runs.end[of][:, None]
+        if level.needs == "next":  # it stops because of what the next epoch costs
+            unknown, at = rows == end, np.minimum(rows + 1, end)
+        else:
+            unknown, at = np.arange(n)[None, :] >= own[of][:, None], rows
+        times = np.where(runs.cut[of][:, None] & unknown, 0.0, runs.weight[at])
+        paid += (times * runs.g[rows]).sum(axis=0)
+        counted += times.sum(axis=0)
+    return np.where(counted > 0.0, paid / np.maximum(counted, np.finfo(float).tiny), -np.inf)
 
 
 def _fixed(runs: Answers, among: Ints, _: Regress) -> Fitted:
@@ -143,14 +165,17 @@ def _budget(runs: Answers, among: Ints, _: Regress) -> Fitted:
         return found
 
     inside = np.isin(runs.run, among)
-    return _best(runs, among, np.append(_quantiles(runs.c[inside]), np.inf), Level(soon, strict=True))
+    return _best(
+        runs, among, np.append(_quantiles(runs.c[inside]), np.inf), Level(soon, strict=True, needs="next")
+    )
 
 
 def _one_step(runs: Answers, among: Ints, regress: Regress) -> Fitted:
     rows = np.flatnonzero(np.isin(runs.run, among) & ~runs.last)
     if not len(rows):
         return Fitted(lambda given: np.zeros(len(given.k), bool))
-    gain = regress(with_k(runs.x, runs.k)[rows])(runs.g[rows + 1] - runs.g[rows]).predict
+    solve = regress(with_k(runs.x, runs.k)[rows], runs.weight[rows + 1])
+    gain = solve(runs.g[rows + 1] - runs.g[rows]).predict
     return Fitted(lambda given: gain(with_k(given.x, given.k)) <= 0.0)
 
 
@@ -187,11 +212,13 @@ def _oracle(runs: Answers, among: Ints, _: Regress) -> Fitted:
 
 
 METHODS: Final = {
-    "recorded": Method("the recorded stop", "this recording", lambda *_: Fitted(lambda given: given.last)),
+    "recorded": Method(
+        "the recorded stop", "this recording", lambda *_: Fitted(lambda given: given.last), needs="nothing"
+    ),
     "fixed": Method("the k with the greatest mean payoff", "baseline", _fixed),
     "patience": Method("m epochs without a new greatest quality", "early stopping, Prechelt 1998", _patience),
     "threshold": Method("quality (without one, score) of at least θ", "baseline", _threshold),
-    "budget": Method("the last epoch within a cost", "baseline", _budget),
+    "budget": Method("the last epoch within a cost", "baseline", _budget, needs="next"),
     "one_step": Method(
         "no expected gain of payoff in the next epoch", "one-step look-ahead, Chow & Robbins 1961", _one_step
     ),
@@ -205,6 +232,8 @@ METHODS: Final = {
     "fqi": Method(
         "one regression for all epochs, repeated", "fitted Q iteration, Ernst et al. 2005", _fqi, learned=True
     ),
-    "oracle": Method("the best epoch in hindsight, which no rule can know", "prophet", _oracle, peeks=True),
+    "oracle": Method(
+        "the best epoch in hindsight, which no rule can know", "prophet", _oracle, peeks=True, needs="end"
+    ),
 }
 """Every rule, in the order of results."""
