@@ -105,8 +105,9 @@ def _added_variance(p: Floats) -> Floats:
     if largest == -np.inf:
         return np.ones(len(p))
     # of the largest, since the square of a small probability is no float
-    share = np.exp(logs - largest)
-    return share / share.mean()
+    share: Floats = np.exp(logs - largest)
+    times: Floats = share / share.mean()
+    return times
 
 
 def buckets_of(rows: pl.DataFrame, columns: list[str], most: int, cuts: int) -> Ints:
