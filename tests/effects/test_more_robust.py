@@ -213,13 +213,18 @@ def uneven(seed: int, runs: int = 400) -> tuple[pl.DataFrame, float]:
 
 @pytest.mark.statistical
 def test_its_intervals_cover_at_the_rate_that_they_claim() -> None:
-    """Over 200 seeds. At 95 % a rate below 0.905 has a chance of 0.003."""
+    """Over 200 seeds. At 95 % a rate below 0.905 has a chance of 0.003. As good as ``dr``, and no better."""
     inside, shares = 0, {"easy": 0.0, "hard": 1.0}
+    values: dict[str, list[float]] = {"mrdr": [], "dr": []}
     for seed in range(200):
         decisions, truth = ot.synthetic.choices(runs=400, seed=seed)
-        found = row(ot.effects.policy_values(decisions, WHERE_HARD, n_boot=400, seed=seed))
+        table = ot.effects.policy_values(decisions, WHERE_HARD, n_boot=400, seed=seed)
+        found = row(table)
         inside += found["lower"] <= truth.value(shares) <= found["upper"]
+        for name, own in values.items():
+            own.append(row(table, name)["value"])
     assert 0.905 <= inside / 200 <= 0.99, inside
+    assert np.std(values["mrdr"]) == pytest.approx(np.std(values["dr"]), rel=0.05)
 
 
 @pytest.mark.statistical
@@ -232,6 +237,6 @@ def test_where_the_model_is_wrong_it_errs_less_than_doubly_robust() -> None:
         for name, own in errors.items():
             own.append(row(table, name)["value"] - exact)
     spread = {name: float(np.std(own)) for name, own in errors.items()}
-    assert spread["mrdr"] < 0.9 * spread["dr"], spread
+    assert spread["mrdr"] < 0.7 * spread["dr"], spread
     for own in errors.values():
         assert abs(np.mean(own)) < 4.0 * np.std(own) / np.sqrt(150)
