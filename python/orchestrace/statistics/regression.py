@@ -88,24 +88,25 @@ def pooled(rows: pl.DataFrame, columns: list[str]) -> dict[str, float]:
     return found
 
 
-def ridge(x: Floats, y: Floats, penalty: float, times: Floats | None = None) -> Floats:
-    """Weights that minimize Σ (y - x w)² + penalty Σ_{j>0} w_j²; the first column is the intercept.
-
-    A row counts as often as `times` says; None counts each once.
-    """
-    return ridge_on(x, penalty, times)(y)
+def ridge(x: Floats, y: Floats, penalty: float) -> Floats:
+    """Weights that minimize Σ (y - x w)² + penalty Σ_{j>0} w_j²; the first column is the intercept."""
+    return ridge_on(x, penalty)(y)
 
 
 def ridge_on(x: Floats, penalty: float, times: Floats | None = None) -> Callable[[Floats], Floats]:
-    """`ridge` of several outcomes on the same columns, whose products are computed once."""
-    center = x[:, 1:].mean(axis=0) if times is None else times @ x[:, 1:] / times.sum()
-    around = x[:, 1:] - center
-    counted = around.T if times is None else around.T * times
-    gram = counted @ around + penalty * np.eye(x.shape[1] - 1)
+    """`ridge` of several outcomes on the same columns, whose products are computed once.
+
+    A row counts as often as `times` says; None counts each once.
+    """
+    columns = x[:, 1:]
+    center = columns.mean(axis=0) if times is None else np.average(columns, axis=0, weights=times)
+    around = columns - center
+    turned = around.T if times is None else around.T * times
+    gram = turned @ around + penalty * np.eye(columns.shape[1])
 
     def weights(y: Floats) -> Floats:
-        level = y.mean() if times is None else times @ y / times.sum()
-        slope = np.linalg.solve(gram, counted @ (y - level))
+        level = y.mean() if times is None else np.average(y, weights=times)
+        slope = np.linalg.solve(gram, turned @ (y - level))
         return np.concatenate([[level - center @ slope], slope])
 
     return weights
