@@ -241,7 +241,7 @@ def test_intervals_hold_the_planted_value_at_the_nominal_rate(seeds: int) -> Non
     fixed, below, above, capped = [], [], [], []
     for seed in range(seeds):
         lean, end = (2.0, 0.2) if seed % 2 else (-2.0, 0.1)
-        drawn, truth = ot.synthetic.stops(runs=600, end=end, lean=lean, price=0.02, seed=seed)
+        drawn, truth = ot.synthetic.stops(runs=600, end=end, lean=lean, price=0.02, deepest=5, seed=seed)
         table = ot.stopping.evaluate(
             drawn,
             ["fixed", "lsm"],
