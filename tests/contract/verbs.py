@@ -70,11 +70,11 @@ def first_source(corpus: ot.Corpus) -> Any:
     return corpus.source(*events.row(0)) if events.height else None
 
 
-def other_policy(corpus: ot.Corpus, unit: Any, **options: Any) -> pl.DataFrame:
-    """What spawning half of the time would have been worth, of any decisions that have an action."""
+def other_policy(corpus: ot.Corpus, unit: Any, *, spawn: float = 0.5, **options: Any) -> pl.DataFrame:
+    """What spawning half of the time, or so, would have been worth, of any decisions that have an action."""
     own = ("trace", "trace_id", "task_id", "seq", "action", "p_behavior")
     decisions = decision_rows(corpus, "team").select(*own, x_depth="depth", outcome="reward")
-    policy = {"spawn": 0.5, "no_spawn": 0.5}
+    policy = {"spawn": spawn, "no_spawn": 1.0 - spawn}
     decided = decisions.filter(pl.col("action").is_not_null())
     return ot.effects.policy_values(decided, policy, unit=unit, n_boot=20, **options)
 
@@ -129,6 +129,7 @@ VERBS: dict[str, Verb] = {
     "metrics by task": lambda c: ot.metrics(c, by="task"),
     "effects.policy_values": lambda c: other_policy(c, "decision"),
     "effects.policy_values sequence": lambda c: other_policy(c, "sequence"),
+    "effects.policy_values sure": lambda c: other_policy(c, "decision", spawn=1.0),
     "outcomes.sensitivity": lambda c: ot.outcomes.sensitivity(
         c, method="difference", outcomes=("noisy_or", "mean")
     ),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orchestrace.statistics.regression import ridge
 from orchestrace.stopping.answers import Answers, answers
-from orchestrace.stopping.continuation import PENALTY, counted_as, of_ridge, regressed_by
+from orchestrace.stopping.continuation import PENALTY, of_ridge, regressed_by
 from orchestrace.stopping.designs import PENALTY_OF_CELLS, Cells, of_cells
 from orchestrace.stopping.stopping_rules import METHODS
 from samples.examples import examples
@@ -45,22 +45,20 @@ def test_ridge_is_that_of_a_dense_design(seed: int, n: int, absent: float) -> No
     x, y = rows_of(seed, n, absent)
     design = smooth(x)
     expected = design @ ridge(design, y, PENALTY * n)
-    solved = of_ridge(x)(y)
+    solved = of_ridge(x, np.full(n, 3.0))(y)
     assert solved.inside == pytest.approx(expected, abs=1e-9)
     assert solved.predict(x) == pytest.approx(expected, abs=1e-9)
 
 
-@examples(20)
+@examples(30)
 @given(st.integers(0, 2**31), st.integers(60, 300))
-def test_weighted_ridge_is_that_of_normal_equations(seed: int, n: int) -> None:
-    x, y = rows_of(seed, n, 0.1)
-    weight = np.random.default_rng(seed).uniform(1.0, 5.0, n)
-    design, times = smooth(x), weight / weight.mean()
-    pull = PENALTY * n * np.eye(design.shape[1])
-    pull[0, 0] = 0.0
-    expected = design @ np.linalg.solve(design.T @ np.diag(times) @ design + pull, design.T @ (times * y))
-    assert of_ridge(x, counted_as(weight))(y).predict(x) == pytest.approx(expected, abs=1e-9)
-    assert counted_as(np.full(n, 2.0)) is None
+def test_a_row_that_counts_twice_is_two_rows(seed: int, n: int) -> None:
+    x, y = rows_of(seed, n, 0.2)
+    times = np.random.default_rng(seed).integers(1, 3, n)
+    design = smooth(x)
+    mean = times.mean()  # the penalty is per row that is there
+    expected = design @ ridge(np.repeat(design, times, axis=0), np.repeat(y, times), PENALTY * n * mean)
+    assert of_ridge(x, times * 1.0)(y).predict(x) == pytest.approx(expected, abs=1e-9)
 
 
 @examples(30)

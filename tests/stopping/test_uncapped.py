@@ -14,6 +14,7 @@ from scipy.stats import binom
 import orchestrace as ot
 from orchestrace.stopping.answers import Answers, answers
 from orchestrace.stopping.censoring import Needs, hazards, seen, stopped, weighted
+from orchestrace.stopping.stopping_rules import Level, _payoffs
 from reference.stopping import Stopped, beyond, uncapped
 from samples.examples import examples
 
@@ -120,6 +121,28 @@ def test_weights_are_those_of_plain_python(runs: list[Stopped], least: float, ne
     first = [next((k for k, q in enumerate(run.payoffs[:horizon], 1) if q >= least), None) for run in runs]
     expected = uncapped(runs, first, needs)
     assert told is None if expected is None else told == pytest.approx(expected)
+
+
+@examples(40)
+@given(some_runs(), st.sampled_from(["k", "q", "c"]))
+def test_constants_pay_what_each_of_them_pays_alone(runs: list[Stopped], name: str) -> None:
+    frame = epochs(
+        {str(n): tuple(run.payoffs) for n, run in enumerate(runs)},
+        tuple(str(n) for n, run in enumerate(runs) if run.failed),
+    )
+    whole = laid_out(frame)
+    found, _ = weighted(whole, stopped(whole), np.array([h for run in runs for h in run.hazards]))
+    level = Level(
+        lambda given: np.asarray(getattr(given, name), np.float64), needs="next" if name == "c" else "stop"
+    )
+    values = np.append(np.unique(level.of(found)), np.inf)
+    told = _payoffs(found, values, level)
+    for value, one in zip(values, told, strict=True):
+        stop = level.stop(found, value)
+        at = found.stops(stop)
+        times = seen(found, stop, at, level.needs)
+        expected = np.average(found.g[at], weights=times) if times.any() else -np.inf
+        assert one == pytest.approx(expected)
 
 
 def test_hazards_minimize_what_they_say() -> None:

@@ -168,14 +168,14 @@ def hazards(runs: Answers, censored: Bools) -> Floats:
         if not stop[learnt].any():
             continue
         basis = Basis.of(x[learnt])
-        weights = logistic(_design(basis, x[learnt]), stop[learnt], PULL)
-        found[judged] = sigmoid(_design(basis, x[judged]) @ weights)
+        weights = logistic(_with_intercept(basis, x[learnt]), stop[learnt], PULL)
+        found[judged] = sigmoid(_with_intercept(basis, x[judged]) @ weights)
     return found
 
 
-def _design(basis: Basis, x: Floats) -> Floats:
-    """The columns of a basis behind an intercept, (rows, columns) float64."""
-    return np.concatenate([np.ones((len(x), 1)), basis.columns(x).T], axis=1)
+def _with_intercept(basis: Basis, x: Floats) -> Floats:
+    """The design of a regression, (rows, 1 + columns) float64."""
+    return np.concatenate([np.ones((1, len(x))), basis.columns(x)]).T
 
 
 def _choices(runs: Answers, censored: Bools) -> Bools:

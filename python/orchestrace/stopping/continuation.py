@@ -20,7 +20,7 @@ from ..base.arrays import Floats, Ints
 from ..base.checks import check_flags
 from ..statistics.learners import learner, one_thread
 from .answers import Answers
-from .designs import Basis, of_cells
+from .designs import Basis, of_cells, summed
 
 PENALTY: Final = 1e-3
 """Of ridge, times the number of rows."""
@@ -41,42 +41,48 @@ class Solved(NamedTuple):
     predict: Predict
 
 
-Regress = Callable[[Floats, Floats | None], Callable[[Floats], Solved]]
-"""Rows and how often each counts, to what solves for a target: targets share what is made of the rows."""
+Regress = Callable[[Floats, Floats], Callable[[Floats], Solved]]
+"""Rows and how often each counts, to what solves for a target: several targets share what is made of them."""
 
 
-def of_ridge(x: Floats, times: Floats | None = None) -> Callable[[Floats], Solved]:
+def of_ridge(x: Floats, times: Floats) -> Callable[[Floats], Solved]:
     """Ridge on the basis of the rows. O(rows · columns²), of each further target O(rows · columns)."""
     basis = Basis.of(x)
     design = basis.columns(x)
+    each = _unequal(times)
     if not len(design):
-        return lambda y: _constant(float(np.average(y, weights=times)), len(x))
-    center = np.average(design, axis=1, weights=times)
-    design -= center[:, None]
-    counted = design if times is None else design * times
-    gram = counted @ design.T + PENALTY * len(x) * np.eye(len(design))
+        return lambda y: _constant(float(np.average(y, weights=each)), len(x))
+    center = np.average(design, axis=1, weights=each)
+    counted = design if each is None else design * each
+    gram = counted @ design.T - len(x) * np.outer(center, center)
+    gram[np.diag_indices_from(gram)] += PENALTY * len(x)
 
     def solve(y: Floats) -> Solved:
-        level = float(np.average(y, weights=times))
+        level = float(np.average(y, weights=each))
         slope = np.linalg.solve(gram, counted @ (y - level))
         start = level - float(center @ slope)
-        return Solved(slope @ design + level, lambda rows: slope @ basis.columns(rows) + start)
+        return Solved(summed(design, slope, start), lambda rows: summed(basis.columns(rows), slope, start))
 
     return solve
+
+
+def _unequal(times: Floats) -> Floats | None:
+    """Weights with the mean 1; None where all rows count the same, which needs no products."""
+    return None if (times == times[0]).all() else times / times.mean()
 
 
 def _constant(level: float, n: int) -> Solved:
     return Solved(np.full(n, level), lambda rows: np.full(len(rows), level))
 
 
-def of_trees(x: Floats, times: Floats | None = None) -> Callable[[Floats], Solved]:
+def of_trees(x: Floats, times: Floats) -> Callable[[Floats], Solved]:
     """Boosted trees, which take null as it is. Needs scikit-learn."""
     boosting = learner("ensemble", "HistGradientBoostingRegressor", "trees=True")
 
     def solve(y: Floats) -> Solved:
         model = boosting(random_state=0, early_stopping=False)
         with one_thread():
-            model.fit(x, y, sample_weight=times)
+            model.fit(x, y, sample_weight=_unequal(times))
 
         def predict(rows: Floats) -> Floats:
             if not len(rows):
@@ -88,11 +94,6 @@ def of_trees(x: Floats, times: Floats | None = None) -> Callable[[Floats], Solve
         return Solved(predict(x), predict)
 
     return solve
-
-
-def counted_as(weight: Floats) -> Floats | None:
-    """Weights with the mean 1; None where all rows count the same, which needs no products."""
-    return None if (weight == weight[0]).all() else weight / weight.mean()
 
 
 def regressed_by(trees: bool) -> Regress:
@@ -154,10 +155,10 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
         for before, part in zip(pooled, parts, strict=True):
             before.append(part)
         if len(rows) < max(FEWEST, PER_COLUMN * (1 + 2 * runs.x.shape[1])):
-            x, y, aim, weight = (np.concatenate(part) for part in pooled)
+            x, y, aim, times = (np.concatenate(part) for part in pooled)
         else:
-            x, y, aim, weight = parts
-        values, model = regress(x, counted_as(weight))(y)
+            x, y, aim, times = parts
+        values, model = regress(x, times)(y)
         models.append(model)
         expected.append(_calibrated(model, of_cells(_beside(values, x), aim)))
         value, now = values[-len(rows) :], runs.g[rows]
@@ -190,33 +191,33 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
         return Continuation([], [])
     x = with_k(runs.x, runs.k)
     now, k = runs.g[rows + 1], runs.k[rows]
-    # of rows whose next epoch is not the last, which are rows too: the next one is the next row
-    goes_on = ~runs.last[rows + 1]
-    after = np.flatnonzero(goes_on) + 1
+    # rows with a choice at the next epoch, which is none of `rows` if the run was cut there
+    goes_on = np.flatnonzero(~runs.final[rows + 1])
+    cut = goes_on[runs.last[rows[goes_on] + 1]]
+    inner = goes_on[~runs.last[rows[goes_on] + 1]]
+    beyond = x[rows[cut] + 1]
 
-    # and of those whose next epoch is a recorded stop, what going on from there was worth
-    cut = runs.last[rows + 1] & ~runs.final[rows + 1]
-
-    def aims(values: Floats, predict: Predict) -> Floats:
+    def aims(solved: Solved) -> Floats:
         found = now.copy()
-        found[goes_on] = np.maximum(found[goes_on], values[after])
-        found[cut] = np.maximum(found[cut], predict(x[rows[cut] + 1]))
+        found[inner] = np.maximum(now[inner], solved.inside[inner + 1])
+        if len(cut):
+            found[cut] = np.maximum(now[cut], solved.predict(beyond))
         return found
 
-    solve = regress(x[rows], counted_as(runs.weight[rows + 1]))
+    solve = regress(x[rows], runs.weight[rows + 1])
     value = now
-    values, fitted = solve(value)
+    solved = solve(value)
     for _ in range(SWEEPS):
-        target = aims(values, fitted)
-        values, fitted = solve(target)
+        target = aims(solved)
+        solved = solve(target)
         moved = float(np.abs(target - value).max())
         value = target
         if moved < SETTLED:
             break
-    target = aims(values, fitted)
+    target = aims(solved)
 
     def of(part: Floats, k: int) -> Floats:
-        return fitted(with_k(part, np.full(len(part), k)))
+        return solved.predict(with_k(part, np.full(len(part), k)))
 
     deepest = int(runs.length[among].max())
     models: list[Predict] = [partial(of, k=k) for k in range(1, max(deepest, 2))]

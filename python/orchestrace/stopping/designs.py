@@ -12,8 +12,6 @@ MOST_CELLS: Final = 12
 """Cells of a column."""
 PER_CELL: Final = 10
 """Rows that a cell needs, times the number of columns."""
-ROUNDED: Final = 1e-9
-"""What rounding may move a value by, in deviations of its column: it does not move it to another cell."""
 PENALTY_OF_CELLS: Final = 1e-5
 """Of ridge on cells, times the number of rows."""
 
@@ -53,6 +51,18 @@ class Basis:
         return found
 
 
+def summed(columns: Floats, weights: Floats, start: float) -> Floats:
+    """What `start` and the weighted columns (columns, rows) add up to, (rows,) float64.
+
+    A product of matrices rounds a row as the rows beside it suggest. Ties with a cut or a threshold, and an
+    epoch that is judged before the run goes on, need the same bits in any company.
+    """
+    found = np.full(columns.shape[1], start)
+    for column, weight in zip(columns, weights, strict=True):
+        found += weight * column
+    return found
+
+
 def _moments(column: Floats) -> tuple[float, float, float]:
     """Mean and deviation of what is known, and the share that is not."""
     absent = np.isnan(column)
@@ -86,10 +96,7 @@ class Cells:
             known = known[~np.isnan(known)]
             shares = np.arange(1, many) / max(many, 1)
             found = np.unique(np.quantile(known, shares, method="inverted_cdf")) if many > 1 else np.zeros(0)
-            # equal values of a model differ in their last bits, from one set of rows to another
-            near = ROUNDED * basis.scale[column]
-            apart = np.diff(found, prepend=known.min(initial=np.inf)) > 2.0 * near
-            cuts.append(found[apart] - near)
+            cuts.append(found[found > known.min()] if known.size else found[:0])
         return cls(basis, cuts)
 
     def __call__(self, x: Floats) -> list[Ints]:
@@ -146,7 +153,7 @@ def of_cells(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
     level -= float(center @ slope + share @ weights)
 
     def predict(rows: Floats) -> Floats:
-        found: Floats = slope @ cells.basis.columns(rows) + level
+        found = summed(cells.basis.columns(rows), slope, level)
         for cell, height in zip(cells(rows), steps, strict=True):
             found += height[cell]
         return found

@@ -9,8 +9,8 @@ import numpy as np
 from ..base.arrays import Floats, Ints
 from ..statistics.influence import Bools
 from .answers import Answers
-from .censoring import Needs, seen
-from .continuation import Continuation, Regress, by_epoch, by_history, by_iteration, counted_as, with_k
+from .censoring import Needs
+from .continuation import Continuation, Regress, by_epoch, by_history, by_iteration, with_k
 
 CANDIDATES: Final = 50
 """Thresholds and budgets that are tried: quantiles of the fitting rows."""
@@ -51,7 +51,10 @@ class Method:
 
 @dataclass(frozen=True)
 class Level:
-    """Rules that stop where a number of the row reaches a value, or with `strict` where it is above it."""
+    """Rules that stop where a number of the row reaches a value, or with `strict` where it is above it.
+
+    `needs` is what of a run must be recorded for its payoff to be known.
+    """
 
     of: Callable[[Answers], Floats]
     strict: bool = False
@@ -73,33 +76,40 @@ def _best(runs: Answers, among: Ints, values: Floats, level: Level) -> Fitted:
 
 
 def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
-    """What each value pays all runs together, or a run on average where weights differ, (values,) float64.
+    """The mean payoff of each value, (values,) float64; minus infinity where no run tells it.
 
     A larger value stops later. Each run is therefore a list of rows that begin to stop some values, in order.
     """
-    if runs.cut.any():
-        return np.array([_weighted(runs, level.stop(runs, float(value)), level.needs) for value in values])
     found = level.of(runs)
     n = len(values)
     reached = np.searchsorted(values, found, side="left" if level.strict else "right")
     reached[np.isnan(found)] = 0
-    reached[runs.end] = n
     apart = runs.run * (n + 1)
     reached = np.maximum.accumulate(reached + apart) - apart
+    own = reached[runs.end]  # values that stop a run before it ends anyway, or there
+    reached[runs.end] = n
     begins = np.diff(reached, prepend=0)
     begins[runs.start] = reached[runs.start]
-    paid = np.zeros(n)
+    alike = not runs.cut.any() and bool((runs.weight == 1.0).all())
+    paid, counted = np.zeros(n), np.zeros(n)
     many = max(1, BLOCK // max(n, 1))
     for first in range(0, len(runs), many):
-        rows = slice(runs.start[first], runs.end[min(first + many, len(runs)) - 1] + 1)
-        paid += np.repeat(runs.g[rows], begins[rows]).reshape(-1, n).sum(axis=0)
-    return paid
-
-
-def _weighted(runs: Answers, stop: Bools, needs: Needs) -> float:
-    at = runs.stops(stop)
-    times = seen(runs, stop, at, needs)
-    return float(np.average(runs.g[at], weights=times)) if times.any() else -np.inf
+        of = slice(first, min(first + many, len(runs)))
+        inside = slice(runs.start[first], runs.end[of.stop - 1] + 1)
+        rows = np.repeat(np.arange(inside.start, inside.stop), begins[inside]).reshape(-1, n)
+        if alike:
+            paid += runs.g[rows].sum(axis=0)
+            counted += len(rows)
+            continue
+        end = runs.end[of][:, None]
+        if level.needs == "next":  # it stops because of what the next epoch costs
+            unknown, at = rows == end, np.minimum(rows + 1, end)
+        else:
+            unknown, at = np.arange(n)[None, :] >= own[of][:, None], rows
+        times = np.where(runs.cut[of][:, None] & unknown, 0.0, runs.weight[at])
+        paid += (times * runs.g[rows]).sum(axis=0)
+        counted += times.sum(axis=0)
+    return np.where(counted > 0.0, paid / np.maximum(counted, np.finfo(float).tiny), -np.inf)
 
 
 def _fixed(runs: Answers, among: Ints, _: Regress) -> Fitted:
@@ -164,7 +174,7 @@ def _one_step(runs: Answers, among: Ints, regress: Regress) -> Fitted:
     rows = np.flatnonzero(np.isin(runs.run, among) & ~runs.last)
     if not len(rows):
         return Fitted(lambda given: np.zeros(len(given.k), bool))
-    solve = regress(with_k(runs.x, runs.k)[rows], counted_as(runs.weight[rows + 1]))
+    solve = regress(with_k(runs.x, runs.k)[rows], runs.weight[rows + 1])
     gain = solve(runs.g[rows + 1] - runs.g[rows]).predict
     return Fitted(lambda given: gain(with_k(given.x, given.k)) <= 0.0)
 
