@@ -59,7 +59,7 @@ def of_ridge(x: Floats, times: Floats) -> Callable[[Floats], Solved]:
 
     def solve(y: Floats) -> Solved:
         level = float(np.average(y, weights=each))
-        slope = np.linalg.solve(gram, counted @ (y - level))
+        slope: Floats = np.linalg.solve(gram, counted @ (y - level)).astype(np.float64)
         start = level - float(center @ slope)
         return Solved(summed(design, slope, start), lambda rows: summed(basis.columns(rows), slope, start))
 
