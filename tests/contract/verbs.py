@@ -161,6 +161,7 @@ VERBS: dict[str, Verb] = {
     "trainers.token_credits": lambda c: ot.trainers.token_credits(
         c, ot.credit(c, method="broadcast", unit="token"), max_tokens=100_000
     ),
+    "trainers.token_weights": ot.trainers.token_weights,
     "trainers.trainer_table": lambda c: ot.trainers.trainer_table(c, turns(c)),
     "write_jsonl": lines,
     "write_quarantined": lambda c: c.write_quarantined(io.BytesIO()),

@@ -1,10 +1,11 @@
 """Rules of payment in plain Python, from their formulas; what is not known is None.
 
 A rule gives a list of (unit id, value), in any order. Metrics that rules read are those of the other
-references. What rules ask of all recordings is in `shares`.
+references. What rules ask of all recordings is in `shares` and `token_weights`.
 """
 
 import math
+from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +24,24 @@ def shares(documents: list[dict[str, Any]]) -> dict[float, Fraction]:
         if step is not None:
             many.setdefault(float(step), []).append(len(Trace(document).agents) >= 2)
     return {step: Fraction(sum(of), len(of)) for step, of in many.items()}
+
+
+def token_weights(documents: list[dict[str, Any]]) -> dict[tuple[int, str], Fraction | None]:
+    """Of each recording and agent what one of its tokens weighs."""
+    traces = [Trace(document) for document in documents]
+    sizes = Counter(trace.group for trace in traces)
+    found: dict[tuple[int, str], Fraction | None] = {}
+    for number, trace in enumerate(traces):
+        tokens = dict.fromkeys(trace.agents, 0)
+        for v, event in enumerate(trace.events):
+            owner = trace.owner[v]
+            if owner is not None:
+                tokens[owner] += event["tokens_out"] or 0
+        writers = sum(n > 0 for n in tokens.values())
+        for agent, n in tokens.items():
+            whole = sizes[trace.group] * writers * n
+            found[number, agent] = Fraction(1, whole) if n else None
+    return found
 
 
 class Payer:
