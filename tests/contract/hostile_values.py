@@ -269,6 +269,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "taint": on(ot.taint),
         "safety.tainted_events": on(ot.safety.tainted_events),
         "trainers.token_credits": on(ot.trainers.token_credits, credits=tokens),
+        "trainers.token_weights": on(ot.trainers.token_weights),
         "trainers.trainer_table": on(ot.trainers.trainer_table, credits=turns),
         "interventions.truncate": Call(ot.interventions.truncate, {"at": 1.0}),
         "write effects": on(

@@ -141,6 +141,7 @@ VERBS: dict[str, Verb] = {
     "reward_channels": lambda c: c.reward_channels(),
     "safety.sanitizer_cut": ot.safety.sanitizer_cut,
     "rewards.compute": lambda c: ot.rewards.compute(c, ot.rewards.rules()["reward"].to_list()),
+    "rewards.compute diagnostic": lambda c: ot.rewards.compute(c, {"parl": {"anneal": "diagnostic"}}),
     "rewards.failure_modes": lambda c: ot.rewards.failure_modes(c, n_boot=10),
     "rewards.hazards": lambda c: ot.rewards.hazards(c, ot.rewards.compute(c, "agent"), n_boot=10),
     "rewards.mix": lambda c: ot.rewards.mix(ot.rewards.compute(c, ["finish", "tokens"]), {"finish": 1.0}),
@@ -163,6 +164,7 @@ VERBS: dict[str, Verb] = {
     "trainers.token_credits": lambda c: ot.trainers.token_credits(
         c, ot.credit(c, method="broadcast", unit="token"), max_tokens=100_000
     ),
+    "trainers.token_weights": ot.trainers.token_weights,
     "trainers.trainer_table": lambda c: ot.trainers.trainer_table(c, turns(c)),
     "write_jsonl": lines,
     "write_quarantined": lambda c: c.write_quarantined(io.BytesIO()),
