@@ -40,6 +40,7 @@ ROOMS = (
     "trainers",
     "exports",
     "mapping",
+    "distributed",
     "study",
     "",  # the names at the top
     "cli",
@@ -84,6 +85,7 @@ UNTESTED_BESIDE = {
 LATE = {
     "altair": "optional",
     "pyarrow": "optional",
+    "ray": "optional",
     "rich": "needed for a bar alone, and slow to import",
     "scipy": "slow to import, needed by estimates alone",
     "sklearn": "optional",

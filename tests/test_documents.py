@@ -332,7 +332,7 @@ def test_tasks_and_commands_exist(name: str) -> None:
     targets = set(re.findall(r"^([a-z]+):.*## ", text("Makefile"), re.MULTILINE))
     assert set(re.findall(r"`make ([a-z]+)", text(name))) <= targets
     command = typer.main.get_command(app)
-    assert set(re.findall(r"`orchestrace ([a-z]+)", text(name))) <= set(command.commands)  # type: ignore[attr-defined]
+    assert set(re.findall(r"`orchestrace ([a-z]+(?:-[a-z]+)*)", text(name))) <= set(command.commands)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["docs/overview.md", "CHANGELOG.md", "docs/reference/python-api.md"])
@@ -343,7 +343,7 @@ def test_lists_of_commands_are_complete(name: str) -> None:
         re.M | re.S,
     )
     commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    assert commands - set(re.findall(r"`(?:orchestrace )?([a-z]+)`", listed)) == set()
+    assert commands - set(re.findall(r"`(?:orchestrace )?([a-z]+(?:-[a-z]+)*)`", listed)) == set()
 
 
 def test_sections_of_docstrings_are_underlined() -> None:

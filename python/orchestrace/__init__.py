@@ -15,6 +15,7 @@ from .base import process as process  # isort: skip  # first: it refuses what wo
 from . import (
     _core,
     decisions,
+    distributed,
     effects,
     evaluation,
     games,
@@ -66,6 +67,7 @@ __all__ = [
     "credit",
     "credit_method",
     "decisions",
+    "distributed",
     "effects",
     "evaluation",
     "explain",

@@ -96,6 +96,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
     report = ot.report(corpus)
     epochs, (stops, _) = ot.stopping.epochs(corpus), ot.synthetic.stops(runs=10)
     ot.ingest(path, path.parent / "corpus")
+    plan = ot.distributed.plan(path.parent / "corpus", "taint", folder=path.parent / "plan")
     mapped = ot.mapping.check({"trace": {"id": "/trace_id"}, "step": {"kind": "/type"}}, path)
     study = pl.DataFrame(schema=["events", "agents", "status", "cells", "seconds"])
     return {
@@ -126,6 +127,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         "importers": [ot.importers()],
         "ingest": [ot.ingest(path, path.parent / "corpus").inputs],
         "study": [study],
+        "tasks": [ot.distributed.status(plan)],
         **{f"report {name}": [frame] for name, frame in report.items()},
         **{name: [corpus._table(name).collect()] for name in SCHEMAS},
     }

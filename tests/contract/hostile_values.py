@@ -101,7 +101,22 @@ def calls(folder: Path) -> dict[str, Call]:
     curve_of_stops = ot.stopping.frontier(**few, prices=[0.0, 0.1])
     chosen, worth = ot.synthetic.choices(runs=60, steps=2, seed=1)
     spawning = pl.DataFrame({"action": ["spawn", "no_spawn"], "p": [0.4, 0.6], "q": [0.5, 0.4]})
+    plan = ot.distributed.plan(stored, "taint", folder=folder / "plan")
+    done = [ot.distributed.run_task(task) for task in plan.tasks]
     return {
+        "distributed.plan": Call(
+            ot.distributed.plan, {"corpus": stored, "verb": "taint", "folder": folder / "plan"}
+        ),
+        "distributed.plan on disk": Call(
+            ot.distributed.plan,
+            {"corpus": ot.read_corpus(stored), "verb": "metrics", "folder": folder / "metrics plan"},
+        ),
+        "distributed.reduce": Call(
+            ot.distributed.reduce, {"work": done, "sink": folder / "taint.parquet", "overwrite": True}
+        ),
+        "distributed.run": Call(ot.distributed.run, {"plan": plan, "workers": 1}),
+        "distributed.run_task": Call(ot.distributed.run_task, {"task": plan.tasks[0]}),
+        "distributed.status": Call(ot.distributed.status, {"plan": folder / "plan"}),
         "Corpus.from_arrow": Call(ot.Corpus.from_arrow, dict(tables)),
         "Corpus.source": Call(corpus.source, {"trace": 0, "seq": 0}),
         "Corpus.to_arrow": Call(corpus.to_arrow, {"table": "events"}),

@@ -96,6 +96,16 @@ def sunk(home: Path, corpus: ot.Corpus) -> Path:
     return home / "sink" / "part=000.parquet"
 
 
+def divided(home: Path, corpus: ot.Corpus) -> Path:
+    ingested(home, corpus)
+    plan = ot.distributed.plan("~/corpus", "taint", folder="~/plan")
+    ot.distributed.run_task(plan.tasks[0], corpus="~/corpus", again=True)
+    ot.distributed.run("~/plan", corpus="~/corpus")
+    assert ot.distributed.status("~/plan")["state"].to_list() == ["done"]
+    ot.distributed.reduce("~/plan", corpus="~/corpus", sink="~/table.parquet")
+    return home / "table.parquet"
+
+
 Call = Callable[[Path, ot.Corpus], object]
 TAKEN: dict[tuple[str, str], Call] = {
     ("read_traces", "source"): lambda home, _: len(ot.read_traces("~/runs.jsonl")),
@@ -108,6 +118,15 @@ TAKEN: dict[tuple[str, str], Call] = {
     ("ingest", "out"): ingested,
     ("read_corpus", "path"): opened,
     ("credit", "sink"): sunk,
+    ("distributed.plan", "corpus"): divided,
+    ("distributed.plan", "folder"): divided,
+    ("distributed.reduce", "corpus"): divided,
+    ("distributed.reduce", "sink"): divided,
+    ("distributed.reduce", "work"): divided,
+    ("distributed.run", "corpus"): divided,
+    ("distributed.run", "plan"): divided,
+    ("distributed.run_task", "corpus"): divided,
+    ("distributed.status", "plan"): divided,
     ("export", "path"): lambda home, c: (ot.export(c, "jsonl", "~/e.jsonl"), home / "e.jsonl")[1],
     ("generate", "path"): lambda home, _: (ot.generate("~/g.jsonl", traces=1), home / "g.jsonl")[1],
     ("synthetic.planted", "path"): lambda home, _: (

@@ -19,9 +19,9 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 
 import orchestrace as ot
+from orchestrace.base import children
 from orchestrace.credit import registry
 from orchestrace.statistics.influence import Interval
-from orchestrace.study import workers as study_workers
 from orchestrace.study.cells import cells
 from orchestrace.study.costs import doubled, extrapolated, foretold, measured
 from orchestrace.study.folder import StudyFolder
@@ -330,7 +330,7 @@ def test_a_worker_that_dies_is_told_and_its_cell_tried_again(tmp_path, monkeypat
         "slots": [],
         "sizes": SMALL["sizes"][:1],
     }
-    monkeypatch.setattr(study_workers.subprocess, "Popen", lambda _, **options: real(dying, **options))  # type: ignore[attr-defined]
+    monkeypatch.setattr(children.subprocess, "Popen", lambda _, **options: real(dying, **options))  # type: ignore[attr-defined]
     table = ot.study.run(config, tmp_path)
     assert table["status"].to_list() == ["failed", "failed"]
     assert "signal 9" in table["reason"][0]

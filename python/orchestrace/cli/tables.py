@@ -87,6 +87,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         "duplicate",
         "size",
     ),
+    "tasks": ("task", "state", "events", "rows", "size", "seconds", "fault"),
     "study": ("events", "agents", "status", "cells", "seconds"),
     "report formats": (
         *("importer", "records", "used", "ignored", "duplicate", "quarantined", "traces", "events", "tokens"),

@@ -4,7 +4,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, overload
 
 import polars as pl
 
@@ -45,6 +45,9 @@ class Corpus:
     >>> corpus.events.collect_schema()["t"]
     Float64
     """
+
+    is_whole: ClassVar[bool] = True
+    """Whether a name that it lacks is unknown. A part of a corpus may lack what other parts have."""
 
     def __init__(self, store: _core.Store, options: dict[str, Any] | None = None) -> None:
         self._store = store

@@ -115,6 +115,8 @@ def expect_known(corpus: Corpus, by: str, names: Iterable[str]) -> None:
     ParameterError
         The first name that is not there, with the nearest one that is.
     """
+    if not corpus.is_whole:  # they were looked up before it was divided
+        return
     names = sorted(set(names))
     frame = _column(corpus, by)
     if frame is None:
@@ -152,7 +154,7 @@ def named_tools(corpus: Corpus, what: str, given: object) -> list[str]:
     ['browser.open', 'browser.search', 'web.fetch']
     """
     names = names_of(what, given)
-    if not names or not len(corpus):
+    if not names or not corpus.is_whole or not len(corpus):
         return names
     agents = corpus.agents.filter(pl.col("kind") == "tool").select(name=pl.col("agent").cast(pl.String))
     events = corpus.events.select(name=pl.col("tool").cast(pl.String).unique())

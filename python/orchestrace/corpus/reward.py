@@ -25,7 +25,7 @@ def check_channels(corpus: Corpus, names: Iterable[str]) -> None:
     ParameterError
         Says which channels there are, or where none is, how rewards come to a corpus.
     """
-    if not len(corpus):
+    if not corpus.is_whole or not len(corpus):
         return
     known = corpus.reward_channels()
     for name in names:

@@ -176,7 +176,7 @@ def _of_siblings() -> frozenset[str]:
 
 
 def _warn_of_lone_rollouts(corpus: Corpus, method: str) -> None:
-    if method not in _of_siblings() or len(corpus) == 0:
+    if method not in _of_siblings() or not corpus.is_whole or len(corpus) == 0:
         return
     sizes = corpus.traces.group_by("group_id").len()
     if sizes.select(pl.col("len").max()).collect().item() == 1:

@@ -79,11 +79,15 @@ class PartitionedCorpus(Corpus):
         InputError
             A group alone has more events than the budget has room for; the message says what it needs.
         """
-        for partition, parts in sorted(self._manifest.parts.items()):
-            named = [(partition, part) for part in parts]
-            for number, traces in enumerate(self._plan(partition, named)):
-                name = f"part={partition}" if number == 0 else f"part={partition}-{number:03}"
-                yield name, partial(self._load, named, traces)
+        for partition in sorted(self._manifest.parts):
+            yield from ((name, loading) for name, _, loading in self.pieces_of(partition))
+
+    def pieces_of(self, partition: str) -> Iterator[tuple[str, pl.Series | None, Callable[[], Corpus]]]:
+        """The pieces of one partition: name, traces (None for all of the partition), and what loads it."""
+        named = [(partition, part) for part in self._manifest.parts[partition]]
+        for number, traces in enumerate(self._plan(partition, named)):
+            name = f"part={partition}" if number == 0 else f"part={partition}-{number:03}"
+            yield name, traces, partial(self._load, named, traces)
 
     @public
     def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "PartitionedCorpus":

@@ -184,7 +184,7 @@ def metrics(
     table = _with_families(_with_measures(corpus, _packed(table)))
     if by is None:
         return table
-    return _summarized(corpus, table, by, pool_harnesses, confidence)
+    return summarized(corpus, table, by, pool_harnesses, confidence)
 
 
 def _packed(table: pl.DataFrame) -> pl.DataFrame:
@@ -245,7 +245,7 @@ def unit_columns() -> dict[str, str]:
     return {name: columns[counts] for name, counts in rows.select("metric", "counts").iter_rows()}
 
 
-def _summarized(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confidence: float) -> pl.DataFrame:
+def summarized(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confidence: float) -> pl.DataFrame:
     """Means over the traces of a key, with intervals over tasks."""
     key = _KEYS[by]
     if key not in table.columns:

@@ -26,7 +26,7 @@ Model = Literal["noisy_or", "typed", "noisy_and", "linear", "mean", "max", "min"
 STRUCTURAL = frozenset({"drop", "set_value", "aggregate_by", "truncate"})
 """Kinds of interventions that change what happens; all others change when."""
 
-_NAMED = ("event", "agent", "role", "tool", "call", "spawn", "edge", "message")
+NAMED = ("event", "agent", "role", "tool", "call", "spawn", "edge", "message")
 
 
 @dataclass(frozen=True)
@@ -335,7 +335,7 @@ def _refuse_unknown(corpus: Corpus, rows: pl.DataFrame, specs: list[list[Spec]])
     )
     for scenario in sorted(empty["scenario"]):
         for spec in specs[scenario]:
-            for by in _NAMED:
+            for by in NAMED:
                 value = spec.get(by)
                 if value is not None:
                     expect_known(corpus, by, value if isinstance(value, tuple) else [value])

@@ -299,6 +299,11 @@ def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
     return corpus.with_measures(named.with_columns(kind=pl.lit("reward")))
 
 
+def compares_windows(rewards: Rules) -> bool:
+    """Whether a rule compares the traces of a step of training, so that no part of a corpus pays it alone."""
+    return any(_core.reward_is_diagnostic(rule) for rule in _asked(rewards, None))
+
+
 def _one_trace(corpus: Corpus, trace: object) -> Corpus:
     """The corpus of one trace."""
     if isinstance(trace, bool) or not isinstance(trace, int | str):

@@ -201,7 +201,7 @@ def replay_schedule(
     """
     check_corpus(corpus)
     check_numbers(threads=threads)
-    scenarios = [one for intervention in interventions for one in _scenarios(intervention)]
+    scenarios = [one for intervention in interventions for one in scenarios_of(intervention)]
     _check_names(corpus, [change for _, core in scenarios for change in core["changes"]])
     options = timing_options(durations, max_gap, program_order)
     found = _replayed(corpus, scenarios, options, threads, progress)
@@ -272,7 +272,7 @@ def scaling_curve(
     check_numbers(threads=threads)
     asked = concurrency(slots, pool=pool, queue=queue)
     options = timing_options(durations, max_gap, program_order)
-    found = _replayed(corpus, _scenarios(asked), options, threads, progress)
+    found = _replayed(corpus, scenarios_of(asked), options, threads, progress)
     ks = pl.DataFrame(
         {"scenario": range(len(asked.slots)), "k": asked.slots}, {"scenario": pl.UInt32, "k": pl.UInt32}
     )
@@ -337,7 +337,7 @@ def _flat(spec: Spec) -> Iterator[Spec]:
         yield spec
 
 
-def _scenarios(intervention: Any) -> list[tuple[str, dict[str, Any]]]:
+def scenarios_of(intervention: Any) -> list[tuple[str, dict[str, Any]]]:
     """Scenarios of the core, and what they are called."""
     if not isinstance(intervention, Specified) or isinstance(intervention, type):
         raise ParameterError(

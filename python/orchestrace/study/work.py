@@ -5,13 +5,10 @@ that takes all memory ends alone. It ends by itself when whoever started it is g
 """
 
 import json
-import os
 import sys
-import threading
-import time
 import warnings
-from typing import Any
 
+from ..base.children import answering
 from .cells import cells
 from .config import begun_config
 from .measure import Bench
@@ -19,16 +16,8 @@ from .measure import Bench
 
 def main() -> None:
     """Serve until there is no more input."""
-    # What a method prints must not be taken for an answer.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    tell = answering()  # what a method prints must not be taken for an answer
     warnings.simplefilter("ignore")
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-
-    def tell(**message: Any) -> None:
-        answers.write(json.dumps(message) + "\n")
-        answers.flush()
-
     first = json.loads(sys.stdin.readline())
     config = begun_config(json.loads(first["config"]))
     known = {cell.name: cell for cell in cells(config)}
@@ -38,12 +27,6 @@ def main() -> None:
         cell = known[json.loads(line)["cell"]]
         found = bench.measure(cell, lambda stage: tell(stage=stage))
         tell(stage="done", found=found)
-
-
-def _end_with_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 if __name__ == "__main__":

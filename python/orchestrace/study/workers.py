@@ -1,16 +1,11 @@
 """Processes that measure cells, and that are ended when a call is over its budget."""
 
-import json
-import os
 import queue
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
+from ..base.children import Answers, Child
 from .cells import Cell
 from .config import StudyConfig
 from .measure import FAILED, TOO_SLOW, Bench
@@ -39,7 +34,7 @@ class Workers:
     def __init__(self, config: StudyConfig, count: int, threads: int | None) -> None:
         self._config = config
         self._threads = threads
-        self._answers: queue.Queue[tuple[_Worker, dict[str, Any] | None]] = queue.Queue()
+        self._answers: Answers = queue.Queue()
         self._workers: list[_Worker | None] = [None] * count
 
     def measure(self, todo: list[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
@@ -73,11 +68,7 @@ class Workers:
                 self._end(worker)
             return
         if answer is None:
-            code = worker.process.wait()
-            text = f"the process ended with signal {-code}" if code < 0 else f"the process ended with {code}"
-            if code == -9:
-                text += ", perhaps for want of memory"
-            yield busy.pop(worker), _nothing(FAILED, text)
+            yield busy.pop(worker), _nothing(FAILED, worker.fate())
             self._end(worker)
         elif answer["stage"] == "done":
             yield busy.pop(worker), answer["found"]
@@ -99,48 +90,16 @@ class Workers:
                 worker.end()
 
 
-class _Worker:
-    def __init__(self, config: StudyConfig, threads: int | None, answers: queue.Queue[Any]) -> None:
+class _Worker(Child):
+    def __init__(self, config: StudyConfig, threads: int | None, answers: Answers) -> None:
         self.corpus = ""
         self.since = 0.0  # when the call began that counts against the budget; 0 between calls
-        # A session of its own: Ctrl-C reaches the one who decides what to do about it.
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.work"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-        self._tell({"config": config.text(), "threads": threads})
-        threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
+        super().__init__(f"{__package__}.work", answers)
+        self.tell({"config": config.text(), "threads": threads})
 
     def ask(self, cell: Cell) -> None:
         self.corpus = cell.corpus
-        self._tell({"cell": cell.name})
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            with suppress(OSError):
-                pipe.close()
-
-    def _tell(self, message: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
-        with suppress(OSError):  # one that is gone is told by the end of its answers
-            self.process.stdin.write(json.dumps(message).encode() + b"\n")
-            self.process.stdin.flush()
-
-    def _listen(self, answers: queue.Queue[Any]) -> None:
-        assert self.process.stdout is not None
-        with suppress(OSError, ValueError):  # closed while it is read
-            for line in self.process.stdout:
-                try:
-                    answers.put((self, json.loads(line)))
-                except ValueError:
-                    break
-        answers.put((self, None))
+        self.tell({"cell": cell.name})
 
 
 def _nothing(status: str, reason: str) -> dict[str, Any]:

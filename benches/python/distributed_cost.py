@@ -1,0 +1,98 @@
+"""What it costs to divide a verb into tasks: overhead of a task, and two workers beside two threads.
+
+    python benches/python/distributed_cost.py [--events 4000000] [--tasks 64] [--samples 200] [--rounds 3]
+
+Overhead: the tasks of `credit` by `flow`, one after the other in one process on one thread, less the verb
+itself with a sink, which reads and writes the same, over the number of tasks. Workers: `credit` by sampled
+Shapley values, two worker processes of one thread, started for it, beside the verb with a sink on two
+threads. Medians over rounds; both sides take turns. Every round compares the tables."""
+
+import argparse
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from metric_cost import seconds
+
+import orchestrace as ot
+
+MEMORY = "256MiB"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--events", type=int, default=4_000_000)
+    parser.add_argument("--tasks", type=int, default=64)
+    parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        ot.generate(place / "runs.jsonl", preset="mixed", events=asked.events, seed=0)
+        ot.ingest(place / "runs.jsonl", place / "corpus", partitions=asked.tasks)
+        (place / "runs.jsonl").unlink()
+        corpus = ot.read_corpus(place / "corpus", memory=MEMORY, verify=False)
+        n_tasks, whole, tasks = overhead(corpus, place, asked.rounds)
+        print(
+            f"{asked.events:,} events in {n_tasks} tasks, credit by flow: {whole:.2f} s as one call,"
+            f" {tasks:.2f} s as tasks, {1e3 * (tasks - whole) / n_tasks:.1f} ms a task"
+        )
+        threads, workers = side_by_side(corpus, place, asked.rounds, asked.samples)
+        print(
+            f"{asked.events:,} events, credit by sampled Shapley values: {threads:.1f} s on two threads,"
+            f" {workers:.1f} s by two workers, ratio of throughput {threads / workers:.2f}"
+        )
+
+
+def overhead(corpus: ot.Corpus, place: Path, rounds: int) -> tuple[int, float, float]:
+    """Tasks, and medians of seconds of the verb and of all tasks."""
+    options = {"method": "flow", "unit": "agent"}
+
+    def tasks(plan: ot.distributed.Plan) -> None:
+        for task in plan.tasks:
+            ot.distributed.run_task(task, threads=1)
+
+    found = [turn(corpus, place, options, 1, tasks) for _ in range(rounds + 1)][1:]
+    n_tasks = found[0][0]
+    return n_tasks, *(statistics.median(times) for times in list(zip(*found, strict=True))[1:])
+
+
+def side_by_side(corpus: ot.Corpus, place: Path, rounds: int, samples: int) -> tuple[float, float]:
+    """Medians of seconds on two threads and by two workers."""
+    options = {"method": "shapley", "unit": "agent", "samples": samples}
+
+    def workers(plan: ot.distributed.Plan) -> None:
+        ot.distributed.run(plan, workers=2, threads=1)
+
+    found = [turn(corpus, place, options, 2, workers) for _ in range(rounds)]
+    _, threads, divided = (statistics.median(times) for times in zip(*found, strict=True))
+    return threads, divided
+
+
+def turn(
+    corpus: ot.Corpus,
+    place: Path,
+    options: dict[str, Any],
+    threads: int,
+    run: Callable[[ot.distributed.Plan], None],
+) -> tuple[int, float, float]:
+    """Tasks, seconds of the verb with a sink, seconds of the plan; their tables are equal."""
+    sink, folder = place / "sink", place / "plan"
+    whole = seconds(lambda: ot.credit(corpus, **options, threads=threads, sink=sink))
+    plan = ot.distributed.plan(corpus, "credit", folder=folder, **options)
+    divided = seconds(lambda: run(plan))
+    parts = [pl.read_parquet(path) for path in sorted(sink.glob("*.parquet"))]
+    assert ot.distributed.reduce(plan).equals(pl.concat(parts))
+    shutil.rmtree(sink)
+    shutil.rmtree(folder)
+    return len(plan.tasks), whole, divided
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""Verbs on corpora beyond one machine: plans of tasks that run anywhere, and the table of their parts."""
+
+from .engines import run
+from .planning import plan
+from .reducing import reduce, status
+from .running import run_task
+from .tasks import Plan, Task, TaskResult
+from .verbs import verbs
+
+__all__ = [
+    "Plan",
+    "Task",
+    "TaskResult",
+    "plan",
+    "reduce",
+    "run",
+    "run_task",
+    "status",
+    "verbs",
+]

@@ -1,0 +1,126 @@
+"""Arguments of a verb as JSON text, and back."""
+
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from ..base.errors import ParameterError
+from ..base.text import briefly
+from ..interventions import content, timing
+from ..interventions.composition import Composable, Together
+
+_KINDS: Final[dict[str, type[Any]]] = {
+    one.__name__: one
+    for one in (
+        *(content.Drop, content.SetValue, content.Truncate, content.AggregateBy),
+        *(timing.Concurrency, timing.SpeedUp, timing.CapStragglers, timing.Remove),
+        *(timing.Merge, timing.Split, timing.Serialize, Together),
+    )
+}
+_TUPLE, _MADE, _MAP = "$tuple", "$intervention", "$map"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a verb is called with, beside the corpus."""
+
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+
+    def text(self) -> str:
+        """As JSON.
+
+        Raises
+        ------
+        ParameterError
+            A value is none that a file can hold.
+        """
+        positional = [_plain(one, f"argument {at + 1}") for at, one in enumerate(self.positional)]
+        named = {name: _plain(self.named[name], name) for name in sorted(self.named)}
+        return json.dumps({"positional": positional, "named": named})
+
+    def without(self, *names: str) -> "Arguments":
+        """The same without some that are given by name."""
+        return Arguments(
+            self.positional, {name: one for name, one in self.named.items() if name not in names}
+        )
+
+    def replacing(self, **values: Any) -> "Arguments":
+        """The same with other values of some that are given by name."""
+        return Arguments(self.positional, {**self.named, **values})
+
+    def by_name(self, verb: Callable[..., Any]) -> dict[str, Any]:
+        """All of them by the names that the verb has for them, with its defaults.
+
+        Raises
+        ------
+        ParameterError
+            The verb has no such argument.
+        """
+        try:
+            bound = inspect.signature(verb).bind(None, *self.positional, **self.named)
+        except TypeError as error:
+            raise ParameterError(f"{verb.__name__}: {error}") from None
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+
+def arguments_of(text: str) -> Arguments:
+    """The arguments that `Arguments.text` wrote."""
+    value = json.loads(text)
+    return Arguments(
+        tuple(_made(one) for one in value["positional"]),
+        {name: _made(one) for name, one in value["named"].items()},
+    )
+
+
+def _plain(value: Any, where: str) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return _plain(value.item(), where)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Composable) and type(value) is _KINDS.get(type(value).__name__):
+        own = {name: _plain(one, where) for name, one in vars(value).items()}
+        return {_MADE: type(value).__name__, **own}
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return {key: _plain(one, where) for key, one in value.items()}
+        return {_MAP: [[_plain(key, where), _plain(one, where)] for key, one in value.items()]}
+    if isinstance(value, tuple):
+        return {_TUPLE: [_plain(one, where) for one in value]}
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(one, where) for one in value), key=repr)
+    if isinstance(value, pl.DataFrame | pl.LazyFrame | pl.Expr) or callable(value):
+        raise _refused(value, where)
+    if isinstance(value, Iterable):
+        return [_plain(one, where) for one in value]
+    raise _refused(value, where)
+
+
+def _refused(value: object, where: str) -> ParameterError:
+    return ParameterError(
+        f"{where} is {briefly(value)}, and tasks are files of plain values, which hold numbers, texts, lists,"
+        " dicts and interventions: give it to the verb on one machine"
+    )
+
+
+def _made(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_made(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if _TUPLE in value:
+        return tuple(_made(one) for one in value[_TUPLE])
+    if _MAP in value:
+        return {_made(key): _made(one) for key, one in value[_MAP]}
+    if _MADE in value:
+        return _KINDS[value[_MADE]](**{name: _made(one) for name, one in value.items() if name != _MADE})
+    return {key: _made(one) for key, one in value.items()}

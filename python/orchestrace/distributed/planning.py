@@ -1,0 +1,153 @@
+"""Division of a call on a corpus on disk into tasks."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.paths import expanded, path_of
+from ..disk.manifest import load
+from ..disk.partitioned import PartitionedCorpus, read_corpus
+from .arguments import Arguments, arguments_of
+from .folder import manifest_digest, save_plan
+from .tasks import Call, Divided, Plan, planned
+from .verbs import RUNNING, modules_of, verb_of
+from .views import Piece, PlannedCorpus
+
+
+@public
+def plan(
+    corpus: PartitionedCorpus | str | os.PathLike[str],
+    verb: str,
+    *arguments: Any,
+    folder: str | os.PathLike[str],
+    tasks: int | None = None,
+    **options: Any,
+) -> Plan:
+    """Divide a call of a verb into tasks that run anywhere, in any order, any number of times.
+
+    Parameters
+    ----------
+    corpus
+        What `read_corpus` opened, filtered or not, or the folder of a corpus. Its budget, ``memory=``,
+        decides where it is divided, and is what a task needs.
+    verb
+        A name of `verbs`: ``"credit"``, ``"replay"``, ``"rewards.compute"``, ...
+    arguments, options
+        As the verb takes them, beside the corpus. They are judged now, by the names of the whole corpus.
+    folder
+        Where ``plan.json`` and the parts are written: a place that all workers share. The folder of the same
+        plan is taken as it is, with the parts that are there.
+    tasks
+        How many tasks at most; None makes one for each piece of the corpus.
+
+    Returns
+    -------
+    Plan
+        With its ``tasks``: frozen values of some hundred bytes, which pickle and JSON keep.
+
+    Raises
+    ------
+    ParameterError
+        The verb cannot be divided, its arguments are wrong or not plain values, the folder has something else
+        in it, or the corpus is in memory or was changed by `Corpus.with_measures` or `Corpus.with_fields`.
+    InputError
+        There is no corpus, or a group has more events than the budget has room for.
+
+    Notes
+    -----
+    Pieces are those that the verb itself goes through on one machine: whole groups, in the order of the
+    corpus. So the table that `reduce` gives is the one that the verb gives on
+    ``read_corpus(folder, memory=...)`` with the same budget, bit for bit. Planning reads the manifest, of
+    partitions beyond the budget the sizes of traces, and what has to be known of all traces: names of tools
+    and rewards.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> place = tempfile.mkdtemp()
+    >>> _ = ot.generate(f"{place}/runs.jsonl", traces=20, seed=0)
+    >>> _ = ot.ingest(f"{place}/runs.jsonl", f"{place}/corpus", partitions=4)
+    >>> plan = ot.distributed.plan(f"{place}/corpus", "credit", unit="agent", folder=f"{place}/plan")
+    >>> results = [ot.distributed.run_task(task) for task in reversed(plan.tasks)]
+    >>> credits = ot.distributed.reduce(results)
+    >>> credits.equals(ot.credit(ot.read_corpus(f"{place}/corpus"), unit="agent"))
+    True
+    """
+    check_numbers(tasks=tasks)
+    if tasks == 0:
+        raise ParameterError("tasks is 0, expected at least 1")
+    known = verb_of(verb)
+    opened = corpus if isinstance(corpus, PartitionedCorpus) else _opened(corpus)
+    if opened._steps:
+        raise ParameterError(
+            "the corpus was changed by with_measures or with_fields, which no task sees: write it first, with"
+            " ot.export(corpus, 'parquet', folder), and plan what read_corpus opens there"
+        )
+    for name in RUNNING:
+        if name in options:
+            raise ParameterError(
+                f"{name} is no option of a plan: give it to what runs the tasks, or reduces them"
+            )
+    place = Path(os.path.abspath(path_of(folder)))
+    digest = manifest_digest(opened._folder)
+    if load(opened._folder) != opened._manifest:
+        raise ParameterError(
+            f"the corpus in '{opened._folder}' has changed since it was opened: open it again"
+        )
+    text = Arguments(arguments, options).text()
+    given = arguments_of(text)  # what a task will be told
+    whole = PlannedCorpus(opened)
+    modules = modules_of(verb, given)
+    asked = known.asked(whole, given)
+    known.run(whole, given, None)  # judges the arguments, and computes nothing
+    call = Call(
+        engine=_core.VERSION,
+        schema=_core.SCHEMA_VERSION,
+        verb=verb,
+        arguments=text,
+        asked=asked.text(),
+        modules=modules,
+        corpus=os.fspath(opened._folder.absolute()),
+        manifest=digest,
+        memory=opened._memory,
+        verify=opened._manifest.verify,
+        channels=whole.channels,
+    )
+    made = planned(call, _divided(whole, tasks), os.fspath(place))
+    save_plan(made)
+    return made
+
+
+def _opened(corpus: Any) -> PartitionedCorpus:
+    if isinstance(corpus, str | os.PathLike):
+        return read_corpus(expanded(corpus))
+    raise ParameterError(
+        f"corpus is of type {type(corpus).__name__}, expected one on disk, which workers can open: make it"
+        " with ingest, or export(corpus, 'parquet', folder), and open it with read_corpus"
+    )
+
+
+def _divided(corpus: PlannedCorpus, tasks: int | None) -> list[Divided]:
+    """Pieces, events and traces of each task: consecutive pieces, about as many events in each."""
+    pieces = list(corpus.divided())
+    total = max(sum(events for _, _, events, _ in pieces), 1)
+    groups: dict[int, list[Piece]] = {}
+    before = 0
+    for number, piece in enumerate(pieces):
+        middle = before + piece[2] / 2
+        at = number if tasks is None or tasks >= len(pieces) else min(int(middle * tasks / total), tasks - 1)
+        groups.setdefault(at, []).append(piece)
+        before += piece[2]
+    return [
+        (
+            tuple((partition, number) for partition, number, _, _ in group),
+            sum(events for _, _, events, _ in group),
+            corpus.kept_of({partition for partition, _, _, _ in group}),
+        )
+        for group in groups.values()
+    ]

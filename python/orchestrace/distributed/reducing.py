@@ -1,0 +1,236 @@
+"""The parts of a plan as one table, in the order of the corpus."""
+
+import os
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, overload
+
+import polars as pl
+
+from ..base.arguments import public
+from ..base.checks import check_flags
+from ..base.errors import InputError, ParameterError
+from ..base.paths import path_of
+from ..base.publication import published_file, refuse_existing
+from .arguments import arguments_of
+from .folder import Part, checked, load_plan, numbers_text, part_file, parts_of_plan, plan_of
+from .running import planned_corpus
+from .tasks import Plan, TaskResult, check_engine
+from .verbs import VERBS
+
+_LISTED = 4
+"""Tasks whose fault an error tells; of more it tells the numbers."""
+
+Work = Plan | str | os.PathLike[str] | Iterable[TaskResult]
+
+
+@overload
+def reduce(
+    work: Work, *, corpus: str | os.PathLike[str] | None = ..., sink: None = ..., overwrite: bool = ...
+) -> pl.DataFrame: ...
+@overload
+def reduce(
+    work: Work,
+    *,
+    corpus: str | os.PathLike[str] | None = ...,
+    sink: str | os.PathLike[str],
+    overwrite: bool = ...,
+) -> pl.LazyFrame: ...
+@public
+def reduce(
+    work: Work,
+    *,
+    corpus: str | os.PathLike[str] | None = None,
+    sink: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+) -> pl.DataFrame | pl.LazyFrame:
+    """Join the parts of all tasks to the table that the verb gives on one machine.
+
+    Parameters
+    ----------
+    work
+        The plan, its folder, or the results of `run_task` in any order, each as often as it came. Of a plan
+        or folder, results are those that were written beside the parts.
+    corpus
+        As in `run_task`; verbs that summarize all traces look at it again.
+    sink
+        A Parquet file for the table; the call then returns a scan of it. Parts that follow each other in the
+        table are copied one after the other, in little memory.
+    overwrite
+        Replace a file that exists.
+
+    Returns
+    -------
+    DataFrame, or LazyFrame with `sink`
+        Equal to what the verb returns on one machine with the same budget, columns, types, order and bits.
+
+    Raises
+    ------
+    InputError
+        Tasks lack a part, or a part is not what its task wrote; the message names the tasks to run again.
+    ParameterError
+        The results are of several plans, or are none.
+    SchemaError
+        The plan is damaged, or another version of orchestrace made it.
+
+    Notes
+    -----
+    Every part is compared with its BLAKE3 before a row of it is read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> place = tempfile.mkdtemp()
+    >>> _ = ot.generate(f"{place}/runs.jsonl", traces=20, seed=0)
+    >>> _ = ot.ingest(f"{place}/runs.jsonl", f"{place}/corpus", partitions=4)
+    >>> plan = ot.distributed.plan(f"{place}/corpus", "metrics", folder=f"{place}/plan")
+    >>> for task in plan.tasks[1:]:
+    ...     _ = ot.distributed.run_task(task)
+    >>> ot.distributed.reduce(plan)
+    Traceback (most recent call last):
+        ...
+    orchestrace...InputError: 1 of ... tasks ... 0 (it has no part); run them: orchestrace run-task ... 0
+    """
+    check_flags(overwrite=overwrite)
+    plan, parts = _gathered(work)
+    check_engine(plan.call)
+    _refuse_incomplete(plan, parts)
+    verb, given = VERBS[plan.call.verb], arguments_of(plan.call.arguments)
+    order = verb.order(given)
+    files = [Path(plan.folder) / part_file(task.number) for task in plan.tasks]
+    target = None if sink is None else path_of(sink)
+    if target is not None and not overwrite:
+        refuse_existing(target)
+    if not files:
+        table = verb.run(planned_corpus(plan, corpus), given, None)
+    else:
+        scans = [pl.scan_parquet(file, glob=False, hive_partitioning=False) for file in files]
+        if target is not None and order.is_of_corpus and not verb.is_finished:
+            with published_file(target, overwrite=overwrite) as out:
+                pl.concat(scans).sink_parquet(out, compression="zstd", maintain_order=True)
+            return pl.scan_parquet(target, glob=False, hive_partitioning=False)
+        table = order.apply(pl.concat([scan.collect() for scan in scans]))
+        if verb.is_finished:
+            table = verb.finish(planned_corpus(plan, corpus), given, table)
+    if target is None:
+        return table
+    with published_file(target, overwrite=overwrite) as out:
+        table.write_parquet(out, compression="zstd")
+    return pl.scan_parquet(target, glob=False, hive_partitioning=False)
+
+
+@public
+def status(plan: Plan | str | os.PathLike[str]) -> pl.DataFrame:
+    """Tell of every task of a plan whether its part is there.
+
+    Parameters
+    ----------
+    plan
+        The plan, or its folder.
+
+    Returns
+    -------
+    DataFrame
+        A row per task: ``task`` (UInt32), ``state`` (Enum: ``done missing damaged``), ``fault`` (String: what
+        is wrong with its part), ``events`` (UInt64: about how many it reads), ``rows size`` (UInt64: rows and
+        bytes of its part) and ``seconds`` (Float64: what it took).
+
+    Raises
+    ------
+    InputError
+        There is no plan.
+    SchemaError
+        The plan is damaged, or another version of orchestrace made it.
+
+    Notes
+    -----
+    Reads every part, to compare it with its BLAKE3.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> place = tempfile.mkdtemp()
+    >>> _ = ot.generate(f"{place}/runs.jsonl", traces=20, seed=0)
+    >>> _ = ot.ingest(f"{place}/runs.jsonl", f"{place}/corpus")
+    >>> plan = ot.distributed.plan(f"{place}/corpus", "taint", folder=f"{place}/plan")
+    >>> ot.distributed.status(plan)["state"].to_list()
+    ['missing']
+    """
+    known = plan_of(plan)
+    rows = [
+        (
+            *(part.task, part.state, part.fault, task.events),
+            *((None, None, None) if part.result is None else _facts(part.result)),
+        )
+        for task, part in zip(known.tasks, parts_of_plan(known), strict=True)
+    ]
+    schema: dict[str, Any] = {
+        "task": pl.UInt32,
+        "state": pl.Enum(["done", "missing", "damaged"]),
+        "fault": pl.String,
+        "events": pl.UInt64,
+        "rows": pl.UInt64,
+        "size": pl.UInt64,
+        "seconds": pl.Float64,
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _facts(result: TaskResult) -> tuple[int, int, float]:
+    return result.rows, result.size, result.seconds
+
+
+def _gathered(work: object) -> tuple[Plan, list[Part]]:
+    """The plan, and what became of every task of it."""
+    if isinstance(work, Plan | str | os.PathLike):
+        plan = plan_of(work)
+        return plan, parts_of_plan(plan)
+    if not isinstance(work, Iterable):
+        raise ParameterError(
+            f"work is of type {type(work).__name__}, expected a plan, its folder, or the results of its tasks"
+        )
+    results = list(work)
+    if odd := [one for one in results if not isinstance(one, TaskResult)]:
+        raise ParameterError(f"a result is of type {type(odd[0]).__name__}, expected what run_task returns")
+    if not results:
+        raise ParameterError("there is no result: run the tasks of the plan, or give the plan itself")
+    if len({one.plan for one in results}) > 1:
+        raise ParameterError("the results are of several plans: reduce those of each on their own")
+    plan = load_plan(results[0].folder)
+    if plan.id != results[0].plan:
+        raise ParameterError(
+            f"the results are not of the plan in '{plan.folder}': plan again, and run its tasks"
+        )
+    by_task: dict[int, TaskResult] = {}
+    for one in results:
+        other = by_task.setdefault(one.task, one)
+        if other.blake3 != one.blake3:
+            raise InputError(
+                f"task {one.task} gave two results (BLAKE3 {other.blake3[:16]}… and {one.blake3[:16]}…): use"
+                f" the same version of orchestrace everywhere, and run it again: {_again(plan, [one.task])}"
+            )
+    absent = [Part(task.number, "missing", "it has no result", None) for task in plan.tasks]
+    return plan, [
+        checked(task, by_task[task.number]) if task.number in by_task else absent[task.number]
+        for task in plan.tasks
+    ]
+
+
+def _refuse_incomplete(plan: Plan, parts: list[Part]) -> None:
+    undone = [part for part in parts if part.state != "done"]
+    if not undone:
+        return
+    numbers = [part.task for part in undone]
+    told = ", ".join(f"{part.task} ({part.fault})" for part in undone[:_LISTED])
+    more = f" and {len(undone) - _LISTED:,} more" if len(undone) > _LISTED else ""
+    raise InputError(
+        f"{len(undone):,} of {len(parts):,} tasks of the plan in '{plan.folder}' have no valid part:"
+        f" {told}{more}; run them: {_again(plan, numbers)}"
+    )
+
+
+def _again(plan: Plan, numbers: list[int]) -> str:
+    return f"orchestrace run-task {shlex.quote(plan.folder)} {numbers_text(numbers)}"

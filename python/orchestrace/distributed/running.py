@@ -1,0 +1,181 @@
+"""One task: its rows as a Parquet file that is there completely or not at all."""
+
+import importlib
+import os
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import polars as pl
+
+from .. import _core
+from ..base.arguments import public
+from ..base.checks import check_flags, check_numbers
+from ..base.errors import InputError, ParameterError
+from ..base.paths import path_of
+from ..base.publication import published_file, refusal
+from ..disk.partitioned import PartitionedCorpus, read_corpus
+from ..disk.shards import ROW_GROUP
+from .arguments import arguments_of
+from .folder import PARTS, manifest_digest, part_file, part_of, save_result
+from .tasks import PLAN_VERSION, Call, Plan, Task, TaskResult, check_task, runs_of
+from .verbs import VERBS
+from .views import PlannedCorpus, TaskCorpus, filtered
+
+
+@public
+def run_task(
+    task: Task,
+    *,
+    corpus: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    again: bool = False,
+) -> TaskResult:
+    """Compute the part of one task and write it into the folder of its plan.
+
+    A task whose part is there, with the bytes that its record says, is not computed again.
+
+    Parameters
+    ----------
+    task
+        One of ``plan(...).tasks``.
+    corpus
+        The folder of the corpus here, where it is not the one that the plan names. It must be the same
+        corpus.
+    threads
+        As in `read_traces`. Of Polars, which reads the files, ``POLARS_MAX_THREADS`` sets them.
+    again
+        Compute the part even if it is there.
+
+    Returns
+    -------
+    TaskResult
+        The file, its rows, bytes and BLAKE3, some hundred bytes in all.
+
+    Raises
+    ------
+    SchemaError
+        Another version of orchestrace planned the task.
+    InputError
+        There is no corpus, it has changed since it was planned, a file of it is damaged, or the part cannot
+        be written.
+
+    Notes
+    -----
+    The part is written under another name, made durable and renamed, then its record. A task that is killed
+    leaves nothing that counts, and two that run at once write the same bytes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> place = tempfile.mkdtemp()
+    >>> _ = ot.generate(f"{place}/runs.jsonl", traces=20, seed=0)
+    >>> _ = ot.ingest(f"{place}/runs.jsonl", f"{place}/corpus")
+    >>> plan = ot.distributed.plan(f"{place}/corpus", "taint", folder=f"{place}/plan")
+    >>> first, second = (ot.distributed.run_task(plan.tasks[0], again=True) for _ in range(2))
+    >>> first.rows, first.blake3 == second.blake3
+    (20, True)
+    """
+    task = check_task(task)
+    check_numbers(threads=threads)
+    check_flags(again=again)
+    if not again and (there := part_of(task)).result is not None:
+        return there.result
+    start = time.perf_counter()
+    frame = _rows(task, opened(task.call, corpus), threads)
+    folder = Path(task.folder)
+    path = folder / part_file(task.number)
+    try:
+        (folder / PARTS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(refusal(folder, error)) from error
+    size, digest = _written(frame, path)
+    result = TaskResult(
+        version=PLAN_VERSION,
+        plan=task.plan,
+        task=task.number,
+        of=task.of,
+        folder=task.folder,
+        file=part_file(task.number),
+        rows=frame.height,
+        size=size,
+        blake3=digest,
+        seconds=time.perf_counter() - start,
+    )
+    save_result(result)
+    return result
+
+
+def planned_corpus(plan: Plan, place: str | os.PathLike[str] | None) -> PartitionedCorpus:
+    """The corpus that a plan was made of, filtered as it was.
+
+    Raises
+    ------
+    InputError
+        It is not there, or has changed.
+    """
+    corpus = opened(plan.call, place)
+    if not plan.tasks:  # it has no trace
+        return PlannedCorpus(corpus)
+    if plan.tasks[0].kept is None:
+        return corpus
+    numbers = {n for task in plan.tasks for first, last in task.kept or () for n in range(first, last + 1)}
+    return filtered(corpus, runs_of(sorted(numbers)))
+
+
+def opened(call: Call, place: str | os.PathLike[str] | None = None) -> PartitionedCorpus:
+    """The corpus of a call, which has to be as it was planned.
+
+    Raises
+    ------
+    InputError
+        It is not there, or has changed.
+    """
+    folder = Path(call.corpus) if place is None else path_of(place)
+    found = manifest_digest(folder)
+    if found != call.manifest:
+        raise InputError(
+            f"the corpus in '{folder}' is not as it was planned (its manifest has the digest {found[:16]}…,"
+            f" expected {call.manifest[:16]}…): an ingest changed it, or it is another corpus; plan again"
+        )
+    return _open(str(folder), call.manifest, call.memory, call.verify)
+
+
+@lru_cache(maxsize=4)
+def _open(folder: str, digest: str, memory: int, verify: bool) -> PartitionedCorpus:
+    """A corpus that stays open, so that the files that several tasks scan are compared once."""
+    return read_corpus(folder, memory=memory, verify=verify)
+
+
+def _rows(task: Task, corpus: PartitionedCorpus, threads: int | None) -> pl.DataFrame:
+    call = task.call
+    for name in call.modules:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise InputError(
+                f"the plan needs the module '{name}', which is not here ({error}): install it"
+            ) from None
+    wanted: dict[str, set[int]] = {}
+    for partition, number in task.pieces:
+        wanted.setdefault(partition, set()).add(number)
+    if gone := sorted(wanted.keys() - corpus._manifest.parts.keys()):
+        raise InputError(
+            f"task {task.number} is of partition {gone[0]}, which the corpus does not have: plan again"
+        )
+    chosen: Mapping[str, frozenset[int]] = {name: frozenset(numbers) for name, numbers in wanted.items()}
+    view = TaskCorpus(corpus, chosen, task.kept, call.channels)
+    if call.verb not in VERBS:
+        raise ParameterError(f"task {task.number} is of the verb '{call.verb}', which cannot be divided here")
+    return VERBS[call.verb].run(view, arguments_of(call.asked), threads)
+
+
+def _written(frame: pl.DataFrame, path: Path) -> tuple[int, str]:
+    """Size and BLAKE3 of the part, as read back from the file system."""
+    with published_file(path, overwrite=True) as file:
+        # in one chunk, so that the same rows are the same bytes
+        frame.rechunk().write_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP)
+    size = path.stat().st_size
+    return size, _core.fingerprint(os.fspath(path), size)
