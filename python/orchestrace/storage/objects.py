@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from ..base.errors import InputError
 from .addresses import Address
 from .repeating import Short, repeated
-from .stores import Unlike, open_store, refusal
+from .stores import Unlike, is_passing, open_store
 
 _MAGIC: Final = re.compile(r"[*?\[]")
 _PIECES: Final = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
@@ -58,29 +58,22 @@ def look_up(address: Address, store: Any = None) -> RemoteObject | None:
     store = open_store(address) if store is None else store
     if not address.key:
         return None
-    try:
-        return described(address, obstore.head(store, address.key))
-    except FileNotFoundError as error:
-        if "NoSuchBucket" in str(error):
-            raise refusal(address, error) from None
-        return None
-    except Exception as error:
-        if address.scheme in ("http", "https") and not isinstance(error, FileNotFoundError):
-            # A signature, or a server, may allow reading alone.
-            return _answered(address, store)
-        raise refusal(address, error) from None
 
-
-def _answered(address: Address, store: Any) -> RemoteObject | None:
-    """What the answer to a request for a web address says of it."""
-    import obstore
+    def asked() -> RemoteObject:
+        try:
+            return described(address, obstore.head(store, address.key))
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            if address.scheme in ("http", "https") and not is_passing(error):
+                # A signature, or a server, may allow reading alone.
+                return described(address, obstore.get(store, address.key).meta)
+            raise
 
     try:
-        return described(address, obstore.get(store, address.key).meta)
-    except FileNotFoundError:
+        return repeated(asked, address)
+    except Unlike:
         return None
-    except Exception as error:
-        raise refusal(address, error) from None
 
 
 def listed(address: Address, store: Any = None) -> list[RemoteObject]:
@@ -98,11 +91,12 @@ def listed(address: Address, store: Any = None) -> list[RemoteObject]:
             f"no such object: '{address.url}'; {address.scheme}:// has no listings: name each file"
         )
     store = open_store(address) if store is None else store
-    try:
-        pages = obstore.list(store, address.key or None, chunk_size=1000)
-        found = [described(address.at(meta["path"]), meta) for page in pages for meta in page]
-    except Exception as error:
-        raise refusal(address, error, "list") from None
+
+    def pages() -> list[RemoteObject]:
+        found = obstore.list(store, address.key or None, chunk_size=1000)
+        return [described(address.at(meta["path"]), meta) for page in found for meta in page]
+
+    found = repeated(pages, address, doing="list")
     return sorted(found, key=lambda one: one.address.key)
 
 
@@ -201,8 +195,5 @@ def beginning(one: RemoteObject, size: int, store: Any = None) -> bytes:
     if not one.size:
         return b""
     store = open_store(one.address) if store is None else store
-    try:
-        end = min(size, one.size)
-        return bytes(obstore.get_range(store, one.address.key, start=0, end=end))
-    except Exception as error:
-        raise refusal(one.address, error) from None
+    end = min(size, one.size)
+    return repeated(lambda: bytes(obstore.get_range(store, one.address.key, start=0, end=end)), one.address)
