@@ -120,6 +120,7 @@ def test_kills_leave_a_whole_corpus(
 
 
 @pytest.mark.nightly
+@pytest.mark.share(1)
 @pytest.mark.parametrize("seed", range(5))
 def test_fifty_kills_leave_a_whole_corpus(
     recordings: Path,
