@@ -1,6 +1,7 @@
 """What docs/object-storage.md shows runs, in a bucket of that name."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -28,7 +29,7 @@ def lab(bucket: Bucket, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("lab")
 def test_calls_of_the_page_run() -> None:
     (code,) = [block.partition("```")[0] for block in PAGE.split("```python\n")[1:]]
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     exec(code, names)
     runs, credits = names["runs"], names["credits"]
     assert isinstance(runs, ot.Corpus) and len(runs) == 3

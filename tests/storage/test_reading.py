@@ -171,3 +171,18 @@ def test_empty_objects_and_keys_with_spaces_are_files_like_others(bucket: Bucket
     assert corpus.traces.select(pl.col("file").cast(pl.String)).collect()["file"].to_list() == [
         "s3://runs/odd/a name ü.jsonl"
     ]
+
+
+def test_a_mapping_is_checked_against_objects(bucket: Bucket, tmp_path: Path) -> None:
+    line = b'{"run": 1, "ev": "llm", "text": "hi", "tokens": {"in": 7}}\n'
+    house = {
+        "trace": {"id": "/run"},
+        "step": {"kind": "=response", "content": "/text", "tokens_in": "/tokns"},
+    }
+    bucket.put("house/a.jsonl", line)
+    (tmp_path / "a.jsonl").write_bytes(line)
+    found = ot.mapping.check(house, "s3://runs/house/a.jsonl")
+    for name, frame in ot.mapping.check(house, tmp_path / "a.jsonl").items():
+        assert found[name].equals(frame), name
+    corpora = [ot.read_traces(one, mapping=house) for one in ("s3://runs/house", tmp_path / "a.jsonl")]
+    assert corpora[0].mapping_counts.equals(corpora[1].mapping_counts)

@@ -169,7 +169,7 @@ def read_traces(
     )
     with reporting(progress, "reading", in_bytes=True) as callback, ExitStack() as opened:
         inputs = input_files(source, opened).inputs
-        store = _read(inputs, threads, callback, options)
+        store = read_inputs(inputs, threads, callback, options)
     corpus = Corpus(store, {name: value for name, value in options.items() if name != "format"})
     if store.records_quarantined:
         budget.check(store.records_quarantined, store.records_read, corpus._stored("quarantine"))
@@ -178,12 +178,21 @@ def read_traces(
     return corpus
 
 
-def _read(
+def read_inputs(
     inputs: list[str | BinaryIO | RemoteObject],
     threads: int | None,
     progress: Callable[[int, int], object] | None,
     options: dict[str, Any],
 ) -> _core.Store:
+    """Read inputs into memory, wherever they lie; options are those of the core.
+
+    Raises
+    ------
+    InputError
+        One cannot be read.
+    ParameterError
+        Streams and objects are mixed.
+    """
     local = [one for one in inputs if not isinstance(one, RemoteObject)]
     if len(local) == len(inputs):
         return _core.read(local, threads=threads, progress=progress, **options)

@@ -60,7 +60,7 @@ def open_store(address: Address) -> Any:
     except ImportError:
         raise InputError(f"{address.scheme}:// needs pip install 'orchestrace[storage]'") from None
     client = dict(CLIENT)
-    options = {"client_options": client, "retry_config": RETRIES}
+    options: dict[str, Any] = {"client_options": client, "retry_config": RETRIES}
     try:
         if address.scheme == "s3":
             endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
