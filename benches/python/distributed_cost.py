@@ -11,16 +11,18 @@ import argparse
 import shutil
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from metric_cost import seconds
 
 import orchestrace as ot
 
 MEMORY = "256MiB"
+Times = tuple[float, float]
+"""Seconds on the wall, and of the processor."""
 
 
 def main() -> None:
@@ -39,9 +41,10 @@ def main() -> None:
         (place / "runs.jsonl").unlink()
         corpus = ot.read_corpus(place / "corpus", memory=MEMORY, verify=False)
         n_tasks, whole, tasks = overhead(corpus, place, asked.rounds)
+        wall, cpu = (1e3 * (after - before) / n_tasks for before, after in zip(whole, tasks, strict=True))
         print(
-            f"{asked.events:,} events in {n_tasks} tasks, credit by flow: {whole:.2f} s as one call,"
-            f" {tasks:.2f} s as tasks, {1e3 * (tasks - whole) / n_tasks:.1f} ms a task"
+            f"{asked.events:,} events in {n_tasks} tasks, credit by flow: {whole[0]:.2f} s as one call,"
+            f" {tasks[0]:.2f} s as tasks; a task more: {wall:.1f} ms, of them {cpu:.1f} ms of the processor"
         )
         threads, workers = side_by_side(corpus, place, asked.rounds, asked.samples)
         print(
@@ -50,8 +53,8 @@ def main() -> None:
         )
 
 
-def overhead(corpus: ot.Corpus, place: Path, rounds: int) -> tuple[int, float, float]:
-    """Tasks, and medians of seconds of the verb and of all tasks."""
+def overhead(corpus: ot.Corpus, place: Path, rounds: int) -> tuple[int, Times, Times]:
+    """Tasks, and medians of what the verb and all tasks take."""
     options = {"method": "flow", "unit": "agent"}
 
     def tasks(plan: ot.distributed.Plan) -> None:
@@ -59,8 +62,8 @@ def overhead(corpus: ot.Corpus, place: Path, rounds: int) -> tuple[int, float, f
             ot.distributed.run_task(task, threads=1)
 
     found = [turn(corpus, place, options, 1, tasks) for _ in range(rounds + 1)][1:]
-    n_tasks = found[0][0]
-    return n_tasks, *(statistics.median(times) for times in list(zip(*found, strict=True))[1:])
+    whole, divided = (medians([one[at] for one in found]) for at in (1, 2))
+    return found[0][0], whole, divided
 
 
 def side_by_side(corpus: ot.Corpus, place: Path, rounds: int, samples: int) -> tuple[float, float]:
@@ -71,8 +74,20 @@ def side_by_side(corpus: ot.Corpus, place: Path, rounds: int, samples: int) -> t
         ot.distributed.run(plan, workers=2, threads=1)
 
     found = [turn(corpus, place, options, 2, workers) for _ in range(rounds)]
-    _, threads, divided = (statistics.median(times) for times in zip(*found, strict=True))
-    return threads, divided
+    return medians([one[1] for one in found])[0], medians([one[2] for one in found])[0]
+
+
+def medians(times: list[Times]) -> Times:
+    """Of both clocks."""
+    wall, cpu = zip(*times, strict=True)
+    return statistics.median(wall), statistics.median(cpu)
+
+
+def spent(call: Callable[[], object]) -> Times:
+    """Seconds on the wall and of this process."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - wall, time.process_time() - cpu
 
 
 def turn(
@@ -81,12 +96,12 @@ def turn(
     options: dict[str, Any],
     threads: int,
     run: Callable[[ot.distributed.Plan], None],
-) -> tuple[int, float, float]:
-    """Tasks, seconds of the verb with a sink, seconds of the plan; their tables are equal."""
+) -> tuple[int, Times, Times]:
+    """Tasks, what the verb takes with a sink, what the plan takes; their tables are equal."""
     sink, folder = place / "sink", place / "plan"
-    whole = seconds(lambda: ot.credit(corpus, **options, threads=threads, sink=sink))
+    whole = spent(lambda: ot.credit(corpus, **options, threads=threads, sink=sink))
     plan = ot.distributed.plan(corpus, "credit", folder=folder, **options)
-    divided = seconds(lambda: run(plan))
+    divided = spent(lambda: run(plan))
     parts = [pl.read_parquet(path) for path in sorted(sink.glob("*.parquet"))]
     assert ot.distributed.reduce(plan).equals(pl.concat(parts))
     shutil.rmtree(sink)

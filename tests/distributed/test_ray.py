@@ -105,6 +105,22 @@ def test_a_node_that_is_removed_costs_nothing(cluster, folder, tmp_path) -> None
     assert_same_bits(D.reduce(results), ot.credit(small(folder), **options))
 
 
+def test_an_interrupted_driver_cancels_its_tasks_and_resumes(cluster, folder, tmp_path) -> None:
+    options = {"method": dying.NAME, "unit": "agent", "seconds": 2.0}
+    plan = D.plan(small(folder), "credit", folder=tmp_path / "plan", **options)
+
+    def interrupt(done: int, total: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        D.run(plan, engine="ray", address=cluster.address, progress=interrupt)
+    assert not ray.is_initialized()
+    assert D.status(plan)["state"].to_list().count("done") < 5
+    results = D.run(plan, engine="ray", address=cluster.address)
+    assert_same_bits(D.reduce(results), ot.credit(small(folder), **options))
+
+
 def test_a_plan_that_no_node_has_room_for_is_refused(cluster, folder, tmp_path) -> None:
     plan = planned(ot.read_corpus(folder, memory="64GiB"), "taint", tmp_path / "plan")
     with pytest.raises(ot.ParameterError, match="no node has 1 cores and 65,792 MiB"):
