@@ -65,7 +65,8 @@ def read_traces(
     ----------
     source
         A path, a glob (``**`` is recursive, follows links to folders, and searches each folder once), a
-        folder, ``"-"`` for standard input, a binary file object, or a list of these. A leading ``~`` is the
+        folder, ``"-"`` for standard input, a binary file object, the address of objects (``s3://``, ``gs://``,
+        ``az://``, ``http(s)://``: docs/object-storage.md), or a list of these. A leading ``~`` is the
         home folder. A list keeps its order; a glob and a folder are
         sorted by path. Of a folder the ``.json``, ``.jsonl``, ``.ndjson``, ``.traj`` files and archives
         (``.eval``, ``.zip``, ``.tar``, ``.tgz``) count, compressed (``.gz``, ``.zst``) or not, hidden ones
