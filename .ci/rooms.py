@@ -18,6 +18,7 @@ CORE = TREE / "rust" / "orchestrace-core" / "src"
 #: From the ground up. A file that lies beside the rooms is a room of its own.
 ROOMS = (
     "base",
+    "storage",
     "corpus",
     "disk",
     "statistics",
@@ -84,6 +85,7 @@ UNTESTED_BESIDE = {
 #: Packages that a function may import, and why.
 LATE = {
     "altair": "optional",
+    "obstore": "optional",
     "pyarrow": "optional",
     "ray": "optional",
     "rich": "needed for a bar alone, and slow to import",

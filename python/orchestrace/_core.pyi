@@ -55,8 +55,10 @@ __all__ = [
     "replay_presence",
     "replay_schedules",
     "replay_structural",
+    "reward_is_diagnostic",
     "reward_params",
     "reward_rules",
+    "reward_windows",
     "rewards",
     "roll_up",
     "sanitizer_cut",
@@ -469,12 +471,17 @@ class _Rewards(_Metrics):
     rules: Sequence[Mapping[str, Any]]
     elsewhere: Sequence[str]
     addends: bool
+    windows: Sequence[tuple[float, int, int]]
 
 def pay(
     store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Rewards]
 ) -> list[Stream]: ...
-def reward_params(rule: Mapping[str, Any]) -> str: ...
+def reward_is_diagnostic(rule: Mapping[str, Any]) -> bool: ...
+def reward_params(rule: Mapping[str, Any], anneal_left: float | None = None) -> str: ...
 def reward_rules() -> list[dict[str, Any]]: ...
+def reward_windows(
+    store: Store, *, threads: int | None = None, progress: _Progress = None
+) -> list[tuple[float, int, int]]: ...
 
 class _Taint(TypedDict):
     carry: str

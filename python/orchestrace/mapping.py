@@ -6,13 +6,12 @@ from typing import Any, Final
 
 import polars as pl
 
-from . import _core
 from .base.arguments import public
 from .base.checks import check_numbers
 from .base.progress import Progress, reporting
 from .base.schema import MAPPING_COUNTS
 from .corpus.mapping_files import House
-from .corpus.reading import Source, checked_options, input_files
+from .corpus.reading import Source, checked_options, input_files, read_inputs
 
 __all__ = ["check"]
 
@@ -89,14 +88,8 @@ def check(
     options = checked_options({"mapping": mapping})
     with reporting(progress, "checking", in_bytes=True) as callback, ExitStack() as opened:
         inputs = input_files(source, opened).inputs
-        store = _core.read(
-            inputs,
-            threads=threads,
-            progress=callback,
-            tables=["record_counts"],
-            unread_fields=True,
-            **options,
-        )
+        options |= {"tables": ["record_counts"], "unread_fields": True}
+        store = read_inputs(inputs, threads, callback, options)
     keys, unread = store.mapping_counts or ([], [])
     counts = pl.DataFrame(store.table("record_counts"))
     rejects = pl.DataFrame(store.table("quarantine"))

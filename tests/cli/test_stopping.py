@@ -75,3 +75,19 @@ def test_runs_without_an_outcome_are_refused_in_one_line(tmp_path: Path) -> None
     plain = tmp_path / "plain.jsonl"
     ot.generate(plain, traces=8, seed=0)
     assert "score" in told(run("stopping", "abort", plain, "--source", "turn", code=2))
+
+
+def test_estimands_are_those_of_the_library(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    ot.generate(path, traces=64, seed=0)
+    options = ("--source", "attempt", "--price", "0.02", "--method", "fixed", "--json")
+    stops = ot.stopping.epochs(ot.read_traces(path), "attempt")
+    estimands: list[Any] = ["capped", "uncapped"]
+    for estimand in estimands:
+        [row] = json.loads(run("stopping", "evaluate", path, *options, "--estimand", estimand).stdout)
+        found = ot.stopping.evaluate(stops, ["fixed"], estimand=estimand, price=0.02)
+        assert row == json.loads(found.write_json())[0]
+        [point] = json.loads(run("stopping", "frontier", path, *options, "--estimand", estimand).stdout)
+        assert point["estimand"] == estimand and point["value"] == row["value"]
+    said = told(run("stopping", "evaluate", path, "--source", "attempt", "--estimand", "uncaped", code=2))
+    assert "did you mean 'uncapped'?" in said

@@ -259,6 +259,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "stopping.frontier_area": Call(
             ot.stopping.frontier_area, {"curve": curve_of_stops, "method": "lsm", "other": "fixed"}
         ),
+        "stopping.evaluate uncapped": Call(ot.stopping.evaluate, {**few, "estimand": "uncapped"}),
+        "stopping.overlap": Call(ot.stopping.overlap, {"epochs": answers}),
         "stopping.plot_frontier": Call(ot.stopping.plot_frontier, {"curve": curve_of_stops}),
         "stopping.quarantined": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
         "stopping.regret": Call(ot.stopping.regret, {"epochs": answers}),
@@ -282,6 +284,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "taint": on(ot.taint),
         "safety.tainted_events": on(ot.safety.tainted_events),
         "trainers.token_credits": on(ot.trainers.token_credits, credits=tokens),
+        "trainers.token_weights": on(ot.trainers.token_weights),
         "trainers.trainer_table": on(ot.trainers.trainer_table, credits=turns),
         "interventions.truncate": Call(ot.interventions.truncate, {"at": 1.0}),
         "write effects": on(

@@ -144,6 +144,9 @@ VERBS: dict[str, Callable[[ot.Corpus], pl.DataFrame]] = {
     "effects.delegation": ot.effects.delegation,
     "effects.policy_values": lambda c: other_policy(c, "decision"),
     "effects.policy_values bounds": lambda c: other_policy(c, "decision", bounds=(-99.0, 99.0), min_ess=1.0),
+    "effects.policy_values sure": lambda c: other_policy(
+        c, "decision", spawn=1.0, min_ess=1.0, max_share=1.0, max_unsupported=1.0
+    ),
     "effects.policy_values sequence": lambda c: other_policy(c, "sequence", bounds=(-99.0, 99.0)),
     "effects.aggregation": lambda c: ot.effects.aggregation(c),
     "effects.aggregation by event": lambda c: ot.effects.aggregation(c, by="event"),

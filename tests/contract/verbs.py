@@ -70,11 +70,11 @@ def first_source(corpus: ot.Corpus) -> Any:
     return corpus.source(*events.row(0)) if events.height else None
 
 
-def other_policy(corpus: ot.Corpus, unit: Any, **options: Any) -> pl.DataFrame:
-    """What spawning half of the time would have been worth, of any decisions that have an action."""
+def other_policy(corpus: ot.Corpus, unit: Any, *, spawn: float = 0.5, **options: Any) -> pl.DataFrame:
+    """What spawning half of the time, or so, would have been worth, of any decisions that have an action."""
     own = ("trace", "trace_id", "task_id", "seq", "action", "p_behavior")
     decisions = decision_rows(corpus, "team").select(*own, x_depth="depth", outcome="reward")
-    policy = {"spawn": 0.5, "no_spawn": 0.5}
+    policy = {"spawn": spawn, "no_spawn": 1.0 - spawn}
     decided = decisions.filter(pl.col("action").is_not_null())
     return ot.effects.policy_values(decided, policy, unit=unit, n_boot=20, **options)
 
@@ -129,6 +129,7 @@ VERBS: dict[str, Verb] = {
     "metrics by task": lambda c: ot.metrics(c, by="task"),
     "effects.policy_values": lambda c: other_policy(c, "decision"),
     "effects.policy_values sequence": lambda c: other_policy(c, "sequence"),
+    "effects.policy_values sure": lambda c: other_policy(c, "decision", spawn=1.0),
     "outcomes.sensitivity": lambda c: ot.outcomes.sensitivity(
         c, method="difference", outcomes=("noisy_or", "mean")
     ),
@@ -140,12 +141,15 @@ VERBS: dict[str, Verb] = {
     "reward_channels": lambda c: c.reward_channels(),
     "safety.sanitizer_cut": ot.safety.sanitizer_cut,
     "rewards.compute": lambda c: ot.rewards.compute(c, ot.rewards.rules()["reward"].to_list()),
+    "rewards.compute diagnostic": lambda c: ot.rewards.compute(c, {"parl": {"anneal": "diagnostic"}}),
     "rewards.failure_modes": lambda c: ot.rewards.failure_modes(c, n_boot=10),
     "rewards.hazards": lambda c: ot.rewards.hazards(c, ot.rewards.compute(c, "agent"), n_boot=10),
     "rewards.mix": lambda c: ot.rewards.mix(ot.rewards.compute(c, ["finish", "tokens"]), {"finish": 1.0}),
     "stopping.epochs": ot.stopping.epochs,
     "stopping.epochs attempt": lambda c: ot.stopping.epochs(c, "attempt"),
     "stopping.evaluate": lambda c: ot.stopping.evaluate(ot.stopping.epochs(c), problem="abort", n_boot=10),
+    "stopping.epochs budget": lambda c: ot.stopping.epochs(c, budget={"epochs": 4, "tokens": 100}),
+    "stopping.overlap": lambda c: ot.stopping.overlap(ot.stopping.epochs(c, "attempt")),
     "stopping.regret": lambda c: ot.stopping.regret(ot.stopping.epochs(c, "attempt")),
     "schedules.scaling_curve": ot.schedules.scaling_curve,
     "schedules.schedule": lambda c: ot.schedules.schedule(c, slots=2),
@@ -160,6 +164,7 @@ VERBS: dict[str, Verb] = {
     "trainers.token_credits": lambda c: ot.trainers.token_credits(
         c, ot.credit(c, method="broadcast", unit="token"), max_tokens=100_000
     ),
+    "trainers.token_weights": ot.trainers.token_weights,
     "trainers.trainer_table": lambda c: ot.trainers.trainer_table(c, turns(c)),
     "write_jsonl": lines,
     "write_quarantined": lambda c: c.write_quarantined(io.BytesIO()),

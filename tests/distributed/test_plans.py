@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace.disk import partitioned
+from orchestrace.disk.home import Home
 from orchestrace.distributed.arguments import KINDS, Arguments, arguments_of
 from orchestrace.distributed.folder import part_file
 from orchestrace.interventions import composition, content, timing
+from orchestrace.storage.addresses import address_of
 from samples import divided
 from samples.divided import CALLS, assert_same_bits, one_machine, planned
 from samples.examples import examples
@@ -346,6 +348,7 @@ def test_a_damaged_file_of_the_corpus_is_told(own_folder: Path, tmp_path: Path) 
         ("decisions.table", ("spawn",), {}, "estimated from all runs"),
         ("stopping.epochs", ("attempt",), {}, "numbered by its group"),
         ("rewards.compute", ("outcom",), {}, "outcom"),
+        ("rewards.compute", ({"parl": {"anneal": "diagnostic"}},), {}, "compares all traces of a step"),
     ],
 )
 def test_what_is_wrong_is_said_when_it_is_planned(
@@ -384,6 +387,10 @@ def test_corpora_that_no_task_sees_are_refused(folder: Path, tmp_path: Path) -> 
     own = ot.read_corpus(folder).with_measures(pl.DataFrame({"trace": [0], "own": [1.0]}))
     with pytest.raises(ot.ParameterError, match=r"export\(corpus, 'parquet'"):
         D.plan(own, "taint", folder=tmp_path / "plan")
+    remote = ot.read_corpus(folder)
+    remote._manifest.home = Home(address_of("s3://bucket/corpus"))
+    with pytest.raises(ot.ParameterError, match="'s3://bucket/corpus' is in object storage"):
+        D.plan(remote, "taint", folder=tmp_path / "plan")
     with pytest.raises(ot.InputError, match="no corpus"):
         D.plan(tmp_path, "taint", folder=tmp_path / "plan")
     with pytest.raises(ot.ParameterError, match="tasks is 0"):

@@ -910,5 +910,7 @@ def test_estimators_are_those_that_are_listed() -> None:
     decisions, _ = ot.synthetic.choices(runs=50, seed=0)
     found = set()
     for unit in ("decision", "sequence"):
-        found |= set(evaluated(decisions, {"spawn": 0.5, "no_spawn": 0.5}, unit=unit)["estimator"])
+        for spawn in (0.5, 1.0):  # mrdr is for a policy without chance
+            policy = {"spawn": spawn, "no_spawn": 1.0 - spawn}
+            found |= set(evaluated(decisions, policy, unit=unit)["estimator"])
     assert found == set(ESTIMATORS)

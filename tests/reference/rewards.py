@@ -1,10 +1,12 @@
 """Rules of payment in plain Python, from their formulas; what is not known is None.
 
 A rule gives a list of (unit id, value), in any order. Metrics that rules read are those of the other
-references.
+references. What rules ask of all recordings is in `shares` and `token_weights`.
 """
 
 import math
+from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 from reference.judged import Judged
@@ -14,11 +16,42 @@ from reference.trace import Trace
 Paid = list[tuple[str, float | None]]
 
 
+def shares(documents: list[dict[str, Any]]) -> dict[float, Fraction]:
+    """Of the recordings of each step of training the share in which two agents or more act."""
+    many: dict[float, list[bool]] = {}
+    for document in documents:
+        step = document.get("metrics", {}).get("train_step")
+        if step is not None:
+            many.setdefault(float(step), []).append(len(Trace(document).agents) >= 2)
+    return {step: Fraction(sum(of), len(of)) for step, of in many.items()}
+
+
+def token_weights(documents: list[dict[str, Any]]) -> dict[tuple[int, str], Fraction | None]:
+    """Of each recording and agent what one of its tokens weighs."""
+    traces = [Trace(document) for document in documents]
+    sizes = Counter(trace.group for trace in traces)
+    found: dict[tuple[int, str], Fraction | None] = {}
+    for number, trace in enumerate(traces):
+        tokens = dict.fromkeys(trace.agents, 0)
+        for v, event in enumerate(trace.events):
+            owner = trace.owner[v]
+            if owner is not None:
+                tokens[owner] += event["tokens_out"] or 0
+        writers = sum(n > 0 for n in tokens.values())
+        for agent, n in tokens.items():
+            whole = sizes[trace.group] * writers * n
+            found[number, agent] = Fraction(1, whole) if n else None
+    return found
+
+
 class Payer:
     """Every rule on one trace."""
 
-    def __init__(self, document: dict[str, Any], basis: str) -> None:
+    def __init__(
+        self, document: dict[str, Any], basis: str, shares: dict[float, Fraction] | None = None
+    ) -> None:
         self.document = document
+        self.shares = shares or {}
         self.trace = Trace(document)
         self.events = self.trace.events
         self.basis = basis
@@ -148,7 +181,9 @@ class Payer:
         if anneal != "none" and step is None:
             return self.team(None)
         done = (step or 0.0) / anneal_steps
+        share = self.shares.get(step or 0.0, Fraction(0))
         left = {
+            "diagnostic": float(1 - share),
             "none": 1.0,
             "linear": max(0.0, 1 - done),
             "cosine": (1 + math.cos(math.pi * min(done, 1.0))) / 2,
@@ -203,6 +238,33 @@ class Payer:
 
     def mgrpo_main(self, alpha_format: float = 0.1, alpha_outcome: float = 0.9) -> Paid:
         return self.weighted((alpha_format, "format", 0.0), (alpha_outcome, "team", 0.0))
+
+    def mgrpo_sub(
+        self,
+        alpha_format: float = 0.1,
+        alpha_quality: float = 0.4,
+        alpha_outcome: float = 0.5,
+        quality: str = "score",
+    ) -> Paid:
+        earned = self.channel("team")
+        some = any(event["reward"] is not None for event in self.events)
+        found: Paid = []
+        for unit, events in self.units("agent").items():
+            if unit == self.trace.root:
+                continue
+            right = [self.events[v]["ok"] for v in events if self.events[v]["ok"] is not None]
+            told = [self.events[v][quality] for v in events if self.events[v][quality] is not None]
+            good: float | None = math.fsum(told)
+            if quality == "score":
+                good = math.fsum(told) / len(told) if told else None
+            elif not some:
+                good = None
+            own = [(alpha_format, sum(right) / len(right) if right else None), (alpha_quality, good)]
+            parts = [0.0 if w == 0 else None if x is None else w * x for w, x in own]
+            parts.append(None if earned is None else alpha_outcome * earned)
+            [(_, paid)] = self.team(*parts)
+            found.append((unit, paid))
+        return found
 
     def matpo(self, alpha_format: float = 0.1) -> Paid:
         return self.weighted((1.0, "team", 0.0), (alpha_format, "format", 0.0))

@@ -1,4 +1,4 @@
-"""Stopping rules again in plain Python, from their definitions (D27, D28): loops over runs, no arrays."""
+"""Stopping rules again in plain Python, from their definitions (D27 to D29): loops over runs, no arrays."""
 
 import math
 from collections.abc import Sequence
@@ -99,3 +99,53 @@ def release(peaks: Sequence[float], scores: Sequence[float]) -> tuple[list[float
 
     products = [math.prod(0.5 * p(score) ** -0.5 for score in scores[: k + 1]) for k in range(len(scores))]
     return [p(max(scores[: k + 1])) for k in range(len(scores))], products
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What stopping a run pays at each epoch, the chance of a recorded stop there, and how the run ended."""
+
+    payoffs: list[float]
+    hazards: list[float]
+    failed: bool = False
+
+
+def beyond(runs: Sequence[Stopped]) -> tuple[int, list[list[float]]]:
+    """The last epoch of a claim, and the weight of every run at each epoch up to it."""
+    deepest = max(len(run.payoffs) for run in runs)
+    weights: list[list[float]] = [[] for _ in runs]
+    for k in range(1, deepest + 1):
+        there = [n for n, run in enumerate(runs) if len(run.payoffs) >= k]
+        whole = [math.prod(1 / (1 - h) for h in runs[n].hazards[: k - 1]) for n in there]
+        most = sorted(whole)[math.ceil(0.99 * len(whole)) - 1]
+        now = [min(one, most) for one in whole]
+        lost = any(len(run.payoffs) < k and not run.failed for run in runs)
+        if lost and sum(now) ** 2 / sum(one * one for one in now) < 30:
+            return k - 1, weights
+        for n, one in zip(there, now, strict=True):
+            weights[n].append(one)
+        if any(runs[n].hazards[k - 1] > 0.99 for n in there):
+            return k, weights
+    return deepest, weights
+
+
+def uncapped(runs: Sequence[Stopped], stops: Sequence[int | None], needs: str = "stop") -> float | None:
+    """The mean payoff of a rule that stops each run at an epoch, None where it would have gone on."""
+    horizon, weights = beyond(runs)
+    above = below = 0.0
+    for run, own, stop in zip(runs, weights, stops, strict=True):
+        recorded = min(len(run.payoffs), horizon)
+        ends = run.failed or len(run.payoffs) >= horizon  # by itself, or because the claim ends there
+        at = recorded if stop is None or stop > recorded else stop
+        if stop is None or stop > recorded:
+            seen = recorded if ends else None
+        elif needs == "stop":
+            seen = at
+        elif needs == "next":
+            seen = at + 1 if at < recorded else at if ends else None
+        else:
+            seen = recorded if ends else None
+        if seen is not None:
+            above += own[seen - 1] * run.payoffs[at - 1]
+            below += own[seen - 1]
+    return above / below if below else None

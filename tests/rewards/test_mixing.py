@@ -93,6 +93,15 @@ def test_what_is_asked_is_in_the_frame() -> None:
     assert "twice" in ot.rewards.attach(corpus, again).reward_channels()
 
 
+def test_parameters_that_differ_by_trace_are_those_of_the_trace() -> None:
+    rows = paid({"a": [1.0, 2.0, 3.0], "b": [1.0, 1.0, 1.0]}, ["x", "x", "y"])
+    own = pl.concat_str(pl.lit('{"left": '), "value", pl.lit("}"))
+    params = pl.when(pl.col("reward") == "a").then(own).otherwise(pl.lit("{}"))
+    told = ot.rewards.mix(rows.with_columns(params=params), {"a": 1.0, "b": 1.0})
+    parts = [json.loads(one)["rewards"] for one in told["params"]]
+    assert parts == [{"a": {"left": left}, "b": {}} for left in (1.0, 2.0, 3.0)]
+
+
 def test_a_sum_lacks_what_a_part_lacks() -> None:
     rows = paid({"a": [1.0, None, 3.0], "b": [1.0, 1.0, 1e308]}, ["x", "x", "y"])
     told = ot.rewards.mix(rows, {"a": 1.0, "b": 10.0})

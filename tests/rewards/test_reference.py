@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 from typing import Any
 
 import polars as pl
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
-from reference.rewards import Payer
+from reference.rewards import Payer, shares
 from samples.examples import examples
 from samples.random_runs import Document, corpora, jsonl
 
@@ -28,6 +29,7 @@ TRIED: dict[str, dict[str, Any]] = {
     "usd": {"weight": 0.5},
     "latency": {"weight": 2.0},
     "mgrpo_main": {"alpha_format": 0.5, "alpha_outcome": 0.25},
+    "mgrpo_sub": {"alpha_format": 0.5, "alpha_quality": 0.25, "alpha_outcome": 2.0, "quality": "reward"},
     "matpo": {"alpha_format": 0.5},
     "context_folding": {"scope_weight": 1.0},
     "rlinf": {"w_format": 0.5, "w_search": 1.0, "w_length": 0.0, "w_context": 2.0},
@@ -48,6 +50,8 @@ def recordings(draw: st.DrawFn) -> tuple[list[Document], str]:
                 event["ok"] = draw(st.booleans())
         if draw(st.booleans()):
             document.setdefault("metrics", {})["task_success"] = draw(indicator)
+        if draw(st.booleans()):
+            document.setdefault("metrics", {})["train_step"] = draw(st.sampled_from([0, 1]))
     return documents, draw(st.sampled_from(["seconds", "ordinal"]))
 
 
@@ -63,14 +67,28 @@ def test_every_rule_has_a_reference() -> None:
 @QUICK
 @given(recordings(), st.booleans())
 def test_every_rule_pays_what_plain_python_does(recorded: tuple[list[Document], str], tried: bool) -> None:
+    pays_what_plain_python_does(recorded, {name: TRIED.get(name, {}) if tried else {} for name in RULES})
+
+
+@QUICK
+@given(recordings(), st.sampled_from([{}, {"parallel": "instantiation", "n_target": 2}]))
+def test_weights_by_windows_are_those_of_plain_python(
+    recorded: tuple[list[Document], str], more: dict[str, Any]
+) -> None:
+    pays_what_plain_python_does(recorded, {"parl": {"anneal": "diagnostic", **more}})
+
+
+def pays_what_plain_python_does(
+    recorded: tuple[list[Document], str], asked: dict[str, dict[str, Any]]
+) -> None:
     documents, basis = recorded
-    asked = {name: TRIED.get(name, {}) if tried else {} for name in RULES}
     table = ot.rewards.compute(read(documents, basis), asked)
     assert table["reward"].unique(maintain_order=True).to_list() == [
-        n for n in RULES if n in set(table["reward"])
+        n for n in asked if n in set(table["reward"])
     ]
+    steps = shares(documents)
     for number, document in enumerate(documents):
-        payer = Payer(document, basis)
+        payer = Payer(document, basis, steps)
         for name, params in asked.items():
             told = table.filter(trace=number, reward=name)
             assert (told["value"].is_null() == told["reason"].is_not_null()).all()
@@ -88,8 +106,13 @@ def test_every_rule_pays_what_plain_python_does(recorded: tuple[list[Document], 
 def test_addends_sum_to_the_payment(recorded: tuple[list[Document], str]) -> None:
     documents, basis = recorded
     corpus = read(documents, basis)
-    for name in ("parl", "rlinf", "puppeteer", "shaping"):
-        parts = ot.rewards.explain(corpus, 0, name)
+    asked: dict[str, dict[str, Any]] = {name: {} for name in ("parl", "rlinf", "puppeteer", "shaping")}
+    asked |= {"mgrpo_sub": {"alpha_format": 0.3, "alpha_quality": 0.7, "quality": "reward"}}
+    for name, params in [*asked.items(), ("parl", {"anneal": "diagnostic", "lambda_finish": 0.7})]:
+        parts = ot.rewards.explain(corpus, 0, name, params=params)
+        paid = ot.rewards.compute(corpus, {name: params}).filter(trace=0)
+        assert set(parts["params"]) == set(paid["params"])
+        assert parts.unique("unit_id", maintain_order=True)["total"].to_list() == paid["value"].to_list()
         for (_, total, reason), of in parts.group_by("unit_id", "total", "reason"):
             assert (total is None) == (reason is not None)
             if total is not None:
@@ -114,6 +137,32 @@ def test_sums_are_linear_in_their_channels(recorded: tuple[list[Document], str],
     assert (2 * one["value"]).to_list() == pytest.approx(two["value"].to_list(), nan_ok=True)
 
 
+@QUICK
+@given(recordings())
+def test_sub_agents_are_paid_linearly_by_their_fields(recorded: tuple[list[Document], str]) -> None:
+    documents, basis = recorded
+    doubled = json.loads(json.dumps(documents))
+    for document in doubled:
+        document["rewards"] = {channel: 2 * value for channel, value in document["rewards"].items()}
+        for event in document["events"]:
+            if event.get("reward") is not None:
+                event["reward"] *= 2
+    asked = {"mgrpo_sub": {"alpha_format": 0.0, "quality": "reward"}}
+    one, two = (ot.rewards.compute(read(given, basis), asked) for given in (documents, doubled))
+    assert (2 * one["value"]).to_list() == two["value"].to_list()
+
+
+@QUICK
+@given(recordings())
+def test_without_other_weights_a_sub_agent_is_paid_the_outcome(recorded: tuple[list[Document], str]) -> None:
+    documents, basis = recorded
+    alone = {"alpha_format": 0.0, "alpha_quality": 0.0, "alpha_outcome": 1.0}
+    table = ot.rewards.compute(read(documents, basis), {"outcome": {}, "mgrpo_sub": alone})
+    outcome = table.filter(reward="outcome").select("trace", outcome="value")
+    subs = table.filter(reward="mgrpo_sub").join(outcome, on="trace", how="left", maintain_order="left")
+    assert subs["value"].to_list() == subs["outcome"].to_list()
+
+
 def test_without_other_weights_a_sum_is_the_outcome() -> None:
     corpus = ot.generate(traces=20, seed=1)
     channels = dict.fromkeys(("format", "search", "length", "over_context", "scope"), "team")
@@ -136,6 +185,54 @@ def test_threads_do_not_show(threads: int) -> None:
     corpus = ot.generate(traces=300, seed=2)
     one = ot.rewards.compute(corpus, RULES, threads=1)
     assert ot.rewards.compute(corpus, RULES, threads=threads).equals(one)
+
+
+DIAGNOSTIC: dict[str, dict[str, Any]] = {"parl": {"anneal": "diagnostic", "lambda_parallel": 0.0}}
+
+
+def trained(n: int) -> list[Document]:
+    """Runs of five steps of training, of one agent or of several; the tasks of each are in all steps."""
+    documents, rng = [], random.Random(0)
+    for at in range(n):
+        agents = ["lead", "ann", "bob"][: rng.randrange(1, 4)]
+        events = [{"id": f"e{k}", "t": k, "type": "message", "agent": one} for k, one in enumerate(agents)]
+        events += [
+            {"id": f"s{k}", "t": 0, "type": "spawn", "agent": "lead", "to": one}
+            for k, one in enumerate(agents[1:])
+        ]
+        documents.append(
+            {"trace_id": f"run {at}", "task_id": f"task {at % 31}", "events": events, "edges": []}
+            | {"rewards": {"team": at % 3}, "costs": {"tokens": 0, "wall_clock_s": 0}}
+            | {"metrics": {"train_step": at % 5}}
+        )
+    return documents
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_windows_are_the_same_on_any_threads(threads: int) -> None:
+    documents = trained(500)
+    corpus = read(documents, "seconds")
+    table = ot.rewards.compute(corpus, DIAGNOSTIC, threads=threads)
+    assert table.equals(ot.rewards.compute(corpus, DIAGNOSTIC, threads=1))
+    left = [json.loads(told)["anneal_left"] for told in table["params"]]
+    expected = shares(documents)
+    assert left == [1 - float(expected[document["metrics"]["train_step"]]) for document in documents]
+    assert len(set(left)) == 5
+
+
+def test_windows_are_those_of_the_whole_corpus_on_disk(tmp_path: Any) -> None:
+    documents = trained(300)
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(jsonl(documents))
+    ot.ingest(str(path), tmp_path / "disk", partitions=8, time_basis="seconds")
+    corpus, disk = read(documents, "seconds"), ot.read_corpus(tmp_path / "disk")
+    here, there = (
+        ot.rewards.compute(one, DIAGNOSTIC).sort("trace_id").drop("trace") for one in (corpus, disk)
+    )
+    assert here["params"].n_unique() == 5 and here.equals(there)
+    name = here["trace_id"][0]
+    told = [ot.rewards.explain(one, name, "parl", params=DIAGNOSTIC["parl"]) for one in (corpus, disk)]
+    assert told[0].equals(told[1]) and set(told[0]["params"]) == {here["params"][0]}
 
 
 def test_a_corpus_on_disk_pays_the_same(tmp_path: Any) -> None:

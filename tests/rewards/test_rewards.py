@@ -96,6 +96,59 @@ def test_weights_are_annealed(anneal: str, left: float) -> None:
     assert table["reason"].to_list() == ["field.absent"]
 
 
+def stepped(train_step: float | None, stages: list[list[int]]) -> Document:
+    """Such a run at a step of training."""
+    return staged(stages) | ({} if train_step is None else {"metrics": {"train_step": train_step}})
+
+
+def test_weights_follow_from_the_windows_of_training() -> None:
+    """Step 1: one of four runs has two agents, ¾ is left. Step 2: all have, nothing is left."""
+    team, alone = [[2, 2]], [[]]
+    runs = [stepped(1, team), *(stepped(1, alone) for _ in range(3)), stepped(2, team), stepped(None, team)]
+    corpus = read(*(run | {"trace_id": f"run {n}"} for n, run in enumerate(runs)))
+    asked = {"anneal": "diagnostic", "lambda_parallel": 0.4, "lambda_finish": 0.8}
+    table = ot.rewards.compute(corpus, {"parl": asked})
+    speedup = ot.rewards.compute(corpus, "speedup")["value"][0]
+    assert table["value"].to_list()[0] == (1.0 + 0.4 * 0.75 * speedup) + 0.8 * 0.75
+    assert table["value"].to_list()[1:] == [1.0, 1.0, 1.0, 1.0, None]
+    assert table["reason"].to_list() == [None] * 5 + ["field.absent"]
+    left = [json.loads(told)["anneal_left"] for told in table["params"]]
+    assert left == [0.75, 0.75, 0.75, 0.75, 0.0, None]
+    for number in range(6):  # one trace is explained by what all of them say
+        parts = ot.rewards.explain(corpus, number, "parl", params=asked)
+        assert set(parts["params"]) == {table["params"][number]}
+        assert set(parts["total"]) == {table["value"][number]}
+    assert sum(ot.rewards.explain(corpus, 0, "parl", params=asked)["value"]) == table["value"][0]
+    rest = ot.rewards.compute(corpus.filter(pl.col("trace") == 0), {"parl": asked})
+    assert rest["value"].to_list() == [1.0]  # alone in its step, with two agents
+
+
+def test_sub_agents_of_mgrpo() -> None:
+    """Format ½, quality .7, outcome 1 with .1, .4, .5: .05 + .28 + .5. The root is not paid."""
+    run = document(
+        [
+            LEAD,
+            {"agent": "lead", "type": "spawn", "to": "a"},
+            {"agent": "a", "type": "tool_call", "tool": "run", "ok": True, "score": 0.5, "reward": 0.25},
+            {"agent": "a", "type": "tool_call", "tool": "run", "ok": False},
+            {"agent": "a", "type": "return", "to": "lead", "score": 0.9, "reward": 0.5},
+            {"agent": "b", "type": "return", "to": "lead"},
+        ]
+    )
+    table = ot.rewards.compute(read(run), "mgrpo_sub")
+    assert table["unit_id"].to_list() == ["a", "b"]
+    assert table["value"].to_list() == [0.1 * 0.5 + 0.4 * 0.7 + 0.5, None]
+    assert table["reason"].to_list() == [None, "field.absent"]
+    assert paid(run, "mgrpo_sub", alpha_format=0.0, quality="reward") == [0.4 * 0.75 + 0.5, 0.5]
+    assert paid(run, "mgrpo_sub", alpha_format=0.0, alpha_quality=0.0) == [0.5, 0.5]
+    parts = ot.rewards.explain(read(run), 0, "mgrpo_sub").filter(unit_id="a")
+    assert parts["addend"].to_list() == ["format", "quality", "outcome"]
+    assert parts["value"].to_list() == [0.1 * 0.5, 0.4 * 0.7, 0.5]
+    del run["rewards"]["team"]
+    table = ot.rewards.compute(read(run), {"mgrpo_sub": {"alpha_format": 0.0, "alpha_quality": 0.0}})
+    assert table["reason"].to_list() == ["reward.absent"] * 2
+
+
 def test_shaping() -> None:
     """Discount .9, Φ = (.2, .5), 0 after the end: F = (.25, -.5), which discounted sum to -.2."""
     run = document(

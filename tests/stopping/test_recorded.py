@@ -28,12 +28,15 @@ def recordings(draw: st.DrawFn) -> list[Document]:
             name: r.choice([0.0, 0.5, 1.0]) for name in ("content_hash", "args_hash", "score", "tokens_out")
         }
         one = random_document(r, number, r.randrange(1, 14), filled) | {"trace_id": f"t{number}"}
-        drafted = r.choice([0.0, 0.7])
+        drafted, judged = r.choice([0.0, 0.7]), r.choice([0.0, 0.5])
         for event in one["events"]:
             if event["type"] in ("orchestrator_decision", "aggregate") and r.random() < drafted:
                 event["draft_score"] = r.choice([0.0, 0.25, 0.5, 1.0])
             if r.random() < 0.3:
                 event["ok"] = r.random() < 0.5
+            if r.random() < judged:
+                event["trusted"] = r.random() < 0.6
+                event["sanitizer"] = r.random() < 0.2
             if r.random() < 0.3:
                 event["cost_usd"] = r.randrange(8) / 4
         documents.append(one)
@@ -119,6 +122,7 @@ def expected(document: Document, source: str | None) -> list[dict[str, Any]]:
                 "x_errors": errors if "ok" in told else None,
                 "x_error_run": run if "ok" in told else None,
                 "x_n_agents": len(owners),
+                "x_tainted": tainted(trace, order[: place + 1]),
                 "x_unchanged": unchanged if content is not None else None,
             }
         )
@@ -129,6 +133,24 @@ def expected(document: Document, source: str | None) -> list[dict[str, Any]]:
         row["x_q_best"] = max(quality) if row["q"] is not None else None
         row["x_q_delta1"] = quality[-1] - quality[-2] if row["q"] is not None and k else None
     return found
+
+
+def tainted(trace: Trace, known: list[int]) -> bool | None:
+    """Whether the closure of untrusted content over these events has more than seeds; null if untold."""
+    events = trace.events
+    if all(events[v]["trusted"] is None for v in known):
+        return None
+    clean = {v for v in known if events[v]["sanitizer"] or events[v]["type"] == "human_intervention"}
+    seeds = {v for v in known if events[v]["trusted"] is False} - clean
+    reached, open_ends = set(seeds), list(seeds)
+    while open_ends:
+        u = open_ends.pop()
+        for (src, dst), kinds in trace.edges.items():
+            carries = src == u and any(kind != "temporal" for kind in kinds)
+            if carries and dst in known and dst not in clean | reached:
+                reached.add(dst)
+                open_ends.append(dst)
+    return reached > seeds
 
 
 @QUICK
@@ -154,7 +176,8 @@ def test_epochs_are_those_of_plain_python(documents: list[Document], source: Any
 @QUICK
 @given(recordings(), st.sampled_from(["draft", "score"]), st.integers(0, 12))
 def test_nothing_after_an_epoch_is_known_there(documents: list[Document], source: Any, at: int) -> None:
-    whole = ot.stopping.epochs(read(documents[:1]), source)
+    budget = {"epochs": 4, "tokens": 20, "usd": 1.5}
+    whole = ot.stopping.epochs(read(documents[:1]), source, budget=budget)
     if at >= whole.height:
         return
     [document] = documents[:1]
@@ -169,11 +192,46 @@ def test_nothing_after_an_epoch_is_known_there(documents: list[Document], source
     # who owns a result, and who is an agent at all, may hang on what comes later: these are left out
     if Trace(cut).owner != [Trace(document).owner[v] for v in kept]:
         return
-    part = ot.stopping.epochs(read([cut]), source)
+    part = ot.stopping.epochs(read([cut]), source, budget=budget)
     features = [
         name for name in whole.columns if name.startswith("x_") or name in ("q", "s", "tokens", "usd")
     ]
     assert part.select(features).equals(whole.head(at + 1).select(features))
+
+
+def test_what_untrusted_content_reached_is_that_of_taint() -> None:
+    """At the last event of all, the prefix is the run: `taint` reaches more than its seeds, or not."""
+    corpus = ot.generate(traces=60, seed=5)
+    last = corpus.events.group_by("trace").agg(pl.col("seq").sort_by("t", "seq").last()).collect()
+    scored = corpus.with_fields(last.with_columns(score=0.5))
+    table = ot.stopping.epochs(scored, "score").group_by("trace").agg(pl.col("x_tainted", "k").last())
+    told = ot.taint(corpus).select("trace", reaches=pl.col("n_tainted") > pl.col("n_seeds"))
+    both = table.join(told, on="trace", how="inner")
+    assert both.height == 60 and 0 < both["reaches"].sum() < 60
+    assert both["x_tainted"].cast(pl.Boolean).equals(both["reaches"].rename("x_tainted"))
+
+
+def test_what_is_left_of_a_budget() -> None:
+    runs = [attempt("b", "x", 0.5, 3), attempt("a", "x", 0.0, 5), attempt("d", "y", 1.0, 2)]
+    corpus = read(runs)
+    table = ot.stopping.epochs(corpus, "attempt", budget=10)
+    assert table["x_budget_left"].to_list() == pytest.approx([0.5, 0.2, 0.8])
+    table = ot.stopping.epochs(corpus, "attempt", budget={"tokens": 4, "epochs": 2})
+    assert table["x_budget_left"].to_list() == pytest.approx([-0.25, -1.0, 0.5])
+    # nothing tells what a run cost in dollars
+    table = ot.stopping.epochs(corpus, "attempt", budget={"usd": 1.0})
+    assert table["x_budget_left"].null_count() == 3 and table["x_budget_left_missing"].sum() == 3
+    assert "x_budget_left" not in ot.stopping.epochs(corpus, "attempt").columns
+    budgets: list[tuple[Any, str]] = [
+        (0, "budget is 0 tokens, expected a finite number above 0"),
+        (math.inf, "budget is inf tokens"),
+        (True, "budget is True tokens"),
+        ({"tokns": 1}, "did you mean 'tokens'?"),
+    ]
+    for budget, said in budgets:
+        with pytest.raises(ot.ParameterError) as error:
+            ot.stopping.epochs(corpus, "attempt", budget=budget)
+        assert said in str(error.value)
 
 
 def attempt(name: str, task: str, team: float | None, tokens: int) -> Document:

@@ -14,7 +14,7 @@ Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH...",
-        help="Files, globs, folders, or one corpus made by ingest; - is standard input.",
+        help="Files, globs, folders, s3:// and the like, or one corpus made by ingest; - is standard input.",
         show_default=False,
     ),
 ]

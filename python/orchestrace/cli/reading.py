@@ -126,8 +126,10 @@ def story_(
 @app.command(name="ingest")
 @grouped
 def ingest_(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, globs, folders.")],
-    out: Annotated[Path, typer.Option("--output", "-o", help="Folder of the corpus.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Files, globs, folders, s3:// and the like.")
+    ],
+    out: Annotated[str, typer.Option("--output", "-o", help="Folder of the corpus, or s3:// and the like.")],
     memory: Annotated[
         str, typer.Option("--memory", help="Memory budget, beside the program itself.")
     ] = "2GiB",
@@ -184,10 +186,10 @@ def ingest_(
             typer.echo(plain(f"damaged files, rebuilt: {', '.join(done.repaired)}"))
     corpus = read_corpus(out)
     refuse_unused(corpus)
-    tell_quarantined(corpus, RecordingOptions([str(out)]), strict)
+    tell_quarantined(corpus, RecordingOptions([out]), strict)
 
 
-def _tell_stopped(out: Path) -> None:
+def _tell_stopped(out: str) -> None:
     """Say what is kept of an ingest that was stopped."""
     try:
         traces = len(read_corpus(out))

@@ -13,6 +13,7 @@ from ..base.text import counted, plain
 from ..corpus.corpus import Corpus
 from ..corpus.on_disk import is_corpus
 from ..corpus.reading import nothing_used
+from ..corpus.remote_inputs import is_remote_corpus
 from .application import QUARANTINED
 from .options import RecordingOptions, RewardOptions
 
@@ -20,7 +21,8 @@ from .options import RecordingOptions, RewardOptions
 def opened(given: RecordingOptions, rewards: RewardOptions | None = None, *, extras: bool = True) -> Corpus:
     """The recordings that a command names, whatever of them could be used."""
     scores = (rewards and rewards.reward_score) or ()
-    if len(given.paths) == 1 and is_corpus(expanded(given.paths[0])):
+    place = expanded(given.paths[0])
+    if len(given.paths) == 1 and (is_corpus(place) or is_remote_corpus(place)):
         settled = {"--reward-score": scores, "--format": given.format != "auto", "--mapping": given.mapping}
         for flag, value in settled.items():
             if value:

@@ -39,6 +39,10 @@ Cost = Annotated[str, typer.Option("--cost", help="epochs, tokens, seconds or us
 Problem = Annotated[
     str, typer.Option("--problem", help="answer: stop and hand over; abort: stop and give up.")
 ]
+Estimand = Annotated[
+    str,
+    typer.Option("--estimand", help="capped: recorded stops stay; uncapped: as if no run had been stopped."),
+]
 
 _PICTURES = (".svg", ".png", ".html")
 
@@ -86,13 +90,14 @@ def evaluate_(
     price: Price = 0.0,
     cost: Cost = "epochs",
     problem: Problem = "answer",
+    estimand: Estimand = "capped",
     method: Annotated[
         list[str] | None, typer.Option("--method", help="A rule of stopping; repeatable; default: all.")
     ] = None,
 ) -> None:
     """Compare rules of stopping on runs that they have not seen."""
     corpus = usable(recordings)
-    options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
+    options: dict[str, Any] = {"problem": problem, "estimand": estimand, "price": price, "cost": cost}
     found = stopping.evaluate(_paid(corpus, source, reward, problem), method, **options)
     table.give(found, "rules of stopping", "stopping evaluate")
     tell_quarantined(corpus, recordings, recordings.strict)
@@ -133,6 +138,7 @@ def frontier_(
     source: Source = None,
     reward: Channel = "team",
     cost: Cost = "epochs",
+    estimand: Estimand = "capped",
     price: Annotated[
         list[float] | None,
         typer.Option("--price", help="A price of a unit of cost; repeatable."),
@@ -153,7 +159,9 @@ def frontier_(
         if not table.force:
             refuse_existing(path_of(plot))
     corpus = usable(recordings)
-    curve = stopping.frontier(_paid(corpus, source, reward, "answer"), method, prices=price, cost=cost)
+    curve = stopping.frontier(
+        _paid(corpus, source, reward, "answer"), method, prices=price, cost=cost, estimand=estimand
+    )
     if plot is not None:
         drawn = io.BytesIO() if plot.suffix == ".png" else io.StringIO()
         stopping.plot_frontier(curve).save(drawn, format=plot.suffix[1:])

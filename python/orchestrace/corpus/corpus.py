@@ -15,11 +15,13 @@ from ..base.errors import InputError, OrchestraceError, ParameterError
 from ..base.progress import Progress, reporting
 from ..base.publication import published, target_of
 from ..base.schema import EXTENSION_FIELDS, MAPPING_COUNTS, SCHEMAS, cast_exactly, dtype_of, unknown_name
+from ..storage.addresses import is_address
 from .arrow_tables import arrow_table
 from .assemble import frame_of, tables_of
 from .display import as_html, as_text
 from .measures import Measures, measures_of
 from .numpy_arrays import numpy_columns
+from .remote_inputs import read_again
 from .source import EventSource, event_source
 
 if TYPE_CHECKING:
@@ -527,6 +529,8 @@ class Corpus:
 
     def _input(self, file: str) -> tuple[str, str]:
         """Where the file of the tables, or the archive that it lies in, can be read again, and its name."""
+        if is_address(file):
+            return read_again(file)
         if os.path.isfile(file):
             return file, file
         for end, letter in enumerate(file):

@@ -5,7 +5,7 @@ import itertools
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, TypedDict, get_args
@@ -20,9 +20,13 @@ from ..base.paths import expanded, expect_an_end
 from ..base.progress import Progress, reporting
 from ..base.schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
 from ..base.text import counted, plain
+from ..storage.addresses import is_address, is_collapsed
+from ..storage.objects import RemoteObject
 from .corpus import Corpus
 from .mapping_files import House, read_mapping
 from .on_disk import MANIFEST, is_corpus
+from .recording_names import KINDS, is_recording
+from .remote_inputs import read_copies, remote_files
 
 Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]
@@ -30,9 +34,6 @@ TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
 
 _BESIDE = 10_000
 """Names of a folder that are looked through for one like a name that is not there."""
-_SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".zip", ".tar", ".tgz"}
-_COMPRESSED = {".gz", ".zst"}
-_ENDINGS = tuple(_SUFFIXES) + tuple(kind + packed for kind in _SUFFIXES for packed in _COMPRESSED)
 
 
 @public
@@ -64,7 +65,8 @@ def read_traces(
     ----------
     source
         A path, a glob (``**`` is recursive, follows links to folders, and searches each folder once), a
-        folder, ``"-"`` for standard input, a binary file object, or a list of these. A leading ``~`` is the
+        folder, ``"-"`` for standard input, a binary file object, the address of objects (``s3://``, ``gs://``,
+        ``az://``, ``http(s)://``: docs/object-storage.md), or a list of these. A leading ``~`` is the
         home folder. A list keeps its order; a glob and a folder are
         sorted by path. Of a folder the ``.json``, ``.jsonl``, ``.ndjson``, ``.traj`` files and archives
         (``.eval``, ``.zip``, ``.tar``, ``.tgz``) count, compressed (``.gz``, ``.zst``) or not, hidden ones
@@ -168,13 +170,37 @@ def read_traces(
     )
     with reporting(progress, "reading", in_bytes=True) as callback, ExitStack() as opened:
         inputs = input_files(source, opened).inputs
-        store = _core.read(inputs, threads=threads, progress=callback, **options)
+        store = read_inputs(inputs, threads, callback, options)
     corpus = Corpus(store, {name: value for name, value in options.items() if name != "format"})
     if store.records_quarantined:
         budget.check(store.records_quarantined, store.records_read, corpus._stored("quarantine"))
     if (reason := nothing_used(corpus)) is not None:
         warnings.warn(reason, UserWarning, stacklevel=3)
     return corpus
+
+
+def read_inputs(
+    inputs: list[str | BinaryIO | RemoteObject],
+    threads: int | None,
+    progress: Callable[[int, int], object] | None,
+    options: dict[str, Any],
+) -> _core.Store:
+    """Read inputs into memory, wherever they lie; options are those of the core.
+
+    Raises
+    ------
+    InputError
+        One cannot be read.
+    ParameterError
+        Streams and objects are mixed.
+    """
+    local = [one for one in inputs if not isinstance(one, RemoteObject)]
+    if len(local) == len(inputs):
+        return _core.read(local, threads=threads, progress=progress, **options)
+    named = [one for one in inputs if isinstance(one, str | RemoteObject)]
+    if len(named) < len(inputs):
+        raise ParameterError("streams and object storage in one source: read them with calls of their own")
+    return read_copies(named, threads, progress, options)
 
 
 def nothing_used(corpus: Corpus) -> str | None:
@@ -287,7 +313,7 @@ def _kinds(fields: Mapping[str, object]) -> dict[str, str]:
 class Inputs:
     """The files that a source names, in order."""
 
-    inputs: list[str | BinaryIO] = field(default_factory=list)
+    inputs: list[str | BinaryIO | RemoteObject] = field(default_factory=list)
     skipped: int = 0
     """Files of folders whose names are not those of recordings, hidden ones not counted."""
 
@@ -321,6 +347,10 @@ def _add_path(path: str, opened: ExitStack, found: Inputs) -> None:
         if (stdin := getattr(sys.stdin, "buffer", None)) is None:
             raise InputError("standard input is closed")
         found.inputs.append(stdin)
+    elif is_address(path):
+        objects, skipped = remote_files(path)
+        found.inputs += objects
+        found.skipped += skipped
     elif os.path.isdir(path):
         _add_folder(path, found)
     elif os.path.isfile(path):
@@ -332,6 +362,10 @@ def _add_path(path: str, opened: ExitStack, found: Inputs) -> None:
         if not matches:
             raise InputError(f"no file matches '{plain(path)}' (looked from '{os.getcwd()}')")
         found.inputs += matches
+    elif is_collapsed(path):
+        raise InputError(
+            f"no such file: '{plain(path)}'; give an address as text, since a Path drops a slash"
+        )
     else:
         raise InputError(
             f"no such file or folder: '{plain(path)}'{_nearby(path)} (looked from '{os.getcwd()}')"
@@ -423,16 +457,11 @@ def _add_folder(path: str, found: Inputs) -> None:
             if entry.is_dir():
                 if not name.startswith(".") and not entry.is_symlink():
                     below.append(entry.path)
-            elif not _is_recording(name):
+            elif not is_recording(name):
                 found.skipped += not name.startswith(".")
             # A pipe or device that only lies in it would be waited for; a link to nothing is an error.
             elif entry.is_file() or not os.path.exists(entry.path):
                 here.append(entry.path)
     if not here:
-        kinds = f"{', '.join(sorted(_SUFFIXES))}, also with {' or '.join(sorted(_COMPRESSED))}"
-        raise InputError(f"no recording ({kinds}) in folder '{plain(path)}'")
+        raise InputError(f"no recording ({KINDS}) in folder '{plain(path)}'")
     found.inputs += sorted(here)
-
-
-def _is_recording(name: str) -> bool:
-    return name.endswith(_ENDINGS) and not name.startswith(".")

@@ -1,6 +1,5 @@
 """Lazy frames over recordings: a query builds only its columns, and stops reading when it has enough."""
 
-import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -14,7 +13,9 @@ from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import SCHEMAS, dtype_of
+from ..storage.objects import RemoteObject
 from .reading import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
+from .remote_inputs import local_files
 
 _FIRST_BATCH: Final = 1
 """Bytes of the first batch: a block a worker, so that a query for a few rows reads no more than that."""
@@ -114,9 +115,9 @@ def _scan(
     check_numbers(threads=threads)
     with ExitStack() as opened:
         files = input_files(source, opened).inputs
-    if any(not isinstance(one, str) for one in files):
+    paths = [one for one in files if isinstance(one, str | RemoteObject)]
+    if len(paths) < len(files):
         raise ParameterError("a scan reads its files again: use read_traces for streams and pipes")
-    paths = [str(one) for one in files]
     schema = _schema(table, options)
 
     def batches(
@@ -151,7 +152,7 @@ class _Reading:
         self,
         table: str,
         schema: pl.Schema,
-        paths: list[str],
+        paths: list[str | RemoteObject],
         threads: int | None,
         budget: ErrorBudget,
         options: dict[str, Any],
@@ -166,10 +167,13 @@ class _Reading:
     def frames(self, columns: list[str] | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
         """The table batch by batch, with the columns that are asked for."""
         wanted = list(self._schema) if columns is None else columns
-        # A name need not be UTF-8, the tables are.
-        names = [os.fsencode(path).decode("utf-8", "replace") for path in self._paths]
-        begin = (0, 0, 0, False)
-        inputs = [(os.path.abspath(p), n, begin) for p, n in zip(self._paths, names, strict=True)]
+        with local_files(self._paths) as files:
+            yield from self._frames_of(files, wanted, n_rows)
+
+    def _frames_of(
+        self, files: list[tuple[str, str]], wanted: list[str], n_rows: int | None
+    ) -> Iterator[pl.DataFrame]:
+        inputs = [(path, name, (0, 0, 0, False)) for path, name in files]
         if self._table == "events":
             kept = [name for name in SCHEMAS["events"] if name in wanted]
             # The place of its trace's row leads from an event to the id.

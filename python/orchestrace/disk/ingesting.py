@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,11 @@ from ..base.paths import expanded
 from ..base.progress import Progress, reporting
 from ..corpus.on_disk import MANIFEST as NAME
 from ..corpus.reading import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
-from .manifest import Manifest, load
+from ..storage.addresses import Address, address_of, is_address
+from ..storage.objects import RemoteObject
+from .home import Home
+from .inputs import InputFiles, opened_inputs
+from .manifest import Manifest, load, load_home
 from .memory import bounded, memory_bytes, partitions_of
 from .shards import told
 from .work import IngestWork
@@ -31,7 +36,8 @@ _EXPANSION: Final = 8
 class IngestReport:
     """What an ingest did, and what the corpus then holds."""
 
-    path: Path
+    path: Path | str
+    """The folder, or the address in object storage."""
     inputs: pl.DataFrame
     """One row per input of this call: ``input importer status size records used ignored duplicate
     quarantined``; status is ``new``, ``resumed``, ``replaced``, ``unchanged``, ``repaired``: it was read
@@ -78,7 +84,8 @@ def ingest(
     source
         Files, globs and folders as in `read_traces`; no streams, since what was cut short is read again.
     out
-        A folder of our own: made if it is absent, added to if it is a corpus.
+        A folder of our own: made if it is absent, added to if it is a corpus. Or its address in object
+        storage (``s3://``, ``gs://``, ``az://``): docs/object-storage.md.
     memory
         What the call may add to the resident size of the process, in bytes or as ``"1GiB"``; at least 64 MiB.
         It adds at most 192 MiB more, whatever the recordings are.
@@ -157,7 +164,8 @@ def ingest(
     room = memory_bytes(memory)
     key = _key(group)
     read_options = bounded(checked_options(options), room)
-    folder = Path(expanded(out))
+    home = Home(_written(address_of(expanded(out)))) if is_address(expanded(out)) else None
+    folder = Path(expanded(out)) if home is None else home.folder
     read_options["spill_folder"] = os.fspath(folder)
     try:
         str(folder).encode()
@@ -165,17 +173,24 @@ def ingest(
         raise ParameterError(
             f"the name of the folder {str(folder)!r} is not UTF-8, and Parquet files need one that is"
         ) from None
-    files, skipped = _files(source, folder)
-    with _owned(folder):
-        manifest = load(folder)
+    named, skipped = _files(source, folder, home)
+    objects = [one for one in named if isinstance(one, RemoteObject)]
+    with _owned(folder, home), opened_inputs(objects) as files:
+        manifest = load(folder) if home is None else load_home(home)
+        names = [one.url if isinstance(one, RemoteObject) else one for one in named]
         if manifest is None:
-            count = partitions or _partitions(files, room)
-            manifest = _begin(folder, count, key or ["group_id"], room, read_options)
+            count = partitions or _partitions(names, files, room)
+            manifest = _begin(folder, home, count, key or ["group_id"], room, read_options)
         else:
             _check_settled(folder, manifest, resume, key, partitions, read_options)
+            if home is not None:
+                # From here on an ingest that began before cannot publish any more, and names of files that
+                # it may still write are not given again.
+                manifest.next_shard += 1
+                manifest.save(folder)
         with reporting(progress, "ingesting", in_bytes=True) as callback:
-            work = IngestWork(folder, manifest, room, threads, read_options, budget, callback, verify)
-            status = work.run(files)
+            work = IngestWork(folder, manifest, room, threads, read_options, budget, callback, files, verify)
+            status = work.run(names)
     numbers = list(status)
     rows = [manifest.inputs[number] for number in numbers]
     inputs = pl.DataFrame(
@@ -192,7 +207,9 @@ def ingest(
         },
         schema_overrides={"input": pl.String, "importer": pl.String, "status": pl.String},
     )
-    return IngestReport(folder, inputs, manifest.records(), skipped, tuple(work.repaired))
+    return IngestReport(
+        folder if home is None else home.url, inputs, manifest.records(), skipped, tuple(work.repaired)
+    )
 
 
 def _key(group: object) -> list[str] | None:
@@ -205,13 +222,28 @@ def _key(group: object) -> list[str] | None:
     return key
 
 
-def _files(source: Source | Iterable[Source], folder: Path) -> tuple[list[str], int]:
+def _written(address: Address) -> Address:
+    """The address of a corpus that can be written."""
+    if address.scheme in ("http", "https"):
+        raise ParameterError(
+            f"a corpus cannot be written to {address.scheme}://: give a folder, or s3://, gs:// or az://"
+        )
+    return address
+
+
+def _files(
+    source: Source | Iterable[Source], folder: Path, home: Home | None
+) -> tuple[list[str | RemoteObject], int]:
     """Paths of the inputs, each once, the corpus itself excepted; how many files of folders are none."""
     own = os.path.realpath(folder) + os.sep
     with ExitStack() as opened:
         found = input_files(source, opened)
-    files: dict[str, str] = {}
+    files: dict[str, str | RemoteObject] = {}
     for one in found.inputs:
+        if isinstance(one, RemoteObject):
+            if home is None or not f"{one.url}/".startswith(f"{home.url}/"):
+                files.setdefault(one.url, one)
+            continue
         if not isinstance(one, str):
             raise ParameterError(
                 "ingest reads files that it can come back to; read_traces takes streams and pipes"
@@ -225,7 +257,7 @@ def _files(source: Source | Iterable[Source], folder: Path) -> tuple[list[str], 
 
 
 @contextmanager
-def _owned(folder: Path) -> Iterator[None]:
+def _owned(folder: Path, home: Home | None) -> Iterator[None]:
     """The folder, locked against other processes for as long as this one lives."""
     try:
         with told(folder):
@@ -238,26 +270,35 @@ def _owned(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(
-                f"another ingest is writing to '{folder}': wait for it, or choose another folder"
+                f"another ingest is writing to '{home.url if home else folder}': wait for it, or choose "
+                "another folder"
             ) from None
         yield
     finally:
         os.close(handle)
 
 
-def _partitions(files: list[str], room: int) -> int:
+def _partitions(names: list[str], files: InputFiles, room: int) -> int:
     """As many as let one of them fit its share of the budget."""
     size = sum(
-        os.path.getsize(path) * (_EXPANSION if path.endswith((".gz", ".zst")) else 1) for path in files
+        files.content(name).size * (_EXPANSION if name.endswith((".gz", ".zst")) else 1) for name in names
     )
     return partitions_of(size, room)
 
 
-def _begin(folder: Path, partitions: int, key: list[str], room: int, options: dict[str, Any]) -> Manifest:
-    there = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+def _begin(
+    folder: Path,
+    home: Home | None,
+    partitions: int,
+    key: list[str],
+    room: int,
+    options: dict[str, Any],
+) -> Manifest:
+    there = _strangers(folder, home)
     if there:
         raise ParameterError(
-            f"folder '{folder}' is not empty and is not a corpus: it has '{there[0]}' and no {NAME}"
+            f"folder '{home.url if home else folder}' is not empty and is not a corpus: "
+            f"it has '{there[0]}' and no {NAME}"
         )
     fields = options.get("fields") or {}
     trace_by, scores = options.get("trace_by") or "trace", options["reward_scores"]
@@ -269,12 +310,23 @@ def _begin(folder: Path, partitions: int, key: list[str], room: int, options: di
         trace_by=trace_by,
         reward_scores=scores,
     )
+    manifest.home = home
     _settle_mapping(folder, manifest, options)
     # Names of columns are judged before anything is written.
     _core.Partition(_core.read([]), key, partitions)
     with told(folder):
         manifest.save(folder)
     return manifest
+
+
+def _strangers(folder: Path, home: Home | None) -> list[str]:
+    """What lies where a corpus is to begin."""
+    if home is None:
+        return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    # What the folder of copies has is of another corpus, which lay there before.
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return sorted(home.listing())
 
 
 def _check_settled(
@@ -285,17 +337,18 @@ def _check_settled(
     partitions: int | None,
     options: dict[str, Any],
 ) -> None:
+    place = manifest.shown(folder)
     if not resume:
-        raise ParameterError(f"folder '{folder}' is a corpus already, and resume=False")
+        raise ParameterError(f"folder '{place}' is a corpus already, and resume=False")
     if manifest.is_newer:
         raise SchemaError(
-            f"the corpus in '{folder}' has schema version {manifest.schema_version!r}, newer than "
+            f"the corpus in '{place}' has schema version {manifest.schema_version!r}, newer than "
             f"{_core.SCHEMA_VERSION!r}, which this engine writes: upgrade orchestrace to add to it, or "
             "ingest into another folder"
         )
     if manifest.is_exported:
         # without an index nobody can tell which recordings are there already
-        raise ParameterError(f"the corpus in '{folder}' was written by export: ingest into another folder")
+        raise ParameterError(f"the corpus in '{place}' was written by export: ingest into another folder")
     fields = dict(options.get("fields") or {})
     for what, given, settled in (
         ("group", key, manifest.key),
@@ -306,7 +359,7 @@ def _check_settled(
     ):
         if given is not None and given != settled:
             raise ParameterError(
-                f"{what} is {given!r}, but the corpus in '{folder}' was made with {settled!r}"
+                f"{what} is {given!r}, but the corpus in '{place}' was made with {settled!r}"
             )
     # What is not given is as before.
     options |= {
@@ -320,14 +373,15 @@ def _check_settled(
 def _settle_mapping(folder: Path, manifest: Manifest, options: dict[str, Any]) -> None:
     """One mapping for all of a corpus: what it tells is read again when other inputs come, whatever the call
     that brings them says."""
+    place = manifest.shown(folder)
     given: tuple[str, str] | None = options.get("mapping")
     if given is None:
         if manifest.mapping is not None:
-            options["mapping"] = (manifest.mapping, f"the mapping in {folder / NAME}")
+            options["mapping"] = (manifest.mapping, f"the mapping in {place}/{NAME}")
     elif manifest.mapping is None:
         manifest.mapping = given[0]
     elif manifest.mapping != given[0]:
         raise ParameterError(
-            f"{given[1]} is not the mapping that the corpus in '{folder}' was made with: use that one, "
+            f"{given[1]} is not the mapping that the corpus in '{place}' was made with: use that one, "
             "or ingest into another folder"
         )

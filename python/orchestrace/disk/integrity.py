@@ -15,6 +15,8 @@ import polars as pl
 
 from .. import _core
 from ..base.errors import InputError, OrchestraceError, SchemaError
+from ..storage.stores import Unlike
+from .home import Wanted
 from .manifest import Fingerprint, Manifest, StoredFile
 
 
@@ -41,14 +43,83 @@ def verify(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> Non
         Names the file that differs, what it holds, how it differs, and what repairs it.
     """
     new, states = [], {}
+    files = list(files)
+    copied(folder, manifest, files)
     for one in files:
         found = _state(folder / one.name)
         if found is None or manifest.verified.get(one.name) != found:
             new.append(one)
             states[one.name] = found
-    for damage in _compared(folder, new, content=manifest.verify):
+    faults = _compared(folder, new, content=manifest.verify)
+    if faults and manifest.home is not None:
+        # A copy may be damaged where the object is not.
+        copied(folder, manifest, [damage.file for damage in faults], anew=True)
+        faults = _compared(folder, [damage.file for damage in faults], content=manifest.verify)
+        states = {one.name: _state(folder / one.name) for one in new}
+    for damage in faults:
         raise damaged(folder, manifest, damage)
     manifest.verified |= {name: state for name, state in states.items() if state is not None}
+
+
+def copied(folder: Path, manifest: Manifest, files: list[StoredFile], *, anew: bool = False) -> None:
+    """Have copies of files of a corpus in object storage; of one on disk there is nothing to do.
+
+    Raises
+    ------
+    InputError
+        An object is gone or has another size, or cannot be read.
+    """
+    if manifest.home is None:
+        return
+    wanted = [Wanted(one.name, None if one.expected is None else one.expected.size) for one in files]
+    try:
+        manifest.home.fetch(wanted, anew=anew)
+    except Unlike:
+        for damage in _unlisted(manifest, files):
+            raise damaged(folder, manifest, damage) from None
+        raise
+
+
+def _unlisted(manifest: Manifest, files: list[StoredFile]) -> list[Damage]:
+    """Files whose objects are gone or have another size."""
+    assert manifest.home is not None
+    there, found = manifest.home.listing(), []
+    for one in files:
+        expected = "" if one.expected is None else f", expected {one.expected.size:,} bytes"
+        if one.name not in there:
+            found.append(Damage(one, "it is gone" + expected))
+        elif one.expected is not None and there[one.name].size != one.expected.size:
+            found.append(Damage(one, f"it has {there[one.name].size:,} bytes{expected}"))
+    return found
+
+
+def _find_in_storage(folder: Path, manifest: Manifest, content: bool) -> list[Damage]:
+    """The same of objects; only those that their tags do not tell to be the same are fetched and compared."""
+    assert manifest.home is not None
+    files = list(manifest.stored())
+    there = manifest.home.listing()
+    found = _unlisted(manifest, files)
+    gone = {damage.file.name for damage in found}
+    doubtful = [
+        one
+        for one in files
+        if one.name not in gone
+        and (one.expected is None or one.expected.etag is None or there[one.name].e_tag != one.expected.etag)
+    ]
+    if not content:
+        doubtful = [one for one in doubtful if one.expected is None]
+    for one in doubtful:  # one by one, so that no more copies are held than there is room for
+        copied(folder, manifest, [one], anew=True)
+        path = folder / one.name
+        fault = _fault(path, one.expected, content=True)
+        if fault is None and one.expected is None:
+            fault = _unreadable(path, one)
+        if fault is not None:
+            found.append(Damage(one, fault))
+            continue
+        made = one.expected or one.part.files.setdefault(one.table, fingerprint(path))
+        made.etag = there[one.name].e_tag
+    return found
 
 
 def find_damage(folder: Path, manifest: Manifest, *, content: bool = True) -> list[Damage]:
@@ -57,6 +128,8 @@ def find_damage(folder: Path, manifest: Manifest, *, content: bool = True) -> li
     Without `content` the sizes of those that have one are compared, no more. A file without a checksum has
     to be readable, every page of it, with as many rows as are listed.
     """
+    if manifest.home is not None:
+        return _find_in_storage(folder, manifest, content)
     known = [one for one in manifest.stored() if one.expected is not None]
     unknown = [one for one in manifest.stored() if one.expected is None]
     states = {one.name: _state(folder / one.name) for one in known}
@@ -82,8 +155,11 @@ def damaged(folder: Path, manifest: Manifest, damage: Damage, hindrance: str | N
     elif manifest.is_exported:
         fix = "restore the file, or export the corpus again"
     else:
-        fix = f"repair it with ingest(inputs, '{folder}') from the same inputs, or restore the file"
-    path = folder / damage.file.name
+        place = manifest.shown(folder)
+        fix = f"repair it with ingest(inputs, '{place}') from the same inputs, or restore the file"
+        if manifest.home is not None:
+            fix = f"open the corpus again, which an ingest may have changed since; else {fix}"
+    path = f"{manifest.shown(folder)}/{damage.file.name}"
     return InputError(f"'{path}' is damaged ({damage.file.content}): {damage.fault}; {fix}")
 
 
@@ -107,7 +183,7 @@ def reading(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> It
                 raise damaged(folder, manifest, Damage(one, fault)) from error
         if manifest.is_newer:
             raise SchemaError(
-                f"'{folder}' has schema version {manifest.schema_version!r}, newer than "
+                f"'{manifest.shown(folder)}' has schema version {manifest.schema_version!r}, newer than "
                 f"{_core.SCHEMA_VERSION!r}, which this engine reads, and not all of it can be read: upgrade "
                 "orchestrace, or ingest the recordings into another folder"
             ) from error

@@ -18,6 +18,7 @@ from ..base.durable import replace, sync_folder
 from ..base.errors import InputError, SchemaError
 from ..base.schema import LIFTED, TraceBy
 from ..corpus.on_disk import MANIFEST
+from .home import Home
 
 EXPORTED: Final = "<export>"
 """The name of the only input of a corpus that `export` wrote."""
@@ -111,6 +112,8 @@ class Fingerprint:
 
     size: int
     blake3: str
+    etag: str | None = None
+    """What object storage calls this content, so that a listing tells whether an object still has it."""
 
 
 @dataclass
@@ -195,6 +198,8 @@ class Manifest:
         """Whether files are compared with their checksums when they are first scanned."""
         self.verified: dict[str, tuple[int, ...]] = {}
         """Files that were compared, and what the system said of them then."""
+        self.home: Home | None = None
+        """Of a corpus in object storage; its folder holds copies."""
 
     def stored(self) -> Iterator[StoredFile]:
         """All files, the manifest itself excepted."""
@@ -269,20 +274,33 @@ class Manifest:
         text = json.dumps(self, default=_members, ensure_ascii=False, separators=(",", ":"))
         body = text.removesuffix("}")
         sealed = f'{body},"blake2b":"{_digest(body.encode("utf-8", "surrogateescape"))}"}}\n'
-        replace(
-            folder / MANIFEST,
-            lambda file: file.write(sealed.encode("utf-8", errors="surrogateescape")),
-        )
+        data = sealed.encode("utf-8", errors="surrogateescape")
+        if self.home is not None:
+            self.home.publish(data)
+            return
+        replace(folder / MANIFEST, lambda file: file.write(data))
         sync_folder(folder)
+
+    def shown(self, folder: Path) -> str:
+        """Where the corpus lies, for messages: the folder, or the address of which it holds copies."""
+        return str(folder) if self.home is None else self.home.url
 
 
 def _members(value: Any) -> dict[str, object]:
     """What is saved of an object of ours; what belongs to who opened it is no field."""
-    return {one.name: getattr(value, one.name) for one in fields(value)}
+    kept = {one.name: getattr(value, one.name) for one in fields(value)}
+    if isinstance(value, Fingerprint) and value.etag is None:
+        del kept["etag"]  # on disk there are none
+    return kept
 
 
 def _digest(raw: bytes) -> str:
     return hashlib.blake2b(raw, digest_size=32).hexdigest()
+
+
+def is_of_corpus(name: str) -> bool:
+    """Whether a path below a corpus is that of a file that it may have."""
+    return _FILE.fullmatch(name) is not None
 
 
 def file_of(partition: str, table: str, name: str) -> str:
@@ -293,6 +311,25 @@ def file_of(partition: str, table: str, name: str) -> str:
 def side_file(table: str, name: str) -> str:
     """Path of a file of no partition, below the folder."""
     return f"{table}/{name}.parquet"
+
+
+def load_home(home: Home) -> Manifest | None:
+    """The manifest of a corpus in object storage, if it has one.
+
+    Raises
+    ------
+    InputError
+        It cannot be read.
+    SchemaError
+        As `load`.
+    """
+    _core.check_process()
+    raw = home.manifest()
+    if raw is None:
+        return None
+    made = _sealed(raw, home.address.below(MANIFEST).url)
+    made.home = home
+    return made
 
 
 def load(folder: Path) -> Manifest | None:
@@ -311,11 +348,16 @@ def load(folder: Path) -> Manifest | None:
         return None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
-    made = parse(raw.decode("utf-8", errors="surrogateescape"), str(path))
+    return _sealed(raw, str(path))
+
+
+def _sealed(raw: bytes, place: str) -> Manifest:
+    """A manifest from its bytes, which have to be what was written."""
+    made = parse(raw.decode("utf-8", errors="surrogateescape"), place)
     seal = _SEAL.search(raw)
     if seal is not None and _digest(raw[: seal.start()]) != seal[1].decode():
         raise SchemaError(
-            f"{path} is damaged: its text is not what its checksum says; restore it, or ingest the "
+            f"{place} is damaged: its text is not what its checksum says; restore it, or ingest the "
             "recordings into another folder"
         )
     return made

@@ -26,8 +26,11 @@ from ..corpus.corpus import Corpus
 from ..corpus.measures import Measures, measures_of
 from ..corpus.on_disk import MANIFEST as NAME
 from ..corpus.pieces import empty_tables
+from ..storage.addresses import address_of, is_address
+from ..storage.objects import look_up
+from .home import Home
 from .integrity import reading, verify
-from .manifest import SIDE, Manifest, Part, StoredFile, load, stored
+from .manifest import SIDE, Manifest, Part, StoredFile, load, load_home, stored
 from .memory import memory_bytes
 from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_side, present_schema, scan
 
@@ -127,10 +130,10 @@ class PartitionedCorpus(Corpus):
         for one in self._manifest.inputs:
             if file != one.name and not file.startswith(f"{one.name}/"):
                 continue
-            path, _ = super()._input(one.path)
-            stat = os.stat(path)
-            if (stat.st_size, stat.st_mtime_ns) != (one.size, one.mtime_ns):
-                raise InputError(f"'{path}' has changed since it was read: ingest it again")
+            path, place = super()._input(one.path)
+            now = _content(path, place)
+            if now != (one.size, one.mtime_ns):
+                raise InputError(f"'{place}' has changed since it was read: ingest it again")
             return path, one.name
         return super()._input(file)
 
@@ -138,7 +141,10 @@ class PartitionedCorpus(Corpus):
         manifest = self._manifest
         options: dict[str, Any] = {"trace_by": manifest.trace_by, "reward_scores": manifest.reward_scores}
         if manifest.mapping is not None:
-            options["mapping"] = (manifest.mapping, f"the mapping in {self._folder / NAME}")
+            options["mapping"] = (
+                manifest.mapping,
+                f"the mapping in {self._manifest.shown(self._folder)}/{NAME}",
+            )
         return options
 
     def identity(self) -> dict[str, object] | None:
@@ -346,8 +352,9 @@ class PartitionedCorpus(Corpus):
         what = "a label" if trace is None else f"trace {trace}"
         more = f", and {len(aside) - 1:,} more" if len(aside) > 1 else ""
         warnings.warn(
-            f"the corpus in '{self._folder}' holds what no result can be computed from; {what} is left "
-            f"out{more}: {plain(message)}. Ingest its recording again, or name the traces to use with filter",
+            f"the corpus in '{self._manifest.shown(self._folder)}' holds what no result can be computed "
+            f"from; {what} is left out{more}: {plain(message)}. Ingest its recording again, or name the "
+            "traces to use with filter",
             UserWarning,
             stacklevel=2,
         )
@@ -362,7 +369,8 @@ def read_corpus(
     Parameters
     ----------
     path
-        The folder.
+        The folder, or its address in object storage (``s3://``, ``gs://``, ``az://``, ``http(s)://``). Files
+        are then copied when they are first scanned, and the copies kept: docs/object-storage.md.
     memory
         What a verb may add to the resident size of the process; default is the budget of the last ingest.
     verify
@@ -397,10 +405,16 @@ def read_corpus(
     >>> ot.credit(corpus, method="uniform", unit="team").height
     5
     """
-    folder = Path(expanded(path))
-    manifest = load(folder)
+    place = expanded(path)
+    if is_address(place):
+        home = Home(address_of(place))
+        folder, manifest = home.folder, load_home(home)
+        place = home.url
+    else:
+        folder = Path(place)
+        manifest = load(folder)
     if manifest is None:
-        raise InputError(f"no corpus in '{folder}': it has no {NAME}; make one with ingest")
+        raise InputError(f"no corpus in '{plain(place)}': it has no {NAME}; make one with ingest")
     check_flags(verify=verify)
     manifest.verify = verify
     room = manifest.memory if memory is None else memory_bytes(memory)
@@ -410,7 +424,17 @@ def read_corpus(
 def _opened(folder: Path, manifest: Manifest, memory: int, kept: list[int] | None) -> PartitionedCorpus:
     """A corpus on disk as another process had it open."""
     traces = None if kept is None else pl.Series("trace", kept, pl.UInt32)
+    if manifest.home is not None:
+        folder = manifest.home.folder  # the copies of that process
     return PartitionedCorpus(folder, manifest, memory, kept=traces)
+
+
+def _content(path: str, place: str) -> tuple[int, int]:
+    """Size and time of an input, or of an object what stands for its time."""
+    if is_address(place) and (found := look_up(address_of(place))) is not None:
+        return found.size, found.version
+    stat = os.stat(path)
+    return stat.st_size, stat.st_mtime_ns
 
 
 def check_groups(corpus: Corpus) -> None:

@@ -5,19 +5,21 @@ that is cut short leaves the next one to find the same damage. Only where the in
 rows cannot be traced to their inputs, the corpus begins again from nothing.
 """
 
-import os
 from pathlib import Path
 
 import polars as pl
 
 from .. import _core
 from ..base.schema import SCHEMAS
+from .inputs import InputFiles
 from .integrity import Damage, damaged
 from .manifest import GATHERED, Input, Manifest
 from .shards import scan, scan_index
 
 
-def inputs_to_repeat(folder: Path, manifest: Manifest, damage: list[Damage], given: set[str]) -> set[int]:
+def inputs_to_repeat(
+    folder: Path, manifest: Manifest, damage: list[Damage], given: set[str], files: InputFiles
+) -> set[int]:
     """Numbers of the inputs that have to be read anew, so that what damaged files held is there again.
 
     `given` are the paths of the inputs of this call.
@@ -41,16 +43,16 @@ def inputs_to_repeat(folder: Path, manifest: Manifest, damage: list[Damage], giv
             found = gathered  # labels of no partition come from traces that are put together
         else:
             continue
-        _refuse_lost(folder, manifest, one, found, given)
+        _refuse_lost(folder, manifest, one, found, given, files)
         again |= found
     divided = [one for one in damage if one.file.partition is not None]
     if divided and not any(one.file.table == "index" for one in damage):
         found = _inputs_of_parts(folder, manifest, divided)
-        _refuse_lost(folder, manifest, divided[0], found - {GATHERED}, given)
+        _refuse_lost(folder, manifest, divided[0], found - {GATHERED}, given, files)
         again |= found
     if GATHERED in again or again & gathered:
         # They are put together anew from all or from none.
-        _refuse_lost(folder, manifest, damage[0], gathered, given)
+        _refuse_lost(folder, manifest, damage[0], gathered, given, files)
         again = (again - {GATHERED}) | gathered
     return again
 
@@ -79,14 +81,14 @@ def _inputs_of_parts(folder: Path, manifest: Manifest, damage: list[Damage]) -> 
 
 
 def _refuse_lost(
-    folder: Path, manifest: Manifest, damage: Damage, numbers: set[int], given: set[str]
+    folder: Path, manifest: Manifest, damage: Damage, numbers: set[int], given: set[str], files: InputFiles
 ) -> None:
     """Refuse to go on where an input cannot give its rows again."""
     for number in sorted(numbers):
         one = manifest.inputs[number]
-        if not os.path.isfile(one.path):
+        if not files.is_there(one.path):
             why = f"its rows came from '{one.path}' too, which is gone: put it back"
-        elif one.path not in given and not _is_same(one):
+        elif one.path not in given and not _is_same(one, files):
             why = (
                 f"its rows came from '{one.path}' too, which has changed since and is not among the inputs "
                 "of this call: name it, and its rows become those that it has now"
@@ -96,10 +98,12 @@ def _refuse_lost(
         raise damaged(folder, manifest, damage, why)
 
 
-def _is_same(one: Input) -> bool:
+def _is_same(one: Input, files: InputFiles) -> bool:
     """Whether an input has the content that it had when it was read."""
-    stat = os.stat(one.path)
-    if stat.st_size != one.size:
+    now = files.content(one.path)
+    if now.size != one.size:
         return False
-    same_time = stat.st_mtime_ns == one.mtime_ns
-    return same_time or (one.blake3 is not None and _core.fingerprint(one.path, one.size) == one.blake3)
+    same_time = now.mtime_ns == one.mtime_ns
+    return same_time or (
+        one.blake3 is not None and _core.fingerprint(files.local(one.path), one.size) == one.blake3
+    )

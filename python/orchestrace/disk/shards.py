@@ -19,8 +19,20 @@ from ..base.durable import sync_file, sync_folder, temporary
 from ..base.errors import InputError
 from ..base.publication import written
 from ..base.schema import SCHEMAS
+from .home import Home
 from .integrity import fingerprint, verify
-from .manifest import GATHERED, SIDE, Fingerprint, Manifest, Part, StoredFile, file_of, side_file, stored
+from .manifest import (
+    GATHERED,
+    SIDE,
+    Fingerprint,
+    Manifest,
+    Part,
+    StoredFile,
+    file_of,
+    is_of_corpus,
+    side_file,
+    stored,
+)
 from .memory import OVERHEAD
 
 ROW_GROUP: Final = 1 << 16
@@ -70,9 +82,11 @@ def told(folder: Path) -> Iterator[None]:
 class Staging:
     """Files of one step: none has its name before all are on disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: Home | None = None) -> None:
         self._folder = folder
+        self._home = home
         self._files: list[Path] = []
+        self._written: list[Fingerprint] = []
 
     def write(self, frame: pl.DataFrame, name: str) -> Fingerprint:
         """Write a frame aside; what the file is, told from what the system still holds in memory."""
@@ -83,7 +97,8 @@ class Staging:
         self._files.append(path)
         with written(made, "xb") as file:
             frame.write_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP)
-        return fingerprint(made)
+        self._written.append(fingerprint(made))
+        return self._written[-1]
 
     def publish(self) -> None:
         """Make all files durable under their names."""
@@ -92,10 +107,15 @@ class Staging:
         }
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(sync_file, map(temporary, self._files)))
+            if self._home is not None:
+                names = [(temporary(path), path.relative_to(self._folder).as_posix()) for path in self._files]
+                for one, tag in zip(self._written, self._home.upload(names), strict=True):
+                    one.etag = tag
             for path in self._files:
                 os.replace(temporary(path), path)
             list(pool.map(sync_folder, folders))
         self._files.clear()
+        self._written.clear()
 
     def discard(self) -> None:
         """Remove what was not published, as far as that is possible."""
@@ -104,9 +124,9 @@ class Staging:
 
 
 @contextmanager
-def staging(folder: Path) -> Iterator[Staging]:
-    """Files that are published together or not at all."""
-    files = Staging(folder)
+def staging(folder: Path, home: Home | None = None) -> Iterator[Staging]:
+    """Files that are published together or not at all; with a `home` there too."""
+    files = Staging(folder, home)
     try:
         with told(folder):
             yield files
@@ -176,6 +196,9 @@ def clear_leftovers(folder: Path, manifest: Manifest) -> None:
         ours = path.suffix == ".parquet" or path.name.endswith(".tmp")
         if ours and path.relative_to(folder).as_posix() not in listed and path.is_file():
             path.unlink()
+    if manifest.home is not None:
+        there = manifest.home.listing()
+        manifest.home.remove(name for name in there if is_of_corpus(name) and name not in listed)
 
 
 def scan(
@@ -355,7 +378,7 @@ def _merge_partition(
     sizes = sizes.sort("trace").with_columns(events=pl.col("n_events").cast(pl.Int64).cum_sum())
     shard = manifest.next_shard
     made: list[Part] = []
-    with staging(folder) as files:
+    with staging(folder, manifest.home) as files:
         for window, numbers in enumerate(_windows(sizes, target)):
             name = f"{shard:06}-{window:03}"
             frames = (
@@ -370,7 +393,7 @@ def _merge_partition(
             del manifest.parts[partition]
         manifest.next_shard = shard + 1
         manifest.save(folder)
-    _remove(folder, old)
+    _remove(folder, manifest, old)
 
 
 def _windows(sizes: pl.DataFrame, target: int) -> list[tuple[int, int]]:
@@ -426,17 +449,19 @@ def current_index(folder: Path, manifest: Manifest) -> pl.LazyFrame:
 def _merge_side(folder: Path, manifest: Manifest, table: str, rows: pl.LazyFrame) -> None:
     shard = manifest.next_shard
     old = [side_file(table, part.name) for part in manifest.side(table)]
-    with staging(folder) as files:
+    with staging(folder, manifest.home) as files:
         frame = rows.collect(engine="streaming")
         made = [_stage_side(files, table, f"{shard:06}", shard, frame)] if frame.height else []
         files.publish()
         setattr(manifest, table, made)
         manifest.next_shard = shard + 1
         manifest.save(folder)
-    _remove(folder, old)
+    _remove(folder, manifest, old)
 
 
-def _remove(folder: Path, names: list[str]) -> None:
+def _remove(folder: Path, manifest: Manifest, names: list[str]) -> None:
     """Remove files that the manifest has ceased to list."""
     for name in names:
         (folder / name).unlink(missing_ok=True)
+    if manifest.home is not None:
+        manifest.home.remove(names)

@@ -10,6 +10,7 @@ import polars as pl
 from .. import _core
 from ..base.errors import InputError
 from ..corpus.reading import ErrorBudget
+from .inputs import InputFiles
 from .integrity import find_damage
 from .manifest import GATHERED, Gathering, Input, KeyCount, Manifest
 from .memory import BATCH_SHARE, LEAST_BATCH, OVERHEAD
@@ -32,8 +33,10 @@ class IngestWork:
         options: dict[str, Any],
         budget: ErrorBudget,
         callback: Callable[[int, int], object] | None,
+        files: InputFiles,
         verify: bool = True,
     ) -> None:
+        self._files = files
         self._verify = verify
         self._folder = folder
         self._manifest = manifest
@@ -56,8 +59,8 @@ class IngestWork:
         before = hash(repr(manifest))  # a copy of it would be held as long as the call lasts
         manifest.memory = self._room
         damage = find_damage(self._folder, manifest, content=self._verify)
-        given = {os.path.abspath(name) for name in files}
-        again = inputs_to_repeat(self._folder, manifest, damage, given)
+        given = {self._files.identity(name) for name in files}
+        again = inputs_to_repeat(self._folder, manifest, damage, given, self._files)
         if any(one.file.table == "index" for one in damage):
             manifest.restart()
             with told(self._folder):
@@ -72,7 +75,7 @@ class IngestWork:
                 self._read(todo, fresh)
             # What repeats a trace that is gone was left out, and has to come back.
             while repeating := self._repeating():
-                gone = [one for one in repeating if not os.path.isfile(manifest.inputs[one].path)]
+                gone = [one for one in repeating if not self._files.is_there(manifest.inputs[one].path)]
                 status |= dict.fromkeys(gone, "missing")
                 for number in gone:
                     # Not taken for unchanged when it comes back.
@@ -107,7 +110,8 @@ class IngestWork:
     def _formats(self, todo: list[int]) -> None:
         """Note which formats inputs are of."""
         inputs = [self._manifest.inputs[number] for number in todo if not self._is_settled(number)]
-        named = [(one.path, one.name) for one in inputs]
+        self._files.copy(one.path for one in inputs)
+        named = [(self._files.local(one.path), one.name) for one in inputs]
         found = _core.formats(named, threads=self._threads, **self._options)
         for one, (importer, gathered) in zip(inputs, found, strict=True):
             one.importer, one.gathered = importer, gathered
@@ -125,12 +129,12 @@ class IngestWork:
         members.sort(key=lambda number: manifest.inputs[number].path)
         for number in members:
             one = manifest.inputs[number]
-            if not os.path.isfile(one.path):
+            if not self._files.is_there(one.path):
                 raise InputError(
                     f"{one.path}: the file is gone, and its traces are put together anew with those of the "
                     "inputs that came: put it back, or ingest into another folder"
                 )
-            if number not in todo and not _is_as_read(one):
+            if number not in todo and not self._files.is_as_read(one):
                 fresh.add(number)
         begun = now.taken > 0 or now.done
         if members == now.inputs and not now.done and fresh.isdisjoint(members):
@@ -145,30 +149,30 @@ class IngestWork:
         known = {one.path: number for number, one in enumerate(manifest.inputs)}
         status = {}
         taken = {one.name for one in manifest.inputs}
-        named = {os.path.abspath(name): name for name in files}
+        named = {self._files.identity(name): name for name in files}
         for one in manifest.inputs:
             # Reading it anew was cut short: it lacks traces that it had, whether this call names it or not.
             if one.since and not one.done:
                 named.setdefault(one.path, one.path)
-        given = {os.path.abspath(name) for name in files}
+        given = {self._files.identity(name) for name in files}
         self._along = {number for number, one in enumerate(manifest.inputs) if one.path not in given}
         for path, name in named.items():
-            if path in known and not os.path.isfile(path):
+            if path in known and not self._files.is_there(path):
                 status[known[path]] = "missing"
                 continue
-            stat = _stat(name)
+            now = self._files.content(name)
             if path not in known:
                 known[path] = len(manifest.inputs)
-                manifest.inputs.append(Input(_unique(name, taken), path, stat.st_size, stat.st_mtime_ns))
+                manifest.inputs.append(Input(_unique(name, path, taken), path, *now))
                 taken.add(manifest.inputs[-1].name)
                 status[known[path]] = "new"
                 continue
             number = known[path]
             one = manifest.inputs[number]
-            same = (one.size, one.mtime_ns) == (stat.st_size, stat.st_mtime_ns)
-            if not same and one.size == stat.st_size and one.done and one.blake3 is not None:
-                same = _core.fingerprint(path, one.size) == one.blake3
-                one.mtime_ns = stat.st_mtime_ns if same else one.mtime_ns
+            same = (one.size, one.mtime_ns) == now
+            if not same and one.size == now.size and one.done and one.blake3 is not None:
+                same = _core.fingerprint(self._files.local(path), one.size) == one.blake3
+                one.mtime_ns = now.mtime_ns if same else one.mtime_ns
             left = manifest.gathering is not None and manifest.gathering.taken and one.gathered
             begun = one.offset or one.records or one.done or left
             if same:
@@ -176,7 +180,7 @@ class IngestWork:
             elif begun:
                 status[number] = "replaced"
             else:
-                manifest.inputs[number] = Input(one.name, path, stat.st_size, stat.st_mtime_ns)
+                manifest.inputs[number] = Input(one.name, path, *now)
                 status[number] = "new"
         return status
 
@@ -195,10 +199,10 @@ class IngestWork:
         inputs = [manifest.inputs[number] for number in todo]
         for place, number in enumerate(todo):
             if number in fresh:
-                stat = _stat(inputs[place].path)
-                inputs[place] = inputs[place].restarted(0, stat.st_size, stat.st_mtime_ns)
+                inputs[place] = inputs[place].restarted(0, *self._files.content(inputs[place].path))
+        self._files.copy(one.path for one in inputs)
         reader = _core.TraceReader(
-            [(one.path, one.name, one.place) for one in inputs],
+            [(self._files.local(one.path), one.name, one.place) for one in inputs],
             gathered=0 if gathering is None else gathering.taken,
             formats=formats,
             digests=True,
@@ -224,7 +228,7 @@ class IngestWork:
             index = index.with_columns(input=numbers.gather(index["input"])).with_columns(
                 shard=pl.lit(manifest.next_shard, pl.UInt32)
             )
-            with staging(folder) as files:
+            with staging(folder, manifest.home) as files:
                 self._enter(todo, fresh, inputs, parts[:-1])
                 if gathering is not None:
                     known = dict(zip(todo, inputs, strict=True))
@@ -323,41 +327,24 @@ class IngestWork:
         """Note what the inputs were, byte for byte, once they are read."""
         manifest, made = self._manifest, False
         for one in manifest.inputs:
-            if one.done and one.blake3 is None and _is_as_read(one):
-                digest = _core.fingerprint(one.path, one.size)
+            if one.done and one.blake3 is None and self._files.is_as_read(one):
+                digest = _core.fingerprint(self._files.local(one.path), one.size)
                 # Of a file that changes meanwhile nothing is known but that it is another one.
-                one.blake3 = digest if _is_as_read(one) else None
+                one.blake3 = digest if self._files.is_as_read(one) else None
                 made = True
         if made:
             with told(self._folder):
                 manifest.save(self._folder)
 
 
-def _unique(name: str, taken: set[str]) -> str:
+def _unique(name: str, path: str, taken: set[str]) -> str:
     """What the tables call a new input: as the caller does, unless that is the name of another one."""
-    path = os.path.abspath(name)
     # A name need not be UTF-8, the tables are.
     for one, errors in ((name, "replace"), (path, "replace"), (path, "backslashreplace")):
         text = os.fsencode(one).decode("utf-8", errors)
         if text not in taken:
             break
     return text
-
-
-def _stat(name: str) -> os.stat_result:
-    try:
-        return os.stat(name)
-    except OSError as error:
-        raise InputError(f"{name}: {error.strerror or error}") from error
-
-
-def _is_as_read(one: Input) -> bool:
-    """Whether a file is still there as it was when reading began."""
-    try:
-        stat = os.stat(one.path)
-    except OSError:
-        return False
-    return (stat.st_size, stat.st_mtime_ns) == (one.size, one.mtime_ns)
 
 
 class _Gauge:

@@ -83,6 +83,11 @@ def plan(
         raise ParameterError("tasks is 0, expected at least 1")
     known = verb_of(verb)
     opened = corpus if isinstance(corpus, PartitionedCorpus) else _opened(corpus)
+    if opened._manifest.home is not None:
+        raise ParameterError(
+            f"the corpus '{opened._manifest.home.url}' is in object storage, and tasks open one in a folder:"
+            " copy it to a folder that all workers see, manifest.json last, and plan that"
+        )
     if opened._steps:
         raise ParameterError(
             "the corpus was changed by with_measures or with_fields, which no task sees: write it first, with"

@@ -19,6 +19,7 @@ from ..disk.partitioned import PartitionedCorpus
 from ..interventions.composition import parts_of
 from ..metrics.verb import metrics, summarized
 from ..replay.verb import NAMED, STRUCTURAL, replay
+from ..rewards.verb import compares_windows
 from ..safety.tracking import sanitizer_cut, taint, tainted_events
 from ..schedules.scheduling import scenarios_of
 from .arguments import Arguments
@@ -218,6 +219,11 @@ def _paid(corpus: PlannedCorpus, given: Arguments) -> Arguments:
     channels = given.named.get("channels")
     if isinstance(channels, dict):
         check_channels(corpus, channels.values())
+    if compares_windows(given.by_name(rewards.compute)["rewards"]):
+        raise ParameterError(
+            "anneal='diagnostic' compares all traces of a step of training, and a task sees its own alone:"
+            " compute this rule on one machine, or plan it with another schedule"
+        )
     return _tools(corpus, given)
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,8 +11,7 @@ from .. import _core
 from ..base.arguments import public
 from ..base.arrays import Floats
 from ..base.checks import check_numbers, check_range
-from ..base.errors import ParameterError, SchemaError
-from ..base.schema import unknown_name
+from ..base.errors import ParameterError
 from ..base.text import briefly
 from ..decisions.rows import REASON, TIER, named_columns, params_text
 from ..statistics.folds import folds_over
@@ -23,8 +21,9 @@ from ..statistics.regression import MOST_WORDS
 from ..statistics.resampling import resampled_ratios, sums_of
 from .action_tables import ActionTable, ByAction, check_number_of_actions, model_table, policy_table
 from .logged_decisions import Log, Unit, logged
-from .outcome_regression import buckets_of, fitted_returns
+from .outcome_regression import buckets_of, fitted_returns, returns_where_followed
 from .policy_estimators import Terms, Weights, bound_terms, direct_terms, returns, terms_of, unsupported
+from .policy_options import Setting, check_options, number_option, regression_columns
 
 FOLDS: Final = 5
 SWITCH_QUANTILE: Final = 0.95
@@ -35,11 +34,18 @@ BUCKETS: Final = 10
 """Parts into which a column with many numbers is cut, to see which actions were logged there."""
 
 NAMES: Final[dict[Unit, dict[str, str]]] = {
-    "decision": {"is": "ips", "wis": "snips", "direct": "direct", "dr": "dr", "switch": "switch"},
+    "decision": {
+        "is": "ips",
+        "wis": "snips",
+        "direct": "direct",
+        "dr": "dr",
+        "mrdr": "mrdr",
+        "switch": "switch",
+    },
     "sequence": {"is": "is", "wis": "wis", "pdis": "pdis", "dr": "dr", "direct": "fqe"},
 }
 """What estimators are called, by what they are computed as."""
-ESTIMATORS: Final = ("ips", "snips", "is", "wis", "pdis", "direct", "fqe", "dr", "switch", "bounds")
+ESTIMATORS: Final = ("ips", "snips", "is", "wis", "pdis", "direct", "fqe", "dr", "mrdr", "switch", "bounds")
 
 VALUES: Final[dict[str, Any]] = {
     "estimator": pl.Enum(ESTIMATORS),
@@ -147,13 +153,14 @@ def policy_values(
         the regression held fixed. ``ess max_weight_share mean_weight`` of the runs' weights, after clipping;
         ``clipped_share`` and ``no_support_share`` of decisions. ``tier`` is ``observed`` for what rests on
         logged probabilities, ``surrogate`` for the model alone (``direct``, of sequences ``fqe``), which
-        is given even without overlap. ``reason`` is that of a null value: ``overlap.absent`` after a
-        refusal, ``field.absent`` where a decision has no ``p_behavior``, ``result.range`` where one is not
-        in (0, 1] or a sum is beyond the floats, ``support.absent`` without runs; beside a value, that of a
-        null interval. ``bounds`` assumes nothing but the range: ``lower`` and ``upper`` over the logged runs,
-        no value; ``range.unknown`` without `bounds`. ``params`` has every option, the runs left out, and
-        ``findings``: ``propensity.suspect`` if the mean of the unclipped weights is more than three standard
-        errors from 1, ``bounds.outside`` if a value contradicts the bounds.
+        is given even without overlap. ``mrdr`` has a row if the policy gives one action of each decision the
+        probability 1, since it is defined for no other policy. ``reason`` is that of a null value:
+        ``overlap.absent`` after a refusal, ``field.absent`` where a decision has no ``p_behavior``,
+        ``result.range`` where one is not in (0, 1] or a sum is beyond the floats, ``support.absent`` without
+        runs; beside a value, that of a null interval. ``bounds`` assumes nothing but the range: ``lower`` and
+        ``upper`` over the logged runs, no value; ``range.unknown`` without `bounds`. ``params`` has every
+        option, the runs left out, and ``findings``: ``propensity.suspect`` if the mean of the unclipped
+        weights is more than three standard errors from 1, ``bounds.outside`` if a value contradicts them.
 
     Raises
     ------
@@ -168,6 +175,9 @@ def policy_values(
     w = p_policy / p_behavior of the logged action a, R the outcome, q the regression, v(x) the sum over all
     actions of p_policy(a|x) q(x, a). ``ips`` mean(w R); ``snips`` mean(w R) / mean(w); ``direct`` mean v(x);
     ``dr`` mean(v(x) + w (R - q(x, a))); ``switch`` the same with the correction only where w <= `tau`.
+    ``mrdr`` is ``dr`` with a regression of its own, beside an `outcome_model`, too: it sees the decisions in
+    which the log did what the policy does, with the weight (1 - p) / p² where p is `p_behavior`. Its loss is
+    what the regression adds to the variance of the estimate.
 
     Of sequences, with w_t the product of the weights up to t of T, d the discount, R the sum of d^(t-1) r_t:
     ``is`` mean(w_T R); ``wis`` mean(w_T R) / mean(w_T); ``pdis`` the mean of the sum of d^(t-1) w_t r_t;
@@ -181,8 +191,9 @@ def policy_values(
     run has decisions. At most 256 actions: weights over texts or tokens have no effective sample.
 
     Source: Horvitz & Thompson 1952; Dudík, Langford & Li 2011 (arXiv 1103.4601); SNIPS, Swaminathan &
-    Joachims 2015; switch, Wang, Agarwal & Dudík 2017 (arXiv 1612.01205); sequences, Precup, Sutton & Singh
-    2000; Jiang & Li 2016 (arXiv 1511.03722); Le, Voloshin & Yue 2019 (arXiv 1903.08738); bounds, Manski 1990.
+    Joachims 2015; switch, Wang, Agarwal & Dudík 2017 (arXiv 1612.01205); mrdr, Farajtabar, Chow &
+    Ghavamzadeh 2018 (arXiv 1802.03493); sequences, Precup, Sutton & Singh 2000; Jiang & Li 2016
+    (arXiv 1511.03722); Le, Voloshin & Yue 2019 (arXiv 1903.08738); bounds, Manski 1990.
 
     Examples
     --------
@@ -198,25 +209,29 @@ def policy_values(
     """
     check_numbers(at=at, folds=folds, n_boot=n_boot, seed=seed)
     confidence = check_confidence(confidence)
-    _check_options(unit, at, folds, reward, discount)
+    check_options(unit, at, folds, reward, discount)
     least, share, mass, pull = (
-        _number(min_ess, "min_ess", 0.0),
-        _number(max_share, "max_share", 0.0),
-        _number(max_unsupported, "max_unsupported", 0.0),
-        _number(penalty, "penalty", 0.0, open=True),
+        number_option(min_ess, "min_ess", 0.0),
+        number_option(max_share, "max_share", 0.0),
+        number_option(max_unsupported, "max_unsupported", 0.0),
+        number_option(penalty, "penalty", 0.0, open=True),
     )
-    cut = None if clip is None else _number(clip, "clip", 0.0, open=True)
-    switch = None if tau is None else _number(tau, "tau", 0.0, infinite=True)
+    cut = None if clip is None else number_option(clip, "clip", 0.0, open=True)
+    switch = None if tau is None else number_option(tau, "tau", 0.0, infinite=True)
     log = logged(decisions, unit=unit, at=at, order=order, reward=reward)
-    columns = _features(log.rows, features)
+    columns = regression_columns(log.rows, features)
     given = policy_table(log.rows, policy, actions)
     model = None if outcome_model is None else model_table(log.rows, outcome_model, actions)
+    # mrdr is defined for policies that leave nothing to chance
+    sure = unit == "decision" and len(log) > 0 and bool(np.isin(given.values, (0.0, 1.0)).all())
+    regressed = model is None or sure
+    names = {kind: name for kind, name in NAMES[unit].items() if sure or name != "mrdr"}
     setting = Setting(unit, float(discount), cut, switch, confidence, n_boot, seed)
     told: dict[str, object] = {
         "unit": unit,
         "policy": given.told,
         "outcome_model": "ridge" if model is None else model.told,
-        "features": columns if model is None else [],
+        "features": columns if regressed else [],
         "at": at if unit == "decision" else None,
         "order": order,
         "reward": reward,
@@ -225,8 +240,8 @@ def policy_values(
         "min_ess": least,
         "max_share": share,
         "max_unsupported": mass,
-        "folds": folds if model is None else None,
-        "penalty": pull if model is None else None,
+        "folds": folds if regressed else None,
+        "penalty": pull if regressed else None,
         "confidence": confidence,
         "n_boot": n_boot,
         "seed": seed,
@@ -237,7 +252,7 @@ def policy_values(
     limits = _limits(log, bounds, setting)
     told["bounds"] = limits
     if not len(log):
-        return _without(setting, told, limits)
+        return _without(names, setting, told)
     action_names = tuple(sorted({*log.actions, *given.actions}))
     check_number_of_actions(len(action_names), "decisions and policy")
     wide = _renumbered(log, action_names)
@@ -245,65 +260,20 @@ def policy_values(
     alike = list(given.columns) if buckets is None else named_columns(log.rows, buckets, "buckets")
     told["buckets"] = alike
     with one_thread():
+        fold = np.repeat(folds_over(log.names, folds, seed)[log.cluster], log.length)
         q = (
-            _fitted(wide, columns, target, folds, pull, setting)
+            fitted_returns(wide, columns, target, fold, discount=setting.discount, penalty=pull)
             if model is None
             else _modelled(model, action_names, target, log)
         )
+        wrong = _wrong_probability(log)
+        followed = (
+            returns_where_followed(wide, columns, target, fold, penalty=pull)
+            if sure and wrong is None
+            else None
+        )
         support = unsupported(wide, target, buckets_of(log.rows, alike, MOST_WORDS, BUCKETS))
-        return _table(wide, target, q, support, (least, share, mass), limits, setting, told)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What the estimates hang on, beside the log and the policy."""
-
-    unit: Unit
-    discount: float
-    clip: float | None
-    tau: float | None
-    confidence: float
-    n_boot: int
-    seed: int
-
-
-def _check_options(unit: object, at: int, folds: int, reward: object, discount: object) -> None:
-    if unit not in ("decision", "sequence"):
-        raise ParameterError(unknown_name("unit", str(unit), ["decision", "sequence"]))
-    for name, value, smallest in (("at", at, 1), ("folds", folds, 2)):
-        if value < smallest:
-            raise ParameterError(f"{name} is {value}, expected a whole number from {smallest}")
-    if isinstance(discount, bool) or not (isinstance(discount, int | float) and 0.0 <= discount <= 1.0):
-        raise ParameterError(f"discount is {briefly(discount)}, expected a number from 0 to 1")
-    if unit == "sequence" and at != 1:
-        raise ParameterError(f"at is {at}, but sequences have all decisions: leave it out, or ask decisions")
-    if unit == "decision" and (reward is not None or discount != 1.0):
-        option = "reward" if reward is not None else "discount"
-        raise ParameterError(f"{option} is for sequences: ask unit='sequence', or leave it out")
-
-
-def _number(value: object, name: str, least: float, *, open: bool = False, infinite: bool = False) -> float:
-    """A number from `least`, or above it."""
-    if not isinstance(value, bool) and isinstance(value, int | float):
-        inside = value > least if open else value >= least
-        if inside and (infinite or math.isfinite(value)):
-            return float(value)
-    where = f"above {least:g}" if open else f"from {least:g}"
-    raise ParameterError(f"{name} is {briefly(value)}, expected a number {where}")
-
-
-def _features(rows: pl.DataFrame, features: Sequence[str] | None) -> list[str]:
-    """The columns of the regression; numbers in them are finite."""
-    if features is None:
-        columns = [
-            name for name, kind in rows.schema.items() if name.startswith("x_") and not kind.is_nested()
-        ]
-    else:
-        columns = named_columns(rows, features, "features")
-    for name in columns:
-        if rows[name].dtype.is_float() and not rows[name].is_finite().fill_null(True).all():
-            raise SchemaError(f"column '{name}' of decisions has NaN or infinity, expected numbers or nulls")
-    return columns
+        return _table(names, wide, target, q, followed, support, (least, share, mass), limits, setting, told)
 
 
 def _limits(log: Log, bounds: object, setting: Setting) -> tuple[float, float] | None:
@@ -322,20 +292,6 @@ def _renumbered(log: Log, names: tuple[str, ...]) -> Log:
     return Log(**{**fields, "actions": names, "action": place[log.action]})
 
 
-def _fitted(
-    log: Log, columns: list[str], target: Floats, folds: int, penalty: float, setting: Setting
-) -> Floats:
-    fold = folds_over(log.names, folds, setting.seed)[log.cluster]
-    return fitted_returns(
-        log,
-        columns,
-        target,
-        np.repeat(fold, log.length),
-        discount=setting.discount,
-        penalty=penalty,
-    )
-
-
 def _modelled(model: ActionTable, names: tuple[str, ...], target: Floats, log: Log) -> Floats:
     """The given model; it has to know every action that was logged or that the policy takes."""
     used: Floats = target.max(axis=0)
@@ -347,11 +303,10 @@ def _modelled(model: ActionTable, names: tuple[str, ...], target: Floats, log: L
     return model.on(names, 0.0)
 
 
-def _without(setting: Setting, told: dict[str, object], limits: object) -> pl.DataFrame:
+def _without(names: dict[str, str], setting: Setting, told: dict[str, object]) -> pl.DataFrame:
     """The rows of a log without runs."""
     same = {"n": 0, "n_tasks": 0, "reason": "support.absent", "params": params_text(_spelled(told, setting))}
-    names = [*NAMES[setting.unit].values(), "bounds"]
-    rows = [{"estimator": name, **same} for name in names]
+    rows = [{"estimator": name, **same} for name in (*names.values(), "bounds")]
     return pl.DataFrame(rows, schema=VALUES)
 
 
@@ -362,9 +317,11 @@ def _spelled(told: dict[str, object], setting: Setting, **more: object) -> dict[
 
 
 def _table(
+    names: dict[str, str],
     log: Log,
     target: Floats,
     q: Floats,
+    followed: Floats | None,
     support: float,
     refusals: tuple[float, float, float],
     limits: tuple[float, float] | None,
@@ -397,9 +354,8 @@ def _table(
             refused = "result.range"
         if refused is None:
             of_sequence = tau if setting.unit == "decision" else None
-            terms = terms_of(log, weights, target, q, setting.discount, of_sequence)
+            terms = terms_of(log, weights, target, q, setting.discount, of_sequence, followed)
         terms["direct"] = direct_terms(log, target, q)
-    names = NAMES[setting.unit]
     terms = {names[kind]: own for kind, own in terms.items() if kind in names}
     bound = None if limits is None else bound_terms(log, chosen, setting.discount, *limits)
     ends = None if bound is None else (float(bound[0].mean()), float(bound[1].mean()))

@@ -66,6 +66,50 @@ def fitted_returns(
     return found
 
 
+def returns_where_followed(
+    log: Log, columns: list[str], target: Floats, fold: Ints, *, penalty: float
+) -> Floats:
+    """The expected return of what a policy without chance does in every row, fitted for ``mrdr``.
+
+    Ridge regression without the row's fold, on the rows in which the log did what the policy does. Each
+    counts (1 - p) / p² times, scaled to a mean of 1, so that the penalty weighs as much as it does elsewhere.
+    If all of them were sure (p = 1), nothing is left to correct, and each counts once. Without such rows it
+    is 0, which makes the estimate that of inverse propensity weighting.
+    """
+    choice = target.argmax(axis=1)
+    followed = log.action == choice
+    marks = np.zeros_like(target)
+    marks[np.arange(len(marks)), choice] = 1.0
+    # a frame of no column would have no rows
+    rows = log.rows.select(list(dict.fromkeys(["trace", *columns])))
+    found = np.zeros(len(choice))
+    parts = np.unique(fold)
+    for own in parts:
+        judge = fold == own
+        learn = followed & (~judge if len(parts) > 1 else judge)
+        if not learn.any():
+            continue
+        others = rows.filter(pl.Series(learn))
+        design = Design.of(others, columns)
+        x = np.column_stack([design.matrix(others), marks[learn]])
+        weights = ridge_on(x, penalty, _added_variance(log.p[learn]))(log.reward[learn])
+        found[judge] = np.column_stack([design.matrix(rows.filter(pl.Series(judge))), marks[judge]]) @ weights
+    return found
+
+
+def _added_variance(p: Floats) -> Floats:
+    """(1 - p) / p², with a mean of 1; all 1 where it is 0 everywhere."""
+    with np.errstate(divide="ignore"):
+        logs = np.log1p(-p) - 2.0 * np.log(p)
+    largest = logs.max()
+    if largest == -np.inf:
+        return np.ones(len(p))
+    # of the largest, since the square of a small probability is no float
+    share: Floats = np.exp(logs - largest)
+    times: Floats = share / share.mean()
+    return times
+
+
 def buckets_of(rows: pl.DataFrame, columns: list[str], most: int, cuts: int) -> Ints:
     """The bucket of every row: one per combination of values.
 

@@ -82,11 +82,18 @@ def returns(log: Log, discount: float) -> tuple[Floats, Floats]:
 
 
 def terms_of(
-    log: Log, weights: Weights, target: Floats, q: Floats, discount: float, tau: float | None
+    log: Log,
+    weights: Weights,
+    target: Floats,
+    q: Floats,
+    discount: float,
+    tau: float | None,
+    followed: Floats | None,
 ) -> dict[str, Terms]:
-    """Every estimator that uses weights, in the words of sequences, and ``switch`` if there is a `tau`.
+    """Every estimator that uses weights, in the words of sequences.
 
     `target` and `q` are (rows, actions): the probabilities of the policy, the expected return of each action.
+    ``switch`` is given with a `tau`, ``mrdr`` with `followed` (rows,): the return of what the policy does.
     """
     factor, total = returns(log, discount)
     one = np.ones(len(log))
@@ -102,6 +109,8 @@ def terms_of(
         if tau is not None:
             kept = np.where(weights.step <= tau, residual, 0.0)
             found["switch"] = Terms(log.summed(expected + kept), one)
+        if followed is not None:
+            found["mrdr"] = Terms(log.summed(followed + weights.step * (log.reward - followed)), one)
     return found
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import polars as pl
 
@@ -98,7 +98,12 @@ def mix(
             value = value.clip(*clips[one])
         if one in norms:
             value = _normalized(value, norms[one])
-        told = told.select("trace", value.alias(f"value {at}"), pl.col("reason").alias(f"reason {at}"))
+        told = told.select(
+            "trace",
+            value.alias(f"value {at}"),
+            pl.col("reason").alias(f"reason {at}"),
+            pl.col("params").alias(f"params {at}"),
+        )
         wide = wide.join(told, on="trace", how="left", maintain_order="left")
         # a trace that the rows of one reward leave out lacks it
         absent = pl.col(f"value {at}").is_null() & pl.col(f"reason {at}").is_null()
@@ -109,28 +114,45 @@ def mix(
         total = total + weight * pl.col(f"value {at}")
     finite = pl.when(total.is_finite()).then(total)
     reason = pl.coalesce(*(pl.col(f"reason {at}") for at in range(len(weights))))
-    params = {
+    options = {
         "weights": weights,
         "clip": {one: list(bounds) for one, bounds in clips.items()},
         "normalize": norms,
-        "rewards": {
-            one: json.loads(rows.filter(reward=one)["params"][0] or "null")
-            for one in weights
-            if traces.height
-        },
         "version": _core.VERSION,
     }
-    return wide.select(
-        *_KEYS,
-        reward=pl.lit(name),
-        family=pl.lit("R8"),
-        unit=pl.lit("team"),
-        unit_id=pl.lit("team"),
-        seq=pl.lit(0, pl.UInt32),
-        value=finite,
-        reason=pl.when(finite.is_null()).then(reason.fill_null("result.range")),
-        params=pl.lit(json.dumps(params, sort_keys=True)),
-    ).cast(REWARDS)
+    return (
+        _with_params(wide, options)
+        .select(
+            *_KEYS,
+            reward=pl.lit(name),
+            family=pl.lit("R8"),
+            unit=pl.lit("team"),
+            unit_id=pl.lit("team"),
+            seq=pl.lit(0, pl.UInt32),
+            value=finite,
+            reason=pl.when(finite.is_null()).then(reason.fill_null("result.range")),
+            params="params",
+        )
+        .cast(REWARDS)
+    )
+
+
+def _with_params(wide: pl.DataFrame, options: dict[str, Any]) -> pl.DataFrame:
+    """The sums with their ``params``: those of the parts may differ from trace to trace."""
+    parts = [f"params {at}" for at in range(len(options["weights"]))]
+    # a trace that the rows of one reward leave out has the parameters of the others, where they agree
+    alike = (
+        pl.when(pl.col(part).drop_nulls().n_unique() == 1).then(pl.col(part).drop_nulls().first())
+        for part in parts
+    )
+    wide = wide.with_columns(pl.col(part).fill_null(one) for part, one in zip(parts, alike, strict=True))
+    known = wide.select(parts).unique(maintain_order=True)
+    told = []
+    for of_parts in known.iter_rows():
+        named = {one: json.loads(of or "null") for one, of in zip(options["weights"], of_parts, strict=True)}
+        told.append(json.dumps({**options, "rewards": named}, sort_keys=True))
+    named_rows = known.with_columns(params=pl.Series(told, dtype=pl.String))
+    return wide.join(named_rows, on=parts, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _normalized(value: pl.Expr, over: Normalize) -> pl.Expr:

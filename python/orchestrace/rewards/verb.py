@@ -16,6 +16,7 @@ from ..corpus.frames import check_corpus, collected
 from ..corpus.names import declared_names, names_of, said_of_tools
 from ..corpus.pieces import empty_store
 from ..schedules.scheduling import Durations, timing_options
+from .windows import Windows, windows_of, with_params
 
 Parameter = bool | int | float | str | None
 Rules = str | Sequence[str] | Mapping[str, Mapping[str, Parameter]]
@@ -120,7 +121,8 @@ def compute(
         ``trace_id task_id`` (String) ``reward`` (Categorical) ``family unit`` (Enum) ``unit_id`` (String)
         ``seq`` (UInt32: first event of the unit) ``value`` (Float64, in the unit of the rule's formula)
         ``reason`` (Enum: why it is null) ``params`` (Categorical: JSON with all parameters, channels and the
-        version). A unit that a trace does not have has no row.
+        version). A unit that a trace does not have has no row. With ``anneal="diagnostic"`` ``params`` also
+        has ``anneal_left``, by which both weights of the row were multiplied; it is that of the trace's step.
 
     Raises
     ------
@@ -130,7 +132,9 @@ def compute(
     Notes
     -----
     O(events + edges) once for all rules, up to logarithms; each formula and source is in `rules`. A channel
-    that a trace lacks makes its row null (``reward.absent``), never 0.
+    that a trace lacks makes its row null (``reward.absent``), never 0. ``anneal="diagnostic"`` compares all
+    traces of a step of training, so it reads the corpus twice: filter the corpus, and the weights follow from
+    what is left of it.
 
     Examples
     --------
@@ -153,17 +157,18 @@ def compute(
         "tools": tools,
         "threads": threads,
     }
+    windows = windows_of(corpus, asked, threads, progress)
     with reporting(progress, "paying") as callback:
-        tables = _paid(corpus, asked, {**options, "progress": callback}, addends=False)
+        tables = _paid(corpus, asked, {**options, "progress": callback}, windows, addends=False)
     told = [
-        table.select(
+        with_params(table, rule).select(
             *("trace", "trace_id", "task_id"),
             pl.lit(rule["name"], REWARDS["reward"]).alias("reward"),
             pl.lit(_about(rule["name"])["family"], REWARDS["family"]).alias("family"),
             pl.lit(_about(rule["name"])["unit"], REWARDS["unit"]).alias("unit"),
             *("unit_id", "seq", "value"),
             pl.col("reason").cast(REWARDS["reason"]),
-            pl.lit(_core.reward_params(rule), REWARDS["params"]).alias("params"),
+            pl.col("params").cast(REWARDS["params"]),
         )
         for table, rule in zip(tables, asked, strict=True)
     ]
@@ -199,7 +204,8 @@ def explain(
     DataFrame
         One row per unit and addend, in the order of addition: ``unit unit_id`` (String) ``seq`` (UInt32)
         ``addend`` (String) ``value`` (Float64) ``total`` (Float64: the payment; the addends of a unit, added
-        one after the other, are this number) ``reason``.
+        one after the other, are this number) ``reason params`` (as in `compute`; windows of training are
+        those of the whole corpus).
 
     Raises
     ------
@@ -229,13 +235,18 @@ def explain(
         "threads": None,
         "progress": None,
     }
-    [table] = _paid(one, asked, options, addends=True)
+    windows = windows_of(corpus, asked, None, None)
+    [table] = _paid(one, asked, options, windows, addends=True)
     about = _about(reward)
-    long = table.with_row_index("row").unpivot(
-        list(about["addends"]),
-        index=["row", "unit_id", "seq", "value", "reason"],
-        variable_name="addend",
-        value_name="part",
+    long = (
+        with_params(table, asked[0])
+        .with_row_index("row")
+        .unpivot(
+            list(about["addends"]),
+            index=["row", "unit_id", "seq", "value", "reason", "params"],
+            variable_name="addend",
+            value_name="part",
+        )
     )
     order = pl.Enum(list(about["addends"]))
     return long.sort("row", pl.col("addend").cast(order), maintain_order=True).select(
@@ -246,6 +257,7 @@ def explain(
         pl.col("part").alias("value"),
         pl.col("value").alias("total"),
         pl.col("reason").cast(REWARDS["reason"]),
+        pl.col("params").cast(REWARDS["params"]),
     )
 
 
@@ -285,6 +297,11 @@ def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
     paid = rows.filter(pl.col("value").is_not_null())
     named = paid.select("trace", pl.col("reward").alias("name"), "value")
     return corpus.with_measures(named.with_columns(kind=pl.lit("reward")))
+
+
+def compares_windows(rewards: Rules) -> bool:
+    """Whether a rule compares the traces of a step of training, so that no part of a corpus pays it alone."""
+    return any(_core.reward_is_diagnostic(rule) for rule in _asked(rewards, None))
 
 
 def _one_trace(corpus: Corpus, trace: object) -> Corpus:
@@ -344,11 +361,16 @@ def _about(name: str) -> dict[str, Any]:
 
 
 def _paid(
-    corpus: Corpus, asked: list[dict[str, Any]], options: dict[str, Any], addends: bool
+    corpus: Corpus,
+    asked: list[dict[str, Any]],
+    options: dict[str, Any],
+    windows: Windows,
+    addends: bool,
 ) -> list[pl.DataFrame]:
     """What each rule pays in all pieces of a corpus."""
     elsewhere = corpus.reward_channels() if any(rule["channels"] for rule in asked) else []
-    request = {**options, "rules": asked, "elsewhere": elsewhere, "addends": addends}
+    more = {"rules": asked, "elsewhere": elsewhere, "addends": addends, "windows": windows}
+    request = {**options, **more}
     pieces = [
         [pl.DataFrame(table) for table in _core.pay(load()._store, **request)] for _, load in corpus.pieces()
     ]

@@ -93,15 +93,20 @@ def ridge(x: Floats, y: Floats, penalty: float) -> Floats:
     return ridge_on(x, penalty)(y)
 
 
-def ridge_on(x: Floats, penalty: float) -> Callable[[Floats], Floats]:
-    """`ridge` of several outcomes on the same columns, whose products are computed once."""
-    center = x[:, 1:].mean(axis=0)
-    around = x[:, 1:] - center
-    gram = around.T @ around + penalty * np.eye(x.shape[1] - 1)
+def ridge_on(x: Floats, penalty: float, times: Floats | None = None) -> Callable[[Floats], Floats]:
+    """`ridge` of several outcomes on the same columns, whose products are computed once.
+
+    A row counts as often as `times` says; None counts each once.
+    """
+    columns = x[:, 1:]
+    center = columns.mean(axis=0) if times is None else np.average(columns, axis=0, weights=times)
+    around = columns - center
+    turned = around.T if times is None else around.T * times
+    gram = turned @ around + penalty * np.eye(columns.shape[1])
 
     def weights(y: Floats) -> Floats:
-        level = y.mean()
-        slope = np.linalg.solve(gram, around.T @ (y - level))
+        level = y.mean() if times is None else np.average(y, weights=times)
+        slope = np.linalg.solve(gram, turned @ (y - level))
         return np.concatenate([[level - center @ slope], slope])
 
     return weights

@@ -5,6 +5,7 @@ from .abort_evaluation import abort_looks, evaluate_abort
 from .abort_rule import AbortRule
 from .answer_evaluation import evaluate
 from .answer_rules import StoppingRule, export, fit, regret, rules
+from .censoring import overlap
 from .epochs import from_frame, quarantined
 from .features import features
 from .frontiers import frontier, frontier_area, plot_frontier
@@ -30,6 +31,7 @@ __all__ = [
     "from_frame",
     "frontier",
     "frontier_area",
+    "overlap",
     "plot_frontier",
     "quarantined",
     "regret",

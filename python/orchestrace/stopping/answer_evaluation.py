@@ -16,15 +16,15 @@ from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
 from ..decisions.rows import TIER
-from ..statistics.influence import check_confidence, mean_interval
+from ..statistics.influence import Bools, check_confidence, mean_interval
 from ..statistics.learners import in_one_order
-from ..statistics.resampling import ratio_of, resampled, sums_of
+from ..statistics.resampling import Statistic, ratio_of, resampled, sums_of
 from .answers import Answers, Price, Problem, answers
+from .censoring import FOLDS, Estimand, claimed, seen
 from .continuation import Regress, regressed_by
 from .epochs import REASON
 from .stopping_rules import METHODS
 
-FOLDS: Final = 5
 FEWEST_ROWS: Final = 30
 """Runs that an epoch needs for the test of the dual."""
 
@@ -47,6 +47,8 @@ VALUES: Final = pl.Schema(
         "early": pl.Float64(),
         "n_runs": pl.UInt32(),
         "n_tasks": pl.UInt32(),
+        "ess": pl.Float64(),
+        "horizon": pl.UInt32(),
         "estimand": pl.String(),
         "tier": TIER,
         "reason": REASON,
@@ -58,9 +60,13 @@ VALUES: Final = pl.Schema(
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Where a rule stops in each run, fitted without its task; of learned rules their values of rows."""
+    """Where a rule stops in each run, fitted without its task; of learned rules their values of rows.
+
+    ``weight`` says how many runs each one stands for, 0 where it was recorded up to no stop of the rule.
+    """
 
     stop: Ints
+    weight: Floats
     worth: Floats | None
     expected: Floats | None
 
@@ -73,6 +79,7 @@ def evaluate(
     methods: Sequence[str] | None = None,
     *,
     problem: Problem = "answer",
+    estimand: Estimand = "capped",
     price: Price = 0.0,
     cost: str = "epochs",
     features: Sequence[str] | None = None,
@@ -93,6 +100,10 @@ def evaluate(
     problem
         ``"answer"``: stop and hand over what there is, payoff q_k - price · cost. ``"abort"``: stop and give
         up, payoff - price · cost before the last epoch, y - price · cost at it.
+    estimand
+        ``"capped"``: the recorded stop is a cap that no rule lifts; every rule is observed. ``"uncapped"``:
+        as if the recorded policy had never stopped a run, of the problem ``"answer"`` alone. Runs that went
+        on stand for like ones that were stopped, which holds if stops depended on nothing but the features.
     price, cost
         What one unit of ``cost`` costs (``"epochs"``, ``"tokens"``, ``"seconds"``, ``"usd"``), in units of
         the quality; or prices by cost. ``cost`` is also what the rule ``budget`` counts.
@@ -115,9 +126,11 @@ def evaluate(
         a dual upper bound on every rule that sees no more than the features; ``bound_kind`` is
         ``upper_approx`` where the increments of its martingale are not 0 on average (a test at 5 %,
         Bonferroni over epochs). ``mean_k quality cost`` at the stop, ``early`` the share of runs cut before
-        their end. ``estimand`` is ``capped``: the recorded stop is a cap that no rule lifts. ``tier`` is
-        ``observed``: earlier stops are in the recording. ``oracle`` peeks into the future and is no rule that
-        anybody can follow.
+        their end. ``ess``: effective runs behind the value, all of them if capped. ``horizon``: the last
+        epoch that the claim goes to, at which every rule stops; if that is not the last one recorded,
+        ``reason`` is ``overlap.absent`` and `overlap` says why. ``tier`` is ``observed`` if capped: earlier
+        stops are in the recording; else ``surrogate``. ``recorded`` is what was done, with either estimand;
+        ``oracle`` peeks into the future and is no rule that anybody can follow.
 
     Raises
     ------
@@ -129,7 +142,8 @@ def evaluate(
     Notes
     -----
     O(Σ K · p² · folds) for p columns. Source: Snell 1952; Longstaff & Schwartz 2001; Tsitsiklis & Van Roy
-    2001; dual bound, Rogers 2002, Haugh & Kogan 2004; docs/reference/definitions.md, D29.
+    2001; dual bound, Rogers 2002, Haugh & Kogan 2004; weights, Robins & Rotnitzky 1992, normalized, Hájek
+    1971; docs/reference/definitions.md, D29.
 
     Examples
     --------
@@ -154,8 +168,11 @@ def evaluate(
         seed=seed,
         features=None if features is None else tuple(features),
     )
+    claim = claimed(runs, estimand, problem)
+    runs = claim.runs
     options = {
         "problem": problem,
+        "estimand": estimand,
         "price": dict(price) if isinstance(price, Mapping) else price,
         "cost": cost,
         "features": list(runs.names),
@@ -168,8 +185,9 @@ def evaluate(
     }
     same: dict[str, Any] = {
         "params": json.dumps(options, sort_keys=True),
-        "estimand": "capped",
-        "tier": "observed",
+        "estimand": estimand,
+        "tier": "observed" if estimand == "capped" else "surrogate",
+        "horizon": claim.horizon,
     }
     same |= {"n_runs": len(runs), "n_tasks": runs.n_tasks}
     rows = []
@@ -179,7 +197,9 @@ def evaluate(
             rows.append({"method": name, "reason": "support.absent", **same})
             continue
         out = base if name == "fixed" else held_out(runs, name, regress)
-        rows.append({"method": name, **same} | _row(runs, out, base, confidence, n_boot, seed))
+        row = _row(runs, out, base, confidence, n_boot, seed)
+        row["reason"] = row["reason"] or claim.reason
+        rows.append({"method": name, **same} | row)
     return pl.DataFrame(rows, schema=VALUES)
 
 
@@ -197,7 +217,7 @@ def named(methods: Sequence[str] | None) -> list[str]:
 
 def held_out(runs: Answers, name: str, regress: Regress) -> HeldOut:
     """A rule on every run, fitted without the tasks of its fold."""
-    stop = np.zeros(len(runs), np.int64)
+    stop, weight = np.zeros(len(runs), np.int64), np.zeros(len(runs))
     worth, expected = (np.zeros(len(runs.k)) if METHODS[name].learned else None for _ in range(2))
     for fold in np.unique(runs.fold):
         inside = np.flatnonzero(runs.fold == fold)
@@ -207,29 +227,38 @@ def held_out(runs: Answers, name: str, regress: Regress) -> HeldOut:
         fitted = METHODS[name].fit(runs, others, regress)
         part = runs.take(inside)
         offset = runs.start[inside] - part.start
-        stops = part.stops(fitted.stop(part))
-        stop[inside] = stops + offset
         rows = np.isin(runs.run, inside)
         if worth is not None and fitted.worth is not None:
-            worth[rows] = fitted.worth(part)
+            worth[rows] = own = fitted.worth(part)
+            flags = part.g >= own
+        else:
+            flags = fitted.stop(part)
+        stops = part.stops(flags)
+        stop[inside] = stops + offset
+        weight[inside] = seen(part, flags, stops, METHODS[name].needs)
         if expected is not None and fitted.expect is not None:
             expected[rows] = fitted.expect(part)
-    return HeldOut(stop, worth, expected)
+    return HeldOut(stop, weight, worth, expected)
 
 
 def _row(
     runs: Answers, out: HeldOut, base: HeldOut, confidence: float, n_boot: int, seed: int
 ) -> dict[str, Any]:
     n = runs.n_tasks
-    each = sums_of(np.ones(len(runs)), runs.task, n)
 
-    def around(values: Floats) -> tuple[float | None, float | None, float | None]:
-        made = ratio_of(sums_of(values, runs.task, n), each)
-        return resampled(made, n, n_boot=n_boot, confidence=confidence, seed=seed)
+    def mean(values: Floats, times: Floats) -> Statistic:
+        return ratio_of(sums_of(values * times, runs.task, n), sums_of(times, runs.task, n))
 
-    paid = runs.g[out.stop]
-    value, lower, upper = around(paid)
-    gain, gain_lower, gain_upper = around(paid - runs.g[base.stop])
+    def around(statistic: Statistic) -> tuple[float | None, float | None, float | None]:
+        return resampled(statistic, n, n_boot=n_boot, confidence=confidence, seed=seed)
+
+    paid, of_base = runs.g[out.stop], runs.g[base.stop]
+    ours, theirs = mean(paid, out.weight), mean(of_base, base.weight)
+    value, lower, upper = around(ours)
+    alike = np.array_equal(out.weight, base.weight)
+    gain, gain_lower, gain_upper = around(
+        mean(paid - of_base, out.weight) if alike else lambda times: ours(times) - theirs(times)
+    )
     row: dict[str, Any] = {
         "value": value,
         "lower": lower,
@@ -237,22 +266,25 @@ def _row(
         "gain": gain,
         "gain_lower": gain_lower,
         "gain_upper": gain_upper,
-        "mean_k": float(runs.k[out.stop].mean()),
-        "quality": _known_mean(runs.q[out.stop]),
-        "cost": float(runs.c[out.stop].mean()),
-        "early": float((out.stop < runs.end).mean()),
+        "mean_k": _known_mean(runs.k[out.stop], out.weight),
+        "quality": _known_mean(runs.q[out.stop], out.weight),
+        "cost": _known_mean(runs.c[out.stop], out.weight),
+        "early": _known_mean(~runs.final[out.stop], out.weight),
+        "ess": float(out.weight.sum() ** 2 / max(np.square(out.weight).sum(), 1.0)),
         "reason": None if lower is not None else "support.absent",
     }
     if out.worth is not None and out.expected is not None:
         bound, approximate = dual(runs, out.worth, out.expected)
-        told, low, high = around(bound)
+        # of a run that was cut nobody knows what was best
+        told, low, high = around(mean(bound, np.where(runs.cut, 0.0, runs.weight[runs.end])))
         row |= {"bound": told, "bound_lower": low, "bound_upper": high}
         row |= {"bound_kind": "upper_approx" if approximate else "upper"}
     return row
 
 
-def _known_mean(values: Floats) -> float | None:
-    return None if np.isnan(values).any() else float(values.mean())
+def _known_mean(values: Floats | Ints | Bools, times: Floats) -> float | None:
+    known = values.astype(np.float64)
+    return None if np.isnan(known).any() or not times.any() else float(np.average(known, weights=times))
 
 
 def dual(runs: Answers, worth: Floats, expected: Floats) -> tuple[Floats, bool]:
@@ -262,8 +294,7 @@ def dual(runs: Answers, worth: Floats, expected: Floats) -> tuple[Floats, bool]:
     of its own, on cells of the features: increments have to be 0 on average given what is known, and are
     tested so among low, middle and high expectations. O(rows).
     """
-    last = runs.last
-    value = np.where(last, runs.g, np.maximum(runs.g, worth))
+    value = np.where(runs.final, runs.g, np.maximum(runs.g, worth))
     step = np.zeros(len(runs.k))
     inner = np.flatnonzero(runs.k > 1)
     before = expected[inner - 1]

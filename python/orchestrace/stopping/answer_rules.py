@@ -15,8 +15,9 @@ from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
 from ..statistics.learners import in_one_order
-from .answer_evaluation import FOLDS, held_out, named
+from .answer_evaluation import held_out, named
 from .answers import Answers, Price, Problem, answers
+from .censoring import FOLDS, Estimand, claimed
 from .continuation import regressed_by
 from .epochs import REASON
 from .stopping_rules import METHODS, Fitted
@@ -117,6 +118,7 @@ def fit(
     method: str = "lsm",
     *,
     problem: Problem = "answer",
+    estimand: Estimand = "capped",
     price: Price = 0.0,
     cost: str = "epochs",
     features: Sequence[str] | None = None,
@@ -130,7 +132,7 @@ def fit(
         Epochs, as `epochs` or `from_frame` makes them, with features in columns ``x_...``.
     method
         A name of `rules`, ``oracle`` left out.
-    problem, price, cost, features, trees
+    problem, estimand, price, cost, features, trees
         As in `evaluate`, which says what the rule is worth on runs that it has not seen.
 
     Returns
@@ -164,7 +166,7 @@ def fit(
         raise ParameterError(unknown_name("rule of stopping", str(method), known))
     options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
     options["features"] = None if features is None else tuple(features)
-    runs = answers(epochs, folds=2, seed=0, **options)
+    runs = claimed(answers(epochs, folds=FOLDS, seed=0, **options), estimand, problem).runs
     if not len(runs):
         raise ParameterError("epochs have no run to fit on")
     options["features"] = runs.names
@@ -173,6 +175,7 @@ def fit(
         **options,
         "features": list(runs.names),
         "method": method,
+        "estimand": estimand,
         "trees": trees,
         "version": _core.VERSION,
     }

@@ -29,7 +29,9 @@ class Answers:
 
     ``k g x`` are of rows (``x`` the features, NaN where absent), ``start length task fold`` of runs. ``g`` is
     what it pays to stop at the row, in units of q or of the reward. ``q`` and ``c`` are quality and cost so
-    far, ``s`` the score. Runs of a task are in one fold.
+    far, ``s`` the score. Runs of a task are in one fold. ``cut`` (of runs) says that the run would have gone
+    on, had the recorded policy not stopped it; ``weight`` (of rows) how many runs one that was recorded up to
+    the row stands for. With the estimand ``capped`` nothing is cut and every weight is 1.
     """
 
     rows: pl.DataFrame
@@ -44,6 +46,8 @@ class Answers:
     c: Floats
     g: Floats
     x: Floats
+    weight: Floats
+    cut: Bools
 
     def __len__(self) -> int:
         return len(self.start)
@@ -69,6 +73,13 @@ class Answers:
         found[self.end] = True
         return found
 
+    @property
+    def final(self) -> Bools:
+        """Whether a row is the last of its run, and nothing could have followed."""
+        found = np.zeros(len(self.k), bool)
+        found[self.end[~self.cut]] = True
+        return found
+
     def take(self, runs: Ints) -> "Answers":
         """Some of the runs."""
         kept = np.isin(self.run, runs)
@@ -80,13 +91,19 @@ class Answers:
             length=length,
             task=self.task[runs],
             fold=self.fold[runs],
-            **{name: getattr(self, name)[kept] for name in ("k", "q", "s", "c", "g", "x")},
+            cut=self.cut[runs],
+            **{name: getattr(self, name)[kept] for name in ("k", "q", "s", "c", "g", "x", "weight")},
         )
 
     def at(self, k: int, among: Ints) -> Ints:
         """The rows at epoch k of those runs of `among` that go on beyond it."""
         runs = among[self.length[among] > k]
         return self.start[runs] + k - 1
+
+    def cut_at(self, k: int, among: Ints) -> Ints:
+        """Those runs of `among` that the recorded policy stopped at epoch k."""
+        cut: Ints = among[self.cut[among] & (self.length[among] == k)]
+        return cut
 
     def stops(self, stop: Bools) -> Ints:
         """The row at which each run stops: the first where `stop` holds, else its last."""
@@ -154,6 +171,8 @@ def answers(
         c=_cost(rows, cost),
         g=g.astype(np.float64),
         x=x,
+        weight=np.ones(len(k)),
+        cut=np.zeros(len(start), bool),
     )
 
 

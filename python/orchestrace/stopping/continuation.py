@@ -11,7 +11,7 @@ all k, repeated (fitted Q iteration), `tabular` means over runs with the same hi
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,130 +19,87 @@ import polars as pl
 from ..base.arrays import Floats, Ints
 from ..base.checks import check_flags
 from ..statistics.learners import learner, one_thread
-from ..statistics.regression import ridge
 from .answers import Answers
+from .designs import Basis, of_cells, summed
 
 PENALTY: Final = 1e-3
 """Of ridge, times the number of rows."""
 FEWEST: Final = 50
 """Runs that an epoch needs for a regression of its own."""
 PER_COLUMN: Final = 5
-MOST_CELLS: Final = 12
-PER_CELL: Final = 10
-PENALTY_OF_CELLS: Final = 1e-5
 SWEEPS: Final = 50
 SETTLED: Final = 1e-6
-
-
-@dataclass(frozen=True, eq=False)
-class Basis:
-    """Intercept, standardized columns and their squares; null is 0 beside a flag that says so."""
-
-    mean: Floats
-    scale: Floats
-    kept: Ints
-    flagged: Ints
-
-    @classmethod
-    def of(cls, x: Floats) -> "Basis":
-        """Of the rows that are fitted; columns that do not vary there are dropped."""
-        known = ~np.isnan(x)
-        n = np.maximum(known.sum(axis=0), 1)
-        mean = np.where(known, x, 0.0).sum(axis=0) / n
-        around = np.where(known, x - mean, 0.0)
-        scale = np.sqrt(np.square(around).sum(axis=0) / n)
-        varies = scale > 1e-12 * np.maximum(np.abs(mean), 1.0)
-        missing = (~known).mean(axis=0)
-        flagged = np.flatnonzero((missing > 0.0) & (missing < 1.0))
-        return cls(mean, np.where(varies, scale, 1.0), np.flatnonzero(varies), flagged)
-
-    def __call__(self, x: Floats) -> Floats:
-        """The design, (rows, 1 + 2 kept + flagged) float64."""
-        z = (x[:, self.kept] - self.mean[self.kept]) / self.scale[self.kept]
-        z = np.where(np.isnan(z), 0.0, z)
-        flags = np.isnan(x[:, self.flagged]).astype(np.float64)
-        return np.concatenate([np.ones((len(x), 1)), z, np.square(z), flags], axis=1)
-
-
-Regress = Callable[[Floats, Floats], "Predict"]
-"""Rows and targets to a function that predicts targets of rows."""
-
-
-def of_ridge(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
-    """Ridge on the basis of the rows. O(rows · columns²)."""
-    basis = Basis.of(x)
-    design = basis(x)
-    weights = ridge(design, y, PENALTY * len(y)) if design.shape[1] > 1 else np.array([y.mean()])
-    return lambda rows: basis(rows) @ weights
 
 
 Predict = Callable[[Floats], Floats]
 
 
-def of_trees(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
+class Solved(NamedTuple):
+    """A regression of one target: its values at the rows that it was fitted on, and those of any rows."""
+
+    inside: Floats
+    predict: Predict
+
+
+Regress = Callable[[Floats, Floats], Callable[[Floats], Solved]]
+"""Rows and how often each counts, to what solves for a target: several targets share what is made of them."""
+
+
+def of_ridge(x: Floats, times: Floats) -> Callable[[Floats], Solved]:
+    """Ridge on the basis of the rows. O(rows · columns²), of each further target O(rows · columns)."""
+    basis = Basis.of(x)
+    design = basis.columns(x)
+    each = _unequal(times)
+    if not len(design):
+        return lambda y: _constant(float(np.average(y, weights=each)), len(x))
+    center = np.average(design, axis=1, weights=each)
+    counted = design if each is None else design * each
+    gram = counted @ design.T - len(x) * np.outer(center, center)
+    gram[np.diag_indices_from(gram)] += PENALTY * len(x)
+
+    def solve(y: Floats) -> Solved:
+        level = float(np.average(y, weights=each))
+        slope: Floats = np.linalg.solve(gram, counted @ (y - level)).astype(np.float64)
+        start = level - float(center @ slope)
+        return Solved(summed(design, slope, start), lambda rows: summed(basis.columns(rows), slope, start))
+
+    return solve
+
+
+def _unequal(times: Floats) -> Floats | None:
+    """Weights with the mean 1; None where all rows count the same, which needs no products."""
+    return None if (times == times[0]).all() else times / times.mean()
+
+
+def _constant(level: float, n: int) -> Solved:
+    return Solved(np.full(n, level), lambda rows: np.full(len(rows), level))
+
+
+def of_trees(x: Floats, times: Floats) -> Callable[[Floats], Solved]:
     """Boosted trees, which take null as it is. Needs scikit-learn."""
     boosting = learner("ensemble", "HistGradientBoostingRegressor", "trees=True")
-    model = boosting(random_state=0, early_stopping=False)
-    with one_thread():
-        model.fit(x, y)
 
-    def predict(rows: Floats) -> Floats:
-        if not len(rows):
-            return np.zeros(0)
+    def solve(y: Floats) -> Solved:
+        model = boosting(random_state=0, early_stopping=False)
         with one_thread():
-            found: Floats = model.predict(rows)
-        return found
+            model.fit(x, y, sample_weight=_unequal(times))
 
-    return predict
+        def predict(rows: Floats) -> Floats:
+            if not len(rows):
+                return np.zeros(0)
+            with one_thread():
+                found: Floats = model.predict(rows)
+            return found
+
+        return Solved(predict(x), predict)
+
+    return solve
 
 
 def regressed_by(trees: bool) -> Regress:
     """The regression that learned rules use."""
     check_flags(trees=trees)
     return of_trees if trees else of_ridge
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Beside the basis, which cell of each column a row is in: quantiles of the rows that are fitted.
-
-    What the dual bound expects has to be right given what is known, not on average alone: a square does not
-    follow a step, cells do.
-    """
-
-    basis: Basis
-    cuts: list[Floats]
-
-    @classmethod
-    def of(cls, x: Floats) -> "Cells":
-        """Of the rows that are fitted; fewer cells where rows are few."""
-        basis = Basis.of(x)
-        many = int(min(MOST_CELLS, len(x) // (PER_CELL * max(len(basis.kept), 1))))
-        cuts = []
-        for column in basis.kept:
-            known = x[:, column][~np.isnan(x[:, column])]
-            shares = np.arange(1, many) / max(many, 1)
-            found = np.unique(np.quantile(known, shares, method="inverted_cdf")) if many > 1 else np.zeros(0)
-            cuts.append(found[found > known.min()] if known.size else found[:0])
-        return cls(basis, cuts)
-
-    def __call__(self, x: Floats) -> Floats:
-        """The design, (rows, columns) float64."""
-        parts = [self.basis(x)]
-        for column, cuts in zip(self.basis.kept, self.cuts, strict=True):
-            parts.append((x[:, column][:, None] >= cuts[None, :]).astype(np.float64))
-        return np.concatenate(parts, axis=1)
-
-
-def of_cells(x: Floats, y: Floats) -> "Predict":
-    """Ridge on the basis and the cells of the rows. O(rows · columns²)."""
-    cells = Cells.of(x)
-    design = cells(x)
-    if design.shape[1] == 1:
-        level = float(y.mean())
-        return lambda rows: np.full(len(rows), level)
-    weights = ridge(design, y, PENALTY_OF_CELLS * len(y))
-    return lambda rows: cells(rows) @ weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,18 +114,27 @@ class Continuation:
 
     def __call__(self, x: Floats, k: Ints) -> Floats:
         """What going on is worth, of rows, (rows,) float64; minus infinity where nothing was fitted: stop."""
-        return _by_epoch(self.models, x, k)
+        return _predicted(self.models, x, k)
 
     def expect(self, x: Floats, k: Ints) -> Floats:
         """The value to be expected at the next epoch, of rows, (rows,) float64."""
-        return _by_epoch(self.expected, x, k)
+        return _predicted(self.expected, x, k)
 
 
-def _by_epoch(models: list[Predict], x: Floats, k: Ints) -> Floats:
+def _predicted(models: list[Predict], x: Floats, k: Ints) -> Floats:
     found = np.full(len(k), -np.inf)
-    for at in np.unique(k) if models else ():
-        rows = np.flatnonzero(k == at)
-        found[rows] = models[min(int(at), len(models)) - 1](x[rows])
+    if not models or not len(k):
+        return found
+    # rows by epoch, in one sort; the last model serves all epochs from its own on
+    at = np.minimum(k, len(models))
+    order = np.argsort(at.astype(np.uint16) if len(models) < 2**16 else at, kind="stable")
+    ends = np.searchsorted(at[order], np.arange(1, len(models) + 1), side="right")
+    first = 0
+    for model, end in zip(models, ends, strict=True):
+        rows = order[first:end]
+        if len(rows):
+            found[rows] = model(x[rows])
+        first = end
     return found
 
 
@@ -181,68 +147,92 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
     ahead = np.zeros(len(runs))
     ahead[among] = runs.g[runs.end[among]]
     greater = ahead.copy()
-    pooled: tuple[list[Floats], list[Floats], list[Floats]] = ([], [], [])
+    pooled: tuple[list[Floats], list[Floats], list[Floats], list[Floats]] = ([], [], [], [])
     for k in range(deepest - 1, 0, -1):
-        rows = runs.at(k, among)
         of = among[runs.length[among] > k]
-        x, y = runs.x[rows], ahead[of]
-        pooled[0].append(x)
-        pooled[1].append(y)
-        pooled[2].append(greater[of])
-        few = len(rows) < max(FEWEST, PER_COLUMN * (1 + 2 * x.shape[1]))
-        together = [np.concatenate(part) for part in pooled] if few else [x, y, greater[of]]
-        model = regress(together[0], together[1])
+        rows = runs.start[of] + k - 1
+        parts = (runs.x[rows], ahead[of], greater[of], runs.weight[rows + 1])
+        for before, part in zip(pooled, parts, strict=True):
+            before.append(part)
+        if len(rows) < max(FEWEST, PER_COLUMN * (1 + 2 * runs.x.shape[1])):
+            x, y, aim, times = (np.concatenate(part) for part in pooled)
+        else:
+            x, y, aim, times = parts
+        values, model = regress(x, times)(y)
         models.append(model)
-        expected.append(_calibrated(model, of_cells(_beside(model, together[0]), together[2])))
-        value, now = model(x), runs.g[rows]
-        ahead[of] = np.where(now >= value, now, y if realized else value)
+        expected.append(_calibrated(model, of_cells(_beside(values, x), aim)))
+        value, now = values[-len(rows) :], runs.g[rows]
+        ahead[of] = np.where(now >= value, now, parts[1] if realized else value)
         greater[of] = np.maximum(now, value)
+        # nobody saw what these would have come to: the model says what going on was worth
+        cut = runs.cut_at(k, among)
+        ahead[cut] = np.maximum(runs.g[runs.end[cut]], model(runs.x[runs.end[cut]]))
+        greater[cut] = ahead[cut]
     return Continuation(models[::-1], expected[::-1])
 
 
-def _beside(model: Predict, x: Floats) -> Floats:
-    return np.concatenate([model(x)[:, None], x], axis=1)
+def _beside(values: Floats, x: Floats) -> Floats:
+    return np.concatenate([values[:, None], x], axis=1)
 
 
 def _calibrated(model: Predict, expected: Predict) -> Predict:
     """What is expected by the features and by what a model says of them."""
-    return lambda x: expected(_beside(model, x))
+    return lambda x: expected(_beside(model(x), x))
 
 
 def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
-    """`fqi`: one regression for all epochs, with k among its columns. O(sweeps · rows · columns²)."""
+    """`fqi`: one regression for all epochs, with k among its columns.
+
+    O(rows · columns · (columns + sweeps)): sweeps share what is made of the rows.
+    """
     inside = np.isin(runs.run, among) & ~runs.last
     rows = np.flatnonzero(inside)
     if not len(rows):
         return Continuation([], [])
-    after = rows + 1
-    x = _with_k(runs.x, runs.k)
-    ends, now = runs.last[after], runs.g[after]
-    value = now.copy()
-    model = regress(x[rows], value)
+    x = with_k(runs.x, runs.k)
+    now, k = runs.g[rows + 1], runs.k[rows]
+    # rows with a choice at the next epoch, which is none of `rows` if the run was cut there
+    goes_on = np.flatnonzero(~runs.final[rows + 1])
+    cut = goes_on[runs.last[rows[goes_on] + 1]]
+    inner = goes_on[~runs.last[rows[goes_on] + 1]]
+    beyond = x[rows[cut] + 1]
+
+    def aims(solved: Solved) -> Floats:
+        found = now.copy()
+        found[inner] = np.maximum(now[inner], solved.inside[inner + 1])
+        if len(cut):
+            found[cut] = np.maximum(now[cut], solved.predict(beyond))
+        return found
+
+    solve = regress(x[rows], runs.weight[rows + 1])
+    value = now
+    solved = solve(value)
     for _ in range(SWEEPS):
-        target = np.where(ends, now, np.maximum(now, model(x[after])))
-        model = regress(x[rows], target)
+        target = aims(solved)
+        solved = solve(target)
         moved = float(np.abs(target - value).max())
         value = target
         if moved < SETTLED:
             break
-    fitted = model
+    target = aims(solved)
 
-    def of(rows: Floats, k: int) -> Floats:
-        return fitted(_with_k(rows, np.full(len(rows), k)))
+    def of(part: Floats, k: int) -> Floats:
+        return solved.predict(with_k(part, np.full(len(part), k)))
 
     deepest = int(runs.length[among].max())
     models: list[Predict] = [partial(of, k=k) for k in range(1, max(deepest, 2))]
     expected = []
-    for k, one in enumerate(models, 1):
-        at = rows[runs.k[rows] >= k] if (runs.k[rows] == k).sum() < FEWEST else rows[runs.k[rows] == k]
-        target = np.where(runs.last[at + 1], runs.g[at + 1], np.maximum(runs.g[at + 1], fitted(x[at + 1])))
-        expected.append(_calibrated(one, of_cells(_beside(one, runs.x[at]), target)))
+    for k_of, one in enumerate(models, 1):
+        at = np.flatnonzero(k == k_of)
+        if len(at) < FEWEST:
+            at = np.flatnonzero(k >= k_of)
+        own = runs.x[rows[at]]
+        expected.append(_calibrated(one, of_cells(_beside(one(own), own), target[at])))
     return Continuation(models, expected)
 
 
-def _with_k(x: Floats, k: Ints) -> Floats:
+def with_k(x: Floats, k: Ints) -> Floats:
+    """Features and the epoch, which comes first."""
     return np.concatenate([k[:, None].astype(np.float64), x], axis=1)
 
 
@@ -291,11 +281,16 @@ def by_history(runs: Answers, among: Ints) -> Histories:
         rows = runs.at(k, among)
         of = among[runs.length[among] > k]
         found, place = np.unique(keys[rows], return_inverse=True)
-        mean = np.bincount(place, ahead[of]) / np.bincount(place)
+        times = runs.weight[rows + 1]
+        mean = np.bincount(place, times * ahead[of]) / np.bincount(place, times)
         states.append(found)
         worth.append(mean)
-        of_epoch.append(float(ahead[of].mean()))
+        of_epoch.append(float(np.average(ahead[of], weights=times)))
         ahead[of] = np.maximum(runs.g[rows], mean[place])
+        cut = runs.cut_at(k, among)
+        own = keys[runs.end[cut]]
+        at = np.minimum(np.searchsorted(found, own), len(found) - 1)
+        ahead[cut] = np.maximum(runs.g[runs.end[cut]], np.where(found[at] == own, mean[at], of_epoch[-1]))
     together, values = np.concatenate(states), np.concatenate(worth)
     order = np.argsort(together, kind="stable")
     return Histories(together[order], values[order], np.array(of_epoch[::-1], dtype=np.float64))

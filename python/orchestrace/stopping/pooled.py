@@ -10,8 +10,8 @@ from ..base.arrays import Floats, Ints
 from ..statistics.folds import folds_over
 from ..statistics.influence import Bools
 from ..statistics.regression import logistic
+from .designs import summed
 from .features import OF_SCORES, with_scores
-from .ratio import summed
 from .runs import Runs
 from .thresholds import order
 
@@ -104,7 +104,7 @@ class Pooled:
         own = plain[:, [OF_SCORES.index(name) for name in self.shape.features]]
         z = (own - self.mean) / self.spread
         terms = (_terms(z, k, self.knots, self.shape.by_step) - self.center) / self.scale
-        return summed(terms, self.weights)
+        return summed(terms.T, self.weights[1:], self.weights[0])
 
 
 def _features(runs: Runs, odds: bool) -> Floats:

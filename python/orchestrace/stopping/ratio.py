@@ -7,6 +7,7 @@ import numpy as np
 
 from ..base.arrays import Floats, Ints
 from ..statistics.regression import logistic, sigmoid
+from .designs import summed
 from .runs import Runs
 
 FEWEST: Final = 5
@@ -34,20 +35,8 @@ class StepModel:
 
     def chances(self, scores: Floats) -> Floats:
         """P(y = 1) of each run, clipped."""
-        z = summed((scores - self.mean) / self.spread, self.weights)
+        z = summed(((scores - self.mean) / self.spread).T, self.weights[1:], self.weights[0])
         return np.clip(sigmoid(z), CLIP, 1.0 - CLIP)
-
-
-def summed(terms: Floats, weights: Floats) -> Floats:
-    """The intercept and the weighted terms of each row, (rows, terms).
-
-    A product of matrices rounds a row as the rows beside it suggest. Ties with the threshold, and an epoch
-    that is judged before the run goes on, need the same bits in any company.
-    """
-    found = np.full(len(terms), weights[0])
-    for column, weight in zip(terms.T, weights[1:], strict=True):
-        found += weight * column
-    return found
 
 
 def _design(scores: Floats) -> Floats:

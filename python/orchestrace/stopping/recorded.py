@@ -1,16 +1,21 @@
 """Epochs of recordings: where each run could have been stopped, and what was known there."""
 
+import math
+from collections.abc import Mapping
 from typing import Final, Literal
 
+import numpy as np
 import polars as pl
 
 from .. import _core
 from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.text import briefly
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward, amounts
+from .answers import COSTS
 from .epochs import EPOCHS, SOURCES
 from .features import with_scores
 
@@ -21,7 +26,13 @@ _IN_TRACE: Final = ("draft", "score", "turn")
 
 
 @public
-def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward | None = "team") -> pl.DataFrame:
+def epochs(
+    corpus: Corpus,
+    source: Source | None = None,
+    *,
+    reward: Reward | None = "team",
+    budget: float | Mapping[str, float] | None = None,
+) -> pl.DataFrame:
     """Tell where each recorded run could have been stopped, with quality, cost and features so far.
 
     Parameters
@@ -35,6 +46,9 @@ def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward | Non
         epoch each, by start. None takes for each trace the first of draft, score and turn that it has.
     reward
         The outcome y of a run: a channel, or a weighted sum of channels. None leaves y null.
+    budget
+        What a run might spend: a number of tokens, or numbers by cost (``"epochs"``, ``"tokens"``,
+        ``"seconds"``, ``"usd"``); it adds the feature ``x_budget_left``. No recording tells a budget.
 
     Returns
     -------
@@ -45,11 +59,14 @@ def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward | Non
         ``tokens seconds usd`` (Float64: of all events up to this one, whoever's; null where the run tells
         none) ``last`` (Boolean) ``y`` (Float64) ``end`` (``unknown``, or ``budget`` where the recording is
         cut), then features ``x_...`` (Float64) and for each that may be absent ``x_..._missing`` (UInt8).
+        ``x_tainted`` is 1 once untrusted content has reached an event that it did not begin at, null until an
+        event says whether it is trusted; ``x_budget_left`` is the share of the budget that is left, of
+        several budgets the least, below 0 where a run spent more.
 
     Raises
     ------
     ParameterError
-        An unknown source or channel.
+        An unknown source, channel or cost, or a budget that is no number above 0.
 
     Notes
     -----
@@ -67,11 +84,12 @@ def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward | Non
     check_corpus(corpus)
     if source is not None and source not in SOURCES:
         raise ParameterError(unknown_name("source of epochs", str(source), list(SOURCES)))
+    budgets = _budgets(budget)
     rewards = _NO_REWARDS
     if reward is not None and len(corpus):
         rewards = amounts(corpus, reward).select("trace", y="reward")
     if source == "attempt":
-        return _with_missing(_attempts(corpus, rewards))
+        return _with_missing(_left(_attempts(corpus, rewards), budgets))
     parts = [_piece(load(), source) for _, load in corpus.pieces()]
     found = pl.concat(parts) if parts else _piece(Corpus(_core.read([])), source)
     facts = corpus.traces.select("trace", "trace_id", "task_id", "group_id", "partial")
@@ -81,7 +99,35 @@ def epochs(corpus: Corpus, source: Source | None = None, *, reward: Reward | Non
         last=pl.col("k") == pl.col("k").max().over("trace"),
         end=pl.when("partial").then(pl.lit("budget")).otherwise(pl.lit("unknown")),
     )
-    return _with_missing(_laid_out(rows))
+    return _with_missing(_left(_laid_out(rows), budgets))
+
+
+def _budgets(budget: object) -> dict[str, float]:
+    """What may be spent, by cost."""
+    if budget is None:
+        return {}
+    told: dict[str, float] = {}
+    for name, most in (budget if isinstance(budget, Mapping) else {"tokens": budget}).items():
+        if name not in COSTS:
+            raise ParameterError(unknown_name("cost", str(name), list(COSTS)))
+        if isinstance(most, bool) or not isinstance(most, int | float) or not 0.0 < most < math.inf:
+            raise ParameterError(f"budget is {briefly(most)} {name}, expected a finite number above 0")
+        told[name] = most
+    return told
+
+
+def _left(rows: pl.DataFrame, budgets: dict[str, float]) -> pl.DataFrame:
+    """Beside rows of epochs, the share of the tightest budget that is left; null where no cost is known."""
+    if not budgets:
+        return rows
+    spent = rows.select(pl.col("k" if name == "epochs" else name).cast(pl.Float64) for name in budgets)
+    # Polars divides one row and many by a number in different ways, whose last bits differ
+    with np.errstate(over="ignore"):
+        left = 1.0 - spent.fill_null(np.nan).to_numpy() / np.array(list(budgets.values()), np.float64)
+    # a budget next to 0 is spent so many times over that the number has no end
+    known = np.where(np.isfinite(left), left, np.inf).min(axis=1)
+    found = pl.Series(np.where(known < np.inf, known, np.nan), dtype=pl.Float64).fill_nan(None)
+    return rows.with_columns(x_budget_left=found)
 
 
 _NO_REWARDS: Final = pl.DataFrame(schema={"trace": pl.UInt32, "y": pl.Float64})
@@ -112,7 +158,7 @@ def _with_missing(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _piece(corpus: Corpus, source: Source | None) -> pl.DataFrame:
     """Epochs of the traces of a piece, without what is known of whole runs."""
-    events = so_far(corpus).with_columns(_epoch_of(source).alias("source"))
+    events = _tainted(corpus, so_far(corpus)).with_columns(_epoch_of(source).alias("source"))
     epoch = pl.col("source").is_not_null()
     events = events.with_columns(epochs_before=_so_far(epoch) - epoch.cast(pl.Int64))
     return (
@@ -124,6 +170,32 @@ def _piece(corpus: Corpus, source: Source | None) -> pl.DataFrame:
             s=pl.when(pl.col("source") != "turn").then("score"),
         )
     )
+
+
+def _tainted(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:
+    """Beside events in canonical order, whether untrusted content has reached another event so far (D17).
+
+    Content that gets anywhere takes a first edge, away from an event that it began at: nothing more of the
+    closure is needed. O(edges + events log events).
+    """
+    key = ["trace", "seq"]
+    marks = corpus.events.select(*key, "trusted", "sanitizer").collect()
+    events = events.join(marks, on=key, how="left", maintain_order="left").with_columns(
+        place=pl.int_range(pl.len())
+    )
+    stops = pl.col("sanitizer").fill_null(False) | (pl.col("type") == "human_intervention")
+    seed = ~pl.col("trusted").fill_null(True)
+    ends = events.select(*key, "place", seed=seed & ~stops, plain=~seed & ~stops)
+    carried = corpus.edges.filter(pl.col("type") != "temporal").select("trace", "src", "dst").collect()
+    begun = ends.filter("seed").select("trace", src="seq", begun="place")
+    reached = ends.filter("plain").select("trace", dst="seq", place="place")
+    first = carried.join(begun, on=["trace", "src"]).join(reached, on=["trace", "dst"])
+    # an edge is there once both of its ends are
+    places = first.select(place=pl.max_horizontal("begun", "place")).unique()
+    known, found = pl.col("trusted").is_not_null(), pl.col("place").is_in(places["place"].implode())
+    return events.with_columns(
+        x_tainted=pl.when(_so_far(known) > 0).then((_so_far(found) > 0).cast(pl.Float64))
+    ).drop("place", "trusted", "sanitizer")
 
 
 def so_far(corpus: Corpus) -> pl.DataFrame:

@@ -9,10 +9,13 @@ import numpy as np
 from ..base.arrays import Floats, Ints
 from ..statistics.influence import Bools
 from .answers import Answers
-from .continuation import Continuation, Regress, by_epoch, by_history, by_iteration
+from .censoring import Needs
+from .continuation import Continuation, Regress, by_epoch, by_history, by_iteration, with_k
 
 CANDIDATES: Final = 50
 """Thresholds and budgets that are tried: quantiles of the fitting rows."""
+BLOCK: Final = 2**22
+"""Payoffs of runs and values that are laid out at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +23,7 @@ class Fitted:
     """A rule after its fit: where it stops, and of learned rules what it takes going on to be worth."""
 
     stop: Callable[[Answers], Bools]
+    #: Of learned rules; they stop where the payoff is at least that.
     worth: Callable[[Answers], Floats] | None = None
     #: Of learned rules the value to be expected at the next epoch, for the dual; that of `worth` without.
     expect: Callable[[Answers], Floats] | None = None
@@ -41,24 +45,76 @@ class Method:
     learned: bool = False
     #: Whether it looks at what no rule could know.
     peeks: bool = False
+    #: What of a run must be recorded for its payoff to be known.
+    needs: Needs = "stop"
 
 
-def _mean(runs: Answers, among: Ints, stop: Bools) -> float:
-    return float(runs.g[runs.stops(stop)][among].mean()) if len(among) else -np.inf
+@dataclass(frozen=True)
+class Level:
+    """Rules that stop where a number of the row reaches a value, or with `strict` where it is above it.
+
+    `needs` is what of a run must be recorded for its payoff to be known.
+    """
+
+    of: Callable[[Answers], Floats]
+    strict: bool = False
+    needs: Needs = "stop"
+
+    def stop(self, given: Answers, value: float) -> Bools:
+        """Whether the rule with this value stops at each row."""
+        found = self.of(given)
+        return found > value if self.strict else found >= value
 
 
-def _best(runs: Answers, among: Ints, values: Floats, stop: Callable[[Answers, float], Bools]) -> Fitted:
-    """The value with the greatest mean payoff among the fitting runs; ties go to the first."""
-    tried = runs.take(among)
-    everybody = np.arange(len(tried))
-    means = [_mean(tried, everybody, stop(tried, float(value))) for value in values]
-    best = float(values[int(np.argmax(means))]) if len(values) else np.inf
-    return Fitted(lambda given: stop(given, best), constant=best)
+def _best(runs: Answers, among: Ints, values: Floats, level: Level) -> Fitted:
+    """The value with the greatest mean payoff among the fitting runs; ties go to the first.
+
+    `values` rise. O(rows · log(values) + runs · values).
+    """
+    best = float(values[int(np.argmax(_payoffs(runs.take(among), values, level)))]) if len(values) else np.inf
+    return Fitted(lambda given: level.stop(given, best), constant=best)
+
+
+def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
+    """The mean payoff of each value, (values,) float64; minus infinity where no run tells it.
+
+    A larger value stops later. Each run is therefore a list of rows that begin to stop some values, in order.
+    """
+    found = level.of(runs)
+    n = len(values)
+    reached = np.searchsorted(values, found, side="left" if level.strict else "right")
+    reached[np.isnan(found)] = 0
+    apart = runs.run * (n + 1)
+    reached = np.maximum.accumulate(reached + apart) - apart
+    own = reached[runs.end]  # values that stop a run before it ends anyway, or there
+    reached[runs.end] = n
+    begins = np.diff(reached, prepend=0)
+    begins[runs.start] = reached[runs.start]
+    alike = not runs.cut.any() and bool((runs.weight == 1.0).all())
+    paid, counted = np.zeros(n), np.zeros(n)
+    many = max(1, BLOCK // max(n, 1))
+    for first in range(0, len(runs), many):
+        of = slice(first, min(first + many, len(runs)))
+        inside = slice(runs.start[first], runs.end[of.stop - 1] + 1)
+        rows = np.repeat(np.arange(inside.start, inside.stop), begins[inside]).reshape(-1, n)
+        if alike:
+            paid += runs.g[rows].sum(axis=0)
+            counted += len(rows)
+            continue
+        end = runs.end[of][:, None]
+        if level.needs == "next":  # it stops because of what the next epoch costs
+            unknown, at = rows == end, np.minimum(rows + 1, end)
+        else:
+            unknown, at = np.arange(n)[None, :] >= own[of][:, None], rows
+        times = np.where(runs.cut[of][:, None] & unknown, 0.0, runs.weight[at])
+        paid += (times * runs.g[rows]).sum(axis=0)
+        counted += times.sum(axis=0)
+    return np.where(counted > 0.0, paid / np.maximum(counted, np.finfo(float).tiny), -np.inf)
 
 
 def _fixed(runs: Answers, among: Ints, _: Regress) -> Fitted:
     deepest = int(runs.length[among].max(initial=1))
-    return _best(runs, among, np.arange(1.0, deepest + 1), lambda given, k: given.k >= k)
+    return _best(runs, among, np.arange(1.0, deepest + 1), Level(lambda given: given.k.astype(np.float64)))
 
 
 def _stale(runs: Answers) -> Ints:
@@ -79,7 +135,8 @@ def _stale(runs: Answers) -> Ints:
 
 def _patience(runs: Answers, among: Ints, _: Regress) -> Fitted:
     deepest = int(runs.length[among].max(initial=1))
-    return _best(runs, among, np.arange(1.0, max(deepest, 2)), lambda given, m: _stale(given) >= m)
+    waits = np.arange(1.0, max(deepest, 2))
+    return _best(runs, among, waits, Level(lambda given: _stale(given).astype(np.float64)))
 
 
 def _quantiles(values: Floats) -> Floats:
@@ -89,41 +146,37 @@ def _quantiles(values: Floats) -> Floats:
     return np.unique(np.quantile(known, np.linspace(0.0, 1.0, CANDIDATES), method="inverted_cdf"))
 
 
-def _threshold(runs: Answers, among: Ints, _: Regress) -> Fitted:
-    def level(given: Answers) -> Floats:
-        return np.where(np.isnan(given.q), given.s, given.q)
+def _quality(given: Answers) -> Floats:
+    """Quality of each row; its score where quality is not known."""
+    return np.where(np.isnan(given.q), given.s, given.q)
 
+
+def _threshold(runs: Answers, among: Ints, _: Regress) -> Fitted:
     inside = np.isin(runs.run, among)
-    values = np.append(_quantiles(level(runs)[inside]), np.inf)
-    return _best(runs, among, values, lambda given, least: level(given) >= least)
+    return _best(runs, among, np.append(_quantiles(_quality(runs)[inside]), np.inf), Level(_quality))
 
 
 def _budget(runs: Answers, among: Ints, _: Regress) -> Fitted:
-    def stop(given: Answers, most: float) -> Bools:
+    def soon(given: Answers) -> Floats:
         # the last epoch within the budget: the next one would leave it
-        leaves = np.zeros(len(given.k), bool)
-        leaves[:-1] = given.c[1:] > most
-        leaves[given.end] = False
-        return leaves | (given.c > most)
+        after = np.append(given.c[1:], np.inf)
+        after[given.end] = given.c[given.end]
+        found: Floats = np.maximum(given.c, after)
+        return found
 
     inside = np.isin(runs.run, among)
-    return _best(runs, among, np.append(_quantiles(runs.c[inside]), np.inf), stop)
+    return _best(
+        runs, among, np.append(_quantiles(runs.c[inside]), np.inf), Level(soon, strict=True, needs="next")
+    )
 
 
 def _one_step(runs: Answers, among: Ints, regress: Regress) -> Fitted:
-    models: list[Callable[[Floats], Floats]] = []
-    inside = np.isin(runs.run, among) & ~runs.last
-    rows = np.flatnonzero(inside)
+    rows = np.flatnonzero(np.isin(runs.run, among) & ~runs.last)
     if not len(rows):
         return Fitted(lambda given: np.zeros(len(given.k), bool))
-    k = runs.k.astype(np.float64)[:, None]
-    models.append(regress(np.concatenate([k, runs.x], axis=1)[rows], runs.g[rows + 1] - runs.g[rows]))
-
-    def stop(given: Answers) -> Bools:
-        with_k = np.concatenate([given.k.astype(np.float64)[:, None], given.x], axis=1)
-        return models[0](with_k) <= 0.0
-
-    return Fitted(stop)
+    solve = regress(with_k(runs.x, runs.k)[rows], runs.weight[rows + 1])
+    gain = solve(runs.g[rows + 1] - runs.g[rows]).predict
+    return Fitted(lambda given: gain(with_k(given.x, given.k)) <= 0.0)
 
 
 def _learned(fitted: Continuation) -> Fitted:
@@ -159,11 +212,13 @@ def _oracle(runs: Answers, among: Ints, _: Regress) -> Fitted:
 
 
 METHODS: Final = {
-    "recorded": Method("the recorded stop", "this recording", lambda *_: Fitted(lambda given: given.last)),
+    "recorded": Method(
+        "the recorded stop", "this recording", lambda *_: Fitted(lambda given: given.last), needs="nothing"
+    ),
     "fixed": Method("the k with the greatest mean payoff", "baseline", _fixed),
     "patience": Method("m epochs without a new greatest quality", "early stopping, Prechelt 1998", _patience),
     "threshold": Method("quality (without one, score) of at least θ", "baseline", _threshold),
-    "budget": Method("the last epoch within a cost", "baseline", _budget),
+    "budget": Method("the last epoch within a cost", "baseline", _budget, needs="next"),
     "one_step": Method(
         "no expected gain of payoff in the next epoch", "one-step look-ahead, Chow & Robbins 1961", _one_step
     ),
@@ -177,6 +232,8 @@ METHODS: Final = {
     "fqi": Method(
         "one regression for all epochs, repeated", "fitted Q iteration, Ernst et al. 2005", _fqi, learned=True
     ),
-    "oracle": Method("the best epoch in hindsight, which no rule can know", "prophet", _oracle, peeks=True),
+    "oracle": Method(
+        "the best epoch in hindsight, which no rule can know", "prophet", _oracle, peeks=True, needs="end"
+    ),
 }
 """Every rule, in the order of results."""

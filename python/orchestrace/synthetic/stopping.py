@@ -10,11 +10,14 @@ from ..base.arguments import public
 from ..base.arrays import Floats
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
+from ..base.text import briefly
+from ..statistics.regression import sigmoid
 
 #: Chances to climb a step and to fall one, by step: progress slows, and what is good may spoil.
 UP: Final = np.array([0.55, 0.45, 0.6, 0.15, 0.0])
 DOWN: Final = np.array([0.0, 0.05, 0.1, 0.2, 0.45])
 BEGIN: Final = np.array([0.4, 0.3, 0.2, 0.1, 0.0])
+MOST_LEAN: Final = 20
 
 
 @dataclass(frozen=True)
@@ -22,13 +25,17 @@ class StopTruth:
     """What rules are worth in the mean over all runs that could be drawn.
 
     ``value`` of the best rule that sees the past, ``fixed`` of the best fixed k, ``recorded`` of never
-    stopping early; all at the ``price`` of an epoch.
+    stopping early; all at the ``price`` of an epoch, in runs that end where the recorded policy stops them.
+    ``uncapped`` and ``uncapped_fixed``: the same of the best rule and the best fixed k, had the recorded
+    policy never stopped a run.
     """
 
     price: float
     value: float
     fixed: float
     recorded: float
+    uncapped: float
+    uncapped_fixed: float
 
 
 @public
@@ -38,6 +45,7 @@ def stops(
     deepest: int = 8,
     price: float = 0.06,
     end: float = 0.1,
+    lean: float = 0.0,
     runs_per_task: int = 5,
     seed: int = 0,
 ) -> tuple[pl.DataFrame, StopTruth]:
@@ -52,7 +60,9 @@ def stops(
     price
         What an epoch costs, in units of the quality.
     end
-        The chance that a run ends after an epoch, whatever its quality.
+        The chance that the recorded policy stops a run at an epoch; with `lean`, at a quality of ½.
+    lean
+        How much the log-odds of that stop rise from a quality of 0 to one of 1; 0 is whatever the quality.
     runs_per_task
         Runs that share a task; they are independent of each other all the same.
     seed
@@ -74,7 +84,8 @@ def stops(
     Notes
     -----
     Quality is a Markov chain, so that the best rule follows from (q, k) by exact backward induction, over at
-    most 5 · `deepest` states: V_k(q) = end · g + (1 - end) · max(g, E V_{k+1}), g = q - price · k.
+    most 5 · `deepest` states: V_k(q) = h(q) · g + (1 - h(q)) · max(g, E V_{k+1}), g = q - price · k. h is the
+    chance of the recorded stop, and 0 for the values that are uncapped.
 
     Examples
     --------
@@ -94,13 +105,17 @@ def stops(
             raise ParameterError(f"{name} is {number}, expected {least} or more")
     if not 0.0 <= end < 1.0:
         raise ParameterError(f"end is {end}, expected a chance from 0 to below 1")
+    if isinstance(lean, bool) or not isinstance(lean, int | float) or not abs(lean) <= MOST_LEAN:
+        raise ParameterError(f"lean is {briefly(lean)}, expected a number from -20 to 20")
+    hazard = _hazard(end, lean)
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     levels = np.zeros((runs, deepest), np.int64)
     levels[:, 0] = np.searchsorted(np.cumsum(BEGIN), rng.random(runs), side="right")
     for k in range(1, deepest):
         drawn, at = rng.random(runs), levels[:, k - 1]
         levels[:, k] = at + (drawn < UP[at]) - ((drawn >= UP[at]) & (drawn < UP[at] + DOWN[at]))
-    alive = np.cumprod(rng.random((runs, deepest - 1)) >= end, axis=1) if deepest > 1 else np.ones((runs, 0))
+    goes_on = rng.random((runs, deepest - 1)) >= hazard[levels[:, : deepest - 1]]
+    alive = np.cumprod(goes_on, axis=1)
     length = 1 + alive.sum(axis=1).astype(np.int64)
     run = np.repeat(np.arange(runs), length)
     k = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length) + 1
@@ -125,23 +140,38 @@ def stops(
         x_q_delta=(pl.col("q") - pl.col("q").shift(1).over("trace")).fill_null(0.0),
     )
     columns = ("trace", "trace_id", "task_id", "k", "q", "s", "tokens", "last", "y")
-    return frame.select(*columns, "^x_.*$"), _truth(deepest, price, end)
+    return frame.select(*columns, "^x_.*$"), _truth(deepest, price, hazard)
 
 
-def _truth(deepest: int, price: float, end: float) -> StopTruth:
+def _hazard(end: float, lean: float) -> Floats:
+    """The chance of the recorded stop, by step of the ladder."""
+    if not lean or not end:
+        return np.full(5, end)
+    return sigmoid(np.log(end / (1.0 - end)) + lean * (np.arange(5) / 4.0 - 0.5))
+
+
+def _truth(deepest: int, price: float, hazard: Floats) -> StopTruth:
     """Exact values, by backward induction."""
     chain = np.diag(1.0 - UP - DOWN) + np.diag(UP[:-1], 1) + np.diag(DOWN[1:], -1)
     quality = np.arange(5) / 4.0
 
-    def worth(stop: "np.ndarray[tuple[int], np.dtype[np.bool_]] | None") -> float:
+    def worth(hazard: Floats, stop: "np.ndarray[tuple[int], np.dtype[np.bool_]] | None") -> float:
         """Of the best rule, or of the one that stops at the epochs flagged."""
         value: Floats = quality - price * deepest
         for k in range(deepest - 1, 0, -1):
             now, later = quality - price * k, chain @ value
             go_on = np.maximum(now, later) if stop is None else now if stop[k - 1] else later
-            value = end * now + (1.0 - end) * go_on
+            value = hazard * now + (1.0 - hazard) * go_on
         return float(BEGIN @ value)
 
     never = np.zeros(deepest, bool)
-    fixed = [worth(np.arange(1, deepest + 1) >= k) for k in range(1, deepest + 1)]
-    return StopTruth(price, worth(None), max(fixed), worth(never))
+    at = [np.arange(1, deepest + 1) >= k for k in range(1, deepest + 1)]
+    free = np.zeros(5)
+    return StopTruth(
+        price=price,
+        value=worth(hazard, None),
+        fixed=max(worth(hazard, one) for one in at),
+        recorded=worth(hazard, never),
+        uncapped=worth(free, None),
+        uncapped_fixed=max(worth(free, one) for one in at),
+    )

@@ -66,7 +66,7 @@ mod _core {
     #[pymodule_export]
     use super::replay::{PyGates, faithfulness};
     #[pymodule_export]
-    use super::rewards::{pay, reward_params, reward_rules};
+    use super::rewards::{pay, reward_is_diagnostic, reward_params, reward_rules, reward_windows};
     #[pymodule_export]
     use super::safety::{sanitizer_cut, taint, tainted_events};
     #[pymodule_export]

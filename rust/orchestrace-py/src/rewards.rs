@@ -1,7 +1,7 @@
 //! Rewards by rules: what is asked in Python to what the core takes.
 
 use orchestrace_core::error::{Error, unknown_name};
-use orchestrace_core::rewards::{self as rules, Asked, REWARDS, Request, Reward};
+use orchestrace_core::rewards::{self as rules, Asked, REWARDS, Request, Reward, Window, Windows};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -30,6 +30,7 @@ struct RewardRequest<'py> {
     rules: Vec<RuleRequest<'py>>,
     elsewhere: Vec<String>,
     addends: bool,
+    windows: Vec<(f64, u64, u64)>,
 }
 
 fn asked(py: Python<'_>, given: &RuleRequest<'_>) -> PyResult<Asked> {
@@ -59,21 +60,53 @@ pub(crate) fn pay(
     options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Vec<Stream>> {
     let store = &store.0;
-    let RewardRequest { rules, elsewhere, addends } = request(py, options.clone())?;
+    let RewardRequest { rules, elsewhere, addends, windows } = request(py, options.clone())?;
     let asked = rules.iter().map(|given| asked(py, given)).collect::<PyResult<Vec<_>>>()?;
     let options = trace_options(py, store, options)?;
-    let request = Request { asked: &asked, elsewhere: &elsewhere, options: &options, addends };
+    let window = |(step, traces, parallel)| Window { step, traces, parallel };
+    let windows: Windows = windows.into_iter().map(window).collect();
+    let request =
+        Request { asked: &asked, elsewhere: &elsewhere, options: &options, addends, windows: &windows };
     let tables = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         rules::rewards(store, &request, run)
     })?;
     Ok(tables.into_iter().map(|(batches, schema)| Stream::new(batches, schema)).collect())
 }
 
-/// All parameters of a rule as JSON, defaults included, with the rewards of the recording that its channels are.
+/// The windows of a store: a step, its traces, those of them with two agents or more. Those of parts add up.
 #[pyfunction]
-pub(crate) fn reward_params(py: Python<'_>, rule: RuleRequest<'_>) -> PyResult<String> {
+#[pyo3(signature = (store, *, threads = None, progress = None))]
+pub(crate) fn reward_windows(
+    py: Python<'_>,
+    store: &PyStore,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Vec<(f64, u64, u64)>> {
+    let store = &store.0;
+    let found =
+        run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| rules::windows(store, run))?;
+    Ok(found.list().map(|window| (window.step, window.traces, window.parallel)).collect())
+}
+
+/// Whether the weights of a rule follow from the windows of the corpus.
+#[pyfunction]
+pub(crate) fn reward_is_diagnostic(py: Python<'_>, rule: RuleRequest<'_>) -> PyResult<bool> {
+    Ok(asked(py, &rule)?.is_diagnostic())
+}
+
+/// All parameters of a rule as JSON, defaults included, with the rewards of the recording that its channels are; of a
+/// diagnostic rule also what is left of its weights.
+#[pyfunction]
+#[pyo3(signature = (rule, anneal_left = None))]
+pub(crate) fn reward_params(
+    py: Python<'_>,
+    rule: RuleRequest<'_>,
+    anneal_left: Option<f64>,
+) -> PyResult<String> {
     use orchestrace_core::credit::Value;
-    let Asked { rule, params, channels } = asked(py, &rule)?;
+    let asked = asked(py, &rule)?;
+    let is_diagnostic = asked.is_diagnostic();
+    let Asked { rule, params, channels } = asked;
     let named: Vec<(String, Value)> = rule
         .channels
         .iter()
@@ -85,6 +118,9 @@ pub(crate) fn reward_params(py: Python<'_>, rule: RuleRequest<'_>) -> PyResult<S
         .collect();
     let mut more: Vec<(&str, Value)> =
         named.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    if is_diagnostic {
+        more.push(("anneal_left", anneal_left.map_or(Value::Null, Value::Float)));
+    }
     more.push(("version", Value::Text(env!("CARGO_PKG_VERSION").into())));
     Ok(params.json(&more))
 }

@@ -5,15 +5,18 @@
 //!
 //! - [`reward`]: what a rule is, what it sees, what it pays
 //! - [`rules`]: the rules, a file for each subject
+//! - [`windows`]: what rules ask of all traces of one step of training
 //! - [`table`]: rules asked of a store, as columns
 
 pub mod reward;
 pub mod rules;
 pub mod table;
+pub mod windows;
 
 pub use reward::{Channel, Given, Pay, Payments, Reward};
 pub use rules::REWARDS;
 pub use table::{Asked, Request, rewards};
+pub use windows::{Window, Windows, windows};
 
 use crate::error::{Error, Result, unknown_name};
 

@@ -19,6 +19,9 @@ pub struct Channel {
     pub doc: &'static str,
 }
 
+/// The word for annealing by the windows of the corpus, of a parameter `anneal`.
+pub const DIAGNOSTIC: &str = "diagnostic";
+
 /// The outcome of a run, under the name that a channel has by default.
 pub const OUTCOME: Channel = Channel { name: "outcome", default: "team", doc: "what the run earned" };
 
@@ -73,6 +76,8 @@ pub struct Given<'a> {
     pub train_step: Option<f64>,
     /// `metrics.task_success`.
     pub task_success: Option<f64>,
+    /// What the window of the trace leaves of a weight, where windows were counted and the trace has a step.
+    pub left: Option<f64>,
 }
 
 impl Given<'_> {

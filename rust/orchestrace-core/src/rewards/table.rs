@@ -11,7 +11,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::take::take;
 use rayon::prelude::*;
 
-use super::reward::{Given, Pay, Payments, Reward};
+use super::reward::{DIAGNOSTIC, Given, Pay, Payments, Reward};
+use super::windows::Windows;
 use crate::credit::params::Params;
 use crate::credit::reward::{measured, measures};
 use crate::error::{Error, Reason, Result, unknown_name};
@@ -35,6 +36,14 @@ pub struct Asked {
     pub channels: Vec<Option<String>>,
 }
 
+impl Asked {
+    /// Whether its weights follow from the windows of the corpus.
+    #[must_use]
+    pub fn is_diagnostic(&self) -> bool {
+        self.params.text("anneal") == Some(DIAGNOSTIC)
+    }
+}
+
 /// What is asked of a store.
 #[derive(Debug)]
 pub struct Request<'a> {
@@ -46,7 +55,12 @@ pub struct Request<'a> {
     pub options: &'a Options,
     /// Whether a column for each addend follows those of [`REWARDS`].
     pub addends: bool,
+    /// The windows of the corpus, where a rule is diagnostic.
+    pub windows: &'a Windows,
 }
+
+/// The column that follows those of a diagnostic rule: what the window of the trace left of its weights.
+const LEFT: &str = "anneal_left";
 
 /// The code of a name that this store does not have.
 const NOT_HERE: u32 = u32::MAX;
@@ -129,6 +143,8 @@ struct Rows {
     values: Vec<f64>,
     reasons: Vec<u8>,
     addends: Vec<f64>,
+    /// What is left of weights; of a diagnostic rule.
+    left: Vec<Option<f64>>,
 }
 
 impl Rows {
@@ -139,6 +155,7 @@ impl Rows {
         self.values.append(&mut other.values);
         self.reasons.append(&mut other.reasons);
         self.addends.append(&mut other.addends);
+        self.left.append(&mut other.left);
     }
 }
 
@@ -154,6 +171,7 @@ struct Worker {
     metrics: Vec<std::result::Result<f64, Reason>>,
     payments: Payments,
     team: Vec<f64>,
+    left: Option<f64>,
 }
 
 impl Worker {
@@ -169,6 +187,7 @@ impl Worker {
             metrics: Vec::new(),
             payments: Payments::default(),
             team: Vec::new(),
+            left: None,
         }
     }
 
@@ -182,7 +201,7 @@ impl Worker {
         self.units.iter_mut().for_each(|(_, known, _)| *known = false);
         for (which, asked) in plan.request.asked.iter().enumerate() {
             self.pay_by(plan, which, asked, &subject);
-            self.take(asked.rule, at, &mut rows[which]);
+            self.take(asked, at, &mut rows[which]);
         }
         self.preparation = preparation;
     }
@@ -201,14 +220,17 @@ impl Worker {
         if *level != Unit::Team && !std::mem::replace(known, true) {
             units.compute_of(*level, view, subject.owners, subject.turns);
         }
+        let train_step = measured(view, MeasureKind::Metric, plan.train_step);
+        self.left = train_step.and_then(|step| plan.request.windows.left(step));
         let given = Given {
             subject,
             units,
             params: &asked.params,
             channels: &self.channels,
             metrics: &self.metrics,
-            train_step: measured(view, MeasureKind::Metric, plan.train_step),
+            train_step,
             task_success: measured(view, MeasureKind::Metric, plan.task_success),
+            left: self.left,
         };
         self.payments.begin(asked.rule.addends.len());
         match asked.rule.pay {
@@ -223,8 +245,8 @@ impl Worker {
         }
     }
 
-    fn take(&self, rule: &Reward, at: u32, rows: &mut Rows) {
-        let paid = &self.payments;
+    fn take(&self, asked: &Asked, at: u32, rows: &mut Rows) {
+        let (rule, paid) = (asked.rule, &self.payments);
         rows.trace.resize(rows.trace.len() + paid.units.len(), at);
         let team = rule.unit == Unit::Team;
         let (_, _, units) = &self.units[rule.unit as usize];
@@ -236,6 +258,9 @@ impl Worker {
         rows.values.extend_from_slice(&paid.values);
         rows.reasons.extend_from_slice(&paid.reasons);
         rows.addends.extend_from_slice(&paid.addends);
+        if asked.is_diagnostic() {
+            rows.left.resize(rows.trace.len(), self.left);
+        }
     }
 }
 
@@ -244,6 +269,9 @@ fn schema(asked: &Asked, addends: bool) -> SchemaRef {
     if addends {
         let more = asked.rule.addends.iter().map(|name| Field::new(*name, DataType::Float64, true));
         fields.extend(more.map(Arc::new));
+    }
+    if asked.is_diagnostic() {
+        fields.push(Arc::new(Field::new(LEFT, DataType::Float64, true)));
     }
     Arc::new(Schema::new(fields))
 }
@@ -254,6 +282,7 @@ fn columns(
     chunk: &Chunk,
     rows: Rows,
     width: usize,
+    is_diagnostic: bool,
 ) -> Result<Vec<ArrayRef>> {
     let place = UInt32Array::from(rows.trace);
     let of_trace = |at| Ok(take(chunk.traces.column(at), &place, None)?);
@@ -278,6 +307,9 @@ fn columns(
     for at in 0..width {
         let column = rows.addends.iter().skip(at).step_by(width).map(told);
         columns.push(Arc::new(column.collect::<Float64Array>()));
+    }
+    if is_diagnostic {
+        columns.push(Arc::new(rows.left.into_iter().collect::<Float64Array>()));
     }
     Ok(columns)
 }
@@ -317,7 +349,8 @@ pub fn rewards(
         let batches =
             whole.into_iter().zip(request.asked.iter().zip(&schemas)).map(|(rows, (asked, schema))| {
                 let width = if request.addends { asked.rule.addends.len() } else { 0 };
-                Ok(RecordBatch::try_new(Arc::clone(schema), columns(store, &view, chunk, rows, width)?)?)
+                let columns = columns(store, &view, chunk, rows, width, asked.is_diagnostic())?;
+                Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
             });
         batches.collect()
     };

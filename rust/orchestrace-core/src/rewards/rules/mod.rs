@@ -48,6 +48,7 @@ pub static REWARDS: &[&Reward] = &[
     &safety::CLEAN_SHARE,
     &safety::CONFORMANCE,
     &presets::MGRPO_MAIN,
+    &presets::MGRPO_SUB,
     &presets::MATPO,
     &presets::CONTEXT_FOLDING,
     &presets::RLINF,

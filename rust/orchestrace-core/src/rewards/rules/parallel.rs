@@ -6,14 +6,15 @@
 //!
 //! Neither `r_parallel` nor `r_finish` nor the annealing is published in closed form. The survey reads `r_parallel` as a real
 //! speedup, the report of K2.5 as an incentive to make sub-agents; both are here under names of their own. Source: Kimi
-//! K2.5, arXiv 2602.02276; the forms are ours.
+//! K2.5, arXiv 2602.02276; the forms are ours. `diagnostic` anneals by what teams do instead of by a schedule: the more traces of
+//! a step have two agents or more, the less they are paid for it ([`windows`](crate::rewards::windows)).
 
 use std::borrow::Cow;
 use std::f64::consts::PI;
 
 use crate::credit::params::{Param, ParamKind, Value};
 use crate::error::Reason;
-use crate::rewards::reward::{Channel, Given, Pay, Reward};
+use crate::rewards::reward::{Channel, DIAGNOSTIC, Given, Pay, Reward};
 use crate::schema::{Family, Unit};
 
 const N_TARGET: Param = Param {
@@ -97,9 +98,9 @@ pub static PARL: Reward = Reward {
         N_TARGET,
         Param {
             name: "anneal",
-            kind: ParamKind::Choice(&["none", "linear", "cosine", "exponential"]),
+            kind: ParamKind::Choice(&["none", "linear", "cosine", "exponential", DIAGNOSTIC]),
             default: Value::Text(Cow::Borrowed("none")),
-            doc: "how both weights fall with metrics.train_step",
+            doc: "how both weights fall with metrics.train_step; diagnostic: by the share of the step's traces with two agents or more",
         },
         Param {
             name: "anneal_steps",
@@ -148,6 +149,9 @@ fn annealed(given: &Given<'_>) -> Result<f64, Reason> {
     let word = given.params.text("anneal").unwrap_or("none");
     if word == "none" {
         return Ok(1.0);
+    }
+    if word == DIAGNOSTIC {
+        return given.left.ok_or(Reason::FieldAbsent);
     }
     let done = given.train_step.ok_or(Reason::FieldAbsent)? / given.number("anneal_steps");
     Ok(match word {

@@ -2,7 +2,12 @@
 //!
 //! Weights that a paper does not state are marked in `reference` as not published.
 
+use std::borrow::Cow;
+
 use crate::credit::params::{GAMMA, Param, ParamKind, Value};
+use crate::credit::sum::Compensated;
+use crate::error::Reason;
+use crate::graph::UnitName;
 use crate::rewards::reward::{Channel, Given, OUTCOME, Pay, Payments, Reward};
 use crate::schema::{EventType, Family, Unit};
 
@@ -32,6 +37,31 @@ pub static MGRPO_MAIN: Reward = Reward {
         addends.push(given.number("alpha_outcome") * given.channel(1)?);
         Ok(())
     }),
+};
+
+/// The reward of a sub-agent of M-GRPO.
+pub static MGRPO_SUB: Reward = Reward {
+    name: "mgrpo_sub",
+    family: Family::Hybrid,
+    unit: Unit::Agent,
+    summary: "agents other than the root: alpha_format · share of the agent's events with `ok` where it is true + alpha_quality \
+              · mean `score` or sum of `reward` of its events + alpha_outcome · outcome",
+    reference: "M-GRPO, arXiv 2511.13288; weights not published; weights and fields are ours",
+    params: &[
+        weight("alpha_format", 0.1, "weight of the agent's own format; with 0 `ok` is not asked for"),
+        weight("alpha_quality", 0.4, "weight of the agent's own quality; with 0 its field is not asked for"),
+        weight("alpha_outcome", 0.5, "weight of the outcome of the main agent"),
+        Param {
+            name: "quality",
+            kind: ParamKind::Choice(&["score", "reward"]),
+            default: Value::Text(Cow::Borrowed("score")),
+            doc: "the field of events that tells quality: the mean of `score`, or the sum of `reward`, absent ones 0",
+        },
+    ],
+    channels: &[OUTCOME],
+    metrics: &[],
+    addends: &["format", "quality", "outcome"],
+    pay: Pay::Units(mgrpo_sub),
 };
 
 /// The reward of the planner of MATPO.
@@ -132,6 +162,51 @@ pub static PUPPETEER: Reward = Reward {
     addends: &["outcome", "cost"],
     pay: Pay::Units(puppeteer),
 };
+
+fn mgrpo_sub(given: &Given<'_>, out: &mut Payments) {
+    let view = given.subject.view;
+    let root = given.subject.owners.root().map(UnitName::Agent);
+    let is_sub = |&unit: &usize| Some(given.units.name(unit)) != root;
+    let subs = (0..given.units.len()).filter(is_sub);
+    let outcome = match given.channel(0) {
+        Ok(outcome) => given.number("alpha_outcome") * outcome,
+        Err(reason) => return subs.for_each(|unit| out.withhold(unit, reason)),
+    };
+    let formats = told_of_units(given, |v| view.ok.get(v).map(|ok| f64::from(u8::from(ok))));
+    let by_score = given.params.text("quality") == Some("score");
+    let qualities = told_of_units(given, |v| if by_score { view.score.get(v) } else { view.reward.get(v) });
+    let rewarded = (0..view.len()).any(|v| view.reward.get(v).is_some());
+    let mean =
+        |(sum, n): &(Compensated, f64)| if *n > 0.0 { Ok(sum.value() / n) } else { Err(Reason::FieldAbsent) };
+    let sum =
+        |(sum, _): &(Compensated, f64)| if rewarded { Ok(sum.value()) } else { Err(Reason::FieldAbsent) };
+    // a term without weight is not asked for
+    let term = |name: &str, value: &dyn Fn() -> Result<f64, Reason>| match given.number(name) {
+        0.0 => Ok(0.0),
+        weight => Ok(weight * value()?),
+    };
+    for unit in subs {
+        let quality = || if by_score { mean(&qualities[unit]) } else { sum(&qualities[unit]) };
+        let own = term("alpha_format", &|| mean(&formats[unit]))
+            .and_then(|format| Ok((format, term("alpha_quality", &quality)?)));
+        match own {
+            Ok((format, quality)) => out.pay(unit, &[format, quality, outcome]),
+            Err(reason) => out.withhold(unit, reason),
+        }
+    }
+}
+
+/// The sum of what the events of each unit tell, and how many of them do. O(|V|).
+fn told_of_units(given: &Given<'_>, value: impl Fn(usize) -> Option<f64>) -> Vec<(Compensated, f64)> {
+    let mut told = vec![(Compensated::default(), 0.0); given.units.len()];
+    for v in 0..given.subject.view.len() {
+        if let (Some(unit), Some(value)) = (given.unit(v), value(v)) {
+            told[unit].0.add(value);
+            told[unit].1 += 1.0;
+        }
+    }
+    told
+}
 
 fn puppeteer(given: &Given<'_>, out: &mut Payments) {
     let (subject, root) = (given.subject, given.subject.root());

@@ -1,0 +1,15 @@
+"""Names that recordings have in a folder; a file that is named itself may be called anything."""
+
+from typing import Final
+
+_SUFFIXES: Final = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".zip", ".tar", ".tgz"}
+_COMPRESSED: Final = {".gz", ".zst"}
+_ENDINGS: Final = tuple(_SUFFIXES) + tuple(kind + packed for kind in _SUFFIXES for packed in _COMPRESSED)
+
+KINDS: Final = f"{', '.join(sorted(_SUFFIXES))}, also with {' or '.join(sorted(_COMPRESSED))}"
+"""What they end with, for an error."""
+
+
+def is_recording(name: str) -> bool:
+    """Whether a file of a folder is read, by its name."""
+    return name.endswith(_ENDINGS) and not name.startswith(".")

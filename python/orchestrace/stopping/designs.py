@@ -1,0 +1,166 @@
+"""What regressions of stopping see of the features: standardized columns with their squares, and cells."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ..base.arrays import Floats, Ints
+
+MOST_CELLS: Final = 12
+"""Cells of a column."""
+PER_CELL: Final = 10
+"""Rows that a cell needs, times the number of columns."""
+PENALTY_OF_CELLS: Final = 1e-5
+"""Of ridge on cells, times the number of rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """Standardized columns and their squares; null is 0 beside a flag that says so."""
+
+    mean: Floats
+    scale: Floats
+    kept: Ints
+    flagged: Ints
+
+    @classmethod
+    def of(cls, x: Floats) -> "Basis":
+        """Of the rows that are fitted; columns that do not vary there are dropped."""
+        # one column after the other: sums over rows of few columns would walk through memory in short steps
+        told = [_moments(np.ascontiguousarray(column)) for column in x.T]
+        mean, scale, missing = np.array(told, dtype=np.float64).reshape(-1, 3).T
+        varies = scale > 1e-12 * np.maximum(np.abs(mean), 1.0)
+        flagged = np.flatnonzero((missing > 0.0) & (missing < 1.0))
+        return cls(mean, np.where(varies, scale, 1.0), np.flatnonzero(varies), flagged)
+
+    def columns(self, x: Floats) -> Floats:
+        """Standardized columns, their squares and flags of nulls, (2 kept + flagged, rows) float64."""
+        n = len(self.kept)
+        found = np.empty((2 * n + len(self.flagged), len(x)))
+        for i, column in enumerate(self.kept):
+            z = found[i]
+            np.subtract(x[:, column], self.mean[column], out=z)
+            z /= self.scale[column]
+            if column in self.flagged:
+                z[np.isnan(z)] = 0.0
+            np.square(z, out=found[n + i])
+        for i, column in enumerate(self.flagged):
+            found[2 * n + i] = np.isnan(x[:, column])
+        return found
+
+
+def summed(columns: Floats, weights: Floats, start: float) -> Floats:
+    """What `start` and the weighted columns (columns, rows) add up to, (rows,) float64.
+
+    A product of matrices rounds a row as the rows beside it suggest. Ties with a cut or a threshold, and an
+    epoch that is judged before the run goes on, need the same bits in any company.
+    """
+    found = np.full(columns.shape[1], start)
+    for column, weight in zip(columns, weights, strict=True):
+        found += weight * column
+    return found
+
+
+def _moments(column: Floats) -> tuple[float, float, float]:
+    """Mean and deviation of what is known, and the share that is not."""
+    absent = np.isnan(column)
+    if absent.any():
+        column = column[~absent]
+    if not len(column):
+        return 0.0, 0.0, 1.0
+    mean = float(column.mean())
+    return mean, float(np.sqrt(np.square(column - mean).mean())), float(absent.mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Which cell of each column of the basis a row is in: quantiles of the rows that are fitted.
+
+    What the dual bound expects has to be right given what is known, not on average alone: a square does not
+    follow a step, cells do.
+    """
+
+    basis: Basis
+    cuts: list[Floats]
+
+    @classmethod
+    def of(cls, x: Floats) -> "Cells":
+        """Of the rows that are fitted; fewer cells where rows are few."""
+        basis = Basis.of(x)
+        many = int(min(MOST_CELLS, len(x) // (PER_CELL * max(len(basis.kept), 1))))
+        cuts = []
+        for column in basis.kept:
+            known = np.ascontiguousarray(x[:, column])
+            known = known[~np.isnan(known)]
+            shares = np.arange(1, many) / max(many, 1)
+            found = np.unique(np.quantile(known, shares, method="inverted_cdf")) if many > 1 else np.zeros(0)
+            cuts.append(found[found > known.min()] if known.size else found[:0])
+        return cls(basis, cuts)
+
+    def __call__(self, x: Floats) -> list[Ints]:
+        """The cell of every row, by column: how many cuts are not above the value; 0 where that is null."""
+        found = []
+        for column, cuts in zip(self.basis.kept, self.cuts, strict=True):
+            values = np.ascontiguousarray(x[:, column])
+            cell = np.searchsorted(cuts, values, side="right")
+            cell[np.isnan(values)] = 0
+            found.append(cell)
+        return found
+
+
+def of_cells(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
+    """Ridge on the basis of the rows and on steps at the cuts of their cells.
+
+    A step is 1 from a cut on, 0 before. Sums of products with steps are sums over cells, added up from the
+    last cell on, so that no column of a step is ever made. O(rows · columns² + (columns · cells)³).
+    """
+    cells = Cells.of(x)
+    smooth = cells.basis.columns(x)
+    if not len(smooth):
+        level = float(y.mean())
+        return lambda rows: np.full(len(rows), level)
+    center = smooth.mean(axis=1)
+    smooth -= center[:, None]
+    level = float(y.mean())
+    around = y - level
+    where = cells(x)
+    size = [len(cuts) for cuts in cells.cuts]
+    begin = len(smooth) + np.cumsum([0, *size])
+    gram = np.zeros((begin[-1], begin[-1]))
+    aim = np.zeros(begin[-1])
+    gram[: len(smooth), : len(smooth)] = smooth @ smooth.T
+    aim[: len(smooth)] = smooth @ around
+    share = np.zeros(begin[-1])  # of rows beyond a cut
+    for i, cell in enumerate(where):
+        own = slice(begin[i], begin[i + 1])
+        share[own] = _beyond(np.bincount(cell, minlength=size[i] + 1)) / len(y)
+        aim[own] = _beyond(np.bincount(cell, around, size[i] + 1))
+        for j, column in enumerate(smooth):
+            gram[j, own] = _beyond(np.bincount(cell, column, size[i] + 1))
+        gram[own, : len(smooth)] = gram[: len(smooth), own].T
+        for j in range(i + 1):
+            other = slice(begin[j], begin[j + 1])
+            both = np.bincount(cell * (size[j] + 1) + where[j], minlength=(size[i] + 1) * (size[j] + 1))
+            counts = _beyond(_beyond(both.reshape(size[i] + 1, size[j] + 1)).T).T
+            gram[own, other] = counts - len(y) * np.outer(share[own], share[other])
+            gram[other, own] = gram[own, other].T
+    gram[np.diag_indices_from(gram)] += PENALTY_OF_CELLS * len(y)
+    weights = np.linalg.solve(gram, aim)
+    slope = weights[: len(smooth)]
+    steps = [np.append(0.0, np.cumsum(weights[begin[i] : begin[i + 1]])) for i in range(len(size))]
+    level -= float(center @ slope + share @ weights)
+
+    def predict(rows: Floats) -> Floats:
+        found = summed(cells.basis.columns(rows), slope, level)
+        for cell, height in zip(cells(rows), steps, strict=True):
+            found += height[cell]
+        return found
+
+    return predict
+
+
+def _beyond(of_cells: Floats | Ints) -> Floats:
+    """Sums over cells to sums beyond each cut: the first axis, added up from its end, without the first."""
+    return np.cumsum(of_cells[::-1], axis=0, dtype=np.float64)[-2::-1]

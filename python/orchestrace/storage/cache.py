@@ -1,0 +1,79 @@
+"""The folder of copies that are kept: parts of corpora in object storage, the oldest gone first."""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..base.errors import InputError, ParameterError
+from .addresses import Address
+
+
+def cache_folder() -> Path:
+    """Where copies are kept: what ORCHESTRACE_CACHE names, else the folder that the system has for that."""
+    if own := os.environ.get("ORCHESTRACE_CACHE"):
+        return Path(own).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "orchestrace"
+
+
+def folder_of(address: Address) -> Path:
+    """Where copies of what lies below an address are kept; another server has another folder."""
+    server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    key = hashlib.blake2b(f"{server}\n{address.url}".encode(), digest_size=8).hexdigest()
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", address.name or address.place)[:60].strip(".-") or "corpus"
+    return cache_folder() / f"{name}-{key}"
+
+
+def limit() -> int | None:
+    """Bytes that may be kept, as ORCHESTRACE_CACHE_LIMIT says; none where the disk is the limit.
+
+    Raises
+    ------
+    ParameterError
+        It is not a number of bytes.
+    """
+    given = os.environ.get("ORCHESTRACE_CACHE_LIMIT", "")
+    if not given:
+        return None
+    if not given.isdecimal():
+        raise ParameterError(f"ORCHESTRACE_CACHE_LIMIT is {given!r}, expected a number of bytes")
+    return int(given)
+
+
+def make_room(folder: Path, size: int, needed: set[Path]) -> None:
+    """Remove the oldest copies until there is room for more bytes; those that are needed stay.
+
+    Raises
+    ------
+    InputError
+        There is not enough even without the others.
+    """
+    root = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    most = limit()
+    free = shutil.disk_usage(folder).free
+    kept = sorted(_kept(root)) if most is not None or free < size else []
+    held = sum(length for _, length, _ in kept)
+    for _, length, path in kept:
+        if (most is None or held + size <= most) and size <= free:
+            return
+        if path not in needed:
+            path.unlink(missing_ok=True)
+            held, free = held - length, free + length
+    if size > free:
+        raise InputError(
+            f"copies of a corpus need {size / 2**30:,.1f} GiB, and '{root}' has {free / 2**30:,.1f} GiB "
+            "left: set ORCHESTRACE_CACHE to a folder with more room"
+        )
+
+
+def _kept(root: Path) -> Iterator[tuple[int, int, Path]]:
+    """Time, size and path of every copy."""
+    for path in root.rglob("*.parquet"):
+        try:
+            stat = path.stat()
+        except OSError:
+            continue  # another process has removed it
+        yield stat.st_mtime_ns, stat.st_size, path

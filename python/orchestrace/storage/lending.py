@@ -1,0 +1,30 @@
+"""Copies of single objects for as long as the process lives, for what looks at a recording again."""
+
+import atexit
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from .fetching import copies, fetch
+from .objects import RemoteObject
+
+_LENT: Final[dict[tuple[str, int, int], Path]] = {}
+
+
+def lent(one: RemoteObject) -> Path:
+    """A copy of an object as it was looked up.
+
+    Raises
+    ------
+    InputError
+        It cannot be read.
+    """
+    key = (one.url, one.size, one.version)
+    if key not in _LENT or not _LENT[key].is_file():
+        folder = Path(tempfile.mkdtemp(prefix="orchestrace-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        ((_, path),) = targets = copies([one], folder)
+        fetch(targets)
+        _LENT[key] = path
+    return _LENT[key]
