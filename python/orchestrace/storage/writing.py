@@ -10,7 +10,7 @@ from typing import Any, Final
 from ..base.errors import InputError
 from .addresses import Address
 from .objects import content, version_of
-from .repeating import repeated
+from .repeating import Short, repeated
 from .stores import Unlike
 
 PART: Final = 8 << 20
@@ -35,9 +35,19 @@ def upload(files: Sequence[tuple[Path, Address]], store: Any) -> list[str | None
 
     def one(file: tuple[Path, Address]) -> str | None:
         path, address = file
-        write = partial(obstore.put, store, address.key, path, chunk_size=PART, max_concurrency=2)
-        tag: str | None = repeated(write, address, doing="write")["e_tag"]
-        return tag
+
+        def write() -> str | None:
+            try:
+                made = obstore.put(store, address.key, path, chunk_size=PART, max_concurrency=2)
+            except FileNotFoundError as error:
+                if "NoSuchUpload" not in str(error):
+                    raise
+                # The answer to the last request was lost, and its repetition finds no upload to complete.
+                raise Short from None
+            tag: str | None = made["e_tag"]
+            return tag
+
+        return repeated(write, address, doing="write")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(one, files))
