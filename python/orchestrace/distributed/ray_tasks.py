@@ -1,6 +1,7 @@
 """Tasks of a plan on a Ray cluster: results are digests, the rows stay in the shared folder."""
 
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -104,9 +105,11 @@ def _run(task: Task, corpus: str | None, threads: int) -> TaskResult | dict[str,
 
 
 def _lost(task: Task, error: Exception) -> str:
-    first = next(iter(str(error).splitlines()), "")
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
+    # a traceback from the worker ends with what it raised; what Ray itself says begins with it
+    told = lines[-1 if "Traceback (most" in str(error) else 0] if lines else ""
     return (
-        f"task {task.number} was lost on the cluster ({type(error).__name__}: {plain(first)[:200]}); what is"
+        f"task {task.number} was lost on the cluster ({type(error).__name__}: {plain(told)[:200]}); what is"
         f" done is in '{task.folder}', and the same call resumes from it"
     )
 
