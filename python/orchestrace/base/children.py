@@ -34,7 +34,7 @@ class Child:
         threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send a message; one that is gone is told by the end of its answers."""
+        """Send a message; if the child has exited, its answers end."""
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
