@@ -28,6 +28,10 @@ use crate::surrogate::{Gate, Rule};
 /// Coalitions or orders side by side.
 const WIDE: usize = 16;
 
+/// How much longer a gate takes where an order is walked alone than side by side with others, in tenths: there it is
+/// found by its mark.
+const MARKED: u64 = 11;
+
 /// In place of a player: the event is always there.
 pub(super) const NO_PLAYER: u32 = u32::MAX;
 
@@ -88,6 +92,26 @@ impl Circuit {
 
     fn places(&self) -> usize {
         self.players + self.nodes.len()
+    }
+
+    /// Nodes and inputs that an order visits where every gate is evaluated at every step.
+    fn order(&self) -> u64 {
+        (self.players * (self.nodes.len() + self.inputs.len())) as u64
+    }
+
+    /// Nodes behind a place, and their inputs.
+    fn behind(&self, place: usize) -> usize {
+        let mut marked = vec![false; self.nodes.len()];
+        self.readers_of(place).iter().for_each(|&node| marked[node as usize] = true);
+        let mut size = 0;
+        for node in 0..self.nodes.len() {
+            if marked[node] {
+                size += 1 + self.inputs_of(node).len();
+                let readers = self.readers_of(self.players + node);
+                readers.iter().for_each(|&node| marked[node as usize] = true);
+            }
+        }
+        size
     }
 
     #[inline]
@@ -175,7 +199,7 @@ pub enum Evaluation {
     Auto,
     /// Every gate at every step.
     Full,
-    /// The gates whose inputs changed.
+    /// The gates whose inputs changed, one order after the other.
     Incremental,
 }
 
@@ -199,8 +223,6 @@ impl Evaluation {
 pub struct Memory {
     blocks: [Lanes<WIDE>; COALITIONS / WIDE],
     single: Lanes<1>,
-    /// Nodes and inputs that the first order evaluated, step by step, if it was walked alone.
-    visited: Option<u64>,
 }
 
 /// Nodes and inputs that are evaluated between two looks at the cancel flag: some milliseconds.
@@ -239,7 +261,6 @@ impl<'a> CircuitGame<'a> {
     #[must_use]
     pub fn new(circuit: &'a Circuit, mut memory: Memory, evaluation: Evaluation) -> Self {
         memory.blocks.iter_mut().for_each(Lanes::forget);
-        memory.visited = None;
         Self { circuit, memory, evaluation, patience: Patience::default() }
     }
 
@@ -265,6 +286,10 @@ impl Game for CircuitGame<'_> {
         self.circuit.readers_of(player).is_empty()
     }
 
+    fn reach(&self, player: usize) -> usize {
+        self.circuit.behind(player)
+    }
+
     fn values(&mut self, members: &[u64], out: &mut [f64]) -> Result<()> {
         for (block, out) in out.chunks_mut(WIDE).enumerate() {
             self.patience.spend(self.circuit.places() as u64)?;
@@ -277,42 +302,35 @@ impl Game for CircuitGame<'_> {
 
     fn walks(&mut self, orders: &[u32], out: &mut [f64]) -> Result<()> {
         let n = self.circuit.players;
-        if n == 0 {
+        if n == 0 || orders.is_empty() {
             return Ok(());
         }
-        let Memory { blocks, single, visited } = &mut self.memory;
-        let patience = &mut self.patience;
-        let (mut orders, mut out) = (orders, out);
-        // a first order alone tells what one takes, where there are enough of them to make up for it
-        if self.evaluation == Evaluation::Auto && visited.is_none() && orders.len() >= 2 * WIDE * n {
-            let (one, some) = orders.split_at(n);
-            let (gains, rest) = out.split_at_mut(n);
-            *visited = Some(single.walk::<true>(self.circuit, one, gains, patience)?);
-            (orders, out) = (some, rest);
-        }
-        // one order at a time takes for a gate about as long as sixteen side by side
-        let (nodes, inputs) = self.circuit.size();
-        let all = (n * (nodes + inputs)) as u64;
-        let alone = visited.is_some_and(|visited| visited * 14 < all);
-        if alone {
+        let Memory { blocks, single } = &mut self.memory;
+        let (circuit, patience) = (self.circuit, &mut self.patience);
+        let mut done = 0;
+        if self.evaluation != Evaluation::Full {
+            // One after the other: of several orders the players who join change most gates together. What the first
+            // takes says what all would take, and it is given up as soon as every gate for all orders is less.
+            let several = orders.len() / n;
+            let wide = several.div_ceil(WIDE) as u64 * circuit.order();
+            let auto = self.evaluation == Evaluation::Auto;
+            let mut most = if auto { wide * 10 / (MARKED * several as u64) } else { u64::MAX };
             for (order, gains) in orders.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
-                single.walk::<true>(self.circuit, order, gains, patience)?;
+                if single.walk::<true>(circuit, order, gains, patience, most)?.is_none() {
+                    break;
+                }
+                most = u64::MAX;
+                done += n;
             }
-            return Ok(());
         }
-        for (orders, gains) in orders.chunks(n * WIDE).zip(out.chunks_mut(n * WIDE)) {
-            if self.evaluation == Evaluation::Incremental {
-                blocks[0].walk::<true>(self.circuit, orders, gains, patience)?;
-            } else {
-                blocks[0].walk::<false>(self.circuit, orders, gains, patience)?;
-            }
+        for (orders, gains) in orders[done..].chunks(n * WIDE).zip(out[done..].chunks_mut(n * WIDE)) {
+            blocks[0].walk::<false>(circuit, orders, gains, patience, u64::MAX)?;
         }
         Ok(())
     }
 
     fn fork(&self) -> Option<Box<dyn Game + '_>> {
-        let memory = Memory { visited: self.memory.visited, ..Memory::default() };
         let Self { circuit, evaluation, patience, .. } = *self;
-        Some(Box::new(CircuitGame { circuit, memory, evaluation, patience }))
+        Some(Box::new(CircuitGame { circuit, memory: Memory::default(), evaluation, patience }))
     }
 }

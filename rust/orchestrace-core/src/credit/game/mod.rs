@@ -31,7 +31,7 @@ mod tests;
 pub mod truncated;
 
 pub use circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
-pub use coalitions::all_coalitions;
+pub use coalitions::{all_coalitions, in_cheap_order};
 pub use draws::{Chunk, DRAWS, Room, draws};
 pub use own::{Outcomes, Own};
 pub use players::Cast;
@@ -60,6 +60,13 @@ pub trait Game: Send {
     fn is_null(&self, player: usize) -> bool {
         let _ = player;
         false
+    }
+
+    /// What evaluating the game again may take when this player alone joins or leaves, in any unit; 0 where all take
+    /// the same.
+    fn reach(&self, player: usize) -> usize {
+        let _ = player;
+        0
     }
 
     /// Values of as many coalitions as `out` has places, at most [`COALITIONS`]: player p is in the k-th one if

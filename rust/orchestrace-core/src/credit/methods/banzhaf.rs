@@ -14,6 +14,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::credit::game::in_cheap_order;
 use crate::credit::game::table::tabulate;
 use crate::credit::game::{Chunk, Game, GameMethod, Setting, Solution, Tally, budget, draws};
 use crate::credit::game::{OUTCOME, PLAYERS, QUORUM, SCALED, UNITS, WEIGHTS};
@@ -111,7 +112,7 @@ impl GameMethod for Banzhaf {
 /// The exact value of every player; those that change nothing get exactly 0 and cost nothing.
 pub fn exact(game: &mut dyn Game, run: &Run) -> Result<Vec<f64>> {
     let n = game.players();
-    let among: Vec<[u32; 1]> = (0..n).filter(|&p| !game.is_null(p)).map(|p| [p as u32]).collect();
+    let among = in_cheap_order(game);
     let table = tabulate(game, &among, run)?;
     let mut value = vec![0.0; n];
     let share = 2.0 / table.len() as f64;

@@ -18,7 +18,7 @@
 
 use std::borrow::Cow;
 
-use crate::credit::game::coalitions::all_coalitions;
+use crate::credit::game::{COALITIONS, all_coalitions, in_cheap_order};
 use crate::credit::game::{Chunk, Evaluation, Game, GameMethod, PLAYERS, Players, QUORUM, SCALED, Setting};
 use crate::credit::game::{OUTCOME, SAMPLES, Solution, Tally, UNITS, WEIGHTS, budget, draws};
 use crate::credit::game::{kernel_shap, stratified, truncated};
@@ -137,8 +137,7 @@ impl GameMethod for Shapley {
 
 /// Exact values. Players that change nothing get exactly 0 and cost nothing.
 pub(super) fn exact(game: &mut dyn Game, setting: &Setting<'_>, out: &mut Solution) -> Result<()> {
-    let among: Vec<[u32; 1]> =
-        (0..game.players()).filter(|&p| !game.is_null(p)).map(|p| [p as u32]).collect();
+    let among = in_cheap_order(game);
     let m = among.len();
     // w(s) = s! (m-s-1)! / m! of the coalitions without i; the last one, of all, is never without
     let mut without = vec![0.0; m + 1];
@@ -149,17 +148,20 @@ pub(super) fn exact(game: &mut dyn Game, setting: &Setting<'_>, out: &mut Soluti
     let mut with = vec![0.0; m];
     let mut total = 0.0;
     all_coalitions(game, setting.run, &among, &mut |first, values| {
-        let mut block = 0.0;
         let size = first.count_ones() as usize;
-        for (k, &value) in values.iter().enumerate() {
+        let mut weighted = [0.0; COALITIONS];
+        for (k, (weighted, &value)) in weighted.iter_mut().zip(values).enumerate() {
             let size = size + k.count_ones() as usize;
-            let weighted = both[size] * value;
+            *weighted = both[size] * value;
             total += without[size] * value;
-            block += weighted;
-            for (bit, with) in with.iter_mut().take(6).enumerate() {
-                *with += if k >> bit & 1 == 1 { weighted } else { 0.0 };
-            }
         }
+        // the upper half of the numbers has the highest bit, and is added to the lower one
+        for bit in (0..values.len().ilog2() as usize).rev() {
+            let (lower, upper) = weighted[..2 << bit].split_at_mut(1 << bit);
+            with[bit] += upper.iter().sum::<f64>();
+            lower.iter_mut().zip(upper).for_each(|(sum, weighted)| *sum += *weighted);
+        }
+        let block = weighted[0];
         for (player, with) in with.iter_mut().enumerate().skip(6) {
             *with += if first >> player & 1 == 1 { block } else { 0.0 };
         }

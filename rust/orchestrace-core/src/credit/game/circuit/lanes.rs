@@ -70,14 +70,16 @@ impl<const L: usize> Lanes<L> {
         }
     }
 
-    /// Gains along up to `L` orders, side by side. What it returns is the work: nodes and inputs that were evaluated.
+    /// Gains along up to `L` orders, side by side. What it returns is the work: nodes and inputs that were evaluated;
+    /// none if it gave up in the middle, because that would be more than `most`.
     pub(super) fn walk<const INCREMENTAL: bool>(
         &mut self,
         circuit: &Circuit,
         orders: &[u32],
         out: &mut [f64],
         patience: &mut Patience<'_>,
-    ) -> Result<u64> {
+        most: u64,
+    ) -> Result<Option<u64>> {
         let n = circuit.players;
         let several = orders.len() / n;
         self.begin(circuit);
@@ -106,13 +108,16 @@ impl<const L: usize> Lanes<L> {
             }
             patience.spend(work - spent)?;
             spent = work;
+            if work > most {
+                return Ok(None);
+            }
             let after = self.outcome(circuit);
             for lane in 0..several {
                 out[lane * n + k] = after[lane] - before[lane];
             }
             before = after;
         }
-        Ok(work)
+        Ok(Some(work))
     }
 
     fn read_by(&mut self, circuit: &Circuit, place: usize) {
