@@ -30,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ExamplesAlone())
 
 
+# Looking for doctests would import it a second time, under another name, and register its method again.
+collect_ignore = ["samples/dying.py"]
+
 FOLDERS = ("statistical", "process", "corpora", "study")
 """Folders whose tests have the marker of the same name."""
 
