@@ -9,10 +9,9 @@ from typing import Literal, Protocol, get_args
 from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
-from ..base.paths import path_of
 from ..base.progress import Progress, reporting
 from ..base.schema import unknown_name
-from .folder import clear_parts, parts_of_plan, plan_of
+from .folder import clear_parts, corpus_place, parts_of_plan, plan_of
 from .processes import Processes, fitting_workers
 from .ray_tasks import RayTasks
 from .tasks import Plan, Task, TaskResult, check_engine
@@ -105,7 +104,7 @@ def run(
         raise ParameterError(f"address is of engine='ray', and engine is '{engine}': leave it out")
     known = plan_of(plan)
     check_engine(known.call)
-    place = None if corpus is None else os.fspath(path_of(corpus))
+    place = None if corpus is None else corpus_place(corpus)
     found = {part.task: part.result for part in parts_of_plan(known) if part.result is not None}
     todo = [task for task in known.tasks if task.number not in found]
     todo.sort(key=lambda task: -task.events)
