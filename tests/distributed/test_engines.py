@@ -16,7 +16,7 @@ import pytest
 
 import orchestrace as ot
 from orchestrace.distributed.folder import part_file
-from orchestrace.distributed.processes import fitting_workers
+from orchestrace.distributed.worker_processes import fitting_workers
 from samples import divided, dying
 from samples.divided import assert_same_bits, one_machine, planned
 

@@ -220,7 +220,7 @@ def credit_method(
     return register
 
 
-def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
+def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     """What computes the credit of one piece of `corpus`, rows and facts for each of the rewards: the core,
     or a method of this registry.
 

@@ -14,7 +14,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.names import expect_known, named_tools
 from ..corpus.reward import check_channels, weights_of
 from ..credit.registry import OWN, described, registered
-from ..credit.verb import credit
+from ..credit.verb import credit, sunk_by_others
 from ..disk.partitioned import PartitionedCorpus
 from ..interventions.composition import parts_of
 from ..metrics.verb import metrics, summarized
@@ -25,7 +25,7 @@ from ..schedules.scheduling import scenarios_of
 from .arguments import Arguments
 from .views import PlannedCorpus
 
-RUNNING: Final = ("threads", "progress", "sink", "resume")
+RUNNING: Final = ("engine", "threads", "progress", "sink", "resume")
 """Arguments that are about how a verb runs; they change no row."""
 _TOOLS: Final = ("untrusted_tools", "trusted_tools", "privileged_tools")
 _SUMMARIES: Final = ("task", "topology", "system", "importer")
@@ -90,6 +90,8 @@ class Verb:
         Of the whole table.
     finish
         What is left to do once all rows are there.
+    sunk
+        Of a verb with a ``sink``, what fills it from the rows of the pieces.
     """
 
     function: Callable[..., pl.DataFrame]
@@ -97,6 +99,7 @@ class Verb:
     asked: Callable[[PlannedCorpus, Arguments], Arguments] = field(default=_as_given)
     order: Callable[[Arguments], Order] = field(default=_of_corpus)
     finish: Callable[[PartitionedCorpus, Arguments, pl.DataFrame], pl.DataFrame] = field(default=_as_joined)
+    sunk: Callable[..., pl.LazyFrame] | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -252,7 +255,7 @@ def _in_traces(corpus: PlannedCorpus, given: Arguments) -> Arguments:
 
 
 VERBS: Final[Mapping[str, Verb]] = {
-    "credit": Verb(credit, "a trace and unit", asked=_credited),
+    "credit": Verb(credit, "a trace and unit", asked=_credited, sunk=sunk_by_others),
     "replay": Verb(
         replay,
         "a scenario and trace",
