@@ -47,25 +47,27 @@ def test_a_cluster_gives_the_table_of_one_machine(cluster, folder, tmp_path) -> 
     assert not ray.is_initialized()  # it is left as it was found
 
 
-@pytest.mark.parametrize("call", ["credit of siblings", "replay", "metrics by task", "taint"])
-def test_a_verb_on_a_cluster_gives_the_table_of_one_machine(cluster, folder, call) -> None:
-    verb, arguments, options = CALLS[call]
-    engine = D.ray(cluster.address, retries=3)
-    found = function(verb)(small(folder), *arguments, engine=engine, **options)
-    assert_same_bits(found, one_machine(small(folder), call))
-    assert not left(folder) and not ray.is_initialized()
-
-
-def test_the_cluster_that_is_connected_is_used_and_stays(cluster, folder, tmp_path) -> None:
+def test_verbs_on_a_cluster_give_the_tables_of_one_machine(cluster, folder, tmp_path) -> None:
     ray.init(cluster.address, log_to_driver=False)
     try:
-        options: dict[str, Any] = {"unit": "agent", "method": "grpo"}
-        found = ot.credit(small(folder), engine="ray", sink=tmp_path / "sink", **options)
-        assert ray.is_initialized()
+        for call in ("credit of siblings", "replay", "metrics by task", "taint"):
+            verb, arguments, options = CALLS[call]
+            found = function(verb)(small(folder), *arguments, engine="ray", **options)
+            assert_same_bits(found, one_machine(small(folder), call))
+            assert ray.is_initialized()  # what is connected is used, and stays
+        more: dict[str, Any] = {"unit": "agent", "method": "grpo"}
+        sunk = ot.credit(small(folder), engine="ray", sink=tmp_path / "sink", **more)
     finally:
         ray.shutdown()
-    assert_same_bits(found.collect(), ot.credit(small(folder), **options))
+    assert_same_bits(sunk.collect(), ot.credit(small(folder), **more))
     assert not left(folder)
+
+
+def test_a_verb_joins_the_cluster_of_its_engine_and_leaves_it(cluster, folder) -> None:
+    engine = D.ray(cluster.address, threads=1, retries=3)
+    found = ot.metrics(small(folder), engine=engine)
+    assert_same_bits(found, ot.metrics(small(folder)))
+    assert not left(folder) and not ray.is_initialized()
 
 
 def test_a_task_whose_workers_always_die_is_named(cluster, folder) -> None:

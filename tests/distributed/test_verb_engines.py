@@ -52,6 +52,14 @@ def test_every_verb_that_can_be_divided_takes_an_engine() -> None:
         assert "engine" in inspect.signature(verb.function).parameters, name
 
 
+def test_a_corpus_without_traces_gives_the_empty_table(folder: Path, tmp_path: Path) -> None:
+    nothing = ot.read_corpus(folder).filter(False)
+    assert_same_bits(ot.metrics(nothing, engine="processes"), ot.metrics(nothing))
+    sunk = ot.credit(nothing, engine="processes", sink=tmp_path / "sink")
+    assert_same_bits(sunk.collect(), ot.credit(nothing))
+    assert not left(folder)
+
+
 def test_a_named_engine_takes_the_threads_of_the_verb(folder: Path, tmp_path: Path) -> None:
     corpus = ot.read_corpus(folder).filter(pl.col("trace") % 2 == 0)
     calls: list[tuple[int, int]] = []
@@ -175,6 +183,18 @@ def test_what_is_wrong_is_said_before_anything_runs(
     with pytest.raises(ot.ParameterError, match=match):
         ot.credit(ot.read_corpus(folder), **options)
     assert not left(folder)
+
+
+def test_a_method_that_compares_all_traces_works_in_one_piece(folder: Path, tmp_path: Path) -> None:
+    """What the refusal of several pieces advises."""
+    several = ot.read_corpus(folder)
+    for engine in (None, D.processes(workers=1)):
+        with pytest.raises(ot.ParameterError, match=r"has 3 partitions: ingest .* with partitions=1"):
+            ot.credit(several, method="reinforce_pp", unit="team", engine=engine)
+    ot.ingest(folder.parent / "runs.jsonl", tmp_path / "whole", partitions=1)
+    whole = ot.read_corpus(tmp_path / "whole")
+    found = ot.credit(whole, method="reinforce_pp", unit="team", engine=D.processes(workers=1))
+    assert_same_bits(found, ot.credit(whole, method="reinforce_pp", unit="team"))
 
 
 def test_corpora_that_no_worker_opens_are_refused(folder: Path) -> None:

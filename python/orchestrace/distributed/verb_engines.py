@@ -53,7 +53,8 @@ class PlanEngine(Engine):
             except OSError as error:
                 raise InputError(refusal(plan.folder, error)) from error
             if call.sink is None:
-                return reduce(self.crew.results(plan, progress=call.progress))
+                self.crew.results(plan, progress=call.progress)
+                return reduce(plan)
             return self._sunk(corpus, plan, given, call)
 
     def _planned(self, corpus: PartitionedCorpus, verb: str, given: Arguments) -> Plan:
@@ -61,7 +62,7 @@ class PlanEngine(Engine):
         parts = divided_call(corpus, verb, given, None)
         own = corpus._folder.absolute()
         place = own.parent if self.folder is None else path_of(self.folder).absolute()
-        return planned(*parts, os.fspath(place / f"{own.name}.{verb}.{planned(*parts, '').id}"))
+        return planned(*parts, os.fspath(place / f"{own.name[:60]}.{verb}.{planned(*parts, '').id}"))
 
     def _sunk(self, corpus: PartitionedCorpus, plan: Plan, given: Arguments, call: VerbCall) -> pl.LazyFrame:
         fill = verb_of(call.verb).sunk

@@ -13,7 +13,7 @@ from ..base.schema import unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.names import expect_known, named_tools
 from ..corpus.reward import check_channels, weights_of
-from ..credit.registry import OWN, described, registered
+from ..credit.registry import OWN, described, in_pieces, registered
 from ..credit.verb import credit, sunk_by_others
 from ..disk.partitioned import PartitionedCorpus
 from ..interventions.composition import parts_of
@@ -121,15 +121,14 @@ def _credited(corpus: PlannedCorpus, given: Arguments) -> Arguments:
     if entry is None or entry["scope"] != "corpus" or sum(1 for _ in corpus.divided()) <= 1:
         return given
     fitted = name in registered() and registered()[name].fit is not None
-    reason = "is fitted to" if fitted else "compares"
-    instead = (
-        "it works slice by slice there: ot.credit(corpus, sink=...)"
-        if fitted
-        else "read the corpus with a budget that holds it (memory=), or plan a method that compares groups"
-    )
+    if fitted:
+        raise ParameterError(
+            f"method '{name}' is fitted to all traces of a corpus at once, and a task sees its own alone:"
+            " credit it on one machine, without an engine; it works slice by slice there, with sink= too"
+        )
     raise ParameterError(
-        f"method '{name}' {reason} all traces of a corpus at once, and a task sees its own alone: credit it"
-        f" on one machine; {instead}"
+        f"method '{name}' compares all traces of a corpus at once, and {in_pieces(corpus)}, or take a method"
+        " that compares groups"
     )
 
 
