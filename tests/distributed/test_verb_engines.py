@@ -117,6 +117,22 @@ def test_a_stopped_call_says_where_it_is_and_resumes(folder: Path, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_that_was_half_removed_when_a_kill_came_is_no_obstacle(folder: Path, tmp_path: Path) -> None:
+    corpus = ot.read_corpus(folder)
+    engine = D.processes(workers=1, folder=tmp_path)
+    with pytest.raises(InterruptedError):
+        ot.taint(corpus, engine=engine, progress=_ended)
+    (kept,) = tmp_path.iterdir()
+    (kept / "plan.json").unlink()
+    assert_same_bits(ot.taint(corpus, engine=engine), ot.taint(corpus))
+    assert not list(tmp_path.iterdir())
+
+
+def _ended(done: int, total: int) -> None:
+    if done:
+        raise InterruptedError
+
+
 def test_a_call_that_fails_keeps_what_is_done(folder: Path, tmp_path: Path) -> None:
     own = divided.corpus_on_disk(tmp_path, traces=48, partitions=3)
     tasks = D.plan(own, "taint", folder=tmp_path / "plan").tasks

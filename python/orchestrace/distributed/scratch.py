@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..base.errors import InputError, OrchestraceError, ParameterError
 from ..base.publication import refusal
-from .folder import PARTS, clear_parts
+from .folder import PARTS, PLAN, clear_parts
 
 
 @contextmanager
@@ -26,6 +26,8 @@ def scratch(folder: Path) -> Iterator[None]:
         A file has the name of the folder that it is to lie in.
     """
     with _locked(folder):
+        if not (folder / PLAN).exists():  # a kill came while the folder was made, or removed
+            shutil.rmtree(folder, ignore_errors=True)
         try:
             yield
         except OrchestraceError as error:
