@@ -11,7 +11,9 @@ import pytest
 
 import orchestrace as ot
 from orchestrace.base.engines import Engine
+from orchestrace.disk.home import Home
 from orchestrace.distributed.verbs import VERBS
+from orchestrace.storage.addresses import address_of
 from samples import divided, dying
 from samples.divided import CALLS, assert_same_bits, function, one_machine
 
@@ -220,6 +222,10 @@ def test_corpora_that_no_worker_opens_are_refused(folder: Path) -> None:
         ot.metrics("runs.jsonl", engine="ray")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="corpus"):
         ot.metrics(engine="ray")  # type: ignore[call-arg]
+    remote = ot.read_corpus(folder)
+    remote._manifest.home = Home(address_of("s3://bucket/corpus"))
+    with pytest.raises(ot.ParameterError, match=r"object storage, .* ot\.distributed\.ray\(folder=\.\.\.\)"):
+        ot.metrics(remote, engine=D.ray())
     own = ot.read_corpus(folder).with_measures(pl.DataFrame({"trace": [0], "own": [1.0]}))
     with pytest.raises(ot.ParameterError, match="with_measures"):
         ot.metrics(own, engine="processes")

@@ -23,14 +23,15 @@ _ARRAY: Final = "SLURM_ARRAY_TASK_ID"
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What `plan` wrote.")]
 Place = Annotated[
-    Path | None, typer.Option("--corpus", help="Folder of the corpus here; default: as it was planned.")
+    str | None,
+    typer.Option("--corpus", help="Folder or address of the corpus here; default: as it was planned."),
 ]
 
 
 @app.command(name="plan")
 @grouped
 def plan_(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder that `ingest` made.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="Folder or address that `ingest` made.")],
     verb: Annotated[str, typer.Argument(metavar="VERB", help="credit, replay, metrics, taint, ...")],
     changes: ScenarioOptions,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder for the plan and its parts.")],

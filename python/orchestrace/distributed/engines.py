@@ -11,10 +11,9 @@ from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.engines import EngineName
 from ..base.errors import ParameterError
-from ..base.paths import path_of
 from ..base.progress import Progress, reporting
 from ..base.schema import unknown_name
-from .folder import clear_parts, part_of, plan_of
+from .folder import clear_parts, corpus_place, part_of, plan_of
 from .ray_tasks import RayTasks
 from .tasks import Plan, Task, TaskResult, check_engine
 from .worker_processes import Processes, fitting_workers
@@ -99,7 +98,7 @@ def run(
     crew = Crew(engine, workers, threads, retries, address)
     known = plan_of(plan)
     check_engine(known.call)
-    place = None if corpus is None else os.fspath(path_of(corpus))
+    place = None if corpus is None else corpus_place(corpus)
     return crew.results(known, corpus=place, progress=progress)
 
 

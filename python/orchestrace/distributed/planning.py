@@ -8,7 +8,7 @@ from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.paths import expanded, path_of
-from ..disk.manifest import load
+from ..disk.manifest import load, load_home
 from ..disk.partitioned import PartitionedCorpus, read_corpus
 from .arguments import Arguments, arguments_of
 from .folder import manifest_digest, save_plan
@@ -99,11 +99,6 @@ def divided_call(
         As `plan` says.
     """
     known = verb_of(verb)
-    if opened._manifest.home is not None:
-        raise ParameterError(
-            f"the corpus '{opened._manifest.home.url}' is in object storage, and tasks open one in a folder:"
-            " copy it to a folder that all workers see, manifest.json last, and plan that"
-        )
     if opened._steps:
         raise ParameterError(
             "the corpus was changed by with_measures or with_fields, which no task sees: write it first, with"
@@ -114,11 +109,11 @@ def divided_call(
             raise ParameterError(
                 f"{name} is no option of a plan: give it to what runs the tasks, or reduces them"
             )
-    digest = manifest_digest(opened._folder)
-    if load(opened._folder) != opened._manifest:
-        raise ParameterError(
-            f"the corpus in '{opened._folder}' has changed since it was opened: open it again"
-        )
+    where = _place_of(opened)
+    digest = manifest_digest(where)
+    home = opened._manifest.home
+    if (load(opened._folder) if home is None else load_home(home)) != opened._manifest:
+        raise ParameterError(f"the corpus in '{where}' has changed since it was opened: open it again")
     text = arguments.text()
     given = arguments_of(text)  # what a task will be told
     whole = PlannedCorpus(opened)
@@ -132,7 +127,7 @@ def divided_call(
         arguments=text,
         asked=asked.text(),
         modules=modules,
-        corpus=os.fspath(opened._folder.absolute()),
+        corpus=where,
         manifest=digest,
         memory=opened._memory,
         verify=opened._manifest.verify,
@@ -148,6 +143,19 @@ def _opened(corpus: Any) -> PartitionedCorpus:
         f"corpus is of type {type(corpus).__name__}, expected one on disk, which workers can open: make it"
         " with ingest, or export(corpus, 'parquet', folder), and open it with read_corpus"
     )
+
+
+def _place_of(corpus: PartitionedCorpus) -> str:
+    """Where every worker opens the corpus."""
+    home = corpus._manifest.home
+    if home is None:
+        return os.fspath(corpus._folder.absolute())
+    if home.address.query or home.address.user:
+        raise ParameterError(
+            f"the address of the corpus '{home.url}' has a query or a password, which a plan would keep in"
+            " its file: use an address without, or copy the corpus to a folder that all workers see"
+        )
+    return home.url
 
 
 def _divided(corpus: PlannedCorpus, tasks: int | None) -> list[Divided]:

@@ -36,7 +36,7 @@ class Call:
     modules
         Modules that register methods of a caller, which a task imports first.
     corpus
-        Its folder.
+        Its folder, or its address in object storage.
     manifest
         BLAKE2b of its manifest, in hexadecimal.
     memory

@@ -59,8 +59,14 @@ class PlanEngine(Engine):
 
     def _planned(self, corpus: PartitionedCorpus, verb: str, given: Arguments) -> Plan:
         """The plan of a call in the folder that the same call finds again."""
-        parts = divided_call(corpus, verb, given, None)
         own = corpus._folder.absolute()
+        home = corpus._manifest.home
+        if home is not None and self.folder is None:
+            raise ParameterError(
+                f"the corpus '{home.url}' is in object storage, and parts are files: give the engine a folder"
+                f" that all workers see, ot.distributed.{self.crew.engine}(folder=...)"
+            )
+        parts = divided_call(corpus, verb, given, None)
         place = own.parent if self.folder is None else path_of(self.folder).absolute()
         return planned(*parts, os.fspath(place / f"{own.name[:60]}.{verb}.{planned(*parts, '').id}"))
 
@@ -113,7 +119,8 @@ def processes(
     threads
         Cores of a task; None is 1.
     folder
-        Where the parts lie until the table is there. None is the folder that the corpus lies in.
+        Where the parts lie until the table is there. None is the folder that the corpus lies in; a corpus in
+        object storage needs one.
 
     Returns
     -------
