@@ -211,7 +211,11 @@ def picture(rows: pl.DataFrame) -> dict[str, Any]:
     panels = []
     for verb in VERBS:
         own = long.filter(verb=verb)
-        y = alt.Y("h:Q", title="hours").scale(type="log").axis(format="~g", values=[10.0**n for n in range(-2, 4)])
+        y = (
+            alt.Y("h:Q", title="hours")
+            .scale(type="log")
+            .axis(format="~g", values=[10.0**n for n in range(-2, 4)])
+        )
         x = sheet.steps("nodes", own["nodes"], title=f"nodes of {CORES} cores")
         lines = sheet.chart(own).mark_line(strokeWidth=2).encode(x=x, y=y, color=color, strokeDash=dash)
         panels.append(lines.properties(width=300, height=240, title=sheet.head(f"credit by {verb}")))

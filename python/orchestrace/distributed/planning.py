@@ -1,7 +1,6 @@
 """Division of a call on a corpus on disk into tasks."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 from .. import _core
@@ -81,25 +80,41 @@ def plan(
     check_numbers(tasks=tasks)
     if tasks == 0:
         raise ParameterError("tasks is 0, expected at least 1")
-    known = verb_of(verb)
+    verb_of(verb)  # a word that is no verb is told before the corpus is opened
     opened = corpus if isinstance(corpus, PartitionedCorpus) else _opened(corpus)
+    place = os.path.abspath(path_of(folder))
+    made = planned(*divided_call(opened, verb, Arguments(arguments, options), tasks), place)
+    save_plan(made)
+    return made
+
+
+def divided_call(
+    opened: PartitionedCorpus, verb: str, arguments: Arguments, tasks: int | None
+) -> tuple[Call, list[Divided]]:
+    """What all tasks of a call have in common, and what each does.
+
+    Raises
+    ------
+    ParameterError, InputError
+        As `plan` says.
+    """
+    known = verb_of(verb)
     if opened._steps:
         raise ParameterError(
             "the corpus was changed by with_measures or with_fields, which no task sees: write it first, with"
             " ot.export(corpus, 'parquet', folder), and plan what read_corpus opens there"
         )
     for name in RUNNING:
-        if name in options:
+        if name in arguments.named:
             raise ParameterError(
                 f"{name} is no option of a plan: give it to what runs the tasks, or reduces them"
             )
-    place = Path(os.path.abspath(path_of(folder)))
     where = _place_of(opened)
     digest = manifest_digest(where)
     home = opened._manifest.home
     if (load(opened._folder) if home is None else load_home(home)) != opened._manifest:
         raise ParameterError(f"the corpus in '{where}' has changed since it was opened: open it again")
-    text = Arguments(arguments, options).text()
+    text = arguments.text()
     given = arguments_of(text)  # what a task will be told
     whole = PlannedCorpus(opened)
     modules = modules_of(verb, given)
@@ -118,9 +133,7 @@ def plan(
         verify=opened._manifest.verify,
         channels=whole.channels,
     )
-    made = planned(call, _divided(whole, tasks), os.fspath(place))
-    save_plan(made)
-    return made
+    return call, _divided(whole, tasks)
 
 
 def _opened(corpus: Any) -> PartitionedCorpus:
