@@ -56,7 +56,7 @@ def joined(plan: Plan) -> pl.DataFrame:
             clear_leftovers(out, manifest)
         for task in plan.tasks:
             _join(out, manifest, settings, task)
-        read_inputs(out, manifest, settings, [one.path for one in inputs], None)
+        read_inputs(out, manifest, settings, [], None)  # nothing is left to read: merges
     return told_inputs(manifest.inputs)
 
 

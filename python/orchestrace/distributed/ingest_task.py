@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ..base.durable import sync_folder, temporary
+from ..base.durable import new_key, sync_folder, temporary
 from ..base.errors import InputError, SchemaError
 from ..base.publication import refusal
 from ..corpus.reading import ErrorBudget
@@ -16,10 +16,9 @@ from ..disk.inputs import opened_inputs
 from ..disk.integrity import find_damage
 from ..disk.manifest import Input, Manifest, load
 from ..disk.work import IngestWork
+from .folder import CORPORA
 from .ingest_plan import Settings, input_of, settings_of
 from .tasks import Task
-
-CORPORA = "corpora"
 
 
 def corpus_folder(task: Task) -> Path:
@@ -36,9 +35,11 @@ def ingested(task: Task, threads: int | None, *, again: bool) -> pl.DataFrame:
         An input is gone or has changed, or the folder cannot be written.
     """
     target = corpus_folder(task)
-    manifest = None if again else sound(target)
+    if again:
+        _remove(target)
+    manifest = sound(target)
     if manifest is None:
-        made = temporary(target.with_name(f"{target.name}.{os.getpid()}"))
+        made = temporary(target, new_key())
         try:
             made.mkdir(parents=True)
         except OSError as error:
@@ -136,8 +137,13 @@ def _published(made: Path, target: Path, manifest: Manifest) -> Manifest:
                 raise InputError(refusal(target, error)) from error
         if (there := sound(target)) is not None:
             return there
-        aside = temporary(target)
-        with suppress(OSError):
-            os.rename(target, aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        _remove(target)
     raise InputError(f"cannot put a corpus in place of '{target}': remove it, and run the task again")
+
+
+def _remove(folder: Path) -> None:
+    """Remove a corpus at once: nobody finds half of it."""
+    aside = temporary(folder, new_key())
+    with suppress(OSError):
+        os.rename(folder, aside)
+    shutil.rmtree(aside, ignore_errors=True)
