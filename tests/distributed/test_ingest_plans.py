@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
@@ -121,6 +122,8 @@ def test_formats_that_are_mixed_and_packed(tmp_path: Path) -> None:
     _recordings(runs, 3)
     packed = gzip.compress((runs / "0.jsonl").read_bytes().replace(b"f0-", b"gz-"))
     (runs / "a.jsonl.gz").write_bytes(packed)
+    with pa.CompressedOutputStream(str(runs / "b.jsonl.zst"), "zstd") as file:
+        file.write((runs / "1.jsonl").read_bytes().replace(b"f1-", b"zst-"))
     (runs / "broken.jsonl").write_text('{"trace_id": 1}\nnot json\n' + (runs / "2.jsonl").read_text()[:300])
     (runs / "cut.jsonl.gz").write_bytes(packed[: len(packed) // 2])
     _equal([DATA / "samples", DATA / "importers", runs], tmp_path, 9, partitions=4, memory="64MiB")

@@ -18,7 +18,7 @@ from ..disk.manifest import Input
 from ..disk.memory import bounded, memory_bytes
 from ..disk.work import _unique
 from ..storage.addresses import is_address
-from .arguments import Arguments
+from .arguments import Arguments, arguments_of
 from .folder import save_plan
 from .tasks import Call, Divided, Plan, planned
 
@@ -109,7 +109,8 @@ def planned_ingest(
     checked = checked_options(cast(ReadOptions, reading))
     mapping = checked.get("mapping")
     plain = {name: value for name, value in reading.items() if name not in ("mapping", "fields")}
-    plain["fields"] = checked["fields"]
+    plain |= {"fields": checked["fields"], "reward_scores": checked["reward_scores"]}
+    plain = arguments_of(Arguments((), plain).text()).named  # values that a file can hold
     named, _ = _files(source, out, None)
     names = [one for one in named if isinstance(one, str)]
     if len(names) < len(named):
@@ -118,7 +119,7 @@ def planned_ingest(
     with opened_inputs([]) as files:
         inputs = _inputs(names, files)
         count = partitions or _partitions(names, files, room)
-    settings = Settings(count, key, room, json.loads(json.dumps(plain)), mapping)
+    settings = Settings(count, key, room, plain, mapping)
     _core.Partition(_core.read([]), key, count)  # judges the names of columns
     found = _core.formats([(one.path, one.name) for one in inputs], **settings.reading(out))
     spread = [number for number, (_, gathered) in enumerate(found) if gathered]

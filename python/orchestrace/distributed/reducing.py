@@ -147,8 +147,8 @@ def status(plan: Plan | str | os.PathLike[str]) -> pl.DataFrame:
     -------
     DataFrame
         A row per task: ``task`` (UInt32), ``state`` (Enum: ``done missing damaged``), ``fault`` (String: what
-        is wrong with its part), ``events`` (UInt64: about how many it reads), ``rows size`` (UInt64: rows and
-        bytes of its part) and ``seconds`` (Float64: what it took).
+        is wrong with its part), ``events`` (UInt64: about how many it reads; of an ingest
+        bytes), ``rows size`` (UInt64: rows and bytes of its part) and ``seconds`` (Float64: what it took).
 
     Raises
     ------
