@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -18,6 +19,8 @@ from .tasks import PLAN_VERSION, Plan, Runs, Task, TaskResult, parsed_plan, pars
 
 PLAN: Final = "plan.json"
 PARTS: Final = "parts"
+CORPORA: Final = "corpora"
+"""Of an ingest: a corpus per task."""
 
 State = Literal["done", "missing", "damaged"]
 
@@ -198,6 +201,8 @@ def parts_of_plan(plan: Plan) -> list[Part]:
 def clear_parts(folder: Path) -> None:
     """Remove what killed tasks had begun to write."""
     clear_temporary(folder / PARTS)
+    for path in (folder / CORPORA).glob(".*.tmp"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def numbers_text(numbers: Iterable[int]) -> str:

@@ -1,6 +1,7 @@
 """Division of a call on a corpus on disk into tasks."""
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from .. import _core
@@ -8,10 +9,12 @@ from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.paths import expanded, path_of
+from ..corpus.reading import Source
 from ..disk.manifest import load, load_home
 from ..disk.partitioned import PartitionedCorpus, read_corpus
 from .arguments import Arguments, arguments_of
 from .folder import manifest_digest, save_plan
+from .ingest_plan import INGEST, planned_ingest
 from .tasks import Call, Divided, Plan, planned
 from .verbs import RUNNING, modules_of, verb_of
 from .views import Piece, PlannedCorpus
@@ -19,7 +22,7 @@ from .views import Piece, PlannedCorpus
 
 @public
 def plan(
-    corpus: PartitionedCorpus | str | os.PathLike[str],
+    corpus: PartitionedCorpus | str | os.PathLike[str] | Iterable[Source],
     verb: str,
     *arguments: Any,
     folder: str | os.PathLike[str],
@@ -32,9 +35,12 @@ def plan(
     ----------
     corpus
         What `read_corpus` opened, filtered or not, or the folder of a corpus. Its budget, ``memory=``,
-        decides where it is divided, and is what a task needs.
+        decides where it is divided, and is what a task needs. Of the verb ``"ingest"``: files, globs and
+        folders, as `ingest` takes them.
     verb
-        A name of `verbs`: ``"credit"``, ``"replay"``, ``"rewards.compute"``, ...
+        A name of `verbs`: ``"credit"``, ``"replay"``, ``"rewards.compute"``, ... Or ``"ingest"``, with
+        ``out=`` for the folder of the corpus, which `reduce` makes, and ``memory group partitions`` and
+        options of reading as `ingest` takes them.
     arguments, options
         As the verb takes them, beside the corpus. They are judged now, by the names of the whole corpus.
     folder
@@ -80,6 +86,10 @@ def plan(
     check_numbers(tasks=tasks)
     if tasks == 0:
         raise ParameterError("tasks is 0, expected at least 1")
+    if verb == INGEST:
+        if arguments or isinstance(corpus, PartitionedCorpus):
+            raise ParameterError("a planned ingest takes files, globs or folders, and all else by name")
+        return planned_ingest(corpus, folder, tasks, options)
     verb_of(verb)  # a word that is no verb is told before the corpus is opened
     opened = corpus if isinstance(corpus, PartitionedCorpus) else _opened(corpus)
     place = os.path.abspath(path_of(folder))

@@ -18,6 +18,8 @@ from ..disk.partitioned import PartitionedCorpus, read_corpus
 from ..disk.shards import ROW_GROUP
 from .arguments import arguments_of
 from .folder import PARTS, corpus_place, manifest_digest, part_file, part_of, save_result
+from .ingest_plan import INGEST, check_no_place
+from .ingest_task import ingested
 from .tasks import PLAN_VERSION, Call, Plan, Task, TaskResult, check_task, runs_of
 from .verbs import VERBS
 from .views import PlannedCorpus, TaskCorpus, filtered
@@ -83,7 +85,11 @@ def run_task(
     if not again and (there := part_of(task)).result is not None:
         return there.result
     start = time.perf_counter()
-    frame = _rows(task, opened(task.call, corpus), threads)
+    if task.call.verb == INGEST:
+        check_no_place(corpus)
+        frame = ingested(task, threads, again=again)
+    else:
+        frame = _rows(task, opened(task.call, corpus), threads)
     folder = Path(task.folder)
     path = folder / part_file(task.number)
     try:
