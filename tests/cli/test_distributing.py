@@ -50,6 +50,36 @@ def test_scenarios_are_options_as_of_replay(folder, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ("credit", "--unit", "agent"),
+        ("replay", "--each", "agent"),
+        ("metrics", "--by", "trace"),
+        ("taint",),
+        ("rewards", "--rule", "tokens"),
+    ],
+)
+def test_commands_take_an_engine(folder, words) -> None:
+    name, *options = words
+    expected = run(name, folder, *options, "--csv").stdout
+    assert run(name, folder, *options, "--csv", "--engine", "processes", "--workers", "1").stdout == expected
+    assert "trace" in expected
+    assert not [path for path in folder.parent.iterdir() if path.name.startswith("corpus.")]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--engine", "dask"), "unknown engine 'dask'"),
+        (("--workers", "2"), "--workers and --address are of --engine"),
+        (("--engine", "processes", "--address", "auto"), "--address is of --engine ray"),
+    ],
+)
+def test_engines_that_are_none_are_told(folder, words, message) -> None:
+    assert message in told(run("taint", folder, *words, code=2))
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (("plan", "CORPUS", "compare", "-o", "PLAN2"), "cannot be divided"),

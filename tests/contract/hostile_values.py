@@ -111,6 +111,21 @@ def calls(folder: Path) -> dict[str, Call]:
             ot.distributed.plan,
             {"corpus": ot.read_corpus(stored), "verb": "metrics", "folder": folder / "metrics plan"},
         ),
+        "distributed.processes": Call(ot.distributed.processes, {"workers": 1, "folder": folder}),
+        "distributed.ray": Call(ot.distributed.ray, {"address": "auto", "folder": folder}),
+        "distributed.plan of an ingest": Call(
+            ot.distributed.plan,
+            {
+                "corpus": recorded,
+                "verb": "ingest",
+                "folder": folder / "reading",
+                "out": folder / "joined",
+                "memory": "64MiB",
+                "partitions": 2,
+                "group": "group_id",
+                "format": "native",
+            },
+        ),
         "distributed.reduce": Call(
             ot.distributed.reduce, {"work": done, "sink": folder / "taint.parquet", "overwrite": True}
         ),

@@ -1,4 +1,9 @@
-"""The method of `samples.dying`, which importing registers, is there for these tests alone."""
+"""A Ray cluster for tests, and the method of `samples.dying`, which only the tests of this folder see."""
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 
@@ -9,7 +14,33 @@ registry.registered()
 # every process of tests imports this folder: other tests would find the method, too
 _METHOD = registry._METHODS.pop(dying.NAME)
 
+NODE: Final[dict[str, Any]] = {"num_cpus": 1, "memory": 2 << 30, "object_store_memory": 80 << 20}
+
 
 @pytest.fixture(autouse=True)
 def _registered_here_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_METHODS", {**registry._METHODS, dying.NAME: _METHOD})
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two nodes of one core each, as processes of this machine; nobody is connected."""
+    utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed, so no cluster runs tasks")
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # what nodes import from
+    made = utils.Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
+    made.add_node(**NODE)
+    try:
+        yield made
+    finally:
+        utils.ray.shutdown()
+        made.shutdown()
+        os.environ.pop("PYTHONPATH")
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+
+
+@pytest.fixture
+def extra_node(cluster: Any) -> Any:
+    """A node more, which a test may take away."""
+    return cluster.add_node(**NODE)

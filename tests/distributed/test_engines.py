@@ -16,7 +16,7 @@ import pytest
 
 import orchestrace as ot
 from orchestrace.distributed.folder import part_file
-from orchestrace.distributed.processes import fitting_workers
+from orchestrace.distributed.worker_processes import fitting_workers
 from samples import divided, dying
 from samples.divided import assert_same_bits, one_machine, planned
 
@@ -130,6 +130,16 @@ def test_what_a_task_refuses_is_told_with_its_number(tmp_path) -> None:
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(ot.InputError, match=r"task 1: .* is damaged \(events of partition"):
         D.run(plan, workers=1)
+
+
+def test_a_disk_that_is_full_is_told_and_resumed_from(folder, tmp_path, run_number) -> None:
+    options = {"method": dying.NAME, "unit": "agent", "run": run_number, "room": 2048}
+    plan = D.plan(folder, "credit", folder=tmp_path / "plan", **options)
+    with pytest.raises(ot.InputError, match=r"task \d: .*\.parquet.*: File too large"):
+        D.run(plan, workers=1)
+    assert not list((tmp_path / "plan" / "parts").iterdir())  # no part, nor a piece of one
+    results = D.run(plan, workers=2)
+    assert_same_bits(D.reduce(results), ot.credit(ot.read_corpus(folder), **options))
 
 
 def test_workers_without_a_program_are_told(folder, tmp_path, monkeypatch) -> None:

@@ -21,7 +21,7 @@ import polars as pl
 import orchestrace as ot
 from orchestrace import _core
 from orchestrace.corpus.on_disk import MANIFEST
-from orchestrace.disk import shards
+from orchestrace.disk import merging
 from orchestrace.disk import work as ingest_work
 from samples import on_disk
 
@@ -115,17 +115,17 @@ def hook(moments: Moments, act: Callable[[], object]) -> None:
 
     pl.DataFrame.write_parquet, Path.write_text, os.replace = parquet, text, renamed  # type: ignore[method-assign]
     moments.around(Path, "unlink", "removing")
-    moments.around(shards, "_merge_partition", "partition")
-    moments.around(shards, "_merge_side", "side table")
+    moments.around(merging, "_merged", "partition")
+    moments.around(merging, "_merge_side", "side table")
 
     merge = ingest_work.merge  # type: ignore[attr-defined]
 
-    def merging(*args: Any) -> None:
+    def watched(*args: Any) -> None:
         moments.merging = True
         merge(*args)
         moments.merging = False
 
-    ingest_work.merge = merging  # type: ignore[attr-defined]
+    ingest_work.merge = watched  # type: ignore[attr-defined]
 
 
 def main(spec: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 import orchestrace as ot
 from orchestrace.base.schema import SCHEMAS
 from orchestrace.corpus.on_disk import MANIFEST
-from orchestrace.disk import ingesting, manifest, partitioned, shards
+from orchestrace.disk import ingesting, manifest, merging, partitioned, shards
 from orchestrace.disk import memory as budgets
 from orchestrace.disk import work as ingest_work
 
@@ -36,8 +36,10 @@ def make_small(patch: Any, room: int = ROOM, block: int = 16 << 10, slice_rows: 
     patch(ingest_work, "LEAST_BATCH", 1)
     patch(budgets, "LEAST_BATCH", 1)
     patch(ingesting, "checked_options", lambda given: {**options(given), "block_size": block})
-    patch(shards, "ROW_GROUP", slice_rows)
-    patch(shards, "EVENT_BYTES", -(-room // slice_rows))
+    for module in (shards, merging):
+        patch(module, "ROW_GROUP", slice_rows)
+        patch(module, "EVENT_BYTES", -(-room // slice_rows))
+    patch(merging, "MERGED_AT_ONCE", 2)
 
 
 def slice_rows(patch: Any, corpus: ot.Corpus, rows: int) -> None:

@@ -19,6 +19,7 @@ from samples import on_disk
 from storage import servers
 from storage.servers import Bucket, named_as, proxied, rotating
 
+pytestmark = pytest.mark.share(3)
 OUT = "s3://runs/corpus"
 OPTIONS = {"partitions": 3, "threads": 2, "fields": on_disk.FIELDS}
 

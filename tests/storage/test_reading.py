@@ -15,6 +15,8 @@ from samples import on_disk
 from storage import servers
 from storage.servers import Bucket, named_as, proxied, rotating
 
+pytestmark = pytest.mark.share(3)
+
 
 @pytest.fixture
 def recordings(tmp_path: Path, bucket: Bucket) -> Path:

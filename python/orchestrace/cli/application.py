@@ -27,8 +27,8 @@ class _Verbs(typer.core.TyperGroup):
         except (OrchestraceError, OSError) as error:
             typer.echo(f"error: {plain(_with_flags(_line(error), self._flags(ctx)))}", err=True)
             raise typer.Exit(USAGE if isinstance(error, ParameterError) else FAILED) from None
-        except KeyboardInterrupt:
-            typer.echo("stopped", err=True)
+        except KeyboardInterrupt as error:
+            typer.echo(plain("; ".join(["stopped", *getattr(error, "__notes__", ())])), err=True)
             raise typer.Exit(STOPPED) from None
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -10,7 +10,7 @@ from .. import compare, credit, explain, methods
 from ..base.schema import Unit as Level
 from ..base.text import plain
 from .application import STOPPED, app
-from .options import Method, Params, RewardOptions, Seed, StrictOptions, Unit, grouped
+from .options import EngineOptions, Method, Params, RewardOptions, Seed, StrictOptions, Unit, grouped
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions
 from .values import credit_options, run_of
@@ -22,6 +22,7 @@ def credit_(
     recordings: StrictOptions,
     rewards: RewardOptions,
     table: TableOptions,
+    engine: EngineOptions,
     method: Method = "flow",
     unit: Unit = "event",
     param: Params = None,
@@ -34,7 +35,7 @@ def credit_(
     """Divide the reward among units."""
     corpus = usable(recordings, rewards)
     options = credit_options(unit, rewards.reward, seed, param) | {"method": method}
-    options |= {"threads": recordings.threads, "progress": True}
+    options |= engine.running(recordings.threads)
     if sink is not None:
         try:
             rows = credit(corpus, **options, sink=sink, resume=resume)

@@ -13,6 +13,7 @@ from .. import distributed, read_corpus
 from ..base.errors import ParameterError
 from ..base.text import counted, plain, plain_json
 from ..distributed.folder import load_plan
+from ..distributed.ingest_plan import INGEST
 from ..distributed.tasks import Plan, TaskResult
 from .application import STOPPED, app
 from .options import Force, Json, Threads, grouped
@@ -23,14 +24,20 @@ _ARRAY: Final = "SLURM_ARRAY_TASK_ID"
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What `plan` wrote.")]
 Place = Annotated[
-    Path | None, typer.Option("--corpus", help="Folder of the corpus here; default: as it was planned.")
+    str | None,
+    typer.Option("--corpus", help="Folder or address of the corpus here; default: as it was planned."),
 ]
 
 
 @app.command(name="plan")
 @grouped
 def plan_(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder that `ingest` made.")],
+    corpus: Annotated[
+        str,
+        typer.Argument(
+            metavar="CORPUS", help="Folder or address that `ingest` made; of the verb ingest, recordings."
+        ),
+    ],
     verb: Annotated[str, typer.Argument(metavar="VERB", help="credit, replay, metrics, taint, ...")],
     changes: ScenarioOptions,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder for the plan and its parts.")],
@@ -53,9 +60,12 @@ def plan_(
     if changes.is_given and verb != "replay":
         raise ParameterError(f"options that change runs are of the verb replay, not of '{plain(verb)}'")
     asked = changes.scenarios() if verb == "replay" else []
-    made = distributed.plan(
-        read_corpus(corpus, memory=memory), verb, *asked, folder=folder, tasks=tasks, **given
-    )
+    if verb == INGEST:
+        given |= {} if memory is None else {"memory": memory}
+        made = distributed.plan(corpus, verb, folder=folder, tasks=tasks, **given)
+    else:
+        opened = read_corpus(corpus, memory=memory)
+        made = distributed.plan(opened, verb, *asked, folder=folder, tasks=tasks, **given)
     if as_json:
         told = {"id": made.id, "folder": made.folder, "tasks": len(made.tasks)}
         typer.echo(plain_json(json.dumps(told)))

@@ -19,6 +19,7 @@ from ..safety import sanitizer_cut
 from ..scaling import survey
 from .application import app
 from .options import (
+    EngineOptions,
     Json,
     MaxGap,
     Params,
@@ -38,6 +39,7 @@ from .values import limits, rule_channels, rule_params
 def metrics_(
     recordings: StrictOptions,
     table: TableOptions,
+    engine: EngineOptions,
     by: Annotated[
         str, typer.Option("--by", help="trace, agent, role; or means by importer, topology, system, task.")
     ] = "importer",
@@ -52,7 +54,7 @@ def metrics_(
         raise ParameterError(unknown_name("word for --by", by, words))
     corpus = usable(recordings)
     options: dict[str, Any] = {"by": None if by == "trace" else by, "groups": group or None}
-    frame = metrics(corpus, **options, max_gap=max_gap, threads=recordings.threads, progress=True)
+    frame = metrics(corpus, **options, max_gap=max_gap, **engine.running(recordings.threads))
     table.give(frame, f"metrics by {by}", f"metrics by {by}")
     tell_quarantined(corpus, recordings, recordings.strict)
 
@@ -62,6 +64,7 @@ def metrics_(
 def rewards_(
     recordings: StrictOptions,
     table: TableOptions,
+    engine: EngineOptions,
     rule: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,8 +88,7 @@ def rewards_(
         corpus,
         {asked[0]: given} if given else asked,
         channels=rule_channels(channel),
-        threads=recordings.threads,
-        progress=True,
+        **engine.running(recordings.threads),
     )
     table.give(frame, "rewards", "rewards")
     tell_quarantined(corpus, recordings, recordings.strict)
@@ -128,6 +130,7 @@ def decisions_(
 def taint_(
     recordings: StrictOptions,
     table: TableOptions,
+    engine: EngineOptions,
     carry: Annotated[str, typer.Option("--carry", help="all, context or safety_flow.")] = "all",
     untrusted: UntrustedTools = None,
     trusted: TrustedTools = None,
@@ -143,7 +146,7 @@ def taint_(
         )
     corpus = usable(recordings)
     options: dict[str, Any] = {"carry": carry, "untrusted_tools": untrusted or ()}
-    options |= {"trusted_tools": trusted or (), "threads": recordings.threads, "progress": True}
+    options |= {"trusted_tools": trusted or (), **engine.running(recordings.threads)}
     if cut:
         table.give(sanitizer_cut(corpus, **options), "sanitizers", "taint cut")
     else:

@@ -6,9 +6,15 @@ import shlex
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+
+from .. import distributed
+from ..base.engines import EngineName
+from ..base.errors import ParameterError
+from ..base.schema import unknown_name
+from ..base.text import plain
 
 Paths = Annotated[
     list[str],
@@ -93,6 +99,38 @@ class RewardOptions:
         ),
     ] = None
     reward_score: Scores = None
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Who computes a table of a corpus on disk."""
+
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="Of a corpus on disk: processes or ray; default: this process."),
+    ] = None
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=1024, help="With --engine: tasks at a time.")
+    ] = None
+    address: Annotated[
+        str | None, typer.Option("--address", help="With --engine ray: of the cluster, as in ray.init.")
+    ] = None
+
+    def running(self, threads: int | None) -> dict[str, Any]:
+        """The arguments of a verb about how it runs."""
+        if self.engine is None:
+            if self.workers is not None or self.address is not None:
+                raise ParameterError("--workers and --address are of --engine: name processes or ray")
+            return {"threads": threads, "progress": True}
+        if self.engine == "ray":
+            made = distributed.ray(self.address, workers=self.workers, threads=threads)
+        elif self.address is not None:
+            raise ParameterError(f"--address is of --engine ray, not of '{plain(self.engine)}': leave it out")
+        elif self.engine == "processes":
+            made = distributed.processes(workers=self.workers, threads=threads)
+        else:
+            raise ParameterError(unknown_name("engine", self.engine, list(get_args(EngineName))))
+        return {"engine": made, "progress": True}
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -6,7 +6,7 @@ import typer
 
 from .. import replay
 from .application import app
-from .options import MaxGap, StrictOptions, grouped
+from .options import EngineOptions, MaxGap, StrictOptions, grouped
 from .recordings import tell_quarantined, usable
 from .scenarios import ScenarioOptions
 from .tables import TableOptions, show_replays
@@ -18,6 +18,7 @@ def replay_(
     recordings: StrictOptions,
     table: TableOptions,
     changes: ScenarioOptions,
+    engine: EngineOptions,
     outcome: Annotated[str, typer.Option("--outcome", help="noisy_or, typed, linear, max, ...")] = "noisy_or",
     quorum: Annotated[float, typer.Option("--quorum", help="A majority needs more than this share.")] = 0.5,
     sensitivity: Annotated[bool, typer.Option(help="Bound the effects over seven families of gates.")] = True,
@@ -37,8 +38,7 @@ def replay_(
         sensitivity=sensitivity,
         max_gap=max_gap,
         program_order=program_order,
-        threads=recordings.threads,
-        progress=True,
+        **engine.running(recordings.threads),
     )
     if table.is_plain:
         show_replays(frame, table)

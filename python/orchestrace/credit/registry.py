@@ -220,7 +220,7 @@ def credit_method(
     return register
 
 
-def engine(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
+def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     """What computes the credit of one piece of `corpus`, rows and facts for each of the rewards: the core,
     or a method of this registry.
 
@@ -300,9 +300,20 @@ def _check_scope(corpus: Corpus, name: str) -> None:
     fitted = own is not None and own.fit is not None
     if scope == "corpus" and not fitted and sum(1 for _ in corpus.pieces()) > 1:
         raise ParameterError(
-            f"method '{name}' compares all traces of a corpus at once, and this one does not fit into its"
-            " budget: read it with a larger one (memory=), or filter it first"
+            f"method '{name}' compares all traces of a corpus at once, and {in_pieces(corpus)}, or filter it"
+            " first"
         )
+
+
+def in_pieces(corpus: PartitionedCorpus) -> str:
+    """Why a corpus on disk is in several pieces, and how it comes to be in one."""
+    partitions = len(corpus._manifest.parts)
+    if partitions > 1:
+        return (
+            f"this one has {partitions} partitions: ingest its recordings into another folder, with"
+            " partitions=1 and a memory= that holds all of them"
+        )
+    return "this one does not fit into its budget: read it with a larger one (memory=)"
 
 
 def described(name: str) -> Mapping[str, Any] | None:

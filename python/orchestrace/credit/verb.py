@@ -3,7 +3,8 @@
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, overload
@@ -14,6 +15,7 @@ from .. import _core
 from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.durable import clear_temporary, replace
+from ..base.engines import RunBy, divided
 from ..base.errors import ParameterError
 from ..base.paths import expanded
 from ..base.progress import Progress, reporting
@@ -23,7 +25,7 @@ from ..corpus.reward import Reward, check_channels, weights_of
 from ..disk.partitioned import PartitionedCorpus
 from ..disk.shards import staging
 from . import fitted as fitted  # which registers its methods
-from .registry import Callback, Engine, engine, registered
+from .registry import Callback, Engine, computation, registered
 
 _CALL = "call.json"
 
@@ -39,6 +41,7 @@ def credit(
     unit: Unit = ...,
     reward: Rewards = ...,
     seed: int = ...,
+    engine: RunBy = ...,
     threads: int | None = ...,
     progress: Progress = ...,
     sink: None = ...,
@@ -53,6 +56,7 @@ def credit(
     unit: Unit = ...,
     reward: Rewards = ...,
     seed: int = ...,
+    engine: RunBy = ...,
     threads: int | None = ...,
     progress: Progress = ...,
     sink: str | os.PathLike[str],
@@ -60,6 +64,7 @@ def credit(
     **params: Parameter,
 ) -> pl.LazyFrame: ...
 @public
+@divided("credit")
 def credit(
     corpus: Corpus,
     *,
@@ -67,6 +72,7 @@ def credit(
     unit: Unit = "event",
     reward: Rewards = "team",
     seed: int = 0,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
     sink: str | os.PathLike[str] | None = None,
@@ -89,8 +95,12 @@ def credit(
         computes all of them in one pass over the traces; the column ``reward`` tells their rows apart.
     seed
         For methods that sample; the same seed gives the same bits on any number of threads.
+    engine
+        Who computes a corpus on disk. None: this process. ``"processes"`` or ``"ray"``: worker processes of
+        this machine, or a Ray cluster, in tasks of whole pieces; `distributed.processes` and
+        `distributed.ray` make an engine with options. The result is the same, bit for bit.
     threads, progress
-        As in `read_traces`.
+        As in `read_traces`; with a named engine, cores of a task, and progress counts tasks.
     sink
         A folder for the result, one Parquet file for each piece of the corpus, where it is larger than
         memory; the call then returns a scan of them.
@@ -127,6 +137,36 @@ def credit(
     3
     """
     check_numbers(seed=seed, threads=threads)
+    options, labels = _asked(method, unit, reward, seed, threads, params)
+    if isinstance(corpus, PartitionedCorpus):
+        options["elsewhere"] = corpus.reward_channels()
+    constants = {"unit": unit, "method": method, "reward": labels}
+    try:
+        compute = computation(corpus, options)
+        _warn_of_lone_rollouts(corpus, method)
+        with reporting(progress, "crediting") as callback:
+            if sink is not None:
+
+                def computed(absent: Iterable[Absent]) -> Iterator[tuple[str, pl.DataFrame]]:
+                    for one in absent:
+                        yield one.file, _piece(one.load(), compute, constants, callback)
+
+                return _sunk(corpus, Path(expanded(sink)), resume, computed, {**options, **constants})
+            pieces = [_piece(load(), compute, constants, callback) for _, load in corpus.pieces()]
+            if not pieces:
+                # Arguments are judged by the core, also where there is nothing to do.
+                pieces = [_piece(Corpus(_core.read([])), compute, constants, callback)]
+    except ParameterError:
+        for named in options["rewards"]:
+            check_channels(corpus, named)  # which knows what to do without any reward
+        raise
+    return pl.concat(pieces) if len(pieces) > 1 else pieces[0]
+
+
+def _asked(
+    method: str, unit: Unit, reward: Rewards, seed: int, threads: int | None, params: dict[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """The call as the core takes it, and what each reward is called."""
     several = list(reward) if isinstance(reward, Sequence) and not isinstance(reward, str) else [reward]
     if not several:
         raise ParameterError("reward names no channel")
@@ -140,32 +180,14 @@ def credit(
     weights = params.get("weights")
     if isinstance(weights, Iterable) and not isinstance(weights, str):
         params["weights"] = list(weights)  # a fitted outcome gives its eight numbers
-    options = {
+    return {
         "method": method,
         "unit": unit,
         "rewards": rewards,
         "params": params,
         "seed": seed,
         "threads": threads,
-    }
-    if isinstance(corpus, PartitionedCorpus):
-        options["elsewhere"] = corpus.reward_channels()
-    constants = {"unit": unit, "method": method, "reward": labels}
-    try:
-        compute = engine(corpus, options)
-        _warn_of_lone_rollouts(corpus, method)
-        with reporting(progress, "crediting") as callback:
-            if sink is not None:
-                return _sunk(corpus, Path(expanded(sink)), resume, compute, options, constants, callback)
-            pieces = [_piece(load(), compute, constants, callback) for _, load in corpus.pieces()]
-            if not pieces:
-                # Arguments are judged by the core, also where there is nothing to do.
-                pieces = [_piece(Corpus(_core.read([])), compute, constants, callback)]
-    except ParameterError:
-        for named in rewards:
-            check_channels(corpus, named)  # which knows what to do without any reward
-        raise
-    return pl.concat(pieces) if len(pieces) > 1 else pieces[0]
+    }, labels
 
 
 @cache
@@ -184,7 +206,7 @@ def _warn_of_lone_rollouts(corpus: Corpus, method: str) -> None:
             f"method '{method}' compares the rollouts of a group, and every group of this corpus has one:"
             " give the runs of one task a common group_id",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -210,14 +232,38 @@ def _piece(
     return pl.concat(frames) if len(frames) > 1 else frames[0]
 
 
-def _sunk(
-    corpus: Corpus,
-    folder: Path,
+@dataclass(frozen=True)
+class Absent:
+    """A piece that a sink lacks: its number, its file, and what loads it."""
+
+    number: int
+    file: str
+    load: Callable[[], Corpus]
+
+
+Computed = Callable[[Iterable[Absent]], Iterable[tuple[str, pl.DataFrame]]]
+"""Of pieces that are absent, file and rows of each."""
+
+
+def sunk_by_others(
+    corpus: PartitionedCorpus,
+    sink: str | os.PathLike[str],
     resume: bool,
-    compute: Engine,
-    options: dict[str, Any],
-    constants: dict[str, Any],
-    callback: Callback,
+    computed: Computed,
+    *,
+    method: str = "flow",
+    unit: Unit = "event",
+    reward: Rewards = "team",
+    seed: int = 0,
+    **params: Any,
+) -> pl.LazyFrame:
+    """The sink of a call whose pieces are computed elsewhere, as `credit` fills it."""
+    options, labels = _asked(method, unit, reward, seed, None, params)
+    return _sunk(corpus, Path(expanded(sink)), resume, computed, {**options, "reward": labels})
+
+
+def _sunk(
+    corpus: Corpus, folder: Path, resume: bool, computed: Computed, options: dict[str, Any]
 ) -> pl.LazyFrame:
     if folder.exists() and not folder.is_dir():
         raise ParameterError(f"sink '{folder}' is a file, expected a folder")
@@ -225,15 +271,19 @@ def _sunk(
         raise ParameterError(
             f"folder '{folder}' is not empty: choose another, or pass resume=True to continue it"
         )
-    call = _check_same(folder, corpus, {**options, **constants})
+    call = _check_same(folder, corpus, options)
     made = []
-    for name, load in corpus.pieces():
-        path = folder / f"{name}.parquet"
-        made.append(path)
-        if path.exists():
-            continue
+
+    def absent() -> Iterator[Absent]:
+        for number, (name, load) in enumerate(corpus.pieces()):
+            path = folder / f"{name}.parquet"
+            made.append(path)
+            if not path.exists():
+                yield Absent(number, path.name, load)
+
+    for name, frame in computed(absent()):
         with staging(folder) as files:
-            files.write(_piece(load(), compute, constants, callback), path.name)
+            files.write(frame, name)
             files.publish()
             if call is not None:
                 replace(folder / _CALL, _writing(call))

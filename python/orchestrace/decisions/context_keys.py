@@ -7,6 +7,7 @@ import polars as pl
 from .. import _core
 from ..base.arguments import public
 from ..base.checks import check_numbers
+from ..base.engines import RunBy, divided
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS
 from ..corpus.corpus import Corpus
@@ -24,10 +25,12 @@ _SCHEMA: Final[dict[str, Any]] = {
 
 
 @public
+@divided("decisions.contexts")
 def contexts(
     corpus: Corpus,
     *,
     context: Literal["auto", "recorded", "computed"] = "auto",
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -46,6 +49,8 @@ def contexts(
         agent, addressee, tool and text key of everything that the actor can have seen: what it did itself,
         what reached it along edges, and what was addressed to it. ``auto`` takes the field in traces that
         have it.
+    engine
+        Who computes a corpus on disk, as in `credit`.
     threads, progress
         As in `read_traces`.
 

@@ -1,4 +1,4 @@
-"""Files of a corpus on disk: written aside, renamed, entered into the manifest, merged at the end.
+"""Files of a corpus on disk: written aside, renamed, entered into the manifest.
 
 A crash at any point leaves the manifest of before or of after. Files that it does not list are leftovers,
 which the next ingest removes.
@@ -33,7 +33,6 @@ from .manifest import (
     side_file,
     stored,
 )
-from .memory import OVERHEAD
 
 ROW_GROUP: Final = 1 << 16
 """Rows of a Parquet row group: what a reader that wants one trace has to decode."""
@@ -154,7 +153,7 @@ def write_shard(
         piece = division.part(number)
         partition = f"{number:03}"
         frames = ((table, pl.DataFrame(piece.table(table))) for table in PARTITIONED)
-        part = _stage(files, partition, name, shard, frames)
+        part = stage(files, partition, name, shard, frames)
         manifest.parts.setdefault(partition, []).append(part)
     side = {
         "index": index,
@@ -164,13 +163,14 @@ def write_shard(
     }
     for table, frame in side.items():
         if frame.height:
-            manifest.side(table).append(_stage_side(files, table, name, shard, frame))
+            manifest.side(table).append(stage_side(files, table, name, shard, frame))
     manifest.next_shard = shard + 1
 
 
-def _stage(
+def stage(
     files: Staging, partition: str, name: str, shard: int, frames: Iterable[tuple[str, pl.DataFrame]]
 ) -> Part:
+    """Stage the tables of a part."""
     part = Part(name, shard, {}, 0, 0)
     for table, frame in frames:
         if table == "traces":
@@ -181,7 +181,8 @@ def _stage(
     return part
 
 
-def _stage_side(files: Staging, table: str, name: str, shard: int, frame: pl.DataFrame) -> Part:
+def stage_side(files: Staging, table: str, name: str, shard: int, frame: pl.DataFrame) -> Part:
+    """Stage a part of a table that no partition has."""
     written_as = files.write(frame, side_file(table, name))
     return Part(name, shard, {table: frame.height}, 0, 0, {table: written_as})
 
@@ -340,92 +341,6 @@ def _without(frame: pl.LazyFrame, names: set[str]) -> pl.LazyFrame:
     return frame.filter(file.is_in(stale).not_().fill_null(True))
 
 
-def _summed(counts: pl.LazyFrame) -> pl.LazyFrame:
-    keys = [name for name in SCHEMAS["record_counts"] if name != "count"]
-    return counts.group_by(keys, maintain_order=True).agg(pl.col("count").sum())
-
-
-def merge(folder: Path, manifest: Manifest) -> None:
-    """Rewrite the partitions that have small, overlapping or outdated parts, one at a time.
-
-    Afterwards the parts of a partition are in order of trace and, but for the last, as large as the budget
-    allows. A part is put together in memory, windows of trace numbers at a time.
-    """
-    room = max(manifest.memory - OVERHEAD, manifest.memory // 2)
-    target = max(room // EVENT_BYTES, ROW_GROUP)
-    for partition, parts in sorted(manifest.parts.items()):
-        if not _is_merged(manifest, parts, target):
-            _merge_partition(folder, manifest, partition, parts, target)
-    for table in SIDE:
-        parts = manifest.side(table)
-        if len(parts) > 1 or any(manifest.outdated(part) for part in parts):
-            rows = current_side(folder, manifest, table)
-            _merge_side(folder, manifest, table, _summed(rows) if table == "record_counts" else rows)
-
-
-def _is_merged(manifest: Manifest, parts: list[Part], target: int) -> bool:
-    ordered = all(a.last < b.first for a, b in itertools.pairwise(parts))
-    events = [part.rows.get("events", 0) for part in parts]
-    small = any(a + b <= target for a, b in itertools.pairwise(events))
-    return ordered and not small and not any(manifest.outdated(part) for part in parts)
-
-
-def _merge_partition(
-    folder: Path, manifest: Manifest, partition: str, parts: list[Part], target: int
-) -> None:
-    named = [(partition, part) for part in parts]
-    sizes = scan(folder, manifest, "traces", named, SCHEMAS["traces"]).select("trace", "n_events").collect()
-    sizes = sizes.sort("trace").with_columns(events=pl.col("n_events").cast(pl.Int64).cum_sum())
-    shard = manifest.next_shard
-    made: list[Part] = []
-    with staging(folder, manifest.home) as files:
-        for window, numbers in enumerate(_windows(sizes, target)):
-            name = f"{shard:06}-{window:03}"
-            frames = (
-                (table, _collect_window(folder, manifest, table, named, numbers)) for table in PARTITIONED
-            )
-            made.append(_stage(files, partition, name, shard, frames))
-        files.publish()
-        old = [file_of(partition, table, part.name) for part in parts for table in part.rows]
-        if made:
-            manifest.parts[partition] = made
-        else:
-            del manifest.parts[partition]
-        manifest.next_shard = shard + 1
-        manifest.save(folder)
-    _remove(folder, manifest, old)
-
-
-def _windows(sizes: pl.DataFrame, target: int) -> list[tuple[int, int]]:
-    """Ranges of trace numbers of about `target` events, cut between traces."""
-    if sizes.height == 0:
-        return []
-    # A trace without events belongs to the window that it begins in.
-    cut = sizes.group_by((pl.col("events") - 1).clip(0) // target, maintain_order=True)
-    ranges = cut.agg(first=pl.col("trace").min(), last=pl.col("trace").max())
-    return list(ranges.select("first", "last").iter_rows())
-
-
-def _collect_window(
-    folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]], numbers: tuple[int, int]
-) -> pl.DataFrame:
-    # A label may lie in another part than the first trace with its id.
-    labels = table == "labels"
-    here = [one for one in parts if labels or (one[1].first <= numbers[1] and one[1].last >= numbers[0])]
-    frame = scan(folder, manifest, table, here, present_schema(folder, manifest, table, here))
-    window = pl.col("trace").is_between(*numbers)
-    if table == "labels":
-        # A label is of the first trace with its id, wherever that is.
-        traces = scan(folder, manifest, "traces", parts, SCHEMAS["traces"]).select("trace_id", "trace")
-        first = traces.sort("trace").unique("trace_id", keep="first").filter(window)
-        frame = frame.join(first, on="trace_id", how="inner", maintain_order="left")
-    else:
-        frame = frame.filter(window)
-    made = frame.collect(engine="streaming")
-    made = made if made["trace"].is_sorted() else made.sort("trace", maintain_order=True)
-    return made.drop("trace") if table == "labels" else made
-
-
 def present_schema(folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]]) -> pl.Schema:
     """The columns of a table that some of the parts have, in order."""
     found: dict[str, pl.DataType] = {}
@@ -444,24 +359,3 @@ def current_index(folder: Path, manifest: Manifest) -> pl.LazyFrame:
     """The index, without the rows of inputs that were read anew since."""
     rows = scan_index(folder, manifest, manifest.index)
     return rows.filter(pl.col("shard") >= pl.col("since")).select(list(INDEX))
-
-
-def _merge_side(folder: Path, manifest: Manifest, table: str, rows: pl.LazyFrame) -> None:
-    shard = manifest.next_shard
-    old = [side_file(table, part.name) for part in manifest.side(table)]
-    with staging(folder, manifest.home) as files:
-        frame = rows.collect(engine="streaming")
-        made = [_stage_side(files, table, f"{shard:06}", shard, frame)] if frame.height else []
-        files.publish()
-        setattr(manifest, table, made)
-        manifest.next_shard = shard + 1
-        manifest.save(folder)
-    _remove(folder, manifest, old)
-
-
-def _remove(folder: Path, manifest: Manifest, names: list[str]) -> None:
-    """Remove files that the manifest has ceased to list."""
-    for name in names:
-        (folder / name).unlink(missing_ok=True)
-    if manifest.home is not None:
-        manifest.home.remove(names)

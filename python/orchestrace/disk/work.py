@@ -14,8 +14,9 @@ from .inputs import InputFiles
 from .integrity import find_damage
 from .manifest import GATHERED, Gathering, Input, KeyCount, Manifest
 from .memory import BATCH_SHARE, LEAST_BATCH, OVERHEAD
+from .merging import merge
 from .repair import inputs_to_repeat
-from .shards import INDEX, clear_leftovers, current_index, merge, scan_index, staging, told, write_shard
+from .shards import INDEX, clear_leftovers, current_index, scan_index, staging, told, write_shard
 
 _Part = tuple[int, int, int, int, int, tuple[int, int, int, bool]]
 """Records of a batch: read, used, ignored, quarantined, duplicates; and where the input is taken up again."""

@@ -5,13 +5,17 @@ from .planning import plan
 from .reducing import reduce, status
 from .running import run_task
 from .tasks import Plan, Task, TaskResult
+from .verb_engines import PlanEngine, processes, ray
 from .verbs import verbs
 
 __all__ = [
     "Plan",
+    "PlanEngine",
     "Task",
     "TaskResult",
     "plan",
+    "processes",
+    "ray",
     "reduce",
     "run",
     "run_task",

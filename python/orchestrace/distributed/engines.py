@@ -3,24 +3,23 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import Protocol, get_args
 
 from ..base.arguments import public
 from ..base.checks import check_numbers
+from ..base.engines import EngineName
 from ..base.errors import ParameterError
-from ..base.paths import path_of
 from ..base.progress import Progress, reporting
 from ..base.schema import unknown_name
-from .folder import clear_parts, parts_of_plan, plan_of
-from .processes import Processes, fitting_workers
+from .folder import clear_parts, corpus_place, part_of, plan_of
 from .ray_tasks import RayTasks
 from .tasks import Plan, Task, TaskResult, check_engine
+from .worker_processes import Processes, fitting_workers
 
-EngineName = Literal["processes", "ray"]
 
-
-class Engine(Protocol):
+class Tasks(Protocol):
     """What runs tasks and gives their results as they are ready."""
 
     def results(self, tasks: list[Task]) -> Iterator[TaskResult]:
@@ -96,43 +95,59 @@ def run(
     >>> ot.distributed.reduce(results).height
     20
     """
-    check_numbers(workers=workers, threads=threads, retries=retries)
-    if workers == 0:
-        raise ParameterError("workers is 0, expected at least 1")
-    if engine not in get_args(EngineName):
-        raise ParameterError(unknown_name("engine", str(engine), list(get_args(EngineName))))
-    if address is not None and engine != "ray":
-        raise ParameterError(f"address is of engine='ray', and engine is '{engine}': leave it out")
+    crew = Crew(engine, workers, threads, retries, address)
     known = plan_of(plan)
     check_engine(known.call)
-    place = None if corpus is None else os.fspath(path_of(corpus))
-    found = {part.task: part.result for part in parts_of_plan(known) if part.result is not None}
-    todo = [task for task in known.tasks if task.number not in found]
-    todo.sort(key=lambda task: -task.events)
-    with reporting(progress, "running tasks") as callback:
-        if callback is not None:
-            callback(len(found), len(known.tasks))
-        if todo:
-            made = _engine(engine, known, place, workers, threads, retries, address)
-            with closing(made):
-                for result in made.results(todo):
-                    found[result.task] = result
-                    if callback is not None:
-                        callback(len(found), len(known.tasks))
-    clear_parts(Path(known.folder))
-    return [found[task.number] for task in known.tasks]
+    place = None if corpus is None else corpus_place(corpus)
+    return crew.results(known, corpus=place, progress=progress)
 
 
-def _engine(
-    name: EngineName,
-    plan: Plan,
-    corpus: str | None,
-    workers: int | None,
-    threads: int,
-    retries: int,
-    address: str | None,
-) -> Engine:
-    if name == "ray":
-        return RayTasks(plan, corpus, address, threads, retries, workers)
-    count = fitting_workers(plan.call, threads) if workers is None else workers
-    return Processes(plan, corpus, min(count, len(plan.tasks)), threads, retries)
+@dataclass(frozen=True)
+class Crew:
+    """Who runs tasks, as `run` and the engines of verbs are told; it is judged when it is made."""
+
+    engine: EngineName
+    workers: int | None
+    threads: int
+    retries: int
+    address: str | None
+
+    def __post_init__(self) -> None:
+        check_numbers(workers=self.workers, threads=self.threads, retries=self.retries)
+        if self.workers == 0:
+            raise ParameterError("workers is 0, expected at least 1")
+        if self.engine not in get_args(EngineName):
+            raise ParameterError(unknown_name("engine", str(self.engine), list(get_args(EngineName))))
+        if self.address is not None and self.engine != "ray":
+            raise ParameterError(f"address is of engine='ray', and engine is '{self.engine}': leave it out")
+
+    def results(
+        self,
+        plan: Plan,
+        *,
+        corpus: str | None = None,
+        progress: Progress = None,
+        only: frozenset[int] | None = None,
+    ) -> list[TaskResult]:
+        """The results of all tasks of a plan, or of some; those whose parts are not there are run."""
+        asked = [task for task in plan.tasks if only is None or task.number in only]
+        known = {part.task: part.result for part in map(part_of, asked) if part.result is not None}
+        todo = [task for task in asked if task.number not in known]
+        todo.sort(key=lambda task: -task.events)
+        with reporting(progress, "running tasks") as callback:
+            if callback is not None:
+                callback(len(known), len(asked))
+            if todo:
+                with closing(self._tasks(plan, corpus)) as tasks:
+                    for result in tasks.results(todo):
+                        known[result.task] = result
+                        if callback is not None:
+                            callback(len(known), len(asked))
+        clear_parts(Path(plan.folder))
+        return [known[task.number] for task in asked]
+
+    def _tasks(self, plan: Plan, corpus: str | None) -> Tasks:
+        if self.engine == "ray":
+            return RayTasks(plan, corpus, self.address, self.threads, self.retries, self.workers)
+        count = fitting_workers(plan.call, self.threads) if self.workers is None else self.workers
+        return Processes(plan, corpus, min(count, len(plan.tasks)), self.threads, self.retries)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -9,13 +10,17 @@ from typing import Final, Literal, NamedTuple
 from .. import _core
 from ..base.durable import clear_temporary
 from ..base.errors import InputError, ParameterError, SchemaError
-from ..base.paths import path_of
+from ..base.paths import expanded, path_of
 from ..base.publication import published_file, refusal
 from ..corpus.on_disk import MANIFEST
+from ..disk.home import Home
+from ..storage.addresses import address_of, is_address
 from .tasks import PLAN_VERSION, Plan, Runs, Task, TaskResult, parsed_plan, parsed_result, runs_of
 
 PLAN: Final = "plan.json"
 PARTS: Final = "parts"
+CORPORA: Final = "corpora"
+"""Of an ingest: a corpus per task."""
 
 State = Literal["done", "missing", "damaged"]
 
@@ -34,20 +39,41 @@ def part_file(number: int) -> str:
     return f"{PARTS}/{number:06}.parquet"
 
 
-def manifest_digest(folder: Path) -> str:
-    """BLAKE2b of the manifest of a corpus: whatever an ingest changes, it changes.
+def corpus_place(given: str | os.PathLike[str]) -> str:
+    """A folder or an address of a corpus, as a caller names it.
+
+    Raises
+    ------
+    ParameterError
+        It is neither.
+    """
+    path_of(given)  # judges it, but would take a slash from an address
+    return expanded(given)
+
+
+def manifest_digest(corpus: str) -> str:
+    """BLAKE2b of the manifest of a corpus in a folder or in object storage, which every ingest changes.
 
     Raises
     ------
     InputError
         There is none, or the system refuses it.
     """
-    path = folder / MANIFEST
+    return hashlib.blake2b(_manifest(corpus), digest_size=32).hexdigest()
+
+
+def _manifest(corpus: str) -> bytes:
+    if is_address(corpus):
+        home = Home(address_of(corpus))
+        if (found := home.manifest()) is None:
+            raise InputError(f"no corpus in '{home.url}': it has no {MANIFEST}")
+        return found
+    path = Path(corpus) / MANIFEST
     try:
-        return hashlib.blake2b(path.read_bytes(), digest_size=32).hexdigest()
+        return path.read_bytes()
     except FileNotFoundError:
         raise InputError(
-            f"no corpus in '{folder}': it has no {MANIFEST}; if it lies elsewhere here, name it with corpus="
+            f"no corpus in '{corpus}': it has no {MANIFEST}; if it lies elsewhere here, name it with corpus="
         ) from None
     except OSError as error:
         raise InputError(refusal(path, error)) from error
@@ -175,6 +201,8 @@ def parts_of_plan(plan: Plan) -> list[Part]:
 def clear_parts(folder: Path) -> None:
     """Remove what killed tasks had begun to write."""
     clear_temporary(folder / PARTS)
+    for path in (folder / CORPORA).glob(".*.tmp"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def numbers_text(numbers: Iterable[int]) -> str:

@@ -1,7 +1,7 @@
 """Division of a call on a corpus on disk into tasks."""
 
 import os
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from .. import _core
@@ -9,10 +9,12 @@ from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.paths import expanded, path_of
-from ..disk.manifest import load
+from ..corpus.reading import Source
+from ..disk.manifest import load, load_home
 from ..disk.partitioned import PartitionedCorpus, read_corpus
 from .arguments import Arguments, arguments_of
 from .folder import manifest_digest, save_plan
+from .ingest_plan import INGEST, planned_ingest
 from .tasks import Call, Divided, Plan, planned
 from .verbs import RUNNING, modules_of, verb_of
 from .views import Piece, PlannedCorpus
@@ -20,7 +22,7 @@ from .views import Piece, PlannedCorpus
 
 @public
 def plan(
-    corpus: PartitionedCorpus | str | os.PathLike[str],
+    corpus: PartitionedCorpus | str | os.PathLike[str] | Iterable[Source],
     verb: str,
     *arguments: Any,
     folder: str | os.PathLike[str],
@@ -33,9 +35,12 @@ def plan(
     ----------
     corpus
         What `read_corpus` opened, filtered or not, or the folder of a corpus. Its budget, ``memory=``,
-        decides where it is divided, and is what a task needs.
+        decides where it is divided, and is what a task needs. Of the verb ``"ingest"``: files, globs and
+        folders, as `ingest` takes them.
     verb
-        A name of `verbs`: ``"credit"``, ``"replay"``, ``"rewards.compute"``, ...
+        A name of `verbs`: ``"credit"``, ``"replay"``, ``"rewards.compute"``, ... Or ``"ingest"``, with
+        ``out=`` for the folder of the corpus, which `reduce` makes, and ``memory group partitions`` and
+        options of reading as `ingest` takes them.
     arguments, options
         As the verb takes them, beside the corpus. They are judged now, by the names of the whole corpus.
     folder
@@ -81,30 +86,45 @@ def plan(
     check_numbers(tasks=tasks)
     if tasks == 0:
         raise ParameterError("tasks is 0, expected at least 1")
-    known = verb_of(verb)
+    if verb == INGEST:
+        if arguments or isinstance(corpus, PartitionedCorpus):
+            raise ParameterError("a planned ingest takes files, globs or folders, and all else by name")
+        return planned_ingest(corpus, folder, tasks, options)
+    verb_of(verb)  # a word that is no verb is told before the corpus is opened
     opened = corpus if isinstance(corpus, PartitionedCorpus) else _opened(corpus)
-    if opened._manifest.home is not None:
-        raise ParameterError(
-            f"the corpus '{opened._manifest.home.url}' is in object storage, and tasks open one in a folder:"
-            " copy it to a folder that all workers see, manifest.json last, and plan that"
-        )
+    place = os.path.abspath(path_of(folder))
+    made = planned(*divided_call(opened, verb, Arguments(arguments, options), tasks), place)
+    save_plan(made)
+    return made
+
+
+def divided_call(
+    opened: PartitionedCorpus, verb: str, arguments: Arguments, tasks: int | None
+) -> tuple[Call, list[Divided]]:
+    """What all tasks of a call have in common, and what each does.
+
+    Raises
+    ------
+    ParameterError, InputError
+        As `plan` says.
+    """
+    known = verb_of(verb)
     if opened._steps:
         raise ParameterError(
             "the corpus was changed by with_measures or with_fields, which no task sees: write it first, with"
             " ot.export(corpus, 'parquet', folder), and plan what read_corpus opens there"
         )
     for name in RUNNING:
-        if name in options:
+        if name in arguments.named:
             raise ParameterError(
                 f"{name} is no option of a plan: give it to what runs the tasks, or reduces them"
             )
-    place = Path(os.path.abspath(path_of(folder)))
-    digest = manifest_digest(opened._folder)
-    if load(opened._folder) != opened._manifest:
-        raise ParameterError(
-            f"the corpus in '{opened._folder}' has changed since it was opened: open it again"
-        )
-    text = Arguments(arguments, options).text()
+    where = _place_of(opened)
+    digest = manifest_digest(where)
+    home = opened._manifest.home
+    if (load(opened._folder) if home is None else load_home(home)) != opened._manifest:
+        raise ParameterError(f"the corpus in '{where}' has changed since it was opened: open it again")
+    text = arguments.text()
     given = arguments_of(text)  # what a task will be told
     whole = PlannedCorpus(opened)
     modules = modules_of(verb, given)
@@ -117,15 +137,13 @@ def plan(
         arguments=text,
         asked=asked.text(),
         modules=modules,
-        corpus=os.fspath(opened._folder.absolute()),
+        corpus=where,
         manifest=digest,
         memory=opened._memory,
         verify=opened._manifest.verify,
         channels=whole.channels,
     )
-    made = planned(call, _divided(whole, tasks), os.fspath(place))
-    save_plan(made)
-    return made
+    return call, _divided(whole, tasks)
 
 
 def _opened(corpus: Any) -> PartitionedCorpus:
@@ -135,6 +153,19 @@ def _opened(corpus: Any) -> PartitionedCorpus:
         f"corpus is of type {type(corpus).__name__}, expected one on disk, which workers can open: make it"
         " with ingest, or export(corpus, 'parquet', folder), and open it with read_corpus"
     )
+
+
+def _place_of(corpus: PartitionedCorpus) -> str:
+    """Where every worker opens the corpus."""
+    home = corpus._manifest.home
+    if home is None:
+        return os.fspath(corpus._folder.absolute())
+    if home.address.query or home.address.user:
+        raise ParameterError(
+            f"the address of the corpus '{home.url}' has a query or a password, which a plan would keep in"
+            " its file: use an address without, or copy the corpus to a folder that all workers see"
+        )
+    return home.url
 
 
 def _divided(corpus: PlannedCorpus, tasks: int | None) -> list[Divided]:

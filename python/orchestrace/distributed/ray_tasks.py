@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from ..base.errors import InputError, OrchestraceError, ParameterError
 from ..base.text import plain
-from .processes import limits, refused
 from .running import run_task
 from .tasks import Plan, Task, TaskResult
+from .worker_processes import limits, refused
 
 _AHEAD: Final = 4
 """Tasks that are handed to Ray for each that it has room for, so that no worker waits for the driver."""

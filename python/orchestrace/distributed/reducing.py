@@ -15,6 +15,8 @@ from ..base.paths import path_of
 from ..base.publication import published_file, refuse_existing
 from .arguments import arguments_of
 from .folder import Part, checked, load_plan, numbers_text, part_file, parts_of_plan, plan_of
+from .ingest_join import joined
+from .ingest_plan import INGEST, check_no_place
 from .running import planned_corpus
 from .tasks import Plan, TaskResult, check_engine
 from .verbs import VERBS
@@ -97,6 +99,9 @@ def reduce(
     plan, parts = _gathered(work)
     check_engine(plan.call)
     _refuse_incomplete(plan, parts)
+    if plan.call.verb == INGEST:
+        check_no_place(corpus)
+        return _told(joined(plan), sink, overwrite)
     verb, given = VERBS[plan.call.verb], arguments_of(plan.call.arguments)
     order = verb.order(given)
     files = [Path(plan.folder) / part_file(task.number) for task in plan.tasks]
@@ -114,8 +119,16 @@ def reduce(
         table = order.apply(pl.concat([scan.collect() for scan in scans]))
         if verb.is_finished:
             table = verb.finish(planned_corpus(plan, corpus), given, table)
-    if target is None:
+    return _told(table, sink, overwrite)
+
+
+def _told(
+    table: pl.DataFrame, sink: str | os.PathLike[str] | None, overwrite: bool
+) -> pl.DataFrame | pl.LazyFrame:
+    """The table, or a scan of the file that it is written to."""
+    if sink is None:
         return table
+    target = path_of(sink)
     with published_file(target, overwrite=overwrite) as out:
         table.write_parquet(out, compression="zstd")
     return pl.scan_parquet(target, glob=False, hive_partitioning=False)
@@ -134,8 +147,8 @@ def status(plan: Plan | str | os.PathLike[str]) -> pl.DataFrame:
     -------
     DataFrame
         A row per task: ``task`` (UInt32), ``state`` (Enum: ``done missing damaged``), ``fault`` (String: what
-        is wrong with its part), ``events`` (UInt64: about how many it reads), ``rows size`` (UInt64: rows and
-        bytes of its part) and ``seconds`` (Float64: what it took).
+        is wrong with its part), ``events`` (UInt64: about how many it reads; of an ingest
+        bytes), ``rows size`` (UInt64: rows and bytes of its part) and ``seconds`` (Float64: what it took).
 
     Raises
     ------

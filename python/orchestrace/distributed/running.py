@@ -13,12 +13,13 @@ from .. import _core
 from ..base.arguments import public
 from ..base.checks import check_flags, check_numbers
 from ..base.errors import InputError, ParameterError
-from ..base.paths import path_of
 from ..base.publication import published_file, refusal
 from ..disk.partitioned import PartitionedCorpus, read_corpus
 from ..disk.shards import ROW_GROUP
 from .arguments import arguments_of
-from .folder import PARTS, manifest_digest, part_file, part_of, save_result
+from .folder import PARTS, corpus_place, manifest_digest, part_file, part_of, save_result
+from .ingest_plan import INGEST, check_no_place
+from .ingest_task import ingested
 from .tasks import PLAN_VERSION, Call, Plan, Task, TaskResult, check_task, runs_of
 from .verbs import VERBS
 from .views import PlannedCorpus, TaskCorpus, filtered
@@ -41,8 +42,8 @@ def run_task(
     task
         One of ``plan(...).tasks``.
     corpus
-        The folder of the corpus here, where it is not the one that the plan names. It must be the same
-        corpus.
+        The folder or address of the corpus here, where it is not the one that the plan names. It must be the
+        same corpus.
     threads
         As in `read_traces`. Of Polars, which reads the files, ``POLARS_MAX_THREADS`` sets them.
     again
@@ -84,7 +85,11 @@ def run_task(
     if not again and (there := part_of(task)).result is not None:
         return there.result
     start = time.perf_counter()
-    frame = _rows(task, opened(task.call, corpus), threads)
+    if task.call.verb == INGEST:
+        check_no_place(corpus)
+        frame = ingested(task, threads, again=again)
+    else:
+        frame = _rows(task, opened(task.call, corpus), threads)
     folder = Path(task.folder)
     path = folder / part_file(task.number)
     try:
@@ -133,24 +138,24 @@ def opened(call: Call, place: str | os.PathLike[str] | None = None) -> Partition
     InputError
         It is not there, or has changed.
     """
-    folder = Path(call.corpus) if place is None else path_of(place)
-    _check_digest(folder, call.manifest)
-    return _open(str(folder), call.manifest, call.memory, call.verify)
+    where = call.corpus if place is None else corpus_place(place)
+    _check_digest(where, call.manifest)
+    return _open(where, call.manifest, call.memory, call.verify)
 
 
 @lru_cache(maxsize=4)
-def _open(folder: str, digest: str, memory: int, verify: bool) -> PartitionedCorpus:
+def _open(where: str, digest: str, memory: int, verify: bool) -> PartitionedCorpus:
     """A corpus that stays open, so that the files that several tasks scan are compared once."""
-    made = read_corpus(folder, memory=memory, verify=verify)
-    _check_digest(Path(folder), digest)  # nobody changed it between the first look and the reading
+    made = read_corpus(where, memory=memory, verify=verify)
+    _check_digest(where, digest)  # nobody changed it between the first look and the reading
     return made
 
 
-def _check_digest(folder: Path, expected: str) -> None:
-    found = manifest_digest(folder)
+def _check_digest(where: str, expected: str) -> None:
+    found = manifest_digest(where)
     if found != expected:
         raise InputError(
-            f"the corpus in '{folder}' is not as it was planned (its manifest has the digest {found[:16]}…,"
+            f"the corpus in '{where}' is not as it was planned (its manifest has the digest {found[:16]}…,"
             f" expected {expected[:16]}…): an ingest changed it, or it is another corpus; plan again"
         )
 

@@ -36,9 +36,9 @@ class Call:
     modules
         Modules that register methods of a caller, which a task imports first.
     corpus
-        Its folder.
+        Its folder, or its address in object storage; of an ingest, the folder that the reduction makes.
     manifest
-        BLAKE2b of its manifest, in hexadecimal.
+        BLAKE2b of its manifest, in hexadecimal; of an ingest, empty.
     memory
         Its budget in bytes, which decides where the corpus is divided.
     verify
@@ -73,9 +73,9 @@ class Task:
     number, of
         Its place among the tasks of the plan, from 0, and how many there are.
     pieces
-        Partition and number of each piece.
+        Partition and number of each piece; of an ingest, each input as text and its number.
     events
-        About how many events they have.
+        About how many events they have; of an ingest, how many bytes.
     kept
         Traces of these partitions that the corpus was filtered to; None for all.
     folder

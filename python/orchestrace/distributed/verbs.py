@@ -13,8 +13,8 @@ from ..base.schema import unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.names import expect_known, named_tools
 from ..corpus.reward import check_channels, weights_of
-from ..credit.registry import OWN, described, registered
-from ..credit.verb import credit
+from ..credit.registry import OWN, described, in_pieces, registered
+from ..credit.verb import credit, sunk_by_others
 from ..disk.partitioned import PartitionedCorpus
 from ..interventions.composition import parts_of
 from ..metrics.verb import metrics, summarized
@@ -25,7 +25,7 @@ from ..schedules.scheduling import scenarios_of
 from .arguments import Arguments
 from .views import PlannedCorpus
 
-RUNNING: Final = ("threads", "progress", "sink", "resume")
+RUNNING: Final = ("engine", "threads", "progress", "sink", "resume")
 """Arguments that are about how a verb runs; they change no row."""
 _TOOLS: Final = ("untrusted_tools", "trusted_tools", "privileged_tools")
 _SUMMARIES: Final = ("task", "topology", "system", "importer")
@@ -90,6 +90,8 @@ class Verb:
         Of the whole table.
     finish
         What is left to do once all rows are there.
+    sunk
+        Of a verb with a ``sink``, what fills it from the rows of the pieces.
     """
 
     function: Callable[..., pl.DataFrame]
@@ -97,6 +99,7 @@ class Verb:
     asked: Callable[[PlannedCorpus, Arguments], Arguments] = field(default=_as_given)
     order: Callable[[Arguments], Order] = field(default=_of_corpus)
     finish: Callable[[PartitionedCorpus, Arguments, pl.DataFrame], pl.DataFrame] = field(default=_as_joined)
+    sunk: Callable[..., pl.LazyFrame] | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -118,15 +121,14 @@ def _credited(corpus: PlannedCorpus, given: Arguments) -> Arguments:
     if entry is None or entry["scope"] != "corpus" or sum(1 for _ in corpus.divided()) <= 1:
         return given
     fitted = name in registered() and registered()[name].fit is not None
-    reason = "is fitted to" if fitted else "compares"
-    instead = (
-        "it works slice by slice there: ot.credit(corpus, sink=...)"
-        if fitted
-        else "read the corpus with a budget that holds it (memory=), or plan a method that compares groups"
-    )
+    if fitted:
+        raise ParameterError(
+            f"method '{name}' is fitted to all traces of a corpus at once, and a task sees its own alone:"
+            " credit it on one machine, without an engine; it works slice by slice there, with sink= too"
+        )
     raise ParameterError(
-        f"method '{name}' {reason} all traces of a corpus at once, and a task sees its own alone: credit it"
-        f" on one machine; {instead}"
+        f"method '{name}' compares all traces of a corpus at once, and {in_pieces(corpus)}, or take a method"
+        " that compares groups"
     )
 
 
@@ -252,7 +254,7 @@ def _in_traces(corpus: PlannedCorpus, given: Arguments) -> Arguments:
 
 
 VERBS: Final[Mapping[str, Verb]] = {
-    "credit": Verb(credit, "a trace and unit", asked=_credited),
+    "credit": Verb(credit, "a trace and unit", asked=_credited, sunk=sunk_by_others),
     "replay": Verb(
         replay,
         "a scenario and trace",

@@ -76,6 +76,7 @@ class TaskCorpus(PartitionedCorpus):
         whole = corpus._manifest
         manifest = replace(whole, parts={name: whole.parts[name] for name in sorted(wanted)})
         manifest.verify, manifest.verified = whole.verify, whole.verified  # a file is compared once
+        manifest.home = whole.home
         traces = None if kept is None else _numbers(kept)
         super().__init__(corpus._folder, manifest, corpus._memory, kept=traces)
         self._wanted = wanted

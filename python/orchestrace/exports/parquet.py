@@ -10,8 +10,9 @@ from ..corpus.corpus import Corpus
 from ..corpus.pieces import empty_tables
 from ..disk.manifest import EXPORTED, Input, Manifest
 from ..disk.memory import memory_bytes, partitions_of
+from ..disk.merging import merge
 from ..disk.partitioned import PartitionedCorpus
-from ..disk.shards import EVENT_BYTES, INDEX, merge, staging, told, write_shard
+from ..disk.shards import EVENT_BYTES, INDEX, staging, told, write_shard
 from .format import Export, Request
 
 

@@ -8,6 +8,7 @@ import polars as pl
 from .. import _core
 from ..base.arguments import public
 from ..base.checks import check_numbers
+from ..base.engines import RunBy, divided
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.ranges import in_range
@@ -57,6 +58,7 @@ def metric_definitions() -> pl.DataFrame:
 
 
 @public
+@divided("metrics")
 def metrics(
     corpus: Corpus,
     *,
@@ -73,6 +75,7 @@ def metrics(
     intervention_at: float | None = None,
     pool_harnesses: bool = False,
     confidence: float = 0.95,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -106,6 +109,8 @@ def metrics(
         Take means over runs of different harnesses (``harness_hash``), too.
     confidence
         Coverage of the intervals of means, between 0 and 1.
+    engine
+        Who computes a corpus on disk, as in `credit`.
     threads, progress
         As in `read_traces`.
 

@@ -12,6 +12,7 @@ import polars as pl
 from .. import _core
 from ..base.arguments import public
 from ..base.checks import check_numbers
+from ..base.engines import RunBy, divided
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import REPLAYS, SCHEMAS, unknown_name
@@ -50,6 +51,7 @@ Outcome = Callable[[Any, Game], Any]
 
 
 @public
+@divided("replay")
 def replay(
     corpus: Corpus,
     *interventions: Specified,
@@ -61,6 +63,7 @@ def replay(
     program_order: bool = False,
     durations: Literal["auto", "explicit", "gap"] = "auto",
     max_gap: float | None = None,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -100,6 +103,8 @@ def replay(
         Join consecutive events of one owner by temporal edges.
     durations, max_gap
         Of schedule scenarios, how long an event took, as in `schedule`.
+    engine
+        Who computes a corpus on disk, as in `credit`.
     threads, progress
         As in `read_traces`.
 

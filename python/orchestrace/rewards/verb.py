@@ -8,6 +8,7 @@ import polars as pl
 from .. import _core
 from ..base.arguments import public
 from ..base.checks import check_numbers
+from ..base.engines import RunBy, divided
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS, unknown_name
@@ -82,6 +83,7 @@ def rules() -> pl.DataFrame:
 
 
 @public
+@divided("rewards.compute")
 def compute(
     corpus: Corpus,
     rewards: Rules,
@@ -94,6 +96,7 @@ def compute(
     durations: Durations = "auto",
     max_gap: float | None = None,
     program_order: bool = False,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -111,6 +114,8 @@ def compute(
         ``{"outcome": "accuracy"}``. It goes to every rule that has the channel.
     subtasks, harness, untrusted_tools, trusted_tools, durations, max_gap, program_order
         As in `metrics`, for the rules that read metrics.
+    engine
+        Who computes a corpus on disk, as in `credit`.
     threads, progress
         As in `read_traces`.
 

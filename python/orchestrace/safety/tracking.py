@@ -8,6 +8,7 @@ import polars as pl
 from .. import _core
 from ..base.arguments import public
 from ..base.checks import check_numbers
+from ..base.engines import RunBy, divided
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import unknown_name
@@ -22,6 +23,7 @@ _CARRY: Final = ("all", "context", "safety_flow")
 
 
 @public
+@divided("taint")
 def taint(
     corpus: Corpus,
     *,
@@ -32,6 +34,7 @@ def taint(
     allow: Iterable[str] = (),
     probabilistic: tuple[float, float] | None = None,
     program_order: bool = False,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -60,6 +63,8 @@ def taint(
         ``(t, leak)``, 0..1: the chance that an edge carries, and that a barrier lets through what arrives.
     program_order
         Join consecutive events of one owner by temporal edges; matters with ``carry="context"``.
+    engine
+        Who computes a corpus on disk, as in `credit`.
     threads, progress
         As in `read_traces`.
 
@@ -138,6 +143,7 @@ def taint(
 
 
 @public
+@divided("safety.tainted_events")
 def tainted_events(
     corpus: Corpus,
     *,
@@ -148,6 +154,7 @@ def tainted_events(
     allow: Iterable[str] = (),
     probabilistic: tuple[float, float] | None = None,
     program_order: bool = False,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -156,7 +163,7 @@ def tainted_events(
     Parameters
     ----------
     corpus, carry, untrusted_tools, trusted_tools, privileged_tools, allow, probabilistic, program_order, \
-threads, progress
+engine, threads, progress
         As in `taint`.
 
     Returns
@@ -202,6 +209,7 @@ threads, progress
 
 
 @public
+@divided("safety.sanitizer_cut")
 def sanitizer_cut(
     corpus: Corpus,
     *,
@@ -211,6 +219,7 @@ def sanitizer_cut(
     trusted_tools: Iterable[str] = (),
     allow: Iterable[str] = (),
     program_order: bool = False,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -222,7 +231,7 @@ def sanitizer_cut(
         The recordings.
     cost
         A column of ``events`` with what cleaning an event costs, at least 0 and not null; None is 1 each.
-    carry, untrusted_tools, trusted_tools, allow, program_order, threads, progress
+    carry, untrusted_tools, trusted_tools, allow, program_order, engine, threads, progress
         As in `taint`.
 
     Returns

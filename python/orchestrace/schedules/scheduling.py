@@ -9,6 +9,7 @@ import polars as pl
 from .. import _core
 from ..base.arguments import public
 from ..base.checks import check_numbers
+from ..base.engines import RunBy, divided
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.ranges import in_range
@@ -64,6 +65,7 @@ _CURVE = {
 
 
 @public
+@divided("schedules.schedule")
 def schedule(
     corpus: Corpus,
     *,
@@ -74,6 +76,7 @@ def schedule(
     durations: Durations = "auto",
     max_gap: float | None = None,
     program_order: bool = False,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -96,6 +99,8 @@ def schedule(
         session rests until the next day. None: every gap counts.
     program_order
         Join consecutive events of one owner by temporal edges.
+    engine
+        Who computes a corpus on disk, as in `credit`.
     threads, progress
         As in `read_traces`.
 
@@ -211,6 +216,7 @@ def replay_schedule(
 
 
 @public
+@divided("schedules.scaling_curve")
 def scaling_curve(
     corpus: Corpus,
     slots: Sequence[int | None] = (1, 2, 4, 8, None),
@@ -220,6 +226,7 @@ def scaling_curve(
     durations: Durations = "auto",
     max_gap: float | None = None,
     program_order: bool = False,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -233,7 +240,7 @@ def scaling_curve(
         Numbers k of slots; None is as many as are needed.
     pool, queue
         As in `concurrency`.
-    durations, max_gap, program_order, threads, progress
+    durations, max_gap, program_order, engine, threads, progress
         As in `schedule`.
 
     Returns

@@ -9,6 +9,7 @@ import polars as pl
 
 from .. import _core
 from ..base.arguments import public
+from ..base.engines import RunBy, divided
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.text import briefly
@@ -26,12 +27,14 @@ _IN_TRACE: Final = ("draft", "score", "turn")
 
 
 @public
+@divided("stopping.epochs")
 def epochs(
     corpus: Corpus,
     source: Source | None = None,
     *,
     reward: Reward | None = "team",
     budget: float | Mapping[str, float] | None = None,
+    engine: RunBy = None,
 ) -> pl.DataFrame:
     """Tell where each recorded run could have been stopped, with quality, cost and features so far.
 
@@ -49,6 +52,8 @@ def epochs(
     budget
         What a run might spend: a number of tokens, or numbers by cost (``"epochs"``, ``"tokens"``,
         ``"seconds"``, ``"usd"``); it adds the feature ``x_budget_left``. No recording tells a budget.
+    engine
+        Who computes a corpus on disk, as in `credit`.
 
     Returns
     -------

@@ -8,6 +8,7 @@ import polars as pl
 from ... import _core
 from ...base.arguments import public
 from ...base.checks import check_numbers, check_share
+from ...base.engines import RunBy, divided
 from ...base.errors import ParameterError
 from ...base.schema import unknown_name
 from ...base.taxonomy import SUB_DECISIONS
@@ -48,6 +49,7 @@ TABLE: Final[dict[str, Any]] = {
 
 
 @public
+@divided("decisions.table")
 def table(
     corpus: Corpus,
     kind: Kind,
@@ -60,6 +62,7 @@ def table(
     rule: Literal["best", "majority", "mean", "confidence"] = "confidence",
     confidence: float = 0.95,
     seed: int = 0,
+    engine: RunBy = None,
 ) -> pl.DataFrame:
     """List every decision of a kind: what was known before it, what was done, and what that was worth.
 
@@ -93,6 +96,8 @@ def table(
         Coverage of the intervals.
     seed
         Of the folds of ``spawn``.
+    engine
+        Who computes a corpus on disk, as in `credit`.
 
     Returns
     -------

@@ -1,0 +1,117 @@
+"""Engines: what computes a verb in parts, in other processes or on other machines.
+
+A verb that can be divided has the parameter ``engine`` and the decorator `divided`. Where a caller gives an
+engine, the verb itself does not run: the engine is told the call. Engines stand above all verbs, in the room
+`distributed`, which registers their names here.
+"""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final, Literal, ParamSpec, TypeVar, get_args
+
+from .errors import ParameterError
+from .progress import Progress
+from .schema import unknown_name
+from .text import briefly
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+EngineName = Literal["processes", "ray"]
+
+
+@dataclass(frozen=True)
+class VerbCall:
+    """A call of a verb as a caller made it, without the engine.
+
+    Parameters
+    ----------
+    verb
+        Its name in `distributed.verbs`.
+    corpus
+        Its first argument, whatever it is.
+    positional, named
+        What decides the rows, as given.
+    progress, sink, resume
+        As the verb takes them.
+    """
+
+    verb: str
+    corpus: object
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+    progress: Progress
+    sink: Any
+    resume: Any
+
+
+class Engine(ABC):
+    """What computes the table of a verb."""
+
+    @abstractmethod
+    def table(self, call: VerbCall) -> Any:
+        """What the verb itself returns for this call."""
+
+
+RunBy = Engine | EngineName | None
+"""What a verb takes as ``engine``; None is the verb itself, in this process."""
+
+_MAKERS: Final[dict[str, Callable[..., Engine]]] = {}
+
+
+def register_engine(name: EngineName, maker: Callable[..., Engine]) -> None:
+    """Let callers name an engine; `maker` takes ``threads``, None for its default, and gives it."""
+    _MAKERS[name] = maker
+
+
+def engine_of(given: object, threads: Any) -> Engine:
+    """The engine that a caller names or gives.
+
+    Raises
+    ------
+    ParameterError
+        It is none, or the engine has its threads already.
+    """
+    if isinstance(given, Engine):
+        if threads is not None:
+            raise ParameterError("threads is given twice: the engine has its own, leave it out of the verb")
+        return given
+    if isinstance(given, str):
+        if given not in _MAKERS:
+            raise ParameterError(unknown_name("engine", given, list(get_args(EngineName))))
+        return _MAKERS[given](threads=threads)
+    raise ParameterError(
+        f"engine is {briefly(given)}, expected 'processes', 'ray', or what distributed.processes or"
+        " distributed.ray returns"
+    )
+
+
+def divided(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A verb that hands its call to the engine that a caller gives; `name` is that in `distributed.verbs`."""
+
+    def decorate(verb: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(verb)
+
+        @wraps(verb)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            if kwargs.get("engine") is None:
+                return verb(*args, **kwargs)
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError:
+                return verb(*args, **kwargs)  # which says what is wrong
+            named: dict[str, Any] = dict(kwargs)
+            engine = engine_of(named.pop("engine"), named.pop("threads", None))
+            positional: tuple[Any, ...] = args
+            corpus = named.pop("corpus") if "corpus" in named else positional[0]
+            rest = positional[1:] if "corpus" not in kwargs else positional
+            running = {one: named.pop(one, None) for one in ("progress", "sink", "resume")}
+            made: R = engine.table(VerbCall(name, corpus, rest, named, **running))
+            return made
+
+        return run
+
+    return decorate

@@ -1,0 +1,159 @@
+"""The corpora of the tasks of an ingest as one, the same that one machine makes.
+
+A corpus is appended as it is, its traces numbered on from those before. Where one of its traces has the id of
+another, the files are read again instead, with the ids of all before: only then are repeats left out, and
+findings numbered, as on one machine. Each step leaves a corpus that the next call, or `ingest`, goes on with.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+from ..base.errors import InputError, ParameterError
+from ..disk.ingesting import _owned
+from ..disk.manifest import SIDE, Gathering, KeyCount, Manifest, Part, load
+from ..disk.shards import (
+    PARTITIONED,
+    clear_leftovers,
+    current_side,
+    present_schema,
+    scan,
+    scan_index,
+    stage,
+    stage_side,
+    staging,
+    told,
+)
+from .ingest_plan import Settings, input_of, settings_of
+from .ingest_task import begun, check_unchanged, corpus_folder, read_inputs, sound, told_inputs
+from .tasks import Plan, Task
+
+
+def joined(plan: Plan) -> pl.DataFrame:
+    """Make the corpus of a planned ingest whose tasks are done; a row per input.
+
+    Raises
+    ------
+    InputError
+        The corpus of a task is damaged, an input that has to be read again has changed, or the folder cannot
+        be written.
+    ParameterError
+        The folder is of something else.
+    """
+    out, settings = Path(plan.call.corpus), settings_of(plan.call)
+    pieces = sorted((number, piece) for task in plan.tasks for piece, number in task.pieces)
+    inputs = [input_of(piece) for _, piece in pieces]
+    with _owned(out, None):
+        manifest = load(out)
+        if manifest is None:
+            manifest = begun(out, settings, inputs)
+            with told(out):
+                manifest.save(out)
+        _check_same(out, manifest, [one.path for one in inputs])
+        if manifest.complete and all(one.done for one in manifest.inputs):
+            return told_inputs(manifest.inputs)
+        with told(out):
+            clear_leftovers(out, manifest)
+        for task in plan.tasks:
+            _join(out, manifest, settings, task)
+        read_inputs(out, manifest, settings, [], None)  # nothing is left to read: merges
+    return told_inputs(manifest.inputs)
+
+
+def _check_same(out: Path, manifest: Manifest, paths: list[str]) -> None:
+    if [one.path for one in manifest.inputs] != paths:
+        raise ParameterError(
+            f"the corpus in '{out}' has other inputs than the plan: move it away, or plan with another out="
+        )
+
+
+def _join(out: Path, manifest: Manifest, settings: Settings, task: Task) -> None:
+    numbers = [number for _, number in task.pieces]
+    if all(manifest.inputs[number].done for number in numbers):
+        return
+    folder = corpus_folder(task)
+    own = sound(folder)
+    if own is None:
+        raise InputError(
+            f"the corpus of task {task.number} in '{folder}' is gone or damaged; make it again:"
+            f" orchestrace run-task {task.folder} {task.number} --again"
+        )
+    partly = any(manifest.inputs[number].records or manifest.inputs[number].done for number in numbers)
+    if partly or _meets(out, manifest, folder, own):
+        planned = [input_of(piece) for piece, _ in task.pieces]
+        check_unchanged(planned)
+        read_inputs(out, manifest, settings, [one.path for one in planned], None)
+    else:
+        with told(out):
+            _append(out, manifest, folder, own, numbers)
+
+
+def _meets(out: Path, manifest: Manifest, folder: Path, own: Manifest) -> bool:
+    """Whether a trace has the id of one that is there, or a finding the number of another trace."""
+    if not manifest.next_trace:
+        return False
+    there = scan_index(out, manifest, manifest.index).select("id")
+    ours = scan_index(folder, own, own.index).select("id")
+    if ours.join(there, on="id", how="semi").head(1).collect(engine="streaming").height:
+        return True
+    parts = [(name, part) for name, of in own.parts.items() for part in of]
+    findings = scan(folder, own, "findings", parts, present_schema(folder, own, "findings", parts))
+    reused = findings.filter(pl.col("code").cast(pl.String) == "trace.id_reused")
+    return bool(reused.select("trace").head(1).collect().height)
+
+
+def _append(out: Path, manifest: Manifest, folder: Path, own: Manifest, numbers: list[int]) -> None:
+    """Append a corpus: one step, of which a crash leaves all or nothing."""
+    shard, first = manifest.next_shard, manifest.next_trace
+    places = list(range(len(numbers)))
+    with staging(out) as files:
+        for partition, parts in sorted(own.parts.items()):
+            for at, part in enumerate(parts):
+                frames = (
+                    (table, _moved(folder, own, table, partition, part, first)) for table in PARTITIONED
+                )
+                made = stage(files, partition, f"{shard:06}-{at:03}", shard, frames)
+                manifest.parts.setdefault(partition, []).append(made)
+        for table in SIDE:
+            frame = current_side(folder, own, table).collect(engine="streaming")
+            if table == "index":
+                known = pl.col("input").replace(places, numbers)
+                frame = frame.with_columns(
+                    trace=pl.col("trace") + first, input=known, shard=pl.lit(shard, pl.UInt32)
+                )
+            if frame.height:
+                manifest.side(table).append(stage_side(files, table, f"{shard:06}", shard, frame))
+        for number, one in zip(numbers, own.inputs, strict=True):
+            one.since = 0
+            manifest.inputs[number] = one
+        if own.gathering is not None:
+            gathered = own.gathering
+            manifest.gathering = Gathering(
+                [numbers[at] for at in gathered.inputs], 0, gathered.taken, gathered.done
+            )
+        manifest.mapping_counts = _counted(manifest.mapping_counts, own.mapping_counts)
+        manifest.next_shard, manifest.next_trace = shard + 1, first + own.next_trace
+        manifest.complete = False
+        files.publish()
+        manifest.save(out)
+
+
+def _moved(folder: Path, own: Manifest, table: str, partition: str, part: Part, first: int) -> pl.DataFrame:
+    """A table of a part, its traces numbered on."""
+    named = [(partition, part)]
+    frame = scan(folder, own, table, named, present_schema(folder, own, table, named))
+    if table != "labels":
+        frame = frame.with_columns(pl.col("trace") + first)
+    return frame.collect(engine="streaming")
+
+
+def _counted(before: list[KeyCount], more: list[KeyCount]) -> list[KeyCount]:
+    """What the keys of the mapping found in both."""
+    if not before:
+        return more
+    found = {(one.key, one.pointer): one for one in more}
+    return [
+        KeyCount(one.key, one.pointer, one.matched + other.matched, one.of + other.of, one.type or other.type)
+        for one in before
+        if (other := found[one.key, one.pointer])
+    ]

@@ -1,0 +1,197 @@
+"""Division of an ingest into tasks: whole files each, and one task for traces that are spread over files."""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from .. import _core
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.paths import expanded, path_of
+from ..corpus.reading import ReadOptions, Source, checked_options
+from ..disk.ingesting import _files, _key, _partitions, _strangers
+from ..disk.inputs import InputFiles, opened_inputs
+from ..disk.manifest import Input
+from ..disk.memory import bounded, memory_bytes
+from ..disk.work import _unique
+from ..storage.addresses import is_address
+from .arguments import Arguments, arguments_of
+from .folder import save_plan
+from .tasks import Call, Divided, Plan, planned
+
+INGEST: Final = "ingest"
+_TASK_BYTES: Final = 256 << 20
+"""Recordings of a task, where the caller does not say how many tasks there are."""
+_OWN: Final = ("out", "memory", "group", "partitions")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all tasks of an ingest and its reduction have in common."""
+
+    partitions: int
+    key: list[str]
+    memory: int
+    options: dict[str, Any]
+    mapping: tuple[str, str] | None
+
+    def reading(self, folder: Path) -> dict[str, Any]:
+        """Options of reading as the core takes them, with `folder` for what does not fit into memory."""
+        options = bounded(checked_options(cast(ReadOptions, self.options)), self.memory)
+        if self.mapping is not None:
+            options |= {"format": "mapping", "mapping": self.mapping}
+        return {**options, "spill_folder": os.fspath(folder)}
+
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(vars(self))
+
+
+def settings_of(call: Call) -> Settings:
+    """The settings of a planned ingest."""
+    told = json.loads(call.asked)
+    mapping = told["mapping"]
+    return Settings(**{**told, "mapping": None if mapping is None else tuple(mapping)})
+
+
+def check_no_place(corpus: object) -> None:
+    """Refuse a folder of the corpus where a plan is to make one.
+
+    Raises
+    ------
+    ParameterError
+        There is one.
+    """
+    if corpus is not None:
+        raise ParameterError("corpus= is of plans on a corpus, and this plan makes one: leave it out")
+
+
+def piece_of(one: Input) -> str:
+    """An input as the piece of a task: as the tables name it, its path, and what it was when it was
+    planned."""
+    return json.dumps([one.name, one.path, one.size, one.mtime_ns])
+
+
+def input_of(piece: str) -> Input:
+    """The input that `piece_of` wrote, not read yet."""
+    name, path, size, mtime_ns = json.loads(piece)
+    return Input(name, path, size, mtime_ns)
+
+
+def planned_ingest(
+    source: Source | Iterable[Source],
+    folder: str | os.PathLike[str],
+    tasks: int | None,
+    given: dict[str, Any],
+) -> Plan:
+    """The plan of an ingest, in its folder.
+
+    Raises
+    ------
+    ParameterError
+        There is no ``out``, it has something in it, an option is wrong, or something is in object storage.
+    InputError
+        Nothing matches, or an input cannot be read.
+    """
+    out = _out(given)
+    partitions = given.get("partitions")
+    check_numbers(partitions=partitions)
+    reading = {name: value for name, value in given.items() if name not in _OWN}
+    for name in ("on_error", "max_errors", "max_error_ratio", "resume", "threads", "progress"):
+        if name in reading:
+            raise ParameterError(
+                f"{name} is no option of a planned ingest, which quarantines what it rejects"
+            )
+    room = memory_bytes(given.get("memory", "2GiB"))
+    checked = checked_options(cast(ReadOptions, reading))
+    mapping = checked.get("mapping")
+    plain = {name: value for name, value in reading.items() if name not in ("mapping", "fields")}
+    plain |= {"fields": checked["fields"], "reward_scores": checked["reward_scores"]}
+    plain = arguments_of(Arguments((), plain).text()).named  # values that a file can hold
+    named, _ = _files(source, out, None)
+    names = [one for one in named if isinstance(one, str)]
+    if len(names) < len(named):
+        raise ParameterError("a planned ingest reads files, and a source is in object storage: use ot.ingest")
+    key = _key(given.get("group")) or ["group_id"]
+    with opened_inputs([]) as files:
+        inputs = _inputs(names, files)
+        count = partitions or _partitions(names, files, room)
+    settings = Settings(count, key, room, plain, mapping)
+    _core.Partition(_core.read([]), key, count)  # judges the names of columns
+    found = _core.formats([(one.path, one.name) for one in inputs], **settings.reading(out))
+    spread = [number for number, (_, gathered) in enumerate(found) if gathered]
+    asked = Arguments((), {**plain, "out": os.fspath(out), "partitions": count, "group": key}).text()
+    call = Call(
+        engine=_core.VERSION,
+        schema=_core.SCHEMA_VERSION,
+        verb=INGEST,
+        arguments=asked,
+        asked=settings.text(),
+        modules=(),
+        corpus=os.fspath(out),
+        manifest="",
+        memory=room,
+        verify=True,
+        channels=(),
+    )
+    made = planned(call, _divided(inputs, spread, tasks), os.path.abspath(path_of(folder)))
+    save_plan(made)
+    return made
+
+
+def _out(given: dict[str, Any]) -> Path:
+    out = given.get("out")
+    if not isinstance(out, str | os.PathLike):
+        raise ParameterError("a planned ingest needs out=, the folder of the corpus that the reduction makes")
+    if is_address(expanded(out)):
+        raise ParameterError("out is in object storage, and a planned ingest writes a folder: use ot.ingest")
+    place = Path(os.path.abspath(expanded(out)))
+    if place.exists() and not place.is_dir():
+        raise ParameterError(f"out='{place}' is a file, expected a folder")
+    if place.is_dir() and (there := _strangers(place, None)):
+        raise ParameterError(
+            f"out='{place}' has '{there[0]}' in it, and a planned ingest makes a new corpus: choose another"
+            " folder, or add to the corpus with ot.ingest"
+        )
+    return place
+
+
+def _inputs(names: list[str], files: InputFiles) -> list[Input]:
+    """Inputs of a new corpus, numbered and named as `ingest` does."""
+    taken: set[str] = set()
+    made = []
+    for name in names:
+        path = files.identity(name)
+        made.append(Input(_unique(name, path, taken), path, *files.content(name)))
+        taken.add(made[-1].name)
+    return made
+
+
+def _divided(inputs: list[Input], spread: list[int], tasks: int | None) -> list[Divided]:
+    """Consecutive files, about as many bytes in each task; traces that are spread over files come last, as
+    they do on one machine."""
+    apart = set(spread)
+    alone = [number for number in range(len(inputs)) if number not in apart]
+    total = max(sum(inputs[number].size for number in alone), 1)
+    if tasks == 1:
+        groups = [list(range(len(inputs)))]
+    else:
+        most = -(-total // _TASK_BYTES) if tasks is None else tasks - bool(spread)
+        by_place: dict[int, list[int]] = {}
+        before = 0
+        for number in alone:
+            middle = before + inputs[number].size / 2
+            by_place.setdefault(min(int(middle * most / total), most - 1), []).append(number)
+            before += inputs[number].size
+        groups = [*by_place.values(), *([spread] if spread else [])]
+    return [
+        (
+            tuple((piece_of(inputs[number]), number) for number in group),
+            sum(inputs[number].size for number in group),
+            None,
+        )
+        for group in groups
+    ]
