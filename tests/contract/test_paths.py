@@ -106,6 +106,13 @@ def divided(home: Path, corpus: ot.Corpus) -> Path:
     return home / "table.parquet"
 
 
+def engines(home: Path, corpus: ot.Corpus) -> object:
+    assert ot.distributed.ray(folder="~/parts").folder == str(home / "parts")
+    ot.ingest("~/runs.jsonl", "~/corpus")
+    engine = ot.distributed.processes(workers=1, folder="~/parts")
+    return ot.taint(ot.read_corpus("~/corpus"), engine=engine).height
+
+
 Call = Callable[[Path, ot.Corpus], object]
 TAKEN: dict[tuple[str, str], Call] = {
     ("read_traces", "source"): lambda home, _: len(ot.read_traces("~/runs.jsonl")),
@@ -120,6 +127,8 @@ TAKEN: dict[tuple[str, str], Call] = {
     ("credit", "sink"): sunk,
     ("distributed.plan", "corpus"): divided,
     ("distributed.plan", "folder"): divided,
+    ("distributed.processes", "folder"): engines,
+    ("distributed.ray", "folder"): engines,
     ("distributed.reduce", "corpus"): divided,
     ("distributed.reduce", "sink"): divided,
     ("distributed.reduce", "work"): divided,

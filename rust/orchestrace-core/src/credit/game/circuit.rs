@@ -108,7 +108,9 @@ impl Circuit {
             if marked[node] {
                 size += 1 + self.inputs_of(node).len();
                 let readers = self.readers_of(self.players + node);
-                readers.iter().for_each(|&node| marked[node as usize] = true);
+                for &node in readers {
+                    marked[node as usize] = true;
+                }
             }
         }
         size
