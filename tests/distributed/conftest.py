@@ -1,6 +1,8 @@
 """A Ray cluster for tests, and the method of `samples.dying`, which only the tests of this folder see."""
 
 import os
+import random
+import shutil
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
@@ -44,3 +46,12 @@ def cluster() -> Iterator[Any]:
 def extra_node(cluster: Any) -> Any:
     """A node more, which a test may take away."""
     return cluster.add_node(**NODE)
+
+
+@pytest.fixture
+def run_number() -> Iterator[int]:
+    """Of a run whose workers leave marks."""
+    number = random.SystemRandom().getrandbits(40)
+    dying.marks_of(number).mkdir()
+    yield number
+    shutil.rmtree(dying.marks_of(number))

@@ -2,7 +2,6 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,15 +27,6 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return divided.corpus_on_disk(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture
-def run_number() -> Iterator[int]:
-    """Of a run in which each piece kills a worker."""
-    number = random.SystemRandom().getrandbits(40)
-    dying.marks_of(number).mkdir()
-    yield number
-    shutil.rmtree(dying.marks_of(number))
 
 
 def slow(folder: Path, tmp_path: Path, seconds: float) -> D.Plan:

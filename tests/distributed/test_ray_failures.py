@@ -2,12 +2,10 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +34,6 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return divided.corpus_on_disk(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture
-def run_number() -> Iterator[int]:
-    """Of a run whose workers leave marks."""
-    number = random.SystemRandom().getrandbits(40)
-    dying.marks_of(number).mkdir()
-    yield number
-    shutil.rmtree(dying.marks_of(number))
 
 
 def small(folder: Path) -> ot.Corpus:

@@ -1,8 +1,8 @@
 """Engines: what computes a verb in parts, in other processes or on other machines.
 
-A verb that can be divided has the parameter ``engine`` and the decorator `divided`. Where a caller gives an
-engine, the verb itself does not run: the engine is told the call. Engines stand above all verbs, in the room
-`distributed`, which registers their names here.
+A verb that can be divided has the parameter ``engine`` and the decorator `divided`. If a caller gives an
+engine, the decorator passes the call to the engine instead of running the verb. The room `distributed`, which
+stands above all verbs, registers the names of its engines here.
 """
 
 import inspect

@@ -162,7 +162,7 @@ def ingest(
     check_flags(verify=verify)
     budget = ErrorBudget(on_error, max_errors, max_error_ratio)
     room = memory_bytes(memory)
-    key = _key(group)
+    key = group_key(group)
     read_options = bounded(checked_options(options), room)
     home = Home(_written(address_of(expanded(out)))) if is_address(expanded(out)) else None
     folder = Path(expanded(out)) if home is None else home.folder
@@ -173,14 +173,14 @@ def ingest(
         raise ParameterError(
             f"the name of the folder {str(folder)!r} is not UTF-8, and Parquet files need one that is"
         ) from None
-    named, skipped = _files(source, folder, home)
+    named, skipped = named_files(source, folder, home)
     objects = [one for one in named if isinstance(one, RemoteObject)]
-    with _owned(folder, home), opened_inputs(objects) as files:
+    with owned(folder, home), opened_inputs(objects) as files:
         manifest = load(folder) if home is None else load_home(home)
         names = [one.url if isinstance(one, RemoteObject) else one for one in named]
         if manifest is None:
-            count = partitions or _partitions(names, files, room)
-            manifest = _begin(folder, home, count, key or ["group_id"], room, read_options)
+            count = partitions or fitting_partitions(names, files, room)
+            manifest = begin(folder, home, count, key or ["group_id"], room, read_options)
         else:
             _check_settled(folder, manifest, resume, key, partitions, read_options)
             if home is not None:
@@ -212,7 +212,7 @@ def ingest(
     )
 
 
-def _key(group: object) -> list[str] | None:
+def group_key(group: object) -> list[str] | None:
     """Names of the columns that keep traces together; null where the caller leaves them open."""
     if group is None or isinstance(group, str):
         return None if group is None else [group]
@@ -231,7 +231,7 @@ def _written(address: Address) -> Address:
     return address
 
 
-def _files(
+def named_files(
     source: Source | Iterable[Source], folder: Path, home: Home | None
 ) -> tuple[list[str | RemoteObject], int]:
     """Paths of the inputs, each once, the corpus itself excepted; how many files of folders are none."""
@@ -257,7 +257,7 @@ def _files(
 
 
 @contextmanager
-def _owned(folder: Path, home: Home | None) -> Iterator[None]:
+def owned(folder: Path, home: Home | None) -> Iterator[None]:
     """The folder, locked against other processes for as long as this one lives."""
     try:
         with told(folder):
@@ -278,7 +278,7 @@ def _owned(folder: Path, home: Home | None) -> Iterator[None]:
         os.close(handle)
 
 
-def _partitions(names: list[str], files: InputFiles, room: int) -> int:
+def fitting_partitions(names: list[str], files: InputFiles, room: int) -> int:
     """As many as let one of them fit its share of the budget."""
     size = sum(
         files.content(name).size * (_EXPANSION if name.endswith((".gz", ".zst")) else 1) for name in names
@@ -286,7 +286,7 @@ def _partitions(names: list[str], files: InputFiles, room: int) -> int:
     return partitions_of(size, room)
 
 
-def _begin(
+def begin(
     folder: Path,
     home: Home | None,
     partitions: int,
@@ -294,7 +294,8 @@ def _begin(
     room: int,
     options: dict[str, Any],
 ) -> Manifest:
-    there = _strangers(folder, home)
+    """The manifest of a new corpus, in a folder that has nothing else in it."""
+    there = strangers(folder, home)
     if there:
         raise ParameterError(
             f"folder '{home.url if home else folder}' is not empty and is not a corpus: "
@@ -319,7 +320,7 @@ def _begin(
     return manifest
 
 
-def _strangers(folder: Path, home: Home | None) -> list[str]:
+def strangers(folder: Path, home: Home | None) -> list[str]:
     """What lies where a corpus is to begin."""
     if home is None:
         return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))

@@ -164,7 +164,7 @@ class IngestWork:
             now = self._files.content(name)
             if path not in known:
                 known[path] = len(manifest.inputs)
-                manifest.inputs.append(Input(_unique(name, path, taken), path, *now))
+                manifest.inputs.append(Input(unique_name(name, path, taken), path, *now))
                 taken.add(manifest.inputs[-1].name)
                 status[known[path]] = "new"
                 continue
@@ -338,7 +338,7 @@ class IngestWork:
                 manifest.save(self._folder)
 
 
-def _unique(name: str, path: str, taken: set[str]) -> str:
+def unique_name(name: str, path: str, taken: set[str]) -> str:
     """What the tables call a new input: as the caller does, unless that is the name of another one."""
     # A name need not be UTF-8, the tables are.
     for one, errors in ((name, "replace"), (path, "replace"), (path, "backslashreplace")):

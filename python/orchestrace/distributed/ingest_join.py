@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from ..base.errors import InputError, ParameterError
-from ..disk.ingesting import _owned
+from ..disk.ingesting import owned
 from ..disk.manifest import SIDE, Gathering, KeyCount, Manifest, Part, load
 from ..disk.shards import (
     PARTITIONED,
@@ -43,7 +43,7 @@ def joined(plan: Plan) -> pl.DataFrame:
     out, settings = Path(plan.call.corpus), settings_of(plan.call)
     pieces = sorted((number, piece) for task in plan.tasks for piece, number in task.pieces)
     inputs = [input_of(piece) for _, piece in pieces]
-    with _owned(out, None):
+    with owned(out, None):
         manifest = load(out)
         if manifest is None:
             manifest = begun(out, settings, inputs)

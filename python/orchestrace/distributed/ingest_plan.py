@@ -12,11 +12,11 @@ from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.paths import expanded, path_of
 from ..corpus.reading import ReadOptions, Source, checked_options
-from ..disk.ingesting import _files, _key, _partitions, _strangers
+from ..disk.ingesting import fitting_partitions, group_key, named_files, strangers
 from ..disk.inputs import InputFiles, opened_inputs
 from ..disk.manifest import Input
 from ..disk.memory import bounded, memory_bytes
-from ..disk.work import _unique
+from ..disk.work import unique_name
 from ..storage.addresses import is_address
 from .arguments import Arguments, arguments_of
 from .folder import save_plan
@@ -111,14 +111,14 @@ def planned_ingest(
     plain = {name: value for name, value in reading.items() if name not in ("mapping", "fields")}
     plain |= {"fields": checked["fields"], "reward_scores": checked["reward_scores"]}
     plain = arguments_of(Arguments((), plain).text()).named  # values that a file can hold
-    named, _ = _files(source, out, None)
+    named, _ = named_files(source, out, None)
     names = [one for one in named if isinstance(one, str)]
     if len(names) < len(named):
         raise ParameterError("a planned ingest reads files, and a source is in object storage: use ot.ingest")
-    key = _key(given.get("group")) or ["group_id"]
+    key = group_key(given.get("group")) or ["group_id"]
     with opened_inputs([]) as files:
         inputs = _inputs(names, files)
-        count = partitions or _partitions(names, files, room)
+        count = partitions or fitting_partitions(names, files, room)
     settings = Settings(count, key, room, plain, mapping)
     _core.Partition(_core.read([]), key, count)  # judges the names of columns
     found = _core.formats([(one.path, one.name) for one in inputs], **settings.reading(out))
@@ -151,7 +151,7 @@ def _out(given: dict[str, Any]) -> Path:
     place = Path(os.path.abspath(expanded(out)))
     if place.exists() and not place.is_dir():
         raise ParameterError(f"out='{place}' is a file, expected a folder")
-    if place.is_dir() and (there := _strangers(place, None)):
+    if place.is_dir() and (there := strangers(place, None)):
         raise ParameterError(
             f"out='{place}' has '{there[0]}' in it, and a planned ingest makes a new corpus: choose another"
             " folder, or add to the corpus with ot.ingest"
@@ -165,7 +165,7 @@ def _inputs(names: list[str], files: InputFiles) -> list[Input]:
     made = []
     for name in names:
         path = files.identity(name)
-        made.append(Input(_unique(name, path, taken), path, *files.content(name)))
+        made.append(Input(unique_name(name, path, taken), path, *files.content(name)))
         taken.add(made[-1].name)
     return made
 

@@ -11,7 +11,7 @@ from ..base.durable import new_key, sync_folder, temporary
 from ..base.errors import InputError, SchemaError
 from ..base.publication import refusal
 from ..corpus.reading import ErrorBudget
-from ..disk.ingesting import _begin
+from ..disk.ingesting import begin
 from ..disk.inputs import opened_inputs
 from ..disk.integrity import find_damage
 from ..disk.manifest import Input, Manifest, load
@@ -65,7 +65,7 @@ def sound(folder: Path) -> Manifest | None:
 
 def begun(folder: Path, settings: Settings, inputs: list[Input]) -> Manifest:
     """The manifest of a new corpus that has these inputs to read."""
-    made = _begin(folder, None, settings.partitions, settings.key, settings.memory, settings.reading(folder))
+    made = begin(folder, None, settings.partitions, settings.key, settings.memory, settings.reading(folder))
     made.inputs = inputs
     return made
 
