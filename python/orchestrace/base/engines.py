@@ -8,6 +8,7 @@ stands above all verbs, registers the names of its engines here.
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, Literal, ParamSpec, TypeVar, get_args
@@ -54,6 +55,16 @@ class Engine(ABC):
     @abstractmethod
     def table(self, call: VerbCall) -> Any:
         """What the verb itself returns for this call."""
+
+    @abstractmethod
+    def joined(self, corpus: object) -> AbstractContextManager[None]:
+        """What several calls on a corpus share: a cluster is joined once, before the first of them.
+
+        Raises
+        ------
+        ParameterError
+            No call on this corpus can be divided, or there is nobody to compute it.
+        """
 
 
 RunBy = Engine | EngineName | None

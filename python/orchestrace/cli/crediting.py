@@ -55,6 +55,7 @@ def compare_(
     recordings: StrictOptions,
     rewards: RewardOptions,
     table: TableOptions,
+    engine: EngineOptions,
     method: Annotated[
         list[str] | None,
         typer.Option("--method", help="NAME or NAME:PARAM=VALUE,...; repeatable; default: all."),
@@ -66,7 +67,7 @@ def compare_(
     corpus = usable(recordings, rewards)
     options = credit_options(unit, rewards.reward, seed, None)
     runs = list(map(run_of, method)) if method else None
-    frame = compare(corpus, runs, **options, threads=recordings.threads, progress=True)
+    frame = compare(corpus, runs, **options, **engine.running(recordings.threads))
     table.give(frame, "methods compared", "compare")
     tell_quarantined(corpus, recordings, recordings.strict)
 

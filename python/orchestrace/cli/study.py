@@ -13,7 +13,7 @@ from ..base.paths import path_of
 from ..base.text import plain, plain_json
 from ..corpus.corpus import Corpus
 from .application import SETTINGS, STOPPED
-from .options import Json, RecordingOptions
+from .options import EngineOptions, Json, RecordingOptions
 from .recordings import usable
 from .tables import show
 
@@ -33,20 +33,35 @@ def run_(
         Path, typer.Option("--output", "-o", help="Output folder; an unfinished study resumes.")
     ],
     workers: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--workers", min=0, max=256, help="Worker processes; 0: this one, which stops no slow call."
+            "--workers",
+            min=0,
+            max=256,
+            help="Worker processes, default 1; 0: this one, which stops no slow call. With --engine: cells at a"
+            " time, default: all cores.",
         ),
-    ] = 1,
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="processes or ray; default: this machine.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option("--address", help="With --engine ray: of the cluster, as in ray.init.")
+    ] = None,
     threads: Annotated[
         int | None,
-        typer.Option("--threads", min=1, max=1024, help="Threads of each call; default: all cores."),
+        typer.Option(
+            "--threads", min=1, max=1024, help="Threads of each call; default: all cores, with --engine one."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure every cell; resume where a run stopped."""
+    running = EngineOptions(engine, None if engine is None else workers, address).running(threads)
+    if engine is None:
+        running["workers"] = workers
     try:
-        table = study.run(config, folder, workers=workers, threads=threads, progress=True)
+        table = study.run(config, folder, **running)
     except KeyboardInterrupt:
         typer.echo(
             f"stopped: finished cells are in {plain(folder)}; run the same command again to resume", err=True

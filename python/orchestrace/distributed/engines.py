@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, get_args
@@ -14,7 +14,7 @@ from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import unknown_name
 from .folder import clear_parts, corpus_place, part_of, plan_of
-from .ray_tasks import RayTasks
+from .ray_tasks import RayTasks, joined
 from .tasks import Plan, Task, TaskResult, check_engine
 from .worker_processes import Processes, fitting_workers
 
@@ -145,6 +145,15 @@ class Crew:
                             callback(len(known), len(asked))
         clear_parts(Path(plan.folder))
         return [known[task.number] for task in asked]
+
+    @contextmanager
+    def joined(self, budget: int) -> Iterator[None]:
+        """One connection to the cluster for several plans of a budget; of processes nothing is shared."""
+        if self.engine != "ray":
+            yield
+            return
+        with closing(joined(self.address, self.threads, budget)):
+            yield
 
     def _tasks(self, plan: Plan, corpus: str | None) -> Tasks:
         if self.engine == "ray":

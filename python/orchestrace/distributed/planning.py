@@ -109,11 +109,7 @@ def divided_call(
         As `plan` says.
     """
     known = verb_of(verb)
-    if opened._steps:
-        raise ParameterError(
-            "the corpus was changed by with_measures or with_fields, which no task sees: write it first, with"
-            " ot.export(corpus, 'parquet', folder), and plan what read_corpus opens there"
-        )
+    check_unchanged(opened)
     for name in RUNNING:
         if name in arguments.named:
             raise ParameterError(
@@ -144,6 +140,21 @@ def divided_call(
         channels=whole.channels,
     )
     return call, _divided(whole, tasks)
+
+
+def check_unchanged(opened: PartitionedCorpus) -> None:
+    """Refuse a corpus that is not what its files say.
+
+    Raises
+    ------
+    ParameterError
+        It was changed in memory.
+    """
+    if opened._steps:
+        raise ParameterError(
+            "the corpus was changed by with_measures or with_fields, which no task sees: write it first, with"
+            " ot.export(corpus, 'parquet', folder), and plan what read_corpus opens there"
+        )
 
 
 def _opened(corpus: Any) -> PartitionedCorpus:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from ..disk.partitioned import PartitionedCorpus
 from .arguments import Arguments
 from .engines import Crew
 from .folder import part_file, save_plan
-from .planning import divided_call
+from .planning import check_unchanged, divided_call
 from .reducing import reduce
 from .scratch import scratch
 from .tasks import Plan, planned
@@ -57,18 +58,31 @@ class PlanEngine(Engine):
                 return reduce(plan)
             return self._sunk(corpus, plan, given, call)
 
+    @contextmanager
+    def joined(self, corpus: object) -> Iterator[None]:
+        """One connection to the cluster for several calls; what no call could do is refused first."""
+        opened = _on_disk(corpus, self.crew.engine)
+        check_unchanged(opened)
+        self._home_of(opened)
+        with self.crew.joined(opened._memory):
+            yield
+
     def _planned(self, corpus: PartitionedCorpus, verb: str, given: Arguments) -> Plan:
         """The plan of a call in the folder that the same call finds again."""
-        own = corpus._folder.absolute()
+        place = self._home_of(corpus)
+        parts = divided_call(corpus, verb, given, None)
+        name = f"{corpus._folder.absolute().name[:60]}.{verb}.{planned(*parts, '').id}"
+        return planned(*parts, os.fspath(place / name))
+
+    def _home_of(self, corpus: PartitionedCorpus) -> Path:
+        """Where the folders of calls are made."""
         home = corpus._manifest.home
         if home is not None and self.folder is None:
             raise ParameterError(
                 f"the corpus '{home.url}' is in object storage, and parts are files: give the engine a folder"
                 f" that all workers see, ot.distributed.{self.crew.engine}(folder=...)"
             )
-        parts = divided_call(corpus, verb, given, None)
-        place = own.parent if self.folder is None else path_of(self.folder).absolute()
-        return planned(*parts, os.fspath(place / f"{own.name[:60]}.{verb}.{planned(*parts, '').id}"))
+        return corpus._folder.absolute().parent if self.folder is None else path_of(self.folder).absolute()
 
     def _sunk(self, corpus: PartitionedCorpus, plan: Plan, given: Arguments, call: VerbCall) -> pl.LazyFrame:
         fill = verb_of(call.verb).sunk

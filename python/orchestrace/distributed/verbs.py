@@ -281,7 +281,8 @@ VERBS: Final[Mapping[str, Verb]] = {
 }
 
 _WHOLE: Final = {
-    "compare": "a row of compare is of a method over all traces: plan 'credit' for each method",
+    "compare": "a row of compare is of a method over all traces: give compare an engine=, or plan 'credit'"
+    " for each method",
     "report": "a report has a row per corpus: plan 'metrics' with by='task' or by='topology'",
     "export": "an export writes files, not rows: call it on one machine, which goes slice by slice",
     "ingest": "an ingest makes the corpus that a plan divides: call it on one machine",

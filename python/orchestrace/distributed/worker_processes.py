@@ -17,8 +17,12 @@ _SHARE: Final = 0.8
 def fitting_workers(call: Call, threads: int) -> int:
     """As many workers as this machine has cores and memory for, at least one."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores // threads, int(memory * _SHARE) // call.memory))
+    return max(1, min(cores() // threads, int(memory * _SHARE) // call.memory))
+
+
+def cores() -> int:
+    """Of this machine, those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Processes:

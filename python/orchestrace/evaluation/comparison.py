@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final, get_args
 
 import numpy as np
@@ -12,7 +13,8 @@ import polars as pl
 from ..base.arguments import public
 from ..base.arrays import Floats, Ints
 from ..base.checks import check_numbers
-from ..base.errors import ParameterError
+from ..base.engines import Engine, RunBy, engine_of
+from ..base.errors import InputError, ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS, Unit, unknown_name
 from ..base.text import plain
@@ -43,6 +45,7 @@ def compare(
     blame: Blame = "highest",
     confidence: float = 0.95,
     seed: int = 0,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -57,6 +60,10 @@ def compare(
         every method of `methods` with its defaults.
     unit, reward, seed, threads
         As in `credit`.
+    engine
+        Who computes the credits of a corpus on disk, as in `credit`: each method that can be divided is a
+        plan. What compares a whole corpus, is fitted to it or is of a script is computed in this process,
+        and so is what is compared. All columns but ``seconds`` and ``events_per_s`` are the same.
     truth
         Contributions that are known: ``trace contribution``, and to find the units by ``unit_id``, a column
         with the name of the unit (``agent``), or for units of one event (event, message, tool, token)
@@ -92,12 +99,16 @@ def compare(
     ParameterError
         A name is of no method or given twice with the same parameters, there is no such unit or reward, a
         column of `truth` or `labels` is absent, the labels are of no trace, or an option is out of range.
-        What only one method refuses is its ``error``.
+        What only one method refuses is its ``error``. An engine is named for a corpus in memory, or none is
+        there.
+    InputError
+        With an engine: a task was lost or failed. What is done stays, and the same call resumes from it.
 
     Notes
     -----
     Time is the sum over the methods, plus O(n log n) in rows for each pair of them. Seconds are one run with
-    whatever else the machine does: to compare speed, repeat. Nothing about memory is measured.
+    whatever else the machine does: to compare speed, repeat. With an engine they have the plan, the start of
+    workers and the reduction in them. Nothing about memory is measured.
 
     Intervals are Wilson's in the range of the metric, with Student's t over tasks (docs/intervals.md).
     Source: Wilson 1927, Bell & McCaffrey 2002.
@@ -129,18 +140,21 @@ def compare(
         judging["tasks"] = corpus.traces.select("trace_id", "task_id").collect(engine="streaming")
     rows: list[dict[str, object]] = []
     credits: list[pl.DataFrame | None] = []
-    with reporting(progress, "comparing") as callback:
+    made = None if engine is None else engine_of(engine, threads)
+    with reporting(progress, "comparing") as callback, nullcontext() if made is None else made.joined(corpus):
         for done, (name, params) in enumerate(runs):
             if callback is not None:
                 callback(done, len(runs))
             row: dict[str, object] = {"method": name, "unit": unit, "quantity": quantities[name]}
             frame = None
             try:
-                frame, facts = _run(corpus, name, {**options, **params}, unit, n_events)
+                frame, facts = _run(corpus, name, {**options, **params}, unit, made, n_events)
                 row |= facts
                 if named is not None:
-                    row |= _located(corpus, name, {**options, **params}, named, judging)
+                    row |= _located(corpus, name, {**options, **params}, named, made, judging)
             except Exception as error:  # one method must not cost the others their rows
+                if made is not None and isinstance(error, InputError):
+                    raise  # a worker that was lost says nothing of the method
                 kind = "" if isinstance(error, ParameterError) else f"{type(error).__name__}: "
                 row = {**row, "params": json.dumps(dict(params), default=str, sort_keys=True)}
                 row |= {"error": plain(kind + (str(error).splitlines() or [""])[0])}
@@ -191,18 +205,36 @@ def _pair(one: object) -> tuple[str, Mapping[str, Any]]:
 
 
 def _own_params(name: str, params: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    for option in ("unit", "method", "corpus", "sink", "progress"):
+    for option in ("unit", "method", "corpus", "sink", "progress", "engine"):
         if option in params:
-            instead = f"give {option}= to compare" if option in ("unit", "progress") else "leave it out"
+            of_all = option in ("unit", "progress", "engine")
+            instead = f"give {option}= to compare" if of_all else "leave it out"
             raise ParameterError(f"{option}= is not a parameter of method '{name}': {instead}")
     return name, params
 
 
+def _credits(
+    corpus: Corpus, name: str, options: dict[str, Any], unit: Unit, engine: Engine | None
+) -> pl.DataFrame:
+    if engine is not None:
+        shared = {key: value for key, value in options.items() if key != "threads"}  # the engine has its own
+        try:
+            return credit(corpus, method=name, unit=unit, engine=engine, **shared)
+        except ParameterError:
+            pass  # what cannot be divided is computed here, and what is wrong is said here
+    return credit(corpus, method=name, unit=unit, **options)
+
+
 def _run(
-    corpus: Corpus, name: str, options: dict[str, Any], unit: Unit, n_events: int
+    corpus: Corpus,
+    name: str,
+    options: dict[str, Any],
+    unit: Unit,
+    engine: Engine | None,
+    n_events: int,
 ) -> tuple[pl.DataFrame, dict[str, object]]:
     start = time.perf_counter()
-    frame = credit(corpus, method=name, unit=unit, **options)
+    frame = _credits(corpus, name, options, unit, engine)
     seconds = time.perf_counter() - start
     units = frame.filter(pl.col("unit_id").is_not_null())
     absent = units.filter(pl.col("credit").fill_nan(None).is_null())
@@ -338,12 +370,13 @@ def _located(
     name: str,
     options: dict[str, Any],
     labels: pl.DataFrame,
+    engine: Engine | None,
     judging: dict[str, Any],
 ) -> dict[str, object]:
     levels: tuple[Unit, ...] = ("turn", "agent")
     # credit first: methods of groups and corpora compare with traces that nobody labeled
     frames = [
-        credit(corpus, method=name, unit=unit, **options).join(
+        _credits(corpus, name, options, unit, engine).join(
             labels.select("trace_id").unique(), on="trace_id", how="semi", maintain_order="left"
         )
         for unit in levels

@@ -54,6 +54,7 @@ _COSTS: Final[dict[str, Any]] = {
     "lower_bound": pl.Boolean,
     "points": pl.UInt32,
     "stopped_s": pl.Float64,
+    "node": pl.String,
 }
 _CURVE: Final = ("makespan", "speedup", "over_lower", "of_upper", "utilization")
 _SCHEDULES: Final[dict[str, Any]] = {
@@ -139,7 +140,8 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
         ``cost_s_extrapolated`` from ``points`` sizes, by the ``law`` ``power`` with its ``exponent`` in
         events, ``linear`` in events, or ``coalitions``, of which each agent more makes twice as many. It is
         a ``lower_bound`` where one of the points is a call that was stopped, or there is one alone; after
-        a call that was stopped also ``stopped_s``, when.
+        a call that was stopped also ``stopped_s``, when. ``node``: the name of the machine of a cluster that
+        all this was measured on; null where the call that measured ran on it.
 
         Schedules: ``makespan speedup utilization`` with intervals over ``n_tasks`` tasks; ``over_lower``
         (makespan by its lower bound, at least 1) and ``of_upper`` (by its upper, at most 1); ``best

@@ -10,16 +10,20 @@ import polars as pl
 
 from ..base.arguments import public
 from ..base.checks import check_numbers
+from ..base.engines import RunBy, engine_of
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..credit.verb import methods
+from ..distributed.verb_engines import PlanEngine
+from ..distributed.worker_processes import cores, limits
 from .cells import Cell, cells
 from .config import FEWEST_TASKS, StudyConfig, parse_config, read_config
 from .costs import doubled, extrapolated, foretold
 from .folder import StudyFolder
 from .load import load, write_tables
 from .measure import FAILED, OK, REFUSED, TOO_SLOW
-from .workers import Here, Workers
+from .ray_cells import RayCells
+from .workers import Crew, Here, Workers
 
 Points = dict[str, list[tuple[float, float, float]]]
 """By series, what is known: events and agents of a trace, seconds for it."""
@@ -30,7 +34,8 @@ def run(
     config: StudyConfig | Mapping[str, Any] | str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
-    workers: int = 1,
+    workers: int | None = None,
+    engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -44,11 +49,16 @@ def run(
         For the results; made if absent. One that has results of the same configuration is gone on with,
         whatever ended the last run; cells that failed are tried again.
     workers
-        Processes that measure at the same time; each call uses `threads` threads beside. With 1, the default,
-        times are those of a call that has the machine to itself. 0 measures in this process: custom methods
-        are known, and no call can be stopped that is over the budget.
+        Processes that measure at the same time; each call uses `threads` threads beside. None is 1: times are
+        those of a call that has the machine to itself. 0 measures in this process: custom methods are known,
+        and no call can be stopped that is over the budget.
+    engine
+        Who measures instead, ``"processes"`` of this machine or ``"ray"``, a cluster, as many cells at a time
+        as there are cores; `distributed.processes` and `distributed.ray` make an engine with ``workers`` and
+        other options. A cell is a task, which is begun again if its process or node dies. What is found comes
+        back cell by cell, so nothing but this process has to see `folder`.
     threads, progress
-        As in `read_traces`; progress counts cells.
+        As in `read_traces`; progress counts cells. With a named engine, cores of a call, by default one.
 
     Returns
     -------
@@ -58,7 +68,8 @@ def run(
     Raises
     ------
     ParameterError
-        The configuration is wrong, or the folder has a study of another one.
+        The configuration is wrong, the folder has a study of another one, `workers` is given beside an
+        engine, or Ray is not installed or has no node with room.
     InputError
         A file cannot be read or written.
 
@@ -75,7 +86,8 @@ def run(
     is ``too_slow``, its ``cost_s_extrapolated`` what the law says, or a ``lower_bound`` that what the stopped
     call took says. Numbers are the same on every run,
     whatever the workers and threads; times are not, and so neither is which of two cells near the budget is
-    in it.
+    in it. On a cluster every time is that of the node which the costs name, and a budget counts there: compare
+    times of one node, or of nodes that are alike.
 
     Time is that of the methods; memory that of the largest corpus and call, for each worker.
 
@@ -97,8 +109,9 @@ def run(
     (8, ['ok'])
     """
     check_numbers(workers=workers, threads=threads)
-    if workers > 256:
+    if workers is not None and workers > 256:
         raise ParameterError(f"workers is {workers}, expected at most 256")
+    made = None if engine is None else _engine(engine, threads, workers)
     if isinstance(config, Mapping):
         config = parse_config(config)
     elif not isinstance(config, StudyConfig):
@@ -108,7 +121,7 @@ def run(
         warnings.warn(few, RuntimeWarning, stacklevel=3)
     todo = cells(config)
     known = _Known()
-    bench = Workers(config, workers, threads) if workers else Here(config, threads)
+    bench = _crew(config, made, workers, threads)
     done = 0
     try:
         with reporting(progress, "measuring") as callback:
@@ -144,6 +157,32 @@ def run(
         bench.close()
     write_tables(place)
     return load(folder)
+
+
+def _engine(given: object, threads: int | None, workers: int | None) -> PlanEngine:
+    made = engine_of(given, threads)
+    if not isinstance(made, PlanEngine):
+        raise ParameterError(
+            f"engine is of type {type(made).__name__}, which measures no cells: take distributed.processes or"
+            " distributed.ray"
+        )
+    if workers is not None:
+        name = made.crew.engine
+        raise ParameterError(
+            f"workers is given beside an engine: give it to the engine, distributed.{name}(workers={workers})"
+        )
+    return made
+
+
+def _crew(config: StudyConfig, engine: PlanEngine | None, workers: int | None, threads: int | None) -> Crew:
+    if engine is None:
+        count = 1 if workers is None else workers
+        return Workers(config, count, threads) if count else Here(config, threads)
+    own = engine.crew
+    if own.engine == "ray":
+        return RayCells(config, own.address, own.threads, own.retries, own.workers)
+    count = max(1, cores() // own.threads) if own.workers is None else own.workers
+    return Workers(config, count, own.threads, own.retries, limits(own.threads))
 
 
 def few_tasks(config: StudyConfig) -> str:

@@ -2,8 +2,8 @@
 
 import queue
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from ..base.children import Answers, Child
 from .cells import Cell
@@ -12,6 +12,16 @@ from .measure import FAILED, TOO_SLOW, Bench
 
 PATIENCE = 2.0
 """How many budgets a call may take that was not expected to be over one."""
+
+
+class Crew(Protocol):
+    """Who measures cells."""
+
+    def measure(self, todo: list[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
+        """Every cell with what was found, as it is ready."""
+
+    def close(self) -> None:
+        """End what runs."""
 
 
 class Here:
@@ -29,11 +39,24 @@ class Here:
 
 
 class Workers:
-    """Processes that measure cells at the same time. Results come as they are ready."""
+    """Processes that measure cells at the same time. Results come as they are ready.
 
-    def __init__(self, config: StudyConfig, count: int, threads: int | None) -> None:
+    A cell whose process dies is begun again up to `retries` times, and has failed then.
+    """
+
+    def __init__(
+        self,
+        config: StudyConfig,
+        count: int,
+        threads: int | None,
+        retries: int = 0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._config = config
         self._threads = threads
+        self._retries = retries
+        self._environment = environment
+        self._deaths: dict[str, int] = {}
         self._answers: Answers = queue.Queue()
         self._workers: list[_Worker | None] = [None] * count
 
@@ -47,9 +70,11 @@ class Workers:
                     cell = waiting.pop(_nearest(waiting, started.corpus, [w.corpus for w in busy]))
                     busy[started] = cell
                     started.ask(cell)
-            yield from self._next(busy)
+            yield from self._next(busy, waiting)
 
-    def _next(self, busy: dict["_Worker", Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    def _next(
+        self, busy: dict["_Worker", Cell], waiting: list[Cell]
+    ) -> Iterator[tuple[Cell, dict[str, Any]]]:
         """What the next answer finishes, or whose time is over."""
         ends = [worker.since + PATIENCE * self._config.budget_s for worker in busy if worker.since]
         try:
@@ -60,7 +85,7 @@ class Workers:
                 late = worker.since and time.monotonic() - worker.since >= PATIENCE * self._config.budget_s
                 if late:
                     spent = time.monotonic() - worker.since
-                    yield busy.pop(worker), {**_nothing(TOO_SLOW, "budget"), "cost": {"stopped_s": spent}}
+                    yield busy.pop(worker), {**nothing(TOO_SLOW, "budget"), "cost": {"stopped_s": spent}}
                     self._end(worker)
             return
         if worker not in busy:  # what an ended one had still to say
@@ -68,15 +93,21 @@ class Workers:
                 self._end(worker)
             return
         if answer is None:
-            yield busy.pop(worker), _nothing(FAILED, worker.fate())
+            cell, fate = busy.pop(worker), worker.fate()
             self._end(worker)
+            self._deaths[cell.name] = self._deaths.get(cell.name, 0) + 1
+            if self._deaths[cell.name] > self._retries:
+                del self._deaths[cell.name]
+                yield cell, nothing(FAILED, fate)
+            else:
+                waiting.insert(0, cell)
         elif answer["stage"] == "done":
             yield busy.pop(worker), answer["found"]
         else:
             worker.since = time.monotonic() if answer["stage"] == "call" else 0.0
 
     def _started(self, place: int) -> "_Worker":
-        worker = _Worker(self._config, self._threads, self._answers)
+        worker = _Worker(self._config, self._threads, self._answers, self._environment)
         self._workers[place] = worker
         return worker
 
@@ -91,10 +122,16 @@ class Workers:
 
 
 class _Worker(Child):
-    def __init__(self, config: StudyConfig, threads: int | None, answers: Answers) -> None:
+    def __init__(
+        self,
+        config: StudyConfig,
+        threads: int | None,
+        answers: Answers,
+        environment: Mapping[str, str] | None,
+    ) -> None:
         self.corpus = ""
         self.since = 0.0  # when the call began that counts against the budget; 0 between calls
-        super().__init__(f"{__package__}.work", answers)
+        super().__init__(f"{__package__}.work", answers, environment)
         self.tell({"config": config.text(), "threads": threads})
 
     def ask(self, cell: Cell) -> None:
@@ -102,7 +139,8 @@ class _Worker(Child):
         self.tell({"cell": cell.name})
 
 
-def _nothing(status: str, reason: str) -> dict[str, Any]:
+def nothing(status: str, reason: str) -> dict[str, Any]:
+    """What is found of a cell that was not measured."""
     return {"status": status, "reason": reason, "numbers": {}, "cost": {}}
 
 
