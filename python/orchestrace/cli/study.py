@@ -38,8 +38,8 @@ def run_(
             "--workers",
             min=0,
             max=256,
-            help="Worker processes, default 1; 0: this one, which stops no slow call. With --engine: cells at a"
-            " time, default: all cores.",
+            help="Worker processes, default 1; 0: this one, which stops no slow call; with --engine: cells at"
+            " a time, default: all cores.",
         ),
     ] = None,
     engine: Annotated[

@@ -1,4 +1,4 @@
-"""Cells on a Ray cluster: a task is a cell, measured by a process that its node ends when it is over budget."""
+"""Cells on a Ray cluster: a task is a cell, in a process that its node ends when it is over its budget."""
 
 import json
 import platform

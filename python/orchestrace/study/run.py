@@ -86,8 +86,8 @@ def run(
     is ``too_slow``, its ``cost_s_extrapolated`` what the law says, or a ``lower_bound`` that what the stopped
     call took says. Numbers are the same on every run,
     whatever the workers and threads; times are not, and so neither is which of two cells near the budget is
-    in it. On a cluster every time is that of the node which the costs name, and a budget counts there: compare
-    times of one node, or of nodes that are alike.
+    in it. On a cluster every time is that of the node which the costs name, where the budget counts, too:
+    compare times of one node, or of nodes that are alike.
 
     Time is that of the methods; memory that of the largest corpus and call, for each worker.
 
