@@ -67,6 +67,29 @@ def test_commands_take_an_engine(folder, words) -> None:
     assert not [path for path in folder.parent.iterdir() if path.name.startswith("corpus.")]
 
 
+def test_compare_and_studies_take_an_engine(folder, tmp_path) -> None:
+    words = ("compare", folder, "--method", "flow", "--method", "grpo", "--json")
+    by_engine = run(*words, "--engine", "processes", "--workers", "1").stdout
+    times = ("seconds", "events_per_s")
+    alone, found = (
+        [{name: value for name, value in row.items() if name not in times} for row in json.loads(stdout)]
+        for stdout in (run(*words).stdout, by_engine)
+    )
+    assert found == alone and [row["method"] for row in found] == ["flow", "grpo"]
+    config = tmp_path / "study.toml"
+    size = "[[sizes]]\nevents = 10\nagents = 2\ntraces = 40\n"
+    config.write_text(f'methods = ["flow"]\nunits = ["agent"]\n{size}[presets.one]\n')
+    engine = ("--engine", "processes", "--workers", "1", "--threads", "2")
+    (row,) = json.loads(run("study", "run", config, "-o", tmp_path / "study", *engine, "--json").stdout)
+    assert row["status"] == "ok"
+    for wrong, message in (
+        (("--engine", "dask"), "unknown engine 'dask'"),
+        (("--engine", "processes", "--workers", "0"), "workers is 0, expected at least 1"),
+        (("--address", "auto"), "--workers and --address are of --engine"),
+    ):
+        assert message in told(run("study", "run", config, "-o", tmp_path / "none", *wrong, code=2))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -158,6 +158,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "evaluation.agreement": on(ot.evaluation.agreement, a=credits, b=credits, n_boot=10),
         "interventions.cap_stragglers": Call(ot.interventions.cap_stragglers, {"quantile": 0.5}),
         "compare": on(ot.compare, methods=["uniform", "flow"]),
+        "compare on disk": Call(ot.compare, {"corpus": ot.read_corpus(stored), "methods": ["uniform"]}),
         "evaluation.compare_metrics": Call(
             ot.evaluation.compare_metrics, {"a": corpus, "b": corpus, "names": ["work"]}
         ),

@@ -61,6 +61,7 @@ def test_workers_of_a_cluster_that_are_killed_cost_nothing(cluster, here, tmp_pa
     assert_same_study(tmp_path, here)
 
 
+@pytest.mark.nightly
 def test_a_node_of_a_study_that_is_removed_costs_nothing(cluster, extra_node, here, tmp_path) -> None:
     removed: list[int] = []
 
@@ -74,6 +75,7 @@ def test_a_node_of_a_study_that_is_removed_costs_nothing(cluster, extra_node, he
     assert_same_study(tmp_path, here)
 
 
+@pytest.mark.nightly
 def test_an_interrupted_study_is_gone_on_with_on_the_cluster(cluster, here, tmp_path) -> None:
     def interrupt(done: int, total: int) -> None:
         if done == 5:

@@ -104,7 +104,8 @@ METHODS: list[Any] = [
     ("shapley", {"samples": 4}),
     "hca",  # is fitted to the corpus
     "reinforce_pp",  # compares all of it
-    ("shapley", {"outcome": lambda coalitions, game: coalitions.sum(axis=1)}),  # is of this process
+    # a function of this process
+    ("shapley", {"outcome": lambda coalitions, game: coalitions.sum(axis=1), "samples": 4}),
     ("gae", {"gamma": 7.0}),  # is refused
 ]
 
