@@ -24,6 +24,7 @@ from ..disk.partitioned import PartitionedCorpus, check_groups
 from ..games import own_outcome
 from ..statistics.learners import one_thread
 from .parameters import Param, Value, check_params, shown
+from .rollout_values import ROLLOUT_METHODS, RolloutValues
 from .rollup import roll_up
 
 Quantity = Literal["share", "advantage"]
@@ -233,6 +234,8 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     _check_scope(corpus, name)
     if name in _of_core():
         own, options = own_outcome(options)
+        if name in ROLLOUT_METHODS and isinstance(corpus, PartitionedCorpus) and _in_several(corpus.whole):
+            return RolloutValues(corpus, options, own)
 
         def of_core(piece: Corpus, callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
             streams, facts = _core.credit(piece._store, **options, own=own, progress=callback)
@@ -298,11 +301,15 @@ def _check_scope(corpus: Corpus, name: str) -> None:
     if scope == "group":
         check_groups(corpus)
     fitted = own is not None and own.fit is not None
-    if scope == "corpus" and not fitted and sum(1 for _ in corpus.pieces()) > 1:
+    if scope == "corpus" and not fitted and name not in ROLLOUT_METHODS and _in_several(corpus):
         raise ParameterError(
             f"method '{name}' compares all traces of a corpus at once, and {in_pieces(corpus)}, or filter it"
             " first"
         )
+
+
+def _in_several(corpus: PartitionedCorpus) -> bool:
+    return sum(1 for _ in corpus.pieces()) > 1
 
 
 def in_pieces(corpus: PartitionedCorpus) -> str:

@@ -73,6 +73,11 @@ class PartitionedCorpus(Corpus):
         ]
         return pl.DataFrame(rows, schema=MAPPING_COUNTS, orient="row")
 
+    @property
+    def whole(self) -> "PartitionedCorpus":
+        """The corpus that this one is a part of; itself if it is none."""
+        return self
+
     def pieces(self) -> Iterator[tuple[str, Callable[[], Corpus]]]:
         """The corpus in memory, piece by piece: whole groups, about as many events as the budget has room
         for.

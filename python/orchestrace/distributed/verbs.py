@@ -14,6 +14,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.names import expect_known, named_tools
 from ..corpus.reward import check_channels, weights_of
 from ..credit.registry import OWN, described, in_pieces, registered
+from ..credit.rollout_values import ROLLOUT_METHODS
 from ..credit.verb import credit, sunk_by_others
 from ..disk.partitioned import PartitionedCorpus
 from ..interventions.composition import parts_of
@@ -119,6 +120,14 @@ def _credited(corpus: PlannedCorpus, given: Arguments) -> Arguments:
         check_channels(corpus, [one] if isinstance(one, str) else weights_of(one))
     entry = described(name)
     if entry is None or entry["scope"] != "corpus" or sum(1 for _ in corpus.divided()) <= 1:
+        return given
+    if name in ROLLOUT_METHODS:
+        if corpus._kept is not None:
+            raise ParameterError(
+                f"method '{name}' compares all traces of a corpus at once, and of a filtered one a task knows"
+                " its own alone: write it with ot.export(corpus, 'parquet', folder) first, or credit it"
+                " without an engine"
+            )
         return given
     fitted = name in registered() and registered()[name].fit is not None
     if fitted:

@@ -77,10 +77,15 @@ class TaskCorpus(PartitionedCorpus):
         manifest = replace(whole, parts={name: whole.parts[name] for name in sorted(wanted)})
         manifest.verify, manifest.verified = whole.verify, whole.verified  # a file is compared once
         manifest.home = whole.home
+        self._whole = corpus
         traces = None if kept is None else _numbers(kept)
         super().__init__(corpus._folder, manifest, corpus._memory, kept=traces)
         self._wanted = wanted
         self._channels = channels
+
+    @property
+    def whole(self) -> PartitionedCorpus:
+        return self._whole
 
     def pieces(self) -> Iterator[tuple[str, Callable[[], Corpus]]]:
         for partition in sorted(self._wanted):

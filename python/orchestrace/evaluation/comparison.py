@@ -219,10 +219,12 @@ def _credits(
     if engine is not None:
         shared = {key: value for key, value in options.items() if key != "threads"}  # the engine has its own
         try:
-            return credit(corpus, method=name, unit=unit, engine=engine, **shared)
+            frame: pl.DataFrame = credit(corpus, method=name, unit=unit, engine=engine, **shared)
+            return frame
         except ParameterError:
             pass  # what cannot be divided is computed here, and what is wrong is said here
-    return credit(corpus, method=name, unit=unit, **options)
+    here: pl.DataFrame = credit(corpus, method=name, unit=unit, **options)
+    return here
 
 
 def _run(

@@ -1,0 +1,118 @@
+"""Methods of the core that give a rollout one value, from its reward and those of all others of a corpus.
+
+A corpus on disk is computed in two passes. The first reads traces and measures of the whole corpus, and has
+the core value the rollouts: the sums are those of one machine with everything in memory, in the order of
+traces. The second goes piece by piece, and gives every unit of a rollout its value.
+"""
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import Any, Final
+
+import polars as pl
+
+from .. import _core
+from ..base.errors import ParameterError
+from ..base.schema import CREDITS
+from ..corpus.corpus import Corpus
+from ..disk.partitioned import PartitionedCorpus
+
+ROLLOUT_METHODS: Final = frozenset({"reinforce_pp"})
+_BYTES: Final = 512
+"""What the first pass takes for a trace, at most."""
+
+Facts = Mapping[str, object]
+Values = tuple[tuple[pl.DataFrame, ...], Facts]
+"""For each reward ``trace value why`` of every trace, and what the core says of the call."""
+
+
+class RolloutValues:
+    """The engine of a call on a corpus in several pieces."""
+
+    def __init__(self, corpus: PartitionedCorpus, options: Mapping[str, Any], own: object) -> None:
+        self._options = options
+        self._own = own
+        # what parameters do is in the values; without them every rollout with a reward has some
+        self._plain = {**options, "params": {}}
+        whole = corpus.whole
+        self._values = cache(lambda: (_held if corpus is not whole else _valued)(whole, _Call(options)))
+
+    def __call__(self, piece: Corpus, callback: Any) -> list[tuple[pl.DataFrame | _core.Stream, Facts]]:
+        """Rows of a piece in memory."""
+        if not len(piece):  # the core judges the arguments
+            streams, facts = _core.credit(piece._store, **self._options, own=self._own, progress=callback)
+            return [(stream, facts) for stream in streams]
+        values, facts = self._values()
+        streams, _ = _core.credit(piece._store, **self._plain, own=self._own, progress=callback)
+        return [(_with(pl.DataFrame(rows), of), facts) for rows, of in zip(streams, values, strict=True)]
+
+
+class _Call:
+    """Options as a key, by what they say."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = {**options, "unit": "event"}
+        told = {name: value for name, value in self.options.items() if name != "threads"}
+        self._told = repr(sorted(told.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Call) and self._told == other._told
+
+    def __hash__(self) -> int:
+        return hash(self._told)
+
+
+def _with(rows: pl.DataFrame, values: pl.DataFrame) -> pl.DataFrame:
+    """Rows of units with the values of their rollouts, where they have any."""
+    if "reason" not in rows.columns:
+        rows = rows.with_columns(reason=pl.lit(None, CREDITS["reason"]))
+    if "credit" not in rows.columns:
+        rows = rows.with_columns(credit=pl.lit(None, pl.Float64))
+    there = pl.col("credit").is_not_null()
+    # every unit of a rollout without a value says why; the row without a unit has a reason of its own
+    units = pl.col("unit_id").is_not_null() if "unit_id" in rows.columns else pl.lit(False)
+    refused = pl.col("value").is_null() & units
+    return (
+        rows.join(values, on="trace", how="left", maintain_order="left")
+        .with_columns(
+            credit=pl.when(there).then("value"),
+            reason=pl.when(there | refused).then("why").otherwise("reason"),
+        )
+        .drop("value", "why")
+    )
+
+
+def _valued(corpus: PartitionedCorpus, call: _Call) -> Values:
+    """The values of all rollouts: those of a corpus with one event in each."""
+    options = call.options
+    n_traces = len(corpus)
+    if n_traces * _BYTES > corpus._memory:
+        raise ParameterError(
+            f"method '{options['method']}' compares all {n_traces:,} traces of the corpus at once, which"
+            f" takes up to {n_traces * _BYTES >> 20:,} MiB: read it with a larger budget (memory=), or filter"
+            " it first"
+        )
+    channels = sorted({name for reward in options["rewards"] for name in reward})
+    batch = options["params"].get("batch")
+    kind, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
+    of_reward = (kind == "reward") & name.is_in(channels)
+    wanted = of_reward if not isinstance(batch, str) else of_reward | (kind == "metric")
+    traces = corpus.traces.select("trace", "trace_id", "task_id", "group_id").collect(engine="streaming")
+    measures = corpus.measures.filter(wanted).collect(engine="streaming")
+    events = traces.select("trace", id=pl.lit("0"), t=pl.lit(0.0), type=pl.lit("message"), agent=pl.lit("0"))
+    alone = Corpus.from_arrow(traces=traces, events=events, measures=measures)
+    streams, facts = _core.credit(alone._store, **options, own=None, progress=None)
+    return tuple(_by_trace(pl.DataFrame(stream)) for stream in streams), facts
+
+
+_held = lru_cache(maxsize=2)(_valued)
+"""For the tasks of a plan, one after the other in a process, on a corpus that stays open."""
+
+
+def _by_trace(rows: pl.DataFrame) -> pl.DataFrame:
+    absent = [
+        pl.lit(None, dtype).alias(name)
+        for name, dtype in (("credit", pl.Float64), ("reason", CREDITS["reason"]))
+        if name not in rows.columns
+    ]
+    return rows.with_columns(absent).select("trace", value="credit", why="reason")
