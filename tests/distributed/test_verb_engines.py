@@ -11,6 +11,7 @@ import pytest
 
 import orchestrace as ot
 from orchestrace.base.engines import Engine
+from orchestrace.credit import rollout_values
 from orchestrace.disk.home import Home
 from orchestrace.distributed.verbs import VERBS
 from orchestrace.storage.addresses import address_of
@@ -190,7 +191,6 @@ def test_a_file_system_without_locks_is_worked_on(folder: Path, monkeypatch: pyt
         ({"engine": 7}, "engine is 7, expected 'processes', 'ray', or what"),
         ({"engine": "processes", "threads": 0}, "threads is 0"),
         ({"engine": "processes", "method": "floww"}, "did you mean 'flow'"),
-        ({"engine": "processes", "method": "reinforce_pp"}, "compares all traces of a corpus at once"),
         ({"engine": "processes", "sink": 7}, "sink is 7"),
         ({"engine": "processes", "sink": "out", "resume": "yes"}, "resume is 'yes'"),
     ],
@@ -203,16 +203,58 @@ def test_what_is_wrong_is_said_before_anything_runs(
     assert not left(folder)
 
 
-def test_a_method_that_compares_all_traces_works_in_one_piece(folder: Path, tmp_path: Path) -> None:
-    """What the refusal of several pieces advises."""
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"unit": "agent"},
+        {"unit": "role", "baseline": True, "reward": ["orchestration", {"team": 1.0, "process": 0.3}]},
+        {"unit": "message", "batch": "train_step"},
+        {"unit": "token", "batch": "error_amplification", "baseline": True, "compat": "verl"},
+    ],
+)
+def test_a_method_that_compares_all_traces_is_that_of_memory(
+    folder: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """Rewards and metrics that some traces lack, and some pieces, too."""
     several = ot.read_corpus(folder)
-    for engine in (None, D.processes(workers=1)):
-        with pytest.raises(ot.ParameterError, match=r"has 3 partitions: ingest .* with partitions=1"):
-            ot.credit(several, method="reinforce_pp", unit="team", engine=engine)
-    ot.ingest(folder.parent / "runs.jsonl", tmp_path / "whole", partitions=1)
-    whole = ot.read_corpus(tmp_path / "whole")
-    found = ot.credit(whole, method="reinforce_pp", unit="team", engine=D.processes(workers=1))
-    assert_same_bits(found, ot.credit(whole, method="reinforce_pp", unit="team"))
+    options = {"method": "reinforce_pp", **options}
+    alone = ot.credit(several, **options)
+    found = ot.credit(several, **options, engine=D.processes(workers=1))
+    assert_same_bits(found, alone)
+    sunk = ot.credit(several, **options, engine=D.processes(workers=1), sink=tmp_path / "sink")
+    assert_same_bits(sunk.collect(), alone)
+    memory = ot.credit(ot.read_traces(folder.parent / "runs.jsonl"), **options)
+    assert_same_bits(*(_in_order(one) for one in (alone, memory)))
+    assert memory["credit"].n_unique() > 8
+
+
+def _in_order(credits: pl.DataFrame) -> pl.DataFrame:
+    return credits.with_columns(pl.col(pl.Categorical).cast(pl.String)).sort(
+        "reward", "trace", maintain_order=True
+    )
+
+
+def test_a_method_that_compares_all_traces_of_a_filtered_corpus(folder: Path) -> None:
+    even = ot.read_corpus(folder).filter(pl.col("trace") % 2 == 0)
+    alone = ot.credit(even, method="reinforce_pp", unit="agent")
+    memory = ot.read_traces(folder.parent / "runs.jsonl").filter(pl.col("trace") % 2 == 0)
+    assert_same_bits(
+        *(_in_order(one) for one in (alone, ot.credit(memory, method="reinforce_pp", unit="agent")))
+    )
+    with pytest.raises(ot.ParameterError, match="of a filtered one a task knows its own alone"):
+        ot.credit(even, method="reinforce_pp", engine="processes")
+    with pytest.raises(
+        ot.ParameterError, match="compares all traces of a corpus at once, and this one has 3"
+    ):
+        ot.explain(even, alone, alone["unit_id"][0], trace=alone["trace"][0])
+
+
+def test_rollouts_that_have_no_room_in_the_budget_are_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout_values, "_BYTES", 1 << 40)
+    with pytest.raises(ot.ParameterError, match="compares all 80 traces of the corpus at once, which takes"):
+        ot.credit(ot.read_corpus(folder), method="reinforce_pp")
 
 
 def test_corpora_that_no_worker_opens_are_refused(folder: Path) -> None:

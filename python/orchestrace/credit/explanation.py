@@ -15,7 +15,8 @@ from ..corpus.frames import collected
 from ..corpus.reward import reward_of
 from ..corpus.units import TracesByNumber
 from .evidence import SCHEMA, Part, Question, evidence
-from .registry import described
+from .registry import check_one_piece, described
+from .rollout_values import ROLLOUT_METHODS
 from .verb import credit
 
 _NEEDED: Final = ("trace", "unit", "unit_id", "credit", "method", "reward", "params")
@@ -102,6 +103,8 @@ def explain(
     params = {name: value for name, value in settings.items() if name not in _NOT_PARAMS}
     reward = reward_of(None if row["reward"] is None else str(row["reward"]), corpus)
     number = int(row["trace"])
+    if method in ROLLOUT_METHODS:
+        check_one_piece(corpus, method)  # its terms are of all traces
     compared = _compared(corpus, str(known["scope"]), number)
     around = corpus if known["scope"] == "corpus" else compared
     unit = str(row["unit"])

@@ -301,7 +301,19 @@ def _check_scope(corpus: Corpus, name: str) -> None:
     if scope == "group":
         check_groups(corpus)
     fitted = own is not None and own.fit is not None
-    if scope == "corpus" and not fitted and name not in ROLLOUT_METHODS and _in_several(corpus):
+    if scope == "corpus" and not fitted and name not in ROLLOUT_METHODS:
+        check_one_piece(corpus, name)
+
+
+def check_one_piece(corpus: Corpus, name: str) -> None:
+    """Refuse a corpus on disk that is read in several pieces.
+
+    Raises
+    ------
+    ParameterError
+        Says how it comes to be in one.
+    """
+    if isinstance(corpus, PartitionedCorpus) and _in_several(corpus):
         raise ParameterError(
             f"method '{name}' compares all traces of a corpus at once, and {in_pieces(corpus)}, or filter it"
             " first"

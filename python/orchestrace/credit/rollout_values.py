@@ -18,7 +18,7 @@ from ..corpus.corpus import Corpus
 from ..disk.partitioned import PartitionedCorpus
 
 ROLLOUT_METHODS: Final = frozenset({"reinforce_pp"})
-_BYTES: Final = 512
+_BYTES: Final = 1024
 """What the first pass takes for a trace, at most."""
 
 Facts = Mapping[str, object]
