@@ -62,8 +62,8 @@ def compare(
         As in `credit`.
     engine
         Who computes the credits of a corpus on disk, as in `credit`: each method that can be divided is a
-        plan. What compares a whole corpus, is fitted to it or is of a script is computed in this process,
-        and so is what is compared. All columns but ``seconds`` and ``events_per_s`` are the same.
+        plan. What is fitted to a whole corpus or is of a script is computed in this process, and so is what
+        is compared. All columns but ``seconds`` and ``events_per_s`` are the same.
     truth
         Contributions that are known: ``trace contribution``, and to find the units by ``unit_id``, a column
         with the name of the unit (``agent``), or for units of one event (event, message, tool, token)
