@@ -29,7 +29,7 @@ Values = tuple[tuple[pl.DataFrame, ...], Facts]
 class RolloutValues:
     """The engine of a call on a corpus in several pieces."""
 
-    def __init__(self, corpus: PartitionedCorpus, options: Mapping[str, Any], own: object) -> None:
+    def __init__(self, corpus: PartitionedCorpus, options: Mapping[str, Any], own: Any) -> None:
         self._options = options
         self._own = own
         # what parameters do is in the values; without them every rollout with a reward has some
@@ -40,8 +40,8 @@ class RolloutValues:
     def __call__(self, piece: Corpus, callback: Any) -> list[tuple[pl.DataFrame | _core.Stream, Facts]]:
         """Rows of a piece in memory."""
         if not len(piece):  # the core judges the arguments
-            streams, facts = _core.credit(piece._store, **self._options, own=self._own, progress=callback)
-            return [(stream, facts) for stream in streams]
+            streams, told = _core.credit(piece._store, **self._options, own=self._own, progress=callback)
+            return [(stream, told) for stream in streams]
         values, facts = self._values()
         streams, _ = _core.credit(piece._store, **self._plain, own=self._own, progress=callback)
         return [(_with(pl.DataFrame(rows), of), facts) for rows, of in zip(streams, values, strict=True)]
