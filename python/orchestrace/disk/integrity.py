@@ -61,6 +61,19 @@ def verify(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> Non
     manifest.verified |= {name: state for name, state in states.items() if state is not None}
 
 
+def note_written(manifest: Manifest, name: str, path: Path, columns: pl.Schema) -> None:
+    """Note a file that this process has just written: as long as nobody touches it, it is what it was.
+
+    An ingest has tens of thousands of small files, which merging would otherwise hash and open once more.
+    """
+    state = _state(path)
+    if state is not None:
+        manifest.verified[name] = state
+        # Most files of a table have the same columns: one object stands for all of them.
+        alike = (name.rpartition("/")[0].rpartition("/")[2], *columns)
+        manifest.columns[name] = manifest.alike.setdefault(alike, columns)
+
+
 def copied(folder: Path, manifest: Manifest, files: list[StoredFile], *, anew: bool = False) -> None:
     """Have copies of files of a corpus in object storage; of one on disk there is nothing to do.
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import polars as pl
+
 from .. import _core
 from ..base.durable import replace, sync_folder
 from ..base.errors import InputError, SchemaError
@@ -198,6 +200,10 @@ class Manifest:
         """Whether files are compared with their checksums when they are first scanned."""
         self.verified: dict[str, tuple[int, ...]] = {}
         """Files that were compared, and what the system said of them then."""
+        self.columns: dict[str, pl.Schema] = {}
+        """Columns of files that this process wrote."""
+        self.alike: dict[tuple[str, ...], pl.Schema] = {}
+        """Those columns, each set of them once."""
         self.home: Home | None = None
         """Of a corpus in object storage; its folder holds copies."""
 
@@ -238,6 +244,11 @@ class Manifest:
         self.parts = {name: of for name, of in left.items() if of}
         for table in SIDE:
             setattr(self, table, [part for part in self.side(table) if id(part) not in gone])
+
+    def forget(self, name: str) -> None:
+        """Cease to know of a file what it was when it was written or compared."""
+        self.verified.pop(name, None)
+        self.columns.pop(name, None)
 
     def side(self, table: str) -> list[Part]:
         """Parts of a table that are of no partition."""

@@ -1,6 +1,7 @@
 """Merging: the small parts that batches left become few large ones, in order of trace."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +64,7 @@ def _merge_partitions(
     with staging(folder, manifest.home) as files:
         for shard, (partition, parts) in enumerate(waiting, manifest.next_shard):
             made[partition] = _merged(files, folder, manifest, partition, parts, shard, target)
-        files.publish()
+        files.publish(manifest)
         for partition, parts in made.items():
             if parts:
                 manifest.parts[partition] = parts
@@ -140,7 +141,7 @@ def _merge_side(folder: Path, manifest: Manifest, table: str, rows: pl.LazyFrame
     with staging(folder, manifest.home) as files:
         frame = rows.collect(engine="streaming")
         made = [stage_side(files, table, f"{shard:06}", shard, frame)] if frame.height else []
-        files.publish()
+        files.publish(manifest)
         setattr(manifest, table, made)
         manifest.next_shard = shard + 1
         manifest.save(folder)
@@ -154,7 +155,14 @@ def _summed(counts: pl.LazyFrame) -> pl.LazyFrame:
 
 def _remove(folder: Path, manifest: Manifest, names: list[str]) -> None:
     """Remove files that the manifest has ceased to list."""
-    for name in names:
+
+    def remove(name: str) -> None:
         (folder / name).unlink(missing_ok=True)
+
+    # Each waits for the journal of the file system: one after the other took half of the time of merging.
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(remove, names))
+    for name in names:
+        manifest.forget(name)
     if manifest.home is not None:
         manifest.home.remove(names)

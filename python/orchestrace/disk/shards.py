@@ -20,7 +20,7 @@ from ..base.errors import InputError
 from ..base.publication import written
 from ..base.schema import SCHEMAS
 from .home import Home
-from .integrity import fingerprint, verify
+from .integrity import fingerprint, note_written, verify
 from .manifest import (
     GATHERED,
     SIDE,
@@ -42,6 +42,9 @@ TRACE_TABLES: Final = ("traces", "events", "edges", "agents", "measures", "findi
 
 PARTITIONED: Final = (*TRACE_TABLES, "labels")
 """Tables that are divided by trace."""
+
+WRITERS: Final = 2
+"""Partitions of a batch that are written at once: what they hold beside the batch is a copy of each."""
 
 INDEX: Final = pl.Schema(
     {
@@ -85,7 +88,7 @@ class Staging:
         self._folder = folder
         self._home = home
         self._files: list[Path] = []
-        self._written: list[Fingerprint] = []
+        self._written: dict[Path, tuple[Fingerprint, pl.Schema]] = {}
 
     def write(self, frame: pl.DataFrame, name: str) -> Fingerprint:
         """Write a frame aside; what the file is, told from what the system still holds in memory."""
@@ -96,11 +99,12 @@ class Staging:
         self._files.append(path)
         with written(made, "xb") as file:
             frame.write_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP)
-        self._written.append(fingerprint(made))
-        return self._written[-1]
+        found = fingerprint(made)
+        self._written[path] = found, frame.schema
+        return found
 
-    def publish(self) -> None:
-        """Make all files durable under their names."""
+    def publish(self, manifest: Manifest | None = None) -> None:
+        """Make all files durable under their names; `manifest` notes what need not be looked up again."""
         folders = {
             parent for path in self._files for parent in path.parents if parent.is_relative_to(self._folder)
         }
@@ -108,11 +112,15 @@ class Staging:
             list(pool.map(sync_file, map(temporary, self._files)))
             if self._home is not None:
                 names = [(temporary(path), path.relative_to(self._folder).as_posix()) for path in self._files]
-                for one, tag in zip(self._written, self._home.upload(names), strict=True):
-                    one.etag = tag
+                for path, tag in zip(self._files, self._home.upload(names), strict=True):
+                    self._written[path][0].etag = tag
             for path in self._files:
                 os.replace(temporary(path), path)
             list(pool.map(sync_folder, folders))
+        if manifest is not None and self._home is None:
+            for path in self._files:
+                name = path.relative_to(self._folder).as_posix()
+                note_written(manifest, name, path, self._written[path][1])
         self._files.clear()
         self._written.clear()
 
@@ -149,12 +157,16 @@ def write_shard(
     shard = manifest.next_shard
     name = f"{shard:06}"
     division = _core.Partition(store, manifest.key, manifest.partitions)
-    for number in division.present:
+
+    def staged(number: int) -> Part:
         piece = division.part(number)
-        partition = f"{number:03}"
         frames = ((table, pl.DataFrame(piece.table(table))) for table in PARTITIONED)
-        part = stage(files, partition, name, shard, frames)
-        manifest.parts.setdefault(partition, []).append(part)
+        return stage(files, f"{number:03}", name, shard, frames)
+
+    # A file of few rows takes the time of its calls, not of its bytes.
+    with ThreadPoolExecutor(WRITERS) as pool:
+        for number, part in zip(division.present, pool.map(staged, division.present), strict=True):
+            manifest.parts.setdefault(f"{number:03}", []).append(part)
     side = {
         "index": index,
         "quarantine": pl.DataFrame(store.table("quarantine")),
@@ -346,13 +358,21 @@ def present_schema(folder: Path, manifest: Manifest, table: str, parts: list[tup
     found: dict[str, pl.DataType] = {}
     listed = [stored(table, partition, part) for partition, part in parts if table in part.rows]
     verify(folder, manifest, listed)
-    for one in listed:
-        # Not `read_parquet_schema`, which takes brackets in the name of a folder for a pattern.
-        found |= pl.scan_parquet(folder / one.name, glob=False, hive_partitioning=False).collect_schema()
+    for columns in {id(one): one for one in (columns_of(folder, manifest, file) for file in listed)}.values():
+        found |= columns
     known = [name for name in SCHEMAS[table] if name in found]
     lifted = sorted(set(found) - set(SCHEMAS[table]))
     required = {} if found else dict(SCHEMAS[table])
     return pl.Schema(required or {name: found[name] for name in [*known, *lifted]})
+
+
+def columns_of(folder: Path, manifest: Manifest, file: StoredFile) -> pl.Schema:
+    """The columns of a file; of one that this process wrote, as it wrote them."""
+    known = manifest.columns.get(file.name)
+    if known is None:
+        # Not `read_parquet_schema`, which takes brackets in the name of a folder for a pattern.
+        known = pl.scan_parquet(folder / file.name, glob=False, hive_partitioning=False).collect_schema()
+    return known
 
 
 def current_index(folder: Path, manifest: Manifest) -> pl.LazyFrame:

@@ -241,7 +241,7 @@ class IngestWork:
                 if (counts := store.mapping_counts) is not None:
                     manifest.mapping_counts = [KeyCount(*row) for row in counts[0]]
                 manifest.next_trace = self._index.next_number
-                files.publish()
+                files.publish(manifest)
                 manifest.save(folder)
             del store, batch, index, rows
 
