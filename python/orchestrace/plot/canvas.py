@@ -56,13 +56,20 @@ class Canvas:
         return self.finished(chart.properties(width=width, height=80), title, [], f"{title}: {why}")
 
 
+def name_axis(canvas: Canvas, field: str, names: list[str]) -> Any:
+    """An axis of names, from the top, each whole."""
+    room = max(map(text_width, names), default=0.0) + 10
+    y = canvas.alt.Y(f"{field}:N", title=None, sort=names).scale(domain=names)
+    return y.axis(domain=False, ticks=False, labelPadding=6, labelLimit=room)
+
+
 def shown_names(names: Sequence[str | None], length: int = NAME) -> list[str]:
     """Names as a chart shows them: without control characters, cut in the middle, no two alike.
 
     Examples
     --------
     >>> shown_names(["lead", "a worker whose name goes on and on and on", None])
-    ['lead', 'a worker whose…n and on and on', '(none)']
+    ['lead', 'a worker whose…and on and on', '(none)']
     """
     taken: set[str] = set()
     shown = []
