@@ -1,5 +1,6 @@
 """One chart on its way: rows by name, titles that say what was left out, text for those who cannot see it."""
 
+import math
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -61,6 +62,17 @@ def name_axis(canvas: Canvas, field: str, names: list[str]) -> Any:
     room = max(map(text_width, names), default=0.0) + 10
     y = canvas.alt.Y(f"{field}:N", title=None, sort=names).scale(domain=names)
     return y.axis(domain=False, ticks=False, labelPadding=6, labelLimit=room)
+
+
+PLAINLY: Final = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '.4~g')"
+"""How axes write numbers: 0.02, 150, 20k."""
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis: powers of ten, and where these are few also twice and five times."""
+    steps = (1, 2, 5) if high / low < 300 else (1,)
+    tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [step * 10.0**n for n in tens for step in steps if low <= step * 10.0**n <= high]
 
 
 def shown_names(names: Sequence[str | None], length: int = NAME) -> list[str]:

@@ -43,9 +43,9 @@ def effects(frame: pl.DataFrame | pl.LazyFrame, *, top: int = 30, theme: Theme =
     Returns
     -------
     altair.LayerChart
-        A row per intervention and unit. The point is the effect on the outcome, the bar its bounds; a row
-        that has bounds and no point has no answer but these (`replay` says why in ``reason``). Of a frame of schedules
-        alone, the change of the makespan in %. Of several runs, means over those that have a value.
+        A row per intervention and unit. The point is the effect on the outcome, the bar its bounds. A row
+        without a point has no answer but the bounds; ``reason`` of the frame says why. Of a frame of
+        schedules alone, the change of the makespan in %. Of several runs, means over those that have a value.
 
     Raises
     ------
