@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import polars as pl
+from polars import selectors
 
 from ..base.errors import ParameterError
-from ..base.text import plain
+from ..base.text import briefly, plain
 from .palette import Theme, ink, looks
 
 _LINE: Final = 96
@@ -27,6 +28,19 @@ def drawing() -> Any:
     return alt
 
 
+def finite(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """The rows with nulls in place of numbers that are none."""
+    numbers = pl.col(columns).cast(pl.Float64)
+    return rows.with_columns(pl.when(numbers.is_finite()).then(numbers))
+
+
+def heading(title: object, otherwise: str) -> str:
+    """What a caller wants over a plot, or what is there otherwise."""
+    if not isinstance(title, str):
+        raise ParameterError(f"title is {briefly(title)}, expected text")
+    return title or otherwise
+
+
 class Canvas:
     """Layers over named rows, which the finished chart holds once however many layers show them."""
 
@@ -39,6 +53,8 @@ class Canvas:
     def chart(self, frame: pl.DataFrame) -> Any:
         """A chart over the rows of a frame."""
         name = f"rows{len(self._rows)}"
+        floats = selectors.float()
+        frame = frame.with_columns(pl.when(floats.is_finite()).then(floats))  # JSON has no other numbers
         self._rows[name] = frame.to_dicts()
         return self.alt.Chart(self.alt.NamedData(name=name))
 

@@ -11,7 +11,7 @@ from ..base.text import counted
 from ..corpus.frames import collected
 from ..statistics.influence import t_quantile
 from ..statistics.resampling import FEWEST_CLUSTERS, draws, percentiles
-from .canvas import Canvas, name_axis, number, shown_names
+from .canvas import PLAINLY, Canvas, name_axis, number, shown_names
 from .palette import BLUE, GREY, SERIES, Theme, colors_of
 
 _NEEDED: Final = ("trace", "unit", "unit_id", "credit")
@@ -214,15 +214,18 @@ def _chart(canvas: Canvas, drawn: pl.DataFrame, methods: list[str]) -> Any:
         "method:N",
         *(alt.Tooltip(f"{one}:Q", format=".4~g") for one in ("credit", "lower", "upper")),
     ]
-    x = alt.X("credit:Q", title="credit").axis(tickCount=6, format="~g")
+
+    def x(name: str) -> Any:
+        return alt.X(f"{name}:Q", title="credit").axis(tickCount=6, labelExpr=PLAINLY, labelOverlap=True)
+
     zero = canvas.chart(pl.DataFrame({"zero": [0.0]})).mark_rule(color=GREY, strokeWidth=1)
     points = canvas.chart(drawn).mark_point(filled=True, size=46, opacity=1)
-    layers = [zero.encode(x=alt.X("zero:Q", title="credit"))]
+    layers = [zero.encode(x=x("zero"))]
     ends = drawn.drop_nulls(["lower", "upper"])
     if ends.height:
         bars = canvas.chart(ends).mark_rule(strokeWidth=1.8, opacity=0.8)
-        layers.append(bars.encode(x=alt.X("lower:Q", title="credit"), x2="upper:Q", color=color, **encoded))
-    layers.append(points.encode(x=x, color=color, tooltip=tooltip, **encoded))
+        layers.append(bars.encode(x=x("lower"), x2="upper:Q", color=color, **encoded))
+    layers.append(points.encode(x=x("credit"), color=color, tooltip=tooltip, **encoded))
     step = 20 if len(methods) == 1 else 9 * len(methods) + 8
     return alt.layer(*layers).properties(width=420, height=step * len(order))
 

@@ -8,7 +8,7 @@ from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.frames import collected
-from .canvas import Canvas, name_axis, number, shown_names
+from .canvas import PLAINLY, Canvas, finite, name_axis, number, shown_names
 from .palette import BLUE, GREEN, GREY, ORANGE, Theme
 
 _NEEDED: Final = (
@@ -71,6 +71,7 @@ def effects(frame: pl.DataFrame | pl.LazyFrame, *, top: int = 30, theme: Theme =
     title = "Effects of interventions"
     rows = collected(frame, "frame", _NEEDED)
     of, values = _values(rows)
+    values = finite(values, "effect", "lower", "upper")
     known = values.filter(pl.col("lower").is_not_null() | pl.col("effect").is_not_null())
     if known.is_empty():
         reasons = rows["reason"].drop_nulls().cast(pl.String).unique().sort()
@@ -130,11 +131,12 @@ def _chart(canvas: Canvas, drawn: pl.DataFrame, of: str) -> Any:
         domain=tiers, range=[_TIERS.get(name, GREY) for name in tiers]
     )
     color = color.legend(orient="bottom", symbolType="circle", symbolOpacity=1)
-    title = _OF[of]
+
+    def x(name: str) -> Any:
+        return alt.X(f"{name}:Q", title=_OF[of]).axis(labelExpr=PLAINLY, tickCount=6, labelOverlap=True)
+
     layers = [
-        canvas.chart(pl.DataFrame({"zero": [0.0]}))
-        .mark_rule(color=GREY, strokeWidth=1)
-        .encode(x=alt.X("zero:Q", title=title))
+        canvas.chart(pl.DataFrame({"zero": [0.0]})).mark_rule(color=GREY, strokeWidth=1).encode(x=x("zero"))
     ]
     ends = drawn.drop_nulls(["lower", "upper"])
     tooltip = [
@@ -146,14 +148,12 @@ def _chart(canvas: Canvas, drawn: pl.DataFrame, of: str) -> Any:
     ]
     if ends.height:
         bar = canvas.chart(ends).mark_rule(strokeWidth=4, opacity=0.45, strokeCap="round")
-        layers.append(
-            bar.encode(x=alt.X("lower:Q", title=title), x2="upper:Q", y=y, color=color, tooltip=tooltip)
-        )
+        layers.append(bar.encode(x=x("lower"), x2="upper:Q", y=y, color=color, tooltip=tooltip))
     for state in ("all", "some"):
         points = drawn.drop_nulls("effect").filter(state=state)
         if points.height:
             mark = canvas.chart(points).mark_point(filled=state == "all", size=52, opacity=1, strokeWidth=1.6)
-            layers.append(mark.encode(x=alt.X("effect:Q", title=title), y=y, color=color, tooltip=tooltip))
+            layers.append(mark.encode(x=x("effect"), y=y, color=color, tooltip=tooltip))
     return alt.layer(*layers).properties(width=420, height=20 * drawn.height)
 
 

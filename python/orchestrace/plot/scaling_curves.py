@@ -9,7 +9,7 @@ from ..base.arguments import public
 from ..base.text import counted
 from ..corpus.frames import collected
 from ..schedules.speedup_fits import NEEDED, speedups
-from .canvas import Canvas, number
+from .canvas import Canvas, heading, number
 from .palette import BLUE, GREY, SKY, VERMILION, Theme
 
 _BOUNDS: Final = ("work", "span", "lower", "upper")
@@ -52,10 +52,10 @@ def scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Theme
     """
     canvas = Canvas(theme)
     alt = canvas.alt
-    heading = str(title) or "Speed-up against slots"
+    told_title = heading(title, "Speed-up against slots")
     curve = collected(curve, "curve", (*NEEDED, *_BOUNDS))
     if curve.is_empty():
-        return canvas.empty(heading, "The curve has no rows.")
+        return canvas.empty(told_title, "The curve has no rows.")
     points = speedups(curve, None)
     known = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
     sums = known.group_by("k").agg(pl.col(_BOUNDS).sum()).sort("k")
@@ -64,7 +64,7 @@ def scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Theme
     )
     drawn = drawn.filter(pl.all_horizontal(pl.col("speedup", "best", "worst").is_finite()))
     if drawn.is_empty():
-        return canvas.empty(heading, "The runs take no time: there is no speed-up.")
+        return canvas.empty(told_title, "The runs take no time: there is no speed-up.")
     limit = sums["work"][0] / sums["span"][0] if sums["span"][0] else math.nan
     rows = canvas.chart(drawn.select("k", "speedup", "best", "worst"))
     ticks = [k for k in (2**n for n in range(33)) if drawn["k"].min() <= k <= drawn["k"].max()]
@@ -97,7 +97,7 @@ def scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Theme
     said.insert(0, f"{counted(runs, 'run')} together; the band is what a greedy schedule can be")
     last = drawn.row(-1, named=True)
     told = (
-        f"{heading}: {number(last['speedup'])} times as fast on {last['k']} slots, bounds"
+        f"{told_title}: {number(last['speedup'])} times as fast on {last['k']} slots, bounds"
         f" {number(last['worst'])} to {number(last['best'])}; {'; '.join(said)}."
     )
-    return canvas.finished(alt.layer(*layers).properties(width=400, height=260), heading, said, told)
+    return canvas.finished(alt.layer(*layers).properties(width=400, height=260), told_title, said, told)

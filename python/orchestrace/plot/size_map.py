@@ -91,7 +91,7 @@ def _systems(rows: pl.DataFrame) -> pl.DataFrame:
     if "scope" in rows.columns:
         rows = rows.filter(pl.col("scope").cast(pl.String) == "trace")
     numbers = pl.col("steps_max", "agents_max").cast(pl.Float64)
-    rows = rows.with_columns(pl.when(numbers > 0).then(numbers))
+    rows = rows.with_columns(pl.when((numbers > 0) & numbers.is_finite()).then(numbers))
     nulls = {name: pl.lit(None, pl.Float64) for name in _SPREAD}
     kind = pl.col("kind").cast(pl.String)
     rows = rows.filter(pl.any_horizontal(pl.col("steps_max", "agents_max").is_not_null()))

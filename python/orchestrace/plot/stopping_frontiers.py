@@ -8,7 +8,7 @@ from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.frames import collected
-from .canvas import Canvas, name_axis, number, shown_names
+from .canvas import Canvas, finite, heading, name_axis, number, shown_names
 from .palette import BLUE, GREY, SERIES, Theme, colors_of
 
 _NEEDED: Final = ("method", "quality", "cost", "n_runs", "n_tasks")
@@ -57,22 +57,22 @@ def stopping(frame: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Them
     )
     if not is_frontier:
         rows = collected(frame, "frame", ("method", "value", "lower", "upper", "n_runs", "n_tasks"))
-        return _values(canvas, rows, str(title) or "Value of rules of stopping")
-    heading = str(title) or "Quality over cost"
+        return _values(canvas, rows, heading(title, "Value of rules of stopping"))
+    over = heading(title, "Quality over cost")
     rows = collected(frame, "frame", (*_NEEDED, "price"))
     if rows.is_empty():
-        return canvas.empty(heading, "The frontier has no rows.")
-    rows = rows.drop_nulls(["cost", "quality"])
+        return canvas.empty(over, "The frontier has no rows.")
+    rows = finite(rows, "cost", "quality").drop_nulls(["cost", "quality"])
     if rows.is_empty():
         raise ParameterError("no row of the frame has a quality: draw a frontier of the problem 'answer'")
-    return _frontier(canvas, rows, heading)
+    return _frontier(canvas, rows, over)
 
 
 def _told(rows: pl.DataFrame) -> str:
     return f"{rows['n_runs'][0]:,} runs of {counted(int(rows['n_tasks'][0]), 'task')}, held out"
 
 
-def _frontier(canvas: Canvas, rows: pl.DataFrame, heading: str) -> Any:
+def _frontier(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
     alt = canvas.alt
     methods = rows["method"].cast(pl.String).unique(maintain_order=True).to_list()
     if len(methods) > len(SERIES):
@@ -101,15 +101,19 @@ def _frontier(canvas: Canvas, rows: pl.DataFrame, heading: str) -> Any:
             f"{name} from quality {number(first['quality'])} at cost {number(first['cost'])}"
             f" to {number(last['quality'])} at {number(last['cost'])}"
         )
-    told = f"{heading} for {counted(len(names), 'rule')}: {'; '.join(parts)}. {_told(rows)}."
-    return canvas.finished(chart, heading, [_told(rows) + "; a point for each price"], told)
+    told = f"{over} for {counted(len(names), 'rule')}: {'; '.join(parts)}. {_told(rows)}."
+    return canvas.finished(chart, over, [_told(rows) + "; a point for each price"], told)
 
 
-def _values(canvas: Canvas, rows: pl.DataFrame, heading: str) -> Any:
+def _values(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
     alt = canvas.alt
-    known = rows.drop_nulls("value").sort("value", descending=True, maintain_order=True)
+    known = (
+        finite(rows, "value", "lower", "upper")
+        .drop_nulls("value")
+        .sort("value", descending=True, maintain_order=True)
+    )
     if known.is_empty():
-        return canvas.empty(heading, f"None of {counted(rows.height, 'rule')} has a value.")
+        return canvas.empty(over, f"None of {counted(rows.height, 'rule')} has a value.")
     names = shown_names(known["method"].cast(pl.String).to_list())
     bound = "bound" if "bound" in known.columns else None
     drawn = known.select(
@@ -136,6 +140,6 @@ def _values(canvas: Canvas, rows: pl.DataFrame, heading: str) -> Any:
         layers.append(ticks.encode(x=x("bound"), y=y, tooltip=tooltip))
         said.append("grey ticks: dual upper bounds on any rule that sees no more")
     best = drawn.row(0, named=True)
-    told = f"{heading}: {best['rule']} has the most, {number(best['value'])}, of {len(names)}; {said[0]}."
+    told = f"{over}: {best['rule']} has the most, {number(best['value'])}, of {len(names)}; {said[0]}."
     chart = alt.layer(*layers).properties(width=420, height=22 * len(names))
-    return canvas.finished(chart, heading, said, told)
+    return canvas.finished(chart, over, said, told)
