@@ -10,7 +10,7 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.frames import collected
 from ..scaling.laws import predict_law
-from .canvas import PLAINLY, Canvas, log_ticks, number, shown_names
+from .canvas import PLAINLY, Canvas, labeled, log_ticks, number, shown_names
 from .palette import BLUE, SERIES, Theme, colors_of
 
 MOST_POINTS: Final = 2_000
@@ -209,7 +209,7 @@ def _chart(
         layers.append(band.encode(x=x(), y=y("lower"), y2="upper:Q", color=color, detail="group:N"))
     if points is not None and points.height:
         mark = canvas.chart(points).mark_point(
-            filled=True, size=22 if points.height < 300 else 10, opacity=0.5
+            filled=True, size=22 if points.height < 300 else 10, opacity=0.5, aria=labeled(points)
         )
         layers.append(mark.encode(x=x(), y=y("y"), color=color, tooltip=["group:N", "x:Q", "y:Q", "n:Q"]))
     for out, dash in ((False, [1, 0]), (True, [5, 4])):
