@@ -58,17 +58,23 @@ def agreement() -> Any:
 
 
 def laws() -> Any:
-    rows = []
-    for length in (20, 40, 80, 160, 320):
-        corpus, truth = ot.synthetic.planted(traces=48, length=length, agents=4, seed=0)
-        for method in ("gae", "return_to_go"):
-            found = ot.credit(corpus, method=method, unit="event").join(
-                truth.contributions, on=["trace", "seq"]
+    parts = []
+    for density in (0.1, 0.4):
+        for length in (20, 40, 80, 160, 320):
+            corpus, truth = ot.synthetic.planted(
+                traces=48, length=length, agents=4, density=density, noise=0.0, seed=0
             )
-            rho = found.group_by("trace_id").agg(y=pl.corr("credit", "contribution", method="spearman"))
-            rows.append(rho.with_columns(events=pl.lit(float(length)), method=pl.lit(method)))
-    table = pl.concat(rows).with_columns(pl.col("y").fill_nan(None)).rename({"y": "correlation"})
-    fit = ot.scaling.fit_law(table, x="events", y="correlation", by="method", errors="absolute", n_boot=200)
+            found = ot.credit(corpus, method="gae", unit="event")
+            found = found.join(truth.contributions, on=["trace", "seq"], suffix="_true")
+            rho = found.group_by("trace_id").agg(
+                correlation=pl.corr("credit", "contribution", method="spearman").fill_nan(None)
+            )
+            said = f"{density:.0%} of events matter"
+            parts.append(rho.with_columns(events=pl.lit(float(length)), world=pl.lit(said)))
+    table = pl.concat(parts)
+    fit = ot.scaling.fit_law(
+        table, x="events", y="correlation", by="world", errors="absolute", models=["power"], n_boot=200
+    )
     return ot.plot.laws(fit, table, x="events", y="correlation")
 
 
