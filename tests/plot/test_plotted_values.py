@@ -112,9 +112,8 @@ def test_points_of_shares_are_means_over_runs_and_sum_to_the_mean_reward(
     sums: dict[str, float] = defaultdict(float)
     for name, value in credits.select("unit_id", "credit").iter_rows():
         sums["(no unit)" if name is None else name] += value
-    points = {
-        row["name"]: row["credit"] for row in rows_with(ot.plot.credit(credits, top=60), "name", "credit")
-    }
+    whole = ot.plot.credit(credits, top=60)
+    points = {row["name"]: row["credit"] for row in rows_with(whole, "name", "credit")}
     assert points.keys() == sums.keys()
     for name, total in sums.items():
         assert points[name] == pytest.approx(total / 24, abs=1e-12)
@@ -138,9 +137,8 @@ def test_effects_are_means_of_what_is_known(corpus: ot.Corpus) -> None:
     found = ot.replay(corpus, ot.interventions.drop(each="role"))
     rows = {row["name"]: row for row in rows_with(ot.plot.effects(found), "name", "certain")}
     for role in found["unit_id"].unique().drop_nulls():
-        own = found.filter(unit_id=role).filter(
-            pl.col("lower").is_not_null() | pl.col("effect").is_not_null()
-        )
+        there = pl.col("lower").is_not_null() | pl.col("effect").is_not_null()
+        own = found.filter(unit_id=role).filter(there)
         if own.is_empty():
             continue
         row = rows[f"drop(each='role'): {role}"]
