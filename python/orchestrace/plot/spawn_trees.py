@@ -277,10 +277,11 @@ def _layers(
             .legend(orient="bottom", columns=4, symbolOpacity=1)
         )
     area = alt.Size("area:Q", legend=None).scale(domain=[0, 400], range=[0, 400])
-    circle = canvas.chart(table).mark_circle(opacity=1)
+    agents = canvas.chart(table)
+    circle = agents.mark_circle(opacity=1)
     tooltip = [alt.Tooltip("text:N", title="agent"), alt.Tooltip("events:Q", format=",")]
     layers.append(circle.encode(x=x("x"), y=y, size=area, color=color, tooltip=tooltip))
-    text = canvas.chart(table).mark_text(align="left", baseline="middle", color=canvas.ink)
+    text = agents.mark_text(align="left", baseline="middle", color=canvas.ink)
     layers.append(text.encode(x=x("begins"), y=y, text="text:N"))
     return layers
 
