@@ -112,7 +112,7 @@ def test_a_run_of_ten_thousand_events_is_joined_and_says_so(large: ot.Corpus, dr
     assert faults_of(chart) == []
 
 
-@examples(60)
+@examples(24)
 @given(corpora(max_traces=2, max_events=14))
 def test_any_run_has_a_timeline_and_a_tree(documents: list[dict[str, Any]]) -> None:
     corpus = ot.read_traces(io.BytesIO(jsonl(documents)), format="native")
@@ -146,7 +146,7 @@ NAMES = st.one_of(
 ).filter(lambda name: name.isascii() or not any("\ud800" <= c <= "\udfff" for c in name))
 
 
-@examples(60)
+@examples(24)
 @given(st.lists(NAMES, min_size=1, max_size=8))
 def test_hostile_names_are_text(names: list[str]) -> None:
     events = [
