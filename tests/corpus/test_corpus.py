@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import polars as pl
 import pytest
@@ -373,3 +374,11 @@ def test_html_escapes_names():
     assert "&lt;b&gt;&amp;&quot;&#x27;" in html
     assert "<b>" not in html and "<script>" not in html
     assert "json.syntax" in html
+
+
+def test_columns_of_the_table_stay_apart_where_a_page_resets_styles():
+    html = ot.generate(traces=2, seed=0)._repr_html_()
+    text = re.sub(r"<[^>]*>", "", html)
+    assert "importer rows" in text and "table rows" in text
+    headings = re.findall(r"<th style=\"([^\"]*)\">", html)
+    assert headings and all("padding" in style for style in headings)
