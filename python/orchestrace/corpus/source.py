@@ -1,5 +1,6 @@
 """The source record of an event, as it stands in its file."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 _SAME: Final = ("id", "t", "type", "agent", "role", "to", "tool", "content_ref")
 """What nobody changes after reading: where one of it differs, the file does."""
+
+_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
+_RATIO: Final = 8
+"""Bytes of JSON in a byte of a compressed file, about."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,28 @@ def event_places(corpus: "Corpus", trace: int) -> list[tuple[str, int]]:
     return found if len(found) > 1 else found * row["n_events"]
 
 
+def reading_size(corpus: "Corpus", trace: int) -> int:
+    """About how many bytes are read to find the places of the events of a trace.
+
+    Raises
+    ------
+    ParameterError, InputError
+        As `Corpus.source`.
+    """
+    row = _trace_row(corpus, trace)
+    if row["file"] is None or row["offset"] is None:
+        return 0
+    home = corpus._input(row["file"])
+    inputs = _inputs_again(corpus, row)
+    if inputs == [home] and not home[0].endswith(_COMPRESSED):
+        return int(row["length"])
+    return sum(
+        os.path.getsize(path) * (_RATIO if path.endswith(_COMPRESSED) else 1)
+        for path, _ in inputs
+        if os.path.isfile(path)
+    )
+
+
 def event_texts(corpus: "Corpus", trace: int, events: Iterable[int]) -> list[str]:
     """The records of some events of a trace, as `Corpus.source` has them; what several share is read once.
 
@@ -100,6 +127,13 @@ def _options(corpus: "Corpus", row: dict[str, Any]) -> dict[str, Any]:
     return {**corpus._read_options(), "format": row["importer"]}
 
 
+def _inputs_again(corpus: "Corpus", row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The files that a trace was made of, each with its name: of a format that spreads traces, all of it."""
+    home = corpus._input(row["file"])
+    ((_, is_spread),) = _core.formats([home], **_options(corpus, row))
+    return _inputs_of(corpus, row["importer"]) if is_spread else [home]
+
+
 def _changed(file: str, trace: int) -> InputError:
     return InputError(f"'{file}' has changed since trace {trace} was read from it: read it again")
 
@@ -108,15 +142,12 @@ def _read_again(
     corpus: "Corpus", trace: int, row: dict[str, Any]
 ) -> tuple[_core.Store, list[tuple[str, int, int, int]]]:
     """A trace read once more, and where its events are: a place for each, or one for all."""
-    file, importer = row["file"], row["importer"]
+    file = row["file"]
     if file is None or row["offset"] is None:
         raise InputError(f"trace {trace} was not read from a file, so that its events have no source")
-    options = _options(corpus, row)
-    home = corpus._input(file)
-    ((_, is_spread),) = _core.formats([home], **options)
-    inputs = _inputs_of(corpus, importer) if is_spread else [home]
     place = (file, row["line"], row["offset"], row["length"])
-    store, places = _core.locate(inputs, row["trace_id"], place, **options)
+    inputs = _inputs_again(corpus, row)
+    store, places = _core.locate(inputs, row["trace_id"], place, **_options(corpus, row))
     if store.n_events != row["n_events"] or len(places) not in (1, store.n_events):
         raise _changed(file, trace)
     return store, places

@@ -14,6 +14,8 @@ from ..replay.verb import replay
 
 DEFAULT_METHODS: Final = ("flow", "difference", "grpo")
 """One that divides along the graph, one that asks what would be without, one that compares rollouts."""
+EVENTS: Final = 20_000
+"""Events of one run that a page shows: a timeline of more is a block of color."""
 SHARES: Final = (0.25, 0.5, 0.75)
 SLOTS: Final = (1, 2, 4, 8)
 TOOLS: Final = 20
@@ -36,6 +38,7 @@ def credits_of(
     own = groups.collect(engine="streaming")["group_id"].drop_nulls().unique()
     wanted = pl.col("trace").is_in(list(chosen))
     rivals = corpus.filter(wanted | pl.col("group_id").is_in(own.implode()))
+    short = rivals.filter(pl.col("n_events") <= EVENTS)
     found = []
     for name in names:
         row = known[name]
@@ -49,7 +52,9 @@ def credits_of(
                 ("event", ("trace", "seq", "credit", "reason")),
             ):
                 if unit in row["units"]:
-                    credits = cast(pl.DataFrame, credit(among, unit=cast(Any, unit), **asked))
+                    # games of events take quadratic time
+                    some = short if unit == "event" and row["tier"] == "surrogate" else among
+                    credits = cast(pl.DataFrame, credit(some, unit=cast(Any, unit), **asked))
                     told[f"{unit}s"] = credits.filter(wanted).select(columns)
         except ParameterError as error:
             told["reason"] = str(error)
@@ -57,7 +62,9 @@ def credits_of(
     return found
 
 
-def effects_of(corpus: Corpus, events: pl.DataFrame, options: dict[str, Any]) -> tuple[pl.DataFrame, str | None]:
+def effects_of(
+    corpus: Corpus, events: pl.DataFrame, options: dict[str, Any]
+) -> tuple[pl.DataFrame, str | None]:
     """Rows of `replay` for the one trace of a corpus, and why there are none.
 
     Each agent, tool and spawned agent dropped; the run cut at three times; 1 to 8 slots; each tool twice as

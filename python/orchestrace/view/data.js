@@ -31,6 +31,7 @@ function runOf(trace) {
   if (loaded.has(trace)) return loaded.get(trace);
   const run = block(`run-${trace}`);
   run.rows = rowsOf(run.events);
+  run.texts = unpacked(run.texts).columns.text ?? [];
   run.place = new Map(run.rows.map((row, at) => [row.seq, at]));
   run.agentRows = rowsOf(run.agents);
   run.edgeRows = rowsOf(run.edges);
@@ -52,8 +53,7 @@ function runOf(trace) {
 function placeOf(run, at) {
   const { places } = run;
   if (places.file.length) return `${places.files[places.file[at]]}:${places.line[at]}`;
-  const [file, line] = places.first;
-  return file === null ? "" : `${file}:${line ?? 1} (where the run begins)`;
+  return run.file === null ? "" : `${run.file}:${run.line ?? 1} (where the run begins)`;
 }
 
 // What the search looks at, in lower case, an entry for each event.

@@ -29,7 +29,9 @@ def timed_events(corpus: Corpus, tools: dict[str, Any], options: dict[str, Any])
     ``start finish``: as recorded; ``soon soon_finish``: as soon as what an event waits for allows, on which
     ``critical`` and ``slack`` are; ``hops``: edges from the nearest untrusted event, null where it is clean.
     """
-    words = [pl.col(name).cast(pl.String) for name in ("type", "agent", "role", "from", "to", "tool", "model")]
+    words = [
+        pl.col(name).cast(pl.String) for name in ("type", "agent", "role", "from", "to", "tool", "model")
+    ]
     named = {one.meta.output_name() for one in words}
     events = corpus.events.select(*(name for name in FIELDS if name not in named), *words).collect()
     kept: dict[str, Any] = {"max_gap": options["max_gap"], "threads": options["threads"]}
@@ -37,16 +39,17 @@ def timed_events(corpus: Corpus, tools: dict[str, Any], options: dict[str, Any])
     recorded = schedule(corpus, release="recorded", **kept).select("seq", "start", "finish")
     owned = owners(corpus).select("seq", pl.col("owner").cast(pl.String))
     reached = tainted_events(corpus, threads=options["threads"], **tools).select("seq", "hops", "seed")
-    times = soon.select("seq", "duration", "soon", "soon_finish", "slack", "critical", "source", "reason")
+    times = soon.select(
+        "seq", "duration", "soon", "soon_finish", "slack", "critical", "source", "unit", "reason"
+    )
     for frame in (owned, recorded, times, reached):
         events = events.join(frame, on="seq", how="left", maintain_order="left")
     return events.select(*FIELDS, pl.exclude(FIELDS))
 
 
-def edges_of(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:
-    """Edges between events that are kept: ``src dst type``."""
+def kept_edges(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """The edges between events that are kept."""
     kept = events.select("seq")
-    edges = corpus.edges.select("src", "dst", pl.col("type").cast(pl.String)).collect()
     edges = edges.join(kept, left_on="src", right_on="seq", how="semi", maintain_order="left")
     return edges.join(kept, left_on="dst", right_on="seq", how="semi", maintain_order="left")
 
@@ -60,7 +63,7 @@ def agents_of(corpus: Corpus, options: dict[str, Any]) -> pl.DataFrame:
 
 
 def _in_tree_order(agents: pl.DataFrame) -> pl.DataFrame:
-    """Each agent right after its parent or an earlier sibling's descendants; ``level`` is its place in there."""
+    """Each agent after its parent and the descendants of its earlier siblings; ``level`` says how deep."""
     names = agents["agent"].to_list()
     place = {name: at for at, name in enumerate(names)}
     below: dict[int | None, list[int]] = {}

@@ -18,9 +18,9 @@ function summary() {
 
 const runTable = table({
   caption: "Runs; choose one to see it below", rows: RUNS, choose: (row) => open(row, true), chosen: (row) => row === page.run,
-  choosable: (row) => row.detail, page: 12,
+  choosable: (row) => row.detail, page: 12, sort: ["n_events", false],
   columns: [
-    { key: "trace_id", label: "Run", show: (row) => visible(row.trace_id, 60) },
+    { key: "trace_id", label: "Run", show: (row) => visible(row.trace_id, 80) },
     { key: "importer", label: "Format" },
     { key: "task_id", label: "Task", show: (row) => visible(row.task_id, 40) },
     { key: "n_events", label: "Events", kind: "number" },
@@ -73,7 +73,7 @@ function select(name) {
     tab.tabIndex = one === name ? 0 : -1;
     byId(`pane-${one}`).hidden = one !== name;
   }
-  byId("event").hidden = name !== "timeline" && name !== "events" && page.at === null;
+  byId("event").hidden = name !== "timeline" && name !== "events";
   if (!panes.has(name)) fill(name);
   if (name === "timeline") lines.redraw();
   if (name === "events" && page.at !== null) grid.reveal(runOf(page.run.trace).rows[page.at]);
@@ -104,7 +104,7 @@ function fill(name) {
 function chooseEvent(at, focus) {
   const run = runOf(page.run.trace);
   page.at = at;
-  byId("event").hidden = false;
+  if (page.tab !== "timeline" && page.tab !== "events") select("events");
   byId("event-title").textContent = `Event ${visible(run.rows[at].id, 80)}`;
   byId("event-body").replaceChildren(...eventDetails(run, at, (other) => chooseEvent(other, true)).filter(Boolean));
   lines?.point(at);
@@ -195,16 +195,16 @@ function aboutRecordings() {
     columns: [{ key: "code", label: "Code", show: (row) => el("code", {}, visible(row.code)) }, { key: "records", label: "Records", kind: "number" }] });
   const rejects = rowsOf(CORPUS.quarantine.rows);
   const records = table({ caption: "Quarantined records, the first of each place", rows: rejects, empty: "None.",
-    columns: [{ key: "file", label: "File", show: (row) => visible(row.file, 200) }, { key: "line", label: "Line", kind: "number" },
+    columns: [{ key: "file", label: "File", kind: "long", show: (row) => visible(row.file, 200) }, { key: "line", label: "Line", kind: "number" },
       { key: "code", label: "Code", show: (row) => el("code", {}, visible(row.code)) },
-      { key: "path", label: "Field", show: (row) => visible(row.path) }, { key: "message", label: "What", show: (row) => visible(row.message, 400) }] });
+      { key: "path", label: "Field", show: (row) => visible(row.path) }, { key: "message", label: "What", kind: "long", show: (row) => visible(row.message, 400) }] });
   const odd = table({ caption: "Findings of all runs", rows: rowsOf(CORPUS.findings), empty: "Nothing is odd.",
     columns: [{ key: "code", label: "Code", show: (row) => el("code", {}, visible(row.code)) }, { key: "traces", label: "Runs", kind: "number" },
-      { key: "occurrences", label: "Times", kind: "number" }, { key: "message", label: "For example", show: (row) => visible(row.message, 400) }] });
+      { key: "occurrences", label: "Times", kind: "number" }, { key: "message", label: "For example", kind: "long", show: (row) => visible(row.message, 400) }] });
   const story = el("table", { class: "story" }, el("caption", {}, "In short, and the command that shows more"),
     el("tbody", {}, ...CORPUS.story.map(([about, said, command]) => el("tr", {},
       el("th", { scope: "row" }, about || "and"), el("td", {}, visible(said, 2000), el("br"), el("code", {}, visible(command, 600)))))));
-  byId("recordings-body").replaceChildren(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "In short" }, story),
+  byId("recordings-body").replaceChildren(el("div", { class: "scroll whole", tabindex: "0", role: "region", "aria-label": "In short" }, story),
     odd.element, codes.element, ...(rejects.length ? [records.element] : []));
 }
 
@@ -213,7 +213,7 @@ byId("left-out").replaceChildren(...[notes(...CORPUS.left_out, CORPUS.no_reward 
 byId("run-table").append(runTable.element);
 byId("made").textContent = `Made by orchestrace ${CORPUS.version} from recordings. Nothing is fetched, nothing is sent.`;
 aboutRecordings();
-const opening = RUNS.filter((row) => row.detail).sort((a, b) => b.n_events - a.n_events)[0];
+const opening = RUNS.find((row) => row.trace === CORPUS.opening);
 if (opening) open(opening);
 else byId("run").hidden = true;
 document.documentElement.dataset.ready = "yes";

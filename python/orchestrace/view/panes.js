@@ -42,6 +42,7 @@ function eventDetails(run, at, point) {
     if (value !== null) told.push([`credit by ${one.method}`, number(value, 9)]);
   }
   told.push(["recorded in", visible(placeOf(run, at), 600)]);
+  if (run.places.reason) told.push(["line of the event", visible(run.places.reason, 400)]);
   const link = (edge) => el("li", {}, el("button", { type: "button", onclick: () => point(edge.at) },
     `${visible(run.rows[edge.at].id, 40)} (${edge.type.replaceAll("_", " ")})`));
   const ways = (words, edges) => (edges.length
@@ -95,7 +96,7 @@ function creditPane(run, { chooseAgent }) {
   const draw = () => {
     const at = run.credits.findIndex((one) => one.method === choice.value);
     const [credit, about] = [run.credits[at], CORPUS.methods[at]];
-    const rows = credit.agents ? rowsOf(credit.agents).map((row) => ({ ...row, name: row.unit_id ?? "nobody" })) : [];
+    const rows = credit.agents ? rowsOf(credit.agents).map((row) => ({ ...row, name: row.unit_id ?? "(nobody's events)" })) : [];
     const most = rows.reduce((a, row) => Math.max(a, Math.abs(Number(row.credit ?? 0))), 0);
     const reasons = [...new Set(rows.map((row) => row.reason).filter(Boolean))];
     const kind = about.quantity === "share" ? "Shares: the rows add up to the reward of the run."
@@ -109,10 +110,10 @@ function creditPane(run, { chooseAgent }) {
       choose: (row) => chooseAgent({ agent: row.unit_id }), choosable: (row) => row.unit_id !== null,
       columns: [
         { key: "name", label: "Agent", show: (row) => visible(row.name, 80) },
-        { key: "credit", label: "Credit", kind: "number", show: (row) => ((row.credit ?? null) === null ? "none"
+        { key: "credit", label: "Credit", kind: "number", always: true, show: (row) => ((row.credit ?? null) === null ? "none"
           : bar(row.credit, most, signed(row.credit), row.stderr ? row.credit - row.stderr : null, row.stderr ? row.credit + row.stderr : null)) },
         { key: "stderr", label: "Standard error", kind: "number" },
-        { key: "reason", label: "Why none", show: (row) => reason(row.reason) },
+        { key: "reason", label: "Why none", kind: "long", show: (row) => reason(row.reason) },
       ],
     }).element : el("p", {}, "No rows."));
   };
@@ -134,7 +135,7 @@ function effectsPane(run) {
   const most = timing.reduce((a, row) => Math.max(a, Math.abs(row.gain ?? 0)), 0);
   const named = { key: "unit_id", label: "Of", show: (row) => visible(row.unit_id, 80) };
   const scenario = { key: "intervention", label: "What if", show: (row) => el("code", {}, visible(row.intervention, 100)) };
-  const why = { key: "reason", label: "Note", show: (row) => reason(row.reason) };
+  const why = { key: "reason", label: "Note", kind: "long", show: (row) => reason(row.reason) };
   return [
     notes("Nothing was run again. Each row is what follows from the recording if one thing is changed; its tier says under which assumptions.",
       run.no_effects ? visible(run.no_effects, 600) : null,
@@ -142,7 +143,7 @@ function effectsPane(run) {
     table({
       caption: "What the outcome would have been: effects, the most harmful first", rows: outcome, page: 50, empty: "No such intervention.",
       columns: [scenario, named,
-        { key: "effect", label: "Effect on outcome", kind: "number", show: (row) => ((row.lower ?? null) === null && (row.effect ?? null) === null ? "unknown"
+        { key: "effect", label: "Effect on outcome", kind: "number", always: true, show: (row) => ((row.lower ?? null) === null && (row.effect ?? null) === null ? "unknown"
           : bar(row.effect, 1, `${(row.effect ?? null) === null ? "unknown" : signed(row.effect)} [${signed(row.lower) || "?"}, ${signed(row.upper) || "?"}]`, row.lower ?? null, row.upper ?? null)) },
         { key: "outcome_cf", label: "Outcome then", kind: "number" },
         { key: "kept", label: "Tokens saved", kind: "number", show: (row) => (row.kept === null ? "" : number(-row.kept)) },
@@ -190,7 +191,7 @@ function findingsPane(run, { chooseEvent }) {
       { key: "code", label: "Code", show: (row) => el("code", {}, visible(row.code)) },
       { key: "count", label: "Times", kind: "number" },
       { key: "seq", label: "First event", kind: "number" },
-      { key: "message", label: "What", show: (row) => visible(row.message, 600) },
+      { key: "message", label: "What", kind: "long", show: (row) => visible(row.message, 600) },
     ],
   }).element];
 }

@@ -20,8 +20,8 @@ MEASURED: Final = (
 def list_runs(corpus: Corpus, reward: Reward, options: dict[str, Any]) -> tuple[pl.DataFrame, str | None]:
     """A row per trace, and why rewards are null where the corpus has none.
 
-    Columns: ``trace trace_id task_id importer system topology time_basis partial``, the metrics of `MEASURED`,
-    ``clock_unit``, ``task_success``, ``reward``, ``n_findings``.
+    Columns: ``trace trace_id task_id importer system topology time_basis partial``, the metrics of
+    `MEASURED`, ``clock_unit``, ``task_success``, ``reward``, ``n_findings``.
     """
     names = ("importer", "system", "topology", "time_basis")
     head = corpus.traces.select("trace", *(pl.col(name).cast(pl.String) for name in names), "partial")

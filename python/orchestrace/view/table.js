@@ -4,9 +4,13 @@
 const PAGE = 25;
 
 // columns: {key, label, kind: "text" | "number", show(row) -> text or element, title}
+// A column that is empty in all rows is left out, unless it is `always` there.
 // options: caption, rows, columns, sort: [key, ascending], choose(row), chosen(row), page, empty
 function table(options) {
-  const { columns, caption, choose } = options;
+  const { caption, choose } = options;
+  const known = (row, key) => row[key] !== null && row[key] !== undefined && row[key] !== "";
+  const columns = options.columns.filter((column, at) => at === 0 || !options.rows.length || column.always
+    || options.rows.some((row) => known(row, column.key)));
   const state = { rows: options.rows, sort: options.sort ?? null, page: 0 };
   const size = options.page ?? PAGE;
   const body = el("tbody");

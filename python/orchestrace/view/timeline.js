@@ -4,6 +4,8 @@
 const ROW = 16;
 const GAP = 8;
 const AXIS = 26;
+// Seconds between the ticks of a clock, from 15 s to a week.
+const CLOCK = [15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
 function timeline(run, { choose, colorings, announce }) {
   const state = { axis: run.no_schedule ? "order" : "recorded", by: "kind", from: 0, to: 1, at: null, matches: null };
@@ -191,9 +193,8 @@ function timeline(run, { choose, colorings, announce }) {
     c.fillStyle = ink.text;
     const count = Math.max(2, Math.floor((width - left) / 110));
     const raw = (state.to - state.from) / count;
-    const power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 5, 10].map((k) => k * power).find((k) => k >= raw);
     const unit = state.axis === "order" ? "steps" : run.unit;
+    const step = stepOf(raw, unit);
     for (let tick = Math.ceil(state.from / step) * step, n = 0; tick <= state.to && n < 50; tick += step, n += 1) {
       const at = x(tick);
       const words = unit === "seconds" ? span(Number(tick.toPrecision(9)), unit) : number(Number(tick.toPrecision(6)));
@@ -201,6 +202,13 @@ function timeline(run, { choose, colorings, announce }) {
       c.fillText(words, Math.min(at + 3, width - c.measureText(words).width - 2), AXIS / 2);
     }
     c.fillText(unit === "seconds" ? "time" : "steps", 6, AXIS / 2);
+  }
+
+  function stepOf(raw, unit) {
+    const clock = unit === "seconds" ? CLOCK.find((one) => one >= raw) : undefined;
+    if (raw > 10 && clock) return clock;
+    const power = 10 ** Math.floor(Math.log10(raw));
+    return [1, 2, 5, 10].map((k) => k * power).find((k) => k >= raw);
   }
 
   function point(at, { scroll = true } = {}) {

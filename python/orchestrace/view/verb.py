@@ -55,7 +55,7 @@ def view(
     *,
     methods: Iterable[str] | None = None,
     reward: Reward = "team",
-    runs: int = 12,
+    runs: int = 30,
     trace_id: str | Iterable[str] | None = None,
     text: bool = False,
     max_gap: float | None = HOUR,
@@ -121,8 +121,8 @@ def view(
     Everything is what a verb says: `metrics`, `story`, `schedules.schedule`, `safety.tainted_events`,
     `credit`, `replay`. The same recordings and options give the same bytes. Names are text in the page,
     whatever they hold: control and bidirectional characters are shown as escapes. O(events + edges) for the
-    list; a run in detail costs what `replay` costs, and is read once more for the lines of its events, where
-    its recordings are at most 64 MiB. Of a run with more than 20,000 events the page has those of the
+    list; a run in detail costs what `replay` costs, and is read once more for the lines of its events, up to
+    64 MiB of recordings in all. Of a run with more than 20,000 events the page has those of the
     critical path and the longest.
 
     Examples
