@@ -94,7 +94,7 @@ def built(
     spent = empty_size() + len(packed_json(head).encode()) + 2_000  # the sentences on what is left out
     if spent > limit:
         raise ParameterError(
-            f"max_bytes is {limit:,}, but a page without any run has {spent:,} bytes: give more"
+            f"max_bytes: a page without any run has {spent:,} bytes, more than the limit of {limit:,}"
         )
     rows, taken = _listed(parts, int((limit - spent) * LISTED))
     made.listed = rows.height
