@@ -121,6 +121,7 @@ def test_hostile_names_are_shown_and_do_nothing(browser: Any, pages: dict[str, P
         opened.page.locator("#run-table button.choose").nth(at).click()
         for tab in TABS:
             opened.tab(tab)
+        opened.tab("events")
         opened.page.locator("#pane-events button.choose").first.click()
     assert opened.page.evaluate("window.stolen") is None
     assert opened.page.locator("img, iframe, object, embed").count() == 0

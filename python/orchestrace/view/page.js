@@ -50,8 +50,8 @@ function open(row, focus = false) {
   byId("run-title").textContent = `Run ${visible(row.trace_id, 80)}`;
   const shown = run.n_events > run.rows.length
     ? ` The ${run.rows.length.toLocaleString("en")} events of the critical path and the longest are shown.` : "";
-  byId("run-summary").textContent = `${plural(run.n_events, "event")} of ${plural(run.agentRows.length, "agent and tool")
-    .replace("agent and tools", "agents and tools")}, read from ${visible(placeOf(run, 0).replace(" (where the run begins)", ""), 300) || "memory"}.${shown}`
+  byId("run-summary").textContent = `${plural(run.n_events, "event")} of ${run.agentRows.length === 1 ? "one agent"
+    : `${number(run.agentRows.length)} agents and tools`}, read from ${visible(placeOf(run, 0).replace(" (where the run begins)", ""), 300) || "memory"}.${shown}`
     + (run.no_schedule ? ` No schedule: ${reason(run.no_schedule)}.` : "");
   byId("panes").replaceChildren(...TABS.map(([name]) => el("div", { id: `pane-${name}`, role: "tabpanel", "aria-labelledby": `tab-${name}`, tabindex: "-1", hidden: true })));
   byId("panes").append(el("section", { id: "event", "aria-labelledby": "event-title", tabindex: "-1" },

@@ -8,6 +8,7 @@ from ..corpus.source import event_places, event_texts, reading_size
 
 REREAD: Final = 64 * 2**20
 """Bytes of recordings that are read again for a page, to find the lines of events."""
+GONE: Final = "the recording was no file, or has changed since it was read"
 TEXT: Final = 4_000
 """Characters of an event's record that a page holds."""
 
@@ -33,8 +34,8 @@ class Sources:
                 return none | {"reason": found}
             self._left -= size
             places = event_places(self._corpus, trace)
-        except (InputError, ParameterError) as error:
-            return none | {"reason": str(error)}
+        except (InputError, ParameterError):  # what it says is about the place where the page is made
+            return none | {"reason": GONE}
         files = {name: at for at, name in enumerate(dict.fromkeys(name for name, _ in places))}
         lines = [line for _, line in places]
         return {
@@ -50,8 +51,8 @@ class Sources:
             return [], None
         try:
             whole = event_texts(self._corpus, trace, kept)
-        except (InputError, ParameterError) as error:
-            return [], str(error)
+        except (InputError, ParameterError):
+            return [], GONE
         return [_cut(text) for text in whole], None
 
 

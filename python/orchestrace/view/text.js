@@ -36,9 +36,12 @@ function span(value, unit) {
   if (value === null || value === undefined) return "";
   if (unit !== "seconds") return `${number(value)} steps`;
   const s = Number(value);
-  if (s >= 86400) return `${Math.floor(s / 86400)} d ${Math.round((s % 86400) / 3600)} h`;
-  if (s >= 3600) return `${Math.floor(s / 3600)} h ${Math.round((s % 3600) / 60)} min`;
-  if (s >= 60) return `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
+  for (const [size, name, small, rest] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {
+    if (s < size) continue;
+    const whole = Math.round(s / small);
+    const left = whole % (size / small);
+    return `${Math.floor(whole / (size / small))} ${name}${left ? ` ${left} ${rest}` : ""}`;
+  }
   return `${number(s, 3)} s`;
 }
 
