@@ -16,7 +16,9 @@ CHROMIUM = os.environ.get("ORCHESTRACE_CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
+)
 
 pytestmark = [
     pytest.mark.browser,
@@ -87,7 +89,9 @@ def test_nothing_overflows_fails_or_is_fetched(
     opened = Opened(browser, pages[name], width, color_scheme=scheme)
     for tab in () if name == "empty" else TABS:
         opened.tab(tab)
-        beside = opened.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        beside = opened.page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
         assert beside == 0, tab
         shot = tmp_path / f"{name}-{width}-{scheme}-{tab}.png"
         opened.page.screenshot(path=shot, full_page=True)

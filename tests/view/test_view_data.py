@@ -149,13 +149,22 @@ def test_text_is_there_only_where_it_is_asked_for(corpus: ot.Corpus, tmp_path: P
 def test_a_corpus_without_rewards_says_so(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     events = [{"id": "a", "t": 0, "type": "message", "agent": "x", "to": "y"}]
-    run = {"trace_id": "r", "task_id": "t", "events": events, "edges": [], "rewards": {}, "costs": {"tokens": 1, "wall_clock_s": 1}}
+    run = {
+        "trace_id": "r",
+        "task_id": "t",
+        "events": events,
+        "edges": [],
+        "rewards": {},
+        "costs": {"tokens": 1, "wall_clock_s": 1},
+    }
     path.write_text(json.dumps(run) + "\n")
     ot.view(ot.read_traces(path), tmp_path / "page.html")
     told = data_of(tmp_path / "page.html")
     assert told["corpus"]["no_reward"].startswith("unknown reward channel 'team': this corpus has no rewards")
     assert "reward" not in columns(told["corpus"]["runs"])
-    assert told["corpus"]["methods"][0]["reason"] is None or "reward" in told["corpus"]["methods"][0]["reason"]
+    assert (
+        told["corpus"]["methods"][0]["reason"] is None or "reward" in told["corpus"]["methods"][0]["reason"]
+    )
 
 
 def test_a_corpus_on_disk_gives_the_same_runs(recorded: Path, corpus: ot.Corpus, tmp_path: Path) -> None:

@@ -60,7 +60,9 @@ def test_hostile_names_add_no_markup(tmp_path: Path) -> None:
     found.feed(page.read_text(encoding="utf-8"))
     usual.feed(plain.read_text(encoding="utf-8"))
     assert [tag for tag, _ in found.found] == [tag for tag, _ in usual.found]
-    assert not any(name.startswith("on") or name in ("src", "srcset") for _, own in found.found for name in own)
+    assert not any(
+        name.startswith("on") or name in ("src", "srcset") for _, own in found.found for name in own
+    )
     ids = {row["trace_id"] for row in rows(data_of(page)["corpus"]["runs"])}
     assert ids == {f"{name} 0" for name in HOSTILE.values()}
 
@@ -80,7 +82,9 @@ def test_the_policy_lets_in_the_script_and_the_style_alone(tmp_path: Path) -> No
         f"default-src 'none'; script-src {allowed(script[1])}; style-src {allowed(style[1])};"
         " base-uri 'none'; form-action 'none'"
     )
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script[1])
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script[1]
+    )
     assert not re.search(r"https?://|//cdn|@import|url\(", text.replace("application/json", ""))
 
 
@@ -94,7 +98,9 @@ def test_the_same_recordings_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
-def test_a_page_is_never_larger_than_its_limit_and_says_what_is_left_out(share: float, tmp_path: Path) -> None:
+def test_a_page_is_never_larger_than_its_limit_and_says_what_is_left_out(
+    share: float, tmp_path: Path
+) -> None:
     corpus = ot.generate(traces=40, seed=1)
     whole = ot.view(corpus, tmp_path / "whole.html", runs=40)
     assert not whole.left_out
@@ -123,7 +129,9 @@ def test_events_of_a_single_run_are_cut_to_the_limit(tmp_path: Path) -> None:
 
 
 def test_a_limit_below_an_empty_page_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ot.ParameterError, match=r"^max_bytes: a page without any run has [\d,]+ bytes, more than"):
+    with pytest.raises(
+        ot.ParameterError, match=r"^max_bytes: a page without any run has [\d,]+ bytes, more than"
+    ):
         ot.view(ot.generate(traces=1, seed=0), tmp_path / "page.html", max_bytes=100)
     assert not list(tmp_path.iterdir())
 
@@ -157,7 +165,9 @@ def test_the_command_writes_and_says_where(tmp_path: Path, monkeypatch: pytest.M
     data = data_of(tmp_path / "other.html")
     assert [one["method"] for one in data["corpus"]["methods"]] == ["uniform"]
     assert sum(name.startswith("run-") for name in data) == 1
-    assert told(run("view", path, "--force", "--max-bytes", "10", code=2)).startswith("--max-bytes: a page without any run")
+    assert told(run("view", path, "--force", "--max-bytes", "10", code=2)).startswith(
+        "--max-bytes: a page without any run"
+    )
 
 
 def test_open_asks_the_browser_for_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
