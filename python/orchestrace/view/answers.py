@@ -73,7 +73,8 @@ def effects_of(
     results = events.filter(pl.col("type") == "tool_result", pl.col("tool").is_not_null())
     slow = results.group_by("tool").agg(pl.col("duration").sum())
     tools = slow.sort(["duration", "tool"], descending=[True, False], nulls_last=True)["tool"].head(TOOLS)
-    length = (events["t"].max() or 0.0) - (events["t"].min() or 0.0)  # type: ignore[operator]  # floats
+    times = [float(t) for t in events["t"].drop_nulls()]
+    length = max(times, default=0.0) - min(times, default=0.0)
     asked: list[Any] = [drop(each=cast(Any, level)) for level in _DROPPED]
     asked += [truncate(at=share * length) for share in SHARES if length > 0.0]
     asked += [concurrency(SLOTS), *(speed_up(2.0, tool=name) for name in tools)]
