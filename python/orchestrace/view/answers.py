@@ -37,14 +37,17 @@ def credits_of(
     groups = corpus.traces.filter(pl.col("trace").is_in(list(chosen))).select("group_id")
     own = groups.collect(engine="streaming")["group_id"].drop_nulls().unique()
     wanted = pl.col("trace").is_in(list(chosen))
-    rivals = corpus.filter(wanted | pl.col("group_id").is_in(own.implode()))
-    short = rivals.filter(pl.col("n_events") <= EVENTS)
+    scopes = {
+        "trace": corpus.filter(wanted),
+        "group": corpus.filter(wanted | pl.col("group_id").is_in(own.implode())),
+        "corpus": corpus,
+    }
     found = []
     for name in names:
         row = known[name]
         told: dict[str, Any] = {one: row[one] for one in ("quantity", "tier", "summary")}
         told |= {"method": name, "agents": None, "events": None, "reason": None}
-        among = corpus if row["scope"] == "corpus" else rivals
+        among = scopes[row["scope"]]
         asked: dict[str, Any] = {"method": name, "reward": reward, "threads": options["threads"]}
         try:
             for unit, columns in (
@@ -53,7 +56,8 @@ def credits_of(
             ):
                 if unit in row["units"]:
                     # games of events take quadratic time
-                    some = short if unit == "event" and row["tier"] == "surrogate" else among
+                    is_game = unit == "event" and row["tier"] == "surrogate"
+                    some = among.filter(pl.col("n_events") <= EVENTS) if is_game else among
                     credits = cast(pl.DataFrame, credit(some, unit=cast(Any, unit), **asked))
                     told[f"{unit}s"] = credits.filter(wanted).select(columns)
         except ParameterError as error:
