@@ -83,7 +83,7 @@ function agentsPane(run, { chooseAgent }) {
       { key: "cost_usd", label: "Cost, USD", kind: "number" },
       { key: "work", label: `Work, ${run.unit}`, kind: "number" },
       { key: "critical_share", label: "Critical share", kind: "number", title: "Share of the critical path",
-        show: (row) => ((row.critical_share ?? null) === null ? "" : bar(row.critical_share, most, `${number(100 * row.critical_share, 3)} %`)) },
+        show: (row) => ((row.critical_share ?? null) === null ? "" : bar(row.critical_share, most, `${number(100 * row.critical_share, 3)} %`, { positive: true })) },
       { key: "utilization", label: "Reaches answer", kind: "number", title: "Share of its events from which a way leads to the answer",
         show: (row) => ((row.utilization ?? null) === null ? "" : `${number(100 * row.utilization, 3)} %`) },
     ],
@@ -102,16 +102,16 @@ function creditPane(run, { chooseAgent }) {
     const kind = about.quantity === "share" ? "Shares: the rows add up to the reward of the run."
       : "Advantages: how much better than the comparison; they do not add up.";
     const tier = rows.find((row) => row.tier)?.tier;
-    place.replaceChildren(notes(`${about.summary}. ${kind}${tier ? ` Tier: ${tier}.` : ""}`,
+    place.replaceChildren(notes(`${about.summary.charAt(0).toUpperCase()}${about.summary.slice(1)}. ${kind}${tier ? ` Tier: ${tier}.` : ""}`,
       about.reason ? `No credit: ${visible(about.reason, 600)}` : null,
       ...reasons.map((code) => `Where it is empty: ${reason(code)}.`)),
     rows.length ? table({
-      caption: `Credit by ${credit.method}, by agent`, rows, sort: ["credit", false], page: 50,
+      caption: `Credit by ${credit.method}, by agent`, rows, sort: ["credit", false], page: 50, narrow: true,
       choose: (row) => chooseAgent({ agent: row.unit_id }), choosable: (row) => row.unit_id !== null,
       columns: [
         { key: "name", label: "Agent", show: (row) => visible(row.name, 80) },
         { key: "credit", label: "Credit", kind: "number", always: true, show: (row) => ((row.credit ?? null) === null ? "none"
-          : bar(row.credit, most, signed(row.credit), row.stderr ? row.credit - row.stderr : null, row.stderr ? row.credit + row.stderr : null)) },
+          : bar(row.credit, most, signed(row.credit), row.stderr ? { lower: row.credit - row.stderr, upper: row.credit + row.stderr } : {})) },
         { key: "stderr", label: "Standard error", kind: "number" },
         { key: "reason", label: "Why none", kind: "long", show: (row) => reason(row.reason) },
       ],
@@ -134,7 +134,7 @@ function effectsPane(run) {
   const timing = rows.filter((row) => row.tier === "schedule" || (row.makespan ?? null) !== null);
   const most = timing.reduce((a, row) => Math.max(a, Math.abs(row.gain ?? 0)), 0);
   const named = { key: "unit_id", label: "Of", show: (row) => visible(row.unit_id, 80) };
-  const scenario = { key: "intervention", label: "What if", show: (row) => el("code", {}, visible(row.intervention, 100)) };
+  const scenario = { key: "intervention", label: "What if", kind: "name", show: (row) => el("code", {}, visible(row.intervention, 60)) };
   const why = { key: "reason", label: "Note", kind: "long", show: (row) => reason(row.reason) };
   return [
     notes("Nothing was run again. Each row is what follows from the recording if one thing is changed; its tier says under which assumptions.",
@@ -144,7 +144,7 @@ function effectsPane(run) {
       caption: "What the outcome would have been: effects, the most harmful first", rows: outcome, page: 50, empty: "No such intervention.",
       columns: [scenario, named,
         { key: "effect", label: "Effect on outcome", kind: "number", always: true, show: (row) => ((row.lower ?? null) === null && (row.effect ?? null) === null ? "unknown"
-          : bar(row.effect, 1, `${(row.effect ?? null) === null ? "unknown" : signed(row.effect)} [${signed(row.lower) || "?"}, ${signed(row.upper) || "?"}]`, row.lower ?? null, row.upper ?? null)) },
+          : bar(row.effect, 1, `${(row.effect ?? null) === null ? "unknown" : signed(row.effect)} [${signed(row.lower) || "?"}, ${signed(row.upper) || "?"}]`, { lower: row.lower ?? null, upper: row.upper ?? null })) },
         { key: "outcome_cf", label: "Outcome then", kind: "number" },
         { key: "kept", label: "Tokens saved", kind: "number", show: (row) => (row.kept === null ? "" : number(-row.kept)) },
         { key: "tier", label: "Tier", kind: "name" }, { key: "support", label: "Support", kind: "number" }, why],

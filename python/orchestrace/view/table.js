@@ -5,7 +5,7 @@ const PAGE = 25;
 
 // columns: {key, label, kind: "text" | "number", show(row) -> text or element, title}
 // A column that is empty in all rows is left out, unless it is `always` there.
-// options: caption, rows, columns, sort: [key, ascending], choose(row), chosen(row), page, empty
+// options: caption, rows, columns, narrow, sort: [key, ascending], choose(row), chosen(row), page, empty
 function table(options) {
   const { caption, choose } = options;
   const known = (row, key) => row[key] !== null && row[key] !== undefined && row[key] !== "";
@@ -21,7 +21,7 @@ function table(options) {
   const pager = el("div", { class: "pager" }, back, status, next);
   const scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     el("table", {}, el("caption", { text: caption }), el("thead", {}, el("tr", {}, ...heads)), body));
-  const whole = el("div", { class: "grid" }, scroll, pager);
+  const whole = el("div", { class: options.narrow ? "grid narrow" : "grid" }, scroll, pager);
   let sorted = [];
 
   function head(column) {
@@ -113,17 +113,18 @@ function table(options) {
   };
 }
 
-// A number with a bar from the middle: the chart and its text are one cell.
-function bar(value, most, text, lower = null, upper = null) {
-  const box = el("span", { class: "bar", "aria-hidden": "true" });
-  const scale = (x) => 50 + (50 * Math.max(-1, Math.min(1, Number(x) / (most || 1))));
+// A number with a bar, from the middle or, of what is never negative, from the left: chart and text are one cell.
+function bar(value, most, text, { lower = null, upper = null, positive = false } = {}) {
+  const box = el("span", { class: positive ? "bar positive" : "bar", "aria-hidden": "true" });
+  const part = (x) => Math.max(-1, Math.min(1, Number(x) / (most || 1)));
+  const scale = (x) => (positive ? 100 * part(x) : 50 + 50 * part(x));
   const put = (from, to, kind) => {
-    const part = el("span", { class: kind });
-    part.style.left = `${Math.min(from, to)}%`;
-    part.style.width = `${Math.max(Math.abs(to - from), 0.8)}%`;
-    box.append(part);
+    const piece = el("span", { class: kind });
+    piece.style.left = `${Math.min(from, to)}%`;
+    piece.style.width = `${Math.max(Math.abs(to - from), 0.8)}%`;
+    box.append(piece);
   };
   if (lower !== null && upper !== null) put(scale(lower), scale(upper), "range");
-  if (value !== null && value !== undefined) put(50, scale(value), Number(value) < 0 ? "minus" : "plus");
+  if (value !== null && value !== undefined) put(scale(0), scale(value), Number(value) < 0 ? "minus" : "plus");
   return el("span", { class: "measured" }, box, el("span", { class: "figure", text }));
 }
