@@ -144,7 +144,7 @@ function effectsPane(run) {
       caption: "What the outcome would have been: effects, the most harmful first", rows: outcome, page: 50, empty: "No such intervention.",
       columns: [scenario, named,
         { key: "effect", label: "Effect on outcome", kind: "number", always: true, show: (row) => ((row.lower ?? null) === null && (row.effect ?? null) === null ? "unknown"
-          : bar(row.effect, 1, `${(row.effect ?? null) === null ? "unknown" : signed(row.effect)} [${signed(row.lower) || "?"}, ${signed(row.upper) || "?"}]`, { lower: row.lower ?? null, upper: row.upper ?? null })) },
+          : bar(row.effect, 1, `${(row.effect ?? null) === null ? "unknown" : signed(row.effect)} [${signed(row.lower) || "?"}, ${signed(row.upper) || "?"}]`, { lower: row.lower ?? null, upper: row.upper ?? null, wide: true })) },
         { key: "outcome_cf", label: "Outcome then", kind: "number" },
         { key: "kept", label: "Tokens saved", kind: "number", show: (row) => (row.kept === null ? "" : number(-row.kept)) },
         { key: "tier", label: "Tier", kind: "name" }, { key: "support", label: "Support", kind: "number" }, why],

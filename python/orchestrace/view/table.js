@@ -114,7 +114,7 @@ function table(options) {
 }
 
 // A number with a bar, from the middle or, of what is never negative, from the left: chart and text are one cell.
-function bar(value, most, text, { lower = null, upper = null, positive = false } = {}) {
+function bar(value, most, text, { lower = null, upper = null, positive = false, wide = false } = {}) {
   const box = el("span", { class: positive ? "bar positive" : "bar", "aria-hidden": "true" });
   const part = (x) => Math.max(-1, Math.min(1, Number(x) / (most || 1)));
   const scale = (x) => (positive ? 100 * part(x) : 50 + 50 * part(x));
@@ -126,5 +126,5 @@ function bar(value, most, text, { lower = null, upper = null, positive = false }
   };
   if (lower !== null && upper !== null) put(scale(lower), scale(upper), "range");
   if (value !== null && value !== undefined) put(scale(0), scale(value), Number(value) < 0 ? "minus" : "plus");
-  return el("span", { class: "measured" }, box, el("span", { class: "figure", text }));
+  return el("span", { class: "measured" }, box, el("span", { class: wide ? "figure wide" : "figure", text }));
 }
