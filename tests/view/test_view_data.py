@@ -136,6 +136,16 @@ def test_lines_are_those_of_the_source(corpus: ot.Corpus, page: tuple[View, dict
             assert places["line"][seq] == source.line
 
 
+def test_lines_are_not_looked_up_in_recordings_that_are_too_large(
+    corpus: ot.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrace.view.sources.REREAD", 0)
+    ot.view(corpus, tmp_path / "page.html", runs=1)
+    (run,) = [run for name, run in data_of(tmp_path / "page.html").items() if name.startswith("run-")]
+    assert run["places"]["file"] == [] and f"Corpus.source({run['trace']}, seq)" in run["places"]["reason"]
+    assert (run["file"], run["line"]) == (corpus.source(run["trace"], 0).file, run["trace"] + 1)
+
+
 def test_text_is_there_only_where_it_is_asked_for(corpus: ot.Corpus, tmp_path: Path) -> None:
     plain, texts = tmp_path / "plain.html", tmp_path / "texts.html"
     ot.view(corpus, plain, runs=1)
