@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from orchestrace.view import sources
 from orchestrace.view.verb import View
 from view.pages import columns, data_of, rows
 
@@ -139,7 +140,7 @@ def test_lines_are_those_of_the_source(corpus: ot.Corpus, page: tuple[View, dict
 def test_lines_are_not_looked_up_in_recordings_that_are_too_large(
     corpus: ot.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrace.view.sources.REREAD", 0)
+    monkeypatch.setattr(sources, "REREAD", 0)
     ot.view(corpus, tmp_path / "page.html", runs=1)
     (run,) = [run for name, run in data_of(tmp_path / "page.html").items() if name.startswith("run-")]
     assert run["places"]["file"] == [] and f"Corpus.source({run['trace']}, seq)" in run["places"]["reason"]
