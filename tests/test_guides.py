@@ -1,4 +1,4 @@
-"""Pages that answer a question or translate from another tool: each block runs and prints what the page says."""
+"""Pages that answer a question or come from another tool: each block prints what the page says."""
 
 import doctest
 import os
