@@ -3,6 +3,7 @@
 import doctest
 import os
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from document_workspace import commands, laid_out
+from orchestrace import _core
 from orchestrace.cli import app
 from orchestrace.credit import registry
 
@@ -102,3 +104,27 @@ def test_every_question_is_in_the_list_of_questions() -> None:
     titles = {name.removesuffix(".md"): text(f"docs/how-to/{name}").partition("\n")[0][2:] for name in HOW_TO}
     assert {page: question for question, page in rows} == titles
     assert len(titles) >= 15
+
+
+def test_the_glossary_is_in_order_and_has_no_word_twice() -> None:
+    words = re.findall(r"^\*\*(.+?)\*\*: ", text("docs/glossary.md"), re.MULTILINE)
+    assert len(words) > 70
+    assert words == sorted(set(words), key=str.lower)
+    paragraphs = text("docs/glossary.md").strip().split("\n\n")[2:]
+    assert len(paragraphs) == len(words), "a paragraph that defines nothing"
+
+
+def test_words_that_the_glossary_compares_are_in_it() -> None:
+    words = {word.lower() for word in re.findall(r"^\*\*(.+?)\*\*: ", text("docs/glossary.md"), re.M)}
+    compared = re.findall(r"(?:Compare|Unlike an) \*(.+?)\*", text("docs/glossary.md"))
+    assert len(compared) > 5 and set(compared) <= words
+
+
+def test_compatibility_names_the_versions_of_the_project() -> None:
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    page = text("docs/compatibility.md")
+    assert project["requires-python"] == ">=3.11" and "| Python | 3.11 and later;" in page
+    assert [one for one in project["dependencies"] if f"`{one}`" not in page] == []
+    assert f"at present {_core.SCHEMA_VERSION}." in page
+    rust = tomllib.loads(text("Cargo.toml"))["workspace"]["package"]["rust-version"]
+    assert f"| Rust, to build from source | {rust} and later |" in page
