@@ -22,7 +22,7 @@ from .recordings import tell_quarantined, usable
 from .tables import TableOptions
 
 stopping_app = typer.Typer(
-    help="Ask where runs could have stopped, and what that pays.",
+    help="Find where runs could have stopped, and what that pays.",
     no_args_is_help=True,
     context_settings=SETTINGS,
     rich_markup_mode=None,
@@ -114,7 +114,7 @@ def abort_(
         float, typer.Option("--alpha", help="The share of successful runs that may be cut.")
     ] = 0.1,
     success: Annotated[float, typer.Option("--success", help="The least outcome that is a success.")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the division of tasks.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the division of tasks.")] = 0,
 ) -> None:
     """Say what giving up saves: fit on half of the tasks, ask the rest."""
     corpus = usable(recordings)

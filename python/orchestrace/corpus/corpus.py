@@ -32,7 +32,7 @@ _DERIVED = {"agents"}
 
 
 class Corpus:
-    """Recordings as columns: immutable, one store of the core, every table a `polars.LazyFrame` on it.
+    """Recordings as immutable columns; every table is a `polars.LazyFrame`.
 
     Made by `read_traces`, `generate` and `Corpus.from_arrow`. A table always has its full schema: a column
     that no record has is a null literal and takes no memory. (``trace``, ``seq``) is the key of an event

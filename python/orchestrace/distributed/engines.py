@@ -41,7 +41,7 @@ def run(
     corpus: str | os.PathLike[str] | None = None,
     progress: Progress = None,
 ) -> list[TaskResult]:
-    """Run the tasks of a plan whose parts are not there, and return the results of all.
+    """Run the tasks of a plan that have no part yet, and return the results of all.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def reduce(
     sink: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> pl.DataFrame | pl.LazyFrame:
-    """Join the parts of all tasks to the table that the verb gives on one machine.
+    """Join the parts of all tasks into the table that the verb gives on one machine.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def _told(
 
 @public
 def status(plan: Plan | str | os.PathLike[str]) -> pl.DataFrame:
-    """Tell of every task of a plan whether its part is there.
+    """Report for every task of a plan whether its part exists.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ def policy_values(
     n_boot: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Estimate what another policy would have been paid, from choices logged with their probabilities.
+    """Estimate what another policy would have earned, from choices logged with their probabilities.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def verifier_health(
     n_boot: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Compare a judge's scores with what runs came to, step by step of training, and look for drift.
+    """Compare a judge's scores with the outcomes of runs, step by step of training, and look for drift.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ def evaluate(
     n_boot: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Say what rules of stopping pay on runs that they have not seen.
+    """Evaluate stopping rules on runs that they have not seen.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def epochs(
     budget: float | Mapping[str, float] | None = None,
     engine: RunBy = None,
 ) -> pl.DataFrame:
-    """Tell where each recorded run could have been stopped, with quality, cost and features so far.
+    """List the epochs at which each recorded run could have stopped, with quality, cost and features so far.
 
     Parameters
     ----------

@@ -208,9 +208,9 @@ class Story:
         read = f"{counted(self.records['read'], 'record')}: {', '.join(parts) or 'none used'}."
         if not self.n_traces:
             return f"{read} There is no run in them."
-        partial = f", {self.n_partial:,} of which partial," if self.n_partial else ""
+        partial = f", {self.n_partial:,} of them partial," if self.n_partial else ""
         return (
-            f"{read} They make {counted(self.n_traces, 'run')}{partial} ({formats}) with"
+            f"{read} They make {counted(self.n_traces, 'run')} ({formats}){partial} with"
             f" {counted(self.n_events, 'event')} of {counted(self.n_agents, 'agent')}."
         )
 
@@ -238,7 +238,7 @@ class Story:
         graders = f" Graders used {self.scorer_tokens:,} more." if self.scorer_tokens else ""
         detail = f": {', '.join(parts)}{thought}" if parts else ""
         rest = told["total"] - sum(told[name] or 0 for name in words)
-        untold = f", {rest:,} not told apart" if parts and rest > 0 else ""
+        untold = f", {rest:,} not broken down" if parts and rest > 0 else ""
         some = self._of_runs(self.n_counted)
         return f"{told['total']:,} in all{detail}{untold}{some}.{graders}"
 
@@ -267,7 +267,7 @@ class Story:
             for name, value in self.seconds.items()
             if value and value >= 0.0005
         ]
-        return f"{', '.join(told) or 'None that took any'}{self._of_runs(self.n_timed)}."
+        return f"{', '.join(told) or 'Nothing that took time'}{self._of_runs(self.n_timed)}."
 
     def _critical(self) -> str:
         if not self.critical.height:
@@ -284,7 +284,7 @@ class Story:
 
     def _unreached(self) -> str:
         if not self.n_answered:
-            return "Not known without an answer."
+            return "Unknown: no run has an answer."
         if not self.unreached.height:
             return "Every agent of the runs with an answer has work that leads to it."
         tokens = self.unreached["tokens"].sum() if self.unreached["tokens"].is_not_null().any() else None
