@@ -342,18 +342,18 @@ def story(
 ) -> Story:
     """Show what is worth knowing first about a corpus, on one screen.
 
-    What was read, who answered, tokens, cost, time, whose work the critical path is, whose work reached no
-    answer, whether untrusted content reached an action, and the three runs most worth opening: the one in
-    which untrusted content went farthest, the one with most tokens in work that reached no answer, the one
-    with most tokens, the longest, the one with most errors of tools or most events, in this order, each once.
+    It says what was read, who answered, how many tokens, how much money and time were used, whose work the
+    critical path is, whose work reached no answer, whether untrusted content reached an action, and which
+    three runs to open first. These are, in this order and each once: the run in which untrusted content went
+    farthest, the one with most tokens in work that reached no answer, the one with most tokens, the longest,
+    and the one with most errors of tools or most events.
 
     Parameters
     ----------
     corpus
         The recordings.
     max_gap
-        As in `schedule`: longer gaps are idle, no work. Of recordings that have times; those in steps have no
-        idle time.
+        As in `schedule`: longer gaps are idle time, not work. Recordings in steps have no idle time.
     untrusted_tools, trusted_tools, privileged_tools
         As in `taint`.
     threads, progress
@@ -362,7 +362,7 @@ def story(
     Returns
     -------
     Story
-        The figures and the sentences made of them; printed, or shown in a notebook, it is the story.
+        The figures and the sentences made from them. Print it, or show it in a notebook.
 
     Raises
     ------
@@ -371,7 +371,7 @@ def story(
 
     Notes
     -----
-    O(events + edges). Every figure is that of a verb that its command names: `report`, `metrics`,
+    O(events + edges). Every figure comes from the verb that its line names: `report`, `metrics`,
     `schedules.critical_path`, `taint`.
 
     Examples
