@@ -72,7 +72,7 @@ def reduce(
     InputError
         Tasks lack a part, or a part is not what its task wrote; the message names the tasks to run again.
     ParameterError
-        The results are of several plans, or are none.
+        The results belong to several plans, or are not results.
     SchemaError
         The plan is damaged, or another version of orchestrace made it.
 

@@ -90,9 +90,9 @@ def compare(
     Raises
     ------
     ParameterError
-        A name is of no method or given twice with the same parameters, there is no such unit or reward, a
-        column of `truth` or `labels` is absent, the labels are of no trace, or an option is out of range.
-        If only one method refuses, that is its ``error``.
+        A method is unknown or given twice with the same parameters, a unit or reward is unknown, a column of
+        `truth` or `labels` is absent, the labels match no trace, or an option is out of range. If only one
+        method refuses, that is its ``error``.
 
     Notes
     -----

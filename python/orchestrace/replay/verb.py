@@ -125,8 +125,7 @@ def replay(
         ``support.absent`` (the change leads to the outcome, and no score on the way says what that is worth:
         ``lower`` and ``upper`` are then bounds that include 0, the case that others would have done the
         work), ``trace.partial`` (the recording lacks ways to its outcome, or the outcome),
-        ``outcome.ambiguous``, ``graph.cycle``, ``result.range`` (an outcome of one's own that is no finite
-        number).
+        ``outcome.ambiguous``, ``graph.cycle``, ``result.range`` (your own outcome is not a finite number).
 
     Raises
     ------
@@ -138,8 +137,8 @@ def replay(
     -----
     Abduction: x of an event is its ``score`` kept within 0..1, else what its gate makes of its inputs, and u
     what it has beyond that. Action: the interventions. Prediction: everything downstream is computed again,
-    f(x) + u kept within 0..1. A scenario that changes nothing has the effect 0, bit for bit, and so has
-    whatever is no ancestor of the outcome.
+    f(x) + u kept within 0..1. A scenario that changes nothing has the effect 0, bit for bit. So has every
+    event that is not an ancestor of the outcome.
 
     A trace whose every unit is tried (``each=``) is refused where scenarios times events and edges times
     families of gates are more than 2^37, which takes a few minutes of one core.

@@ -63,7 +63,7 @@ def verifier_health(
         A reward channel whose values are the scores, one per run; None is the field `score` of events, each
         set against the outcome of its run.
     outcome, success
-        What the run earned, and the least of it that is a success.
+        The outcome of the run, and the smallest outcome that counts as success.
     confidence, n_boot, seed
         Coverage of the intervals, resamples of tasks, and the seed of these.
 

@@ -246,7 +246,7 @@ def sanitizer_cut(
     Raises
     ------
     ParameterError
-        Unknown word or name, a column that is not there or no number, or a cost that is negative or null.
+        An unknown word or name, a column that is absent or not numeric, or a cost that is negative or null.
 
     Notes
     -----
