@@ -28,7 +28,7 @@ demo: ## Install the package and run `orchestrace demo`
 
 test: ## Run all tests: Rust, then Python and doctests against a fresh install
 	$(CARGO) test --workspace --tests $(CHECKED)
-	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install '.[dev,storage-tests]'
+	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install '.[dev,storage-tests,browser-tests]'
 	$(CARGO) test --workspace --doc $(AS_INSTALLED)
 	$(PYTHON) -m pytest $(PYTEST_PARALLEL)
 	$(TOOK)

@@ -40,6 +40,7 @@ ROOMS = (
     "scaling",
     "trainers",
     "exports",
+    "view",
     "mapping",
     "distributed",
     "plot",

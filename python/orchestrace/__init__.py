@@ -51,6 +51,7 @@ from .safety.tracking import taint
 from .summaries.narrative import story
 from .summaries.tables import report
 from .synthetic.generating import generate
+from .view.verb import view
 
 __version__ = _core.VERSION
 
@@ -102,6 +103,7 @@ __all__ = [
     "synthetic",
     "taint",
     "trainers",
+    "view",
 ]
 
 if not typing.TYPE_CHECKING:  # a type checker would take any name for one that is here

@@ -24,6 +24,7 @@ READERS: dict[str, list[str]] = {
     "decisions": ["decisions"],
     "taint": ["taint"],
     "export": ["export", "--to", "jsonl", "-o", "OUT"],
+    "view": ["view", "-o", "OUT"],
     "report": ["report"],
     "validate": ["validate"],
     "ingest": ["ingest", "-o", "OUT"],

@@ -305,6 +305,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "AbortRule.at": Call(rule.at, {"alpha": 0.2}),
         "ReleaseRule.apply": Call(release.apply, {"epochs": epochs}),
         "story": on(ot.story),
+        "view": on(ot.view, path=folder / "view.html", runs=1, overwrite=True),
         "study.downscale": on(ot.study.downscale, methods=["uniform"], min_events=2),
         "study.load": Call(ot.study.load, {"folder": folder / "study"}),
         "study.parse_config": Call(ot.study.parse_config, {"given": study}),

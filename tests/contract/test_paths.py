@@ -136,6 +136,7 @@ TAKEN: dict[tuple[str, str], Call] = {
     ("distributed.run", "plan"): divided,
     ("distributed.run_task", "corpus"): divided,
     ("distributed.status", "plan"): divided,
+    ("view", "path"): lambda home, c: (ot.view(c, "~/v.html"), home / "v.html")[1],
     ("export", "path"): lambda home, c: (ot.export(c, "jsonl", "~/e.jsonl"), home / "e.jsonl")[1],
     ("generate", "path"): lambda home, _: (ot.generate("~/g.jsonl", traces=1), home / "g.jsonl")[1],
     ("synthetic.planted", "path"): lambda home, _: (

@@ -55,6 +55,11 @@ def exported(format: Any, **options: Callable[[ot.Corpus], Any]) -> Verb:
     return verb
 
 
+def viewed(corpus: ot.Corpus) -> Any:
+    with tempfile.TemporaryDirectory() as made:
+        return ot.view(corpus, Path(made) / "page.html", text=True)
+
+
 def first_trace(corpus: ot.Corpus) -> str:
     ids = corpus.traces.select("trace_id").head(1).collect()["trace_id"]
     return str(ids[0]) if len(ids) else "none"
@@ -157,6 +162,7 @@ VERBS: dict[str, Verb] = {
     "source": first_source,
     "effects.spawn": ot.effects.spawn,
     "story": ot.story,
+    "view": viewed,
     "taint": lambda c: ot.taint(c, untrusted_tools=["search"]),
     "safety.tainted_events": ot.safety.tainted_events,
     "to_arrow": lambda c: c.to_arrow("events"),

@@ -63,7 +63,9 @@ def demo(
     for name, frame in frames.items():
         write_parquet(frame, folder / f"{name}.parquet", overwrite=True)
     typer.echo(f"wrote {len(frames)} Parquet files to {plain(output)}\n")
-    typer.echo(story(corpus, threads=threads).text(shlex.quote(str(samples_path())), terminal_width() or 80))
+    samples = shlex.quote(str(samples_path()))
+    typer.echo(story(corpus, threads=threads).text(samples, terminal_width() or 80))
+    typer.echo(f"\nTo look at the runs in a browser:\n$ orchestrace view {samples} --open")
 
 
 def _demo_folder(output: Path, force: bool) -> Path:

@@ -1,5 +1,7 @@
 """The source record of an event, as it stands in its file."""
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
 
 _SAME: Final = ("id", "t", "type", "agent", "role", "to", "tool", "content_ref")
 """What nobody changes after reading: where one of it differs, the file does."""
+
+_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
+_RATIO: Final = 8
+"""Bytes of JSON in a byte of a compressed file, about."""
 
 
 @dataclass(frozen=True)
@@ -51,26 +57,100 @@ def event_source(corpus: "Corpus", trace: int, seq: int) -> EventSource:
         raise ParameterError(
             f"trace {trace} has no event {seq}: its last one has the seq {row['n_events'] - 1}"
         )
-    file, importer = row["file"], row["importer"]
+    store, places = _read_again(corpus, trace, row)
+    if not _is_same(corpus, trace, seq, store):
+        raise _changed(row["file"], trace)
+    place = places[seq if len(places) > 1 else 0]
+    return EventSource(*place, _text(corpus, trace, row, place))
+
+
+def event_places(corpus: "Corpus", trace: int) -> list[tuple[str, int]]:
+    """File and line of every event of a trace, in order of `seq`, by one reading of what it was made of.
+
+    Raises
+    ------
+    ParameterError, InputError
+        As `Corpus.source`.
+    """
+    row = _trace_row(corpus, trace)
+    _, places = _read_again(corpus, trace, row)
+    found = [(file, line) for file, line, _, _ in places]
+    return found if len(found) > 1 else found * row["n_events"]
+
+
+def reading_size(corpus: "Corpus", trace: int) -> int:
+    """About how many bytes are read to find the places of the events of a trace.
+
+    Raises
+    ------
+    ParameterError, InputError
+        As `Corpus.source`.
+    """
+    row = _trace_row(corpus, trace)
+    if row["file"] is None or row["offset"] is None:
+        return 0
+    home = corpus._input(row["file"])
+    inputs = _inputs_again(corpus, row)
+    if inputs == [home] and not home[0].endswith(_COMPRESSED):
+        return int(row["length"])
+    return sum(
+        os.path.getsize(path) * (_RATIO if path.endswith(_COMPRESSED) else 1)
+        for path, _ in inputs
+        if os.path.isfile(path)
+    )
+
+
+def event_texts(corpus: "Corpus", trace: int, events: Iterable[int]) -> list[str]:
+    """The records of some events of a trace, as `Corpus.source` has them; what several share is read once.
+
+    Raises
+    ------
+    ParameterError, InputError
+        As `Corpus.source`.
+    """
+    row = _trace_row(corpus, trace)
+    _, places = _read_again(corpus, trace, row)
+    of_events = [places[seq if len(places) > 1 else 0] for seq in events]
+    texts = {place: _text(corpus, trace, row, place) for place in dict.fromkeys(of_events)}
+    return [texts[place] for place in of_events]
+
+
+def _text(corpus: "Corpus", trace: int, row: dict[str, Any], place: tuple[str, int, int, int]) -> str:
+    path, name = corpus._input(place[0])
+    text = _core.record_bytes(path, name, place, **_options(corpus, row))
+    if text is None:
+        raise _changed(row["file"], trace)
+    return text.decode("utf-8", errors="replace")
+
+
+def _options(corpus: "Corpus", row: dict[str, Any]) -> dict[str, Any]:
+    return {**corpus._read_options(), "format": row["importer"]}
+
+
+def _inputs_again(corpus: "Corpus", row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The files that a trace was made of, each with its name: of a format that spreads traces, all of it."""
+    home = corpus._input(row["file"])
+    ((_, is_spread),) = _core.formats([home], **_options(corpus, row))
+    return _inputs_of(corpus, row["importer"]) if is_spread else [home]
+
+
+def _changed(file: str, trace: int) -> InputError:
+    return InputError(f"'{file}' has changed since trace {trace} was read from it: read it again")
+
+
+def _read_again(
+    corpus: "Corpus", trace: int, row: dict[str, Any]
+) -> tuple[_core.Store, list[tuple[str, int, int, int]]]:
+    """A trace read once more, and where its events are: a place for each, or one for all."""
+    file = row["file"]
     if file is None or row["offset"] is None:
         raise InputError(f"trace {trace} was not read from a file, so that its events have no source")
-    options = {**corpus._read_options(), "format": importer}
-    home = corpus._input(file)
-    ((_, is_spread),) = _core.formats([home], **options)
-    inputs = _inputs_of(corpus, importer) if is_spread else [home]
     place = (file, row["line"], row["offset"], row["length"])
-    store, places = _core.locate(inputs, row["trace_id"], place, **options)
-    changed = InputError(f"'{file}' has changed since trace {trace} was read from it: read it again")
+    inputs = _inputs_again(corpus, row)
+    store, places = _core.locate(inputs, row["trace_id"], place, **_options(corpus, row))
     if store.n_events != row["n_events"] or len(places) not in (1, store.n_events):
-        raise changed
-    if not _is_same(corpus, trace, seq, store):
-        raise changed
-    found = places[seq if len(places) > 1 else 0]
-    path, name = corpus._input(found[0])
-    text = _core.record_bytes(path, name, found, **options)
-    if text is None:
-        raise changed
-    return EventSource(*found, text.decode("utf-8", errors="replace"))
+        raise _changed(file, trace)
+    return store, places
 
 
 def _trace_row(corpus: "Corpus", trace: int) -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""The command view."""
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from .. import view
+from ..base.paths import path_of
+from ..base.publication import refuse_existing
+from ..base.text import counted, plain
+from ..summaries.narrative import HOUR
+from ..view.verb import MAX_BYTES
+from .application import app
+from .options import (
+    Force,
+    MaxGap,
+    PrivilegedTools,
+    RewardOptions,
+    StrictOptions,
+    TrustedTools,
+    UntrustedTools,
+    grouped,
+)
+from .recordings import tell_quarantined, usable
+from .values import weights
+
+VIEW_FILE: Final = Path("view.html")
+"""How a page is called that nobody named."""
+
+
+@app.command(name="view")
+@grouped
+def view_(
+    recordings: StrictOptions,
+    rewards: RewardOptions,
+    file: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Output file; default: view.html.", show_default=False),
+    ] = None,
+    force: Force = False,
+    opened: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="Credit method; repeatable; default: flow, difference, grpo."),
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", min=0, help="Runs with all details, at most.")] = 30,
+    trace: Annotated[
+        list[str] | None, typer.Option("--trace", help="A run with all details, instead; repeatable.")
+    ] = None,
+    text: Annotated[
+        bool, typer.Option("--text", help="Embed the records of events, which may be private.")
+    ] = False,
+    max_gap: MaxGap = HOUR,
+    untrusted: UntrustedTools = None,
+    trusted: TrustedTools = None,
+    privileged: PrivilegedTools = None,
+    max_bytes: Annotated[
+        int, typer.Option("--max-bytes", min=0, help="Size of the page, at most.")
+    ] = MAX_BYTES,
+) -> None:
+    """Write one HTML page of runs that opens offline in a browser."""
+    file = file or VIEW_FILE
+    if not force:
+        refuse_existing(path_of(file))
+    corpus = usable(recordings, rewards)
+    made = view(
+        corpus,
+        file,
+        methods=method or None,
+        reward=weights(rewards.reward or ["team"]),
+        runs=runs,
+        trace_id=list(trace or []) or None,
+        text=text,
+        max_gap=max_gap,
+        untrusted_tools=untrusted or (),
+        trusted_tools=trusted or (),
+        privileged_tools=privileged or (),
+        max_bytes=max_bytes,
+        overwrite=force,
+        threads=recordings.threads,
+        progress=True,
+    )
+    typer.echo(plain(f"{file}: {counted(made.n_detailed, 'run')} in detail, {made.bytes:,} bytes"))
+    for sentence in made.left_out:
+        typer.echo(sentence)
+    place = path_of(file).resolve()
+    if opened and not webbrowser.open(place.as_uri()):
+        typer.echo(plain(f"no browser could be opened; open {place} in one"), err=True)
+    tell_quarantined(corpus, recordings, recordings.strict)

@@ -1,0 +1,194 @@
+"""The verb `view`: recordings as one HTML file."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from ..base.arguments import public
+from ..base.checks import check_numbers
+from ..base.errors import ParameterError
+from ..base.paths import path_of
+from ..base.progress import Progress, reporting
+from ..base.publication import published_file, refuse_existing
+from ..base.schema import unknown_name
+from ..corpus.corpus import Corpus
+from ..corpus.frames import check_corpus
+from ..corpus.reward import Reward
+from ..credit.verb import methods as known_methods
+from ..summaries.narrative import HOUR, Story, story
+from .answers import DEFAULT_METHODS, credits_of
+from .building import Parts, built
+from .runs import list_runs, ranked
+
+MAX_BYTES: Final = 20 * 2**20
+"""A page that a browser opens at once, and that a mail may carry."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What `view` wrote.
+
+    Attributes
+    ----------
+    bytes
+        The size of the file.
+    n_runs, n_listed, n_detailed
+        Runs of the corpus, those in the list, and those with a timeline, credit and what if.
+    left_out
+        What is not in the page, a sentence each; the page says the same.
+    """
+
+    bytes: int
+    n_runs: int
+    n_listed: int
+    n_detailed: int
+    left_out: tuple[str, ...]
+
+
+@public
+def view(
+    corpus: Corpus,
+    path: str | os.PathLike[str],
+    *,
+    methods: Iterable[str] | None = None,
+    reward: Reward = "team",
+    runs: int = 30,
+    trace_id: str | Iterable[str] | None = None,
+    text: bool = False,
+    max_gap: float | None = HOUR,
+    untrusted_tools: Iterable[str] = (),
+    trusted_tools: Iterable[str] = (),
+    privileged_tools: Iterable[str] = (),
+    max_bytes: int = MAX_BYTES,
+    overwrite: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> View:
+    """Write recordings as one HTML file that opens offline: runs, timelines, credit, and what if.
+
+    The page fetches nothing, and its policy forbids that it could. It lists all runs; those in detail have a
+    timeline by agent, the tree of spawns, credit by each method, what `replay` says of some interventions,
+    findings, and their events, with search over all of them.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    path
+        The file, which has its name when it is complete.
+    methods
+        Credit methods, by the names of `methods`. None: ``flow``, ``difference`` and ``grpo``. A method that
+        cannot serve a run says why.
+    reward
+        A reward channel, or a weighted sum of several, as in `credit`.
+    runs
+        Runs in detail, at most: those that `story` names, then those with most events.
+    trace_id
+        Runs in detail by name, instead.
+    text
+        Embed the records of events, up to 4,000 characters each. They are what agents read and wrote, so that
+        whoever has the page can read them.
+    max_gap
+        As in `schedule`: longer gaps are idle, no work. Of recordings that have times.
+    untrusted_tools, trusted_tools, privileged_tools
+        As in `taint`.
+    max_bytes
+        The size of the file, at most. What does not fit is left out, and the page says what: runs in detail,
+        then events of the only one, then rows of the list.
+    overwrite
+        Replace a file that exists.
+    threads, progress
+        As in `read_traces`; progress counts runs in detail.
+
+    Returns
+    -------
+    View
+        ``bytes n_runs n_listed n_detailed left_out``.
+
+    Raises
+    ------
+    ParameterError
+        An unknown method, trace or tool, an option out of range, or a limit that is smaller than an empty
+        page.
+    InputError
+        The file exists and `overwrite` is false, or it cannot be written.
+
+    Notes
+    -----
+    Everything is what a verb says: `metrics`, `story`, `schedules.schedule`, `safety.tainted_events`,
+    `credit`, `replay`. The same recordings and options give the same bytes. Names are text in the page,
+    whatever they hold: control and bidirectional characters are shown as escapes. O(events + edges) for the
+    list; a run in detail costs what `replay` costs, and is read once more for the lines of its events, up to
+    64 MiB of recordings in all. Of a run with more than 20,000 events the page has those of the
+    critical path and the longest.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=3, seed=0)
+    >>> made = ot.view(corpus, tempfile.mkdtemp() + "/page.html", methods=["uniform"])
+    >>> made.n_listed, made.n_detailed, made.left_out
+    (3, 3, ())
+    """
+    check_corpus(corpus)
+    check_numbers(threads=threads, runs=runs, max_bytes=max_bytes)
+    target = path_of(path)
+    names = _known(DEFAULT_METHODS if methods is None else methods)
+    if not overwrite:
+        refuse_existing(target)
+    tools: dict[str, Any] = {
+        "untrusted_tools": list(untrusted_tools),
+        "trusted_tools": list(trusted_tools),
+        "privileged_tools": list(privileged_tools),
+    }
+    told = story(corpus, max_gap=max_gap, **tools, threads=threads)
+    options = {"max_gap": told.max_gap, "threads": threads}
+    rows, no_reward = list_runs(corpus, reward, {**options, **tools})
+    order = _order(corpus, rows, told, trace_id)
+    chosen = order[:runs] if trace_id is None else _named(rows, trace_id)
+    parts = Parts(
+        rows=rows,
+        order=order,
+        chosen=chosen,
+        story=told,
+        no_reward=no_reward,
+        credits=credits_of(corpus, chosen, names, reward, options),
+        tools=tools,
+        options=options,
+        text=bool(text),
+    )
+    with reporting(progress, "viewing") as callback:
+        page, made = built(corpus, parts, max_bytes, callback)
+    with published_file(target, overwrite=overwrite) as file:
+        file.write(page)
+    return View(len(page), rows.height, made.listed, made.detailed, tuple(made.left_out))
+
+
+def _known(names: Iterable[str]) -> list[str]:
+    """Names of credit methods, each once, all of which exist."""
+    given = [names] if isinstance(names, str) else list(names)
+    known = known_methods()["name"].to_list()
+    for name in given:
+        if name not in known:
+            raise ParameterError(unknown_name("method", str(name), known))
+    return list(dict.fromkeys(given))
+
+
+def _order(corpus: Corpus, rows: pl.DataFrame, told: Story, trace_id: object) -> list[int]:
+    """All traces, those that are asked for or that the story names first."""
+    first = told.runs["trace"].to_list() if trace_id is None else _named(rows, trace_id)
+    return ranked(rows, first)
+
+
+def _named(rows: pl.DataFrame, trace_id: Any) -> list[int]:
+    """Numbers of the traces with these ids, in their order."""
+    names: Sequence[str] = [trace_id] if isinstance(trace_id, str) else list(trace_id)
+    found = dict(rows.select("trace_id", "trace").iter_rows())
+    for name in names:
+        if name not in found:
+            raise ParameterError(unknown_name("trace_id", str(name), list(found)))
+    return list(dict.fromkeys(found[name] for name in names))

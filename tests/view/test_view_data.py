@@ -1,0 +1,184 @@
+"""What a page says is what the verbs say, and what the recordings say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import orchestrace as ot
+from orchestrace.view.verb import View
+from view.pages import columns, data_of, rows
+
+METHODS = ["flow", "difference", "grpo"]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "runs.jsonl"
+    ot.generate(path, traces=12, seed=4)
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(recorded: Path) -> ot.Corpus:
+    return ot.read_traces(recorded)
+
+
+@pytest.fixture(scope="module")
+def page(corpus: ot.Corpus, tmp_path_factory: pytest.TempPathFactory) -> tuple[View, dict[str, Any]]:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    return ot.view(corpus, path), data_of(path)
+
+
+def test_the_list_is_what_the_recordings_say(recorded: Path, page: tuple[View, dict[str, Any]]) -> None:
+    _, data = page
+    listed = {row["trace_id"]: row for row in rows(data["corpus"]["runs"])}
+    documents = [json.loads(line) for line in recorded.read_text().splitlines()]
+    assert list(listed) == [document["trace_id"] for document in documents]
+    for document in documents:
+        row, events = listed[document["trace_id"]], document["events"]
+        assert row["n_events"] == len(events)
+        assert row["tokens"] == sum(
+            event.get("tokens", event.get("tokens_in", 0) + event.get("tokens_out", 0)) for event in events
+        )
+        assert row["reward"] == document["rewards"]["team"]
+        assert row["n_tool_calls"] == sum(event["type"] == "tool_call" for event in events)
+
+
+def test_the_list_is_what_metrics_say(corpus: ot.Corpus, page: tuple[View, dict[str, Any]]) -> None:
+    _, data = page
+    listed, table = columns(data["corpus"]["runs"]), ot.metrics(corpus)
+    for name in ("n_events", "n_agents", "n_tool_calls", "tokens", "elapsed", "n_tainted"):
+        assert listed[name] == table[name].to_list(), name
+    found = corpus.findings.group_by("trace").len().collect()
+    assert sum(listed["n_findings"]) == found["len"].sum()
+
+
+def test_events_edges_and_times_are_those_of_the_corpus(
+    corpus: ot.Corpus, page: tuple[View, dict[str, Any]]
+) -> None:
+    _, data = page
+    soon = ot.schedules.schedule(corpus, max_gap=3600.0)
+    recorded = ot.schedules.schedule(corpus, release="recorded", max_gap=3600.0)
+    reached = ot.safety.tainted_events(corpus)
+    for trace in range(len(corpus)):
+        run, own = data[f"run-{trace}"], pl.col("trace") == trace
+        events = corpus.events.filter(own).collect()
+        shown = columns(run["events"])
+        for name in ("seq", "id", "t", "type", "agent", "tokens"):
+            assert shown[name] == events[name].cast(events[name].dtype).to_list(), name
+        assert shown["critical"] == soon.filter(own)["critical"].to_list()
+        assert shown["soon_finish"] == soon.filter(own)["finish"].to_list()
+        assert shown["start"] == recorded.filter(own)["start"].to_list()
+        edges = corpus.edges.filter(own).select("src", "dst", pl.col("type").cast(pl.String)).collect()
+        assert rows(run["edges"]) == edges.to_dicts()
+        tainted = {seq: hops for seq, hops in reached.filter(own).select("seq", "hops").iter_rows()}
+        hops = shown.get("hops", [None] * events.height)
+        assert {seq: hop for seq, hop in zip(shown["seq"], hops, strict=True) if hop is not None} == tainted
+
+
+def test_credit_is_that_of_the_verb(corpus: ot.Corpus, page: tuple[View, dict[str, Any]]) -> None:
+    _, data = page
+    for at, method in enumerate(METHODS):
+        agents = ot.credit(corpus, method=method, unit="agent")
+        events = ot.credit(corpus, method=method, unit="event")
+        for trace in range(len(corpus)):
+            shown, own = data[f"run-{trace}"]["credits"][at], pl.col("trace") == trace
+            told = columns(shown["agents"])
+            expected = agents.filter(own)
+            assert told["unit_id"] == expected["unit_id"].to_list()
+            assert told.get("credit") in (expected["credit"].to_list(), None)
+            by_event = events.filter(own, pl.col("seq").is_not_null())["credit"].to_list()
+            assert shown["events"] in (by_event, None)
+            assert (shown["events"] is None) == (not any(value is not None for value in by_event))
+
+
+def test_effects_are_those_of_replay(corpus: ot.Corpus, page: tuple[View, dict[str, Any]]) -> None:
+    _, data = page
+    dropped = ot.replay(corpus, ot.interventions.drop(each="agent"))
+    slots = ot.replay(corpus, ot.interventions.concurrency((1, 2, 4, 8)), max_gap=3600.0)
+    for trace in range(len(corpus)):
+        shown = rows(data[f"run-{trace}"]["effects"])
+        for table in (dropped, slots):
+            for row in table.filter(pl.col("trace") == trace).iter_rows(named=True):
+                (same,) = [
+                    one
+                    for one in shown
+                    if (one["intervention"], one.get("unit_id")) == (row["intervention"], row["unit_id"])
+                ]
+                for name in ("effect", "lower", "upper", "makespan_cf", "tokens_cf", "reason"):
+                    assert same.get(name) == row[name]
+
+
+def test_agents_stand_below_their_parents(corpus: ot.Corpus, page: tuple[View, dict[str, Any]]) -> None:
+    _, data = page
+    for trace in range(len(corpus)):
+        agents = rows(data[f"run-{trace}"]["agents"])
+        level = {row["agent"]: row["level"] for row in agents}
+        for at, row in enumerate(agents):
+            if row.get("parent") is None:
+                assert row["level"] == 0
+                continue
+            assert row["level"] == level[row["parent"]] + 1
+            above = [one["agent"] for one in agents[:at] if one["level"] == row["level"] - 1]
+            assert above[-1] == row["parent"]
+
+
+def test_lines_are_those_of_the_source(corpus: ot.Corpus, page: tuple[View, dict[str, Any]]) -> None:
+    _, data = page
+    for trace in (0, 7):
+        places = data[f"run-{trace}"]["places"]
+        for seq in (0, 3):
+            source = corpus.source(trace, seq)
+            assert places["files"][places["file"][seq]] == source.file
+            assert places["line"][seq] == source.line
+
+
+def test_text_is_there_only_where_it_is_asked_for(corpus: ot.Corpus, tmp_path: Path) -> None:
+    plain, texts = tmp_path / "plain.html", tmp_path / "texts.html"
+    ot.view(corpus, plain, runs=1)
+    ot.view(corpus, texts, runs=1, text=True)
+    (without,) = [run for name, run in data_of(plain).items() if name.startswith("run-")]
+    (within,) = [run for name, run in data_of(texts).items() if name.startswith("run-")]
+    assert without["texts"] == {"height": 0, "columns": {}}
+    assert columns(within["texts"])["text"][2] == corpus.source(within["trace"], 2).text[:4000]
+
+
+def test_a_corpus_without_rewards_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    events = [{"id": "a", "t": 0, "type": "message", "agent": "x", "to": "y"}]
+    run = {
+        "trace_id": "r",
+        "task_id": "t",
+        "events": events,
+        "edges": [],
+        "rewards": {},
+        "costs": {"tokens": 1, "wall_clock_s": 1},
+    }
+    path.write_text(json.dumps(run) + "\n")
+    ot.view(ot.read_traces(path), tmp_path / "page.html")
+    told = data_of(tmp_path / "page.html")
+    assert told["corpus"]["no_reward"].startswith("unknown reward channel 'team': this corpus has no rewards")
+    assert "reward" not in columns(told["corpus"]["runs"])
+    assert (
+        told["corpus"]["methods"][0]["reason"] is None or "reward" in told["corpus"]["methods"][0]["reason"]
+    )
+
+
+def test_a_corpus_on_disk_gives_the_same_runs(recorded: Path, corpus: ot.Corpus, tmp_path: Path) -> None:
+    ot.ingest(recorded, tmp_path / "stored")
+    ot.view(ot.read_corpus(tmp_path / "stored"), tmp_path / "disk.html", methods=["flow"])
+    ot.view(corpus, tmp_path / "memory.html", methods=["flow"])
+    disk, memory = data_of(tmp_path / "disk.html"), data_of(tmp_path / "memory.html")
+    by_id = {run["trace_id"]: run for name, run in disk.items() if name.startswith("run-")}
+    for name, run in memory.items():
+        if name.startswith("run-"):
+            assert {**by_id[run["trace_id"]], "trace": 0} == {**run, "trace": 0}
+
+
+def test_nothing_to_show_is_a_page_too(tmp_path: Path) -> None:
+    corpus = ot.generate(traces=2, seed=0).filter(False)
+    made = ot.view(corpus, tmp_path / "page.html")
+    assert (made.n_runs, made.n_detailed) == (0, 0)
