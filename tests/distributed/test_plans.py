@@ -339,7 +339,7 @@ def test_a_damaged_file_of_the_corpus_is_told(own_folder: Path, tmp_path: Path) 
         ("credit", (), {"method": "floww"}, "did you mean 'flow'"),
         ("credit", (), {"method": "flow", "gama": 1}, "gama"),
         ("credit", (), {"reward": "teem"}, "did you mean 'team'"),
-        ("credit", (), {"threads": 2}, "threads is no option of a plan"),
+        ("credit", (), {"threads": 2}, "threads is not an option of a plan"),
         ("credit", (), {"method": "shapley", "outcome": len}, "plain values"),
         ("replay", (), {}, "needs an intervention"),
         ("replay", (ot.interventions.drop(agent="nobody"),), {}, "unknown agent 'nobody'"),

@@ -117,7 +117,7 @@ def divided_call(
     for name in RUNNING:
         if name in arguments.named:
             raise ParameterError(
-                f"{name} is no option of a plan: give it to what runs the tasks, or reduces them"
+                f"{name} is not an option of a plan: pass it to the call that runs or reduces the tasks"
             )
     where = _place_of(opened)
     digest = manifest_digest(where)
