@@ -273,8 +273,8 @@ def test_another_version_is_refused(folder: Path, tmp_path: Path) -> None:
         ({**value, "version": 2}, "version 2 of plans"),
         ({**value, "id": "0"}, "damaged"),
         ({**value, "tasks": value["tasks"][1:]}, "damaged"),
-        ({**value, "tasks": [{}]}, "no plan"),
-        ({**value, "call": None}, "no plan"),
+        ({**value, "tasks": [{}]}, "not a plan"),
+        ({**value, "call": None}, "not a plan"),
         ([], "not a JSON object"),
     ):
         path.write_text(json.dumps(changed))
