@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from .corpus import Corpus
 
 
+_TABLE = "border-collapse:collapse;font-variant-numeric:tabular-nums;width:auto"
+
+
 def as_text(corpus: Corpus) -> str:
     """Counts per table, below one line about the records."""
     sizes = corpus._sizes()
@@ -54,8 +57,11 @@ def _html_table(heading: str, rows: list[tuple[str, int]]) -> str:
     cells = "".join(
         f"<tr>{_cell('td', 'left', name)}{_cell('td', 'right', f'{n:,}')}</tr>" for name, n in rows
     )
-    return f"<table><tr>{_cell('th', 'left', heading)}{_cell('th', 'right', 'rows')}</tr>{cells}</table>"
+    head = f"<tr>{_cell('th', 'left', heading)}{_cell('th', 'right', 'rows')}</tr>"
+    return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{cells}</tbody></table>'
 
 
 def _cell(tag: str, side: str, text: str) -> str:
-    return f'<{tag} style="text-align:{side}">{escape(text)}</{tag}>'
+    # a space between columns that no style of the page takes away, and one that is copied with the text
+    room = "padding:0.1em 1.2em 0.1em 0" if side == "left" else "padding:0.1em 0"
+    return f'<{tag} style="text-align:{side};{room}">{escape(text)}</{tag}> '

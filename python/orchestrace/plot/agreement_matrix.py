@@ -101,7 +101,7 @@ def agreement(
     cells = pl.DataFrame(rows, schema={**types, "n_traces": pl.UInt32})
     low = -1.0 if metric in ("spearman", "kendall") else 0.0
     unit = str(frames[0]["unit"].cast(pl.String)[0])
-    runs = cells["n_traces"].max()
+    runs = max(cells["n_traces"].to_list())
     said = [f"{_METRICS[metric]} within runs, by {unit}; at most {runs:,} runs have a value"]
     if (cells["lower"] <= 0).any() and low < 0:
         said.append("in brackets: the interval includes 0")
@@ -125,7 +125,7 @@ def _chart(canvas: Canvas, cells: pl.DataFrame, names: list[str], low: float) ->
     ]
     cells = cells.with_columns(text=pl.Series(text))
     size = 46
-    scale = {"domain": [low, 0, 1] if low < 0 else [0, 1], "interpolate": "rgb"}
+    scale: dict[str, Any] = {"domain": [low, 0, 1] if low < 0 else [0, 1], "interpolate": "rgb"}
     scale["range"] = [ORANGE, _NEITHER, BLUE] if low < 0 else [_NEITHER, BLUE]
     color = alt.Color("value:Q", title=None).scale(**scale)
     color = color.legend(orient="right", gradientLength=120, tickCount=5)

@@ -28,6 +28,11 @@ def drawing() -> Any:
     return alt
 
 
+def labeled(frame: pl.DataFrame) -> bool:
+    """Whether marks have labels for screen readers one by one: thousands tell less than one description."""
+    return frame.height <= 200
+
+
 def finite(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """The rows with nulls in place of numbers that are none."""
     numbers = pl.col(columns).cast(pl.Float64)
@@ -53,9 +58,15 @@ class Canvas:
     def chart(self, frame: pl.DataFrame) -> Any:
         """A chart over the rows of a frame."""
         name = f"rows{len(self._rows)}"
+        frame = frame.with_columns(selectors.decimal().cast(pl.Float64), selectors.temporal().cast(pl.String))
         floats = selectors.float()
         frame = frame.with_columns(pl.when(floats.is_finite()).then(floats))  # JSON has no other numbers
-        self._rows[name] = frame.to_dicts()
+        # names are text of strangers, and an SVG bears no control characters
+        self._rows[name] = frame.with_columns(
+            frame[column].map_elements(plain, return_dtype=pl.String)
+            for column, dtype in frame.schema.items()
+            if dtype == pl.String
+        ).to_dicts()
         return self.alt.Chart(self.alt.NamedData(name=name))
 
     def finished(self, chart: Any, title: str, said: Iterable[str], description: str) -> Any:
@@ -67,9 +78,9 @@ class Canvas:
 
     def empty(self, title: str, why: str, *, width: int = 480) -> Any:
         """A chart that says why it shows nothing."""
-        lines = textwrap.wrap(plain(why), 64)
-        chart = self.chart(pl.DataFrame({"why": ["\n".join(lines)]}))
-        chart = chart.mark_text(lineBreak="\n", fontSize=12, baseline="middle").encode(text="why:N")
+        lines = pl.DataFrame({"why": textwrap.wrap(plain(why), 64)}).with_row_index("line")
+        y = self.alt.Y("line:Q", axis=None).scale(domain=[max(lines.height, 4), -1], nice=False)
+        chart = self.chart(lines).mark_text(fontSize=12, baseline="middle").encode(text="why:N", y=y)
         return self.finished(chart.properties(width=width, height=80), title, [], f"{title}: {why}")
 
 
@@ -77,7 +88,8 @@ def name_axis(canvas: Canvas, field: str, names: list[str]) -> Any:
     """An axis of names, from the top, each whole."""
     room = max(map(text_width, names), default=0.0) + 10
     y = canvas.alt.Y(f"{field}:N", title=None, sort=names).scale(domain=names)
-    return y.axis(domain=False, ticks=False, labelPadding=6, labelLimit=room)
+    # renderers without the font of a name think that it is narrower
+    return y.axis(domain=False, ticks=False, labelPadding=6, labelLimit=room, minExtent=room)
 
 
 PLAINLY: Final = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '.4~g')"
@@ -87,7 +99,8 @@ PLAINLY: Final = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(d
 def log_ticks(low: float, high: float) -> list[float]:
     """Ticks of a logarithmic axis: powers of ten, and where these are few also twice and five times."""
     steps = (1, 2, 5) if high / low < 300 else (1,)
-    tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    tens = range(first, last + 1, 1 + (last - first) // 10)
     return [step * 10.0**n for n in tens for step in steps if low <= step * 10.0**n <= high]
 
 
@@ -115,11 +128,22 @@ def shown_names(names: Sequence[str | None], length: int = NAME) -> list[str]:
 
 
 def shortened(text: str, length: int = NAME) -> str:
-    """A text with its middle left out where it is longer."""
-    if len(text) <= length:
+    """A text with its middle left out where it is longer; wide letters count twice."""
+    if sum(map(_columns, text)) <= length:
         return text
-    head = (length - 1) // 2 + (length - 1) % 2
-    return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
+    tail = (length - 1) // 2
+    return f"{_beginning(text, length - 1 - tail)}…{_beginning(text[::-1], tail)[::-1]}"
+
+
+def _columns(letter: str) -> int:
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def _beginning(text: str, columns: int) -> str:
+    at = 0
+    while at < len(text) and (columns := columns - _columns(text[at])) >= 0:
+        at += 1
+    return text[:at]
 
 
 def text_width(text: str) -> float:
@@ -131,6 +155,8 @@ def text_width(text: str) -> float:
 
 def number(value: float) -> str:
     """A number for people: three digits and a unit of thousands."""
+    if abs(value) >= 1e12:
+        return f"{value:.2e}"
     for factor, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:.3g}{sign}"

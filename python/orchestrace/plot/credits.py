@@ -57,8 +57,8 @@ def credit(credits: pl.DataFrame | pl.LazyFrame, *, top: int = 20, theme: Theme 
     --------
     >>> import orchestrace as ot
     >>> credits = ot.credit(ot.generate(traces=20, seed=0), method="flow", unit="role")
-    >>> ot.plot.credit(credits).to_dict()["description"].partition(",")[0]
-    'Credit by role over 20 runs'
+    >>> ot.plot.credit(credits).to_dict()["title"]["subtitle"]
+    ['mean over all runs (20), 95 % interval over runs']
     """
     if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= 60:
         raise ParameterError(f"top is {top!r}, expected a whole number from 1 to 60")
@@ -69,10 +69,10 @@ def credit(credits: pl.DataFrame | pl.LazyFrame, *, top: int = 20, theme: Theme 
     title = f"Credit by {unit}" if unit else "Credit"
     known = rows.filter(pl.col("credit").is_not_null() & pl.col("credit").is_finite())
     if known.is_empty():
-        reasons = (
-            rows["reason"].drop_nulls().cast(pl.String).unique().sort() if "reason" in rows.columns else []
-        )
-        why = f" ({', '.join(reasons)})" if len(reasons) else ""
+        reasons: list[str] = []
+        if "reason" in rows.columns:
+            reasons = rows["reason"].drop_nulls().cast(pl.String).unique().sort().to_list()
+        why = f" ({', '.join(reasons)})" if reasons else ""
         return canvas.empty(title, f"None of {counted(rows.height, 'row')} has a credit{why}.")
     if "method" not in known.columns:
         known = known.with_columns(method=pl.lit(""))

@@ -10,7 +10,7 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.frames import collected
 from ..scaling.laws import predict_law
-from .canvas import PLAINLY, Canvas, log_ticks, number, shown_names
+from .canvas import PLAINLY, Canvas, labeled, log_ticks, number, shown_names
 from .palette import BLUE, SERIES, Theme, colors_of
 
 MOST_POINTS: Final = 2_000
@@ -126,14 +126,15 @@ def _curves(fit: pl.DataFrame, groups: list[str], shown: dict[str, str]) -> pl.D
     """``group x estimate lower upper beyond`` of the chosen laws, at sizes that are even in logarithm."""
     made = []
     for (group,), own in fit.group_by("group", maintain_order=True):
-        low, high = own["x_lower"].drop_nulls().min(), own["x_upper"].drop_nulls().max()
-        if low is None or high is None or not own["chosen"].fill_null(False).any():
+        seen = own.drop_nulls(["x_lower", "x_upper"])
+        if seen.is_empty() or not own["chosen"].fill_null(False).any():
             continue
-        ends = np.log10(float(low)), np.log10(float(high))
+        low, high = float(seen["x_lower"][0]), float(seen["x_upper"][0])
+        ends = np.log10(low), np.log10(high)
         half = min(0.5, max(0.1, 0.5 * (ends[1] - ends[0])))
         inside = np.logspace(*ends, _POINTS)
         beyond = np.logspace(ends[1], ends[1] + half, _POINTS // 3)
-        inside[0], inside[-1] = float(low), float(high)
+        inside[0], inside[-1] = low, high
         for sizes, out in ((inside, False), (beyond, True)):
             told = predict_law(own.drop("group"), sizes.tolist())
             made.append(
@@ -209,7 +210,7 @@ def _chart(
         layers.append(band.encode(x=x(), y=y("lower"), y2="upper:Q", color=color, detail="group:N"))
     if points is not None and points.height:
         mark = canvas.chart(points).mark_point(
-            filled=True, size=22 if points.height < 300 else 10, opacity=0.5
+            filled=True, size=22 if points.height < 300 else 10, opacity=0.5, aria=labeled(points)
         )
         layers.append(mark.encode(x=x(), y=y("y"), color=color, tooltip=["group:N", "x:Q", "y:Q", "n:Q"]))
     for out, dash in ((False, [1, 0]), (True, [5, 4])):

@@ -206,7 +206,7 @@ def _table(nodes: list[_Node], xs: list[float]) -> tuple[pl.DataFrame, list[str]
     most = max(_weight(node) for node in nodes)
     names = list(dict.fromkeys(node.role for node in nodes if node.role is not None))
     roles = names if 1 < len(names) <= _MOST_ROLES else []
-    shown = dict(zip(roles, shown_names(list(roles)), strict=True))
+    shown = dict(zip(roles, shown_names(list(roles), 16), strict=True))
     rows = [
         {
             "x": xs[node.depth],
@@ -274,7 +274,7 @@ def _layers(
         color = (
             alt.Color("role:N", title="role", sort=roles)
             .scale(domain=roles, range=[*colors_of(roles)])
-            .legend(orient="bottom", columns=8, symbolOpacity=1)
+            .legend(orient="bottom", columns=4, symbolOpacity=1)
         )
     area = alt.Size("area:Q", legend=None).scale(domain=[0, 400], range=[0, 400])
     circle = canvas.chart(table).mark_circle(opacity=1)

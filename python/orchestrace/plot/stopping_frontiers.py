@@ -8,7 +8,7 @@ from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.frames import collected
-from .canvas import Canvas, finite, heading, name_axis, number, shown_names
+from .canvas import PLAINLY, Canvas, finite, heading, name_axis, number, shown_names
 from .palette import BLUE, GREY, SERIES, Theme, colors_of
 
 _NEEDED: Final = ("method", "quality", "cost", "n_runs", "n_tasks")
@@ -81,7 +81,9 @@ def _frontier(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
     shown = pl.col("method").cast(pl.String).replace_strict(dict(zip(methods, names, strict=True)))
     rows = rows.with_columns(rule=shown)
     base = canvas.chart(rows.select("price", "rule", "quality", "cost")).encode(
-        x=alt.X("cost:Q", title="mean cost of a run").scale(zero=False),
+        x=alt.X("cost:Q", title="mean cost of a run")
+        .scale(zero=False)
+        .axis(labelExpr=PLAINLY, labelOverlap=True),
         y=alt.Y("quality:Q", title="mean quality").scale(zero=False),
         color=alt.Color("rule:N", title=None, sort=names)
         .scale(domain=names, range=colors_of(names))
@@ -121,9 +123,10 @@ def _values(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
     )
     y = name_axis(canvas, "rule", names)
     title = "mean payoff of a run"
+    numbers = {"labelExpr": PLAINLY, "labelOverlap": True, "tickCount": 6}
 
     def x(name: str) -> Any:
-        return alt.X(f"{name}:Q", title=title).scale(zero=False)
+        return alt.X(f"{name}:Q", title=title).scale(zero=False).axis(**numbers)
 
     tooltip = ["rule:N", "value:Q", "lower:Q", "upper:Q", "bound:Q"]
     layers = []

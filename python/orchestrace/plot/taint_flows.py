@@ -9,7 +9,7 @@ from ..base.text import counted
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus, collected, one_trace
 from ..safety.tracking import sanitizer_cut, tainted_events
-from .canvas import Canvas
+from .canvas import Canvas, labeled
 from .palette import BLUE, GREY, VERMILION, Theme
 from .timelines import MOST_LINKS, joined, left_out, row_axis, row_height, time_axis
 from .trace_rows import TraceRows, trace_rows
@@ -160,12 +160,16 @@ def _marks(canvas: Canvas, drawn: TraceRows, bars: pl.DataFrame) -> list[Any]:
             "tooltip": tooltip,
         }
         if spans.height:
-            mark = canvas.chart(spans.select(columns)).mark_bar(height=alt.RelativeBandSize(height))
+            mark = canvas.chart(spans.select(columns)).mark_bar(
+                height=alt.RelativeBandSize(height), aria=labeled(bars)
+            )
             layers.append(mark.encode(x2="finish:Q", **encoded))
         if instants.height:
             size = height * row_height(drawn)
             layers.append(
-                canvas.chart(instants.select(columns)).mark_tick(thickness=1.6, size=size).encode(**encoded)
+                canvas.chart(instants.select(columns))
+                .mark_tick(thickness=1.6, size=size, aria=labeled(bars))
+                .encode(**encoded)
             )
     return layers
 

@@ -9,7 +9,7 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
-from .canvas import Canvas, text_width
+from .canvas import PLAINLY, Canvas, labeled, text_width
 from .palette import CRITICAL, DIVERGING, GREY, KIND_COLORS, Theme
 from .trace_rows import CARRIED, TraceRows, trace_rows
 
@@ -93,8 +93,8 @@ def row_height(drawn: TraceRows) -> int:
 
 def time_axis(canvas: Canvas, drawn: TraceRows, field: str = "start") -> Any:
     """The encoding of time from the beginning of the run."""
-    last = max(drawn.span / drawn.scale, 1e-9)
-    axis = {"grid": True, "tickCount": 8, "labelOverlap": True}
+    last = drawn.span / drawn.scale or 1.0  # a run without time has an axis of one
+    axis = {"grid": True, "tickCount": 8, "labelOverlap": True, "labelExpr": PLAINLY}
     return canvas.alt.X(f"{field}:Q", title=drawn.axis).scale(domain=[0, last], nice=False).axis(**axis)
 
 
@@ -188,12 +188,16 @@ def _event_layers(canvas: Canvas, drawn: TraceRows, bars: pl.DataFrame, credited
     layers = []
     spans, instants = bars.filter(~pl.col("instant")), bars.filter("instant")
     if spans.height:
-        mark = canvas.chart(spans.select(columns)).mark_bar(height=alt.RelativeBandSize(0.56), minBandSize=1)
+        mark = canvas.chart(spans.select(columns)).mark_bar(
+            height=alt.RelativeBandSize(0.56), aria=labeled(bars)
+        )
         layers.append(
             mark.encode(x=time_axis(canvas, drawn), x2="finish:Q", y=y, color=color, tooltip=tooltip)
         )
     if instants.height:
-        tick = canvas.chart(instants.select(columns)).mark_tick(thickness=1.6, bandSize=9)
+        tick = canvas.chart(instants.select(columns)).mark_tick(
+            thickness=1.6, size=0.56 * row_height(drawn), aria=labeled(bars)
+        )
         layers.append(tick.encode(x=time_axis(canvas, drawn), y=y, color=color, tooltip=tooltip))
     return layers
 
@@ -235,7 +239,11 @@ def _path_layers(canvas: Canvas, drawn: TraceRows, path: pl.DataFrame) -> list[A
         )
         boxes = boxes.drop("start").rename({"from": "start"})
     outline = canvas.chart(boxes.select("row", "start", "finish", name=pl.lit("critical path"))).mark_bar(
-        height=alt.RelativeBandSize(0.8), fill="transparent", fillOpacity=0, strokeWidth=0.9 if thin else 1.4
+        height=alt.RelativeBandSize(0.8),
+        fill="transparent",
+        fillOpacity=0,
+        aria=labeled(boxes),
+        strokeWidth=0.9 if thin else 1.4,
     )
     layers = [outline.encode(x=time_axis(canvas, drawn), x2="finish:Q", y=y, stroke=stroke)]
     if 1 < path.height <= MOST_LINKS:
@@ -246,7 +254,7 @@ def _path_layers(canvas: Canvas, drawn: TraceRows, path: pl.DataFrame) -> list[A
             begin=pl.max_horizontal(pl.col("start").shift(-1), "finish"),
         ).with_columns(next=pl.col("row").shift(-1))
         line = canvas.chart(steps.drop_nulls("next")).mark_rule(
-            color=CRITICAL, strokeWidth=0.7 if thin else 1.4, opacity=0.55 if thin else 1
+            color=CRITICAL, strokeWidth=0.7 if thin else 1.4, opacity=0.55 if thin else 1, aria=labeled(steps)
         )
         layers.append(
             line.encode(x=time_axis(canvas, drawn, "finish"), x2="begin:Q", y=y, y2=alt.Y2("next:N"))
@@ -289,7 +297,9 @@ def _flow_layers(canvas: Canvas, drawn: TraceRows, links: tuple[pl.DataFrame, in
     dash = alt.StrokeDash("kind:N", legend=None).scale(
         domain=["spawn", *_FLOWS[1:]], range=[[4, 2], [1, 0], [1, 0], [1, 0]]
     )
-    rule = canvas.chart(rows).mark_rule(color=GREY, strokeWidth=1, opacity=0.75 if rows.height < 120 else 0.4)
+    rule = canvas.chart(rows).mark_rule(
+        color=GREY, strokeWidth=1, opacity=0.75 if rows.height < 120 else 0.4, aria=labeled(rows)
+    )
     return [
         rule.encode(
             x=time_axis(canvas, drawn, "finish"),

@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from ..base.errors import ParameterError
+from ..plot.palette import SERIES
 
-COLORS: Final = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#882255", "#332288"]
-"""Six of Okabe and Ito's and two of Tol's: people with any kind of color vision tell every two apart."""
+COLORS: Final = [*SERIES[:6], "#882255", "#332288"]
+"""The first six of all charts, and two of Tol's, which are dark: a report has a white page."""
 DASHES: Final = [[1, 0], [6, 3], [2, 2], [8, 2, 2, 2]]
 """Lines of the methods beyond the eighth, which share a color with an earlier one."""
 GREY: Final = "#c4c8ce"
