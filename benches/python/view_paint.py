@@ -24,7 +24,8 @@ import orchestrace as ot
 
 LOADS = 5
 READY = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done([
-    performance.getEntriesByName("first-paint")[0].startTime, performance.now()]))))"""
+    performance.getEntriesByName("first-paint")[0].startTime,
+    performance.getEntriesByName("drawn")[0].startTime]))))"""
 
 
 def chromium() -> str:
@@ -65,7 +66,7 @@ def measure(browser: Any, folder: Path) -> None:
 def picture(browser: Any, folder: Path, target: Path) -> None:
     """The chosen run of a generated corpus, with its timeline and one event."""
     os.chdir(folder)
-    ot.generate("runs.jsonl", preset="academic", traces=5, seed=2)
+    ot.synthetic.planted("runs.jsonl", traces=5, agents=8, events=14, depth=3, seed=4)
     ot.view(ot.read_traces("runs.jsonl"), "page.html")
     tab = browser.new_page(viewport={"width": 1240, "height": 1180}, color_scheme="light")
     tab.goto((folder / "page.html").as_uri())

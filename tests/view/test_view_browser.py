@@ -1,4 +1,4 @@
-"""The page in Chromium: what a reader sees and does, with a mouse, with the keyboard, and with assistive technology."""
+"""The page in Chromium: what a reader sees and does, by mouse, by keyboard, and with assistive technology."""
 
 import os
 import re

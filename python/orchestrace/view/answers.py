@@ -37,14 +37,17 @@ def credits_of(
     groups = corpus.traces.filter(pl.col("trace").is_in(list(chosen))).select("group_id")
     own = groups.collect(engine="streaming")["group_id"].drop_nulls().unique()
     wanted = pl.col("trace").is_in(list(chosen))
-    rivals = corpus.filter(wanted | pl.col("group_id").is_in(own.implode()))
-    short = rivals.filter(pl.col("n_events") <= EVENTS)
+    scopes = {
+        "trace": corpus.filter(wanted),
+        "group": corpus.filter(wanted | pl.col("group_id").is_in(own.implode())),
+        "corpus": corpus,
+    }
     found = []
     for name in names:
         row = known[name]
         told: dict[str, Any] = {one: row[one] for one in ("quantity", "tier", "summary")}
         told |= {"method": name, "agents": None, "events": None, "reason": None}
-        among = corpus if row["scope"] == "corpus" else rivals
+        among = scopes[row["scope"]]
         asked: dict[str, Any] = {"method": name, "reward": reward, "threads": options["threads"]}
         try:
             for unit, columns in (
@@ -53,7 +56,8 @@ def credits_of(
             ):
                 if unit in row["units"]:
                     # games of events take quadratic time
-                    some = short if unit == "event" and row["tier"] == "surrogate" else among
+                    is_game = unit == "event" and row["tier"] == "surrogate"
+                    some = among.filter(pl.col("n_events") <= EVENTS) if is_game else among
                     credits = cast(pl.DataFrame, credit(some, unit=cast(Any, unit), **asked))
                     told[f"{unit}s"] = credits.filter(wanted).select(columns)
         except ParameterError as error:
@@ -73,7 +77,8 @@ def effects_of(
     results = events.filter(pl.col("type") == "tool_result", pl.col("tool").is_not_null())
     slow = results.group_by("tool").agg(pl.col("duration").sum())
     tools = slow.sort(["duration", "tool"], descending=[True, False], nulls_last=True)["tool"].head(TOOLS)
-    length = (events["t"].max() or 0.0) - (events["t"].min() or 0.0)  # type: ignore[operator]  # floats
+    times = [float(t) for t in events["t"].drop_nulls()]
+    length = max(times, default=0.0) - min(times, default=0.0)
     asked: list[Any] = [drop(each=cast(Any, level)) for level in _DROPPED]
     asked += [truncate(at=share * length) for share in SHARES if length > 0.0]
     asked += [concurrency(SLOTS), *(speed_up(2.0, tool=name) for name in tools)]

@@ -21,8 +21,8 @@ const runTable = table({
   choosable: (row) => row.detail, page: 12, sort: ["n_events", false],
   columns: [
     { key: "trace_id", label: "Run", show: (row) => visible(row.trace_id, 80) },
-    { key: "importer", label: "Format" },
-    { key: "task_id", label: "Task", show: (row) => visible(row.task_id, 40) },
+    { key: "importer", label: "Format", kind: "name" },
+    { key: "task_id", label: "Task", kind: "name", show: (row) => visible(row.task_id, 40) },
     { key: "n_events", label: "Events", kind: "number" },
     { key: "n_agents", label: "Agents", kind: "number" },
     { key: "tokens", label: "Tokens", kind: "number" },

@@ -72,7 +72,7 @@ function agentsPane(run, { chooseAgent }) {
         name.style.paddingLeft = `${Math.min(row.level, 12) * 1.1}em`;
         return name;
       } },
-      { key: "kind", label: "Kind" },
+      { key: "kind", label: "Kind", kind: "name" },
       { key: "role", label: "Role" },
       { key: "parent", label: "Spawned by" },
       { key: "n_events", label: "Events", kind: "number" },
@@ -147,7 +147,7 @@ function effectsPane(run) {
           : bar(row.effect, 1, `${(row.effect ?? null) === null ? "unknown" : signed(row.effect)} [${signed(row.lower) || "?"}, ${signed(row.upper) || "?"}]`, row.lower ?? null, row.upper ?? null)) },
         { key: "outcome_cf", label: "Outcome then", kind: "number" },
         { key: "kept", label: "Tokens saved", kind: "number", show: (row) => (row.kept === null ? "" : number(-row.kept)) },
-        { key: "tier", label: "Tier" }, { key: "support", label: "Support", kind: "number" }, why],
+        { key: "tier", label: "Tier", kind: "name" }, { key: "support", label: "Support", kind: "number" }, why],
     }).element,
     table({
       caption: "How long it would have taken: the same work on other schedules", rows: timing, page: 50, empty: "No such intervention.",
@@ -155,7 +155,7 @@ function effectsPane(run) {
         { key: "gain", label: `Change, ${run.unit}`, kind: "number", show: (row) => (row.gain === null ? "unknown" : bar(row.gain, most, signed(row.gain))) },
         { key: "makespan", label: "Now", kind: "number", show: (row) => span(row.makespan, run.unit) },
         { key: "makespan_cf", label: "Then", kind: "number", show: (row) => span(row.makespan_cf, run.unit) },
-        { key: "tier", label: "Tier" }, { key: "support", label: "Support", kind: "number" }, why],
+        { key: "tier", label: "Tier", kind: "name" }, { key: "support", label: "Support", kind: "number" }, why],
     }).element,
   ];
 }
@@ -166,7 +166,7 @@ function eventsPane(run, { chooseEvent, chosenEvent }) {
     columns: [
       { key: "seq", label: "Event", kind: "number", show: (row) => number(row.seq) },
       { key: "id", label: "Id", show: (row) => visible(row.id, 60) },
-      { key: "type", label: "Kind", show: (row) => row.type.replaceAll("_", " ") },
+      { key: "type", label: "Kind", kind: "name", show: (row) => row.type.replaceAll("_", " ") },
       { key: "who", label: "Agent", show: (row) => visible(row.who, 60) },
       { key: "tool", label: "Tool", show: (row) => visible(row.tool, 60) },
       { key: "start", label: `Start, ${run.unit}`, kind: "number" },
