@@ -2,9 +2,10 @@
 
     python benches/python/question_pictures.py gaming --svg docs/pictures/gaming.svg
 
-A page is one of gaming, stopping, off-policy, rewards and decisions. The first two are drawn from the
-committed results in benches/results, the others from planted recordings, whose truth is known. The script
-prints the rows that it draws, the same ones every time.
+The pages gaming, stopping, off-policy, rewards and decisions have pictures of their own. The first two are
+drawn from the committed results in benches/results, the others from planted recordings, whose truth is known;
+the script prints the rows that it draws, the same ones every time. The other pictures are of answers in
+docs/how-to; `ot.plot` draws them of the sample corpus.
 """
 
 import argparse
@@ -452,6 +453,74 @@ def decisions(rows: pl.DataFrame) -> Spec:
     return joined(sheet, panels, 3, {"row": 10, "column": 22})
 
 
+# --- answers ----------------------------------------------------------------------------------------------
+
+SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
+RUN = "trace-00000009"
+TOOLS = {"untrusted_tools": ["browser.open"], "trusted_tools": ["*"]}
+
+
+def samples() -> ot.Corpus:
+    return ot.read_traces(SAMPLES)
+
+
+def timeline() -> Any:
+    return ot.plot.timeline(samples(), RUN)
+
+
+def spawn_tree() -> Any:
+    return ot.plot.spawn_tree(samples(), RUN)
+
+
+def credit() -> Any:
+    return ot.plot.credit(ot.credit(samples(), method="flow", unit="role", reward="team"))
+
+
+def effects() -> Any:
+    return ot.plot.effects(ot.replay(samples(), ot.interventions.drop(each="role")))
+
+
+def scaling() -> Any:
+    curve = ot.schedules.scaling_curve(samples(), [1, 2, 4, 8])
+    return ot.plot.scaling(curve.filter(unit="seconds"))
+
+
+def taint() -> Any:
+    corpus = samples()
+    events = ot.safety.tainted_events(corpus, **TOOLS)
+    cut = ot.safety.sanitizer_cut(corpus, **TOOLS)
+    return ot.plot.taint(corpus, "trace-00000005", events=events, cut=cut)
+
+
+def agreement() -> Any:
+    corpus = samples()
+    names = ("flow", "uniform", "shapley", "banzhaf")
+    return ot.plot.agreement(corpus, [ot.credit(corpus, method=name, unit="agent") for name in names])
+
+
+def frontier() -> Any:
+    epochs, _ = ot.synthetic.stops(runs=600, seed=0)
+    rules = ["fixed", "threshold", "lsm", "oracle"]
+    return ot.plot.stopping(ot.stopping.frontier(epochs, rules, prices=[0.0, 0.05, 0.1, 0.2, 0.4]))
+
+
+def sizes() -> Any:
+    return ot.plot.envelopes(corpora={"samples": samples()})
+
+
+CHARTS: dict[str, Callable[[], Any]] = {
+    "timeline": timeline,
+    "spawn-tree": spawn_tree,
+    "credit-by-role": credit,
+    "effects-by-role": effects,
+    "speedup": scaling,
+    "taint": taint,
+    "agreement": agreement,
+    "stopping-frontier": frontier,
+    "sizes": sizes,
+}
+"""Pictures of answers, by the name of their file."""
+
 # --- all --------------------------------------------------------------------------------------------------
 
 PAGES: dict[str, tuple[Callable[[], pl.DataFrame], Callable[[pl.DataFrame], Spec]]] = {
@@ -467,9 +536,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("page", choices=list(PAGES), help="whose picture")
+    parser.add_argument("page", choices=[*PAGES, *CHARTS], help="which picture")
     parser.add_argument("--svg", type=Path, help="file for the picture")
     options = parser.parse_args()
+    if options.page in CHARTS:
+        if options.svg:
+            ot.plot.save(CHARTS[options.page](), options.svg, overwrite=True)
+        return
     measured, draw = PAGES[options.page]
     rows = measured()
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, fmt_str_lengths=60):

@@ -225,7 +225,7 @@ def test_commands(tmp_path: Path) -> None:
     [
         ({}, "needs out="),
         ({"out": "s3://bucket/corpus"}, "object storage"),
-        ({"out": "made", "max_errors": 3}, "max_errors is no option of a planned ingest"),
+        ({"out": "made", "max_errors": 3}, "max_errors is not an option of a planned ingest"),
         ({"out": "made", "formt": "native"}, "formt"),
         ({"out": "made", "group": "no_such"}, "no_such"),
     ],

@@ -273,8 +273,8 @@ def test_another_version_is_refused(folder: Path, tmp_path: Path) -> None:
         ({**value, "version": 2}, "version 2 of plans"),
         ({**value, "id": "0"}, "damaged"),
         ({**value, "tasks": value["tasks"][1:]}, "damaged"),
-        ({**value, "tasks": [{}]}, "no plan"),
-        ({**value, "call": None}, "no plan"),
+        ({**value, "tasks": [{}]}, "not a plan"),
+        ({**value, "call": None}, "not a plan"),
         ([], "not a JSON object"),
     ):
         path.write_text(json.dumps(changed))
@@ -338,7 +338,7 @@ def test_a_damaged_file_of_the_corpus_is_told(own_folder: Path, tmp_path: Path) 
         ("credit", (), {"method": "floww"}, "did you mean 'flow'"),
         ("credit", (), {"method": "flow", "gama": 1}, "gama"),
         ("credit", (), {"reward": "teem"}, "did you mean 'team'"),
-        ("credit", (), {"threads": 2}, "threads is no option of a plan"),
+        ("credit", (), {"threads": 2}, "threads is not an option of a plan"),
         ("credit", (), {"method": "shapley", "outcome": len}, "plain values"),
         ("replay", (), {}, "needs an intervention"),
         ("replay", (ot.interventions.drop(agent="nobody"),), {}, "unknown agent 'nobody'"),

@@ -235,7 +235,7 @@ def test_an_open_corpus_goes_to_another_machine(
             ot.ParameterError,
             "a corpus cannot be written to https://: give",
         ),
-        ("s3://nobody/corpus", ot.InputError, "there is no bucket 's3://nobody': make it first"),
+        ("s3://nobody/corpus", ot.InputError, "there is no bucket 's3://nobody': create it first"),
         ("s3://runs/taken", ot.ParameterError, "folder 's3://runs/taken' is not empty and is not a corpus"),
     ],
 )

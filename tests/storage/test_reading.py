@@ -122,7 +122,7 @@ def test_web_addresses_are_read_with_and_without_ranges(
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("s3://nobody/a.jsonl", "'s3://nobody/a.jsonl': there is no bucket 's3://nobody': make it first"),
+        ("s3://nobody/a.jsonl", "'s3://nobody/a.jsonl': there is no bucket 's3://nobody': create it first"),
         ("s3://runs/none.jsonl", "no such object or prefix: 's3://runs/none.jsonl'"),
         ("s3://runs/*.none", "no object matches 's3://runs/*.none'"),
         ("s3://runs/texts", "no recording (.eval, .json"),

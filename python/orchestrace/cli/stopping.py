@@ -23,7 +23,7 @@ from .recordings import tell_quarantined, usable
 from .tables import TableOptions
 
 stopping_app = typer.Typer(
-    help="Ask where runs could have stopped, and what that pays.",
+    help="Find where runs could have stopped, and what that pays.",
     no_args_is_help=True,
     context_settings=SETTINGS,
     rich_markup_mode=None,
@@ -115,9 +115,9 @@ def abort_(
         float, typer.Option("--alpha", help="The share of successful runs that may be cut.")
     ] = 0.1,
     success: Annotated[float, typer.Option("--success", help="The least outcome that is a success.")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the division of tasks.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the division of tasks.")] = 0,
 ) -> None:
-    """Say what giving up saves: fit on half of the tasks, ask the rest."""
+    """Show what giving up saves: fit on half of the tasks, test on the rest."""
     corpus = usable(recordings)
     found = _with(_paid(corpus, source, reward, "abort"), "s", "score at some epoch")
     half = folds_over(found["task_id"].to_list(), 2, seed) if found.height else np.zeros(0, np.int64)
@@ -151,7 +151,7 @@ def frontier_(
         Path | None, typer.Option("--plot", help="Also draw it: a file that ends in .svg, .png or .html.")
     ] = None,
 ) -> None:
-    """Say what quality rules reach at what cost."""
+    """Compute the quality and the cost that rules reach."""
     if not price:
         raise ParameterError("no price is given: --price 0 --price 0.05 --price 0.2")
     if plot is not None:
@@ -180,7 +180,7 @@ def regret_(
     cost: Cost = "epochs",
     problem: Problem = "answer",
 ) -> None:
-    """Say of each run how much better an earlier stop was."""
+    """Show for each run how much better an earlier stop was."""
     corpus = usable(recordings)
     options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
     found = stopping.regret(_paid(corpus, source, reward, problem), **options)

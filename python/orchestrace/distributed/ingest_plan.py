@@ -103,7 +103,7 @@ def planned_ingest(
     for name in ("on_error", "max_errors", "max_error_ratio", "resume", "threads", "progress"):
         if name in reading:
             raise ParameterError(
-                f"{name} is no option of a planned ingest, which quarantines what it rejects"
+                f"{name} is not an option of a planned ingest, which always quarantines rejected records"
             )
     room = memory_bytes(given.get("memory", "2GiB"))
     checked = checked_options(cast(ReadOptions, reading))

@@ -60,7 +60,7 @@ def plan(
         The verb cannot be divided, its arguments are wrong or not plain values, the folder has something else
         in it, or the corpus is in memory or was changed by `Corpus.with_measures` or `Corpus.with_fields`.
     InputError
-        There is no corpus, or a group has more events than the budget has room for.
+        There is no corpus, or a group has more events than fit into the budget.
 
     Notes
     -----
@@ -113,7 +113,7 @@ def divided_call(
     for name in RUNNING:
         if name in arguments.named:
             raise ParameterError(
-                f"{name} is no option of a plan: give it to what runs the tasks, or reduces them"
+                f"{name} is not an option of a plan: pass it to the call that runs or reduces the tasks"
             )
     where = _place_of(opened)
     digest = manifest_digest(where)

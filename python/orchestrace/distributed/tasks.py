@@ -62,7 +62,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Task:
-    """Some consecutive pieces of a corpus, and what to compute of them.
+    """Consecutive pieces of a corpus, and the computation to run on them.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task gave: a file, and what its bytes are.
+    """The result of a task: a file and its checksum.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def parsed_plan(text: str, place: str, folder: str) -> Plan:
             for one in value["tasks"]
         ]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise SchemaError(f"{place} is no plan ({type(error).__name__}: {error}): plan again") from None
+        raise SchemaError(f"{place} is not a plan ({type(error).__name__}: {error}): plan again") from None
     made = planned(call, divided, folder)
     if made.id != value.get("id"):
         raise SchemaError(
@@ -289,5 +289,5 @@ def _object(text: str, place: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"{place} is not JSON ({error}): restore it, or plan again") from None
     if not isinstance(value, dict):
-        raise SchemaError(f"{place} is no plan: it is not a JSON object; plan again")
+        raise SchemaError(f"{place} is not a plan: it is not a JSON object; plan again")
     return value

@@ -191,7 +191,7 @@ def explain(
     subtasks: Mapping[str, Collection[str]] | None = None,
     harness: Mapping[str, Collection[str]] | None = None,
 ) -> pl.DataFrame:
-    """Say what the payments of a rule in one trace are made of.
+    """Show the terms that a rule's payments in one trace are made of.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ def explain(
 
 @public
 def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
-    """The corpus with computed rewards of the team as channels, which every verb takes as ``reward=``.
+    """Attach computed rewards of the team to a corpus as channels, which every verb takes as ``reward=``.
 
     Parameters
     ----------

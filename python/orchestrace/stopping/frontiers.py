@@ -24,7 +24,7 @@ def frontier(
     cost: str = "epochs",
     **options: Any,
 ) -> pl.DataFrame:
-    """Say what quality rules reach at what cost, as the price of a unit of cost rises.
+    """Compute the quality and the cost that rules reach as the price of a unit of cost rises.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _curve(curve: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 
 @public
 def frontier_area(curve: pl.DataFrame | pl.LazyFrame, method: str, other: str) -> float | None:
-    """Say how much quality one rule reaches more than another, summed over the costs that both reach.
+    """Compute how much more quality one rule reaches than another, summed over the costs that both reach.
 
     Parameters
     ----------

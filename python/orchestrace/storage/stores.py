@@ -127,7 +127,7 @@ def refusal(address: Address, error: Exception, doing: str = "read") -> InputErr
     what = {"az": "container"}.get(address.scheme, "bucket")
     names = _CREDENTIALS.get(address.scheme, "the signature of the address")
     if "NoSuchBucket" in text or "ContainerNotFound" in text:
-        return InputError(f"'{url}': there is no {what} '{place}': make it first, or correct its name")
+        return InputError(f"'{url}': there is no {what} '{place}': create it first, or correct its name")
     if isinstance(error, FileNotFoundError):
         return Unlike(f"no such object: '{url}'; correct the key (names are case-sensitive)")
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or status in (401, 403):
