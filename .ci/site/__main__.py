@@ -1,7 +1,8 @@
 """The site of the documents: `python .ci/site [--out FOLDER] [--notebooks]` builds and checks it.
 
-Pages are those of docs/, the README and its neighbors, and what is made here of docstrings, of the command and of
-registries. All are Markdown first, so that each has a twin for programs, and any generator could draw them.
+Pages are those of docs/, the README and its neighbors, and what is made here of docstrings, of the command,
+of registries and of notebooks. All are Markdown first, so that each has a twin for programs, and another
+generator could draw them.
 """
 
 import argparse
@@ -27,11 +28,12 @@ HERE = Path(__file__).resolve().parent
 def staged(notebooks: bool, scratch: Path) -> tuple[dict[str, str], dict[str, str]]:
     """All pages as Markdown by place, and files by their path in the repository."""
     known = places()
-    rewriting = Links(known, python_api.targets() | codes.targets() | command_line.targets())
-    pages = {place: rewriting.rewritten(read(name), name, place) for name, place in known.items()}
     made = python_api.pages() | command_line.pages() | codes.pages() | gallery.pages(notebooks, scratch)
-    for place, text in made.items():
-        pages[place] = rewriting.rewritten(text, f"docs/{place}", place) if place not in pages else pages[place]
+    texts = {name: read(name) for name in known} | {f"docs/{place}": text for place, text in made.items()}
+    pictures = [path.relative_to(scratch).as_posix() for path in scratch.rglob("*.svg")]
+    known |= {f"docs/{place}": place for place in [*made, *pictures]}
+    rewriting = Links(known, python_api.targets() | codes.targets() | command_line.targets())
+    pages = {known[name]: rewriting.rewritten(text, name, known[name]) for name, text in texts.items()}
     return pages, rewriting.files
 
 
@@ -63,9 +65,20 @@ def build(out: Path, notebooks: bool) -> None:
         shutil.copyfile(HERE / asset, drawn / asset)
     config = (HERE / "zensical.toml").read_text(encoding="utf-8")
     own = f'docs_dir = "pages"\nsite_dir = "site"\nnav = {toml(order)}\n'
-    (source / "zensical.toml").write_text(config.replace("[project]\n", "[project]\n" + own, 1), encoding="utf-8")
+    (source / "zensical.toml").write_text(
+        config.replace("[project]\n", "[project]\n" + own, 1), encoding="utf-8"
+    )
     tomllib.loads((source / "zensical.toml").read_text(encoding="utf-8"))
-    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", str(source / "zensical.toml")]
+    command = [
+        sys.executable,
+        "-m",
+        "zensical",
+        "build",
+        "--clean",
+        "--strict",
+        "-f",
+        str(source / "zensical.toml"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
@@ -74,7 +87,9 @@ def build(out: Path, notebooks: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "site", help="where the site goes")
     parser.add_argument("--notebooks", action="store_true", help="run the notebooks and show what they print")
     given = parser.parse_args()

@@ -23,10 +23,20 @@ def pages() -> dict[str, str]:
     known = _core.codes()
     out: dict[str, list[str]] = {}
     index = ["# Codes", "", "Why a record was rejected, what is odd about a trace, why a result is null.", ""]
-    index += ["`orchestrace codes CODE` says the same in a terminal. [Errors and codes](../reference/codes.md) has", ""]
+    index += [
+        "`orchestrace codes CODE` says the same in a terminal. [Errors and codes](../reference/codes.md) has",
+        "",
+    ]
     index[-2] += " the levels."
     for level, title in (("reject", "Rejects"), ("finding", "Findings"), ("reason", "Reasons")):
-        index += [f"## {title}", "", f"Each is {WHERE[level]}.", "", "| code | severity | meaning |", "|---|---|---|"]
+        index += [
+            f"## {title}",
+            "",
+            f"Each is {WHERE[level]}.",
+            "",
+            "| code | severity | meaning |",
+            "|---|---|---|",
+        ]
         for _, code, severity, meaning in (one for one in known if one[0] == level):
             index.append(f"| [`{code}`]({code}.md) | {severity} | {meaning} |")
             remedy = REMEDIES[level, code]
@@ -37,4 +47,6 @@ def pages() -> dict[str, str]:
         index.append("")
     for page in out.values():
         page += ["[All codes](index.md)"]
-    return {f"{FOLDER}/index.md": "\n".join(index)} | {name: "\n".join(lines) + "\n" for name, lines in out.items()}
+    return {f"{FOLDER}/index.md": "\n".join(index)} | {
+        name: "\n".join(lines) + "\n" for name, lines in out.items()
+    }

@@ -39,7 +39,13 @@ def parameters(context: typer.Context) -> Iterator[str]:
             if kind == "argument":
                 spelled, takes = f"`{takes}`", ""
             value = one.get_default(context)
-            named = "required" if one.required else "" if value in (None, (), [], False) else f"`{cell(str(value))}`"
+            named = (
+                "required"
+                if one.required
+                else ""
+                if value in (None, (), [], False)
+                else f"`{cell(str(value))}`"
+            )
             takes = f"`{takes}`" if takes else ""
             rows.append(f"| {spelled} | {takes} | {named} | {cell(getattr(one, 'help', None) or '')} |")
         if rows:
@@ -59,7 +65,12 @@ def about(command: typer.core.TyperCommand | typer.core.TyperGroup, path: str, l
 
 def pages() -> dict[str, str]:
     out = {}
-    index = ["# Commands", "", "Every command of `orchestrace` with its options, from the program itself.", ""]
+    index = [
+        "# Commands",
+        "",
+        "Every command of `orchestrace` with its options, from the program itself.",
+        "",
+    ]
     index += ["[The command line](../command.md) has examples, tables, files and exit codes.", ""]
     index += ["| command | what it does |", "|---|---|"]
     for name, command in sorted(root().commands.items()):
@@ -67,7 +78,9 @@ def pages() -> dict[str, str]:
             continue
         text = "\n".join(about(command, name, 1)).rstrip() + "\n"
         out[f"{FOLDER}/{name}.md"] = text
-        index.append(f"| [`orchestrace {name}`]({name}.md) | {cell((command.help or '').partition(chr(10))[0])} |")
+        index.append(
+            f"| [`orchestrace {name}`]({name}.md) | {cell((command.help or '').partition(chr(10))[0])} |"
+        )
     return {f"{FOLDER}/index.md": "\n".join(index) + "\n", **out}
 
 

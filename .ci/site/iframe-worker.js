@@ -42,7 +42,8 @@ if (location.protocol === "file:") {
     }
 
     postMessage(data) {
-      this.ready.then(() => this.frame.contentWindow.dispatchEvent(new MessageEvent("message", { data })))
+      const told = new MessageEvent("message", { data: structuredClone(data) })  // the worker changes what it is told
+      this.ready.then(() => this.frame.contentWindow.dispatchEvent(told))
     }
 
     terminate() {

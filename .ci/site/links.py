@@ -46,7 +46,11 @@ def broken(site: Path) -> Iterator[str]:
             parts = urlsplit(target)
             if parts.scheme or parts.netloc or name == "404.html":
                 continue
-            to = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(parts.path))) if parts.path else name
+            to = (
+                posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(parts.path)))
+                if parts.path
+                else name
+            )
             if to == "." or (site / to).is_dir():
                 to = posixpath.normpath(posixpath.join(to, "index.html"))
             if not (site / to).is_file():

@@ -1,4 +1,4 @@
-"""The order of pages: docs/navigation.toml names sections and patterns, and every page is in one section once."""
+"""The order of pages: docs/navigation.toml names sections and patterns, and every page is in one once."""
 
 import fnmatch
 import tomllib
@@ -36,6 +36,8 @@ def arranged(titles: Mapping[str, str]) -> Nav:
 
     def fill(section: Mapping[str, Any]) -> Nav:
         pages = [page for entry in section.get("pages", ()) for page in take(entry)]
+        if section.get("namespaces"):
+            pages = nested(pages)
         inner = [{one["title"]: inside} for one in section.get("section", ()) if (inside := fill(one))]
         return pages + inner
 
@@ -43,6 +45,31 @@ def arranged(titles: Mapping[str, str]) -> Nav:
     if left:
         raise SystemExit(f"docs/navigation.toml has no section for: {', '.join(sorted(left))}")
     return nav
+
+
+def nested(pages: Nav) -> Nav:
+    """Pages `a.b.md` in a section of the page `a.md`, which is its first."""
+    spaces = {
+        name.rpartition("/")[2].split(".")[0]
+        for page in pages
+        for name in page.values()
+        if name.count(".") > 1
+    }
+    out: Nav = []
+    inside: dict[str, Nav] = {}
+    for page in pages:
+        (title, name), *_ = page.items()
+        space = name.rpartition("/")[2].split(".")[0]
+        if space not in spaces:
+            out.append(page)
+        elif name.count(".") > 1:
+            inside[space].append(page)
+        else:
+            inside[space] = [page]
+            out.append({title: inside[space]})
+    return [one for one in out if isinstance(next(iter(one.values())), str)] + [
+        one for one in out if not isinstance(next(iter(one.values())), str)
+    ]
 
 
 def entries(section: Mapping[str, Any]) -> list[str]:

@@ -38,7 +38,9 @@ def names() -> dict[str, Any]:
     """Every public name as one writes it behind ``ot.``, those of namespaces too."""
     own = spaces()
     top = {name: getattr(ot, name) for name in ot.__all__ if name not in own and not name.startswith("__")}
-    inside = {f"{space}.{name}": getattr(module, name) for space, module in own.items() for name in module.__all__}
+    inside = {
+        f"{space}.{name}": getattr(module, name) for space, module in own.items() for name in module.__all__
+    }
     return top | {name: one for name, one in inside.items() if not inspect.ismodule(one)}
 
 
@@ -140,8 +142,8 @@ def entries(body: str) -> Iterator[tuple[str, str]]:
 
 
 def literal(text: str, scope: Scope) -> str:
-    """Prose of a docstring as Markdown: doubled backticks are code, single ones name what the package offers, or
-    a parameter."""
+    """Prose of a docstring as Markdown: doubled backticks are code, single ones name what the package
+    offers, or a parameter."""
 
     def named(found: re.Match[str]) -> str:
         if found[1].removesuffix("()") in scope.parameters:
@@ -194,9 +196,15 @@ def page(name: str, one: Any) -> str:
         for member, value in members(one).items():
             lines += [f"## ot.{name}.{member}", ""]
             if isinstance(value, property):
-                gives = inspect.signature(value.fget).return_annotation if value.fget else inspect.Signature.empty
+                gives = (
+                    inspect.signature(value.fget).return_annotation if value.fget else inspect.Signature.empty
+                )
                 kind = "" if gives is inspect.Signature.empty else f": `{annotation(gives)}`"
-                lines += [f"Property{kind}", "", *markdown(inspect.getdoc(value) or "", 4, Scope.of(name, one))]
+                lines += [
+                    f"Property{kind}",
+                    "",
+                    *markdown(inspect.getdoc(value) or "", 4, Scope.of(name, one)),
+                ]
             else:
                 lines += about(f"{name}.{member}", getattr(value, "__func__", value), level=4)
     return "\n".join(lines).rstrip() + "\n"
@@ -218,7 +226,12 @@ def pages() -> dict[str, str]:
     known = names()
     own = spaces()
     top = {name: one for name, one in known.items() if "." not in name}
-    index = ["# The Python API", "", "Every public name of `import orchestrace as ot`, from its docstring.", ""]
+    index = [
+        "# The Python API",
+        "",
+        "Every public name of `import orchestrace as ot`, from its docstring.",
+        "",
+    ]
     index += [*listed(top), "## Namespaces", "", *listed(dict(own))]
     out = {f"{FOLDER}/index.md": "\n".join(index)}
     for space, module in own.items():

@@ -23,7 +23,7 @@ FIRST = "index.md"
 
 
 def places() -> dict[str, str]:
-    """Of every page of the project its place on the site; the README is the first page until docs/index.md is."""
+    """Of every page of the project its place on the site; without docs/index.md the README is the first."""
     own = {
         path.relative_to(ROOT).as_posix(): path.relative_to(ROOT / "docs").as_posix()
         for path in sorted((ROOT / "docs").rglob("*.md"))
@@ -61,6 +61,8 @@ class Links:
             if to is None and (ROOT / at).is_file():
                 inside = at.startswith("docs/")
                 to = self.files[at] = at.removeprefix("docs/") if inside else f"files/{at}"
+            if to is None and not (ROOT / at).is_dir():
+                raise SystemExit(f"{name}: {target} leads nowhere")
             if to is None:  # a folder of the repository, which is no page
                 return f"{label} (`{at}`)" if label.strip("`") != at else label
             relative = posixpath.relpath(to, posixpath.dirname(place) or ".")
@@ -124,14 +126,16 @@ def outside_fences(text: str, change: Callable[[str], str]) -> str:
 
 
 def for_python_markdown(text: str) -> str:
-    """CommonMark as Python-Markdown reads it: an empty line before a list, four spaces for each level of one."""
+    """CommonMark as Python-Markdown reads it: an empty line before a list, four spaces for each level."""
     out: list[str] = []
     columns: list[int] = []  # where the content of each open list item begins
+    begun: set[int] = set()  # depths of the list items that begin in this block of lines
     fence = ""
     for one in text.split("\n"):
         indent = len(one) - len(one.lstrip(" "))
         if not one.strip():
             out.append("")
+            begun.clear()
             continue
         marker = None if fence else MARKER.match(one)
         if not fence:
@@ -142,9 +146,10 @@ def for_python_markdown(text: str) -> str:
                 columns = columns if columns and not re.match(r"#", one) else []  # a lazy line goes on
         depth = sum(column <= indent for column in columns)
         inner = indent - columns[depth - 1] if depth else indent
-        begins_list = marker and out and out[-1].strip() and not in_list(out[-1], depth)
-        if begins_list:
+        if marker and out and out[-1].strip() and depth not in begun:
             out.append("")
+        if marker:
+            begun = {known for known in begun if known < depth} | {depth}
         out.append(" " * (4 * depth + inner) + one.lstrip(" "))
         if marker and inner < 4:
             columns = [*columns[:depth], len(marker[0])]
@@ -154,11 +159,6 @@ def for_python_markdown(text: str) -> str:
         elif found:
             fence = found[2]
     return "\n".join(out)
-
-
-def in_list(line: str, depth: int) -> bool:
-    """Whether a line belongs to an item of the list at this depth, or to one inside it."""
-    return bool(MARKER.match(line)) or line.startswith(" ")
 
 
 def title(text: str) -> str:

@@ -7,8 +7,9 @@ from sources import summary
 
 INTRODUCTION = """# orchestrace
 
-> orchestrace reads recordings of multi-agent LLM runs and computes which agent, role, turn or event earned the
-> outcome, what would have happened without one of them, what the run cost, and where untrusted content went.
+> orchestrace reads recordings of multi-agent LLM runs and computes which agent, role, turn or event earned
+> the outcome, what would have happened without one of them, what the run cost, and where untrusted content
+> went.
 
 A Python package (`import orchestrace as ot`) and a command (`orchestrace`). Every page below is Markdown;
 [llms-full.txt](llms-full.txt) has all of them in one file.
