@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import benchmarks
 import codes
 import command_line
 import gallery
@@ -29,7 +30,11 @@ def staged(notebooks: bool, scratch: Path) -> tuple[dict[str, str], dict[str, st
     """All pages as Markdown by place, and files by their path in the repository."""
     known = places()
     made = python_api.pages() | command_line.pages() | codes.pages() | gallery.pages(notebooks, scratch)
-    texts = {name: read(name) for name in known} | {f"docs/{place}": text for place, text in made.items()}
+    texts = (
+        {name: read(name) for name in known}
+        | {benchmarks.PAGE: benchmarks.page()}
+        | {f"docs/{place}": text for place, text in made.items()}
+    )
     pictures = [path.relative_to(scratch).as_posix() for path in scratch.rglob("*.svg")]
     known |= {f"docs/{place}": place for place in [*made, *pictures]}
     rewriting = Links(known, python_api.targets() | codes.targets() | command_line.targets())

@@ -8,6 +8,7 @@ import typer
 from orchestrace.cli import app
 
 FOLDER = "command-line"
+TYPES = {"str": "text", "int": "integer", "float": "number", "Path": "path"}
 
 
 def root() -> typer.core.TyperGroup:
@@ -23,7 +24,8 @@ def cell(text: str) -> str:
 def taken(metavar: str) -> str:
     """What an option takes, without the marks of a usage line."""
     inner = re.sub(r"^[\[<{]+|[\]>}]+$", "", metavar.removesuffix("..."))
-    return cell(re.sub(r"^list\[(.*?)\]?$", r"\1", inner)) + "..." * metavar.endswith("...")
+    word = re.sub(r"^list\[(.*?)\]?$", r"\1", inner).removesuffix(" range")
+    return cell(TYPES.get(word, word)) + "..." * metavar.endswith("...")
 
 
 def parameters(context: typer.Context) -> Iterator[str]:
@@ -47,16 +49,22 @@ def parameters(context: typer.Context) -> Iterator[str]:
                 else f"`{cell(str(value))}`"
             )
             takes = f"`{takes}`" if takes else ""
-            rows.append(f"| {spelled} | {takes} | {named} | {cell(getattr(one, 'help', None) or '')} |")
+            rows.append([spelled, takes, named, cell(getattr(one, "help", None) or "")])
         if rows:
-            yield from (f"**{head}**", "", "| name | takes | default | what it does |", "|---|---|---|---|")
-            yield from (*rows, "")
+            columns = ["name", "takes", "default", "what it does"]
+            kept = [number for number in range(4) if any(row[number] for row in rows)]
+            yield from (f"**{head}**", "", "| " + " | ".join(columns[number] for number in kept) + " |")
+            yield from (
+                "|" + "---|" * len(kept),
+                *("| " + " | ".join(row[n] for n in kept) + " |" for row in rows),
+                "",
+            )
 
 
 def about(command: typer.core.TyperCommand | typer.core.TyperGroup, path: str, level: int) -> Iterator[str]:
     context = typer.Context(command, info_name=path)
     yield from (f"{'#' * level} orchestrace {path}", "", (command.help or "").strip(), "")
-    usage = " ".join(command.collect_usage_pieces(context))
+    usage = re.sub(r"\{([^}]*?)(?:\.\.\.)?\}", r"\1", " ".join(command.collect_usage_pieces(context)))
     yield from ("```sh", f"orchestrace {path} {usage}".rstrip(), "```", "")
     yield from parameters(context)
     for name, one in sorted(getattr(command, "commands", {}).items()):

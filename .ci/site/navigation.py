@@ -37,7 +37,7 @@ def arranged(titles: Mapping[str, str]) -> Nav:
     def fill(section: Mapping[str, Any]) -> Nav:
         pages = [page for entry in section.get("pages", ()) for page in take(entry)]
         if section.get("namespaces"):
-            pages = nested(pages)
+            pages = nested(pages, section["pages"][0].rpartition("/")[0])
         inner = [{one["title"]: inside} for one in section.get("section", ()) if (inside := fill(one))]
         return pages + inner
 
@@ -47,29 +47,19 @@ def arranged(titles: Mapping[str, str]) -> Nav:
     return nav
 
 
-def nested(pages: Nav) -> Nav:
-    """Pages `a.b.md` in a section of the page `a.md`, which is its first."""
-    spaces = {
-        name.rpartition("/")[2].split(".")[0]
-        for page in pages
-        for name in page.values()
-        if name.count(".") > 1
-    }
+def nested(pages: Nav, folder: str) -> Nav:
+    """Pages of a folder, then those of each folder in it as a section, by the last part of their titles."""
     out: Nav = []
     inside: dict[str, Nav] = {}
-    for page in pages:
-        (title, name), *_ = page.items()
-        space = name.rpartition("/")[2].split(".")[0]
-        if space not in spaces:
-            out.append(page)
-        elif name.count(".") > 1:
-            inside[space].append(page)
+    for title, name in (row for page in pages for row in page.items()):
+        space, _, rest = name.removeprefix(f"{folder}/").rpartition("/")
+        if not space:
+            out.append({title: name})
+        elif rest == "index.md":
+            inside.setdefault(space, []).insert(0, {title: name})
         else:
-            inside[space] = [page]
-            out.append({title: inside[space]})
-    return [one for one in out if isinstance(next(iter(one.values())), str)] + [
-        one for one in out if not isinstance(next(iter(one.values())), str)
-    ]
+            inside.setdefault(space, []).append({title.rpartition(".")[2]: name})
+    return out + [{title: own} for own in inside.values() for title in own[0]]
 
 
 def entries(section: Mapping[str, Any]) -> list[str]:

@@ -45,7 +45,7 @@ def names() -> dict[str, Any]:
 
 
 def place(name: str) -> str:
-    return f"{FOLDER}/{name}.md"
+    return f"{FOLDER}/{name}/index.md" if name in spaces() else f"{FOLDER}/{name.replace('.', '/')}.md"
 
 
 @functools.cache
@@ -218,7 +218,7 @@ def first_line(name: str, one: Any) -> str:
 def listed(offered: dict[str, Any]) -> Iterator[str]:
     yield from ("| name | what |", "|---|---|")
     for name, one in offered.items():
-        yield f"| [`ot.{name}`]({name}.md) | {first_line(name, one)} |"
+        yield f"| `ot.{name}` | {first_line(name, one)} |"
     yield ""
 
 
@@ -229,7 +229,7 @@ def pages() -> dict[str, str]:
     index = [
         "# The Python API",
         "",
-        "Every public name of `import orchestrace as ot`, from its docstring.",
+        "Every public name of `import orchestrace as ot`, made from its docstring.",
         "",
     ]
     index += [*listed(top), "## Namespaces", "", *listed(dict(own))]
