@@ -10,11 +10,12 @@ class Remedy(NamedTuple):
     fix: str
 
 
-# The meaning of each code is in rust/orchestrace-core/src/error.rs and schema.rs; tests compare the two lists.
+# The meanings are in error.rs and schema.rs of the core; a test compares the two lists.
 REMEDIES: dict[tuple[str, str], Remedy] = {
     ("reject", "json.syntax"): Remedy(
         'A line ends early: `{"trace_id": "a", "events": [`.',
-        "Look at the byte that `offset` and `line` name. A log that was cut while it was written has one such line, the last.",
+        "Look at the byte that `offset` and `line` name."
+        " If a log was cut while it was written, its last line is such a line.",
     ),
     ("reject", "json.duplicate_key"): Remedy(
         '`{"trace_id": "a", "trace_id": "b"}`: readers differ in which one counts.',
@@ -46,7 +47,8 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Keep large contents in files of their own and refer to them, or raise `max_record` or `max_string`.",
     ),
     ("reject", "field.missing"): Remedy(
-        "An event without `agent`.", "Write the key that `pointer` names; docs/recording.md has a record in full."
+        "An event without `agent`.",
+        "Write the key that `pointer` names; docs/recording.md has a record in full.",
     ),
     ("reject", "field.forbidden"): Remedy(
         "An edge with a key beyond `src`, `dst`, `type`.",
@@ -71,7 +73,8 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Record the event, or drop the edge. It often means that the end of a run is in another file.",
     ),
     ("reject", "input.truncated"): Remedy(
-        "A `.gz` file whose download stopped.", "Fetch the file again. What was read before the damage counts."
+        "A `.gz` file whose download stopped.",
+        "Fetch the file again. What was read before the damage counts.",
     ),
     ("reject", "input.expansion"): Remedy(
         "A few kilobytes that become gigabytes.",
@@ -82,7 +85,7 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("reject", "format.unknown"): Remedy(
         "A log of your own agents.",
-        "Describe the format in a mapping file (docs/formats/mapping.md), or name the importer with `format=`.",
+        "Describe the format in a mapping file (docs/formats/mapping.md), or name the importer: `format=`.",
     ),
     ("finding", "graph.cycle"): Remedy(
         "A message causes its own answer's cause.",
@@ -96,7 +99,8 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "An id such as 9007199254740993 written as a number.", "Write ids as texts."
     ),
     ("finding", "field.ignored"): Remedy(
-        '`{"cost_usd": "0.01"}`.', "Write the type of docs/reference/tables.md; until then the value is in `extras`."
+        '`{"cost_usd": "0.01"}`.',
+        "Write the type of docs/reference/tables.md; until then the value is in `extras`.",
     ),
     ("finding", "group.conflict"): Remedy(
         "Events of one trace with `group_id` a and b.", "Give all events of a rollout one group."
@@ -120,7 +124,8 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "A tool printed bytes of a picture.", "Nothing, unless the text matters: the character is U+FFFD now."
     ),
     ("finding", "id.repeated"): Remedy(
-        "A retry logs the same id again.", "Nothing: the later event has a suffix. Join by `seq` if ids matter."
+        "A retry logs the same id again.",
+        "Nothing: the later event has a suffix. Join by `seq` if ids matter.",
     ),
     ("finding", "safety.conservative"): Remedy(
         "The format does not say which text an agent quoted.",
@@ -135,10 +140,11 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Run `orchestrace mapping check`: it counts what each key finds and lists what none reads.",
     ),
     ("finding", "usage.conflict"): Remedy(
-        "A total of 100 tokens with parts of 60 and 70.", "Check which count your provider bills; the parts count here."
+        "A total of 100 tokens with parts of 60 and 70.",
+        "Check which count your provider bills; the parts count here.",
     ),
     ("finding", "value.impossible"): Remedy(
-        "`cost_usd` of −0.01.", "Correct the exporter. The value is left out, the event stays."
+        "`cost_usd` of -0.01.", "Correct the exporter. The value is left out, the event stays."
     ),
     ("reason", "graph.cycle"): Remedy(
         "`flow` on a trace whose edges close a circle.",
@@ -146,11 +152,13 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("reason", "field.absent"): Remedy(
         "Cost per agent, from recordings without prices.",
-        "Record the field, or add it with `Corpus.with_fields`. docs/format-coverage.md says which formats have what.",
+        "Record the field, or add it with `Corpus.with_fields`."
+        " docs/format-coverage.md says which formats have which.",
     ),
     ("reason", "reward.absent"): Remedy(
         "Credit on sessions that nobody graded.",
-        "Bring a table with `Corpus.with_measures` or `--rewards`, or read a recorded score: `reward_scores=`.",
+        "Bring a table with `Corpus.with_measures` or `--rewards`, or read a recorded score"
+        " (`reward_scores=`).",
     ),
     ("reason", "outcome.absent"): Remedy(
         "A run that was stopped before its root returned.",
@@ -164,7 +172,8 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "The user's messages, when advantages are asked by agent.", "Nothing: leave the row out of training."
     ),
     ("reason", "budget.exceeded"): Remedy(
-        "Exact Shapley values of 40 agents.", "Ask for samples (`samples=`), a coarser unit, or smaller traces."
+        "`sharp` on a group of very long runs, or a metric that would take hours.",
+        "Ask for a coarser unit, other metrics, or shorter runs.",
     ),
     ("reason", "group.degenerate"): Remedy(
         "All eight rollouts of a task failed.",
@@ -178,15 +187,18 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Shares of a reward of 0.", "Divide another channel, or use a method that gives advantages."
     ),
     ("reason", "player.fixed"): Remedy(
-        "The root of a run, in a game of its sub-agents.", "Nothing: ask for another unit if you need its value."
+        "A unit that the option `players` leaves out.",
+        "Nothing: change `players` if you need its value.",
     ),
     ("reason", "result.range"): Remedy("A sum beyond 1.8e308.", "Scale the rewards down."),
     ("reason", "gate.unstable"): Remedy(
         "Two agents did the same work; whether one is needed depends on the outcome model.",
-        "Do not build on the sign. Compare models with `ot.outcomes.sensitivity`, or record runs without the agent.",
+        "Do not build on the sign. Compare models with `ot.outcomes.sensitivity`,"
+        " or record runs without the agent.",
     ),
     ("reason", "selection.empty"): Remedy(
-        "Drop the agent `critic` from a run that has none.", "Nothing: the question does not arise for this run."
+        "Drop the agent `critic` from a run that has none.",
+        "Nothing: the question does not arise for this run.",
     ),
     ("reason", "time.steps"): Remedy(
         "A format without clocks, whose times are 0, 1, 2.",
@@ -203,10 +215,12 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "The share of failed tool calls in a run without tools.", "Nothing: leave the run out of the mean."
     ),
     ("reason", "siblings.absent"): Remedy(
-        "A decision that no other run of the task met.", "Record more rollouts of the task, or ask `ot.replay`."
+        "A decision that no other run of the task met.",
+        "Record more rollouts of the task, or ask `ot.replay`.",
     ),
     ("reason", "outcome.ambiguous"): Remedy(
-        "Two roots, and both return to the user.", "Look at the finding of the same name; split the file into runs."
+        "Two roots, and both return to the user.",
+        "Look at the finding of the same name; split the file into runs.",
     ),
     ("reason", "trace.partial"): Remedy(
         "What if, on a session that still runs.", "Ask again when the recording is complete."

@@ -1,12 +1,22 @@
 """The command `orchestrace`: one verb per function of the library, one file per group of verbs."""
 
-from . import crediting, distributing, exporting, measuring, reading, replaying
+from . import codes, crediting, distributing, exporting, measuring, reading, replaying
 from .application import app
 from .mapping import mapping_app
 from .stopping import stopping_app
 from .study import study_app
 
-__all__ = ["app", "crediting", "distributing", "exporting", "main", "measuring", "reading", "replaying"]
+__all__ = [
+    "app",
+    "codes",
+    "crediting",
+    "distributing",
+    "exporting",
+    "main",
+    "measuring",
+    "reading",
+    "replaying",
+]
 
 app.add_typer(study_app, name="study")
 app.add_typer(mapping_app, name="mapping")
