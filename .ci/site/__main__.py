@@ -66,7 +66,7 @@ def build(out: Path, notebooks: bool) -> None:
     for name, to in files.items():
         (drawn / to).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, drawn / to)
-    for asset in ("site.css", "iframe-worker.js"):
+    for asset in ("site.css", "site.js", "iframe-worker.js"):
         shutil.copyfile(HERE / asset, drawn / asset)
     config = (HERE / "zensical.toml").read_text(encoding="utf-8")
     own = f'docs_dir = "pages"\nsite_dir = "site"\nnav = {toml(order)}\n'
