@@ -168,6 +168,14 @@ def files() -> Iterator[str]:
         yield ""
 
 
+def outcome_models() -> Iterator[str]:
+    rows = ot.outcomes.models().to_dicts()
+    return table(
+        ("model", "value of an event", "assumes"),
+        ([f"`{one['model']}`", one["gate"].replace("|", "\\|"), one["assumes"]] for one in rows),
+    )
+
+
 def metrics() -> Iterator[str]:
     rows = [one for one in ot.metric_definitions().to_dicts() if one["group"] != "members"]
     star = {"super-linear": " *", "linear": ""}
@@ -275,6 +283,7 @@ WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/reference/files.md": files,
 }
 PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
+    ("docs/assumptions.md", "models of outcomes"): outcome_models,
     ("docs/metrics.md", "metrics"): metrics,
     ("docs/rewards.md", "rewards"): rewards,
     ("docs/format-coverage.md", "coverage"): coverage,

@@ -42,6 +42,7 @@ ROOMS = (
     "exports",
     "mapping",
     "distributed",
+    "plot",
     "study",
     "",  # the names at the top
     "cli",

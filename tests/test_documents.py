@@ -121,6 +121,7 @@ NOT_RUN = {
     "orchestrace --show-completion": "the same",
     "orchestrace taint runs/ --untrusted-tool 'Web*' --trusted-tool '*' --privileged-tool Bash "
     "--privileged-tool Write": "no run here has these tools; tests/cli/test_tables.py asks for its own",
+    "orchestrace validate data/samples": "it exits with 1, as it should; tests/cli/test_exits.py",
     "orchestrace stopping abort runs/ --alpha 0.1": "no run here has scores; tests/cli/test_stopping.py",
 }
 """Commands that a test of the documents cannot run, and why."""

@@ -19,7 +19,8 @@ def main() -> None:
     curve = ot.schedules.scaling_curve(ot.generate(traces=200, seed=0), slots=SLOTS).filter(unit="seconds")
     print(ot.schedules.fit_scaling(curve))
     if options.svg:
-        ot.schedules.plot_scaling(curve, title="200 generated runs").save(options.svg)
+        chart = ot.plot.scaling(curve, title="200 generated runs")
+        ot.plot.save(chart, options.svg, overwrite=True)
 
 
 if __name__ == "__main__":

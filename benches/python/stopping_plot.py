@@ -22,7 +22,8 @@ def main() -> None:
     for name in RULES[1:]:
         print(name, "over fixed:", ot.stopping.frontier_area(curve, name, "fixed"))
     if options.svg:
-        ot.stopping.plot_frontier(curve, title="Quality over cost, planted runs").save(options.svg)
+        chart = ot.plot.stopping(curve, title="Quality over cost, planted runs")
+        ot.plot.save(chart, options.svg, overwrite=True)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,8 @@ def calls(folder: Path) -> dict[str, Call]:
         return Call(verb, {"corpus": corpus, **given}, rest)
 
     effects = ot.replay(corpus, ot.interventions.drop(each="agent"))
+    even = ot.credit(corpus, method="uniform")
+    reached, cut = ot.safety.tainted_events(corpus), ot.safety.sanitizer_cut(corpus)
     scored = pl.DataFrame(
         [
             {"run": f"r{n:02}", "step": k, "score": rng.random(), "success": n % 3 > 0, "tokens": k}
@@ -231,7 +233,23 @@ def calls(folder: Path) -> dict[str, Call]:
             ot.outcomes.sensitivity, method="difference", outcomes=("noisy_or", "mean")
         ),
         "evaluation.place_labels": on(ot.evaluation.place_labels),
-        "schedules.plot_scaling": Call(ot.schedules.plot_scaling, {"curve": curve}),
+        "plot.agreement": on(ot.plot.agreement, credits=[credits, even]),
+        "plot.credit": Call(ot.plot.credit, {"credits": agents}),
+        "plot.effects": Call(ot.plot.effects, {"frame": effects}),
+        "plot.envelopes": Call(
+            ot.plot.envelopes, {"table": ot.scaling.envelopes(), "corpora": {"mine": corpus}}
+        ),
+        "plot.laws": Call(ot.plot.laws, {"fit": law, "data": points, "x": "n", "y": "y"}),
+        "plot.save": Call(
+            ot.plot.save,
+            {"chart": ot.plot.spawn_tree(corpus, 0), "path": folder / "tree.svg", "overwrite": True},
+        ),
+        "plot.scaling": Call(ot.plot.scaling, {"curve": curve}),
+        "plot.spawn_tree": on(ot.plot.spawn_tree, trace=0),
+        "plot.stopping": Call(ot.plot.stopping, {"frame": curve_of_stops}),
+        "plot.stopping values": Call(ot.plot.stopping, {"frame": ot.stopping.evaluate(**few)}),
+        "plot.taint": on(ot.plot.taint, trace=0, events=reached, cut=cut),
+        "plot.timeline": on(ot.plot.timeline, trace=0, credit=credits),
         "scaling.predict_law": Call(ot.scaling.predict_law, {"fit": law, "at": 20.0}),
         "read_corpus": Call(ot.read_corpus, {"path": stored}),
         "read_traces": Call(ot.read_traces, {"source": recorded}),
@@ -276,7 +294,6 @@ def calls(folder: Path) -> dict[str, Call]:
         ),
         "stopping.evaluate uncapped": Call(ot.stopping.evaluate, {**few, "estimand": "uncapped"}),
         "stopping.overlap": Call(ot.stopping.overlap, {"epochs": answers}),
-        "stopping.plot_frontier": Call(ot.stopping.plot_frontier, {"curve": curve_of_stops}),
         "stopping.quarantined": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
         "stopping.regret": Call(ot.stopping.regret, {"epochs": answers}),
         "StoppingRule.apply": Call(stop.apply, {"epochs": answers}),

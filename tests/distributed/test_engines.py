@@ -108,7 +108,7 @@ def test_a_worker_that_dies_is_replaced_and_its_task_run_again(folder, tmp_path,
 
 def test_a_task_whose_workers_always_die_is_named(folder, tmp_path) -> None:
     plan = D.plan(folder, "credit", method=dying.NAME, unit="team", always=True, folder=tmp_path / "plan")
-    with pytest.raises(ot.InputError, match=r"task \d was begun 2 times, .* signal 9, perhaps for want"):
+    with pytest.raises(ot.InputError, match=r"task \d was started 2 times, .* signal 9, perhaps for want"):
         D.run(plan, workers=1, retries=1)
     assert not parts(plan)
 

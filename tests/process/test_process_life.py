@@ -108,7 +108,7 @@ def test_no_verb_hangs_in_a_forked_process(tmp_path: Path) -> None:
             "fit_scaling": lambda: ot.schedules.fit_scaling(curve),
             "compare_metrics": lambda: ot.evaluation.compare_metrics(table, table),
             "against_single_agent": lambda: ot.evaluation.against_single_agent(table, table),
-            "plot_scaling": lambda: ot.schedules.plot_scaling(curve),
+            "plot.scaling": lambda: ot.plot.scaling(curve),
             "localization": lambda: ot.evaluation.localization(credits, corpus),
             "token_credits": lambda: ot.trainers.token_credits(corpus, credits),
             "study": lambda: ot.study.run(study, f"{folder}/other", workers=0),

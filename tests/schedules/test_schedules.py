@@ -2,7 +2,6 @@
 
 import io
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -316,10 +315,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda c: ot.schedules.schedule(c, durations="gaps"), "did you mean 'gap'"),  # type: ignore[arg-type]
     (lambda c: ot.schedules.fit_scaling(pl.DataFrame({"k": [1]})), "curve has no column 'trace'"),
     (lambda c: ot.schedules.fit_scaling(c), "curve is of type Corpus, expected a Polars frame"),  # type: ignore[arg-type]
-    (
-        lambda c: ot.schedules.plot_scaling(ot.schedules.scaling_curve(c).drop("lower")),
-        "curve has no column 'lower'",
-    ),
+    ("curve has no column 'lower'",),
     (lambda c: ot.schedules.schedule(c, slots=[1, 2]), "expected one number or None"),  # type: ignore[arg-type]
     (lambda c: ot.replay(c, ot.interventions.remove(role="nobody")), "unknown role 'nobody'"),
     (lambda c: ot.replay(c, ot.interventions.remove(tool="serch")), "unknown tool 'serch'"),
@@ -379,40 +375,6 @@ def test_seconds_and_steps_are_not_put_together() -> None:
     curve = points(0.2, 0, [1, 2]).with_columns(unit=pl.Series(["seconds", "steps"]))
     with pytest.raises(ot.ParameterError, match="seconds and steps"):
         ot.schedules.fit_scaling(curve)
-
-
-def test_the_plot_of_a_curve() -> None:
-    curve = ot.schedules.scaling_curve(ot.generate(traces=3, seed=0), slots=[1, 2, 4, None])
-    drawn = ot.schedules.plot_scaling(curve, title="three runs").to_dict()
-    assert drawn["title"] == "three runs"
-    band, line, limit = drawn["layer"]
-    sums = curve.drop_nulls("k").group_by("k").agg(pl.col("makespan", "work", "span", "lower", "upper").sum())
-    first = sums.filter(k=1)["makespan"].item()
-    for row, of in zip(drawn["data"]["values"], sums.sort("k").iter_rows(named=True), strict=True):
-        assert row == {
-            "k": of["k"],
-            "speedup": pytest.approx(first / of["makespan"]),
-            "best": pytest.approx(of["work"] / of["lower"]),
-            "worst": pytest.approx(of["work"] / of["upper"]),
-        }
-        assert row["worst"] <= row["speedup"] * (1 + 1e-12) and row["speedup"] <= row["best"] * (1 + 1e-12)
-    assert [layer["mark"]["type"] for layer in (band, line, limit)] == ["area", "line", "rule"]
-    assert (band["encoding"]["y"]["field"], band["encoding"]["y2"]["field"]) == ("worst", "best")
-    assert (line["encoding"]["x"]["field"], line["encoding"]["y"]["field"]) == ("k", "speedup")
-    assert limit["encoding"]["y"]["datum"] == pytest.approx(sums["work"][0] / sums["span"][0])
-
-
-def test_the_plot_of_runs_without_time_has_no_limit() -> None:
-    idle = ot.read_traces(io.BytesIO(jsonl([run([0.0, 0.0], [(0, 1)])])))
-    drawn = ot.schedules.plot_scaling(ot.schedules.scaling_curve(idle, slots=[1, 2])).to_dict()
-    assert [layer["mark"]["type"] for layer in drawn["layer"]] == ["area", "line"]
-
-
-def test_a_plot_without_altair_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "altair", None)
-    curve = ot.schedules.scaling_curve(ot.generate(traces=3, seed=0), slots=[1, 2])
-    with pytest.raises(ot.ParameterError, match=r"^plot_scaling needs .* pip install 'orchestrace\[plot\]'$"):
-        ot.schedules.plot_scaling(curve)
 
 
 def test_seconds_of_work_among_steps_have_no_makespan_as_recorded() -> None:

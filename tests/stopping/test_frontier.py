@@ -64,20 +64,6 @@ def test_what_the_area_refuses(given: dict[str, object], words: str) -> None:
     assert words in str(error.value)
 
 
-def test_the_picture_has_a_line_for_each_rule_and_says_of_how_many_runs() -> None:
-    epochs, _ = ot.synthetic.stops(runs=200, seed=0)
-    found = ot.stopping.frontier(epochs, ["fixed", "lsm"], prices=[0.0, 0.1, 0.3], n_boot=10)
-    drawn = ot.stopping.plot_frontier(found, title="planted").to_dict()
-    assert drawn["title"] == {"text": "planted", "subtitle": "200 runs of 40 tasks, held out"}
-    assert drawn["encoding"]["color"]["scale"]["domain"] == ["fixed", "lsm"]
-    values = drawn["data"]["values"]
-    assert [(row["method"], row["price"]) for row in values] == [
-        (name, price) for price in (0.0, 0.1, 0.3) for name in ("fixed", "lsm")
-    ]
-    with pytest.raises(ot.ParameterError, match="no row of the curve has a quality"):
-        ot.stopping.plot_frontier(found.with_columns(quality=pl.lit(None, pl.Float64)))
-
-
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("frontier") / "runs.jsonl"

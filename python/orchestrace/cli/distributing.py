@@ -49,7 +49,7 @@ def plan_(
         str | None, typer.Option("--memory", help="Budget of a task; default: that of the last ingest.")
     ] = None,
     tasks: Annotated[
-        int | None, typer.Option("--tasks", min=1, help="At most so many; default: one for each piece.")
+        int | None, typer.Option("--tasks", min=1, help="At most this many tasks; default: one per piece.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -91,7 +91,7 @@ def run_task_(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, max=1024, help="With --all: tasks at a time.")
     ] = None,
-    address: Annotated[str | None, typer.Option("--address", help="With --all: of a Ray cluster.")] = None,
+    address: Annotated[str | None, typer.Option("--address", help="With --all: a Ray cluster.")] = None,
     corpus: Place = None,
     threads: Threads = None,
     again: Annotated[bool, typer.Option("--again", help="Compute parts that are there.")] = False,

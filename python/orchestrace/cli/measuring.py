@@ -116,7 +116,7 @@ def decisions_(
         typer.Option("--source", help="Of stop: draft, score, turn or attempt; default: the first."),
     ] = None,
 ) -> None:
-    """List decisions: what was known, what was done, its worth."""
+    """List decisions: what was known, done, and gained."""
     options: dict[str, Any] = {"source": source, "bounds": limits(bounds)}
     corpus = usable(recordings)
     chosen: Any = kind

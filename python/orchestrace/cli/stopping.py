@@ -1,6 +1,5 @@
 """The commands of stopping: where runs could have stopped, what that pays, when they may be given up."""
 
-import io
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +10,11 @@ import typer
 from .. import stopping
 from ..base.errors import ParameterError
 from ..base.paths import path_of
-from ..base.publication import published_file, refuse_existing
+from ..base.publication import refuse_existing
 from ..base.text import counted
 from ..corpus.corpus import Corpus
+from ..plot.saving import save
+from ..plot.stopping_frontiers import stopping as drawn_stopping
 from ..statistics.folds import folds_over
 from ..stopping.thresholds import METHODS
 from .application import SETTINGS
@@ -22,7 +23,7 @@ from .recordings import tell_quarantined, usable
 from .tables import TableOptions
 
 stopping_app = typer.Typer(
-    help="Ask where runs could have stopped, and what that pays.",
+    help="Find where runs could have stopped, and what that pays.",
     no_args_is_help=True,
     context_settings=SETTINGS,
     rich_markup_mode=None,
@@ -114,7 +115,7 @@ def abort_(
         float, typer.Option("--alpha", help="The share of successful runs that may be cut.")
     ] = 0.1,
     success: Annotated[float, typer.Option("--success", help="The least outcome that is a success.")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the division of tasks.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the division of tasks.")] = 0,
 ) -> None:
     """Say what giving up saves: fit on half of the tasks, ask the rest."""
     corpus = usable(recordings)
@@ -163,11 +164,7 @@ def frontier_(
         _paid(corpus, source, reward, "answer"), method, prices=price, cost=cost, estimand=estimand
     )
     if plot is not None:
-        drawn = io.BytesIO() if plot.suffix == ".png" else io.StringIO()
-        stopping.plot_frontier(curve).save(drawn, format=plot.suffix[1:])
-        made = drawn.getvalue()
-        with published_file(path_of(plot), overwrite=table.force) as file:
-            file.write(made.encode() if isinstance(made, str) else made)
+        save(drawn_stopping(curve), path_of(plot), overwrite=table.force)
     table.give(curve, "the frontier of stopping", "stopping frontier")
     tell_quarantined(corpus, recordings, recordings.strict)
 

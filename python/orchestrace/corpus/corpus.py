@@ -32,7 +32,7 @@ _DERIVED = {"agents"}
 
 
 class Corpus:
-    """Recordings as columns: immutable, one store of the core, every table a `polars.LazyFrame` on it.
+    """Recordings as immutable columns; every table is a `polars.LazyFrame`.
 
     Made by `read_traces`, `generate` and `Corpus.from_arrow`. A table always has its full schema: a column
     that no record has is a null literal and takes no memory. (``trace``, ``seq``) is the key of an event
@@ -239,8 +239,7 @@ class Corpus:
             A frame, or the path of a file with one: ``.csv``, ``.parquet``, ``.jsonl`` or ``.ndjson``. Keyed
             by ``trace`` or ``trace_id``. Wide: every other column is a reward channel. Long: ``name``,
             ``value`` and optionally ``kind`` (default ``"reward"``). Numbers, or flags, which are 1 and 0. A
-            measure of the same trace, kind and name is replaced; a null gives nothing and leaves what is
-            there.
+            measure replaces one of the same trace, kind and name. A null changes nothing.
 
         Raises
         ------
@@ -489,9 +488,9 @@ class Corpus:
         -------
         EventSource
             ``file line offset length text``. A native trace gives the object of the event in its document.
-            Other formats give the record as their reader counts it (the line of a session, the span, the
-            sample), of Who&When the whole document. An event that several records tell gives the one that
-            made it: a call its own line, a text the first line of it, a result the line of the result.
+            Other formats give the record as their reader counts it: the line of a session, the span, the
+            sample, in Who&When the whole document. If several records describe an event, you get the one that
+            made it: for a call its own line, for a text its first line, for a result the line of the result.
 
         Raises
         ------
@@ -502,10 +501,9 @@ class Corpus:
 
         Notes
         -----
-        Nothing of it is kept in the tables: what the trace was made of is read once more, with the options
-        of the first reading. That is the record of a native trace; of formats that spread traces over files,
-        all files of that format. Compressed files are read up to the record. Of a corpus that was changed
-        by `with_fields` or `with_measures` the source is what was read.
+        Tables keep no text, so this reads again, with the options of the first reading: the record of a
+        native trace, or all files of a format that spreads traces over files. Compressed files are read up to
+        the record. `with_fields` and `with_measures` do not change the source.
 
         Examples
         --------

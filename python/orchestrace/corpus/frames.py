@@ -1,5 +1,6 @@
 """Frames of callers, and lookups of their traces."""
 
+from numbers import Integral
 from typing import Final
 
 import polars as pl
@@ -36,6 +37,18 @@ def collected(frame: pl.DataFrame | pl.LazyFrame, what: str, needed: tuple[str, 
         if not (dtype.is_numeric() or frame[name].null_count() == frame.height):
             raise ParameterError(f"{what}.{name} has type {dtype}, expected numbers")
     return frame
+
+
+def one_trace(corpus: Corpus, trace: object) -> Corpus:
+    """The corpus of one trace, which its number or its id names."""
+    if isinstance(trace, bool) or not isinstance(trace, Integral | str):
+        raise ParameterError(f"trace is of type {type(trace).__name__}, expected a number or a trace_id")
+    one = corpus.filter(pl.col("trace_id" if isinstance(trace, str) else "trace") == trace)
+    if len(one) == 0:
+        raise ParameterError(f"unknown trace {trace!r}: corpus.traces lists them")
+    if len(one) > 1:
+        raise ParameterError(f"{len(one)} traces have the trace_id {trace!r}: give the number of one of them")
+    return one
 
 
 def tasks_of(corpus: Corpus, traces: pl.DataFrame) -> pl.DataFrame:

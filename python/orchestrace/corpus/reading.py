@@ -68,23 +68,23 @@ def read_traces(
         folder, ``"-"`` for standard input, a binary file object, the address of objects (``s3://``, ``gs://``,
         ``az://``, ``http(s)://``: docs/object-storage.md), or a list of these. A leading ``~`` is the
         home folder. A list keeps its order; a glob and a folder are
-        sorted by path. Of a folder the ``.json``, ``.jsonl``, ``.ndjson``, ``.traj`` files and archives
-        (``.eval``, ``.zip``, ``.tar``, ``.tgz``) count, compressed (``.gz``, ``.zst``) or not, hidden ones
-        excepted; a file that is named is read whatever it is called. Entries of an archive are read like
-        files of their own.
+        sorted by path. A folder gives its ``.json``, ``.jsonl``, ``.ndjson`` and ``.traj`` files and its
+        archives (``.eval``, ``.zip``, ``.tar``, ``.tgz``), compressed (``.gz``, ``.zst``) or not, but no
+        hidden ones. A file that you name is read whatever its name ends with. Entries of an archive are read
+        like files.
     format
         Name of an importer (see `importers`), or ``"auto"`` to detect it from the content.
     mapping
-        A TOML or JSON file, or a dict of its keys, that tells the fields of a house format. All of the source
-        is read by it; what such a file says is in docs/formats/mapping.md.
+        A TOML or JSON file, or a dict of its keys, that maps the fields of a house format
+        (docs/formats/mapping.md). It applies to the whole source.
     on_error
-        ``"quarantine"`` puts records that fail into `Corpus.quarantine` and goes on; ``"raise"`` reads
-        everything and then raises `QuarantineError` if any failed.
+        ``"quarantine"`` puts records that fail into `Corpus.quarantine` and continues. ``"raise"`` reads
+        everything, then raises `QuarantineError` if any record failed.
     max_errors, max_error_ratio
-        Raise `QuarantineError` if more records than this, and also more than this share of them, failed. One
-        that is not given does not hinder the other.
+        Raise `QuarantineError` if more records than this number, and also more than this share, failed. If
+        only one of the two is given, it decides alone.
     threads
-        Number of threads; ``None`` means the machine's cores. The result does not depend on it.
+        Number of threads; ``None`` uses all cores. The result does not depend on it.
     extras
         ``False`` drops unknown event fields. The default keeps them as one JSON string per event.
     excerpt
@@ -93,26 +93,27 @@ def read_traces(
         Unknown event fields to lift into columns of `Corpus.events`: name to Polars type, one of
         ``pl.String``, ``pl.Int64``, ``pl.Float64``, ``pl.Boolean``.
     time_basis
-        What the numbers in ``t`` mean, where the recordings do not say it.
+        What the numbers in ``t`` mean, if the recordings do not say so.
     trace_by
-        ``"conversation"`` makes one trace of all that share a conversation or session id, where a format
-        tells it: ``otel``, ``langfuse``, ``langsmith``, ``openai_agents``. Its id is then the ``trace_id``.
+        ``"conversation"`` makes one trace of all traces that share a conversation or session id, in formats
+        that record one: ``otel``, ``langfuse``, ``langsmith``, ``openai_agents``. That id is then the
+        ``trace_id``.
     reward_scores
-        Names of scores of the whole trace, which are metrics otherwise, that are rewards: whether more
-        "toxicity" is good, only you know. Formats of others only; native traces have rewards of their own.
+        Names of scores of the whole trace to read as rewards. By default scores are metrics, because only you
+        know whether more "toxicity" is good. Native traces have rewards of their own and take no names.
     max_record
-        Bytes of one record (512 MiB, at most 2 GB), else ``record.too_large``; what is longer is never held.
-        Detection of the format reads on within it where the first MiB does not tell the format.
+        Bytes of one record (512 MiB, at most 2 GB); a longer one is rejected as ``record.too_large`` and
+        never held in memory. If the first MiB does not show the format, detection reads on up to this limit.
     max_string
-        Bytes of one string as written (64 MiB), else ``record.too_large``.
+        Bytes of one string as written (64 MiB); a longer one rejects its record as ``record.too_large``.
     max_depth
-        Levels of nesting (128), else ``json.depth``. A value above 1,000, which is more than a stack surely
-        holds, is a ``ParameterError``.
+        Levels of nesting (128); deeper records are rejected as ``json.depth``. At most 1,000, which every
+        stack holds.
     max_expansion
-        Ratio of decompressed to compressed bytes (1,000), looked at every MiB after the first 16. Beyond it
+        Ratio of decompressed to compressed bytes (1,000), checked every MiB after the first 16. Beyond it,
         the rest of the input is one reject, ``input.expansion``.
     max_decompressed
-        Bytes that one compressed input may become (1 TiB), else ``input.expansion`` likewise.
+        Bytes to which one compressed input may expand (1 TiB); beyond them the same ``input.expansion``.
     progress
         ``True`` for a bar in bytes on stderr, or a callable of (bytes done, bytes in all).
 
@@ -121,20 +122,22 @@ def read_traces(
     InputError
         Nothing matches, or a file cannot be read.
     ParameterError
-        An option has a value that does not exist, or a mapping is none: file, key, what is expected.
+        An option has an unknown value, or a mapping is invalid; the message names file, key and what was
+        expected.
     QuarantineError
         Records failed and ``on_error="raise"``, or more than the bounds allow.
 
     Warns
     -----
     UserWarning
-        Nothing could be used: there is no record, or all are ignored or rejected. It says why.
+        Nothing could be used, because there is no record or all are ignored or rejected. The warning says
+        why.
 
     Notes
     -----
-    One pass, linear in the bytes; compressed input and archives are recognized by their first bytes. Traces
-    of formats that spread them over records and files are put together from all inputs of the call, and come
-    behind those of the other formats. What became of every record is in `Corpus.record_counts`.
+    One pass, linear in the bytes; compressed input and archives are recognized by their first bytes. Formats
+    that spread a trace over records and files are put together from all inputs of the call; their traces come
+    after those of other formats. `Corpus.record_counts` says what became of every record.
 
     Examples
     --------

@@ -36,18 +36,18 @@ def scan_events(
 
     The columns are those of `Corpus.events`, with ``trace_id`` after ``trace``. Columns that a query does
     not use are not built, rows that its predicate rejects are dropped batch by batch, and ``head(n)`` reads
-    the first block only. Every record is judged as completely as by `read_traces`, whatever the query.
+    the first block only. Every record is checked as completely as by `read_traces`, whatever the query.
 
     Parameters
     ----------
     source
-        Files, globs and folders as in `read_traces`, looked up now; no streams, since a plan may be collected
-        many times.
+        Files, globs and folders as in `read_traces`, looked up now. Streams are not allowed, because a plan
+        may be collected many times.
     threads
-        Threads that parse; ``None`` means the machine's cores.
+        Threads that parse; ``None`` uses all cores.
     on_error, max_errors, max_error_ratio
-        As in `read_traces`, judged when all of the input has been read. Rejected records are left out with a
-        warning that counts them; `read_traces` and ``orchestrace validate`` say why.
+        As in `read_traces`, decided when all of the input has been read. Rejected records are left out, and a
+        warning counts them; `read_traces` and ``orchestrace validate`` say why.
     **options
         ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth
         max_string max_expansion`` as in `read_traces`.

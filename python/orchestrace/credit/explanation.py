@@ -38,7 +38,7 @@ def explain(
     corpus
         The recordings that the credits were computed from. Credits alone do not say why.
     credits
-        What `credit` returned, with its ``params``: the same method is run again by them.
+        What `credit` returned. Its column ``params`` says how to run the method again.
     unit_id
         The unit; None for the row without one.
     trace
@@ -58,7 +58,7 @@ def explain(
         reward), ``game`` (the method's formula over coalitions of players), ``turn`` (rewards, critic's
         differences or returns of turns), ``rollout`` (rewards of the group; ``other`` is the trace),
         ``sibling`` (mean outcomes of alternatives), ``suspicion``, ``reward``, ``critic``, ``successor``
-        (dag_gae). Those without a weight are told beside: ``mean``, ``deviation``, ``count``, ``fit``, and
+        (dag_gae). Rows without a weight give context: ``mean``, ``deviation``, ``count``, ``fit``, and
         ``method`` for a method that is known by its summary only.
 
         ``seq`` and ``event`` name an event of this trace, of a turn its first one. ``amount`` is in units of
@@ -73,12 +73,12 @@ def explain(
 
     Notes
     -----
-    Runs the method on the trace, for methods that compare on its group, for methods that are fitted or whiten
-    a batch on the whole corpus, and asks it for its terms; some 10 µs per event of the trace on top. For a
-    group of 10⁴ rollouts of 120 events each that takes some 0.05 s on two cores, 0.1 to 0.5 s for methods
-    that compare what rollouts did (turns, contexts, classes, shapes), and 4 s for aristocrat and coma, which
-    are written in Python. Methods along turns have a row for every later turn of every part; beyond 300
-    turns, and where events are the steps, the next step stands for all later ones.
+    Runs the method again and asks it for its terms: on the trace; on its group, if the method compares
+    rollouts; on the whole corpus, if it is fitted or whitens a batch. The terms take some 10 µs per event of
+    the trace. For a group of 10⁴ rollouts of 120 events each that takes some 0.05 s on two cores, 0.1 to 0.5
+    s for methods that compare what rollouts did (turns, contexts, classes, shapes), and 4 s for aristocrat
+    and coma, which are written in Python. Methods along turns have a row for every later turn of every part;
+    beyond 300 turns, and where events are the steps, the next step stands for all later ones.
 
     Examples
     --------

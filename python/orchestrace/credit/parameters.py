@@ -36,7 +36,7 @@ class Param:
     name
         Lower-case letters, digits and underscores; no argument of `credit`.
     default
-        Value where none is given. None is then allowed as a given value, too, and ``kind`` must be told.
+        Value where none is given. Callers may then pass None too, and ``kind`` has to be given.
     doc
         One line.
     kind
@@ -48,7 +48,7 @@ class Param:
     Raises
     ------
     ParameterError
-        The name is none or taken, or the default is not a value that the parameter takes.
+        The name is invalid or taken, or the default is not a value that the parameter takes.
 
     Examples
     --------

@@ -86,27 +86,27 @@ def credit(
     corpus
         The recordings.
     method
-        A name of `methods`, which also says its paper and equation, what it costs and what it needs.
+        A name that `methods` lists, with its paper, parameters and requirements.
     unit
-        The level at which to report; each level divides all events of a trace, and what belongs to no unit
-        is the row whose ``unit_id`` is null.
+        The level at which to report. Each level divides all events of a trace; the row whose ``unit_id`` is
+        null holds what belongs to no unit.
     reward
-        A reward channel, or a weighted sum of several: ``{"team": 1.0, "format": 0.2}``. A list of such
-        computes all of them in one pass over the traces; the column ``reward`` tells their rows apart.
+        A reward channel, or a weighted sum of several: ``{"team": 1.0, "format": 0.2}``. A list computes
+        several in one pass over the traces; the column ``reward`` says which row is which.
     seed
         For methods that sample; the same seed gives the same bits on any number of threads.
     engine
-        Who computes a corpus on disk. None: this process. ``"processes"`` or ``"ray"``: worker processes of
-        this machine, or a Ray cluster, in tasks of whole pieces; `distributed.processes` and
-        `distributed.ray` make an engine with options. The result is the same, bit for bit.
+        What computes a corpus on disk. None is this process; ``"processes"`` and ``"ray"`` are worker
+        processes of this machine and a Ray cluster. `distributed.processes` and `distributed.ray` make an
+        engine with options. The result is the same, bit for bit.
     threads, progress
-        As in `read_traces`; with a named engine, cores of a task, and progress counts tasks.
+        As in `read_traces`. With an engine, `threads` are the cores of a task, and progress counts tasks.
     sink
-        A folder for the result, one Parquet file for each piece of the corpus, where it is larger than
-        memory; the call then returns a scan of them.
+        A folder for a result that is larger than memory: one Parquet file per piece of the corpus. The call
+        then returns a scan of the files.
     resume
-        Let `sink` have files already: pieces that are there are not computed again. They must be of the same
-        call on the same corpus, cut by the same budget; another is refused.
+        Accept a `sink` that has files already, and compute only the pieces that are missing. The files must
+        come from the same call on the same corpus with the same memory budget.
     **params
         Parameters of the method; `methods` lists them with their defaults. The ``outcome`` of a game may be a
         function of coalitions, a bool array of shape (m, n), and of the game, with ``trace_id`` and the list
@@ -117,9 +117,9 @@ def credit(
     DataFrame, or LazyFrame with `sink`
         One row per trace and unit in the schema `CREDITS`: ``trace unit unit_id trace_id seq credit stderr
         n_samples method quantity reward tier residual reason params``. ``credit`` is in units of the reward.
-        A trace that the method cannot serve keeps its rows with null credit and a ``reason``. Where
-        ``quantity`` is ``share``, the rows of a trace sum to its reward, the row without a unit included;
-        where it is ``advantage``, they must not be summed.
+        A trace that the method cannot serve keeps its rows with null credit and a ``reason``. If ``quantity``
+        is ``share``, the rows of a trace sum to its reward, the row without a unit included. If it is
+        ``advantage``, do not sum them.
 
     Raises
     ------

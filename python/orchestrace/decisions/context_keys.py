@@ -59,9 +59,9 @@ def contexts(
     DataFrame
         A row per decision: ``trace seq`` (UInt32), ``context choice role`` (String), ``assumed`` (Boolean),
         ``reason``. Context and choice are hashes that do not hang on ids, times or the order of files.
-        ``assumed`` is true where the recording does not tell who heard a message before the decision: the
-        context then holds it as if everybody had. Where the context is null, ``reason`` is ``field.absent``
-        (a text before the event has no key) or ``graph.cycle``. A choice is null if its text has no key.
+        ``assumed`` is true if the recording does not say who heard a message before the decision: the context
+        then holds it as if everybody had. Where the context is null, ``reason`` is ``field.absent`` (a text
+        before the event has no key) or ``graph.cycle``. A choice is null if its text has no key.
 
     Raises
     ------
@@ -71,10 +71,10 @@ def contexts(
     Notes
     -----
     An event that names an agent of the trace in ``to`` is heard at that agent's next event, unless an edge
-    leads from it to an event of that agent. A message, return or intervention that names nobody and leads to
-    nobody else's event was heard by nobody, if the trace tells of others of this type which other agent heard
-    them; if it tells that of none, by everybody (``assumed``). Events from outside of the team are another
-    type in this; in a trace of one agent, that one hears them.
+    leads from it to an event of that agent. If a message, return or intervention names nobody and leads to
+    nobody else's event, nobody heard it, provided that the trace says of others of this type which agent
+    heard them; if the trace says so of none, everybody heard it (``assumed``). Events from outside of the
+    team are another type in this; in a trace of one agent, that one hears them.
 
     O(events + edges). Texts themselves are never compared, but their keys (``content_hash``, else
     ``content_ref``; ``args_hash`` of calls). Source: C3, arXiv 2603.06859, for recordings.

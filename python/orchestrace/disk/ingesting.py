@@ -82,41 +82,41 @@ def ingest(
     Parameters
     ----------
     source
-        Files, globs and folders as in `read_traces`; no streams, since what was cut short is read again.
+        Files, globs and folders as in `read_traces`. Streams are not allowed, because an interrupted call
+        reads its input again.
     out
-        A folder of our own: made if it is absent, added to if it is a corpus. Or its address in object
-        storage (``s3://``, ``gs://``, ``az://``): docs/object-storage.md.
+        The folder of the corpus, which is created if it is absent; an existing corpus is added to. Or its
+        address in object storage (``s3://``, ``gs://``, ``az://``): docs/object-storage.md.
     memory
-        What the call may add to the resident size of the process, in bytes or as ``"1GiB"``; at least 64 MiB.
-        It adds at most 192 MiB more, whatever the recordings are.
+        The memory budget, in bytes or as ``"1GiB"``; at least 64 MiB. The process grows by at most this and
+        192 MiB, whatever the recordings are.
     threads, progress
         As in `read_traces`.
     resume
-        ``True`` goes on where an earlier call stopped and adds what is new: an input of the same size and
-        time, or content, is not read again; one that changed replaces its traces, which keep their numbers.
-        ``False`` refuses a folder that is a corpus already.
+        ``True`` resumes where an earlier call stopped and adds what is new. An input with the same size and
+        time, or the same content, is not read again. An input that changed replaces its traces, which keep
+        their numbers. ``False`` refuses a folder that already holds a corpus.
     verify
-        Whether all files that the corpus has are compared with the BLAKE3 that its manifest lists, before
-        anything else. ``False`` compares their sizes, and the contents of those that the call reads. Damaged
-        files are made anew either way, from the inputs whose rows they held.
+        Compare all files of the corpus with the BLAKE3 in its manifest first. ``False`` compares sizes, and
+        the contents of files that the call reads. Either way, damaged files are rebuilt from the inputs whose
+        rows they held.
     group
-        Columns of `traces` whose values keep traces in one partition; default ``group_id``. Settled by the
-        first call.
+        Columns of `traces`; traces with equal values stay in one partition. The default is ``group_id``. The
+        first call decides.
     partitions
-        How many; the default follows from the size of the first inputs and the budget. Settled by the first
-        call.
+        Number of partitions; the default follows from the size of the first inputs and the budget. The first
+        call decides.
     on_error
-        ``"quarantine"`` goes on; ``"raise"`` stops at the first batch with a rejected record and keeps what
-        was published before.
+        ``"quarantine"`` continues after rejected records. ``"raise"`` stops at the first batch that has one
+        and keeps what was published before.
     max_errors, max_error_ratio
-        Stop when more records than this, and also more than this share of the records, were rejected. One
-        that is not given does not hinder the other.
+        Stop if more records than this number, and also more than this share, were rejected. If only one of
+        the two is given, it decides alone.
     **options
         ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth
         max_string max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most a quarter
-        of the budget, ``max_string`` a tenth; 16 and 8 MiB are always allowed. ``fields``, ``trace_by``,
-        ``reward_scores`` and the mapping, of which the corpus keeps what the file says, are settled by the
-        first call.
+        of the budget, ``max_string`` a tenth; 16 and 8 MiB are always allowed. The first call decides about
+        ``fields``, ``trace_by``, ``reward_scores`` and the mapping, whose text the corpus keeps.
 
     Returns
     -------
@@ -135,17 +135,17 @@ def ingest(
     QuarantineError
         More records failed than the call allows.
     SchemaError
-        The corpus was written by a later version, or its manifest is damaged.
+        A later version wrote the corpus, or its manifest is damaged.
 
     Notes
     -----
     One pass over the bytes and one for their BLAKE3, and one over the files that the corpus has. Repeated
     exports, that is records with the same bytes and the same ``trace_id``, are counted as duplicates and
     left out. Traces of formats that spread them over records and files (sessions, spans) are put together
-    from all inputs of the corpus: where one is new or has changed, all inputs of such formats are read
-    again, and all have to be there. Whatever stops the call, a full disk or a kill, what is published
-    stays, and the same call goes on from there to the same rows. The index of traces takes some 70 bytes
-    of the budget a trace.
+    from all inputs of the corpus: if one is new or has changed, all inputs of such formats are read again, so
+    all have to be there. Whatever stops the call, a full disk or a kill, what is published stays, and the
+    same call resumes from there and gives the same rows. The index takes some 70 bytes of the budget per
+    trace.
 
     Examples
     --------

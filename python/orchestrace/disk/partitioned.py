@@ -372,25 +372,24 @@ def read_corpus(
         The folder, or its address in object storage (``s3://``, ``gs://``, ``az://``, ``http(s)://``). Files
         are then copied when they are first scanned, and the copies kept: docs/object-storage.md.
     memory
-        What a verb may add to the resident size of the process; default is the budget of the last ingest.
+        The memory budget of a verb; the default is the budget of the last ingest.
     verify
-        Whether files are compared with the BLAKE3 that the manifest lists, each once, when it is first
-        scanned: by a verb, or when a table such as ``corpus.events`` is handed out. ``False`` compares their
-        sizes only.
+        Compare each file once with the BLAKE3 in the manifest, when a verb or a table such as
+        ``corpus.events`` first scans it. ``False`` compares sizes only.
 
     Raises
     ------
     InputError
-        There is no corpus. Later, from a verb or a table: a file is damaged; the message says which, how it
-        differs and what repairs it.
+        There is no corpus. A verb or a table raises it later if a file is damaged; the message says which
+        file, how it differs and what repairs it.
     SchemaError
-        It was written by another major version, or its manifest is damaged.
+        Another major version wrote the corpus, or its manifest is damaged.
 
     Notes
     -----
-    Reads the manifest only. A folder that an engine without checksums wrote is read as it is; the next
-    `ingest` into it adds them. A corpus that is being written can be read: it is what was published when
-    it was opened, until an ingest merges or replaces its files.
+    Reads the manifest only. A folder from a version without checksums is read as it is; the next `ingest`
+    into it adds them. You can read a corpus while it is written: you see what was published when you opened
+    it, until an ingest merges or replaces its files.
 
     Examples
     --------

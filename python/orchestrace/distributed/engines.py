@@ -41,7 +41,7 @@ def run(
     corpus: str | os.PathLike[str] | None = None,
     progress: Progress = None,
 ) -> list[TaskResult]:
-    """Run the tasks of a plan whose parts are not there, and return the results of all.
+    """Run the tasks of a plan that have no part yet, and return the results of all.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def run(
     threads
         Cores of a task. Its reading and computing start no more threads than that.
     retries
-        How often a task is begun again whose worker dies.
+        How often a task is started again after its worker dies.
     address
         Of the Ray cluster, as in ``ray.init``; None is the one that is connected, or one of this machine.
     corpus
@@ -79,9 +79,9 @@ def run(
 
     Notes
     -----
-    Tasks with the most events are begun first. What is done stays done: after an error, a kill or Ctrl-C,
-    which ends all workers, the same call does what is left. A task asks Ray for its cores, and for the budget
-    of the plan plus 256 MiB of memory.
+    Tasks with the most events start first. What is done stays done: after an error, a kill or Ctrl-C, which
+    ends all workers, the same call does what is left. A task asks Ray for its cores, and for the budget of
+    the plan plus 256 MiB of memory.
 
     Examples
     --------

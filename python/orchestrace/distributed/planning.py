@@ -60,7 +60,7 @@ def plan(
         The verb cannot be divided, its arguments are wrong or not plain values, the folder has something else
         in it, or the corpus is in memory or was changed by `Corpus.with_measures` or `Corpus.with_fields`.
     InputError
-        There is no corpus, or a group has more events than the budget has room for.
+        There is no corpus, or a group has more events than fit into the budget.
 
     Notes
     -----

@@ -47,7 +47,7 @@ def reduce(
     sink: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> pl.DataFrame | pl.LazyFrame:
-    """Join the parts of all tasks to the table that the verb gives on one machine.
+    """Join the parts of all tasks into the table that the verb gives on one machine.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def reduce(
     InputError
         Tasks lack a part, or a part is not what its task wrote; the message names the tasks to run again.
     ParameterError
-        The results are of several plans, or are none.
+        The results belong to several plans, or are not results.
     SchemaError
         The plan is damaged, or another version of orchestrace made it.
 
@@ -136,7 +136,7 @@ def _told(
 
 @public
 def status(plan: Plan | str | os.PathLike[str]) -> pl.DataFrame:
-    """Tell of every task of a plan whether its part is there.
+    """Report for every task of a plan whether its part exists.
 
     Parameters
     ----------

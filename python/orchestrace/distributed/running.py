@@ -59,8 +59,8 @@ def run_task(
     SchemaError
         Another version of orchestrace planned the task.
     InputError
-        There is no corpus, it has changed since it was planned, a file of it is damaged, or the part cannot
-        be written.
+        There is no corpus, it has changed since the plan was made, one of its files is damaged, or the part
+        cannot be written.
 
     Notes
     -----

@@ -62,7 +62,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Task:
-    """Some consecutive pieces of a corpus, and what to compute of them.
+    """Consecutive pieces of a corpus, and the computation to run on them.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task gave: a file, and what its bytes are.
+    """The result of a task: a file and its checksum.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def refused(task: Task, answer: dict[str, Any]) -> OrchestraceError:
 
 def _died(task: Task, times: int, fate: str) -> str:
     return (
-        f"task {task.number} was begun {times} times, and each time {fate}: its budget is"
-        f" {task.call.memory >> 20:,} MiB; give fewer workers, or plan with read_corpus(..., memory=...) of"
-        " less"
+        f"task {task.number} was started {times} times, and each time {fate}: its budget is"
+        f" {task.call.memory >> 20:,} MiB; use fewer workers, or plan with a smaller"
+        " read_corpus(..., memory=...)"
     )

@@ -140,9 +140,9 @@ def matched(
     outcome, and comparing a run with itself pulls the effect to 0. So would runs with their past in common:
     decisions that several runs of a group made in one context, all alike, are not matched beyond it.
 
-    Where a recording does not tell who heard a message, contexts hold it as if everybody had (`contexts`).
-    Decisions matched by such a context saw the same if whoever heard it, and when, was the same in both
-    runs; that is what the tier ``surrogate`` stands for.
+    If a recording does not say who heard a message, contexts treat it as heard by everybody (`contexts`).
+    Decisions matched by such a context saw the same if whoever heard it, and when, was the same in both runs;
+    that is what the tier ``surrogate`` stands for.
 
     The error is that of the sum of influence per task (`orchestrace.statistics.influence`), in a corpus of
     one task per trace; it holds the matching fixed. It has the spread of the effect between tasks in it, so

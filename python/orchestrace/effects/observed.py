@@ -113,7 +113,7 @@ def message(
         of ``drop(message=...)`` answers by a structural model. With ``field.absent`` where a text has no key,
         with ``graph.cycle`` where edges leave no order to find a context by, with ``reward.absent`` without
         the outcome. Beside an effect the reason is that of a null interval: ``support.absent`` where every
-        choice was made once, ``group.degenerate`` where each always came to the same outcome.
+        choice was made once, ``group.degenerate`` where each always had the same outcome.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def delegation(
     subtask
         The column of decisions (as in `effects.matched`) whose values are classes of subtasks.
     delegate
-        Who is told apart: the ``agent`` that a task was given to, or its ``role``.
+        What counts as a delegate: the ``agent`` that got the task, or its ``role``.
     confidence
         Coverage of the intervals.
 

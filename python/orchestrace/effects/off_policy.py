@@ -93,7 +93,7 @@ def policy_values(
     n_boot: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Estimate what another policy would have been paid, from choices logged with their probabilities.
+    """Estimate what another policy would have earned, from choices logged with their probabilities.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def policy_values(
     policy
         The probability of each action. A mapping from actions to numbers, or to expressions over `decisions`
         (``{"spawn": pl.when(pl.col("x_depth") > 2).then(0.0).otherwise(0.9), ...}``). Or a frame with
-        ``action``, ``p`` and the columns that tell states apart; an action without a row has 0. Or the name
+        ``action``, ``p`` and the columns that define the states; an action without a row has 0. Or the name
         of a column of `decisions`: a struct with a field per action, or a list in the order of `actions`.
     unit
         ``"decision"``: one decision per run, the one `at` that place. ``"sequence"``: all of a run, each

@@ -75,8 +75,8 @@ def localization(
         ``agent_accuracy step_accuracy within_<k>… mrr`` the mean over traces and its interval over tasks
         (``…_lower …_upper``), all in 0..1; ``agent_vs_best step_vs_best``: ``better``, ``worse`` or
         ``indistinct`` from the best baseline of that metric, by the interval of the paired difference (null
-        for baselines, and where nothing was told); ``interval_reason``: ``support.absent`` where a mean has
-        no interval, since fewer than two tasks have it. Verdicts are ``indistinct`` there.
+        for baselines, and if there was nothing to compare); ``interval_reason``: ``support.absent`` where a
+        mean has no interval, since fewer than two tasks have it. Verdicts are ``indistinct`` there.
 
     Raises
     ------

@@ -58,16 +58,15 @@ def compare(
     unit, reward, seed, threads
         As in `credit`.
     truth
-        Contributions that are known: ``trace contribution``, and to find the units by ``unit_id``, a column
-        with the name of the unit (``agent``), or for units of one event (event, message, tool, token)
-        ``seq``.
+        Known contributions: columns ``trace`` and ``contribution``, and one that names the unit: ``unit_id``,
+        a column called like the unit (``agent``), or ``seq`` for units of one event (event, message, tool,
+        token).
     labels
-        What annotators blame, as for `evaluation.localization`, of one annotator. Turns and agents of the
-        whole corpus are credited for it in addition, whatever `unit` is, and those of labeled traces
-        compared.
+        What one annotator blames, as in `evaluation.localization`. Whatever `unit` is, this also computes
+        credit of turns and agents, and compares it on labeled traces.
     blame
-        Whether the ``"highest"`` or the ``"lowest"`` credit is what labels are compared with. Failures with a
-        reward of 0 say nothing in most methods: give them one of their own (`Corpus.with_measures`).
+        Whether labels are compared with the ``"highest"`` or the ``"lowest"`` credit. A reward of 0 says
+        nothing in most methods, so give failures a channel of their own (`Corpus.with_measures`).
     confidence
         Coverage of the intervals against `truth` and `labels`, between 0 and 1.
     progress
@@ -80,24 +79,25 @@ def compare(
         ``null_share`` of them without a credit (0..1) and the most frequent ``reason`` of these;
         ``seconds`` for one run at `unit` and ``events_per_s`` (1/s); ``agreement``: the mean over traces of
         Spearman's rho with another method, averaged over the others, in -1..1, null where no trace has one;
-        ``error``: why the method could not run, all else null then. With `truth` also ``truth_spearman``,
-        the mean within-trace rho with the contribution, and ``truth_sign_accuracy``, the share of right
-        signs among the 5 % of a trace's units with the largest contribution (rounded up, ties shared out),
-        each with ``_lower`` and ``_upper``, and ``truth_n_traces``. With `labels` ``agent_accuracy`` and
-        ``step_accuracy`` (0..1) with ``_lower`` and ``_upper``. With either ``interval_reason``:
-        ``support.absent`` where a mean has no interval, since fewer than two tasks have it.
+        ``error``: why the method could not run; everything else is then null. With `truth` also
+        ``truth_spearman``, the mean within-trace rho with the contribution, and ``truth_sign_accuracy``, the
+        share of right signs among the 5 % of a trace's units with the largest contribution (rounded up, ties
+        shared out), each with ``_lower`` and ``_upper``, and ``truth_n_traces``. With `labels`
+        ``agent_accuracy`` and ``step_accuracy`` (0..1) with ``_lower`` and ``_upper``. With either
+        ``interval_reason``: ``support.absent`` where a mean has no interval, since fewer than two tasks have
+        it.
 
     Raises
     ------
     ParameterError
-        A name is of no method or given twice with the same parameters, there is no such unit or reward, a
-        column of `truth` or `labels` is absent, the labels are of no trace, or an option is out of range.
-        What only one method refuses is its ``error``.
+        A method is unknown or given twice with the same parameters, a unit or reward is unknown, a column of
+        `truth` or `labels` is absent, the labels match no trace, or an option is out of range. If only one
+        method refuses, that is its ``error``.
 
     Notes
     -----
-    Time is the sum over the methods, plus O(n log n) in rows for each pair of them. Seconds are one run with
-    whatever else the machine does: to compare speed, repeat. Nothing about memory is measured.
+    Time is the sum over the methods, plus O(n log n) in rows for each pair of them. ``seconds`` is one run
+    beside whatever else the machine does: repeat it to compare speed. Memory is not measured.
 
     Intervals are Wilson's in the range of the metric, with Student's t over tasks (docs/intervals.md).
     Source: Wilson 1927, Bell & McCaffrey 2002.

@@ -71,8 +71,8 @@ def compare_metrics(
     Raises
     ------
     ParameterError
-        Something that is neither a corpus nor a table of metrics, `names` that are no list of names, an
-        unknown metric, or an option out of range.
+        An argument is neither a corpus nor a table of metrics, `names` is not a list of names, a metric is
+        unknown, or an option is out of range.
 
     Notes
     -----
@@ -205,8 +205,7 @@ def against_single_agent(team: Measured, single: Measured, *, errors: str | None
     Raises
     ------
     ParameterError
-        Something that is neither a corpus nor a table of metrics, or a table in which `errors` is no
-        column of numbers.
+        An argument is neither a corpus nor a table of metrics, or `errors` is not a column of numbers.
 
     Notes
     -----

@@ -63,8 +63,8 @@ def agreement(
         Four rows, ``metric`` = ``kendall`` (tau-b), ``spearman``, ``top_k_overlap``, ``sign_agreement``, with
         ``value lower upper`` (Float64; correlations in -1..1, the others in 0..1), ``n_traces`` that have a
         value, ``n_tasks`` they belong to, ``n_rows`` compared, and ``n_null``: units that only one frame has,
-        or of which either credit is null, and which are left out (all UInt32). The rows without a unit are no
-        units. ``interval_reason`` is ``support.absent`` where ``lower upper`` are null: fewer than two tasks
+        or of which either credit is null, and which are left out (all UInt32). Rows without a unit are left
+        out. ``interval_reason`` is ``support.absent`` where ``lower upper`` are null: fewer than two tasks
         have a value; of one ranking that is resampled, fewer than five. It is ``group.degenerate`` where all
         resamples of that say the same.
 
@@ -86,7 +86,7 @@ def agreement(
 
     *Intervals* are those of a mean over tasks, Wilson's in the range of the metric with Student's t. One
     ranking of a corpus is no mean of tasks (but for its signs): there they are percentiles of resampled
-    tasks, widened for few of them. docs/intervals.md tells how often both cover.
+    tasks, widened for few of them. docs/intervals.md says how often both cover.
 
     Time is O(n log n) in rows for ``by="trace"`` (some seconds for 10⁶) and n_boot times that for
     ``by="corpus"``, where every resample has to be ranked anew.

@@ -82,9 +82,9 @@ def export(
         path. ``mermaid``, ``dot``: one trace as a chart. ``ocel``: an object-centric event log. ``verl``,
         ``trl``: a Parquet file with the rows of `trainers.trainer_table`.
     path
-        The file, which has its name when it is complete; for ``parquet`` a folder that is absent or empty.
+        The file, which gets its name when it is complete. For ``parquet``, a folder that is absent or empty.
     trace_id
-        Which traces; None takes all, or where one is shown the only one.
+        Which traces; None takes all, or the only one if the format shows one trace.
     window
         ``perfetto``, ``mermaid``, ``dot``: only events that are going on between these two times of the
         schedule, in seconds (in steps, where that is what it counts) since the trace began, and the edges
@@ -102,9 +102,9 @@ def export(
     memory
         ``parquet``: the budget that `read_corpus` gives its verbs.
     max_bytes
-        Nothing stays if the file is larger. None: 64 MiB for what a viewer loads as a whole (``perfetto``,
-        ``mermaid``, ``dot``), no limit for the rest. Estimated by `export_size` before the first byte; a
-        trace that has too many events and edges for it is refused before its records are made.
+        Size limit; a larger file is not kept. None means 64 MiB for formats that a viewer loads as a whole
+        (``perfetto``, ``mermaid``, ``dot``) and no limit for others. `export_size` estimates the size before
+        the first byte, and a trace with too many events and edges is refused at once.
     overwrite
         Replace a file that exists.
     threads, progress
@@ -125,9 +125,9 @@ def export(
 
     Notes
     -----
-    What is written has another name until it is complete, so a crash leaves the old file or none. A corpus on
-    disk goes through memory piece by piece. Perfetto counts in microseconds; where a recording has steps, a
-    step is drawn as a second and ``otherData`` says so; of several traces, one whose edges close a cycle is a
+    A file has another name until it is complete, so a crash leaves the old file or none. A corpus on disk
+    goes through memory piece by piece. Perfetto counts in microseconds; where a recording has steps, a step
+    is drawn as a second and ``otherData`` says so; of several traces, one whose edges close a cycle is a
     process without events whose label says why. O(events + edges). Sources: Trace Event Format, Google, 2016;
     Mermaid, syntax of flowcharts; Graphviz, The DOT Language; OCEL 2.0, arXiv 2403.01975.
 

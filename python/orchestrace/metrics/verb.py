@@ -86,31 +86,33 @@ def metrics(
     corpus
         The recordings.
     by
-        None gives a row per trace. ``"agent"`` and ``"role"`` give a row for each of them in each trace; what
-        nobody owns is the row with a null name, so that counts, tokens and work add up to those of the trace.
-        ``"task"``, ``"topology"``, ``"system"`` and ``"importer"`` give means over traces.
+        None gives a row per trace. ``"agent"`` and ``"role"`` give a row for each agent or role in each
+        trace. The row with a null name holds what nobody owns, so that counts, tokens and work add up to
+        those of the trace. ``"task"``, ``"topology"``, ``"system"`` and ``"importer"`` give means over
+        traces.
     groups
-        Names of groups of `metric_definitions`; None is all whose cost is linear. Not for agents and roles.
+        Names of groups that `metric_definitions` lists. None computes all groups of linear cost. Agents and
+        roles have no groups.
     durations, max_gap, program_order
         As in `schedule`.
     subtasks
-        Of tasks, by ``task_id``, the parts that they should be split into (``subtask_id``): what
-        ``split_coverage``, ``split_precision`` and ``split_f1`` compare with.
+        For each ``task_id``, the parts (``subtask_id``) into which the task should be split.
+        ``split_coverage``, ``split_precision`` and ``split_f1`` compare with it.
     harness
         What the harness declares, for the group ``conformance``: names under ``"types"`` (of events),
-        ``"tools"`` (that may be called) and ``"roles"`` (that may be spawned); what is left out is not
-        judged.
+        ``"tools"`` (that may be called) and ``"roles"`` (that may be spawned). A key that is left out is not
+        checked.
     untrusted_tools, trusted_tools, privileged_tools
         As in `taint`, for the groups ``taint`` and ``cut``.
     intervention_at
-        A share (0..1) of the time of a run, for the group ``steering``: what an intervention then would find
-        done already.
+        A share (0..1) of the time of a run, for the group ``steering``: how much would be done when somebody
+        intervenes then.
     pool_harnesses
-        Take means over runs of different harnesses (``harness_hash``), too.
+        Also take means over runs of different harnesses (``harness_hash``).
     confidence
         Coverage of the intervals of means, between 0 and 1.
     engine
-        Who computes a corpus on disk, as in `credit`.
+        What computes a corpus on disk, as in `credit`.
     threads, progress
         As in `read_traces`.
 
@@ -142,7 +144,7 @@ def metrics(
     Notes
     -----
     Intervals are Student's over tasks, of flags Wilson's with Student's t: rollouts of one task never count
-    as independent. Means of skewed values are covered less often than asked for (docs/intervals.md).
+    as independent. Intervals of skewed values cover less often than asked for (docs/intervals.md).
 
     O(events + edges) for the default groups. Sources: arXiv 2605.02801, Table 13 (E1 to E4); Brent 1974,
     Graham 1969 (work and span); arXiv 2512.08296 (message density); each metric's own in

@@ -49,7 +49,7 @@ class FittedOutcome:
     model, targets, loss, by, folds, seed
         What was asked for.
     weights
-        A row an edge type: ``type`` (str), ``weight`` (f64, null where the corpus does not tell it),
+        A row an edge type: ``type`` (str), ``weight`` (f64, null where the corpus does not determine it),
         ``stderr`` (f64, over clusters), ``lower upper`` (f64, 95 %), ``used`` (f64, the weight, or what
         stands in for it), ``n_edges`` (u64, edges that some target hangs on), ``reason`` (str).
     leak, leak_stderr
@@ -77,7 +77,7 @@ class FittedOutcome:
     slope, intercept
         Of the least-squares line of targets on held-out predictions; 1 and 0 where these are calibrated.
     converged
-        Whether the search for the least loss came to its end.
+        Whether the search for the least loss converged.
     """
 
     model: Model

@@ -99,7 +99,7 @@ def sensitivity(
         method, and ``threads``, ``progress`` and ``params`` are those of `replay`.
     outcomes
         Two or more models: names of `outcomes.models`, or results of `outcomes.fit`, which bring their
-        weights. They are told apart by ``model``: ``noisy_or``, or ``noisy_or fitted``.
+        weights. The column ``model`` names them: ``noisy_or``, or ``noisy_or fitted``.
 
     Returns
     -------
@@ -122,8 +122,8 @@ def sensitivity(
     Notes
     -----
     A credit below 1e-9 of the largest one of its trace in size counts as 0. Ranks change easily: where two
-    units are close, a change of rank says little, and the interval tells more. The time is that of the
-    credits. The spread is over structures that are assumed; the truth need not be inside.
+    units are close, a change of rank says little; look at the interval. The time is that of the credits. The
+    spread is over structures that are assumed; the truth need not be inside.
 
     Source: sensitivity over gate families, docs/reference/definitions.md, D15.
 

@@ -69,8 +69,8 @@ def replay(
 ) -> pl.DataFrame:
     """Replay recorded runs with something changed, and compare the outcome, or the schedule.
 
-    No model and no agent is run: an answer is what follows from the recording under the stated assumptions,
-    and its ``tier`` says which.
+    No model and no agent runs. An answer follows from the recording under stated assumptions, and its
+    ``tier`` says under which.
 
     Parameters
     ----------
@@ -79,30 +79,30 @@ def replay(
     interventions
         One scenario each, made by `ot.interventions`: `drop`, `set_value`, `truncate`, `aggregate_by`,
         or several of them composed with ``&``. Scenarios with a schedule intervention (`concurrency`,
-        `speed_up`, ...) answer when, not what.
+        `speed_up`, ...) say when a run would end, not how.
     outcome
         How an event depends on its inputs: ``noisy_or``; ``typed`` (results and returns need all of their
         inputs, aggregates the best one, in a debate the majority; safety events can veto); ``noisy_and``;
         ``linear`` (weighted mean); ``mean``; ``max``; ``min``; ``majority``; ``reachability``. Or a function
-        of one's own, ``outcome(masks, game)``, where masks is (m, events) bool, True where an event is there,
-        and game has ``trace_id`` and ``players`` (the event ids); it returns (m,) float64, unit and range its
-        own. It is asked about presence and absence only: drops of events, and truncations.
+        of your own, ``outcome(masks, game)``: masks is a bool array (m, events), True where an event is
+        present, and game has ``trace_id`` and ``players`` (the event ids). It returns (m,) float64 in any
+        unit and range. It serves drops of events and truncations, which only change presence.
     weights
-        How much edges carry. None: D3's weights, as shares of the weight into each event. Eight numbers of
-        at least 0 in the order of the edge types (``temporal, causal, spawn, message, tool_dependency,
-        return, aggregate, safety_flow``), or a mapping with all of these names, or a fitted outcome: used
-        as they are.
+        How much edges carry. None takes the weights of D3, as shares of the weight into each event. Eight
+        numbers of at least 0 in the order of the edge types (``temporal, causal, spawn, message,
+        tool_dependency, return, aggregate, safety_flow``), or a mapping with all of these names, or a fitted
+        outcome: used as they are.
     quorum
-        Share of the weight, 0 up to but not 1, that a majority needs more than.
+        Share of the weight (at least 0, below 1) that a majority has to exceed.
     sensitivity
         Bound every effect over seven families of gates.
     structure_alone
-        Give effects that rest on the graph and the assumed gates alone, too: ``support`` is 0, and no weights
-        are given. Without it they are null.
+        Also give effects that rest on the graph and the assumed gates alone (``support`` is 0, and no weights
+        are given). By default these are null.
     program_order
         Join consecutive events of one owner by temporal edges.
     durations, max_gap
-        Of schedule scenarios, how long an event took, as in `schedule`.
+        How long an event took, as in `schedule`; for schedule scenarios.
     engine
         Who computes a corpus on disk, as in `credit`.
     threads, progress
@@ -115,31 +115,30 @@ def replay(
         trace_id outcome outcome_cf effect stderr lower upper makespan makespan_cf tokens tokens_cf tier
         support reason params``. ``outcome`` is the value of the recorded outcome, 0..1 (Float64),
         ``outcome_cf`` that in the scenario, ``effect`` their difference ``outcome_cf - outcome``; ``lower``
-        and ``upper`` its least and greatest value over the families of gates, ``gate.unstable`` where its
-        sign is not the same in all. Schedule scenarios have ``makespan`` and ``makespan_cf`` instead
-        (Float64, seconds, or steps with ``time.steps``); ``lower`` and ``upper`` are bounds of
-        ``makespan_cf`` then. ``tokens`` and ``tokens_cf`` (Int64) are those of the run and of what is left
-        of it, null where none are recorded. ``support`` is the share of events on a way to the outcome whose
-        ``score`` is recorded, of schedules that of events whose duration is. ``stderr`` is null: nothing is
-        drawn. Null with a reason: ``selection.empty`` (the trace has nothing of what is changed),
+        and ``upper`` are its least and greatest value over the families of gates; if signs differ, the reason
+        is ``gate.unstable``. Schedule scenarios have ``makespan`` and ``makespan_cf`` instead (Float64,
+        seconds, or steps with ``time.steps``); ``lower`` and ``upper`` are bounds of ``makespan_cf`` then.
+        ``tokens`` and ``tokens_cf`` (Int64) are those of the run and of what remains of it, null if none are
+        recorded. ``support`` is the share of events on a way to the outcome whose ``score`` is recorded; for
+        schedules, the share of events whose duration is recorded. ``stderr`` is null, since nothing is
+        sampled. Null with a reason: ``selection.empty`` (the trace has nothing of what is changed),
         ``support.absent`` (the change leads to the outcome, and no score on the way says what that is worth:
         ``lower`` and ``upper`` are then bounds that include 0, the case that others would have done the
         work), ``trace.partial`` (the recording lacks ways to its outcome, or the outcome),
-        ``outcome.ambiguous``, ``graph.cycle``, ``result.range`` (an outcome of one's own that is no finite
-        number).
+        ``outcome.ambiguous``, ``graph.cycle``, ``result.range`` (your own outcome is not a finite number).
 
     Raises
     ------
     ParameterError
-        No intervention, one that is none, names that no trace has, options out of range, or an outcome of
-        one's own that returns something else than m numbers.
+        No intervention, an object that is not an intervention, names that no trace has, options out of range,
+        or an outcome function that does not return m numbers.
 
     Notes
     -----
     Abduction: x of an event is its ``score`` kept within 0..1, else what its gate makes of its inputs, and u
     what it has beyond that. Action: the interventions. Prediction: everything downstream is computed again,
-    f(x) + u kept within 0..1. A scenario that changes nothing has the effect 0, bit for bit, and so has
-    whatever is no ancestor of the outcome.
+    f(x) + u kept within 0..1. A scenario that changes nothing has the effect 0, bit for bit. So has every
+    event that is not an ancestor of the outcome.
 
     A trace whose every unit is tried (``each=``) is refused where scenarios times events and edges times
     families of gates are more than 2^37, which takes a few minutes of one core.

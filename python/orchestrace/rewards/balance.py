@@ -50,7 +50,7 @@ def balance(
     n_boot: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Tell which part of a weighted sum of rewards drives it, step by step of training.
+    """Report which part of a weighted sum of rewards drives it, step by step of training.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def failure_modes(
     price
         What a draft costs, in units of its quality, as in `stopping.regret`.
     tolerance
-        The loss from stopping late or early that is none yet, in units of the quality of drafts.
+        The loss from stopping late or early that is tolerated, in units of the quality of drafts.
     within, confidence, n_boot, seed
         As in `hazards`.
     threads, progress

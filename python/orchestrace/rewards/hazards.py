@@ -64,10 +64,10 @@ def hazards(
     outcome
         What the run really earned: a channel, or a weighted sum of channels, as in `credit`.
     success
-        The least outcome of a run that passed.
+        The smallest outcome that counts as success.
     within
         ``"task"`` ranks traces within their task, ``"corpus"`` over all. None is ``"task"`` where tasks have
-        three traces or more on average: hard tasks are long *and* fail, which is no hacking.
+        three traces or more on average: hard tasks are long *and* fail, which is not hacking.
     confidence, n_boot, seed
         Coverage of the intervals, resamples of tasks, and the seed of these.
     threads, progress

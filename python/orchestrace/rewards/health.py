@@ -53,7 +53,7 @@ def verifier_health(
     n_boot: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Compare a judge's scores with what runs came to, step by step of training, and look for drift.
+    """Compare a judge's scores with the outcomes of runs, step by step of training, and look for drift.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def verifier_health(
         A reward channel whose values are the scores, one per run; None is the field `score` of events, each
         set against the outcome of its run.
     outcome, success
-        What the run earned, and the least of it that is a success.
+        The outcome of the run, and the smallest outcome that counts as success.
     confidence, n_boot, seed
         Coverage of the intervals, resamples of tasks, and the seed of these.
 

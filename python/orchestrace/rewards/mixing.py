@@ -56,7 +56,8 @@ def mix(
     Raises
     ------
     ParameterError
-        A reward that no row has, one that pays smaller units, a weight or bound that is no finite number.
+        A reward that no row has, a reward that pays smaller units, or a weight or bound that is not a finite
+        number.
 
     Notes
     -----

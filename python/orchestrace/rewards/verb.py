@@ -13,7 +13,7 @@ from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS, unknown_name
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected
+from ..corpus.frames import check_corpus, collected, one_trace
 from ..corpus.names import declared_names, names_of, said_of_tools
 from ..corpus.pieces import empty_store
 from ..schedules.scheduling import Durations, timing_options
@@ -191,7 +191,7 @@ def explain(
     subtasks: Mapping[str, Collection[str]] | None = None,
     harness: Mapping[str, Collection[str]] | None = None,
 ) -> pl.DataFrame:
-    """Say what the payments of a rule in one trace are made of.
+    """Show the terms that a rule's payments in one trace are made of.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def explain(
     if not isinstance(reward, str):
         raise ParameterError(f"reward is of type {type(reward).__name__}, expected a name of rewards.rules()")
     asked = _asked({reward: params or {}}, channels)
-    one = _one_trace(corpus, trace)
+    one = one_trace(corpus, trace)
     options = {
         **timing_options("auto", None, False),
         "subtasks": declared_names("subtasks", subtasks),
@@ -268,7 +268,7 @@ def explain(
 
 @public
 def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
-    """The corpus with computed rewards of the team as channels, which every verb takes as ``reward=``.
+    """Attach computed rewards of the team to a corpus as channels, which every verb takes as ``reward=``.
 
     Parameters
     ----------
@@ -307,18 +307,6 @@ def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
 def compares_windows(rewards: Rules) -> bool:
     """Whether a rule compares the traces of a step of training, so that no part of a corpus pays it alone."""
     return any(_core.reward_is_diagnostic(rule) for rule in _asked(rewards, None))
-
-
-def _one_trace(corpus: Corpus, trace: object) -> Corpus:
-    """The corpus of one trace."""
-    if isinstance(trace, bool) or not isinstance(trace, int | str):
-        raise ParameterError(f"trace is of type {type(trace).__name__}, expected a number or a trace_id")
-    one = corpus.filter(pl.col("trace_id" if isinstance(trace, str) else "trace") == trace)
-    if len(one) == 0:
-        raise ParameterError(f"unknown trace {trace!r}: corpus.traces lists them")
-    if len(one) > 1:
-        raise ParameterError(f"{len(one)} traces have the trace_id {trace!r}: give the number of one of them")
-    return one
 
 
 def _asked(rewards: object, channels: Mapping[str, str] | None) -> list[dict[str, Any]]:

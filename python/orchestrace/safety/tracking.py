@@ -40,27 +40,28 @@ def taint(
 ) -> pl.DataFrame:
     """Follow untrusted content through every run: what it reached, how soon, and whether the outcome has it.
 
-    Taint begins at events with ``trusted = false`` and at results of tools that are named untrusted. It goes
-    along the edges that carry it, and stops at sanitizers (``sanitizer = true``), human interventions and
-    agents that are allowed, which are never tainted themselves.
+    Taint starts at events with ``trusted = false`` and at results of tools that you name untrusted. It
+    follows the edges that carry it. It stops at barriers, which are never tainted themselves: sanitizers
+    (``sanitizer = true``), human interventions and agents that you allow.
 
     Parameters
     ----------
     corpus
         The recordings.
     carry
-        Which edges carry: ``"all"`` types but temporal; ``"context"``: temporal ones, too, since what an
-        agent saw stays in its context; ``"safety_flow"``: only the edges that say so.
+        Which edges carry taint. ``"all"``: all types except temporal. ``"context"``: temporal edges too,
+        since what an agent saw stays in its context. ``"safety_flow"``: only edges of that type.
     untrusted_tools, trusted_tools
-        Tools whose results are untrusted, or trusted, whatever the recording says of them: names, or patterns
-        such as ``"mcp__*"``. A tool in both is untrusted, so that ``untrusted_tools=["WebFetch"],
+        Tools whose results are untrusted, or trusted, whatever the recording says: names, or patterns such as
+        ``"mcp__*"``. A tool in both is untrusted, so that ``untrusted_tools=["WebFetch"],
         trusted_tools=["*"]`` lets taint begin at no other tool.
     privileged_tools
         Tools whose calls are privileged, beside those that the recording says are: names or patterns.
     allow
-        Agents that are trusted to stop what reaches them.
+        Agents that you trust to stop what reaches them.
     probabilistic
-        ``(t, leak)``, 0..1: the chance that an edge carries, and that a barrier lets through what arrives.
+        ``(t, leak)``, both in 0..1: the probability that an edge carries taint, and that a barrier lets it
+        through.
     program_order
         Join consecutive events of one owner by temporal edges; matters with ``carry="context"``.
     engine
@@ -103,7 +104,7 @@ def taint(
     Raises
     ------
     ParameterError
-        Unknown word or name, a pattern that no tool matches, or what is no probability.
+        An unknown word or name, a pattern that no tool matches, or a number that is not a probability.
 
     Notes
     -----
@@ -245,7 +246,7 @@ def sanitizer_cut(
     Raises
     ------
     ParameterError
-        Unknown word or name, a column that is not there or no number, or a cost that is negative or null.
+        An unknown word or name, a column that is absent or not numeric, or a cost that is negative or null.
 
     Notes
     -----

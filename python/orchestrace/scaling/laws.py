@@ -138,7 +138,7 @@ def fit_law(
     *Null.* ``support.absent``: fewer distinct x than parameters and one more. ``x.not_positive``,
     ``y.not_positive``: a number that has no logarithm; leaving out rows by their y would bend the law, so
     nothing is fitted. ``fit.unidentified``: no bend in the range of x (or one at its first point only), so
-    that no limit can be told; or a scale, the y at x = 1, that no float has in full (of a very steep law), or
+    that the limit is unknown; or a scale, the y at x = 1, that no float has in full (of a very steep law), or
     that is 0. ``clusters.few``: the estimate is there, but fewer than 5 clusters give no interval, fewer than
     2 no held-out error.
 

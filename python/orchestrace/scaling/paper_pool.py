@@ -46,7 +46,7 @@ class Artifact:
 
 @public
 def survey(path: str | os.PathLike[str]) -> dict[str, pl.DataFrame]:
-    """Recompute the statistics of the survey artifact, and show what of its taxonomy this engine computes.
+    """Recompute the statistics of the survey artifact, and show which of its cells are computed here.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 from .bottlenecks import concurrency_profile, critical_path, dominators, drag
 from .scheduling import scaling_curve, schedule
-from .speedup_fits import fit_scaling, plot_scaling
+from .speedup_fits import fit_scaling
 
 __all__ = [
     "concurrency_profile",
@@ -10,7 +10,6 @@ __all__ = [
     "dominators",
     "drag",
     "fit_scaling",
-    "plot_scaling",
     "scaling_curve",
     "schedule",
 ]

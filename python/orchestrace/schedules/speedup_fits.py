@@ -1,4 +1,4 @@
-"""Fits of Amdahl's law and the USL to scaling curves, and a plot."""
+"""Fits of Amdahl's law and the USL to scaling curves."""
 
 import math
 from typing import Any, Literal
@@ -9,7 +9,6 @@ import polars as pl
 from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS
-from ..base.text import briefly
 from ..corpus.frames import collected
 
 _FITS = {
@@ -25,8 +24,7 @@ _FITS = {
     "tier": pl.Enum(["observed", "schedule", "surrogate"]),
     "reason": CREDITS["reason"],
 }
-_NEEDED = ("trace", "k", "makespan")
-_BOUNDS = ("work", "span", "lower", "upper")
+NEEDED = ("trace", "k", "makespan")
 
 
 @public
@@ -77,7 +75,7 @@ def fit_scaling(curve: pl.DataFrame | pl.LazyFrame, *, by: Literal["trace"] | No
     """
     if by not in (None, "trace"):
         raise ParameterError(f"by is {by!r}, expected None or 'trace'")
-    points = _points(collected(curve, "curve", _NEEDED), by)
+    points = speedups(collected(curve, "curve", NEEDED), by)
     rows = [
         {"trace": trace, "model": model, "tier": "schedule", **_fit(own, model)}
         for (trace,), own in points.group_by("trace", maintain_order=True)
@@ -88,7 +86,7 @@ def fit_scaling(curve: pl.DataFrame | pl.LazyFrame, *, by: Literal["trace"] | No
     return told.select(pl.col(name).cast(dtype) for name, dtype in _FITS.items())
 
 
-def _points(curve: pl.DataFrame, by: str | None) -> pl.DataFrame:
+def speedups(curve: pl.DataFrame, by: str | None) -> pl.DataFrame:
     """Speed-ups: ``trace k speedup``, trace null for all together."""
     known = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
     if by is None and "unit" in known.columns and known["unit"].drop_nulls().n_unique() > 1:
@@ -147,66 +145,3 @@ def _fit(points: pl.DataFrame, model: str) -> dict[str, Any]:
         "rmse": float(np.sqrt(np.mean(residual**2))),
         "n": usable.height,
     }
-
-
-@public
-def plot_scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
-    """Draw speed-up against slots with its bounds, all traces together (``pip install 'orchestrace[plot]'``).
-
-    Parameters
-    ----------
-    curve
-        What `schedules.scaling_curve` returns for ``pool="all"``, with k = 1.
-    title
-        Over the plot.
-
-    Returns
-    -------
-    altair.Chart
-        Speed-up Σ T_1 / Σ T_k against k, the band that no greedy schedule leaves, and T1/T∞, which no number
-        of slots passes. ``chart.save("plot.svg")`` writes it.
-
-    Raises
-    ------
-    ParameterError
-        Altair is not installed, a column is absent, or no row has k = 1.
-
-    Notes
-    -----
-    Bounds of the sums are sums of the bounds. Source: Graham 1969, Brent 1974. O(rows).
-
-    Examples
-    --------
-    >>> import orchestrace as ot
-    >>> curve = ot.schedules.scaling_curve(ot.generate(traces=5, seed=0), slots=[1, 2, 4])
-    >>> ot.schedules.plot_scaling(curve).to_dict()["height"]
-    240
-    """
-    if not isinstance(title, str):
-        raise ParameterError(f"title is {briefly(title)}, expected text")
-    curve = collected(curve, "curve", (*_NEEDED, *_BOUNDS))
-    points = _points(curve, None)
-    try:
-        import altair as alt
-    except ImportError:
-        raise ParameterError("plot_scaling needs Altair: pip install 'orchestrace[plot]'") from None
-    known = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
-    sums = known.group_by("k").agg(pl.col(_BOUNDS).sum()).sort("k")
-    drawn = points.join(sums, on="k").with_columns(
-        best=pl.col("work") / pl.col("lower"), worst=pl.col("work") / pl.col("upper")
-    )
-    limit = sums["work"][0] / sums["span"][0] if sums["span"][0] else float("nan")
-    rows = drawn.select("k", "speedup", "best", "worst").to_dicts()
-    values = alt.Data(values=rows)
-    x = alt.X("k:Q", title="slots").scale(type="log", base=2)
-    base = alt.Chart(values).encode(x=x)
-    layers = [
-        base.mark_area(opacity=0.25, color="#56b4e9").encode(
-            y=alt.Y("worst:Q", title="speed-up").scale(zero=False), y2="best:Q"
-        ),
-        base.mark_line(point=True, color="#0072b2").encode(y="speedup:Q"),
-    ]
-    if math.isfinite(limit):
-        rule = alt.Chart(values).mark_rule(strokeDash=[5, 4], color="#d55e00")
-        layers.append(rule.encode(y=alt.datum(limit)))
-    return alt.layer(*layers).properties(width=360, height=240, title=title)

@@ -8,7 +8,7 @@ from .answer_rules import StoppingRule, export, fit, regret, rules
 from .censoring import overlap
 from .epochs import from_frame, quarantined
 from .features import features
-from .frontiers import frontier, frontier_area, plot_frontier
+from .frontiers import frontier, frontier_area
 from .recorded import epochs
 from .release import ReleaseRule, evaluate_release, fit_release
 from .thresholds import calibration_needed
@@ -32,7 +32,6 @@ __all__ = [
     "frontier",
     "frontier_area",
     "overlap",
-    "plot_frontier",
     "quarantined",
     "regret",
     "rules",

@@ -79,8 +79,8 @@ def fit_abort(
         Fit on all runs, and set the threshold by evidence out of fold. It uses more runs, and the
         guarantee is approximate.
     ties
-        ``strict``: evidence equal to the threshold is no alarm, so that scores on a grid stay below `alpha`.
-        ``random``: one number per run, drawn by seed and id, decides between equal evidence.
+        ``strict``: evidence equal to the threshold gives no alarm, so that scores on a grid stay below
+        `alpha`. ``random``: one number per run, drawn by seed and id, decides between equal evidence.
     cost
         What ``savings`` counts, as in `features`.
     success
@@ -102,7 +102,7 @@ def fit_abort(
         As of `features`; a score is null.
     ParameterError
         An unknown word, a number out of range, an expression that cannot be computed, or ``ville`` with
-        evidence that is no ratio.
+        evidence that is not a ratio.
 
     Notes
     -----

@@ -249,7 +249,7 @@ def _costs(
 
 @public
 def abort_looks(epochs: pl.DataFrame, rule: AbortRule, *, success: float = 1.0) -> pl.DataFrame:
-    """Say for every k what one look at it is worth, were it the only one.
+    """Report for every epoch k what a single look there would be worth.
 
     Parameters
     ----------

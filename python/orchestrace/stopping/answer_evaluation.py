@@ -89,7 +89,7 @@ def evaluate(
     n_boot: int = 2000,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Say what rules of stopping pay on runs that they have not seen.
+    """Evaluate stopping rules on runs that they have not seen.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def evaluate(
         epoch that the claim goes to, at which every rule stops; if that is not the last one recorded,
         ``reason`` is ``overlap.absent`` and `overlap` says why. ``tier`` is ``observed`` if capped: earlier
         stops are in the recording; else ``surrogate``. ``recorded`` is what was done, with either estimand;
-        ``oracle`` peeks into the future and is no rule that anybody can follow.
+        ``oracle`` looks into the future, so nobody can follow it.
 
     Raises
     ------

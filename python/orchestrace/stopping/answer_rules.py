@@ -65,7 +65,7 @@ def rules() -> pl.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class StoppingRule:
-    """A fitted rule: says of each epoch whether to stop there, from what is known there.
+    """A fitted rule that decides at each epoch whether to stop, from what is known by then.
 
     ``method`` is its name in `rules`, ``constant`` the number that a simple rule found (k, patience,
     threshold or budget), ``params`` what it was fitted with, as JSON.
@@ -124,7 +124,7 @@ def fit(
     features: Sequence[str] | None = None,
     trees: bool = False,
 ) -> StoppingRule:
-    """Fit a rule of stopping to all runs, to apply it to others.
+    """Fit a stopping rule to all runs, to apply it to others.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def fit(
 def regret(
     epochs: pl.DataFrame, *, problem: Problem = "answer", price: Price = 0.0, cost: str = "epochs"
 ) -> pl.DataFrame:
-    """Say for every run how much better an earlier stop would have been, in hindsight.
+    """Compute for every run how much better the best stop would have been, in hindsight.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def export(
     folds: int = FOLDS,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Make rows that a head for stopping can be trained on, each valued by a fit without its task.
+    """Make training rows for a stopping head, each valued by a fit that leaves its task out.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ class Claim:
 def overlap(
     epochs: pl.DataFrame, *, features: Sequence[str] | None = None, folds: int = FOLDS, seed: int = 0
 ) -> pl.DataFrame:
-    """Say up to which epoch recordings tell what runs beyond their recorded stop would have been worth.
+    """Report up to which epoch recordings support claims about runs that go on past their recorded stop.
 
     Parameters
     ----------

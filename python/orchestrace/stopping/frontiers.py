@@ -1,4 +1,4 @@
-"""Frontiers of stopping: the quality that rules reach at what cost, the area between two, their picture."""
+"""Frontiers of stopping: the quality that rules reach at what cost, and the area between two."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,13 +9,10 @@ import polars as pl
 from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
-from ..base.text import briefly
 from ..corpus.frames import collected
 from .answer_evaluation import VALUES, evaluate
 
 _NEEDED: Final = ("price", "method", "quality", "cost", "n_runs", "n_tasks")
-#: Colors that differ for everybody (Okabe and Ito), with shapes beside them.
-_COLORS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 
 @public
@@ -27,7 +24,7 @@ def frontier(
     cost: str = "epochs",
     **options: Any,
 ) -> pl.DataFrame:
-    """Say what quality rules reach at what cost, as the price of a unit of cost rises.
+    """Compute the quality and the cost that rules reach as the price of a unit of cost rises.
 
     Parameters
     ----------
@@ -80,7 +77,7 @@ def _curve(curve: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 
 @public
 def frontier_area(curve: pl.DataFrame | pl.LazyFrame, method: str, other: str) -> float | None:
-    """Say how much quality one rule reaches more than another, summed over the costs that both reach.
+    """Compute how much more quality one rule reaches than another, summed over the costs that both reach.
 
     Parameters
     ----------
@@ -132,67 +129,3 @@ def frontier_area(curve: pl.DataFrame | pl.LazyFrame, method: str, other: str) -
     at = np.unique(np.concatenate([[low], both[(low < both) & (both < high)], [high]]))
     ours, theirs = (np.interp(at, cost, quality) for cost, quality in lines)
     return float(np.trapezoid(ours - theirs, at))
-
-
-@public
-def plot_frontier(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "") -> Any:
-    """Draw quality over cost, a line for each rule (``pip install 'orchestrace[plot]'``).
-
-    Parameters
-    ----------
-    curve
-        What `frontier` returns.
-    title
-        Over the plot.
-
-    Returns
-    -------
-    altair.Chart
-        Mean quality against mean cost, a point for each price, in order of price; rules differ in color and
-        shape. ``chart.save("plot.svg")`` writes it.
-
-    Raises
-    ------
-    ParameterError
-        Altair is not installed, a column is absent, or no row has a quality.
-
-    Notes
-    -----
-    Points are means over held-out runs, without their intervals: the rows of the curve have them. O(rows).
-
-    Examples
-    --------
-    >>> import orchestrace as ot
-    >>> epochs, _ = ot.synthetic.stops(runs=100, seed=0)
-    >>> curve = ot.stopping.frontier(epochs, ["fixed", "lsm"], prices=[0.0, 0.1], n_boot=100)
-    >>> ot.stopping.plot_frontier(curve).to_dict()["height"]
-    260
-    """
-    if not isinstance(title, str):
-        raise ParameterError(f"title is {briefly(title)}, expected text")
-    rows = _curve(curve).drop_nulls(["cost", "quality"])
-    if rows.is_empty():
-        raise ParameterError("no row of the curve has a quality: draw a frontier of the problem 'answer'")
-    try:
-        import altair as alt
-    except ImportError:
-        raise ParameterError("plot_frontier needs Altair: pip install 'orchestrace[plot]'") from None
-    names = rows["method"].unique(maintain_order=True).to_list()
-    values = alt.Data(values=rows.select("price", "method", "quality", "cost").to_dicts())
-    told = f"{rows['n_runs'][0]:,} runs of {rows['n_tasks'][0]:,} tasks, held out"
-    colors = [_COLORS[place % len(_COLORS)] for place in range(len(names))]
-    base = alt.Chart(values).encode(
-        x=alt.X("cost:Q", title="mean cost of a run").scale(zero=False),
-        y=alt.Y("quality:Q", title="mean quality").scale(zero=False),
-        color=alt.Color("method:N", title="rule", sort=names).scale(domain=names, range=colors),
-        shape=alt.Shape("method:N", title="rule", sort=names).scale(domain=names),
-        order="price:Q",
-        tooltip=["method:N", "price:Q", "cost:Q", "quality:Q"],
-    )
-    chart = base.mark_line(point=alt.OverlayMarkDef(size=45, filled=True))
-    return chart.properties(
-        width=400,
-        height=260,
-        title=alt.TitleParams(title, subtitle=told),
-        description=f"{title} {told}".strip(),
-    )

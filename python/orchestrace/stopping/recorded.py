@@ -36,7 +36,7 @@ def epochs(
     budget: float | Mapping[str, float] | None = None,
     engine: RunBy = None,
 ) -> pl.DataFrame:
-    """Tell where each recorded run could have been stopped, with quality, cost and features so far.
+    """List the epochs at which each recorded run could have stopped, with quality, cost and features so far.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def epochs(
         The outcome y of a run: a channel, or a weighted sum of channels. None leaves y null.
     budget
         What a run might spend: a number of tokens, or numbers by cost (``"epochs"``, ``"tokens"``,
-        ``"seconds"``, ``"usd"``); it adds the feature ``x_budget_left``. No recording tells a budget.
+        ``"seconds"``, ``"usd"``); it adds the feature ``x_budget_left``. No recording contains a budget.
     engine
         Who computes a corpus on disk, as in `credit`.
 
@@ -71,7 +71,7 @@ def epochs(
     Raises
     ------
     ParameterError
-        An unknown source, channel or cost, or a budget that is no number above 0.
+        An unknown source, channel or cost, or a budget that is not a number above 0.
 
     Notes
     -----

@@ -65,7 +65,7 @@ def prefixes(corpus: Corpus, share: float, *, min_events: int = 1) -> Corpus:
     Raises
     ------
     ParameterError
-        A share that is none, or a corpus on disk.
+        A share that is not above 0 and at most 1, or a corpus on disk.
 
     Notes
     -----

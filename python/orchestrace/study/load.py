@@ -135,11 +135,11 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
 
         Costs: ``seconds`` (of the shortest of ``repeats`` calls), ``events_per_s`` (1/s), ``peak_bytes``
         (of the process, its corpus included) and ``grown_bytes`` (beyond what it held before, a lower bound
-        of the call's own; both null where the system does not tell); and where a cell was not measured
+        of the call's own; both null if the system does not report it); and where a cell was not measured
         ``cost_s_extrapolated`` from ``points`` sizes, by the ``law`` ``power`` with its ``exponent`` in
-        events, ``linear`` in events, or ``coalitions``, of which each agent more makes twice as many. It is
-        a ``lower_bound`` where one of the points is a call that was stopped, or there is one alone; after
-        a call that was stopped also ``stopped_s``, when.
+        events, ``linear`` in events, or ``coalitions``, of which each agent more makes twice as many. It is a
+        ``lower_bound`` where one of the points is a call that was stopped, or there is one alone; after a
+        call that was stopped also ``stopped_s``, when.
 
         Schedules: ``makespan speedup utilization`` with intervals over ``n_tasks`` tasks; ``over_lower``
         (makespan by its lower bound, at least 1) and ``of_upper`` (by its upper, at most 1); ``best

@@ -208,9 +208,9 @@ class Story:
         read = f"{counted(self.records['read'], 'record')}: {', '.join(parts) or 'none used'}."
         if not self.n_traces:
             return f"{read} There is no run in them."
-        partial = f", {self.n_partial:,} of which partial," if self.n_partial else ""
+        partial = f", {self.n_partial:,} of them partial," if self.n_partial else ""
         return (
-            f"{read} They make {counted(self.n_traces, 'run')}{partial} ({formats}) with"
+            f"{read} They make {counted(self.n_traces, 'run')} ({formats}){partial} with"
             f" {counted(self.n_events, 'event')} of {counted(self.n_agents, 'agent')}."
         )
 
@@ -238,7 +238,7 @@ class Story:
         graders = f" Graders used {self.scorer_tokens:,} more." if self.scorer_tokens else ""
         detail = f": {', '.join(parts)}{thought}" if parts else ""
         rest = told["total"] - sum(told[name] or 0 for name in words)
-        untold = f", {rest:,} not told apart" if parts and rest > 0 else ""
+        untold = f", {rest:,} not broken down" if parts and rest > 0 else ""
         some = self._of_runs(self.n_counted)
         return f"{told['total']:,} in all{detail}{untold}{some}.{graders}"
 
@@ -267,7 +267,7 @@ class Story:
             for name, value in self.seconds.items()
             if value and value >= 0.0005
         ]
-        return f"{', '.join(told) or 'None that took any'}{self._of_runs(self.n_timed)}."
+        return f"{', '.join(told) or 'Nothing that took time'}{self._of_runs(self.n_timed)}."
 
     def _critical(self) -> str:
         if not self.critical.height:
@@ -284,7 +284,7 @@ class Story:
 
     def _unreached(self) -> str:
         if not self.n_answered:
-            return "Not known without an answer."
+            return "Unknown: no run has an answer."
         if not self.unreached.height:
             return "Every agent of the runs with an answer has work that leads to it."
         tokens = self.unreached["tokens"].sum() if self.unreached["tokens"].is_not_null().any() else None
@@ -342,18 +342,18 @@ def story(
 ) -> Story:
     """Show what is worth knowing first about a corpus, on one screen.
 
-    What was read, who answered, tokens, cost, time, whose work the critical path is, whose work reached no
-    answer, whether untrusted content reached an action, and the three runs most worth opening: the one in
-    which untrusted content went farthest, the one with most tokens in work that reached no answer, the one
-    with most tokens, the longest, the one with most errors of tools or most events, in this order, each once.
+    It says what was read, who answered, how many tokens, how much money and time were used, whose work the
+    critical path is, whose work reached no answer, whether untrusted content reached an action, and which
+    three runs to open first. These are, in this order and each once: the run in which untrusted content went
+    farthest, the one with most tokens in work that reached no answer, the one with most tokens, the longest,
+    and the one with most errors of tools or most events.
 
     Parameters
     ----------
     corpus
         The recordings.
     max_gap
-        As in `schedule`: longer gaps are idle, no work. Of recordings that have times; those in steps have no
-        idle time.
+        As in `schedule`: longer gaps are idle time, not work. Recordings in steps have no idle time.
     untrusted_tools, trusted_tools, privileged_tools
         As in `taint`.
     threads, progress
@@ -362,7 +362,7 @@ def story(
     Returns
     -------
     Story
-        The figures and the sentences made of them; printed, or shown in a notebook, it is the story.
+        The figures and the sentences made from them. Print it, or show it in a notebook.
 
     Raises
     ------
@@ -371,7 +371,7 @@ def story(
 
     Notes
     -----
-    O(events + edges). Every figure is that of a verb that its command names: `report`, `metrics`,
+    O(events + edges). Every figure comes from the verb that its line names: `report`, `metrics`,
     `schedules.critical_path`, `taint`.
 
     Examples

@@ -25,7 +25,7 @@ SPAWNED: Final = np.array([0.3, 0.5])
 
 @dataclass(frozen=True)
 class ChoiceTruth:
-    """What policies are worth in the mean over all runs that could be drawn.
+    """The exact values of policies, in the mean over all runs that could be drawn.
 
     ``steps`` and ``end`` are those of `choices`.
     """

@@ -151,7 +151,7 @@ def gamed(
     ``spurious_parallelism``: more workers at every step, who do not return what they do.
     ``dominant_agent``: the lead gives one of its workers nearly all tasks. ``over_communication``: each
     worker writes to the next more often than it works. ``aggregation_leakage``: the lead passes the worst
-    return on, word for word. ``late_stop``: drafts get worse after the second, and the lead goes on.
+    return on, word for word. ``late_stop``: drafts get worse after the second, and the lead continues.
     ``early_stop``: most runs stop at the first draft. ``team_size``: teams of up to ten for the same work,
     which fail more the larger they are.
 

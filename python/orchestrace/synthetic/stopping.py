@@ -22,7 +22,7 @@ MOST_LEAN: Final = 20
 
 @dataclass(frozen=True)
 class StopTruth:
-    """What rules are worth in the mean over all runs that could be drawn.
+    """The exact values of stopping rules, in the mean over all runs that could be drawn.
 
     ``value`` of the best rule that sees the past, ``fixed`` of the best fixed k, ``recorded`` of never
     stopping early; all at the ``price`` of an epoch, in runs that end where the recorded policy stops them.

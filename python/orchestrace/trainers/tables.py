@@ -114,7 +114,7 @@ def trainer_table(
     Notes
     -----
     The policy writes the decisions, messages, returns, spawns, tool calls and aggregates of agents. A turn
-    without any of these (a tool's results alone, a guard's verdict) is no row; its reward counts to the row
+    without any of these (only tool results, only a guard's verdict) has no row; its reward counts to the row
     before it. Users, environments and scorers have no turns at all (D4).
 
     Texts and token ids are not in the recordings' tables: join what a tokenizer made (``prompts``,

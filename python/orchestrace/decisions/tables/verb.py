@@ -128,7 +128,7 @@ def table(
     State columns read only events before the decision in canonical order; of ``stop``, the event of the epoch
     too, after which it is decided. Who owns an event, and who is the root, is a matter of the whole trace.
     Columns that only epochs have (``x_k``, those of scores ``x_s...`` and qualities ``x_q...``,
-    ``x_unchanged x_agreement``) are null for other kinds. Numbers that nobody told so far are null.
+    ``x_unchanged x_agreement``) are null for other kinds. Numbers that are not recorded up to there are null.
 
     Bounds of a decision with outcome R in [a, b]: R - b to R - a. Their means, signed, are those of 6.7.
     With ``source="attempt"`` a row is a run, ``trace`` the number of its group, and ``seq`` is null.

@@ -1,0 +1,162 @@
+"""One chart on its way: rows by name, titles that say what was left out, text for those who cannot see it."""
+
+import math
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import polars as pl
+from polars import selectors
+
+from ..base.errors import ParameterError
+from ..base.text import briefly, plain
+from .palette import Theme, ink, looks
+
+_LINE: Final = 96
+"""Characters of a line under a title."""
+NAME: Final = 28
+"""Characters of a name beside a chart."""
+
+
+def drawing() -> Any:
+    """Altair, or what to install."""
+    try:
+        import altair as alt
+    except ImportError:
+        raise ParameterError("plots need Altair: pip install 'orchestrace[plot]'") from None
+    return alt
+
+
+def finite(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """The rows with nulls in place of numbers that are none."""
+    numbers = pl.col(columns).cast(pl.Float64)
+    return rows.with_columns(pl.when(numbers.is_finite()).then(numbers))
+
+
+def heading(title: object, otherwise: str) -> str:
+    """What a caller wants over a plot, or what is there otherwise."""
+    if not isinstance(title, str):
+        raise ParameterError(f"title is {briefly(title)}, expected text")
+    return title or otherwise
+
+
+class Canvas:
+    """Layers over named rows, which the finished chart holds once however many layers show them."""
+
+    def __init__(self, theme: Theme) -> None:
+        self.ink = ink(theme)
+        self.alt = drawing()
+        self._theme = theme
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+
+    def chart(self, frame: pl.DataFrame) -> Any:
+        """A chart over the rows of a frame."""
+        name = f"rows{len(self._rows)}"
+        floats = selectors.float()
+        frame = frame.with_columns(pl.when(floats.is_finite()).then(floats))  # JSON has no other numbers
+        self._rows[name] = frame.to_dicts()
+        return self.alt.Chart(self.alt.NamedData(name=name))
+
+    def finished(self, chart: Any, title: str, said: Iterable[str], description: str) -> Any:
+        """The chart with its rows, look, title, the lines below that, and its text for screen readers."""
+        lines = [line for one in said if one for line in textwrap.wrap(plain(one), _LINE)]
+        heading = self.alt.TitleParams(textwrap.wrap(plain(title), _LINE) or "", subtitle=lines)
+        chart = chart.properties(title=heading, description=plain(description), datasets=self._rows)
+        return chart.configure(**looks(self._theme))
+
+    def empty(self, title: str, why: str, *, width: int = 480) -> Any:
+        """A chart that says why it shows nothing."""
+        lines = textwrap.wrap(plain(why), 64)
+        chart = self.chart(pl.DataFrame({"why": ["\n".join(lines)]}))
+        chart = chart.mark_text(lineBreak="\n", fontSize=12, baseline="middle").encode(text="why:N")
+        return self.finished(chart.properties(width=width, height=80), title, [], f"{title}: {why}")
+
+
+def name_axis(canvas: Canvas, field: str, names: list[str]) -> Any:
+    """An axis of names, from the top, each whole."""
+    room = max(map(text_width, names), default=0.0) + 10
+    y = canvas.alt.Y(f"{field}:N", title=None, sort=names).scale(domain=names)
+    return y.axis(domain=False, ticks=False, labelPadding=6, labelLimit=room)
+
+
+PLAINLY: Final = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '.4~g')"
+"""How axes write numbers: 0.02, 150, 20k."""
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis: powers of ten, and where these are few also twice and five times."""
+    steps = (1, 2, 5) if high / low < 300 else (1,)
+    tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [step * 10.0**n for n in tens for step in steps if low <= step * 10.0**n <= high]
+
+
+def shown_names(names: Sequence[str | None], length: int = NAME) -> list[str]:
+    """Names as a chart shows them: without control characters, cut in the middle, no two alike.
+
+    Examples
+    --------
+    >>> shown_names(["lead", "a worker whose name goes on and on and on", None])
+    ['lead', 'a worker whose…and on and on', '(none)']
+    """
+    taken: set[str] = set()
+    shown = []
+    for name in names:
+        text = "(none)" if name is None else plain(name).strip() or "(blank)"
+        short = shortened(text, length)
+        number = 1
+        while short in taken:
+            number += 1
+            tail = f" ({number})"
+            short = shortened(text, length - len(tail)) + tail
+        taken.add(short)
+        shown.append(short)
+    return shown
+
+
+def shortened(text: str, length: int = NAME) -> str:
+    """A text with its middle left out where it is longer."""
+    if len(text) <= length:
+        return text
+    head = (length - 1) // 2 + (length - 1) % 2
+    return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
+
+
+def text_width(text: str) -> float:
+    """Pixels that a text of 11 takes at most, whatever the font: an estimate."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    capitals = sum(letter.isupper() for letter in text)
+    return 5.9 * len(text) + 5.4 * wide + 1.6 * capitals
+
+
+def number(value: float) -> str:
+    """A number for people: three digits and a unit of thousands."""
+    for factor, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g}{sign}"
+    return f"{value:.3g}" if abs(value) < 1e3 else f"{value:,.0f}"
+
+
+def duration(value: float, unit: str) -> str:
+    """A duration for people."""
+    if unit != "seconds":
+        return f"{value:,.0f} steps" if value != 1 else "1 step"
+    factor, name = time_scale(value, unit)
+    return (
+        f"{value / factor:,.3g} {_SHORT[name]}"
+        if value / factor < 1000
+        else f"{value / factor:,.0f} {_SHORT[name]}"
+    )
+
+
+def time_scale(span: float, unit: str) -> tuple[float, str]:
+    """How many of a unit are one of the unit that suits a span, and what that is called."""
+    if unit != "seconds":
+        return 1.0, unit
+    if span < 1:
+        return 1e-3, "milliseconds"
+    return next((found for found in _SCALES if span < 3 * found[0] * 60), (86400.0, "days"))
+
+
+_SCALES: Final = ((1.0, "seconds"), (60.0, "minutes"), (3600.0, "hours"))
+_SHORT: Final = {"milliseconds": "ms", "seconds": "s", "minutes": "min", "hours": "h", "days": "days"}

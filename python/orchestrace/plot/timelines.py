@@ -1,0 +1,340 @@
+"""The timeline of a run: a row for each agent, the critical path, and what went between agents."""
+
+from typing import Any, Final
+
+import polars as pl
+
+from ..base.arguments import public
+from ..base.errors import ParameterError
+from ..base.text import counted
+from ..corpus.corpus import Corpus
+from ..corpus.frames import collected
+from .canvas import Canvas, text_width
+from .palette import CRITICAL, DIVERGING, GREY, KIND_COLORS, Theme
+from .trace_rows import CARRIED, TraceRows, trace_rows
+
+MOST_MARKS: Final = 2_000
+"""Bars of a chart; more events are joined."""
+MOST_LINKS: Final = 400
+_FLOWS: Final = ("spawn", *CARRIED)
+_WIDTH: Final = 640
+
+
+@public
+def timeline(
+    corpus: Corpus,
+    trace: int | str,
+    *,
+    credit: pl.DataFrame | pl.LazyFrame | None = None,
+    theme: Theme = "auto",
+) -> Any:
+    """Draw a run along time: a row for each agent, its events, the critical path, and messages between rows.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    trace
+        A trace, by number or id.
+    credit
+        What `credit` returns at ``unit="event"``: it gives events their color, in place of their kind.
+    theme
+        ``"auto"``: a transparent page and greys that are legible on light and dark; ``"light"``; ``"dark"``.
+
+    Returns
+    -------
+    altair.LayerChart
+        Rows are agents in order of their first event, each below the one that spawned it; calls of tools and
+        their results are in the row of who called. Bars are events that take time, ticks those that take
+        none, at recorded times. The outline follows the critical path. Lines lead from row to row: spawns,
+        messages, returns. ``chart.properties(width="container")`` fits a page.
+
+    Raises
+    ------
+    ParameterError
+        Altair is not installed, or an unknown trace or theme; credits of several methods or larger units.
+
+    Notes
+    -----
+    More than 2,000 events are joined: those of a row, a kind and a bin of time become one bar, and the
+    subtitle says so; more than 40 agents share the last row. O(events + edges).
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.generate(traces=2, seed=0)
+    >>> chart = ot.plot.timeline(corpus, 0)
+    >>> chart.to_dict()["description"].partition(";")[0]
+    'Timeline of 5 agents over 110 s'
+    """
+    canvas = Canvas(theme)
+    drawn = trace_rows(corpus, trace)
+    title = f"Timeline of {drawn.trace_id}"
+    if drawn.events.is_empty():
+        return canvas.empty(title, "The run has no events.")
+    events = drawn.events
+    if credit is not None:
+        events = _with_credit(events, credit, trace, drawn.trace_id)
+    bars, width = joined(events, by_kind=credit is None)
+    links = _links(drawn)
+    path = critical_stretches(drawn)
+    layers = [*_flow_layers(canvas, drawn, links), *_event_layers(canvas, drawn, bars, credit is not None)]
+    layers += _path_layers(canvas, drawn, path)
+    chart = canvas.alt.layer(*layers).properties(width=_WIDTH, height=row_height(drawn) * len(drawn.rows))
+    chart = chart.resolve_scale(color="shared")
+    said = [path_told(drawn), *left_out(drawn, events.height, bars.height, width), _links_told(links)]
+    return canvas.finished(chart, title, said, _described(drawn, path_told(drawn)))
+
+
+def row_height(drawn: TraceRows) -> int:
+    """Pixels of a row."""
+    return 24 if len(drawn.rows) <= 12 else 18 if len(drawn.rows) <= 24 else 15
+
+
+def time_axis(canvas: Canvas, drawn: TraceRows, field: str = "start") -> Any:
+    """The encoding of time from the beginning of the run."""
+    last = max(drawn.span / drawn.scale, 1e-9)
+    axis = {"grid": True, "tickCount": 8, "labelOverlap": True}
+    return canvas.alt.X(f"{field}:Q", title=drawn.axis).scale(domain=[0, last], nice=False).axis(**axis)
+
+
+def row_axis(canvas: Canvas, drawn: TraceRows, field: str = "row") -> Any:
+    """The encoding of rows, from the top; labels begin at one place, so that the tree is seen."""
+    room = max(text_width(row) for row in drawn.rows)
+    axis = {"domain": False, "ticks": False, "labelAlign": "left", "labelPadding": room + 10}
+    y = canvas.alt.Y(f"{field}:N", title=None, sort=drawn.rows).scale(domain=drawn.rows)
+    return y.axis(**axis, labelLimit=room + 10)
+
+
+def joined(events: pl.DataFrame, *, by_kind: bool = True) -> tuple[pl.DataFrame, float]:
+    """Events as bars, ``row kind start finish n what tool tokens critical``, and how wide bins of time are.
+
+    Where there are more than `MOST_MARKS`, those of a row, a kind and a bin are one bar, from the first
+    begin to the last end: no edge is off by more than a bin. Zero where nothing is joined.
+    """
+    key = ["row", "kind", "instant"]
+    events = events.with_columns(instant=pl.col("finish") <= pl.col("start"))
+    last = float(events["finish"].max() or 0.0)  # type: ignore[arg-type]
+    summed = [pl.col("credit").sum()] if "credit" in events.columns else []
+    if events.height <= MOST_MARKS:
+        what = pl.format("{} {}", "type", "id")
+        return events.with_columns(n=pl.lit(1), what=what), 0.0
+    bins = 2 * MOST_MARKS
+    while True:
+        size = last / bins if last > 0 else 1.0
+        bars = (
+            events.with_columns(bin=(pl.col("start") / size).floor())
+            .group_by(*key, "bin", maintain_order=True)
+            .agg(
+                pl.col("start").min(),
+                pl.col("finish").max(),
+                pl.col("tokens").sum(),
+                pl.col("critical").any(),
+                pl.len().alias("n"),
+                pl.col("tool").drop_nulls().unique(maintain_order=True).head(3).str.join(", "),
+                pl.col("id").first(),
+                *summed,
+            )
+        )
+        if bars.height <= MOST_MARKS or bins < 8:
+            break
+        bins //= 2
+    one = pl.format("{} {}", "kind", "id")
+    what = pl.when(pl.col("n") == 1).then(one).otherwise(pl.format("{} events: {}", "n", "kind"))
+    return bars.with_columns(what=what), size
+
+
+def _with_credit(
+    events: pl.DataFrame, credit: pl.DataFrame | pl.LazyFrame, trace: int | str, trace_id: str
+) -> pl.DataFrame:
+    rows = collected(credit, "credit", ("trace", "seq", "credit"))
+    if "trace_id" in rows.columns:
+        rows = rows.filter(pl.col("trace_id").cast(pl.String) == trace_id)
+    elif not isinstance(trace, str):
+        rows = rows.filter(pl.col("trace") == trace)
+    rows = rows.drop_nulls("seq").select("seq", pl.col("credit").cast(pl.Float64))
+    if rows["seq"].is_duplicated().any():
+        raise ParameterError("an event has two credits: give the rows of one method at unit='event'")
+    if rows.is_empty():
+        raise ParameterError(f"credit has no event of {trace_id!r}: give the rows of ot.credit(unit='event')")
+    rows = rows.with_columns(pl.col("seq").cast(pl.UInt32))
+    return events.join(rows, on="seq", how="left", maintain_order="left")
+
+
+def _event_layers(canvas: Canvas, drawn: TraceRows, bars: pl.DataFrame, credited: bool) -> list[Any]:
+    alt = canvas.alt
+    y = row_axis(canvas, drawn)
+    tooltip = [
+        alt.Tooltip("what:N", title="event"),
+        alt.Tooltip("row:N", title="agent"),
+        alt.Tooltip("tool:N"),
+        alt.Tooltip("start:Q", title=f"begins, {drawn.axis}", format=".4~g"),
+        alt.Tooltip("finish:Q", title=f"ends, {drawn.axis}", format=".4~g"),
+        alt.Tooltip("tokens:Q", format=","),
+    ]
+    columns = ["row", "kind", "start", "finish", "what", "tool", "tokens"]
+    if credited:
+        columns.append("credit")
+        tooltip.append(alt.Tooltip("credit:Q", format=".4~g"))
+        color = alt.Color("credit:Q", title="credit").scale(**diverging(bars["credit"]))
+        color = color.legend(orient="bottom", format=".3~g", gradientLength=200, direction="horizontal")
+        bars = bars.with_columns(pl.col("credit").fill_null(0.0))
+    else:
+        names = [name for name in KIND_COLORS if name in set(bars["kind"])]
+        color = alt.Color("kind:N", title=None, sort=names).scale(
+            domain=names, range=[KIND_COLORS[name] for name in names]
+        )
+        color = color.legend(orient="bottom", columns=8, symbolType="square", symbolOpacity=1)
+    layers = []
+    spans, instants = bars.filter(~pl.col("instant")), bars.filter("instant")
+    if spans.height:
+        mark = canvas.chart(spans.select(columns)).mark_bar(height=alt.RelativeBandSize(0.56), minBandSize=1)
+        layers.append(
+            mark.encode(x=time_axis(canvas, drawn), x2="finish:Q", y=y, color=color, tooltip=tooltip)
+        )
+    if instants.height:
+        tick = canvas.chart(instants.select(columns)).mark_tick(thickness=1.6, bandSize=9)
+        layers.append(tick.encode(x=time_axis(canvas, drawn), y=y, color=color, tooltip=tooltip))
+    return layers
+
+
+def diverging(values: pl.Series) -> dict[str, Any]:
+    """A scale of color for numbers around zero: both sides of the same length, or one where there is one."""
+    known = values.drop_nulls().to_list()
+    most = max((abs(float(one)) for one in known), default=0.0) or 1.0
+    if min(known, default=0.0) >= 0:
+        return {"domain": [0, most], "range": list(DIVERGING[1:]), "interpolate": "rgb"}
+    return {"domain": [-most, 0, most], "range": list(DIVERGING), "interpolate": "rgb"}
+
+
+def critical_stretches(drawn: TraceRows) -> pl.DataFrame:
+    """The critical path as stretches within one row: ``stretch row start finish``, in order of time."""
+    path = drawn.events.filter("critical").sort("finish", "start", "seq")
+    stretches = (
+        path.with_columns(stretch=(pl.col("row") != pl.col("row").shift()).fill_null(True).cum_sum())
+        .group_by("stretch", "row", maintain_order=True)
+        .agg(pl.col("start").min(), pl.col("finish").max())
+    )
+    return stretches
+
+
+def _path_layers(canvas: Canvas, drawn: TraceRows, path: pl.DataFrame) -> list[Any]:
+    """Outlines around the stretches of the critical path, and lines from each to the next."""
+    if path.is_empty():
+        return []
+    alt = canvas.alt
+    y = row_axis(canvas, drawn)
+    stroke = alt.Stroke("name:N", title=None).scale(domain=["critical path"], range=[CRITICAL])
+    stroke = stroke.legend(orient="bottom", symbolType="square", symbolFillColor="transparent")
+    size = drawn.span / drawn.scale / 1_000 or 1.0
+    thin = path.height > 60
+    boxes = path
+    if boxes.height > MOST_LINKS:
+        boxes = boxes.group_by("row", (pl.col("start") / size).floor(), maintain_order=True).agg(
+            pl.col("start").min().alias("from"), pl.col("finish").max()
+        )
+        boxes = boxes.drop("start").rename({"from": "start"})
+    outline = canvas.chart(boxes.select("row", "start", "finish", name=pl.lit("critical path"))).mark_bar(
+        height=alt.RelativeBandSize(0.8), fill="transparent", fillOpacity=0, strokeWidth=0.9 if thin else 1.4
+    )
+    layers = [outline.encode(x=time_axis(canvas, drawn), x2="finish:Q", y=y, stroke=stroke)]
+    if 1 < path.height <= MOST_LINKS:
+        steps = path.select(
+            "row",
+            "finish",
+            next="row",
+            begin=pl.max_horizontal(pl.col("start").shift(-1), "finish"),
+        ).with_columns(next=pl.col("row").shift(-1))
+        line = canvas.chart(steps.drop_nulls("next")).mark_rule(
+            color=CRITICAL, strokeWidth=0.7 if thin else 1.4, opacity=0.55 if thin else 1
+        )
+        layers.append(
+            line.encode(x=time_axis(canvas, drawn, "finish"), x2="begin:Q", y=y, y2=alt.Y2("next:N"))
+        )
+    return layers
+
+
+def _links(drawn: TraceRows) -> tuple[pl.DataFrame, int]:
+    """What went from row to row, ``row other start finish kind n``, and how many edges that is."""
+    ends = drawn.events.select("seq", "row", "start", "finish")
+    edges = drawn.edges.filter(pl.col("type").is_in(_FLOWS))
+    crossing = (
+        edges.join(ends, left_on="src", right_on="seq", maintain_order="left")
+        .join(ends, left_on="dst", right_on="seq", suffix="_to", maintain_order="left")
+        .filter(pl.col("row") != pl.col("row_to"))
+        .with_columns(finish=pl.col("finish"), begin=pl.max_horizontal("start_to", "finish"))
+    )
+    total = crossing.height
+    bins = 256
+    links = crossing.with_columns(n=pl.lit(1))
+    while links.height > MOST_LINKS and bins:
+        size = drawn.span / drawn.scale / bins or 1.0
+        links = (
+            crossing.with_columns(bin=(pl.col("begin") / size).floor())
+            .group_by("row", "row_to", "type", "bin", maintain_order=True)
+            .agg(pl.col("finish", "begin").first(), pl.len().alias("n"))
+        )
+        bins //= 2
+    links = links.sort("n", descending=True, maintain_order=True).head(MOST_LINKS)
+    return links.select("row", "row_to", "finish", "begin", "n", kind="type"), total
+
+
+def _flow_layers(canvas: Canvas, drawn: TraceRows, links: tuple[pl.DataFrame, int]) -> list[Any]:
+    rows, _ = links
+    if rows.is_empty():
+        return []
+    alt = canvas.alt
+    tooltip = [alt.Tooltip("kind:N"), alt.Tooltip("row:N", title="from"), alt.Tooltip("row_to:N", title="to")]
+    tooltip.append(alt.Tooltip("n:Q", title="how many"))
+    dash = alt.StrokeDash("kind:N", legend=None).scale(
+        domain=["spawn", *_FLOWS[1:]], range=[[4, 2], [1, 0], [1, 0], [1, 0]]
+    )
+    rule = canvas.chart(rows).mark_rule(color=GREY, strokeWidth=1, opacity=0.75 if rows.height < 120 else 0.4)
+    return [
+        rule.encode(
+            x=time_axis(canvas, drawn, "finish"),
+            x2="begin:Q",
+            y=row_axis(canvas, drawn),
+            y2=alt.Y2("row_to:N"),
+            strokeDash=dash,
+            tooltip=tooltip,
+        )
+    ]
+
+
+def path_told(drawn: TraceRows) -> str:
+    """How long the critical path is, and whose time it is."""
+    if drawn.reason is not None:
+        return f"no critical path ({drawn.reason})"
+    path = drawn.events.filter("critical").with_columns(lasts=pl.col("finish") - pl.col("start"))
+    whose = path.group_by("owner", maintain_order=True).agg(pl.col("lasts").sum())
+    whose = whose.sort("lasts", descending=True, maintain_order=True).filter(pl.col("lasts") > 0)
+    total = float(path["lasts"].sum())
+    parts = [f"{name} {lasts / total:.0%}" for name, lasts in whose.head(3).iter_rows()]
+    more = f" and {whose.height - 3:,} more" if whose.height > 3 else ""
+    whom = f": {', '.join(parts)}{more}" if parts else ""
+    return f"critical path of {drawn.told(total)} in {counted(path.height, 'event')}{whom}"
+
+
+def left_out(drawn: TraceRows, events: int, bars: int, width: float) -> list[str]:
+    """What the chart does not show one by one."""
+    said = []
+    if width:
+        said.append(f"{events:,} events shown as {bars:,} bars: bins of {drawn.told(width)}")
+    if drawn.owners and drawn.owners[-1] is None:
+        said.append(f"{drawn.n_agents:,} agents shown as {len(drawn.rows)} rows: the last is all others")
+    return said
+
+
+def _links_told(links: tuple[pl.DataFrame, int]) -> str:
+    rows, total = links
+    return (
+        f"{total:,} messages, spawns and returns shown as {rows.height:,} lines"
+        if rows.height < total
+        else ""
+    )
+
+
+def _described(drawn: TraceRows, path: str) -> str:
+    agents, span = counted(drawn.n_agents, "agent"), drawn.told(drawn.span / drawn.scale)
+    return f"Timeline of {agents} over {span}; {path}. {counted(drawn.events.height, 'event')}."
