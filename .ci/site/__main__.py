@@ -102,7 +102,8 @@ def main() -> None:
     build(given.out.resolve(), given.notebooks)
     if found := list(links.broken(given.out)):
         sys.exit("\n".join(found))
-    print(f"{len(list(given.out.rglob('*.html')))} pages in {given.out}: open index.html")
+    count = len(list(given.out.rglob("*.html")))
+    print(f"{count} pages in {given.out} without a broken link: open index.html")
 
 
 if __name__ == "__main__":

@@ -127,6 +127,8 @@ def outside_fences(text: str, change: Callable[[str], str]) -> str:
 
 def for_python_markdown(text: str) -> str:
     """CommonMark as Python-Markdown reads it: an empty line before a list, four spaces for each level."""
+    # a session has a lexer of its own, which leaves what is printed alone
+    text = re.sub(r"^( *```)python\n(?= *>>>)", r"\1pycon\n", text, flags=re.MULTILINE)
     out: list[str] = []
     columns: list[int] = []  # where the content of each open list item begins
     begun: set[int] = set()  # depths of the list items that begin in this block of lines

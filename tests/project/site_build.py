@@ -17,5 +17,5 @@ def built(shared: Path) -> Path:
             command = [sys.executable, str(ROOT / ".ci" / "site"), "--out", str(out)]
             done = subprocess.run(command, capture_output=True, encoding="utf-8")
             assert done.returncode == 0, done.stdout + done.stderr
-            (shared / "site.built").touch()
+            (shared / "site.built").write_text(done.stdout, encoding="utf-8")
     return out
