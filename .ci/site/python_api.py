@@ -41,7 +41,7 @@ def names() -> dict[str, Any]:
     inside = {
         f"{space}.{name}": getattr(module, name) for space, module in own.items() for name in module.__all__
     }
-    return top | {name: one for name, one in inside.items() if not inspect.ismodule(one)}
+    return top | inside
 
 
 def place(name: str) -> str:
@@ -191,6 +191,12 @@ def about(name: str, one: Any, *, level: int = 2) -> Iterator[str]:
 
 
 def page(name: str, one: Any) -> str:
+    if inspect.ismodule(one):  # inside a namespace
+        lines = [f"# ot.{name}", "", *markdown(inspect.getdoc(one) or "", 2, Scope.of(name, one))]
+        for member, value in vars(one).items():
+            if inspect.isfunction(value) and not member.startswith("_") and value.__module__ == one.__name__:
+                lines += [f"## ot.{name}.{member}", "", *about(f"{name}.{member}", value, level=4)]
+        return "\n".join(lines).rstrip() + "\n"
     lines = [f"# ot.{name}", "", *about(name, one)]
     if inspect.isclass(one):
         for member, value in members(one).items():
