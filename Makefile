@@ -17,7 +17,7 @@ STARTED := $(shell date +%s)
 TOOK = @echo "make $@: $$(($$(date +%s) - $(STARTED))) s"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check style lint crates floors golden fuzz nightly bench timings wheel clean
+.PHONY: help demo test check style lint site crates floors golden fuzz nightly bench timings wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ demo: ## Install the package and run `orchestrace demo`
 
 test: ## Run all tests: Rust, then Python and doctests against a fresh install
 	$(CARGO) test --workspace --tests $(CHECKED)
-	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install '.[dev,storage-tests,browser-tests]'
+	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install '.[dev,docs,storage-tests,browser-tests]'
 	$(CARGO) test --workspace --doc $(AS_INSTALLED)
 	$(PYTHON) -m pytest $(PYTEST_PARALLEL)
 	$(TOOK)
@@ -50,6 +50,11 @@ lint: style ## Check lints of Rust, types and stubs as well (after `make test`, 
 	$(PYTHON) -m mypy --strict
 	$(PYTHON) -m mypy.stubtest orchestrace._core
 	$(PYTHON) .ci/crates.py check
+
+site: ## Build the site of the documents into target/site, notebooks included; broken links and anchors fail
+	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install --quiet '.[docs,notebooks]'
+	$(PYTHON) .ci/site --notebooks
+	$(TOOK)
 
 crates: ## After a change of Cargo.lock: write licences of all crates and the notices of those in the wheel anew
 	for manifest in Cargo.toml rust/fuzz/Cargo.toml benches/rust/Cargo.toml; do \

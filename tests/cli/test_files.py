@@ -20,6 +20,7 @@ WRITERS: dict[str, list[str]] = {
     "taint": ["taint", "RUNS", "-o", "OUT"],
     "methods": ["methods", "-o", "OUT"],
     "importers": ["importers", "-o", "OUT"],
+    "codes": ["codes", "-o", "OUT"],
     "quarantined": ["quarantined", "RUNS", "-o", "OUT"],
     "export": ["export", "RUNS", "--to", "ocel", "-o", "OUT"],
     "generate": ["generate", "OUT", "--traces", "20"],

@@ -16,6 +16,7 @@ import orchestrace as ot
 from cli.commands import RUN, recordings, run, told
 from orchestrace.base.schema import SCHEMAS
 from orchestrace.base.terminal import cell_text, flat, lay_out
+from orchestrace.cli.codes import known_codes
 from orchestrace.cli.tables import COLUMNS
 from orchestrace.corpus.samples import samples_path
 from samples.examples import examples
@@ -59,6 +60,7 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
     "taint cut": (["taint", "RUNS", "--cut"], ["trace_id", "event_id", "agent", "type"]),
     "methods": (["methods"], ["name", "quantity", "units", "summary"]),
     "importers": (["importers"], ["name", "summary", "suffixes"]),
+    "codes": (["codes"], ["code", "level", "meaning"]),
     "report": (["report", "RUNS"], ["importer", "records", "used", "quarantined", "traces", "events"]),
 }
 
@@ -125,6 +127,7 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         "methods": [ot.methods()],
         "mapping keys": [mapped["keys"], pl.DataFrame(schema=["note"])],  # the note is made for the terminal
         "importers": [ot.importers()],
+        "codes": [known_codes()],
         "ingest": [ot.ingest(path, path.parent / "corpus").inputs],
         "study": [study],
         "tasks": [ot.distributed.status(plan)],

@@ -1,6 +1,6 @@
 """The command `orchestrace`: one verb per function of the library, one file per group of verbs."""
 
-from . import crediting, distributing, exporting, measuring, reading, replaying, viewing
+from . import codes, crediting, distributing, exporting, measuring, reading, replaying, viewing
 from .application import app
 from .mapping import mapping_app
 from .stopping import stopping_app
@@ -8,6 +8,7 @@ from .study import study_app
 
 __all__ = [
     "app",
+    "codes",
     "crediting",
     "distributing",
     "exporting",

@@ -75,6 +75,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "taint cut": ("trace_id", "event_id", "agent", "type", "cost", "reason"),
     "methods": ("name", "quantity", "units", "summary"),
     "importers": ("name", "summary", "suffixes"),
+    "codes": ("code", "level", "meaning", "severity", "fix"),
     "mapping keys": ("key", "pointer", "matched", "note", "type"),
     "ingest": (
         "input",

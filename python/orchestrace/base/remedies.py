@@ -1,0 +1,229 @@
+"""What to do about each code: how it comes about, and how to mend it."""
+
+from typing import NamedTuple
+
+
+class Remedy(NamedTuple):
+    """How a code comes about, and what to do."""
+
+    example: str
+    fix: str
+
+
+# The meanings are in error.rs and schema.rs of the core; a test compares the two lists.
+REMEDIES: dict[tuple[str, str], Remedy] = {
+    ("reject", "json.syntax"): Remedy(
+        'A line ends early: `{"trace_id": "a", "events": [`.',
+        "Look at the byte that `offset` and `line` name."
+        " If a log was cut while it was written, its last line is such a line.",
+    ),
+    ("reject", "json.duplicate_key"): Remedy(
+        '`{"trace_id": "a", "trace_id": "b"}`: readers differ in which one counts.',
+        "Write each key once. `pointer` names the object.",
+    ),
+    ("reject", "json.depth"): Remedy(
+        "A tool result that quotes its own conversation, level inside level.",
+        "If the recording is genuine, raise `max_depth`; 1,000 is the most.",
+    ),
+    ("reject", "json.trailing"): Remedy(
+        "Two documents on one line: `{...} {...}`.",
+        "Write one document a line, or one array for all.",
+    ),
+    ("reject", "utf8.invalid"): Remedy(
+        "A file in Latin-1, or an emoji that was cut in half: `\\ud83d` alone.",
+        "Write the file as UTF-8. Cut texts between characters, not between bytes.",
+    ),
+    ("reject", "number.nan"): Remedy(
+        '`{"rewards": {"team": NaN}}`, as Python\'s `json.dumps` writes it.',
+        "Leave the key out, or write null. `json.dumps(..., allow_nan=False)` finds the place.",
+    ),
+    ("reject", "number.range"): Remedy("`1e999`.", "Write a number that a 64-bit float holds, or a text."),
+    ("reject", "record.not_object"): Remedy(
+        "A line that is `[1, 2]` or `null`.",
+        "Write one object a record. Name the format with `format=` if the file is of another one.",
+    ),
+    ("reject", "record.too_large"): Remedy(
+        "An image as text inside an event.",
+        "Keep large contents in files of their own and refer to them, or raise `max_record` or `max_string`.",
+    ),
+    ("reject", "field.missing"): Remedy(
+        "An event without `agent`.",
+        "Write the key that `pointer` names; docs/recording.md has a record in full.",
+    ),
+    ("reject", "field.forbidden"): Remedy(
+        "An edge with a key beyond `src`, `dst`, `type`.",
+        "Drop the key, or give it the prefix `x_` where the schema lets events have their own.",
+    ),
+    ("reject", "field.type"): Remedy(
+        '`{"t": "12.5"}`: a text where a number belongs.', "Write the type that the message expects."
+    ),
+    ("reject", "field.enum"): Remedy(
+        '`{"type": "msg"}` instead of `message`.',
+        "Use a word of the vocabulary; the message names the nearest one.",
+    ),
+    ("reject", "field.minimum"): Remedy(
+        '`{"tokens": -1}` for "unknown".', "Leave out what is not known; write counts and durations from 0."
+    ),
+    ("reject", "field.empty"): Remedy('`{"agent": ""}`.', "Give a name, or leave an optional key out."),
+    ("reject", "id.duplicate"): Remedy(
+        "Two events with the id `e1`, after a retry.", "Give every event of a trace an id of its own."
+    ),
+    ("reject", "edge.unknown"): Remedy(
+        "An edge from `e9` in a trace whose events end with `e8`.",
+        "Record the event, or drop the edge. It often means that the end of a run is in another file.",
+    ),
+    ("reject", "input.truncated"): Remedy(
+        "A `.gz` file whose download stopped.",
+        "Fetch the file again. What was read before the damage counts.",
+    ),
+    ("reject", "input.expansion"): Remedy(
+        "A few kilobytes that become gigabytes.",
+        "If you trust the source, raise `max_expansion` or `max_decompressed`.",
+    ),
+    ("reject", "archive.entry"): Remedy(
+        "A ZIP archive with a password.", "Unpack the archive yourself and read the folder."
+    ),
+    ("reject", "format.unknown"): Remedy(
+        "A log of your own agents.",
+        "Describe the format in a mapping file (docs/formats/mapping.md), or name the importer: `format=`.",
+    ),
+    ("finding", "graph.cycle"): Remedy(
+        "A message causes its own answer's cause.",
+        "Check who wrote the edges. Metrics that need no order still have values.",
+    ),
+    ("finding", "time.reversed"): Remedy(
+        "A result one millisecond before its call, from two clocks.",
+        "Usually harmless. If spans matter to you, correct the clocks of the hosts.",
+    ),
+    ("finding", "number.rounded"): Remedy(
+        "An id such as 9007199254740993 written as a number.", "Write ids as texts."
+    ),
+    ("finding", "field.ignored"): Remedy(
+        '`{"cost_usd": "0.01"}`.',
+        "Write the type of docs/reference/tables.md; until then the value is in `extras`.",
+    ),
+    ("finding", "group.conflict"): Remedy(
+        "Events of one trace with `group_id` a and b.", "Give all events of a rollout one group."
+    ),
+    ("finding", "trace.id_reused"): Remedy(
+        "Every run of a script is called `run`.",
+        "Give runs ids of their own, or tell them apart by the column `trace`.",
+    ),
+    ("finding", "trace.partial"): Remedy(
+        "A session that still runs, or whose file was cut.",
+        "Read it again when it is complete. Results about the outcome are null until then.",
+    ),
+    ("finding", "clock.skew"): Remedy(
+        "An agent's span begins before the call that started it.",
+        "Synchronize the hosts. Do not build on durations between these agents.",
+    ),
+    ("finding", "usage.repeated"): Remedy(
+        "A span has its own tokens and those of its children.", "Nothing: leaves count, sums are not doubled."
+    ),
+    ("finding", "utf8.replaced"): Remedy(
+        "A tool printed bytes of a picture.", "Nothing, unless the text matters: the character is U+FFFD now."
+    ),
+    ("finding", "id.repeated"): Remedy(
+        "A retry logs the same id again.",
+        "Nothing: the later event has a suffix. Join by `seq` if ids matter.",
+    ),
+    ("finding", "safety.conservative"): Remedy(
+        "The format does not say which text an agent quoted.",
+        "Read taint as an upper bound; `outcome_tainted_lower` is the lower one.",
+    ),
+    ("finding", "outcome.ambiguous"): Remedy(
+        "A session with several roots, each of which answers.",
+        "Record which agent answers the user, or split the file into runs.",
+    ),
+    ("finding", "mapping.unused"): Remedy(
+        "`tokens_in = /tokns/in` in a mapping file.",
+        "Run `orchestrace mapping check`: it counts what each key finds and lists what none reads.",
+    ),
+    ("finding", "usage.conflict"): Remedy(
+        "A total of 100 tokens with parts of 60 and 70.",
+        "Check which count your provider bills; the parts count here.",
+    ),
+    ("finding", "value.impossible"): Remedy(
+        "`cost_usd` of -0.01.", "Correct the exporter. The value is left out, the event stays."
+    ),
+    ("reason", "graph.cycle"): Remedy(
+        "`flow` on a trace whose edges close a circle.",
+        "Look at the finding of the same name, or choose a method that needs no order (`uniform`, `grpo`).",
+    ),
+    ("reason", "field.absent"): Remedy(
+        "Cost per agent, from recordings without prices.",
+        "Record the field, or add it with `Corpus.with_fields`."
+        " docs/format-coverage.md says which formats have which.",
+    ),
+    ("reason", "reward.absent"): Remedy(
+        "Credit on sessions that nobody graded.",
+        "Bring a table with `Corpus.with_measures` or `--rewards`, or read a recorded score"
+        " (`reward_scores=`).",
+    ),
+    ("reason", "outcome.absent"): Remedy(
+        "A run that was stopped before its root returned.",
+        "Record the final answer as a `return` of the root, or ask metrics that need none.",
+    ),
+    ("reason", "outcome.seed"): Remedy(
+        "The final answer is itself an untrusted tool result.",
+        "Nothing to cut: check why untrusted content is the answer.",
+    ),
+    ("reason", "unit.none"): Remedy(
+        "The user's messages, when advantages are asked by agent.", "Nothing: leave the row out of training."
+    ),
+    ("reason", "budget.exceeded"): Remedy(
+        "`sharp` on a group of very long runs, or a metric that would take hours.",
+        "Ask for a coarser unit, other metrics, or shorter runs.",
+    ),
+    ("reason", "group.degenerate"): Remedy(
+        "All eight rollouts of a task failed.",
+        "Collect more rollouts, or tasks of medium difficulty. A credit of 0 is the method's own answer.",
+    ),
+    ("reason", "support.absent"): Remedy(
+        "Nobody ever ran without the planner.",
+        "Record runs that do it otherwise. Bounds, where there are some, are all that is known.",
+    ),
+    ("reason", "reward.not_positive"): Remedy(
+        "Shares of a reward of 0.", "Divide another channel, or use a method that gives advantages."
+    ),
+    ("reason", "player.fixed"): Remedy(
+        "A unit that the option `players` leaves out.",
+        "Nothing: change `players` if you need its value.",
+    ),
+    ("reason", "result.range"): Remedy("A sum beyond 1.8e308.", "Scale the rewards down."),
+    ("reason", "gate.unstable"): Remedy(
+        "Two agents did the same work; whether one is needed depends on the outcome model.",
+        "Do not build on the sign. Compare models with `ot.outcomes.sensitivity`,"
+        " or record runs without the agent.",
+    ),
+    ("reason", "selection.empty"): Remedy(
+        "Drop the agent `critic` from a run that has none.",
+        "Nothing: the question does not arise for this run.",
+    ),
+    ("reason", "time.steps"): Remedy(
+        "A format without clocks, whose times are 0, 1, 2.",
+        "Compare such results with each other, never with seconds.",
+    ),
+    ("reason", "overlap.absent"): Remedy(
+        "Hard tasks are always delegated, easy ones never.",
+        "Record some runs in which the choice is random, or read the bounds.",
+    ),
+    ("reason", "range.unknown"): Remedy(
+        "Bounds of a reward of any size.", "Say the range of rewards: `bounds=(0, 1)`."
+    ),
+    ("reason", "ratio.empty"): Remedy(
+        "The share of failed tool calls in a run without tools.", "Nothing: leave the run out of the mean."
+    ),
+    ("reason", "siblings.absent"): Remedy(
+        "A decision that no other run of the task met.",
+        "Record more rollouts of the task, or ask `ot.replay`.",
+    ),
+    ("reason", "outcome.ambiguous"): Remedy(
+        "Two roots, and both return to the user.",
+        "Look at the finding of the same name; split the file into runs.",
+    ),
+    ("reason", "trace.partial"): Remedy(
+        "What if, on a session that still runs.", "Ask again when the recording is complete."
+    ),
+}
+"""By level and code; every code of the core is there."""

@@ -1,0 +1,39 @@
+"""Codes are explained where one meets them: every code of the core has a meaning, an example and a remedy."""
+
+import json
+import re
+
+import pytest
+
+from cli.commands import run, told
+from orchestrace import _core
+from orchestrace.base.remedies import REMEDIES
+
+KNOWN = sorted({code for _, code, _, _ in _core.codes()})
+
+
+def test_every_code_of_the_core_has_a_remedy_and_no_other() -> None:
+    assert list(REMEDIES) == [(level, code) for level, code, _, _ in _core.codes()]
+    for remedy in REMEDIES.values():
+        assert all(re.search(r"^[A-Z`{].*[.`]$", text) for text in remedy), remedy
+        assert remedy.example.count("`") % 2 == remedy.fix.count("`") % 2 == 0
+
+
+@pytest.mark.parametrize("code", KNOWN)
+def test_a_code_is_explained(code: str) -> None:
+    shown = run("codes", code).stdout
+    levels = [row for row in _core.codes() if row[1] == code]
+    assert shown.count("What to do: ") == len(levels)
+    for level, _, severity, meaning in levels:
+        assert f"{code} ({level}{', ' if severity else ''}{severity})\n  {meaning}\n" in shown
+        assert REMEDIES[level, code].fix in shown
+
+
+def test_a_misspelled_code_is_named() -> None:
+    assert "did you mean 'graph.cycle'" in told(run("codes", "graph.cycel", code=2))
+
+
+def test_programs_get_the_same_as_json() -> None:
+    (row,) = json.loads(run("codes", "json.depth", "--json").stdout)
+    assert row["level"] == "reject" and row["fix"] == REMEDIES["reject", "json.depth"].fix
+    assert len(json.loads(run("codes", "--json").stdout)) == len(_core.codes())
