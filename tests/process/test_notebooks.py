@@ -88,6 +88,32 @@ def test_the_gap_shows_the_published_law() -> None:
     assert made["needed"]["rollouts"].to_list() == [79, 785, 7849, 31396]
 
 
+def test_an_own_method_is_ranked_beside_others_in_every_world() -> None:
+    _, made = run(next(path for path in NOTEBOOKS if path.stem == "own_method"))
+    ranks = dict(made["marked"].select("method", "truth_spearman").iter_rows())
+    # The critic of this world is exact, and `flow` does not ask it.
+    assert ranks["value_gain"] > 0.5 > ranks["flow"]
+    assert made["faded"]["method"].to_list() == made["methods"]
+    assert len(made["faded"].columns) == 5
+
+
+def test_the_notebook_of_stopping_holds_the_planted_optimum() -> None:
+    _, made = run(next(path for path in NOTEBOOKS if path.stem == "stopping"))
+    learned = made["table"].row(by_predicate=pl.col("method") == "lsm", named=True)
+    assert learned["lower"] <= made["truth"].value <= learned["bound_upper"]
+    fixed = made["table"].row(by_predicate=pl.col("method") == "fixed", named=True)
+    assert learned["value"] > fixed["value"]
+
+
+def test_rollouts_become_a_file_that_a_trainer_reads() -> None:
+    _, made = run(next(path for path in NOTEBOOKS if path.stem == "rollouts_to_advantages"))
+    written = pl.read_parquet(made["written"])
+    assert written.height == made["table"].height > 0
+    known = made["credits"].drop_nulls("credit").group_by("trace").agg(pl.col("credit").abs().sum())
+    assert known.filter(pl.col("credit") > 0).height > 0
+    assert {"uid", "trajectory_id", "advantages"} <= set(written.columns)
+
+
 def test_each_says_how_it_is_started() -> None:
     for path in NOTEBOOKS:
         text = path.read_text(encoding="utf-8")
