@@ -2,6 +2,7 @@
 
 import os
 import queue
+import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,9 +16,11 @@ _SHARE: Final = 0.8
 
 
 def fitting_workers(call: Call, threads: int) -> int:
-    """As many workers as this machine has cores and memory for, at least one."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """As many workers as this machine has cores and memory for; Windows is not asked for memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if sys.platform == "win32":
+        return max(1, cores // threads)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(cores // threads, int(memory * _SHARE) // call.memory))
 
 
