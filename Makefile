@@ -9,6 +9,11 @@ AS_INSTALLED = --release --locked $(QUICK)
 CHECKED = $(AS_INSTALLED) --config .cargo/tests.toml
 # A process of tests for each core; one takes up to 1 GB, hence no more than 8.
 PYTEST_PARALLEL ?= -n auto --maxprocesses 8 --dist worksteal
+WHEEL ?= $(wildcard dist/*.whl)
+WHEEL_TARGETS ?=
+WHEEL_OPTIONS ?=
+PYTHONS ?= $(PYTHON)
+SDIST ?= $(wildcard dist/*.tar.gz)
 FUZZ_SECONDS ?= 60
 FUZZ_RUNS ?= 10000000
 FUZZ_TARGETS ?=
@@ -17,10 +22,11 @@ STARTED := $(shell date +%s)
 TOOK = @echo "make $@: $$(($$(date +%s) - $(STARTED))) s"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check style lint site crates floors golden fuzz nightly bench timings wheel clean
+.PHONY: help demo test check style lint site crates floors golden fuzz nightly bench timings wheel wheels wheel-check sdist
+.PHONY: sdist-check sbom audit checksums clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## Install the package and run `orchestrace demo`
 	$(PYTHON) -m pip install .
@@ -48,6 +54,7 @@ style: ## Check format, lints of Python, and that its imports go one way: second
 lint: style ## Check lints of Rust, types and stubs as well (after `make test`, which installs the tools)
 	$(CARGO) clippy --workspace --all-targets $(CHECKED) -- -D warnings
 	$(PYTHON) -m mypy --strict
+	$(PYTHON) -m mypy --strict --platform win32 --cache-dir .mypy_cache/win32 python/orchestrace
 	$(PYTHON) -m mypy.stubtest orchestrace._core
 	$(PYTHON) .ci/crates.py check
 
@@ -88,8 +95,31 @@ timings: ## Build from nothing and report the time of every crate
 	PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) build --workspace --release --locked --timings --target-dir target/timings
 	@echo "see target/timings/cargo-timings/cargo-timing.html"
 
-wheel: ## Build a wheel for others (profile dist: link-time optimization, slow to build)
+wheel: ## Build a wheel for this machine (profile dist: link-time optimization, slow to build)
 	$(PYTHON) -m maturin build --profile dist --out dist
+
+wheels: ## Build wheels for others into dist/: WHEEL_TARGETS (all that this system can; on Linux by zig)
+	$(PYTHON) .ci/wheels.py build $(WHEEL_TARGETS)
+
+wheel-check: ## Judge WHEEL (all of dist/), install it without a compiler into each of PYTHONS, run the demo there
+	$(PYTHON) .ci/wheels.py check $(addprefix --python ,$(PYTHONS)) $(WHEEL_OPTIONS) $(WHEEL)
+
+sdist: ## Write the source distribution, with all crates, into dist/
+	$(PYTHON) .ci/sdist.py make
+
+sdist-check: ## Build a wheel of the source distribution without a network: minutes
+	$(PYTHON) .ci/sdist.py check $(SDIST)
+
+sbom: ## Write the bill of materials of crates and Python packages into dist/ (after `make test`)
+	$(PYTHON) .ci/sbom.py
+
+audit: ## Ask for known holes in Python packages and, where cargo-deny is installed, in crates; needs a network
+	$(PYTHON) -m pip_audit --progress-spinner off .
+	if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check advisories; \
+		else echo "cargo-deny is not installed: crates were not asked for (cargo install cargo-deny --locked)"; fi
+
+checksums: ## Write SHA-256 sums of all files in dist/ to dist/SHA256SUMS
+	$(PYTHON) .ci/checksums.py write dist
 
 clean: ## Remove what builds and tests leave behind
 	$(CARGO) clean

@@ -332,8 +332,8 @@ def test_every_public_function_has_an_example() -> None:
 
 @each_document
 def test_tasks_and_commands_exist(name: str) -> None:
-    targets = set(re.findall(r"^([a-z]+):.*## ", text("Makefile"), re.MULTILINE))
-    assert set(re.findall(r"`make ([a-z]+)", text(name))) <= targets
+    targets = set(re.findall(r"^([a-z-]+):.*## ", text("Makefile"), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z-]+)", text(name))) <= targets
     command = typer.main.get_command(app)
     assert set(re.findall(r"`orchestrace ([a-z]+(?:-[a-z]+)*)", text(name))) <= set(command.commands)  # type: ignore[attr-defined]
 

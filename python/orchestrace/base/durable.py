@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -51,11 +52,14 @@ def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 def sync_file(path: Path) -> None:
     """Wait until a file is on disk."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
-sync_folder = sync_file  # a folder holds names as a file holds bytes
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on disk; Windows has no such call."""
+    if sys.platform != "win32":
+        sync_file(path)  # a folder holds names as a file holds bytes

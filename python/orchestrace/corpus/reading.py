@@ -434,7 +434,9 @@ def _special(path: str) -> BinaryIO:
     Linux tells a pipe that nobody has written to from one at its end, other systems do not.
     """
     expect_an_end(path)
-    at_once = os.O_NONBLOCK if sys.platform == "linux" else 0
+    at_once = 0
+    if sys.platform == "linux":
+        at_once = os.O_NONBLOCK
     try:
         return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | at_once))
     except OSError as error:

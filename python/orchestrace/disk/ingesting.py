@@ -1,6 +1,5 @@
 """The verb `ingest`: recordings of any size to a corpus on disk, within a memory budget, resumable."""
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from .. import _core
 from ..base.arguments import public
 from ..base.checks import check_flags, check_numbers
 from ..base.errors import InputError, ParameterError, SchemaError
+from ..base.locks import lock, open_folder
 from ..base.paths import expanded
 from ..base.progress import Progress, reporting
 from ..corpus.on_disk import MANIFEST as NAME
@@ -262,17 +262,15 @@ def owned(folder: Path, home: Home | None) -> Iterator[None]:
     try:
         with told(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder, os.O_RDONLY)
+            handle = open_folder(folder)
     except InputError as error:
         raise InputError(str(error).partition("; ")[0]) from error
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(handle):
             raise InputError(
                 f"another ingest is writing to '{home.url if home else folder}': wait for it, or choose "
                 "another folder"
-            ) from None
+            )
         yield
     finally:
         os.close(handle)

@@ -1,6 +1,5 @@
 """The folder of a plan that lasts as long as one call, unless the call fails."""
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..base.errors import InputError, OrchestraceError, ParameterError
+from ..base.locks import lock
 from ..base.publication import refusal
 from .folder import PARTS, PLAN, clear_parts
 
@@ -61,7 +61,7 @@ def _locked(folder: Path) -> Iterator[None]:
         raise ParameterError(f"folder '{path.parent}' is a file, expected a folder")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise InputError(
             f"{refusal(path, error)}; give the engine a folder that all workers see: folder=..."
@@ -84,9 +84,8 @@ def _locked(folder: Path) -> Iterator[None]:
 def _is_ours(path: Path, handle: int) -> bool:
     """Lock the file; it still has to have its name, which the call that had it before may have removed."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        if not lock(handle):
+            return False
     except OSError:
         return True  # a file system without locks: the same bytes are written twice
     try:

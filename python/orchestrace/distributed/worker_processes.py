@@ -2,6 +2,7 @@
 
 import os
 import queue
+import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,7 +16,9 @@ _SHARE: Final = 0.8
 
 
 def fitting_workers(call: Call, threads: int) -> int:
-    """As many workers as this machine has cores and memory for, at least one."""
+    """As many workers as this machine has cores and memory for; Windows is not asked for memory."""
+    if sys.platform == "win32":
+        return max(1, cores() // threads)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(cores() // threads, int(memory * _SHARE) // call.memory))
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,8 @@ CHUNK: Final = 8 << 20
 """Bytes of a range: large enough that the wait for an answer is a small part of its time."""
 AT_ONCE: Final = 8
 """Ranges that are on their way, and so held in memory, at a time."""
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+"""Without it Windows writes two bytes for a line end."""
 Target = tuple[RemoteObject, Path]
 
 
@@ -70,13 +73,13 @@ class _Target:
 
     def __init__(self, one: RemoteObject, path: Path, store: Any, stop: threading.Event) -> None:
         self._object, self._path, self._store, self._stop = one, path, store, stop
-        self._lock = threading.Lock()
+        self._lock, self._cursor = threading.Lock(), threading.Lock()
         self._whole = False
         self._left = one.size
         self._handle: int | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o600)
         except OSError as error:
             raise _no_room(path, error) from error
         if not one.size:
@@ -131,10 +134,17 @@ class _Target:
         assert self._handle is not None
         try:
             while data:
-                count = os.pwrite(self._handle, data, at)
+                count = self._put(self._handle, data, at)
                 data, at = data[count:], at + count
         except OSError as error:
             raise _no_room(self._path, error) from error
+
+    def _put(self, handle: int, data: memoryview, at: int) -> int:
+        if sys.platform != "win32":
+            return os.pwrite(handle, data, at)
+        with self._cursor:  # the file has one cursor there
+            os.lseek(handle, at, os.SEEK_SET)
+            return os.write(handle, data)
 
     def close(self) -> None:
         """Close the file."""

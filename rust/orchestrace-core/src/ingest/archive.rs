@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +13,7 @@ use super::frame::{
     Beginning as _, HEAD, KeptBeginning, LOOKED_AT as RECORDS, bom, framing, head_records, is_space, look_on,
 };
 use super::input::stem;
+use super::positional::read_at;
 use super::source::{Block, BlockStream, Broken, Decoded};
 use crate::error::{Reject, RejectCode};
 use crate::importers::{self, Format};
@@ -99,7 +99,7 @@ struct Range {
 impl Read for Range {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let room = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
-        let n = self.file.read_at(&mut buffer[..room], self.at)?;
+        let n = read_at(&self.file, &mut buffer[..room], self.at)?;
         self.at += n as u64;
         Ok(n)
     }

@@ -19,6 +19,7 @@ mod index;
 mod input;
 mod long_record;
 mod parse;
+mod positional;
 mod reader;
 mod sought;
 mod source;

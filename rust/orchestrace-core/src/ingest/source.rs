@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -15,6 +14,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 use super::compressed::{Compression, Counted, Expanding, Expansion, FailedReader, GzipMembers, compression};
 use super::frame::{Beginning, Framing, Structure, bom, is_space};
 use super::long_record::LongRecord;
+use super::positional::read_full_at;
 use crate::error::{Reject, RejectCode};
 use crate::run::Run;
 
@@ -70,7 +70,7 @@ pub(crate) fn read_range(
     let from = start.saturating_sub(1);
     // Not cleared before: bytes of the block before are as good as zeros to be read over.
     bytes.resize((end - from) as usize, 0);
-    read_exact_at(file, &mut bytes, from)?;
+    read_or_blank_at(file, &mut bytes, from)?;
     let first =
         if start == 0 { Some(0) } else { memchr(b'\n', &bytes).map(|i| i + 1).filter(|i| *i < bytes.len()) };
     let mut block = Block { index: 2 * index, offset: start, ..Block::default() };
@@ -85,7 +85,7 @@ pub(crate) fn read_range(
         loop {
             let want = STEP.min((file_len - at) as usize);
             let piece = &mut step[..want];
-            read_exact_at(file, piece, at)?;
+            read_or_blank_at(file, piece, at)?;
             let line_end = memchr(b'\n', piece);
             let piece = &piece[..line_end.map_or(want, |i| i + 1)];
             if long.is_none() && (bytes.len() - last + piece.len()) as u64 > max_record {
@@ -118,22 +118,10 @@ pub(crate) fn read_range(
     Ok((block, long.map(|record| record.into_block(2 * index + 1, None, open_end))))
 }
 
-fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
-    while !buffer.is_empty() {
-        match file.read_at(buffer, offset) {
-            // The file shrank under us: what is gone reads as an early end of its last record.
-            Ok(0) => {
-                buffer.fill(b' ');
-                return Ok(());
-            }
-            Ok(n) => {
-                buffer = &mut buffer[n..];
-                offset += n as u64;
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
+fn read_or_blank_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    // The file may have shrunk under us: what is gone reads as an early end of its last record.
+    let read = read_full_at(file, buffer, offset)?;
+    buffer[read..].fill(b' ');
     Ok(())
 }
 

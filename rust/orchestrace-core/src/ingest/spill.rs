@@ -1,11 +1,11 @@
 //! Items beyond memory, in a temporary file that nobody else sees.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::positional::{self, read_exact_at, write_all_at};
 use crate::columns::quarantine::Position;
 use crate::error::{Error, Result};
 use crate::importers::items::{ItemRow, Piece};
@@ -24,10 +24,7 @@ fn nameless(folder: &Path) -> io::Result<File> {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let path = folder.join(format!(".orchestrace-{}-{number}.tmp", std::process::id()));
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
+    positional::nameless(&path)
 }
 
 /// All that a stream gives, as a file that can be read in any order.
@@ -83,10 +80,8 @@ impl Spill {
         }
         let place = Place { at: self.len, head: head.len(), text: piece.text.len() };
         let text_at = self.len + head.len() as u64;
-        let written = self
-            .file
-            .write_all_at(&head, self.len)
-            .and_then(|()| self.file.write_all_at(piece.text.as_bytes(), text_at));
+        let written = write_all_at(&self.file, &head, self.len)
+            .and_then(|()| write_all_at(&self.file, piece.text.as_bytes(), text_at));
         written.map_err(|source| refused(&self.folder, source))?;
         self.len = text_at + piece.text.len() as u64;
         Ok(place)
@@ -97,9 +92,9 @@ impl Spill {
         let damaged = || io::Error::other("the temporary file is not as it was written");
         let read = || -> io::Result<Piece> {
             let mut head = vec![0; place.head];
-            self.file.read_exact_at(&mut head, place.at)?;
+            read_exact_at(&self.file, &mut head, place.at)?;
             let mut text = vec![0; place.text];
-            self.file.read_exact_at(&mut text, place.at + place.head as u64)?;
+            read_exact_at(&self.file, &mut text, place.at + place.head as u64)?;
             simdutf8::basic::from_utf8(&text).map_err(|_| damaged())?;
             let text = String::from_utf8(text).map_err(|_| damaged())?;
             let (words, []) = head.as_chunks::<8>() else { return Err(damaged()) };

@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
 
+use super::super::positional::read_full_at;
 use super::{Found, Range, Shared, unreadable};
 use crate::error::Reject;
 
@@ -159,7 +159,7 @@ impl ZipEntries {
             return Ok(Err(unreadable("the entry is encrypted: unpack the archive and read the files")));
         }
         let mut head = [0; 30];
-        let complete = self.file.read_at(&mut head, entry.at)? == head.len();
+        let complete = read_full_at(&self.file, &mut head, entry.at)? == head.len();
         if !complete || !head.starts_with(b"PK\x03\x04") {
             return Ok(Err(unreadable("the entry is not where the directory of the archive says")));
         }
