@@ -38,6 +38,13 @@ replace-with = "vendored-sources"
 [source.vendored-sources]
 directory = "{VENDORED}"
 """
+LOAD: Final = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("_core", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+print(module.VERSION)
+"""
 MOST_BYTES: Final = 60_000_000
 
 
@@ -137,12 +144,11 @@ def check(source: Path, profile: str) -> str:
             [*pip[:3], "install", "--quiet", "--no-deps", "--no-index", "--target", str(place), str(wheel)],
             tree,
         )
-        own = os.environ | {"PYTHONPATH": str(place)}
-        said = _run(
-            [sys.executable, "-c", "import orchestrace as ot; print(ot.__version__)"], Path(scratch), own
-        )
-        if said.strip() not in source.name:
-            raise Fault(f"what was built says version {said.strip()}")
+        # The module alone: the package needs Polars and others, which a build environment does not have.
+        (module,) = (path for path in place.glob("orchestrace/_core.*") if path.suffix in (".so", ".pyd"))
+        said = _run([sys.executable, "-c", LOAD, str(module)], Path(scratch)).strip()
+        if not source.name.endswith(f"-{said}.tar.gz"):
+            raise Fault(f"what was built says version {said}")
         size = source.stat().st_size / 1e6
         return f"{source.name}: {size:.1f} MB; built offline from its own crates: {wheel.name}"
 
