@@ -18,15 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import crates
+from releases import ROOT, version
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 NAME: Final = "orchestrace"
 Component = dict[str, Any]
-
-
-def version() -> str:
-    """The version of the project."""
-    return str(tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"])
 
 
 def rust() -> list[Component]:

@@ -12,15 +12,14 @@ import gzip
 import io
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+from releases import ROOT, Fault, output, version
+
 CARRIED: Final = (
     ".cargo/config.toml",
     ".cargo/quick.toml",
@@ -48,15 +47,6 @@ print(module.VERSION)
 MOST_BYTES: Final = 60_000_000
 
 
-class Fault(Exception):
-    """What is wrong, in one line."""
-
-
-def version() -> str:
-    """The version of the project."""
-    return str(tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"])
-
-
 def make(out: Path) -> Path:
     """Write the source distribution; the same commit gives the same bytes.
 
@@ -67,7 +57,7 @@ def make(out: Path) -> Path:
     """
     name = f"orchestrace-{version()}"
     with tempfile.TemporaryDirectory() as scratch:
-        _run([sys.executable, "-m", "maturin", "sdist", "--out", scratch], ROOT)
+        output([sys.executable, "-m", "maturin", "sdist", "--out", scratch], ROOT)
         (plain,) = Path(scratch).glob("*.tar.gz")
         with tarfile.open(plain) as opened:
             opened.extractall(scratch, filter="data")
@@ -75,7 +65,7 @@ def make(out: Path) -> Path:
         for one in CARRIED:
             (tree / one).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / one, tree / one)
-        _run(["cargo", "vendor", "--locked", "--versioned-dirs", "--quiet", VENDORED], tree)
+        output(["cargo", "vendor", "--locked", "--versioned-dirs", "--quiet", VENDORED], tree)
         settings = tree / ".cargo" / "config.toml"
         settings.write_text(f"{settings.read_text().rstrip()}\n\n{SOURCES}")
         out.mkdir(parents=True, exist_ok=True)
@@ -88,7 +78,7 @@ def make(out: Path) -> Path:
 
 def _pack(tree: Path, target: Path) -> None:
     """An archive without names of users, times or an order that depends on the machine."""
-    when = int(os.environ.get("SOURCE_DATE_EPOCH") or _run(["git", "log", "-1", "--format=%ct"], ROOT))
+    when = int(os.environ.get("SOURCE_DATE_EPOCH") or output(["git", "log", "-1", "--format=%ct"], ROOT))
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as made:
         for path in sorted(tree.rglob("*")):
@@ -137,28 +127,20 @@ def check(source: Path, profile: str) -> str:
             "--no-index",
             "--no-build-isolation",
         ]
-        _run([*pip, "--wheel-dir", scratch, str(tree)], Path(scratch), clean)
+        output([*pip, "--wheel-dir", scratch, str(tree)], Path(scratch), clean)
         (wheel,) = Path(scratch).glob("*.whl")
         place = Path(scratch, "package")
-        _run(
+        output(
             [*pip[:3], "install", "--quiet", "--no-deps", "--no-index", "--target", str(place), str(wheel)],
             tree,
         )
         # The module alone: the package needs Polars and others, which a build environment does not have.
         (module,) = (path for path in place.glob("orchestrace/_core.*") if path.suffix in (".so", ".pyd"))
-        said = _run([sys.executable, "-c", LOAD, str(module)], Path(scratch)).strip()
+        said = output([sys.executable, "-c", LOAD, str(module)], Path(scratch)).strip()
         if not source.name.endswith(f"-{said}.tar.gz"):
             raise Fault(f"what was built says version {said}")
         size = source.stat().st_size / 1e6
         return f"{source.name}: {size:.1f} MB; built offline from its own crates: {wheel.name}"
-
-
-def _run(call: list[str], folder: Path, environment: dict[str, str] | None = None) -> str:
-    done = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise Fault(f"'{' '.join(call[:4])} ...' ended with {done.returncode}: {last}")
-    return done.stdout
 
 
 def main(arguments: list[str]) -> int:

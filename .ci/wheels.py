@@ -19,12 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 import zipfile
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+from releases import ROOT, Fault, output, version
+
 TARGETS: Final = {
     "x86_64-unknown-linux-gnu": "manylinux2014",
     "aarch64-unknown-linux-gnu": "manylinux2014",
@@ -38,7 +38,7 @@ TARGETS: Final = {
 MOST_BYTES: Final = 25_000_000
 """Of a wheel: an installation should not have to wait for it."""
 MOST_SECONDS: Final = 15.0
-"""Of an installation from the cache of pip without bytecode, which Python makes when it needs it."""
+"""Of an installation as users type it, from the cache of pip."""
 WANTED: Final = (
     "orchestrace/__init__.py",
     "orchestrace/py.typed",
@@ -50,15 +50,6 @@ WANTED: Final = (
     ".dist-info/entry_points.txt",
 )
 """What every wheel has."""
-
-
-class Fault(Exception):
-    """Something that the check is there to find, in one line."""
-
-
-def version() -> str:
-    """The version of the project: Cargo.toml has it, everything else asks there."""
-    return str(tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"])
 
 
 def own_targets() -> list[str]:
@@ -200,21 +191,21 @@ def attempt(wheel: Path, python: str, most: float) -> str:
         seconds = []
         for number in range(2):
             place = Path(scratch, f"venv{number}")
-            _done([python, "-m", "venv", str(place)], dict(os.environ), scratch)
+            output([python, "-m", "venv", str(place)], Path(scratch), dict(os.environ))
             programs = place / ("Scripts" if os.name == "nt" else "bin")
             # Nothing but the environment's own programs: no cargo, no compiler.
             bare["PATH"] = str(programs)
             own = str(programs / "python")
             started = time.monotonic()
             call = [own, "-m", "pip", "install", "--quiet", "--only-binary=:all:", str(wheel)]
-            _done(call + ["--no-compile"] * number, bare, scratch)
+            output(call, Path(scratch), bare)
             seconds.append(time.monotonic() - started)
-        _done([own, "-m", "pip", "check"], bare, scratch)
-        _done([str(programs / "orchestrace"), "demo", "-o", str(Path(scratch, "demo"))], bare, scratch)
-        said = _done(
+        output([own, "-m", "pip", "check"], Path(scratch), bare)
+        output([str(programs / "orchestrace"), "demo", "-o", str(Path(scratch, "demo"))], Path(scratch), bare)
+        said = output(
             [own, "-c", "import sys, orchestrace as ot; print(ot.__version__, *sys.version_info[:3])"],
+            Path(scratch),
             bare,
-            scratch,
         ).split()
         if said[0] != version():
             raise Fault(f"the installed package says {said[0]}, expected {version()}")
@@ -225,17 +216,9 @@ def attempt(wheel: Path, python: str, most: float) -> str:
         size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
         return (
             f"Python {'.'.join(said[1:])}: installed without a compiler, from the cache of pip in"
-            f" {seconds[1]:.1f} s, with bytecode (and downloads, if any) in {seconds[0]:.1f} s; the demo ran;"
+            f" {seconds[1]:.1f} s, at first, with downloads if any, in {seconds[0]:.1f} s; the demo ran;"
             f" the environment has {size / 1e6:.0f} MB"
         )
-
-
-def _done(call: list[str], environment: dict[str, str], folder: str) -> str:
-    done = subprocess.run(call, env=environment, cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise Fault(f"'{' '.join(call[1:4])} ...' of {call[0]} ended with {done.returncode}: {last}")
-    return done.stdout
 
 
 def main(arguments: list[str]) -> int:

@@ -113,6 +113,10 @@ def engines(home: Path, corpus: ot.Corpus) -> object:
     return ot.taint(ot.read_corpus("~/corpus"), engine=engine).height
 
 
+def drawn(home: Path, corpus: ot.Corpus) -> Path:
+    return ot.plot.save(ot.plot.timeline(corpus, 0), "~/timeline.svg")
+
+
 Call = Callable[[Path, ot.Corpus], object]
 TAKEN: dict[tuple[str, str], Call] = {
     ("read_traces", "source"): lambda home, _: len(ot.read_traces("~/runs.jsonl")),
@@ -125,6 +129,7 @@ TAKEN: dict[tuple[str, str], Call] = {
     ("ingest", "out"): ingested,
     ("read_corpus", "path"): opened,
     ("credit", "sink"): sunk,
+    ("plot.save", "path"): drawn,
     ("distributed.plan", "corpus"): divided,
     ("distributed.plan", "folder"): divided,
     ("distributed.processes", "folder"): engines,

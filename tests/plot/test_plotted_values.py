@@ -250,3 +250,16 @@ def test_shown_names_are_printable_short_and_distinct(names: list[str | None], l
 def test_short_texts_stay_and_long_ones_keep_both_ends(text: str, length: int) -> None:
     short = shortened(text, length)
     assert len(short) <= length and (short == text or "…" in short)
+
+
+def test_no_two_of_all_rules_of_stopping_look_alike() -> None:
+    epochs, _ = ot.synthetic.stops(runs=60, seed=0)
+    rules = ot.stopping.rules()["method"].to_list()
+    assert len(rules) > 8  # more than there are colors
+    one = ot.stopping.frontier(epochs, ["fixed"], prices=[0.0, 0.1], n_boot=10)
+    found = pl.concat([one.with_columns(method=pl.lit(rule)) for rule in rules])
+    _, dots = (layer["encoding"] for layer in ot.plot.stopping(found).to_dict()["layer"])
+    looks = list(zip(dots["color"]["scale"]["range"], dots["shape"]["scale"]["range"], strict=True))
+    assert len(set(looks)) == len(looks) == len(rules)
+    with pytest.raises(ot.ParameterError, match="17 rules, expected at most 16: filter it"):
+        ot.plot.stopping(pl.concat([one.with_columns(method=pl.lit(f"rule {n}")) for n in range(17)]))

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 from polars import selectors
 
@@ -37,6 +38,12 @@ def finite(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """The rows with nulls in place of numbers that are none."""
     numbers = pl.col(columns).cast(pl.Float64)
     return rows.with_columns(pl.when(numbers.is_finite()).then(numbers))
+
+
+def extent(*numbers: pl.Series) -> tuple[float, float]:
+    """The least and the greatest of some numbers, of which there is at least one."""
+    known = np.concatenate([one.drop_nulls().to_numpy() for one in numbers])
+    return float(known.min()), float(known.max())
 
 
 def heading(title: object, otherwise: str) -> str:

@@ -10,7 +10,7 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.frames import collected
 from ..scaling.laws import predict_law
-from .canvas import PLAINLY, Canvas, labeled, log_ticks, number, shown_names
+from .canvas import PLAINLY, Canvas, extent, labeled, log_ticks, number, shown_names
 from .palette import BLUE, SERIES, Theme, colors_of
 
 MOST_POINTS: Final = 2_000
@@ -173,7 +173,7 @@ def _chart(
 ) -> Any:
     alt = canvas.alt
     values = [curves["estimate"], *([points["y"]] if points is not None else [])]
-    is_log = all(one.is_empty() or float(one.min()) > 0 for one in values)  # type: ignore[arg-type]
+    is_log = all((one.drop_nulls() > 0).all() for one in values)
     if is_log:
         curves = curves.with_columns(lower=pl.when(pl.col("lower") > 0).then("lower"))
     drawn = [
@@ -182,13 +182,12 @@ def _chart(
         curves["lower"],
         *([points["y"]] if points is not None else []),
     ]
-    ends = pl.concat([one.drop_nulls() for one in drawn])
-    high, low = float(ends.max()), float(ends.min())  # type: ignore[arg-type]
+    low, high = extent(*drawn)
     y_scale: dict[str, Any] = {"zero": False}
     if is_log:
         y_scale = {"type": "log", "domain": [low / 1.15, high * 1.15], "nice": False}
-    sizes = pl.concat([curves["x"], *([points["x"]] if points is not None else [])])
-    x_ends = float(sizes.min()) / 1.1, float(sizes.max()) * 1.1  # type: ignore[arg-type]
+    least, most = extent(curves["x"], *([points["x"]] if points is not None else []))
+    x_ends = least / 1.1, most * 1.1
 
     def x(name: str = "x") -> Any:
         encoded = alt.X(f"{name}:Q", title=axes[0]).scale(type="log", domain=x_ends, nice=False)

@@ -11,7 +11,7 @@ from ..base.text import counted
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from ..scaling.published_sizes import envelopes as published
-from .canvas import PLAINLY, Canvas, log_ticks, number, shortened, shown_names, text_width
+from .canvas import PLAINLY, Canvas, extent, log_ticks, number, shortened, shown_names, text_width
 from .palette import BLUE, GREEN, GREY, VERMILION, Theme
 
 _WIDTH: Final = 600
@@ -126,10 +126,10 @@ def _recorded(corpora: Mapping[str, Corpus]) -> pl.DataFrame:
 
 def _domain(places: pl.DataFrame, axis: str) -> tuple[float, float]:
     """A logarithmic axis with room on both sides."""
-    known = pl.concat([places[axis], places[f"{axis}_lower"], places[f"{axis}_upper"]]).drop_nulls()
-    if known.is_empty():
+    known = [places[axis], places[f"{axis}_lower"], places[f"{axis}_upper"]]
+    if all(one.null_count() == one.len() for one in known):
         return 0.5, 20.0
-    low, high = float(known.min()), float(known.max())  # type: ignore[arg-type]
+    low, high = extent(*known)
     room = max((high / low) ** 0.08, 1.6)
     return low / room, high * room
 

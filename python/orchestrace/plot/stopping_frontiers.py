@@ -9,9 +9,13 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.frames import collected
 from .canvas import PLAINLY, Canvas, finite, heading, name_axis, number, shown_names
-from .palette import BLUE, GREY, SERIES, Theme, colors_of
+from .palette import BLUE, GREY, Theme, colors_of
 
 _NEEDED: Final = ("method", "quality", "cost", "n_runs", "n_tasks")
+
+MOST_RULES: Final = 16
+SHAPES: Final = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-down", "triangle-right")
+"""One fewer than there are colors, so that no two rules share both."""
 
 
 @public
@@ -36,12 +40,12 @@ def stopping(frame: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Them
     Raises
     ------
     ParameterError
-        Altair is not installed, a column is absent, no row has a quality, or more than eight rules.
+        Altair is not installed, a column is absent, no row has a quality, or more than 16 rules.
 
     Notes
     -----
     Points are means over held-out runs; those of a frontier are without their intervals, which the rows
-    have. O(rows).
+    have. From the ninth rule on colors come again, with other shapes. O(rows).
 
     Examples
     --------
@@ -75,8 +79,8 @@ def _told(rows: pl.DataFrame) -> str:
 def _frontier(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
     alt = canvas.alt
     methods = rows["method"].cast(pl.String).unique(maintain_order=True).to_list()
-    if len(methods) > len(SERIES):
-        raise ParameterError(f"frame has {len(methods)} rules, expected at most {len(SERIES)}: filter it")
+    if len(methods) > MOST_RULES:
+        raise ParameterError(f"frame has {len(methods)} rules, expected at most {MOST_RULES}: filter it")
     names = shown_names(methods)
     shown = pl.col("method").cast(pl.String).replace_strict(dict(zip(methods, names, strict=True)))
     rows = rows.with_columns(rule=shown)
@@ -88,7 +92,9 @@ def _frontier(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
         color=alt.Color("rule:N", title=None, sort=names)
         .scale(domain=names, range=colors_of(names))
         .legend(orient="bottom", columns=5, symbolOpacity=1),
-        shape=alt.Shape("rule:N", title=None, sort=names).scale(domain=names),
+        shape=alt.Shape("rule:N", title=None, sort=names).scale(
+            domain=names, range=[SHAPES[place % len(SHAPES)] for place in range(len(names))]
+        ),
         order="price:Q",
         tooltip=["rule:N", "price:Q", "cost:Q", "quality:Q"],
     )

@@ -9,7 +9,7 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
-from .canvas import PLAINLY, Canvas, labeled, text_width
+from .canvas import PLAINLY, Canvas, extent, labeled, text_width
 from .palette import CRITICAL, DIVERGING, GREY, KIND_COLORS, Theme
 from .trace_rows import CARRIED, TraceRows, trace_rows
 
@@ -114,11 +114,11 @@ def joined(events: pl.DataFrame, *, by_kind: bool = True) -> tuple[pl.DataFrame,
     """
     key = ["row", "kind", "instant"]
     events = events.with_columns(instant=pl.col("finish") <= pl.col("start"))
-    last = float(events["finish"].max() or 0.0)  # type: ignore[arg-type]
     summed = [pl.col("credit").sum()] if "credit" in events.columns else []
     if events.height <= MOST_MARKS:
         what = pl.format("{} {}", "type", "id")
         return events.with_columns(n=pl.lit(1), what=what), 0.0
+    last = extent(events["finish"])[1]
     bins = 2 * MOST_MARKS
     while True:
         size = last / bins if last > 0 else 1.0
