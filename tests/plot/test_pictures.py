@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import altair as alt
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import orchestrace as ot
@@ -120,6 +120,7 @@ def test_any_run_has_a_timeline_and_a_tree(documents: list[dict[str, Any]]) -> N
         assert faults_of(draw(corpus, 0)) == []
 
 
+WIDE = "名前" * 20
 NAMES = st.one_of(
     st.text(min_size=1, max_size=60),
     st.sampled_from(
@@ -135,7 +136,7 @@ NAMES = st.one_of(
             "\x1b[31mred\x07",
             "line\nline\ttab\r",
             "\u2028\u2029\ufeff",
-            "名前" * 20,
+            WIDE,
             " ",
             "]]>",
             "x" * 500,
@@ -148,6 +149,9 @@ NAMES = st.one_of(
 
 @examples(24)
 @given(st.lists(NAMES, min_size=1, max_size=8))
+@example(["0", "1", "2", WIDE])  # renderers without a font for these letters think that they are narrow
+@example(["0", WIDE])
+@example([WIDE + str(n) for n in range(8)])
 def test_hostile_names_are_text(names: list[str]) -> None:
     events = [
         event(n, name, "message", duration_s=1.0, to=names[(n + 1) % len(names)], tool=name, role=name)

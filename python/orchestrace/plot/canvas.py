@@ -78,17 +78,23 @@ class Canvas:
 
     def finished(self, chart: Any, title: str, said: Iterable[str], description: str) -> Any:
         """The chart with its rows, look, title, the lines below that, and its text for screen readers."""
-        lines = [line for one in said if one for line in textwrap.wrap(plain(one), _LINE)]
-        heading = self.alt.TitleParams(textwrap.wrap(plain(title), _LINE) or "", subtitle=lines)
+        lines = [line for one in said if one for line in _wrapped(one, _LINE)]
+        heading = self.alt.TitleParams(_wrapped(title, _LINE) or "", subtitle=lines)
         chart = chart.properties(title=heading, description=plain(description), datasets=self._rows)
         return chart.configure(**looks(self._theme))
 
     def empty(self, title: str, why: str, *, width: int = 480) -> Any:
         """A chart that says why it shows nothing."""
-        lines = pl.DataFrame({"why": textwrap.wrap(plain(why), 64)}).with_row_index("line")
+        lines = pl.DataFrame({"why": _wrapped(why, 64)}).with_row_index("line")
         y = self.alt.Y("line:Q", axis=None).scale(domain=[max(lines.height, 4), -1], nice=False)
         chart = self.chart(lines).mark_text(fontSize=12, baseline="middle").encode(text="why:N", y=y)
         return self.finished(chart.properties(width=width, height=80), title, [], f"{title}: {why}")
+
+
+def _wrapped(text: str, columns: int) -> list[str]:
+    """Lines of a text without control characters; wide letters count twice."""
+    counted = "".join(letter + "\0" * (_columns(letter) - 1) for letter in plain(text))
+    return [line.replace("\0", "") for line in textwrap.wrap(counted, columns)]
 
 
 def name_axis(canvas: Canvas, field: str, names: list[str]) -> Any:
@@ -97,6 +103,16 @@ def name_axis(canvas: Canvas, field: str, names: list[str]) -> Any:
     y = canvas.alt.Y(f"{field}:N", title=None, sort=names).scale(domain=names)
     # renderers without the font of a name think that it is narrower
     return y.axis(domain=False, ticks=False, labelPadding=6, labelLimit=room, minExtent=room)
+
+
+def legend_columns(names: Sequence[str], width: float) -> int:
+    """Columns of a legend of names that stay within a chart, in renderers without their fonts as well."""
+    return max(1, min(4, int(width // legend_width(names))))
+
+
+def legend_width(names: Sequence[str]) -> float:
+    """Pixels of the widest entry of a legend of names, with its symbol and the space beside it."""
+    return max(map(text_width, names)) + 32
 
 
 PLAINLY: Final = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '.4~g')"

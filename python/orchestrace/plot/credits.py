@@ -11,12 +11,13 @@ from ..base.text import counted
 from ..corpus.frames import collected
 from ..statistics.influence import t_quantile
 from ..statistics.resampling import FEWEST_CLUSTERS, draws, percentiles
-from .canvas import PLAINLY, Canvas, name_axis, number, shown_names
+from .canvas import PLAINLY, Canvas, legend_columns, name_axis, number, shown_names
 from .palette import BLUE, GREY, SERIES, Theme, colors_of
 
 _NEEDED: Final = ("trace", "unit", "unit_id", "credit")
 _WITHIN: Final = frozenset({"event", "turn", "message", "token"})
 """Units whose ids mean something within one run only."""
+_WIDTH: Final = 420
 _RESAMPLES: Final = 1_000
 
 
@@ -207,7 +208,9 @@ def _chart(canvas: Canvas, drawn: pl.DataFrame, methods: list[str]) -> Any:
         names = shown_names(methods)
         drawn = drawn.with_columns(pl.col("method").replace_strict(dict(zip(methods, names, strict=True))))
         color = alt.Color("method:N", title=None, sort=names).scale(domain=names, range=colors_of(names))
-        color = color.legend(orient="bottom", columns=4, symbolOpacity=1, symbolType="circle")
+        color = color.legend(
+            orient="bottom", columns=legend_columns(names, _WIDTH), symbolOpacity=1, symbolType="circle"
+        )
         encoded["yOffset"] = alt.YOffset("method:N", sort=names).scale(domain=names)
     tooltip = [
         "name:N",
@@ -227,7 +230,7 @@ def _chart(canvas: Canvas, drawn: pl.DataFrame, methods: list[str]) -> Any:
         layers.append(bars.encode(x=x("lower"), x2="upper:Q", color=color, **encoded))
     layers.append(points.encode(x=x("credit"), color=color, tooltip=tooltip, **encoded))
     step = 20 if len(methods) == 1 else 9 * len(methods) + 8
-    return alt.layer(*layers).properties(width=420, height=step * len(order))
+    return alt.layer(*layers).properties(width=_WIDTH, height=step * len(order))
 
 
 def _described(title: str, drawn: pl.DataFrame, said: list[str]) -> str:

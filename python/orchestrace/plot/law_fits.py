@@ -10,10 +10,11 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.frames import collected
 from ..scaling.laws import predict_law
-from .canvas import PLAINLY, Canvas, extent, labeled, log_ticks, number, shown_names
+from .canvas import PLAINLY, Canvas, extent, labeled, legend_columns, log_ticks, number, shown_names
 from .palette import BLUE, SERIES, Theme, colors_of
 
 MOST_POINTS: Final = 2_000
+_WIDTH: Final = 420
 _POINTS: Final = 60
 _BINS: Final = 40
 _OWN: Final = {
@@ -201,7 +202,7 @@ def _chart(
     color: Any = alt.value(BLUE)
     if len(names) > 1:
         color = alt.Color("group:N", title=None, sort=names).scale(domain=names, range=colors_of(names))
-        color = color.legend(orient="bottom", columns=4, symbolOpacity=1)
+        color = color.legend(orient="bottom", columns=legend_columns(names, _WIDTH), symbolOpacity=1)
     layers = []
     banded = curves.drop_nulls(["lower", "upper"])
     if banded.height:
@@ -217,4 +218,4 @@ def _chart(
         if own.height:
             line = canvas.chart(own).mark_line(strokeWidth=2, strokeDash=dash)
             layers.append(line.encode(x=x(), y=y("estimate"), color=color, detail="group:N"))
-    return alt.layer(*layers).properties(width=420, height=280)
+    return alt.layer(*layers).properties(width=_WIDTH, height=280)

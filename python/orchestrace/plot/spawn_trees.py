@@ -8,7 +8,7 @@ import polars as pl
 from ..base.arguments import public
 from ..base.text import counted
 from ..corpus.corpus import Corpus
-from .canvas import Canvas, number, shown_names, text_width
+from .canvas import Canvas, legend_columns, legend_width, number, shown_names, text_width
 from .palette import BLUE, GREY, Theme, colors_of
 from .trace_rows import TraceRows, trace_rows
 
@@ -83,7 +83,7 @@ def spawn_tree(corpus: Corpus, trace: int | str, *, theme: Theme = "auto") -> An
     xs, width = _columns(shown)
     height = _STEP * max(1.0, max(node.slot for node in shown) + 1)
     table, roles = _table(shown, xs)
-    size = {"width": width, "height": height}
+    size = {"width": max(width, legend_width(roles)) if roles else width, "height": height}
     chart = canvas.alt.layer(*_layers(canvas, table, _lines(shown, xs), roles, size)).properties(**size)
     merged = sum(node.agents for node in shown if node.agents > 1)
     said = []
@@ -274,7 +274,7 @@ def _layers(
         color = (
             alt.Color("role:N", title="role", sort=roles)
             .scale(domain=roles, range=[*colors_of(roles)])
-            .legend(orient="bottom", columns=4, symbolOpacity=1)
+            .legend(orient="bottom", columns=legend_columns(roles, size["width"]), symbolOpacity=1)
         )
     area = alt.Size("area:Q", legend=None).scale(domain=[0, 400], range=[0, 400])
     agents = canvas.chart(table)

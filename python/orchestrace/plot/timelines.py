@@ -9,7 +9,7 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
-from .canvas import PLAINLY, Canvas, extent, labeled, text_width
+from .canvas import PLAINLY, Canvas, extent, labeled, shown_names, text_width
 from .palette import CRITICAL, DIVERGING, GREY, KIND_COLORS, Theme
 from .trace_rows import CARRIED, TraceRows, trace_rows
 
@@ -320,7 +320,8 @@ def path_told(drawn: TraceRows) -> str:
     whose = path.group_by("owner", maintain_order=True).agg(pl.col("lasts").sum())
     whose = whose.sort("lasts", descending=True, maintain_order=True).filter(pl.col("lasts") > 0)
     total = float(path["lasts"].sum())
-    parts = [f"{name} {lasts / total:.0%}" for name, lasts in whose.head(3).iter_rows()]
+    names = shown_names(whose["owner"].head(3).to_list())
+    parts = [f"{name} {lasts / total:.0%}" for name, lasts in zip(names, whose["lasts"], strict=False)]
     more = f" and {whose.height - 3:,} more" if whose.height > 3 else ""
     whom = f": {', '.join(parts)}{more}" if parts else ""
     return f"critical path of {drawn.told(total)} in {counted(path.height, 'event')}{whom}"
