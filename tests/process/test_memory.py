@@ -262,3 +262,20 @@ def test_two_hundred_thousand_files_can_be_read(tmp_path: Path) -> None:
     traces, _, added = probe(CHUNKS, files(tmp_path / "in", 200_000, "native"))
     assert traces == 200_000
     assert added < 700
+
+
+REPORT = """
+corpus = ot.read_corpus(sys.argv[1])
+before = memory("VmRSS")
+tables = ot.report(corpus)
+print(json.dumps([memory("VmHWM") - before, tables["formats"]["events"].sum()]))
+"""
+
+
+def test_a_report_holds_a_partition_at_a_time(tmp_path: Path) -> None:
+    # the values of all traces at once took 170 MiB
+    ot.generate(tmp_path / "runs.jsonl", events=1_500_000, seed=2)
+    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", memory="128MiB")
+    added, events = probe(REPORT, tmp_path / "corpus")
+    assert events >= 1_500_000
+    assert added < 110

@@ -206,6 +206,10 @@ class Corpus:
         """The same with names that stay, none loaded before it is asked for."""
         yield "part=000", lambda: self
 
+    def _divisions(self, name: str) -> Iterator[pl.LazyFrame]:
+        """A table of traces in pieces, each with all rows of its traces; on disk the partitions."""
+        yield self._table(name)
+
     def _streams(self, name: str) -> list[_core.Stream]:
         """A table as the core hands it out, piece by piece."""
         return [self._store.table(name)]

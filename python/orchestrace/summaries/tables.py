@@ -95,7 +95,11 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
         return pl.when(pl.col(name).is_not_null().any()).then(ascending.cum_sum().last()).alias(name)
 
     of_events = ("tokens_in", "tokens_out", "cost_usd")
-    events = corpus.events.group_by("trace").agg(known(name) for name in of_events)
+    divisions = [pl.LazyFrame(schema=SCHEMAS["events"]), *corpus._divisions("events")]
+    # one after the other: the values of all traces at once are more than a budget allows
+    events = pl.concat(
+        part.group_by("trace").agg(known(name) for name in of_events).collect() for part in divisions
+    ).lazy()
     is_total = (pl.col("kind") == "cost") & (pl.col("name").cast(pl.String) == "tokens")
     totals = corpus.measures.filter(is_total).select("trace", pl.col("value").alias("tokens"))
     traces = (
