@@ -1,5 +1,7 @@
 """What the scripts of a release share: the version, faults in one line, and commands that may fail."""
 
+import re
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
@@ -31,3 +33,19 @@ def output(call: list[str], folder: Path, environment: dict[str, str] | None = N
         begun = " ".join([Path(call[0]).name, *call[1:4]])
         raise Fault(f"'{begun} ...' ended with {done.returncode}: {last}")
     return done.stdout
+
+
+def first_page() -> list[str]:
+    """The commands that the first page of the documents gives to newcomers; the first installs from source.
+
+    Raises
+    ------
+    Fault
+        The page has no such commands.
+    """
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    block = re.search(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    lines = [shlex.join(shlex.split(line, comments=True)) for line in block[1].splitlines()] if block else []
+    if lines[:1] != ["pip install ."]:
+        raise Fault("the first commands of docs/index.md do not begin with 'pip install .'")
+    return lines

@@ -7,6 +7,7 @@
 `build` needs maturin, cargo and the target's standard library (`rustup target add TARGET`); Linux targets are
 linked by zig (`pip install ziglang`), on any machine, against the oldest C library that the wheel names.
 `check` needs an index of packages, once: the second installation comes from the cache of pip and is timed.
+Then it runs the demo, and pastes the commands of the documents' first page into a shell.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from releases import ROOT, Fault, output, version
+from releases import ROOT, Fault, first_page, output, version
 
 TARGETS: Final = {
     "x86_64-unknown-linux-gnu": "manylinux2014",
@@ -39,6 +40,8 @@ MOST_BYTES: Final = 25_000_000
 """Of a wheel: an installation should not have to wait for it."""
 MOST_SECONDS: Final = 15.0
 """Of an installation as users type it, from the cache of pip."""
+MOST_SECONDS_TO_PICTURE: Final = 60.0
+"""From the wheel, in the cache of pip, to the page of runs."""
 WANTED: Final = (
     "orchestrace/__init__.py",
     "orchestrace/py.typed",
@@ -174,7 +177,7 @@ def _is_older(found: str, tag: str) -> bool:
 
 
 def attempt(wheel: Path, python: str, most: float) -> str:
-    """Install the wheel into two fresh environments of a Python, the second one timed; run the demo.
+    """Install the wheel into two fresh environments of a Python, the second one timed, and use it.
 
     Raises
     ------
@@ -211,14 +214,41 @@ def attempt(wheel: Path, python: str, most: float) -> str:
             raise Fault(f"the installed package says {said[0]}, expected {version()}")
         if not any(Path(scratch, "demo").rglob("*.parquet")):
             raise Fault("the demo wrote no Parquet file")
+        page = seconds[1] + newcomer(Path(scratch, "newcomer"), bare)
+        if page > MOST_SECONDS_TO_PICTURE:
+            raise Fault(
+                f"the first page took {page:.1f} s with the installation,"
+                f" expected at most {MOST_SECONDS_TO_PICTURE:g} s"
+            )
         if seconds[1] > most:
             raise Fault(f"pip took {seconds[1]:.1f} s from its cache, expected at most {most:g} s")
         size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
         return (
             f"Python {'.'.join(said[1:])}: installed without a compiler, from the cache of pip in"
             f" {seconds[1]:.1f} s, at first, with downloads if any, in {seconds[0]:.1f} s; the demo ran;"
-            f" the environment has {size / 1e6:.0f} MB"
+            f" from the wheel to the page of runs in {page:.1f} s; the environment has {size / 1e6:.0f} MB"
         )
+
+
+def newcomer(folder: Path, environment: dict[str, str]) -> float:
+    """Paste the first page behind its installation into a shell, beside the recordings; seconds.
+
+    Raises
+    ------
+    Fault
+        A command failed, or the page of runs is not there.
+    """
+    shutil.copytree(ROOT / "data" / "samples", folder / "data" / "samples")
+    shell = shutil.which("sh") or shutil.which("cmd")
+    if shell is None:
+        raise Fault("no shell to paste the first page into")
+    pasted = (" && " if os.name == "nt" else "\n").join(first_page()[1:])
+    started = time.monotonic()
+    output([shell, *(["/c"] if os.name == "nt" else ["-ec"]), pasted], folder, environment)
+    seconds = time.monotonic() - started
+    if "<html" not in (folder / "view.html").read_text(encoding="utf-8"):
+        raise Fault("the commands of docs/index.md left no page of runs in view.html")
+    return seconds
 
 
 def main(arguments: list[str]) -> int:
