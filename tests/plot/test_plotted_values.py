@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace.plot.canvas import shortened, shown_names
-from orchestrace.plot.timelines import MOST_MARKS, critical_stretches, joined
+from orchestrace.plot.timelines import MOST_MARKS, critical_stretches, in_lanes, joined
 from orchestrace.plot.trace_rows import trace_rows
 from plot.drawn import observations
 from samples.examples import examples
@@ -27,6 +27,24 @@ def rows_with(chart: Any, *columns: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def corpus() -> ot.Corpus:
     return ot.generate(traces=24, seed=0)
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 8)), max_size=30))
+def test_bars_of_one_row_at_one_time_lie_below_each_other(drawn: list[tuple[int, int, int]]) -> None:
+    drawn = sorted(drawn, key=lambda one: one[1])
+    rows = [(f"r{row}", float(start), float(start + lasts)) for row, start, lasts in drawn]
+    bars = in_lanes(pl.DataFrame(rows, schema=["row", "start", "finish"], orient="row"), 24).rows(named=True)
+    for one in bars:
+        same = [other for other in bars if other["row"] == one["row"]]
+        at_once = max(sum(a["start"] <= b["start"] < a["finish"] for a in same) for b in same)
+        assert one["thick"] == pytest.approx(24 * (0.56 if at_once == 1 else 0.68 / min(at_once, 4)))
+        upper, lower = one["offset"] - one["thick"] / 2, one["offset"] + one["thick"] / 2
+        assert 0 < upper < lower < 24
+        for other in same:
+            apart = other is one or other["finish"] <= one["start"] or one["finish"] <= other["start"]
+            between = abs(one["offset"] - other["offset"])
+            assert at_once > 4 or apart or between >= one["thick"] - 1e-9
 
 
 @examples(60)

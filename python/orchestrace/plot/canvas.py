@@ -14,7 +14,7 @@ from ..base.errors import ParameterError
 from ..base.text import briefly, plain
 from .palette import Theme, ink, looks
 
-_LINE: Final = 96
+_LINE: Final = 100
 """Characters of a line under a title."""
 NAME: Final = 28
 """Characters of a name beside a chart."""

@@ -18,6 +18,14 @@ MOST_MARKS: Final = 2_000
 MOST_LINKS: Final = 400
 _FLOWS: Final = ("spawn", *CARRIED)
 _WIDTH: Final = 640
+_PADDING: Final = 0.1
+"""Of a row, on both sides together."""
+_BAR: Final = 0.56
+"""Of a row, which the bar of one event at a time takes."""
+_BARS: Final = 0.68
+"""Of a row, which those of several at a time take."""
+_LANES: Final = 4
+"""Events of one agent at one time that have a bar of their own."""
 
 
 @public
@@ -46,8 +54,9 @@ def timeline(
     altair.LayerChart
         Rows are agents in order of their first event, each below the one that spawned it; calls of tools and
         their results are in the row of who called. Bars are events that take time, ticks those that take
-        none, at recorded times. The outline follows the critical path. Lines lead from row to row: spawns,
-        messages, returns. ``chart.properties(width="container")`` fits a page.
+        none, at recorded times. Up to four that an agent has at one time lie below each other. The outline
+        follows the critical path. Lines lead from row to row: spawns, messages, returns.
+        ``chart.properties(width="container")`` fits a page.
 
     Raises
     ------
@@ -102,7 +111,8 @@ def row_axis(canvas: Canvas, drawn: TraceRows, field: str = "row") -> Any:
     """The encoding of rows, from the top; labels begin at one place, so that the tree is seen."""
     room = max(text_width(row) for row in drawn.rows)
     axis = {"domain": False, "ticks": False, "labelAlign": "left", "labelPadding": room + 10}
-    y = canvas.alt.Y(f"{field}:N", title=None, sort=drawn.rows).scale(domain=drawn.rows)
+    y = canvas.alt.Y(f"{field}:N", title=None, sort=drawn.rows)
+    y = y.scale(domain=drawn.rows, paddingInner=_PADDING, paddingOuter=_PADDING / 2)
     return y.axis(**axis, labelLimit=room + 10)
 
 
@@ -142,6 +152,32 @@ def joined(events: pl.DataFrame, *, by_kind: bool = True) -> tuple[pl.DataFrame,
     one = pl.format("{} {}", "kind", "id")
     what = pl.when(pl.col("n") == 1).then(one).otherwise(pl.format("{} events: {}", "n", "kind"))
     return bars.with_columns(what=what), size
+
+
+def in_lanes(bars: pl.DataFrame, height: int) -> pl.DataFrame:
+    """Bars in order of start with ``offset`` and ``thick`` in pixels: those of one row at one time lie below
+    each other, up to `_LANES`."""
+    lanes: list[int] = []
+    most: dict[str, int] = {}
+    ends: dict[str, list[float]] = {}
+    for row, start, finish in bars.select("row", "start", "finish").iter_rows():
+        taken = ends.setdefault(row, [])
+        lane = next((lane for lane, end in enumerate(taken) if end <= start), len(taken))
+        if lane == len(taken) < _LANES:
+            taken.append(finish)
+        lane = min(lane, _LANES - 1)
+        taken[lane] = max(taken[lane], finish)
+        lanes.append(lane)
+        most[row] = max(most.get(row, 0), lane + 1)
+    of_row = pl.col("row").replace_strict(most, default=1.0, return_dtype=pl.Float64)
+    part = pl.when(pl.col("lanes") == 1).then(_BAR).otherwise(_BARS / pl.col("lanes"))
+    below = pl.col("lane") - (pl.col("lanes") - 1) / 2
+    # an offset in pixels counts from the upper end of a row
+    return (
+        bars.with_columns(lane=pl.Series(lanes, dtype=pl.Float64), lanes=of_row)
+        .with_columns(offset=height * ((1 - _PADDING) / 2 + below * part), thick=height * part)
+        .drop("lane", "lanes")
+    )
 
 
 def _with_credit(
@@ -188,15 +224,22 @@ def _event_layers(canvas: Canvas, drawn: TraceRows, bars: pl.DataFrame, credited
     layers = []
     spans, instants = bars.filter(~pl.col("instant")), bars.filter("instant")
     if spans.height:
-        mark = canvas.chart(spans.select(columns)).mark_bar(
-            height=alt.RelativeBandSize(0.56), aria=labeled(bars)
-        )
+        spans = in_lanes(spans, row_height(drawn))
+        mark = canvas.chart(spans.select(*columns, "offset", "thick")).mark_bar(aria=labeled(bars))
         layers.append(
-            mark.encode(x=time_axis(canvas, drawn), x2="finish:Q", y=y, color=color, tooltip=tooltip)
+            mark.encode(
+                x=time_axis(canvas, drawn),
+                x2="finish:Q",
+                y=y,
+                yOffset=alt.YOffset("offset:Q", scale=None),
+                size=alt.Size("thick:Q", scale=None, legend=None),
+                color=color,
+                tooltip=tooltip,
+            )
         )
     if instants.height:
         tick = canvas.chart(instants.select(columns)).mark_tick(
-            thickness=1.6, size=0.56 * row_height(drawn), aria=labeled(bars)
+            thickness=1.6, size=_BAR * row_height(drawn), aria=labeled(bars)
         )
         layers.append(tick.encode(x=time_axis(canvas, drawn), y=y, color=color, tooltip=tooltip))
     return layers
