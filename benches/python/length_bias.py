@@ -1,6 +1,6 @@
 """How rules that count turns judge the decision to stop, where the policy controls when it stops.
 
-    python benches/python/length_bias.py --svg docs/credit-length-bias.svg
+    python benches/python/length_bias.py --svg docs/pictures/credit-length-bias.svg
 
 One agent, one decision: *stop* at once and succeed with probability s, or *go on* and succeed with
 probability g. Who goes on and succeeds is done in the second turn; who fails needs `length` turns. With

@@ -1,6 +1,6 @@
 """The plot of docs/replay-schedule.md: speed-up against slots, with the bounds of Graham and Brent.
 
-python benches/python/scaling_plot.py --svg docs/replay-schedule.svg
+python benches/python/scaling_plot.py --svg docs/pictures/replay-schedule.svg
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The plot of docs/stopping-answers.md: the quality that rules of stopping reach, over what runs cost.
 
-python benches/python/stopping_plot.py --svg docs/stopping-answers.svg
+python benches/python/stopping_plot.py --svg docs/pictures/stopping-answers.svg
 """
 
 import argparse
