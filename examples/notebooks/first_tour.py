@@ -11,14 +11,16 @@ app = marimo.App(width="medium")
 
 @app.cell
 def _():
-    import altair as alt
     import marimo as mo
     import polars as pl
 
     import orchestrace as ot
     from orchestrace.corpus.samples import samples_path
 
-    return alt, mo, ot, pl, samples_path
+    def rounded(frame):
+        return frame.with_columns(pl.col(pl.Float64).round_sig_figs(4))
+
+    return mo, ot, pl, rounded, samples_path
 
 
 @app.cell
@@ -38,6 +40,13 @@ def _(mo, ot, samples_path):
     corpus = ot.read_traces(str(path) if path else samples_path())
     corpus
     return (corpus,)
+
+
+@app.cell
+def _(corpus, mo, ot):
+    story = ot.story(corpus)
+    mo.md("\n".join(f"- **{about}**: {said}" for about, said, _ in story.sentences("runs/")))
+    return
 
 
 @app.cell
@@ -77,22 +86,17 @@ def _(mo):
 
 
 @app.cell
-def _(corpus, ot, pl):
+def _(corpus, ot, rounded):
     metrics = ot.metrics(corpus)
-    told_metrics = ["n_agents", "n_events", "work", "span", "parallelism", "utilization"]
-    metrics.select("trace_id", *told_metrics, "reason").with_columns(pl.col(pl.Float64).round_sig_figs(3))
+    names = ["n_agents", "n_events", "work", "span", "parallelism", "utilization"]
+    rounded(metrics.select("trace_id", *names, "reason").sort("n_events", descending=True))
     return (metrics,)
 
 
 @app.cell
-def _(alt, metrics):
-    alt.Chart(metrics.select("n_events", "parallelism", "n_agents").drop_nulls()).mark_circle(
-        opacity=0.6
-    ).encode(
-        x=alt.X("n_events", title="events").scale(type="log"),
-        y=alt.Y("parallelism", title="work / span"),
-        color=alt.Color("n_agents", title="agents").scale(type="log", scheme="viridis"),
-    ).properties(width=520, height=280)
+def _(corpus, metrics, ot):
+    longest = metrics.sort("n_events", descending=True)["trace_id"][0]
+    ot.plot.timeline(corpus, longest)
     return
 
 
@@ -105,14 +109,14 @@ def _(mo):
 
 
 @app.cell
-def _(corpus, ot, pl):
+def _(corpus, ot, pl, rounded):
     waited = (
         ot.schedules.critical_path(corpus, by="type")
         .group_by("type")
         .agg(pl.col("critical", "off_path").sum())
         .sort("critical", descending=True)
     )
-    waited
+    rounded(waited)
     return
 
 
@@ -131,18 +135,18 @@ def _(mo):
 def _(corpus, ot):
     channel = "team" if "team" in corpus.reward_channels() else next(iter(corpus.reward_channels()), None)
     credits = ot.credit(corpus, method="flow", unit="agent", reward=channel) if channel else None
-    credits
+    credits if credits is None else ot.plot.credit(credits)
     return (credits,)
 
 
 @app.cell
-def _(corpus, credits, mo, ot, pl):
+def _(corpus, credits, mo, ot, pl, rounded):
     best = None if credits is None else credits.drop_nulls("unit_id").filter(pl.col("credit").is_not_null())
     if best is None or not best.height:
         why = mo.md("No trace has a reward: give each one with `corpus.with_measures`.")
     else:
         top = best.sort("credit", descending=True).row(0, named=True)
-        why = ot.explain(corpus, credits, top["unit_id"], top["trace"])
+        why = rounded(ot.explain(corpus, credits, top["unit_id"], top["trace"]))
     why
     return
 
@@ -152,15 +156,16 @@ def _(mo):
     mo.md("""
     ## What if there were fewer slots
 
-    Only timing changes: the tier is `schedule`. Every greedy queue lies between the two bounds.
+    Only timing changes: the tier is `schedule`. Every greedy queue lies in the band.
     """)
     return
 
 
 @app.cell
 def _(corpus, ot, pl):
-    curve = ot.schedules.scaling_curve(corpus, [1, 2, 4, 8, None])
-    curve.group_by("k", maintain_order=True).agg(pl.col("makespan", "lower", "upper").sum())
+    curve = ot.schedules.scaling_curve(corpus, [1, 2, 4, 8, 16])
+    unit = curve["unit"].drop_nulls().value_counts(sort=True)["unit"][0]  # seconds and steps do not add
+    ot.plot.scaling(curve.filter(pl.col("unit") == unit))
     return
 
 

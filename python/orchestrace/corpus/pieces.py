@@ -1,5 +1,6 @@
 """Results of the core for a corpus, piece by piece."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -11,11 +12,13 @@ if TYPE_CHECKING:
     from .corpus import Corpus
 
 
-def core_frames(corpus: "Corpus", kernel: Any) -> pl.DataFrame:
-    """What the core says of every piece of a corpus."""
-    frames = [pl.DataFrame(kernel(load()._store)) for _, load in corpus.pieces()]
+def core_frames(
+    corpus: "Corpus", kernel: Any, shaped: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame
+) -> pl.DataFrame:
+    """What the core says of every piece of a corpus, each `shaped` before the next piece is loaded."""
+    frames = [shaped(pl.DataFrame(kernel(load()._store))) for _, load in corpus.pieces()]
     if not frames:  # a corpus on disk without a trace
-        frames = [pl.DataFrame(kernel(empty_store()))]
+        frames = [shaped(pl.DataFrame(kernel(empty_store())))]
     return pl.concat(frames)
 
 

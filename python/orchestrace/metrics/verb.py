@@ -182,13 +182,13 @@ def metrics(
     with reporting(progress, "measuring") as callback:
         options["progress"] = callback
         if by in _MEMBERS:
-            return _packed(core_frames(corpus, lambda store: _core.member_metrics(store, str(by), **options)))
+            return core_frames(corpus, lambda store: _core.member_metrics(store, str(by), **options), _packed)
         options["subtasks"] = declared_names("subtasks", subtasks)
         options["harness"] = declared_names("harness", harness)
         options["tools"] = tools
         options["intervention_at"] = intervention_at
-        table = core_frames(corpus, lambda store: _core.trace_metrics(store, asked, **options))
-    table = _with_families(_with_measures(corpus, _packed(table)))
+        table = core_frames(corpus, lambda store: _core.trace_metrics(store, asked, **options), _packed)
+    table = _with_families(_with_measures(corpus, table))
     if by is None:
         return table
     return summarized(corpus, table, by, pool_harnesses, confidence)
