@@ -105,8 +105,9 @@ def _(mo, pl, table):
         left = mo.md("No trace has a reward: give each one with `corpus.with_measures`.")
     else:
         missing = table.filter((pl.col("null_share") > 0) | pl.col("error").is_not_null())
+        why = missing.select("method", "null_share", "reason", "error")
         left = mo.vstack(
-            [mo.md("What has no credit, and why:"), missing.select("method", "null_share", "reason", "error")]
+            [mo.md("What has no credit, and why:"), why if why.height else mo.md("Every row has a credit.")]
         )
     left
     return

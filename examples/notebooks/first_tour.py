@@ -45,7 +45,7 @@ def _(mo, ot, samples_path):
 @app.cell
 def _(corpus, mo, ot):
     story = ot.story(corpus)
-    mo.md("\n".join(f"- **{about}**: {said}" for about, said, _ in story.sentences("runs/")))
+    mo.md("\n".join(f"- **{about or 'Also'}**: {said}" for about, said, _ in story.sentences("runs/")))
     return
 
 
@@ -80,7 +80,7 @@ def _(mo):
     mo.md("""
     ## How the runs were organized
 
-    A row per trace. A metric that a recording cannot tell is null, and the column `reason` says why.
+    A row per trace. A metric that a recording does not support is null, and the column `reason` says why.
     """)
     return
 

@@ -36,11 +36,11 @@ def _(mo):
 
 
 @app.cell
-def _(mo, ot):
+def _(mo, ot, pl):
     path = mo.cli_args().get("path")
     corpus = ot.read_traces(str(path)) if path else ot.generate(traces=64, seed=0)
     coordinates = ot.scaling.gap(corpus, against="Kimi K2.6 Agent Swarm (reported envelope)")
-    coordinates
+    coordinates.with_columns(pl.col(pl.Float64).round_sig_figs(3))
     return (corpus,)
 
 
@@ -71,7 +71,7 @@ def _(mo):
     ## What size does to credit
 
     A small ladder of generated runs whose contributions are planted. The full one is `examples/study.toml`,
-    run by `orchestrace study run examples/study.toml -o study` and told by `orchestrace study report study`.
+    `orchestrace study run examples/study.toml -o study` runs it, `orchestrace study report study` reports it.
     """)
     return
 
@@ -124,7 +124,7 @@ def _(mo, ot, pl):
     law = ot.scaling.diffusion_law(seed=0)
     sizes = [10, 100, 1000, 4000]
     needed = pl.DataFrame({"n": sizes, "rollouts": ot.scaling.rollouts_needed(sizes)})
-    mo.vstack([law.slope, needed])
+    mo.vstack([law.slope.with_columns(pl.col(pl.Float64).round_sig_figs(3)), needed])
     return (needed,)
 
 
