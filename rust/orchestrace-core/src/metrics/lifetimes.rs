@@ -105,12 +105,12 @@ static PRESENCE: [Metric; 2] = [
     Metric {
         name: "present_from",
         count: Count::Clock,
-        summary: "first spawn that names it, else its first event",
+        summary: "the first spawn that names it, else its first event",
     },
     Metric {
         name: "present_to",
         count: Count::Clock,
-        summary: "its last return or despawn, else the end, or its last event",
+        summary: "its last return or despawn, else the end of the trace or its last event",
     },
 ];
 

@@ -31,18 +31,18 @@ pub static MEMBER_METRICS: &[Metric] = &[
     Metric {
         name: "n_messages_sent",
         count: Count::Things,
-        summary: "messages and returns to another agent",
+        summary: "messages and returns sent to other agents",
     },
     Metric {
         name: "n_messages_received",
         count: Count::Things,
-        summary: "messages and returns of another agent to them",
+        summary: "messages and returns received from other agents",
     },
     Metric { name: "n_tool_calls", count: Count::Things, summary: "tool calls" },
     Metric {
         name: "n_tool_errors",
         count: Count::Things,
-        summary: "tool results with ok = false; null where none has ok",
+        summary: "tool results with ok = false; null if none has ok",
     },
     Metric { name: "tokens", count: Count::Tokens, summary: "tokens of their events" },
     usage::TOKENS[0],
@@ -57,17 +57,17 @@ pub static MEMBER_METRICS: &[Metric] = &[
         count: Count::Time,
         summary: "durations of their events on the critical path",
     },
-    Metric { name: "critical_share", count: Count::Ratio, summary: "critical_work over the span" },
+    Metric { name: "critical_share", count: Count::Ratio, summary: "critical_work / span" },
     Metric { name: "slack_min", count: Count::Time, summary: "least slack of their events" },
     Metric {
         name: "utilization",
         count: Count::Ratio,
-        summary: "their events with a path to the outcome, of all of theirs",
+        summary: "share of their events that have a path to the outcome",
     },
     Metric {
         name: "lifetime",
         count: Count::Clock,
-        summary: "from spawn to last return or despawn, in the unit of t; summed over agents",
+        summary: "time from spawn to last return or despawn, in the unit of t, summed over agents",
     },
 ];
 

@@ -40,12 +40,12 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "drag_max",
             count: Count::Time,
-            summary: "most that the span would lose if one event took no time",
+            summary: "largest reduction of the span if one event took no time",
         },
         Metric {
             name: "drag_total",
             count: Count::Time,
-            summary: "sum of what it would lose for each event of the critical path",
+            summary: "sum of these reductions over the events on the critical path",
         },
     ],
 };

@@ -30,33 +30,33 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "model_time",
             count: Count::Time,
-            summary: "durations of what agents do themselves: all of the work but results of tools",
+            summary: "durations of what agents do themselves: all work except tool results",
         },
         Metric {
             name: "tool_time",
             count: Count::Time,
-            summary: "durations of results of tools and of events of the environment",
+            summary: "durations of tool results and environment events",
         },
         Metric {
             name: "queue_time",
             count: Count::Time,
-            summary: "from the end of what an event waits for to its beginning, where durations are recorded",
+            summary: "time from the end of an event's last predecessor to its start, if its duration is recorded",
         },
         Metric {
             name: "permission_wait",
             count: Count::Time,
-            summary: "from a call to what a human decided of it, where that is recorded",
+            summary: "time from a call to a human's recorded decision on it",
         },
         Metric {
             name: "human_wait",
             count: Count::Time,
-            summary: "from an agent's last word to what a human then said to it",
+            summary: "time from an agent's last word to a human's reply",
         },
         Metric { name: "scorer_time", count: Count::Time, summary: "recorded durations of scorers" },
         Metric {
             name: "idle_time",
             count: Count::Time,
-            summary: "gaps, queues and waits longer than max_gap; 0 where none is given",
+            summary: "gaps, queues and waits longer than max_gap; 0 without max_gap",
         },
     ],
 };

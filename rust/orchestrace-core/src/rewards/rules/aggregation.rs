@@ -51,7 +51,7 @@ pub static AGGREGATION_COVERAGE: Reward = Reward {
     name: "aggregation_coverage",
     family: Family::Orchestration,
     unit: Unit::Team,
-    summary: "returns to agents that aggregate with a path into an aggregate, of all such returns",
+    summary: "share of the returns to aggregating agents that have a path into an aggregate",
     reference: "arXiv 2605.02801, families R7 and O4; D24; the form is ours",
     params: &[],
     channels: &[],
