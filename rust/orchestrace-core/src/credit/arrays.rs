@@ -17,7 +17,7 @@ fn same_length(name: &str, n: usize, other: &str, of_other: usize) -> Result<()>
     if n == of_other {
         return Ok(());
     }
-    Err(Error::Parameter(format!("{name} has {n} rows, {other} {of_other}: expected as many")))
+    Err(Error::Parameter(format!("{name} has {n} rows and {other} {of_other}, expected equal numbers")))
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub fn roll_up(
     let of_traces = [traces.amount.len(), traces.remainder.len(), traces.reasons.len()];
     if of_events.iter().any(|&n| n != store.n_events()) || of_traces.iter().any(|&n| n != store.n_traces()) {
         return Err(Error::Parameter(format!(
-            "{of_events:?} values of events and {of_traces:?} of traces for a corpus of {} events and {} traces",
+            "found {of_events:?} values of events and {of_traces:?} of traces, expected {} and {}",
             store.n_events(),
             store.n_traces()
         )));
@@ -98,7 +98,7 @@ pub fn roll_up(
         });
         if let Some(trace) = lacking {
             return Err(Error::Parameter(format!(
-                "a share must value every event: an event of trace {trace} has none"
+                "an event of trace {trace} has no value, expected one for every event (quantity 'share')"
             )));
         }
     }

@@ -67,7 +67,7 @@ pub const WEIGHT: Param = Param {
     name: "weight",
     kind: ParamKind::Choice(&["rows", "tokens_out"]),
     default: Value::Text(Cow::Borrowed("rows")),
-    doc: "weight of a row in the mean of a larger unit: 1, or the tokens it wrote",
+    doc: "weight of a row in the mean of a larger unit: 1, or its output tokens",
 };
 
 /// What the rows of a method along time are.
@@ -75,7 +75,7 @@ pub const ROWS: Param = Param {
     name: "rows",
     kind: ParamKind::Choice(&["turns", "events"]),
     default: Value::Text(Cow::Borrowed("turns")),
-    doc: "turns of agents, or single events, unowned ones included, as steps of their own",
+    doc: "steps: turns of agents, or single events, including events without an owner",
 };
 
 /// Discount per turn or event.
@@ -123,7 +123,7 @@ pub const NORM: Param = Param {
     name: "norm",
     kind: ParamKind::Choice(&["mean", "mean_std"]),
     default: Value::Text(Cow::Borrowed("mean")),
-    doc: "mean: subtract it; mean_std: divide by the standard deviation, too",
+    doc: "mean: subtract the mean; mean_std: also divide by the standard deviation",
 };
 
 /// Where the context of a decision comes from.
@@ -131,8 +131,8 @@ pub const CONTEXT: Param = Param {
     name: "context",
     kind: ParamKind::Choice(&["auto", "recorded", "computed"]),
     default: Value::Text(Cow::Borrowed("auto")),
-    doc: "key of what the actor had seen: recorded in the trace, computed from its causal history, or recorded \
-          where the trace has any",
+    doc: "key of what the actor had seen: recorded in the trace, computed from its causal history, or (auto) recorded \
+          if the trace has any",
 };
 
 /// Whether consecutive events of one owner are joined.

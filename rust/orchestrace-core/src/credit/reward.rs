@@ -38,9 +38,9 @@ fn check(reward: &[(String, f64)]) -> Result<()> {
     }
     match reward.iter().find(|(_, weight)| !weight.is_finite()) {
         None => Ok(()),
-        Some((name, weight)) => {
-            Err(Error::Parameter(format!("the weight of reward '{name}' is {weight}, expected a number")))
-        }
+        Some((name, weight)) => Err(Error::Parameter(format!(
+            "the weight of reward '{name}' is {weight}, expected a finite number"
+        ))),
     }
 }
 

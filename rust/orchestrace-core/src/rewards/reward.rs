@@ -23,7 +23,7 @@ pub struct Channel {
 pub const DIAGNOSTIC: &str = "diagnostic";
 
 /// The outcome of a run, under the name that a channel has by default.
-pub const OUTCOME: Channel = Channel { name: "outcome", default: "team", doc: "what the run earned" };
+pub const OUTCOME: Channel = Channel { name: "outcome", default: "team", doc: "reward of the run" };
 
 /// One rule.
 #[derive(Debug)]

@@ -282,7 +282,7 @@ pub const OUTCOME: Param = Param {
     name: "outcome",
     kind: ParamKind::Choice(Model::NAMES),
     default: Value::Text(Cow::Borrowed("noisy_or")),
-    doc: "what an event makes of its inputs, and so what the outcome is worth without some of them",
+    doc: "model of an event's value from its inputs, and so of the outcome without some of them",
 };
 
 /// Weights of the edge types.
@@ -290,8 +290,8 @@ pub const WEIGHTS: Param = Param {
     name: "weights",
     kind: ParamKind::Floats(N_TYPES, 0.0, MAX_WEIGHT),
     default: Value::Null,
-    doc: "weights, used as they are: temporal, causal, spawn, message, tool_dependency, return, aggregate, \
-          safety_flow; null: as shares of the weight into an event",
+    doc: "weights, used unchanged: temporal, causal, spawn, message, tool_dependency, return, aggregate, safety_flow; \
+          null: default weights as shares of the weight into an event",
 };
 
 /// What a majority needs.
@@ -299,7 +299,7 @@ pub const QUORUM: Param = Param {
     name: "quorum",
     kind: ParamKind::Float(0.0, 1.0),
     default: Value::Float(0.5),
-    doc: "share of the weight that a majority needs more than; below 1",
+    doc: "a majority needs more than this share of the weight; below 1",
 };
 
 /// Who plays.
@@ -307,7 +307,7 @@ pub const PLAYERS: Param = Param {
     name: "players",
     kind: ParamKind::Choice(&["all", "no_root"]),
     default: Value::Text(Cow::Borrowed("all")),
-    doc: "no_root: the root agent and its events are always there, and earn nothing",
+    doc: "no_root: the root agent and its events are always present and earn nothing",
 };
 
 /// In which unit values are.
@@ -315,7 +315,7 @@ pub const SCALED: Param = Param {
     name: "scaled",
     kind: ParamKind::Bool,
     default: Value::Bool(false),
-    doc: "divide the reward in proportion: R value / (v(N) - v(nobody)); else values of the outcome as they are",
+    doc: "true: divide the reward in proportion, R value / (v(N) - v(nobody)); false: unscaled values of the outcome",
 };
 
 /// Parameters of the methods that are exact, or draw orders.

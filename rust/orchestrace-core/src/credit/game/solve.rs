@@ -277,13 +277,13 @@ fn refuse(chunks: &[ChunkView<'_>], places: &[(usize, usize)], call: &Call<'_>, 
     };
     Err(Error::Parameter(match bound {
         Bound::Evaluations(cost) => format!(
-            "method '{name}' is exact up to {EXACT_PLAYERS} players, {} evaluations of a trace, and {n} of {traces} \
-             traces have more at unit '{unit}': up to {players} players, {cost} evaluations of {events} events; {instead}",
+            "method '{name}' is exact up to {EXACT_PLAYERS} players, {} evaluations per trace; {n} of {traces} traces \
+             need more at unit '{unit}': up to {players} players, {cost} evaluations of {events} events; {instead}",
             Cost::MOST_EVALUATIONS
         ),
         Bound::Visits(evaluations, visits) => format!(
-            "method '{name}' visits at most {} events and edges of a trace, and {n} of {traces} traces take more at \
-             unit '{unit}': up to {players} players, {evaluations} evaluations of {events} events, {visits} visits; \
+            "method '{name}' visits at most {} events and edges per trace; {n} of {traces} traces need more at unit \
+             '{unit}': up to {players} players, {evaluations} evaluations of {events} events, {visits} visits; \
              {instead}",
             Cost::MOST_VISITS
         ),

@@ -67,7 +67,7 @@ impl<'a> TableGame<'a> {
         if !values.len().is_power_of_two() {
             let n = values.len();
             return Err(Error::Parameter(format!(
-                "value has {n} numbers, expected 2^n, one for each coalition"
+                "value has {n} numbers, expected 2^n: one for each coalition of n players"
             )));
         }
         Ok(Self { values, players: values.len().trailing_zeros() as usize })

@@ -53,7 +53,7 @@ const PARAMS: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_O
 
 static BANZHAF_INFO: MethodInfo = MethodInfo {
     name: "banzhaf",
-    summary: "what a player adds to a random coalition of the others, all alike",
+    summary: "what a player adds to a coalition of the others, all coalitions equally likely",
     reference: "J. Banzhaf, 1965; arXiv 2205.15466",
     quantity: Quantity::Share,
     scope: Scope::Trace,

@@ -40,7 +40,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "mode",
             kind: ParamKind::Choice(&["mean", "split"]),
             default: Value::Text(Cow::Borrowed("mean")),
-            doc: "mean: over the successors of an event; split: a successor is divided among its predecessors",
+            doc: "mean: average over the successors of an event; split: a successor is divided among its predecessors",
         },
         PROGRAM_ORDER,
         WEIGHT,

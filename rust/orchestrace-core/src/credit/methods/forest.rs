@@ -56,7 +56,7 @@ static PRECEDENCE_INFO: MethodInfo = MethodInfo {
 
 static PERMISSION_INFO: MethodInfo = MethodInfo {
     name: "permission",
-    summary: "Shapley value where nobody acts without the whole chain of its spawners",
+    summary: "Shapley value if an agent acts only with the whole chain of its spawners",
     reference: "R. Gilles, G. Owen, R. van den Brink, 1992",
     quantity: Quantity::Share,
     scope: Scope::Trace,
@@ -69,7 +69,7 @@ static PERMISSION_INFO: MethodInfo = MethodInfo {
 
 /// The forest of the players.
 fn forest_of(players: &Players<'_>) -> Result<Forest> {
-    let loops = || Error::Parameter("a chain of parents comes back to where it began".into());
+    let loops = || Error::Parameter("parents form a cycle".into());
     Forest::new(players.len(), players.parents).ok_or_else(loops)
 }
 

@@ -33,7 +33,7 @@ pub struct Myerson;
 
 static INFO: MethodInfo = MethodInfo {
     name: "myerson",
-    summary: "Shapley value where only those cooperate whom messages, returns and spawns join",
+    summary: "Shapley value if only agents joined by messages, returns or spawns cooperate",
     reference: "R. Myerson, 1977",
     quantity: Quantity::Share,
     scope: Scope::Trace,

@@ -45,7 +45,7 @@ pub static WINTER: Owen = Owen { info: &WINTER_INFO, nested: true };
 
 static OWEN_INFO: MethodInfo = MethodInfo {
     name: "owen",
-    summary: "Shapley value among roles, and within a role among those who play",
+    summary: "Shapley value among roles, then among the players of each role",
     reference: "G. Owen, 1977",
     quantity: Quantity::Share,
     scope: Scope::Trace,
@@ -58,7 +58,7 @@ static OWEN_INFO: MethodInfo = MethodInfo {
 
 static WINTER_INFO: MethodInfo = MethodInfo {
     name: "winter",
-    summary: "Shapley value among roles, within a role among agents, within an agent among its parts",
+    summary: "Shapley value among roles, then among a role's agents, then among an agent's parts",
     reference: "E. Winter, 1989",
     quantity: Quantity::Share,
     scope: Scope::Trace,

@@ -47,15 +47,15 @@ static INFO: MethodInfo = MethodInfo {
     units: Unit::ALL,
     axioms: &[],
     params: &[
-        term("broadcast", 1.0, "weight of the reward, the same for all"),
+        term("broadcast", 1.0, "weight of the reward, which is the same for all"),
         term("marginal", 1.0, "weight of what the outcome loses without the agent"),
-        term("process", 0.0, "weight of the share of the agent's tool results that are ok"),
+        term("process", 0.0, "weight of the share of the agent's tool results with ok = true"),
         Param {
             name: "norm",
             kind: ParamKind::Choice(&["mean_std", "mean", "none"]),
             default: Value::Text(Cow::Borrowed("mean_std")),
-            doc: "over the agent's rollouts of the group: mean: subtract it; mean_std: divide by the standard \
-                  deviation, too; none: as it is",
+            doc: "over the agent's rollouts in the group: mean: subtract the mean; mean_std: also divide by the \
+                  standard deviation; none: unchanged",
         },
         DDOF,
         EPSILON,

@@ -9,7 +9,7 @@ pub static PROCESS: Reward = Reward {
     name: "process",
     family: Family::Process,
     unit: Unit::Turn,
-    summary: "sum of the field `reward` over the events of the turn, absent ones 0",
+    summary: "sum of the field `reward` over the turn's events; absent values are 0",
     reference: "arXiv 2605.02801, family R4",
     params: &[],
     channels: &[],

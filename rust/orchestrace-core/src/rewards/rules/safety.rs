@@ -9,7 +9,7 @@ pub static CLEAN_OUTCOME: Reward = Reward {
     name: "clean_outcome",
     family: Family::Orchestration,
     unit: Unit::Team,
-    summary: "1 where the outcome is not tainted, else 0",
+    summary: "1 if the outcome is not tainted, else 0",
     reference: "arXiv 2605.02801, problem P12; D17",
     params: &[],
     channels: &[],

@@ -9,7 +9,7 @@ pub static TOOL_SUCCESS: Reward = Reward {
     name: "tool_success",
     family: Family::Tool,
     unit: Unit::Tool,
-    summary: "1 where no event of the call has ok = false and one has ok = true, 0 where one has ok = false",
+    summary: "1 if an event of the call has ok = true and none ok = false; 0 if one has ok = false",
     reference: "arXiv 2605.02801, family R5",
     params: &[],
     channels: &[],
