@@ -137,7 +137,7 @@ def test_anything_like_bytes_is_read(kind) -> None:
     assert ot.read_traces(Stream(kind(recording(3)))).records["used"] == 3
 
 
-@pytest.mark.parametrize(("piece", "message"), [("{}", "binary mode"), (5, "gives int, expected bytes")])
+@pytest.mark.parametrize(("piece", "message"), [("{}", "binary mode"), (5, "returned int, expected bytes")])
 def test_what_is_not_bytes_is_refused(piece, message) -> None:
     with pytest.raises(ot.InputError, match=message):
         ot.read_traces(Stream(piece))

@@ -121,7 +121,7 @@ def test_a_conflict_of_groups_follows_the_groups():
     agreed = corpus.with_fields(pl.DataFrame({"trace": [0], "seq": [1], "group_id": ["g"]}))
     assert agreed.findings.collect().height == 0
     other = corpus.with_fields(pl.DataFrame({"trace": [0], "seq": [1], "group_id": ["i"]}))
-    assert other.findings.collect()["message"].to_list() == ["found group_id 'i' beside 'g', which counts"]
+    assert other.findings.collect()["message"].to_list() == ["found group_id 'i' beside 'g'; 'g' is used"]
 
 
 def test_findings_keep_their_own_counts():

@@ -337,7 +337,7 @@ def test_values_that_are_none_are_told(value: Any, message: str) -> None:
     ("options", "message"),
     [
         ({"method": "shapely"}, "did you mean 'shapley'"),
-        ({"method": "flow"}, "method 'flow' solves no games"),
+        ({"method": "flow"}, "method 'flow' does not solve games"),
         ({"method": "owen"}, "method 'owen' needs unions"),
         ({"links": [(0, 1)]}, "method 'shapley' knows no links"),
         ({"method": "owen", "unions": [[0, 1], [1]]}, "player 1 is in two unions"),

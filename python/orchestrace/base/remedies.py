@@ -141,7 +141,7 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("finding", "usage.conflict"): Remedy(
         "A total of 100 tokens with parts of 60 and 70.",
-        "Check which count your provider bills; the parts count here.",
+        "Check which count your provider bills; the parts are used here.",
     ),
     ("finding", "value.impossible"): Remedy(
         "`cost_usd` of -0.01.", "Correct the exporter. The value is left out, the event stays."

@@ -112,7 +112,7 @@ pub(crate) fn sanitizer_cut(
     let table = costs.map(|costs| import(py, "costs", costs)).transpose()?;
     let column = table.as_ref().map(|table| {
         let column = table.columns().first().and_then(|column| column.as_primitive_opt::<Float64Type>());
-        column.ok_or_else(|| fail(Error::Schema("table costs has no column of 64-bit floats".into())))
+        column.ok_or_else(|| fail(Error::Schema("table costs has no Float64 column".into())))
     });
     let costs: Option<&Float64Array> = column.transpose()?;
     let store = &store.0;

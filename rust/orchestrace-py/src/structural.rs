@@ -140,7 +140,7 @@ fn selector(py: Python<'_>, spec: &Bound<'_, PyDict>) -> PyResult<Selector> {
         };
         if found.replace(one).is_some() {
             return Err(fail(Error::Parameter(
-                "an intervention selects by one thing: compose two with &".into(),
+                "an intervention takes one selector: combine two interventions with &".into(),
             )));
         }
     }
@@ -151,7 +151,7 @@ fn selector(py: Python<'_>, spec: &Bound<'_, PyDict>) -> PyResult<Selector> {
     match (found, edge) {
         (Some(one), None) => Ok(one),
         (None, Some((from, to))) => Ok(Selector::Edge(from, to)),
-        _ => Err(fail(Error::Parameter("an intervention selects by exactly one thing".into()))),
+        _ => Err(fail(Error::Parameter("an intervention takes exactly one selector".into()))),
     }
 }
 

@@ -80,8 +80,8 @@ pub fn assemble(
     let counts = counted(&raw, &maps, &file_codes, importers);
     if let Some(names) = interners.iter().map(Interner::text_bytes).find(|bytes| *bytes > i32::MAX as usize) {
         return Err(Error::TooLarge(format!(
-            "distinct names of one kind take {names} bytes, which do not fit a corpus in memory (limit {}); read \
-             the inputs in parts",
+            "distinct names of one kind take {names} bytes and do not fit a corpus in memory (limit {}); read the \
+             inputs in parts",
             i32::MAX
         )));
     }

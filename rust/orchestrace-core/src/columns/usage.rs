@@ -88,10 +88,10 @@ impl Counts {
 fn contradiction(told: &Counts, now: &Counts) -> String {
     let spell = |(at, field): (usize, &EventField)| {
         let (told, now) = (told.counts[at]?, now.counts[at]?);
-        (told != now).then(|| format!("{} is {told}, but its parts come to {now}", field.as_str()))
+        (told != now).then(|| format!("{} is {told}, but its parts sum to {now}", field.as_str()))
     };
     let odd: Vec<String> = EventField::TOKENS.iter().enumerate().filter_map(spell).collect();
-    format!("{}; the parts count", odd.join(", "))
+    format!("{}; the parts are used", odd.join(", "))
 }
 
 impl TraceWriter<'_> {

@@ -193,7 +193,9 @@ impl TraceWriter<'_> {
     /// Notes that a value was left out, since the store holds none of its kind.
     #[cold]
     fn refuses(&mut self, seq: Option<u32>, what: &str, refusal: &str) {
-        self.finding(FindingCode::ValueImpossible, seq, || format!("{what} {refusal}; it is left out"));
+        self.finding(FindingCode::ValueImpossible, seq, || {
+            format!("{what} {refusal}; the value was dropped")
+        });
     }
 
     /// Adds an event; its `seq`. Without an id, an agent or a time from 0 on the trace is rejected.
@@ -493,7 +495,7 @@ impl TraceWriter<'_> {
             self.block.group_id.set(row, &group);
             for (seq, other) in others {
                 self.finding(FindingCode::GroupConflict, Some(seq as u32), || {
-                    format!("found group_id '{other}' beside '{group}', which counts")
+                    format!("found group_id '{other}' beside '{group}'; '{group}' is used")
                 });
             }
         } else {

@@ -41,7 +41,7 @@ static PRESETS: [PresetInfo; 4] = [
     PresetInfo {
         preset: Preset::Mixed,
         name: "mixed",
-        summary: "of 64 tasks 58 academic, 5 tail, 1 deploy; about 130 events per trace",
+        summary: "58 academic, 5 tail and 1 deploy of 64 tasks; about 130 events per trace",
         default_traces: 1024,
     },
     PresetInfo {

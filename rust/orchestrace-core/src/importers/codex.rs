@@ -27,7 +27,7 @@ pub struct Codex;
 
 static INFO: ImporterInfo = ImporterInfo {
     name: "codex",
-    summary: "Codex rollouts: one line per record, one file per thread, sub-agents in files of their own",
+    summary: "Codex rollouts: one line per record, one file per thread, also for sub-agents",
     evidence: &["type", "payload"],
     suffixes: &[".jsonl", ".jsonl.zst"],
     lenient: true,

@@ -235,7 +235,7 @@ fn unknown_message(keys: &[&str]) -> String {
         || {
             let names: Vec<&str> = IMPORTERS.iter().map(|format| format.info().name).collect();
             let names = names.join(", ");
-            format!("nothing in it is of any format that is known ({names}); {OWN}")
+            format!("it matches no known format ({names}); {OWN}")
         },
         |info| {
             let quoted = |has: bool| {
@@ -245,7 +245,7 @@ fn unknown_message(keys: &[&str]) -> String {
             let lacks = quoted(false);
             let lacks = if lacks.is_empty() { String::new() } else { format!(", lacks {lacks}") };
             format!(
-                "looks most like {}: has {}{lacks}; if it is that, say format='{}', else {OWN}",
+                "looks most like {}: has {}{lacks}; if it is, pass format='{}', else {OWN}",
                 info.name,
                 quoted(true),
                 info.name

@@ -34,7 +34,7 @@ pub struct Native;
 
 static INFO: ImporterInfo = ImporterInfo {
     name: "native",
-    summary: "orchestration trace of the survey (arXiv 2605.02801): one JSON object per file, line or array element",
+    summary: "Orchestration traces of the survey (arXiv 2605.02801): a JSON object per file, line or element",
     evidence: &["events", "edges", "rewards", "costs"],
     suffixes: &[".json", ".jsonl", ".ndjson"],
     lenient: false,

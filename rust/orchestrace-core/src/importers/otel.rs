@@ -173,11 +173,11 @@ fn put(text: &str, ids: (Option<String>, Option<&str>), context: &str, out: &mut
     match ids {
         (Some(trace), Some(_)) => out.item(&trace, text, context),
         (Some(trace), None) => {
-            let message = "a span without an id";
+            let message = "the span has no id";
             out.reject_in(&trace, text, Reject::new(RejectCode::FieldMissing, "", message));
         }
         (None, _) => {
-            let message = "a span without the id of its trace";
+            let message = "the span has no trace id";
             out.reject(text, Reject::new(RejectCode::FieldMissing, "", message));
         }
     }

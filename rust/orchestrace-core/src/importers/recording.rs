@@ -440,7 +440,8 @@ impl Recording {
     /// something else, is left out, with a finding.
     pub fn extra(&mut self, extras: Text, key: &str, json: &str) -> Text {
         if OWN_EXTRAS.contains(&key) || !gate::may_be_extra(key) || self.has_extra(extras, key) {
-            let message = format!("'{key}' is told beside another value of that name, which counts");
+            let message =
+                format!("'{key}' is given beside another value of that name; the other value is used");
             self.findings.push((FindingCode::FieldIgnored, None, message));
             return extras;
         }

@@ -274,7 +274,7 @@ impl<'r> Run<'r> {
         }
         let attempts = record.get("attempts").len();
         if attempts > 1 {
-            let message = format!("{attempts} attempts were made; the one that was chosen is told");
+            let message = format!("{attempts} attempts were made; only the chosen one is recorded");
             self.out.finding(FindingCode::FieldIgnored, None, message);
         }
         self.end(Some(record.get("info")));

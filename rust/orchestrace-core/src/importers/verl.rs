@@ -10,7 +10,7 @@ use crate::json::tree::Value;
 
 static INFO: ImporterInfo = ImporterInfo {
     name: "verl",
-    summary: "verl rollout and validation dumps: prompt, answer and score a line",
+    summary: "verl rollout and validation dumps: prompt, answer and score on each line",
     evidence: &["input", "output", "gts", "score", "step"],
     suffixes: &[".jsonl"],
     lenient: true,

@@ -172,8 +172,8 @@ impl Opened {
         // Where records too long to be held are cut out depends on what is too long, and with it where blocks end.
         if opened.offset() != from.offset {
             return Err(std::io::Error::other(format!(
-                "reading stopped at byte {} and cannot go on there with another max_record (or memory, which \
-                 bounds it)",
+                "reading stopped at byte {} and cannot resume there with another max_record (or memory, which bounds \
+                 it)",
                 from.offset
             )));
         }
@@ -395,7 +395,9 @@ pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<V
             Input::Path(path) => (path.to_string_lossy().into_owned(), path),
             Input::Named { name, path } => (name, path),
             Input::Stream { name, .. } => {
-                return Err(Error::Input(format!("'{name}' is a stream, of which nothing is known yet")));
+                return Err(Error::Input(format!(
+                    "'{name}' is a stream; its format is unknown before it is read"
+                )));
             }
         };
         run.check()?;

@@ -118,8 +118,7 @@ impl ReadOptions {
         match self.mapping {
             Some(of) if name == mapping::NAME => Ok(Format::Spread(of)),
             None if name == mapping::NAME => Err(Error::Parameter(
-                "format 'mapping' needs the file that tells the fields of the house format: mapping='FILE' \
-                 (--mapping FILE)"
+                "format 'mapping' needs a file that describes the fields: mapping='FILE' (--mapping FILE)"
                     .into(),
             )),
             _ => importers::find(name),

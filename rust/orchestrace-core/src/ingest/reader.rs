@@ -111,7 +111,7 @@ impl TraceReader {
         for (name, _) in &options.records.fields {
             if crate::schema::EVENTS.index(name).is_some() {
                 return Err(Error::Parameter(format!(
-                    "fields names '{name}', which is already a column of events"
+                    "fields contains '{name}', which is already a column of events"
                 )));
             }
         }

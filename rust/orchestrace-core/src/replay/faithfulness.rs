@@ -198,7 +198,7 @@ pub fn faithfulness(
     store.expect_whole()?;
     if credits.len() != store.n_events() {
         return Err(Error::Parameter(format!(
-            "there are {} credits, expected one for each of {} events",
+            "found {} credits, expected one for each of {} events",
             credits.len(),
             store.n_events()
         )));

@@ -185,22 +185,22 @@ impl Scenario {
             matches!(action, Action::Drop(Selector::Each(_), _) | Action::Set(Selector::Each(_), _))
         };
         if self.actions.iter().filter(each).count() > 1 {
-            return fail(
-                "an intervention has two each=, expected one: replay the other one on its own".into(),
-            );
+            return fail("an intervention has two each=, expected one: replay the other separately".into());
         }
         for action in &self.actions {
             match action {
                 Action::Set(what, _) if !what.is_events() => {
                     return fail(
-                        "a value can be set for events, not for a message or an edge: drop it".into(),
+                        "a value can be set for events only: drop a message or an edge instead".into(),
                     );
                 }
                 Action::Set(_, to) if !(0.0..=1.0).contains(to) => {
                     return fail(format!("to is {to}, expected a value from 0 to 1"));
                 }
                 Action::Truncate(Cut::At(at)) if !at.is_finite() || *at < 0.0 => {
-                    return fail(format!("at is {at}, expected a time of at least 0 after the first event"));
+                    return fail(format!(
+                        "at is {at}, expected a time of at least 0, counted from the first event"
+                    ));
                 }
                 _ => {}
             }

@@ -393,8 +393,9 @@ fn affordable(plan: &Plan, scene: &Scene<'_>, families: usize) -> Result<()> {
     }
     let (id, events) = (scene.view.trace_id, scene.view.len());
     Err(Error::Parameter(format!(
-        "trace '{id}': {tried} scenarios of {events} events under {families} families of gates visit {visits} events and \
-         edges, at most {} are: try larger units (each='agent'), single ones, or pass sensitivity=False for one family",
+        "trace '{id}': {tried} scenarios of {events} events under {families} families of gates visit {visits} events \
+         and edges, the limit is {}: use larger units (each='agent') or single ones, or pass sensitivity=False for one \
+         family",
         Cost::MOST_VISITS
     )))
 }

@@ -156,7 +156,7 @@ pub fn sanitizer_cuts(
 fn check_costs(costs: &Float64Array, n_events: usize) -> Result<()> {
     if costs.len() != n_events {
         return Err(Error::Parameter(format!(
-            "there are {} costs, expected one for each of {n_events} events",
+            "found {} costs, expected one for each of {n_events} events",
             costs.len()
         )));
     }
@@ -165,7 +165,7 @@ fn check_costs(costs: &Float64Array, n_events: usize) -> Result<()> {
         Some(bad) => {
             let bad = bad.map_or_else(|| "null".to_owned(), |bad| format!("{bad}"));
             Err(Error::Parameter(format!(
-                "a cost is {bad}, expected numbers of at least 0: fill the column first, with_fields does"
+                "a cost is {bad}, expected numbers of at least 0: fill the column first (with_fields)"
             )))
         }
     }

@@ -177,7 +177,8 @@ impl Store {
             return Ok(());
         }
         Err(Error::Parameter(
-            "the store was read for some tables or columns only; read it without a projection".into(),
+            "the corpus was read with a projection, so tables or columns are missing; read it without one"
+                .into(),
         ))
     }
 
@@ -228,7 +229,7 @@ impl Store {
     pub fn table_schema(&self, name: &str) -> Result<SchemaRef> {
         let table = find_table(name)?;
         if !self.projection.table(name) {
-            return Err(Error::Parameter(format!("the store was read without the table '{name}'")));
+            return Err(Error::Parameter(format!("the corpus was read without the table '{name}'")));
         }
         if name != "events" {
             return Ok(table.arrow());

@@ -112,8 +112,8 @@ pub fn places(items: usize) -> Result<usize> {
     match Cost::coalitions(items) {
         cost @ Cost::Count(n) if cost.is_exact() => Ok(n as usize),
         cost => Err(Error::Parameter(format!(
-            "a list of all coalitions of {items} players or unions has {cost} places, at most {} are made: pass \
-             samples=, or choose a larger unit",
+            "a list of all coalitions of {items} players or unions has {cost} entries, the limit is {}: pass samples=, \
+             or choose a larger unit",
             Cost::MOST_EVALUATIONS
         ))),
     }

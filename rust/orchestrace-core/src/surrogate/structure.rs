@@ -161,16 +161,16 @@ impl Structure {
     pub fn check(&self) -> Result<()> {
         if !(0.0..1.0).contains(&self.quorum) {
             return Err(Error::Parameter(format!(
-                "quorum is {}, expected a share of at least 0 and below 1",
+                "quorum is {}, expected a share from 0 to below 1",
                 self.quorum
             )));
         }
         // parallel edges add up, and what is beyond the range of numbers would be no sum
         let bad = |w: &&f64| !(0.0..=MAX_WEIGHT).contains(*w);
         match self.weights.table().iter().find(bad) {
-            Some(w) => {
-                Err(Error::Parameter(format!("weights has {w:?}, expected numbers from 0 to {MAX_WEIGHT:e}")))
-            }
+            Some(w) => Err(Error::Parameter(format!(
+                "weights contains {w:?}, expected numbers from 0 to {MAX_WEIGHT:e}"
+            ))),
             None => Ok(()),
         }
     }

@@ -420,7 +420,7 @@ impl<'t> Telling<'t, '_, '_> {
         self.recording.finding(
             FindingCode::UsageRepeated,
             stream.last,
-            format!("the document's total is {total} tokens, its steps sum to {sum}"),
+            format!("the document's total is {total} tokens, but its steps sum to {sum}"),
         );
         if let Some(entry) = stream.last {
             let extras =

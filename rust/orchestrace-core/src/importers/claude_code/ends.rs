@@ -34,7 +34,7 @@ impl Teller<'_> {
             let last = self.last_usage.get(&agent).copied();
             if let Some(last) = last.filter(|last| *last != told) {
                 let message =
-                    format!("the result tells {told} tokens, the last response of its agent {last}");
+                    format!("the result reports {told} tokens, the last response of its agent {last}");
                 self.recording.finding(FindingCode::UsageRepeated, Some(entry), message);
             }
         }

@@ -513,7 +513,7 @@ impl Reader<'_> {
         };
         let time = time_of(record.time);
         if time.is_none() && record.time.exists() {
-            self.recording.finding(FindingCode::FieldIgnored, None, "'timestamp' is no time");
+            self.recording.finding(FindingCode::FieldIgnored, None, "'timestamp' is not a time");
         }
         Some(Line {
             item: i as u32,

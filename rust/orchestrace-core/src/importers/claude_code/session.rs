@@ -23,7 +23,7 @@ pub(super) fn tell(
     recording.trace.system = recording.text("claude-code");
     recording.trace.started_at = records.began;
     if cycle {
-        let message = "'parentUuid' closes a cycle, which is cut there";
+        let message = "'parentUuid' closes a cycle; the importer cuts it there";
         recording.finding(FindingCode::FieldIgnored, None, message);
     }
     let abandoned = recording.extra(Text::default(), "x_abandoned", "true");

@@ -156,7 +156,7 @@ impl<'a, 'i> Stream<'a, 'i> {
             self.recording.finding(
                 FindingCode::FieldIgnored,
                 None,
-                format!("{n} lines have no time that can be read; they have that of the line before"),
+                format!("{n} lines have no readable time; they get the time of the line before"),
             );
         }
         self.compare_totals();

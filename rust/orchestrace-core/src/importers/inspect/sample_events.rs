@@ -583,7 +583,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             self.out.finding(
                 FindingCode::UsageRepeated,
                 None,
-                format!("the sample reports {reported} tokens, its events {told}"),
+                format!("the sample reports {reported} tokens, but its events sum to {told}"),
             );
             let extras = self.out.response_mut(first).map_or(Text::default(), |r| r.extras);
             let extras = self.out.extra(extras, "x_reported_tokens", &reported.to_string());

@@ -337,7 +337,7 @@ impl Spec {
             count: unused.len() as u32,
             seq: None,
             message: crate::error::capped(format!(
-                "keys of the mapping that found no value: {}{more}",
+                "keys of the mapping without any value: {}{more}",
                 named.join(", ")
             )),
         })

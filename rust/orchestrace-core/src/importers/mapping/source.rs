@@ -21,7 +21,7 @@ impl Pointer {
             return Ok(Self(Vec::new()));
         }
         let Some(tokens) = text.strip_prefix('/') else {
-            return Err("a JSON pointer, which begins with '/'");
+            return Err("a JSON pointer that begins with '/'");
         };
         let unescaped = |token: &str| {
             let mut rest = token.split('~');
@@ -30,7 +30,7 @@ impl Pointer {
                 out.push(match part.as_bytes().first() {
                     Some(b'0') => '~',
                     Some(b'1') => '/',
-                    _ => return Err("'~0' or '~1' for a '~' or a '/' inside of a key"),
+                    _ => return Err("'~0' or '~1' for a '~' or a '/' inside a key"),
                 });
                 out.push_str(&part[1..]);
             }

@@ -351,7 +351,7 @@ impl<'a> Telling<'a> {
                 self.recording.trace.group_id = self.recording.text(&group);
             } else if *known != *group && self.odd.insert((Key::Group, "")) {
                 let message =
-                    format!("a record names the group '{group}' where an earlier one names '{known}'");
+                    format!("a record names the group '{group}', but an earlier one names '{known}'");
                 self.recording.finding(FindingCode::GroupConflict, None, message);
             }
         }

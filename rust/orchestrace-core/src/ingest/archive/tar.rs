@@ -75,7 +75,7 @@ impl Inner {
         while left > 0 {
             let room = waste.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             match self.fill(&mut waste[..room])? {
-                0 => return Err(io::Error::other("it ends inside of an entry or of a name")),
+                0 => return Err(io::Error::other("it ends inside an entry or a name")),
                 n => left -= n as u64,
             }
         }
@@ -96,7 +96,7 @@ impl Read for Section {
         let n = inner.read(&mut buffer[..room])?;
         if n == 0 {
             inner.damaged = true;
-            return Err(io::Error::other("the archive ends inside of the entry"));
+            return Err(io::Error::other("the archive ends inside the entry"));
         }
         inner.left -= n as u64;
         Ok(n)
@@ -174,12 +174,12 @@ fn header(inner: &mut Inner) -> io::Result<Option<String>> {
             return Ok(None);
         }
         if n == 0 {
-            return Err(io::Error::other("it ends without its last block, so that entries may be missing"));
+            return Err(io::Error::other("the last block is missing, so entries may be missing"));
         }
         if n < BLOCK || !has_sum(&header) {
-            return Err(io::Error::other("a header is incomplete or does not have the sum that it notes"));
+            return Err(io::Error::other("a header is incomplete or its checksum is wrong"));
         }
-        let noted = octal(&header[124..136]).ok_or_else(|| io::Error::other("a header has no size"))?;
+        let noted = octal(&header[124..136]).ok_or_else(|| io::Error::other("a header has no valid size"))?;
         let kind = header[156];
         let size = if matches!(kind, b'L' | b'x' | b'g') { noted } else { ahead.size.unwrap_or(noted) };
         inner.left = size;
@@ -201,7 +201,7 @@ fn header(inner: &mut Inner) -> io::Result<Option<String>> {
             b'L' | b'x' if size <= LONGEST => {
                 let mut value = vec![0; size as usize];
                 if inner.fill(&mut value)? < value.len() {
-                    return Err(io::Error::other("it ends inside of a name"));
+                    return Err(io::Error::other("it ends inside a name"));
                 }
                 inner.left = 0;
                 if kind == b'L' {

@@ -34,7 +34,7 @@ const MOST_PARTS: u32 = 64;
 fn check(scenario: &Scenario) -> Result<()> {
     let wrong = |message: String| Err(Error::Parameter(message));
     if scenario.slots == Some(0) {
-        return wrong("slots is 0, expected at least 1, or None for as many as are needed".into());
+        return wrong("slots is 0, expected at least 1, or None for as many as needed".into());
     }
     for change in &scenario.changes {
         match change {

@@ -214,7 +214,7 @@ impl<'t> Facts<'t> {
         });
         if let Some(total) = told {
             extras = spans.recording.extra(extras, "x_reported_tokens", &total.to_string());
-            let told = "the total of a response is not the sum of its parts";
+            let told = "the total of a response differs from the sum of its parts";
             spans.recording.finding(FindingCode::UsageRepeated, None, told);
         }
         Work::Generation(Generation {
