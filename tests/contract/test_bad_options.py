@@ -180,7 +180,7 @@ def test_a_raw_writer_that_takes_nothing_fails(corpus) -> None:
         def write(self, data: bytes) -> None:
             self.data += data
 
-    with pytest.raises(ot.InputError, match="takes no data"):
+    with pytest.raises(ot.InputError, match="accepts no data"):
         corpus.write_jsonl(Raw())
     silent = Silent()
     assert corpus.write_jsonl(silent) == silent.data.count(b"\n") == 2

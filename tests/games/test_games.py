@@ -346,7 +346,7 @@ def test_values_that_are_none_are_told(value: Any, message: str) -> None:
         ({"method": "myerson", "links": [(0, 1, 2)]}, "links must be pairs of players"),
         ({"method": "myerson", "links": [(0, -1)]}, "links names player -1"),
         ({"method": "permission", "parents": [None, 0]}, "parents has 2 players, the game has 3"),
-        ({"method": "permission", "parents": [1, 0, None]}, "a chain of parents comes back"),
+        ({"method": "permission", "parents": [1, 0, None]}, "parents form a cycle"),
         ({"method": "permission", "parents": [None, "0", 0]}, "parents has '0', expected players"),
         ({"samples": 1}, "samples must be a whole number from 2"),
         ({"method": "banzhaf", "samples": 10}, "samples must be a whole number from 64"),

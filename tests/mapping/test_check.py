@@ -211,14 +211,14 @@ def test_other_commands_say_on_stderr_what_found_nothing(here: Path) -> None:
         "typo.toml: keys of the mapping without any value: step.tokens_in at /tokns/in (0 of 7);"
         " to see all keys: orchestrace mapping check typo.toml log.jsonl"
     )
-    assert "found no value" not in run("report", "log.jsonl", "--mapping", "house.toml").stderr
+    assert "without any value" not in run("report", "log.jsonl", "--mapping", "house.toml").stderr
 
 
 def test_an_unknown_format_is_told_of_mapping_files(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"steps": [], "agent": 1}\n{"zzz": 1}\n')
     corpus = ot.read_traces(tmp_path / "a.jsonl")
     likely, unlike = corpus.quarantine.collect()["message"]
-    assert likely.startswith("looks most like atif") and unlike.startswith("nothing in it is of any format")
+    assert likely.startswith("looks most like atif") and unlike.startswith("it matches no known format")
     for message in (likely, unlike):
         assert "a format of your own needs a mapping file (docs/formats/mapping.md)" in message
     assert (

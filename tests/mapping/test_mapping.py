@@ -183,7 +183,7 @@ def test_what_cannot_be_meant(here: Path) -> None:
         ot.read_traces("log.jsonl", mapping="gone.toml")
     with pytest.raises(ot.ParameterError, match="and format is 'otel': leave one out"):
         ot.read_traces("log.jsonl", mapping=MAPPING, format="otel")
-    with pytest.raises(ot.ParameterError, match="format 'mapping' needs the file"):
+    with pytest.raises(ot.ParameterError, match="format 'mapping' needs a file"):
         ot.read_traces("log.jsonl", format="mapping")
     with pytest.raises(ot.ParameterError, match="unknown key 'stpe'"):
         ot.scan_traces("log.jsonl", mapping={"stpe": {}})

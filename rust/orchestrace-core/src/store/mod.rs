@@ -177,7 +177,7 @@ impl Store {
             return Ok(());
         }
         Err(Error::Parameter(
-            "the corpus was read with a projection, so tables or columns are missing; read it without one"
+            "the corpus lacks tables or columns that were not read; read it without a projection"
                 .into(),
         ))
     }
