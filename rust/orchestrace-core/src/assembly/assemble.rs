@@ -1,4 +1,4 @@
-//! Parsed blocks to a store: dictionaries merged in input order, codes remapped in place, numbers given.
+//! Assembly of parsed blocks: merges dictionaries in input order, remaps codes in place and numbers traces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};

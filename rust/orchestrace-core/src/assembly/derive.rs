@@ -1,5 +1,4 @@
-//! What a store knows of its traces beyond what was written in them: who acts, and what is odd about the
-//! graph. Computed once, when a chunk is made.
+//! Derived tables of a store: agents, and findings about the graph. Computed once, when a chunk is made.
 
 use arrow_array::RecordBatch;
 

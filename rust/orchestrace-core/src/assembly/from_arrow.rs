@@ -1,4 +1,4 @@
-//! A store from tables that come from elsewhere: another engine, or a corpus whose columns were changed.
+//! A store from external tables: from another engine, or from a corpus with changed columns.
 //! Everything that reading promises is checked again.
 
 use std::collections::HashSet;

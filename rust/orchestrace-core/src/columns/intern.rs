@@ -1,4 +1,4 @@
-//! Names to codes: one small dictionary per vocabulary and block, merged in block order afterwards.
+//! Codes of names: one small dictionary per vocabulary and block, merged later in block order.
 //!
 //! Codes are handed out in order of first appearance, so they do not depend on how many threads
 //! worked or how the input was cut.

@@ -1,4 +1,4 @@
-//! Counts of what a reading found of a mapping, as they travel with the columns.
+//! Counts of the values that a mapping found, passed along with the columns.
 
 /// What a reading found of a mapping.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

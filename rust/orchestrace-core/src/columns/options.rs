@@ -1,4 +1,4 @@
-//! Options that decide what of a record becomes columns.
+//! Options that choose which parts of a record become columns.
 
 use super::{LiftKind, Projection};
 use crate::json::Limits;

@@ -1,4 +1,4 @@
-//! Relations between the counts of tokens of an event (D18).
+//! Relations between the token counts of an event (D18).
 //!
 //! ```text
 //! tokens_in = tokens_fresh + tokens_cached + tokens_cache_write

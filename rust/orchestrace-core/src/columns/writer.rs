@@ -1,4 +1,4 @@
-//! Where importers write: a trace at a time, into the growing columns of a block. A trace that fails leaves
+//! The writer of importers: one trace at a time, into the growing columns of a block. A trace that fails leaves
 //! nothing behind.
 
 // Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).

@@ -1,4 +1,4 @@
-//! Advantages on plain arrays, as trainers hold them: rewards, codes of groups, critics in; one number per row out.
+//! Advantages on plain arrays of trainers: rewards, group codes and critics in; one number per row out.
 //!
 //! The rules are those of `group.rs` and `returns.rs`; here nothing stands between them and the numbers.
 

@@ -1,4 +1,4 @@
-//! One trace, or one group, through a method and up to a unit.
+//! Credit of one trace or one group by a method, rolled up to a unit.
 
 use super::method::{CreditMethod, Quantity, Values};
 use super::params::Params;

@@ -1,4 +1,4 @@
-//! What an actor had seen when it decided: decisions that share it are siblings.
+//! Contexts of decisions: what the actor had seen; decisions with the same context are siblings.
 //!
 //! A recorded context is the event's own key. A computed one is a Merkle class of the causal history:
 //!

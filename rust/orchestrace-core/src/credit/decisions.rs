@@ -1,4 +1,4 @@
-//! The rows that a method compares across traces, and what it sees of a group.
+//! The rows that a method compares across traces, and its view of a group.
 
 use crate::graph::NO_UNIT;
 use crate::schema::{Dict, Reason};

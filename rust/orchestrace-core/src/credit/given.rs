@@ -1,4 +1,4 @@
-//! Values that were found elsewhere, rolled up to a unit by the same rules as those of every method here.
+//! Roll-up of values computed elsewhere, by the rules of the built-in methods.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What a credit method is.
+//! The traits of credit methods, and their descriptions.
 
 use super::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use super::game::GameMethod;

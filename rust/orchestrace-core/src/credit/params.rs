@@ -1,4 +1,4 @@
-//! Parameters of methods: what exists, what was given, what is in effect.
+//! Parameters of methods: declared, given and effective values.
 //!
 //! A method lists its parameters once; checking, the docs and the column `params` follow from the list.
 

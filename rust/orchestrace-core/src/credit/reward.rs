@@ -1,4 +1,4 @@
-//! What a trace is paid: a weighted sum of reward channels.
+//! The reward of a trace: a weighted sum of reward channels.
 //!
 //! ```text
 //! R = Σ weight_c value_c   over the channels c, in the order of their names

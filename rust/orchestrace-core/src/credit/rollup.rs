@@ -1,4 +1,4 @@
-//! From values of events to values of units (D11).
+//! Roll-up of event values to unit values (D11).
 //!
 //! Shares are summed, so that the rows of a level, the one without a unit included, sum to the amount divided.
 //! Advantages are weighted means of the method's rows, never sums; their row without a unit is null. Sums run in

@@ -1,4 +1,4 @@
-//! Terms that an amount is made of, as the method itself tells them.
+//! Terms of an amount, reported by the method itself.
 //!
 //! Terms with a weight sum to the amount: Σ weight × amount. Terms without one stand beside: the mean, the divisor, counts.
 

@@ -1,4 +1,4 @@
-//! Size mixes: how many events and agents a trace has.
+//! Size mixes: numbers of events and agents per trace.
 
 use crate::error::{Error, Result, unknown_name};
 use crate::rng::Stream;

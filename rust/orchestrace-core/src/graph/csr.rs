@@ -1,4 +1,4 @@
-//! Adjacency of one trace in compressed rows, both ways.
+//! Adjacency of one trace in compressed rows, in both directions.
 //!
 //! Parallel edges merge: an edge counts once in degrees and paths, and its weight is the sum over all rows that
 //! were merged, exact repeats included (D3). Rows of predecessors stand in the order in which the document names

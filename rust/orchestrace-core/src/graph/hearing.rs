@@ -1,4 +1,4 @@
-//! Who heard what, beyond the recorded edges: what the contexts of decisions are made of
+//! Hearing beyond the recorded edges, the basis of decision contexts
 //! (docs/reference/definitions.md, "Contexts").
 //!
 //! An event that names an agent of the trace in `to` is heard at that agent's next event in canonical order, unless an edge

@@ -1,5 +1,5 @@
-//! What the definitions of a trace's graph say of each event, as columns: whose it is, which turn and unit it belongs to,
-//! whether it is the root's and whether it is the outcome (D4 to D6). For what names the events of a number, so that nobody derives them again.
+//! Owner, turn, unit, root and outcome flags of each event as columns (D4 to D6). For what names the events of a
+//! number, so that nobody derives them again.
 
 use std::sync::Arc;
 

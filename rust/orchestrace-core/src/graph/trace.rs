@@ -1,4 +1,4 @@
-//! Everything derived from one trace that kernels share, computed at most once and only when asked for.
+//! Derived data of one trace that kernels share, each computed once and on demand.
 
 use super::csr::CsrGraph;
 use super::hearing::Hearing;

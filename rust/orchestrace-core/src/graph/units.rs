@@ -1,4 +1,4 @@
-//! The units that credit is reported for (D4): at every level a partition of the events of a trace.
+//! The units that credit is reported for (D4); each level partitions the events of a trace.
 //!
 //! An event belongs to one unit of the level or to none; what belongs to none is the row without a unit. Units are
 //! numbered by their first event in document order, turns by their first event in canonical order. O(|V|).

@@ -1,4 +1,4 @@
-//! `AgentDojo` (arXiv 2406.13352): runs of one agent, with prompt injections and what became of them.
+//! `AgentDojo` (arXiv 2406.13352): runs of one agent, with prompt injections and their results.
 //!
 //! One file is one run and one trace. What was injected is known, so that `safety_flow` edges are exact: they are
 //! drawn where the injected text was found again in what the agent read, and where the agent then did what it asks for

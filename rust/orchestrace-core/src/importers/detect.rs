@@ -1,4 +1,4 @@
-//! Detection of the format of an input from its first records, and the message if nobody knows it.
+//! Detection of an input's format from its first records, and the message if no importer matches.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! Formats whose traces are spread over records and files: what an importer cuts records into, and what it gets
-//! back, gathered by trace.
+//! Items of formats that spread traces over records and files: cut from records by the importer, returned to it by
+//! trace.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

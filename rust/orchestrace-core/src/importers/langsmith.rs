@@ -1,5 +1,5 @@
-//! LangSmith: runs as its API and its exports give them, one a line, in pages, in batches of creations and updates, or
-//! as trees of `child_runs`; and feedback.
+//! LangSmith: runs from its API and its exports, one per line, in pages, in batches of creations and updates, or as
+//! trees of `child_runs`; and feedback.
 //!
 //! An item is a run without its children, or a feedback; its key is the id of the trace. What is recorded of one run as
 //! it begins and again as it ends is one run ([`run`]). A run whose parent is missing hangs below the nearest ancestor

@@ -1,4 +1,4 @@
-//! The survey's trace JSON (arXiv 2605.02801, `trace_schema.json`), judged completely while it is read.
+//! The survey's trace JSON (arXiv 2605.02801, `trace_schema.json`), validated completely during reading.
 //!
 //! A document is accepted exactly when it passes the published schema and the survey validator's extra
 //! rules, except where JSON itself is ambiguous (docs/reference/tables.md, "What is valid").

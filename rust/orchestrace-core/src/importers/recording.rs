@@ -1,4 +1,4 @@
-//! A foreign recording before it is a graph: agents, responses, calls and results, in source order.
+//! A foreign recording before graph construction: agents, responses, calls and results, in source order.
 //!
 //! Importers describe; [`Recording::write`] alone makes events and edges of it, so that every format yields the same
 //! kind of trace (docs/reference/importer-rules.md, R1 to R9). Texts lie in one buffer, entries in one list: what is

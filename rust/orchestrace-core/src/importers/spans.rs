@@ -1,4 +1,4 @@
-//! Spans, as every tracing system records them, to a [`Recording`].
+//! Conversion of spans, as every tracing system records them, to a [`Recording`].
 //!
 //! A format that records spans reads each of them into a [`Span`]: who worked, when, below what, and what the work was
 //! ([`Work`]), whatever its attributes are called. [`Spans::describe`] then finds out what no single span says: which

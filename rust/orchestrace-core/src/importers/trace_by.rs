@@ -1,4 +1,4 @@
-//! The choice of what becomes one trace, if a format has traces and conversations.
+//! The choice of the unit that becomes one trace, for formats with traces and conversations.
 
 /// What becomes one trace where a format tells both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

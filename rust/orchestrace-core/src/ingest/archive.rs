@@ -1,4 +1,4 @@
-//! Archives: inputs of many entries, each of which is read like a file of its own. ZIP and tar are told by their
+//! Archives: inputs with many entries, each read as a separate file. ZIP and tar are told by their
 //! bytes; what an entry may become is bounded as for compressed inputs.
 
 use std::fs::File;

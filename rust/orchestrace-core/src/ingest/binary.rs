@@ -1,4 +1,4 @@
-//! Inputs that are no text, told by their first bytes: nothing in them is a record, and what to do instead is known.
+//! Binary inputs, detected by their first bytes, and advice on converting them.
 
 use crate::error::{Reject, RejectCode};
 

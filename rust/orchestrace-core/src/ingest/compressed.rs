@@ -1,4 +1,4 @@
-//! Compressed inputs: told by their first bytes, read member by member.
+//! Compressed inputs, detected by their first bytes and read member by member.
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Inputs as they are named, looked at once: how they are stored, framed and cut, and by which importer.
+//! Named inputs, inspected once: storage, framing, block size and importer.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};

@@ -1,4 +1,4 @@
-//! The records of one block, each by itself: trimmed, measured, checked for UTF-8, given to the importer.
+//! Parsing of one block, record by record: trims, measures, checks UTF-8 and calls the importer.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The driver: what workers made of the inputs is handed on in input order, all at once or batch by batch.
+//! The reading driver: returns the workers' results in input order, all at once or batch by batch.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Where the events of one trace lie: its inputs are read once more, and what its events were made of is noted. The
-//! tables themselves say so of traces alone; nobody who reads pays for a question that is seldom asked.
+//! Source positions of one trace's events, found by reading its inputs again. The tables hold positions of traces only,
+//! so ordinary reads do not pay for this rare question.
 
 use std::fs::File;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Inputs to blocks of whole records, with their place in the decompressed stream.
+//! Cutting of inputs into blocks of whole records, with positions in the decompressed stream.
 //!
 //! Plain line files are read by the workers themselves, a range each; everything else (compressed files,
 //! arrays, documents, streams) is read front to back by one worker, which shares the parsing.

@@ -1,4 +1,4 @@
-//! Items beyond memory, in a temporary file that nobody else sees.
+//! Items that exceed memory, in a private temporary file.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

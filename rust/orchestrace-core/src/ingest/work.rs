@@ -1,5 +1,5 @@
-//! The workers of one batch: they claim blocks in input order and parse them in parallel, until the batch is full or
-//! the inputs are at their end.
+//! The workers of one batch: they claim blocks in input order and parse them in parallel until the batch is full or the
+//! inputs end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

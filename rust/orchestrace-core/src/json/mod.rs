@@ -1,4 +1,4 @@
-//! A pull parser over one JSON record: the only module that knows how JSON is spelled.
+//! A pull parser over one JSON record: the only module that knows JSON syntax.
 //!
 //! It was chosen by measurement (`benches/`, "JSON parsers on trace records"): the input is known to be
 //! UTF-8, so strings without escapes are slices of it; strings are scanned sixteen bytes at a time, digits

@@ -1,4 +1,4 @@
-//! A record of a foreign format as a tree that borrows its text.
+//! A tree over a record of a foreign format; it borrows the record's text.
 //!
 //! Formats that others define have many optional fields in any place, and what a field means depends on its
 //! neighbors: a pull parser over them would be a parser for each. Native traces, which are read by the gigabyte,

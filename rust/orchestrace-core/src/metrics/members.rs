@@ -1,4 +1,4 @@
-//! The agents or roles of a trace, a row for each: what they did, what it cost, what of it was of use.
+//! Metrics per agent or role of a trace: activity, cost and usefulness.
 //!
 //! A row without a member holds the events that nobody owns (D4), so that counts, tokens and work add up to those of the
 //! trace; of tokens and prices, those of the team (D18). O(|V|+|E|).

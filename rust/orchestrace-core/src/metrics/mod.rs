@@ -1,4 +1,4 @@
-//! Metrics of orchestration: what a recording says of itself, a row for each trace.
+//! Metrics of orchestration from a recording alone, one row per trace.
 //!
 //! - [`subject`]: what all metrics of a trace share, computed once: graph, owners, turns, times, stages
 //! - [`group`]: the trait that a file of metrics implements, and what a metric is called and counted in

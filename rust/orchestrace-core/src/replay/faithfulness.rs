@@ -1,4 +1,4 @@
-//! Faithfulness: whether the events that a method credits most are those that the outcome needs.
+//! Faithfulness: whether the outcome needs the events that a method credits most.
 //!
 //! ```text
 //! deletion:   v after the first ⌊k n/S⌋ events in order of credit are taken out of all, k = 0..S

@@ -1,4 +1,4 @@
-//! The basis for fits of outcome models: predictions of recorded targets, and their slopes in the weights.
+//! The basis for fits of outcome models: predictions of recorded targets, and their gradients by weight.
 //!
 //! ```text
 //! noisy_or 1 - (1-λ) Π(1 - w x)    noisy_and Π(1 - w (1 - x))    linear min(1, λ + Σ w x)

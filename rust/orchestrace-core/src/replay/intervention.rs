@@ -1,4 +1,4 @@
-//! Interventions on a recorded run, and the scenarios that they compose to.
+//! Interventions on a recorded run, and scenarios composed of them.
 //!
 //! | action | what becomes of the run |
 //! |---|---|

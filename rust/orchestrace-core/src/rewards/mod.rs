@@ -1,4 +1,4 @@
-//! Rewards: what a run, or a unit of it, is paid by a rule.
+//! Rewards of runs and their units, by rules.
 //!
 //! A rule says which unit it pays and adds up its addends; the engine shows it one trace at a time and makes rows. What a
 //! recording cannot tell is null, with a [`Reason`](crate::error::Reason), never 0.

@@ -1,4 +1,4 @@
-//! A rule of payment: what it says of itself, what it sees of a trace, what it pays.
+//! A reward rule: its description, its inputs and its payments.
 
 use crate::credit::params::{Param, Params};
 use crate::error::Reason;

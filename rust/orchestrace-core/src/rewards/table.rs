@@ -1,4 +1,4 @@
-//! Rules asked of a store, as columns: a row for each unit that a rule pays, traces in their order.
+//! Rewards of a store as columns: one row per unit that a rule pays, in trace order.
 //!
 //! Everything that rules share about a trace (graph, owners, turns, metrics) is computed once for all of them. A worker
 //! takes a trace at a time, so that threads do not show.

@@ -1,4 +1,4 @@
-//! Tainted events, and those that sanitizers should clean, as columns.
+//! Tainted events and sanitizer cuts as columns.
 
 use std::sync::Arc;
 

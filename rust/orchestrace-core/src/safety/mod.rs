@@ -1,4 +1,4 @@
-//! Untrusted content: where it went, and where it could have been stopped (D17).
+//! Untrusted content: its spread, and where sanitizers could have stopped it (D17).
 //!
 //! - [`taint`]: the closure of what begins untrusted, its paths, the chance that it carries
 //! - [`touch`]: what it touched first: decisions, spawns, privileged calls, agents

@@ -1,4 +1,4 @@
-//! What the tables of taint share: a worker for one trace after the other, rows of all chunks. Traces go in parallel, rows
+//! The shared driver of taint tables: one worker per thread, rows of all chunks. Traces go in parallel, rows
 //! stand in corpus order.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The store: immutable columns in chunks that are cut between traces.
+//! The store: immutable columns in chunks, cut between traces.
 //!
 //! A chunk is one block of input. Its columns are Arrow arrays that go to Python as they are; kernels see
 //! slices of them through [`view::ChunkView`].
@@ -177,8 +177,7 @@ impl Store {
             return Ok(());
         }
         Err(Error::Parameter(
-            "the corpus lacks tables or columns that were not read; read it without a projection"
-                .into(),
+            "the corpus lacks tables or columns that were not read; read it without a projection".into(),
         ))
     }
 

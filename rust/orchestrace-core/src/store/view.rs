@@ -1,4 +1,4 @@
-//! Views of one trace for kernels: borrowed slices of the columns, nothing copied.
+//! Views of one trace for kernels: borrowed slices of the columns, without copies.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt8Type, UInt32Type};

@@ -1,4 +1,4 @@
-//! The cost of an exact solution, in whole numbers, before anything is allocated for it.
+//! The cost of an exact solution in whole numbers, known before any allocation.
 //!
 //! A count is checked: one that no 64-bit number holds is [`Cost::Countless`], which is above every limit. A float would
 //! round, overflow to infinity and, by infinity times nothing, become a number that is above no limit at all.

@@ -1,4 +1,4 @@
-//! The structural surrogate: what the outcome is worth when only some of the events are there.
+//! The structural surrogate: the value of the outcome if only some events are present.
 //!
 //! ```text
 //! a(u,v) = weight of the edge / sum of the weights into v,   w = 1 - ε^a,   ε = 1/4

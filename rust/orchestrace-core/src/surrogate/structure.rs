@@ -1,4 +1,4 @@
-//! The structure of a surrogate: a model of the gates, weights of the edges, and the rule of aggregates.
+//! The structure of a surrogate: gate model, edge weights and aggregation rule.
 
 use super::gate::Rule;
 use crate::error::{Error, Result, unknown_name};

@@ -1,4 +1,4 @@
-//! Rows relative to those of their group, agent by agent where they have agents: `grpo`, `dr_grpo`, `rloo`.
+//! Rows relative to their group, per agent if agents are given: `grpo`, `dr_grpo`, `rloo`.
 //!
 //! Groups are summed in the order of their rows, in two passes of which the second corrects the mean of the first (T. F.
 //! Chan et al., The American Statistician 37, 1983), each by one worker, so that threads do not show. O(n).

@@ -1,4 +1,4 @@
-//! The game of a trace: players switch events on and off, the structural surrogate says what the outcome is worth.
+//! The game of a trace: players switch events on and off, and the structural surrogate values the outcome.
 //!
 //! [`Circuit::compile`] rewrites the gates of a [`Surrogate`] for the players at hand. What no player changes becomes a
 //! constant, and is folded into the gates that read it; what depends on one player alone, and is 0 without that one,

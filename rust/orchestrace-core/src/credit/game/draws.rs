@@ -1,4 +1,4 @@
-//! Draws in parallel that do not show it.
+//! Parallel draws whose results do not depend on the number of threads.
 //!
 //! Draws come in chunks of [`DRAWS`]. A chunk has a random stream of its own, keyed by seed, method, trace and number
 //! of the chunk, and a tally of its own; tallies are merged in the order of the chunks. So the result is the same bits

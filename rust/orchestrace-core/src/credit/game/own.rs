@@ -1,4 +1,4 @@
-//! Outcomes of a caller's own in place of the surrogate: a game for every trace, whatever it goes by.
+//! Custom outcome functions in place of the surrogate: a game for every trace.
 
 use super::{Cast, Game};
 use crate::graph::{Owners, Partition};

@@ -1,4 +1,4 @@
-//! Who plays on a trace (docs/reference/definitions.md, D16).
+//! The players of a trace (docs/reference/definitions.md, D16).
 //!
 //! At `agent`, `role` and `team` the players are the agents, in order of the first event that they own; at every other
 //! level the units. Events of no player are always there. O(|V| + |E|).

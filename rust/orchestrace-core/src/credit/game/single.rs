@@ -1,4 +1,4 @@
-//! One game by itself, of a caller's own making: no trace, no unit, every player a row.
+//! A single custom game without a trace or unit: one row per player.
 
 use super::{Game, GameMethod, Players, Setting, Solution};
 use crate::credit::methods::forest::Forest;

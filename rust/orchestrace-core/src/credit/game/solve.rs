@@ -1,4 +1,4 @@
-//! Games of all traces: who plays, what they earn, and the rows of it.
+//! Games of all traces: players, values and rows.
 //!
 //! Workers take traces as they come; an idle one helps with the draws of another's. What is found depends on the trace
 //! alone. Buffers stay with the worker: nothing is allocated per event or per draw once they are warm.

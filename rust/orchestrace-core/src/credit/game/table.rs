@@ -1,4 +1,4 @@
-//! Games whose values are listed, and the lists of other games.
+//! Games given as tables of values, and tables of other games' values.
 //!
 //! Bit p of an index says whether player p, or item p, is in: a game of n players is a list of 2^n values.
 

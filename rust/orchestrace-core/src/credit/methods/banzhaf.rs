@@ -1,4 +1,4 @@
-//! Banzhaf values: what a player adds to a coalition of which every set of others is equally likely.
+//! Banzhaf values: a player's mean gain over all coalitions of the others, each equally likely.
 //!
 //! ```text
 //! β_i = 2^-(n-1) Σ_{S ⊆ N∖i} (v(S ∪ i) - v(S));   normalized_banzhaf: β_i ∆v / Σ β

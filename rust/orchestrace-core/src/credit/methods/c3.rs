@@ -1,4 +1,4 @@
-//! Credit among siblings: what a decision brought, against the alternatives that were taken in the same context.
+//! Credit among siblings: a decision's outcome relative to the alternatives taken in the same context.
 //!
 //! ```text
 //! A_j = r̄_j - (Σ_k w_k r̄_k - w_j r̄_j) / (Σ_k w_k - w_j)     candidates j of one (group, context, acting role)

@@ -1,4 +1,4 @@
-//! The difference reward: what the outcome loses when one player is taken out of the whole.
+//! The difference reward: the outcome's loss if one player is removed.
 //!
 //! ```text
 //! D_i = v(N) - v(N \ i)

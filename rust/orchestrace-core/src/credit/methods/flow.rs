@@ -1,4 +1,4 @@
-//! Backward flow of the outcome through the graph: what an event keeps of what its successors send.
+//! Backward flow of the outcome through the graph: the part that an event keeps of its inflow.
 //!
 //! ```text
 //! c(y) = R,   c(u) = Σ_v (1-κ) c(v) a(u,v) over the successors v of u,   Σ_u a(u,v) = 1 over the predecessors of v

@@ -1,4 +1,4 @@
-//! Discounted return along the graph: what the outcome is worth at an event, hops of the graph taken for steps.
+//! Discounted return along the graph: the value of the outcome at an event, with graph hops as steps.
 //!
 //! ```text
 //! c(y) = R,   c(u) = Σ_v γ (1-κ) c(v) a(u,v) over the successors v of u;   the value of u is c(u)

@@ -1,4 +1,4 @@
-//! Values under a spawn forest: nobody acts who was never spawned.
+//! Values under a spawn forest: an agent acts only if its spawner does.
 //!
 //! ```text
 //! precedence_shapley   mean gain over the linear extensions of the forest: orders in which every spawner comes first

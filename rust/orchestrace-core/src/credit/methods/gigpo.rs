@@ -1,4 +1,4 @@
-//! Two levels of comparison: the rollout within its group, and the step among the steps that started from one state.
+//! Two levels of comparison: a rollout within its group, and a step among the steps from the same state.
 //!
 //! ```text
 //! A = A_E + w A_S;   A_E: R normalized over the rollouts of the group;   A_S: return-to-go of the turn, normalized over

@@ -1,4 +1,4 @@
-//! The Myerson value: only those cooperate whom links join.
+//! The Myerson value: only players joined by links cooperate.
 //!
 //! ```text
 //! v^L(S) = Σ v(C) - v(∅) over the parts C of S that links join;  μ = Shapley value of v^L

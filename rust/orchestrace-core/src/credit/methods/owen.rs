@@ -1,4 +1,4 @@
-//! Owen and Winter values: unions come into the game as one, and divide among themselves what they earn.
+//! Owen and Winter values: unions enter the game as one player and divide their value among members.
 //!
 //! ```text
 //! φ_i = Σ_{H ⊆ M∖j} Σ_{T ⊆ B_j∖i}  h!(m-h-1)!/m! · t!(b-t-1)!/b! · (v(Q_H ∪ T ∪ i) - v(Q_H ∪ T))

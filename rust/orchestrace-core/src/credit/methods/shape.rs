@@ -1,4 +1,4 @@
-//! The outcome relative to rollouts of a similar shape, as far as there are any.
+//! The outcome relative to rollouts of a similar shape, shrunk towards the group.
 //!
 //! ```text
 //! b = (⌊log2 |V|⌋, depth, ⌊log2 width⌋, ⌊log2 agents⌋)

@@ -1,4 +1,4 @@
-//! The Shapley value: the mean of what a player adds to those before it, over all orders of the players.
+//! The Shapley value: a player's mean gain over all orders of the players.
 //!
 //! ```text
 //! φ_i = Σ_{S ⊆ N\i} |S|! (n-|S|-1)! / n! (v(S ∪ i) - v(S))

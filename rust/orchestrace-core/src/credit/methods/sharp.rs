@@ -1,4 +1,4 @@
-//! SHARP: what the team got, what an agent added to it, and how its tools went, relative to its other rollouts.
+//! SHARP: team reward, an agent's contribution and its tools' success, relative to its other rollouts.
 //!
 //! ```text
 //! c_i = broadcast · R + marginal · (v(N) - v(N \ i)) + process · (share of its tool results with `ok` that are)

@@ -1,4 +1,4 @@
-//! Blame by spectrum: what failing rollouts of a group did that passing ones did not.
+//! Spectrum-based blame: actions of a group's failing rollouts that passing ones lack.
 //!
 //! ```text
 //! ef, ep: failing and passing rollouts with the class;  nf, np: without it;  F = ef + nf, P = ep + np

@@ -1,4 +1,4 @@
-//! The structural model of the outcome, with everything that is exactly true under it.
+//! The structural model of the outcome, and the exact truth under it.
 //!
 //! A coalition `S` is a set of events; the effect of an event is drawn by [`super::law`]. With the pair terms
 //! `P(S) = Σ w(u,v)` over the pairs of events that are both in `S`:

@@ -1,4 +1,4 @@
-//! Texts in the forms that are compared: words, amounts, names, quotations.
+//! Comparable forms of texts: words, amounts, names, quotations.
 //!
 //! Spelling is no difference: case, white space, punctuation, marks of a defence, invisible and full-width characters,
 //! `5` and `5.0`, `1,200` and `1200`, `send_email` and `sendEmail`. Every form is linear in its text.

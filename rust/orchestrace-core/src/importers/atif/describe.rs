@@ -1,4 +1,4 @@
-//! Steps to a recording: each agent its stream, a document that goes on with another one in the same.
+//! Conversion of steps to a recording: one stream per agent; a continuation document joins the same stream.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Facts that are known once all streams are read: answers without a stream, differing totals, empty files.
+//! Facts that need all streams: answers without a stream, differing totals, empty files.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Inputs of an agent: prompts, results, messages of others, and what it heard while it worked.
+//! Inputs of an agent: prompts, results, messages from others, and messages that arrived during its work.
 
 use super::super::recording::{Agent, CallResult, Hash, Incoming, Mark, Party, Text, hash};
 use super::record::{Act, Block, Code, Line, Outcome, Use, User};

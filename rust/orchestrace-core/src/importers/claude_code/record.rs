@@ -1,4 +1,4 @@
-//! The record of each line, taken from its tree: ids become numbers, texts become hashes.
+//! The record of each line, taken from its tree, with numbers for ids and hashes for texts.
 
 use std::cell::OnceCell;
 

@@ -1,4 +1,4 @@
-//! A session as a recording: the streams of its agents one after the other.
+//! Conversion of a session to a recording, one agent's stream after the other.
 
 use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};

@@ -1,4 +1,4 @@
-//! Threads to a recording: each its own stream, one after the other.
+//! Conversion of threads to a recording: one stream per thread, in sequence.
 //!
 //! A response is what stands between two changes of the running totals of tokens: reasoning, texts and calls; a
 //! result or an input ends it too. It was complete with its last item, and began with the last input before it.

@@ -1,4 +1,4 @@
-//! Facts of a whole thread about its lines: repeats, texts that belong to nobody, what was taken back.
+//! Facts of a whole thread about its lines: repeats, texts without an owner, retracted lines.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! One line of a rollout, reduced to what the mapping asks of it.
+//! One line of a rollout, reduced to the values that the mapping needs.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -1,4 +1,4 @@
-//! The reading of a line by its type, in all spellings that versions of Codex have had.
+//! The reading of a line by its type, in the spellings of all Codex versions.
 
 use std::borrow::Cow;
 

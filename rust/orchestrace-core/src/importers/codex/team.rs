@@ -1,4 +1,4 @@
-//! The agents of a trace: those of its threads, and those that are only spoken of.
+//! The agents of a trace: those with threads, and those that are only mentioned.
 
 use std::collections::{HashMap, HashSet};
 

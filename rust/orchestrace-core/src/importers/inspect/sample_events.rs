@@ -1,4 +1,4 @@
-//! The events of a sample, told one after the other.
+//! Conversion of a sample's events, one after the other.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! The work of an observation: by the attributes of its span, by its type, by the name its framework gives it.
+//! The work of an observation, from the attributes of its span, its type, or its framework's name for it.
 
 use std::borrow::Cow;
 

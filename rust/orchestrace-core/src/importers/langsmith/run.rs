@@ -1,4 +1,4 @@
-//! A run: what its records say together, and what it did.
+//! A run: its combined records, and its kind of work.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! What a reading found of a mapping: how often each way to a value was looked for and found, and which fields of the
-//! records no key reads.
+//! Coverage of a mapping: how often each way to a value was tried and found, and which fields of the records no key
+//! reads.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

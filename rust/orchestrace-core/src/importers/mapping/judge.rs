@@ -1,5 +1,5 @@
-//! The mapping file, judged: every key is known, every pointer is one, every word is one of ours. What is wrong is the
-//! user's mistake, told in one line with the key, what was found and what is expected.
+//! Validation of the mapping file: keys, pointers and words. What is wrong is the user's mistake, told in one line with
+//! the key, what was found and what is expected.
 
 use super::counts::{Reads, Way};
 use super::source::{Expr, Found, Pointer, Slot, Unit};

@@ -1,4 +1,4 @@
-//! Where a value lies: JSON pointers into a step, the object that holds its list, or its record; names of the file;
+//! Sources of values: JSON pointers into a step, the object that holds its list, or its record; names of the file;
 //! constants, joins and hashes of these.
 
 use std::borrow::Cow;

@@ -1,5 +1,5 @@
-//! The steps of one trace to what the shared rule makes events of: who acts, what belongs to which response, which
-//! result answers which call.
+//! Conversion of one trace's steps to a recording: who acts, which response a part belongs to, which result answers
+//! which call.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -1,4 +1,4 @@
-//! Values of the kind that is asked for, and what is told where there is another one.
+//! Values of the expected JSON kind, and the messages if another kind is found.
 
 use crate::columns::block::Scratch;
 use crate::columns::writer::TraceWriter;

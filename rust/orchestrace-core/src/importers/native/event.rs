@@ -1,4 +1,4 @@
-//! Events: the short way for what is written as usual, the complete ways for everything else. Keys are guessed from
+//! Events: a fast path for the usual spelling, complete paths for everything else. Keys are guessed from
 //! the last event that had the same key before; a wrong guess costs one comparison.
 
 use super::checked::{duplicate, empty_string, expect, missing, not_a_word, note_rounding, number, string};

@@ -1,5 +1,5 @@
-//! Export requests as collectors write them, cut into spans without a tree: most of their bytes are what models were
-//! given, which nobody reads.
+//! Export requests of collectors, cut into spans without a tree, since most of their bytes are model inputs that no
+//! rule reads.
 //!
 //! What is written in another order, or in any other way than collectors do, is left to [`super::otlp`], which gives the
 //! same items of it, and the faults of what is broken.

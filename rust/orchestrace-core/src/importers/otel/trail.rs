@@ -1,4 +1,4 @@
-//! TRAIL: errors that people found in traces, by span; scores of whole traces; interventions by others on them.
+//! TRAIL: human-annotated errors by span, scores of whole traces, and interventions by others on them.
 
 use super::{ids, label};
 use crate::importers::recording::Label;

@@ -1,4 +1,4 @@
-//! Recordings to events and edges: the one place where R1 to R9 of docs/reference/importer-rules.md are code.
+//! Conversion of recordings to events and edges: rules R1 to R9 of docs/reference/importer-rules.md.
 
 use std::fmt::Write;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Activities of everybody, one after the other.
+//! Activities of all agents in sequence.
 
 use hashbrown::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Calls matched to the tool uses and agents that they asked for.
+//! Matching of calls to the tool uses and agents that they requested.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Turns to events and edges (docs/reference/importer-rules.md, R1 to R6).
+//! Conversion of turns to events and edges (docs/reference/importer-rules.md, R1 to R6).
 
 use std::fmt::Write;
 

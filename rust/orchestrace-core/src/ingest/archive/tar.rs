@@ -1,4 +1,4 @@
-//! Tar: headers of 512 bytes, each followed by the bytes of its entry. ustar, pax and the long names of GNU.
+//! Tar archives: headers of 512 bytes, each followed by the bytes of its entry. ustar, pax and the long names of GNU.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! ZIP: the directory at the end of the file, and entries that are stored, deflated or compressed by zstd.
+//! ZIP archives: the directory at the end of the file, and entries stored, deflated or compressed with zstd.
 
 use std::fs::File;
 use std::io::{self, Read};

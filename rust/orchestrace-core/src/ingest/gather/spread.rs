@@ -1,4 +1,4 @@
-//! One trace of those that were gathered: its items told apart, handed to the importer, and counted.
+//! One gathered trace: duplicates removed from its items, importer called, records counted.
 
 use std::hash::BuildHasher;
 

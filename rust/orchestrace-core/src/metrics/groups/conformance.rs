@@ -1,4 +1,4 @@
-//! Conformance of agents to what their harness lets them do. O(|V|).
+//! Conformance of agents to the actions that their harness allows. O(|V|).
 //!
 //! Actions are the decisions, spawns, despawns, messages, calls, returns and aggregates of an agent. An action is judged
 //! by what the harness declares ([`Harness`]): its type; of a call the tool; of a spawn the role that it makes. A call

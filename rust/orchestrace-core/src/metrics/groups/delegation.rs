@@ -1,4 +1,4 @@
-//! Delegation: whom work is given to, and whether one agent does it all (D18). O(|V|).
+//! Delegation: who receives work, and how concentrated it is (D18). O(|V|).
 //!
 //! Of the p over delegates: entropy H = -Σ p ln p, normalized H / ln n, effective agents e^H, dominance Σ p².
 

@@ -1,4 +1,4 @@
-//! Events that every way to the outcome passes: bottlenecks, and whose they are.
+//! Dominators: events on every path to the outcome, and their owners.
 //!
 //! ```text
 //! v dominates y  <=>  v = y, or every path from the root to y contains v

@@ -1,4 +1,4 @@
-//! Drag of events of the critical path: what each adds to the span (a term of project scheduling).
+//! Drag of critical-path events: what each adds to the span (a term of project scheduling).
 //!
 //! ```text
 //! drag(v) = T∞ - longest path with d(v) = 0 = min(d(v), T∞ - longest path without v)

@@ -1,4 +1,4 @@
-//! Steering by interventions: how much of a run they reach and undo, and when they come too late.
+//! Steering by interventions: their reach, the work they undo, and the point of no return.
 //!
 //! ```text
 //! reach(v) = |descendants of v| / (|V| - 1)

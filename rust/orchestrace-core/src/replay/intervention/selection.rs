@@ -1,4 +1,4 @@
-//! Selection of the events and edges of a trace that an action is about.
+//! Selection of a trace's events and edges for an action.
 
 use std::fmt::Write;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Durations of the events of a trace, and their beginnings (D7).
+//! Durations and start times of a trace's events (D7).
 //!
 //! ```text
 //! d(v) = duration_s, else max(0, t_end - t), else the gap rule  max(0, end(v) - max end(pred)),  sources end - t0

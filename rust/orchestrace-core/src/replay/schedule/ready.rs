@@ -1,4 +1,4 @@
-//! Events that could begin, the one of highest priority first.
+//! The queue of ready events, highest priority first.
 //!
 //! A set of ranks as bits, with a summary of 64 words in each word above: insertion, removal and the lowest member take
 //! one step a level, of which there are four for sixteen million events. A heap of the same content moves log₂ n entries.

@@ -1,4 +1,4 @@
-//! The graph of a trace in which one agent has become several.
+//! The graph of a trace with one agent split into several.
 //!
 //! What holds an agent to one thing at a time is program order: its temporal edges. Events of the agent that other edges
 //! join are one piece of work. Pieces are dealt in the order of their first event (D1), each to the part with the least

@@ -1,4 +1,4 @@
-//! Presence of events in each scenario, for outcomes that somebody else computes.
+//! Presence of events in each scenario, for custom outcome functions.
 
 use std::sync::Arc;
 

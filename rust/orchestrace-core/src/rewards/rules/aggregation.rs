@@ -1,4 +1,4 @@
-//! R7: what putting results together added to them.
+//! R7: gains from the aggregation of results.
 
 use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Reward};

@@ -1,4 +1,4 @@
-//! R7: whether what agents did was of use.
+//! R7: usefulness of the agents' work.
 
 use crate::rewards::reward::{Pay, Reward};
 use crate::schema::{Family, Unit};

@@ -1,4 +1,4 @@
-//! R7: what a run cost, as a loss.
+//! R7: costs of a run, as losses.
 
 use crate::credit::params::{Param, ParamKind, Value};
 use crate::error::Reason;

@@ -1,4 +1,4 @@
-//! R2 and R3: what each agent, or each role, earned by itself.
+//! R2 and R3: individual rewards of agents and roles.
 
 use crate::credit::sum::Compensated;
 use crate::error::Reason;

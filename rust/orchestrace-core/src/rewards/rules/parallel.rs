@@ -1,4 +1,4 @@
-//! R7: working side by side.
+//! R7: parallel work.
 //!
 //! ```text
 //! r_PARL = r_perf + λ1 r_parallel + λ2 r_finish        λ annealed to 0

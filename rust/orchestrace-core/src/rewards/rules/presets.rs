@@ -1,4 +1,4 @@
-//! R8: sums that papers and released code train on, over channels that the caller names.
+//! R8: reward sums of papers and released code, over channels that the caller names.
 //!
 //! Weights that a paper does not state are marked in `reference` as not published.
 

@@ -1,4 +1,4 @@
-//! R4: what each turn was paid.
+//! R4: process rewards of turns.
 
 use super::individual::recorded;
 use crate::rewards::reward::{Pay, Reward};

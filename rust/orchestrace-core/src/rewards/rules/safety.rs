@@ -1,4 +1,4 @@
-//! R7: keeping to what is allowed and trusted.
+//! R7: conformance and safety.
 
 use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Reward};

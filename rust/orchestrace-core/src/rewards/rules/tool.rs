@@ -1,4 +1,4 @@
-//! R5: what calls of tools came to.
+//! R5: success of tool calls.
 
 use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Payments, Reward};

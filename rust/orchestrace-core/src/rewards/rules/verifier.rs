@@ -1,4 +1,4 @@
-//! R6: what judges say of messages.
+//! R6: verifier scores of messages.
 
 use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Payments, Reward};

@@ -1,4 +1,4 @@
-//! From the gates of a surrogate to those that the players at hand can change.
+//! Compilation of a surrogate's gates to those that the given players can change.
 
 use super::{Circuit, NO_PLAYER, Node, Op};
 use crate::surrogate::{Gate, Rule, Surrogate};

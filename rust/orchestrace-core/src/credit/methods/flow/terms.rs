@@ -1,4 +1,4 @@
-//! Terms of the flow: what an event receives, edge by edge.
+//! Terms of the flow: an event's inflow, edge by edge.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Agents that work with agents: calls that spawn, tell and end them, and their answers.
+//! Calls that spawn, message and end agents, and the answers to them.
 
 use super::super::line::{Line, Statuses, What};
 use super::Stream;

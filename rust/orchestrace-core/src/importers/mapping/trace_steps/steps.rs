@@ -1,4 +1,4 @@
-//! One step: answers with their calls and results, texts, and what is heard.
+//! Conversion of one step: answers with calls and results, texts, and inputs.
 
 use std::borrow::Cow;
 
