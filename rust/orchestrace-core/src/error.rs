@@ -84,7 +84,7 @@ codes!(
 );
 
 impl FindingCode {
-    /// Whether it follows from the tables of the corpus, so that nobody has to tell it.
+    /// Whether it follows from the tables of the corpus, so that nobody has to record it.
     #[must_use]
     pub fn is_derived(self) -> bool {
         matches!(self, Self::GraphCycle | Self::TimeReversed | Self::TraceIdReused | Self::OutcomeAmbiguous)

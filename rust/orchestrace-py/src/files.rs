@@ -46,7 +46,7 @@ impl Exchange {
     }
 }
 
-/// `select` and the descriptor, where reading may wait for ever and waiting can be told from reading.
+/// `select` and the descriptor, where reading may wait for ever and waiting can be distinguished from reading.
 type Wait = (Py<PyAny>, i32);
 
 /// Reads from an object with `read(n)`.

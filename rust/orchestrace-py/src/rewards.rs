@@ -23,7 +23,7 @@ pub(crate) struct RuleRequest<'py> {
     channels: Bound<'py, PyDict>,
 }
 
-/// Which rules, and what is told of the corpus that the store is a part of.
+/// The rules to apply, and facts about the corpus that the store is a part of.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct RewardRequest<'py> {

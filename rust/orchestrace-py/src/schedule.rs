@@ -14,7 +14,7 @@ use crate::corpus::PyStore;
 use crate::error::{bad_parameter, to_python};
 use crate::stream::{Stream, rows_of};
 
-/// How times are told: what schedules and metrics of time ask alike.
+/// Options of times that schedules and metrics of time share.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct TimeRequest {

@@ -14,7 +14,7 @@ use crate::corpus::PyStore;
 use crate::error::to_python;
 use crate::stream::{Stream, rows_of};
 
-/// The structure that outcomes are said to come from, and what is told of it.
+/// The structure that outcomes are said to come from, and its options.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ReplayRequest {

@@ -64,7 +64,7 @@ pub struct Tables {
 /// How tables are taken over; by default nobody has looked at them, and what is wrong with one trace fails the call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Taking {
-    /// Traces that the store cannot hold are left out, and told in [`Store::set_aside`].
+    /// Traces that the store cannot hold are left out, and listed in [`Store::set_aside`].
     pub set_aside: bool,
     /// Texts are known to be UTF-8 and codes to have a word, since a reader of files judged them.
     pub judged: bool,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Predecessors are those by edges, by program order, and by what the actor [heard](crate::graph::hearing). Where the
-//! recording does not tell who heard a message, everybody may have: the context then rests on an assumption.
+//! recording does not say who heard a message, everybody may have: the context then rests on an assumption.
 //!
 //! Two events have one context exactly when their histories unfold alike, whatever their ids, times and order in the
 //! document. An event that carries text (message, return, call, result, intervention, decision, aggregate) and has no
@@ -141,7 +141,7 @@ impl Contexts {
 }
 
 /// What an event does, whoever does it: type, addressee, tool and text. None where there should be a text and no key
-/// tells which.
+/// says which.
 #[must_use]
 pub fn act(view: &TraceView<'_>, corpus: &Vocabulary, v: usize) -> Option<u128> {
     let kind = view.event_type(v);
@@ -157,7 +157,7 @@ pub fn act(view: &TraceView<'_>, corpus: &Vocabulary, v: usize) -> Option<u128> 
     Some(key_of(&[kind as u64, to, tool, u64::from(key.is_some()), a, b]))
 }
 
-/// What tells one text from another.
+/// The key that distinguishes texts.
 #[must_use]
 pub fn content_key<'a>(view: &TraceView<'a>, v: usize) -> Option<&'a str> {
     view.content_hash.get(v).or_else(|| view.content_ref.get(v))

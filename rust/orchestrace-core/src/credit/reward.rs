@@ -21,7 +21,7 @@ use crate::store::view::{ChunkView, TraceView};
 /// The code of a channel that no trace of this store has.
 const NOT_HERE: u32 = u32::MAX;
 
-/// The weighted sum of channels whose values are told by their place; null if one of them is absent or the sum is beyond
+/// The weighted sum of channels whose values are given by place; null if one of them is absent or the sum is beyond
 /// the float range.
 fn sum(weights: impl Iterator<Item = f64>, mut value: impl FnMut(usize) -> Option<f64>) -> Option<f64> {
     let mut sum = 0.0;

@@ -85,13 +85,13 @@ pub enum Subject {
     Nothing,
     /// What comes from the second of two events of the trace to the first.
     Edge(u32, u32),
-    /// An own row of the trace, told at its first event.
+    /// An own row of the trace, placed at its first event.
     OwnRow(u32),
     /// A rollout of the group, by its place.
     Rollout(u32),
     /// A row of the group, by its place.
     Row(u32),
-    /// A row of the group, told at its first event where that is in the trace.
+    /// A row of the group, placed at its first event if that is in the trace.
     PlacedRow(u32),
 }
 

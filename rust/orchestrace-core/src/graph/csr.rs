@@ -64,7 +64,7 @@ pub struct CsrGraph {
     succ_weight: Vec<f64>,
     successors_known: bool,
     ascending: bool,
-    // where the latest edge from each source stands; stale entries are told by what stands there
+    // where the latest edge from each source stands; stale entries are detected by what stands there
     place: Vec<u32>,
     // edges sorted by destination, where the document does not have them so
     sorted_at: Vec<u32>,

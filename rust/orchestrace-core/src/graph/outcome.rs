@@ -168,7 +168,7 @@ pub(crate) fn in_order(t: &[f64]) -> bool {
     t.iter().zip(t.iter().skip(1)).fold(true, |ordered, (a, b)| ordered & (a <= b))
 }
 
-/// [`outcome`] of the usual trace, which tells it by its types: no human speaks, everybody is of the team, an agent that
+/// [`outcome`] of the usual trace, whose types decide it: no human speaks, everybody is of the team, an agent that
 /// nobody spawns decides or spawns first and answers. `None` where owners are needed.
 pub(crate) fn quick(view: &TraceView<'_>, in_order: bool) -> Option<Outcome> {
     const HUMAN: u8 = EventType::HumanIntervention as u8;

@@ -176,7 +176,7 @@ impl Owners {
         }
     }
 
-    /// Who is not of the team, by the first role that tells it.
+    /// Who is not of the team, by the first role that says so.
     fn find_outsiders(&mut self, view: &TraceView<'_>) {
         let user = view.user.and_then(|code| self.slots.get(code));
         if let Some(user) = user {

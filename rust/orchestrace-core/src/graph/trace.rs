@@ -73,8 +73,8 @@ impl TraceGraph {
         &self.canonical
     }
 
-    /// Outcome of the trace, or why it has none that is known. Most traces tell it by types alone; only the others cost
-    /// owners.
+    /// Outcome of the trace, or why it has none that is known. In most traces types alone decide it; only the others
+    /// cost owners.
     pub fn outcome(&mut self, view: &TraceView<'_>) -> Result<Outcome, Reason> {
         match outcome::quick(view, outcome::in_order(view.t)) {
             Some(outcome) => Ok(outcome),

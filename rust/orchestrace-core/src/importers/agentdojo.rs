@@ -93,7 +93,7 @@ impl<'a> Ids<'a> {
             user_task: text("user_task_id").unwrap_or("unknown"),
             attack: text("attack_type").unwrap_or("none"),
             // The fields of a run with an injected memory are those of the run with the same text in a tool's output;
-            // its file is told apart by this suffix.
+            // this suffix distinguishes its file.
             injection_task: if memory && injection_task != "none" {
                 injection_task + "_memory_injection"
             } else {

@@ -119,7 +119,7 @@ impl Document<'_, '_> {
         names
     }
 
-    /// What its steps are told to belong to: its head, without what is long. Two copies of a file have the same.
+    /// The document that its steps belong to: its head, without what is long. Two copies of a file have the same.
     fn context(&self) -> String {
         let mut head = ObjectText::new();
         for key in ["session_id", "trajectory_id", "final_metrics", "continued_trajectory_ref"] {

@@ -113,7 +113,7 @@ impl SpreadImporter for LangSmith {
         spans.describe(&|_, _| false, &mut |item, fate| match fate {
             Fate::Duplicate => items.duplicate(item as usize),
             Fate::Ignored(kind) => {
-                // A run that was told in several records gives nothing in any of them.
+                // A run that is spread over several records gives nothing in any of them.
                 let run = runs.iter().find(|run| run.item() == item);
                 run.iter().flat_map(|run| run.items()).for_each(|item| items.ignored(item as usize, kind));
             }

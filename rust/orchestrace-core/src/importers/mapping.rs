@@ -129,7 +129,7 @@ impl SpreadImporter for Unmapped {
     fn trace(&self, _items: &TraceItems<'_>, _out: &mut TraceWriter<'_>) {}
 }
 
-/// A format of others that a mapping of ours tells.
+/// A foreign format that a built-in mapping describes.
 #[derive(Debug)]
 pub struct BuiltIn {
     info: &'static ImporterInfo,
@@ -141,7 +141,7 @@ pub struct BuiltIn {
 }
 
 impl BuiltIn {
-    /// A format: how it is told from others, and its mapping.
+    /// A format: how it is detected, and its mapping.
     #[must_use]
     pub const fn new(
         info: &'static ImporterInfo,
@@ -390,7 +390,7 @@ impl<'a, 't> Cut<'a, 't> {
         if let Sort::Kind(kind) = &sort
             && kind.needs_other()
         {
-            // Of a step that stays it is counted when it is told.
+            // For a step that stays it is counted during its conversion.
             let found = fields.find(Key::To, scope.uncounted());
             if found.word().is_none() {
                 let found = fields.find(Key::To, scope);

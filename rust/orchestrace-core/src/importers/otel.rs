@@ -50,7 +50,7 @@ enum Container {
 
 /// The container of a record, by the keys that only it has.
 fn container(root: Value<'_>) -> Option<Container> {
-    #[allow(clippy::type_complexity)] // how a container is told, and which
+    #[allow(clippy::type_complexity)] // how a container is detected, and which
     let tests: [(fn(Value<'_>) -> bool, Container); 5] = [
         (otlp::is, Container::Otlp),
         (jaeger::is, Container::Jaeger),

@@ -28,7 +28,7 @@ pub(super) struct Source {
     pub lines: u64,
     /// Bytes on disk, where they are known.
     pub size: u64,
-    /// The format, if it need not be told.
+    /// The format, if it need not be detected.
     pub forced: Option<Format>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Body {
 /// A stream of which the framing is settled, or an archive of such streams.
 pub(super) struct Opened {
     stream: Stream,
-    /// Bytes on disk that progress has been told of.
+    /// Bytes on disk that were reported as progress.
     pub told: u64,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Raw {
     Stream(Box<dyn Read + Send>),
 }
 
-/// A block, and what its records are told.
+/// A block, and facts for its records.
 pub(super) struct Given {
     pub block: Block,
     pub format: Format,
@@ -223,7 +223,7 @@ impl Opened {
         if is_tar(stream.head(HEAD, run)?) {
             return match again {
                 Again::File(file) => archive(file, false),
-                // As it came, compressed or not: what is wrong with it is then told as it is of a file.
+                // As it came, compressed or not: its errors are then reported like those of a file.
                 Again::Stream(noted) => archive(spill::copied(noted.once_more(), folder, run)?, false),
             };
         }
@@ -306,7 +306,7 @@ struct Told {
 }
 
 /// Looks at the beginning of an input: the first mebibyte, and where a record of it is so long that nothing in it
-/// tells the framing or the format, on up to the length that a record may have.
+/// decides the framing or the format, on up to the length that a record may have.
 fn told(
     beginning: &mut impl Beginning,
     options: &ReadOptions,
@@ -375,7 +375,7 @@ fn small(file: &mut File, mut bytes: Vec<u8>, options: &ReadOptions) -> std::io:
         return Ok(None);
     }
     bytes.clear();
-    // Room for one byte more tells the end without another look.
+    // Room for one byte more shows the end without another read.
     bytes.reserve(len + 1);
     file.take(len as u64 + 1).read_to_end(&mut bytes)?;
     let plain = compression(&bytes) == Compression::None && !is_zip(&bytes) && !is_tar(&bytes);

@@ -77,9 +77,9 @@ pub struct ReadOptions {
     pub max_expansion: u64,
     /// Most bytes that one compressed input may become.
     pub max_decompressed: u64,
-    /// What becomes one trace of formats that tell conversations.
+    /// What becomes one trace in formats that record conversations.
     pub trace_by: TraceBy,
-    /// Whether records are hashed, so that repeated exports can be told.
+    /// Whether records are hashed, so that repeated exports can be detected.
     pub digests: bool,
     /// Whether the fields are counted that no key of the mapping reads.
     pub unread_fields: bool,

@@ -274,7 +274,7 @@ impl Words {
         let (head, len) = (word.head(), word.len());
         let mut slot = Self::slot(head, len);
         while let Some(found) = self.slots[slot].checked_sub(1) {
-            // A head holds the zeros behind a shorter word, so that it tells the length too.
+            // A head holds the zeros behind a shorter word, so it encodes the length too.
             if self.heads[found as usize % 64] == head {
                 return (len <= 16 || self.all[found as usize].as_bytes() == word.bytes()).then_some(found);
             }

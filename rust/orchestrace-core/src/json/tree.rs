@@ -26,7 +26,7 @@ struct Node {
     /// Number of the string among those with escapes; [`PLAIN`] where it is as written. Of an object the lower half of
     /// [`Node::marks`].
     text: u32,
-    /// Of a string its first four bytes as written, zeros where it is shorter: nearly all keys are told apart by these
+    /// Of a string its first four bytes as written, zeros where it is shorter: nearly all keys differ in these
     /// and their length. Of an object the upper half of its marks.
     head: u32,
 }
@@ -113,7 +113,7 @@ impl<'a> Tree<'a> {
         judged.map(|()| tree)
     }
 
-    /// What a text shows up to its end or to what is wrong with it: for telling the format of a long record by its
+    /// What a text shows up to its end or to its first error: for detecting the format of a long record by its
     /// beginning.
     #[must_use]
     pub fn head(source: &'a str, limits: Limits) -> Self {

@@ -96,7 +96,7 @@ pub struct GroupInfo {
 pub struct Options {
     /// Join consecutive events of one owner by temporal edges (D3).
     pub program_order: bool,
-    /// How durations are told (D7).
+    /// The rule of durations (D7).
     pub lengths: crate::replay::schedule::Lengths,
     /// Subtasks that a task is rightly divided into, by `task_id`.
     pub subtasks: Arc<BTreeMap<String, BTreeSet<String>>>,

@@ -6,7 +6,7 @@
 //! - [`groups`]: one file for each group of metrics
 //! - [`members`]: the same kind of numbers for the agents or roles of a trace
 //!
-//! A metric that a recording cannot tell is null, with a [`Reason`](crate::error::Reason); 0 is a finding.
+//! A metric that a recording does not determine is null, with a [`Reason`](crate::error::Reason); 0 is a finding.
 
 mod event_rows;
 pub mod group;

@@ -1,7 +1,7 @@
 //! Rewards of runs and their units, by rules.
 //!
 //! A rule says which unit it pays and adds up its addends; the engine shows it one trace at a time and makes rows. What a
-//! recording cannot tell is null, with a [`Reason`](crate::error::Reason), never 0.
+//! recording does not determine is null, with a [`Reason`](crate::error::Reason), never 0.
 //!
 //! - [`reward`]: what a rule is, what it sees, what it pays
 //! - [`rules`]: the rules, a file for each subject

@@ -13,7 +13,7 @@ use crate::store::view::Nullable;
 pub struct Channel {
     /// What the rule calls it.
     pub name: &'static str,
-    /// Which reward of the recording it is, unless told.
+    /// The recorded reward that it reads by default.
     pub default: &'static str,
     /// One line.
     pub doc: &'static str,

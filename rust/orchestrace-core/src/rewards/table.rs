@@ -32,7 +32,7 @@ pub struct Asked {
     pub rule: &'static Reward,
     /// Its parameters.
     pub params: Params,
-    /// Which reward of the recording each of its channels is; the default where it is not told.
+    /// The recorded reward of each of its channels; the default if none is given.
     pub channels: Vec<Option<String>>,
 }
 

@@ -6,7 +6,7 @@
 //! - [`by_trace`], [`by_event`]: all traces of a store, as columns; [`table`]: what these share
 //!
 //! What is assumed is what the edges say: a result goes wherever its event leads. That is an upper bound, since nothing
-//! tells whether the untrusted part went along.
+//! says whether the untrusted part went along.
 
 pub mod by_event;
 pub mod by_trace;

@@ -46,7 +46,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Hands the closure of a trace to `tell`, or says why it has none.
+    /// Passes the closure of a trace to `tell`, or the reason why it has none.
     pub(super) fn with<T>(
         &mut self,
         view: &TraceView<'_>,

@@ -146,7 +146,7 @@ pub struct TraceView<'a> {
     pub duration_s: Nullable<'a, f64>,
     /// When the work ended, of sources whose `t` is when it began.
     pub t_end: Nullable<'a, f64>,
-    /// Tokens read that are not told to come from a cache or to go to one.
+    /// Tokens read that are not recorded as read from or written to a cache.
     pub tokens_fresh: Nullable<'a, i64>,
     /// Tokens read from a cache.
     pub tokens_cached: Nullable<'a, i64>,

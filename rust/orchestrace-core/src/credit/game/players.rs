@@ -190,7 +190,7 @@ impl Cast {
         links.dedup();
     }
 
-    /// What a method is told.
+    /// The input of a method.
     #[must_use]
     pub fn players(&self) -> Players<'_> {
         Players {

@@ -261,7 +261,8 @@ impl GroupRelative {
     }
 }
 
-/// How long a rollout is: the events that somebody of the team owns, or the tokens that they wrote, if any of them tells.
+/// How long a rollout is: the events that somebody of the team owns, or the tokens that they wrote, if any are
+/// recorded.
 fn length(view: &TraceView<'_>, by_events: bool, owners: &[u32]) -> Option<f64> {
     let mut owned = (0..view.len()).filter(|&v| owners[v] != NOBODY);
     if by_events {

@@ -57,7 +57,7 @@ impl Wording {
             || value.solid.chars().count() >= LONG && self.solid.contains(&value.solid)
     }
 
-    /// Whether all of a value could come from it, be it from within its words: what a user asked for is not told
+    /// Whether all of a value could come from it, be it from within its words: what a user asked for is not reported
     /// apart finely.
     pub(super) fn may_say(&self, value: &Wording) -> bool {
         if value.is_amount() {

@@ -42,7 +42,7 @@ impl Teller<'_> {
         let silent = self.silent.values().copied().filter(|agent| !streams.contains(agent));
         for agent in silent.collect::<BTreeSet<_>>() {
             match self.returned.get(&agent).copied() {
-                // Its result is told by its call, unless that only launched it.
+                // Its call records its result, unless that only launched it.
                 Some((call, content, time, item)) if self.delivered.contains(&agent) => {
                     let id = [self.recording.read(call), ":return"].concat();
                     let id = self.recording.text(&id);
@@ -57,7 +57,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Counts the small files: they are used where they tell of an agent.
+    /// Counts the small files: they are used if they describe an agent.
     pub(super) fn beside(&mut self) {
         for meta in &self.records.metas {
             if !self.by_id.contains_key(&meta.agent) {

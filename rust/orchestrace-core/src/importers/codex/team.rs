@@ -19,7 +19,7 @@ pub(super) struct Team {
     pub filed: HashSet<Agent>,
     /// Children whose answer has reached their parent.
     pub answered: HashSet<Agent>,
-    /// What agents were told by others.
+    /// Messages that agents received from others.
     pub prompts: HashSet<Hash>,
 }
 

@@ -57,7 +57,7 @@ pub(super) fn unit(value: f64) -> Option<f64> {
 struct Judged {
     /// Whether no scorer has been read.
     first: bool,
-    /// Metrics that there are: two scorers of a name are told apart.
+    /// Names of metrics so far: two scorers of a name are distinguished.
     names: HashSet<String>,
 }
 

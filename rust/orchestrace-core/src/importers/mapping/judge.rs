@@ -1,4 +1,4 @@
-//! Validation of the mapping file: keys, pointers and words. What is wrong is the user's mistake, told in one line with
+//! Validation of the mapping file: keys, pointers and words. Errors are the user's mistakes, reported in one line with
 //! the key, what was found and what is expected.
 
 use super::counts::{Reads, Way};
@@ -90,8 +90,8 @@ struct Reading<'f> {
     keys: Vec<(String, Expr)>,
     /// The key that is read.
     key: String,
-    /// Where, in a record, what is read lies: what is told, of which there may be several kinds; the step; what holds
-    /// the list of steps.
+    /// Where, in a record, what is read lies: the current part, of which there may be several kinds; the step; what
+    /// holds the list of steps.
     here: Vec<Vec<String>>,
     step: Vec<String>,
     up: Vec<String>,
@@ -504,7 +504,7 @@ impl Reading<'_> {
         let each = value.get("each");
         let first = self.ways.len();
         let each = if each.exists() { Some(self.field(&format!("{name}.each"), each, None)?) } else { None };
-        // What is told of an element of a list lies in it.
+        // The fields of a list's element lie in it.
         let mut here = self.here.clone();
         if each.is_some() {
             here.clear();

@@ -384,7 +384,7 @@ fn extension_field(
             return Ok(true);
         }
         (OptionalColumn::List(column), Kind::Array) => {
-            // A list is one value: it is told once, with its first number that was rounded.
+            // A list is one value: it is reported once, with its first number that was rounded.
             let mut rounded = None;
             scratch.list.clear();
             let mut more = cursor.open_array()?;

@@ -12,7 +12,7 @@ use crate::json::{Cursor, Limits, Pattern};
 static KEY: Pattern = Pattern::new(b"\"key\":");
 static VALUE: Pattern = Pattern::new(b"\"value\":");
 
-/// Cuts a request into items; nothing is put, and false told, where it is not written in the usual way.
+/// Cuts a request into items; puts nothing and returns false if it is not written in the usual way.
 pub(super) fn cut(text: &str, out: &mut Items<'_>) -> bool {
     if out.by_conversation() {
         return false;

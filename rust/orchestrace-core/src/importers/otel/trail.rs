@@ -27,7 +27,7 @@ pub(super) fn trace_id(root: Value<'_>) -> Option<String> {
 }
 
 /// The kind of a line about an intervention on a trace: what was patched, what became of it by the judgment of a
-/// model. They tell of runs that are not recorded, so nothing is made of them.
+/// model. They are about runs that are not recorded, so they are ignored.
 pub(super) fn counterfactual(root: Value<'_>) -> Option<&'static str> {
     root.get("trace_id").some_str()?;
     root.get("error_id").some_str()?;

@@ -134,7 +134,7 @@ impl TarEntries {
         }
         let found = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            // The entry that met the damage has told it.
+            // The entry that met the damage has reported it.
             if inner.damaged { Ok(None) } else { header(&mut inner) }
         };
         match found {
@@ -169,7 +169,8 @@ fn header(inner: &mut Inner) -> io::Result<Option<String>> {
         inner.pass()?;
         let mut header = [0; BLOCK];
         let n = inner.fill(&mut header)?;
-        // Archives end with blocks of zeros. Nothing else tells one that is whole from one that is cut between entries.
+        // Archives end with blocks of zeros. Nothing else distinguishes a whole archive from one that is cut between
+        // entries.
         if n == BLOCK && header.iter().all(|b| *b == 0) {
             return Ok(None);
         }

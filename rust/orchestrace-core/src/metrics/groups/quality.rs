@@ -348,7 +348,7 @@ impl Worker {
         }
     }
 
-    /// Whether what agents were told arrived in what they put together.
+    /// Whether the inputs of agents reached what they aggregated.
     fn coverage(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
         let (view, graph, n) = (subject.view, subject.graph, subject.view.len());
         self.aggregates.clear();

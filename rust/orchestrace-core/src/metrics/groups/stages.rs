@@ -41,7 +41,7 @@ pub struct StageTable {
     latest: Vec<Latest>,
 }
 
-/// Where an agent is: the stage of its latest spawn, and a run of steps in one stage that is not yet told.
+/// Where an agent is: the stage of its latest spawn, and a run of steps in one stage that is not yet written.
 #[derive(Debug, Clone, Copy)]
 struct Latest {
     spawned: u32,

@@ -1,12 +1,12 @@
 //! Tokens of a team, and what its scorers spent (D18).
 //!
 //! ```text
-//! tokens_fresh + tokens_cached + tokens_cache_write + tokens_out = tokens,   where every event tells input and output
+//! tokens_fresh + tokens_cached + tokens_cache_write + tokens_out = tokens,   if every event records input and output
 //! tokens_reasoning is a part of tokens_out
 //! cache_share = tokens_cached / (tokens_fresh + tokens_cached + tokens_cache_write)
 //! ```
 //!
-//! Each is a sum over the events that tell it; the share is one of these sums. O(|V|).
+//! Each is a sum over the events that record it; the share is a ratio of such sums. O(|V|).
 
 use crate::error::Reason;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
@@ -79,7 +79,7 @@ pub(in crate::metrics) fn columns<'v, 'a>(view: &'v TraceView<'a>) -> [&'v Nulla
     ]
 }
 
-/// Adds what an event tells of each kind.
+/// Adds the recorded tokens of an event, by kind.
 pub(in crate::metrics) fn add(sums: &mut [Option<i64>; KINDS], view: &TraceView<'_>, v: usize) {
     for (sum, column) in sums.iter_mut().zip(columns(view)) {
         if let Some(tokens) = column.get(v) {

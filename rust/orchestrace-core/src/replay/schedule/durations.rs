@@ -4,11 +4,12 @@
 //! d(v) = duration_s, else max(0, t_end - t), else the gap rule  max(0, end(v) - max end(pred)),  sources end - t0
 //! ```
 //!
-//! `end` is `t`, or `t_end` where that tells the duration; t0 is the least `t`. What a human does takes no time here, nor
-//! what a scorer does: it happens when it was recorded, and is no work of the team. A gap that is longer than somebody
-//! allows is no work either, nor is what a call waited for an agent that answers it: of the result of such a call counts
-//! what is left after the answer. The rule of the trace: `explicit` if every event of the others has one of the first two, else
-//! `mixed` if times are in seconds, else `gap` for all, since seconds and steps do not add. O(|V|+|E|).
+//! `end` is `t`, or `t_end` where that defines the duration; t0 is the least `t`. What a human does takes no time here,
+//! nor what a scorer does: it happens when it was recorded, and is no work of the team. A gap that is longer than
+//! somebody allows is no work either, nor is what a call waited for an agent that answers it: of the result of such a
+//! call counts what is left after the answer. The rule of the trace: `explicit` if every event of the others has one of
+//! the first two, else `mixed` if times are in seconds, else `gap` for all, since seconds and steps do not add.
+//! O(|V|+|E|).
 //!
 //! A recorded event may begin before what it waits for has ended (edges say what was used, not when). A replay that is
 //! to return every recorded time takes the overlap off its duration; how often is counted.
@@ -29,7 +30,7 @@ pub enum Durations {
     Gap,
 }
 
-/// How durations are told.
+/// The rule of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Lengths {
     /// Where they come from.
@@ -48,7 +49,7 @@ pub enum Release {
     Recorded,
 }
 
-/// The rule that told the durations of a trace.
+/// The rule that gave the durations of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Rule {

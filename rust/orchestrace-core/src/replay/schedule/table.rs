@@ -22,7 +22,7 @@ use crate::store::{Chunk, Store, word_array};
 /// What holds for all scenarios of a call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// How durations are told.
+    /// The rule of durations.
     pub lengths: Lengths,
     /// Whether consecutive events of one owner are joined (D3).
     pub program_order: bool,

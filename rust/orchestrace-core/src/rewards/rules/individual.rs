@@ -33,7 +33,7 @@ pub static ROLE: Reward = Reward {
     pay: Pay::Units(recorded),
 };
 
-/// The field `reward`, summed over each unit; a trace whose events have none tells nothing. O(|V|).
+/// The field `reward`, summed over each unit; a trace whose events have none is null. O(|V|).
 pub(super) fn recorded(given: &Given<'_>, out: &mut Payments) {
     let rewards = given.subject.view.reward;
     let n = given.subject.view.len();

@@ -192,7 +192,7 @@ fn mgrpo_sub(given: &Given<'_>, out: &mut Payments) {
     }
 }
 
-/// The sum of what the events of each unit tell, and how many of them do. O(|V|).
+/// The sum of the recorded values of each unit's events, and their number. O(|V|).
 fn told_of_units(given: &Given<'_>, value: impl Fn(usize) -> Option<f64>) -> Vec<(Compensated, f64)> {
     let mut told = vec![(Compensated::default(), 0.0); given.units.len()];
     for v in 0..given.subject.view.len() {

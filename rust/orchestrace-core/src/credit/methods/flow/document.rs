@@ -77,7 +77,7 @@ impl Flowing<'_> {
         for share in share.iter_mut() {
             *share = if *share > 0.0 { sent / *share } else { 0.0 };
         }
-        // Nothing sent cannot be told from no way in, and a weight next to nothing has no inverse.
+        // Nothing sent cannot be distinguished from no way in, and a weight next to nothing has no inverse.
         if sent == 0.0 || !share.iter().all(|share| share.is_finite()) {
             return false;
         }

@@ -7,7 +7,7 @@ use crate::importers::recording::{
 };
 
 impl Stream<'_, '_> {
-    /// What is told of other agents beside the calls of the history.
+    /// Records of other agents beside the calls of the history.
     pub(super) fn collaboration(&mut self, line: &Line) {
         match line.what {
             What::Spawned { call, .. } => {

@@ -159,7 +159,7 @@ impl<'t> Facts<'t> {
         if let Some(name) = entity {
             return Cow::Borrowed(name);
         }
-        // A managed agent is told its name by its manager.
+        // A managed agent gets its name from its manager.
         if let Some(input) = self.input.as_deref().filter(|_| self.smolagents)
             && let Some(at) = input.find(TOLD).filter(|at| *at < 64)
             && let Some((name, _)) = input[at + TOLD.len()..].split_once('\'')

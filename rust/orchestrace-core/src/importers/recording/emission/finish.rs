@@ -29,7 +29,7 @@ impl Emission<'_, '_, '_> {
             if let (Some(src), Some(dst)) = (self.resolve(src), self.resolve(dst))
                 && src != dst
             {
-                // What was told and then read is one edge: a message, a return.
+                // What was sent and then read is one edge: a message, a return.
                 let told = matches!(edge_type, EdgeType::Message | EdgeType::Return | EdgeType::Spawn);
                 if edge_type == EdgeType::Causal && drawn.contains(&(src, dst)) {
                     continue;
