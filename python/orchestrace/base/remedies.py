@@ -107,7 +107,7 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("finding", "trace.id_reused"): Remedy(
         "Every run of a script is called `run`.",
-        "Give runs ids of their own, or tell them apart by the column `trace`.",
+        "Give runs ids of their own, or distinguish them by the column `trace`.",
     ),
     ("finding", "trace.partial"): Remedy(
         "A session that still runs, or whose file was cut.",

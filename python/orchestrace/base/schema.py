@@ -24,7 +24,7 @@ _DTYPES: Final[dict[str, pl.DataType]] = {
     "f64_list": pl.List(pl.Float64()),
 }
 TraceBy = Literal["trace", "conversation"]
-"""What becomes one trace, where a format tells both."""
+"""What becomes one trace, if a format records both."""
 
 LIFTED: Final = ("text", "i64", "f64", "bool")
 """Kinds of columns that a caller may lift."""

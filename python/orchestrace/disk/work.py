@@ -103,7 +103,7 @@ class IngestWork:
 
     def _is_settled(self, number: int) -> bool:
         """Whether an input is of the format that it was of, whatever this call says: it only comes along, or
-        the mapping of the corpus told it, which the call need not name again."""
+        the mapping of the corpus gave it, which the call need not name again."""
         importer = self._manifest.inputs[number].importer
         detected = self._options.get("format", "auto") == "auto"
         return importer is not None and (number in self._along or (importer == "mapping" and detected))

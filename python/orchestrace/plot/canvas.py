@@ -30,7 +30,7 @@ def drawing() -> Any:
 
 
 def labeled(frame: pl.DataFrame) -> bool:
-    """Whether marks have labels for screen readers one by one: thousands tell less than one description."""
+    """Whether marks have labels for screen readers one by one: thousands say less than one description."""
     return frame.height <= 200
 
 

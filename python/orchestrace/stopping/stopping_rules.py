@@ -76,7 +76,7 @@ def _best(runs: Answers, among: Ints, values: Floats, level: Level) -> Fitted:
 
 
 def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
-    """The mean payoff of each value, (values,) float64; minus infinity where no run tells it.
+    """The mean payoff of each value, (values,) float64; minus infinity where no run shows it.
 
     A larger value stops later. Each run is therefore a list of rows that begin to stop some values, in order.
     """

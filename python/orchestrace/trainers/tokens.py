@@ -137,7 +137,7 @@ def token_credits(
             rows["credit"], rows["n_tokens"], rows["after"], rows["tokens"], decaying, strict=True
         )
     ]
-    # as series, since a null may come first, which tells Polars nothing of what follows
+    # as series, since a null may come first, which shows Polars nothing of what follows
     made = [None if one is None else pl.Series(one, dtype=pl.Float64) for one in lists]
     return rows.with_columns(tokens=pl.Series(made, dtype=pl.List(pl.Float64))).drop("after")
 

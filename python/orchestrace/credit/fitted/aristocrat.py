@@ -76,7 +76,7 @@ def decisions(corpus: Corpus, rewards: pl.DataFrame, context: str) -> pl.DataFra
 
 
 def _policy(known: pl.DataFrame) -> pl.DataFrame:
-    """What each row's context tells, a row for each of `known`: the value by either rule and its parts.
+    """What each row's context gives, a row for each of `known`: the value by either rule and its parts.
 
     Columns ``table`` and ``own`` (the two values, NaN where an alternative has no outcome), ``complete``
     (what was taken is all that the policy had) and ``silent`` (all outcomes of the context are alike, and
