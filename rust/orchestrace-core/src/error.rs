@@ -149,7 +149,7 @@ codes!(
     ]
 );
 
-/// One record fails; the rest goes on.
+/// One record fails; reading continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
     /// Stable code.
@@ -168,7 +168,7 @@ impl Reject {
     }
 }
 
-/// Odd but valid; everything goes on.
+/// Odd but valid; reading continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Stable code.

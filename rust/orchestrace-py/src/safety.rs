@@ -33,13 +33,14 @@ fn named(store: &Store, names: &[String]) -> Named {
     }
 }
 
-/// What is said of tools: lists of names under `untrusted`, `trusted`, `privileged`.
+/// Statements about tools: lists of names under `untrusted`, `trusted`, `privileged`.
 pub(crate) fn tools_of(store: &Store, said: &BTreeMap<String, Vec<String>>) -> Tools {
     let of = |what: &str| named(store, said.get(what).map_or(&[][..], Vec::as_slice));
     Tools { untrusted: of("untrusted"), trusted: of("trusted"), privileged: of("privileged") }
 }
 
-/// What is asked of every trace. `carry` says which edges carry, `probabilistic` are the chances of a transmission and a leak.
+/// Options of the closure. `carry` says which edges carry, `probabilistic` are the chances of a transmission and a
+/// leak.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct TaintRequest {

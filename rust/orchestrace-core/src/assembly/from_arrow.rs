@@ -61,7 +61,7 @@ pub struct Tables {
     pub record_counts: Option<RecordBatch>,
 }
 
-/// How tables are taken over; by default nobody has looked at them, and what is wrong with one trace fails the call.
+/// How tables are taken over; by default they are unchecked, and an error in one trace fails the call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Taking {
     /// Traces that the store cannot hold are left out, and listed in [`Store::set_aside`].

@@ -106,7 +106,7 @@ impl Interner {
     }
 }
 
-/// Where the codes of short names that were met a moment ago are: a trace names the same few agents, roles
+/// A cache of the codes of recent short names: a trace names the same few agents, roles
 /// and tools over and over, and for up to sixteen bytes comparing head and length compares the names.
 #[derive(Debug)]
 pub struct Recent {

@@ -83,7 +83,7 @@ pub(crate) struct CarriedLabel {
     pub weight: Option<f64>,
 }
 
-/// What an annotator said about a trace: of an event, a turn or an agent of it, or of the whole.
+/// An annotator's statement about a trace: one of its events, turns or agents, or the whole.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Label<'a> {
     /// Who says it.
@@ -100,7 +100,7 @@ pub struct Label<'a> {
     pub weight: Option<f64>,
 }
 
-/// What every event has.
+/// The required fields of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
     /// Unique in the trace.

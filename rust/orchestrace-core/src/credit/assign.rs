@@ -76,7 +76,7 @@ pub fn assign_trace(
     }
 }
 
-/// What became of the rows of one trace when its group was compared.
+/// Results of the rows of one trace from the comparison of its group.
 #[derive(Debug, Clone, Copy)]
 pub struct Judged<'a> {
     /// One value per row, NaN where there is none.

@@ -38,7 +38,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 /// Parameters of [`contexts`].
 pub static PARAMS: &[Param] = &[CONTEXT];
 
-/// Contexts of the events of a trace; a buffer that is used for one trace after the other.
+/// Contexts of the events of a trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Contexts {
     /// Context of every event; none where it is unknown.
@@ -140,8 +140,8 @@ impl Contexts {
     }
 }
 
-/// What an event does, whoever does it: type, addressee, tool and text. None where there should be a text and no key
-/// says which.
+/// What an event does, independent of its actor: type, addressee, tool and text. None where there should be a text and
+/// no key says which.
 #[must_use]
 pub fn act(view: &TraceView<'_>, corpus: &Vocabulary, v: usize) -> Option<u128> {
     let kind = view.event_type(v);
@@ -173,7 +173,7 @@ fn carries_text(kind: EventType) -> bool {
 /// Types of events that are choices of their owner.
 pub static DECISIONS: [EventType; 6] = [OrchestratorDecision, Message, Return, Spawn, ToolCall, Aggregate];
 
-/// Whether an event is a decision of somebody: what credit among siblings is about.
+/// Whether an event is a decision, the subject of credit among siblings.
 #[must_use]
 pub fn is_decision(kind: EventType, owner: u32) -> bool {
     owner != NOBODY && DECISIONS.contains(&kind)

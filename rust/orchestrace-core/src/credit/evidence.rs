@@ -23,7 +23,7 @@ use crate::schema::{Column, Dict, EVENT_TYPES, Kind, Reason, Unit};
 use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
 
-/// What is asked about a trace.
+/// A question about a trace.
 #[derive(Debug)]
 pub struct Question<'a> {
     /// Number of the trace.

@@ -14,7 +14,7 @@ use crate::run::Run;
 use crate::schema::{Reason, Unit};
 use crate::store::Store;
 
-/// What was found for the events of a store, in corpus order.
+/// Given values of the events of a store, in corpus order.
 #[derive(Debug)]
 pub struct GivenEvents {
     /// Values.
@@ -39,7 +39,7 @@ impl GivenEvents {
     }
 }
 
-/// What was found for the traces of a store, in corpus order.
+/// Given values of the traces of a store, in corpus order.
 #[derive(Debug)]
 pub struct GivenTraces {
     /// The amount that was divided; null where there is none.

@@ -39,7 +39,7 @@ pub use terms::{Asked, RowKind, Subject, Term, TermKind, Terms};
 
 use crate::error::{Error, Result, unknown_name};
 
-/// The method of a name; the error names the nearest one.
+/// The method with this name; the error suggests the nearest name.
 pub fn find(name: &str) -> Result<&'static Method> {
     METHODS.iter().find(|m| m.info().name == name).ok_or_else(|| {
         let known: Vec<_> = METHODS.iter().map(|m| m.info().name).collect();

@@ -32,7 +32,7 @@ impl Value {
     }
 }
 
-/// What values a parameter takes.
+/// The values that a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ParamKind {
     /// A flag.
@@ -70,7 +70,7 @@ pub const WEIGHT: Param = Param {
     doc: "weight of a row in the mean of a larger unit: 1, or its output tokens",
 };
 
-/// What the rows of a method along time are.
+/// The rows of a method along time.
 pub const ROWS: Param = Param {
     name: "rows",
     kind: ParamKind::Choice(&["turns", "events"]),
@@ -86,7 +86,7 @@ pub const GAMMA: Param = Param {
     doc: "discount per row",
 };
 
-/// Weight of later differences, of the methods with a critic.
+/// Weight of later differences, for methods with a critic.
 pub const LAMBDA: Param = Param {
     name: "lambda_",
     kind: ParamKind::Float(0.0, 1.0),
@@ -102,7 +102,7 @@ pub const DDOF: Param = Param {
     doc: "1 divides the squares by n - 1, 0 by n",
 };
 
-/// What keeps a quotient finite.
+/// A constant that keeps a quotient finite.
 pub const EPSILON: Param = Param {
     name: "epsilon",
     kind: ParamKind::Float(0.0, f64::MAX),
@@ -126,7 +126,7 @@ pub const NORM: Param = Param {
     doc: "mean: subtract the mean; mean_std: also divide by the standard deviation",
 };
 
-/// Where the context of a decision comes from.
+/// The source of a decision's context.
 pub const CONTEXT: Param = Param {
     name: "context",
     kind: ParamKind::Choice(&["auto", "recorded", "computed"]),

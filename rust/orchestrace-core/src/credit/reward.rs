@@ -31,7 +31,7 @@ fn sum(weights: impl Iterator<Item = f64>, mut value: impl FnMut(usize) -> Optio
     sum.is_finite().then_some(sum)
 }
 
-/// Refuses what is no weighted sum.
+/// Rejects an empty list of channels and weights that are not finite.
 fn check(reward: &[(String, f64)]) -> Result<()> {
     if reward.is_empty() {
         return Err(Error::Parameter("reward names no channel".into()));
@@ -102,7 +102,7 @@ pub fn measures(store: &Store, wanted: MeasureKind, names: usize) -> Vec<bool> {
     is_channel
 }
 
-/// What each of `traces` is paid, where rewards are rows `(trace, channel, value)` of a table: the columns `trace` and
+/// The rewards of `traces`, from rows `(trace, channel, value)` of a table: the columns `trace` and
 /// `reward`. It takes no events, so that a corpus on disk is asked without reading them. O(traces + rows).
 pub fn rewards<'a>(
     traces: &[u32],

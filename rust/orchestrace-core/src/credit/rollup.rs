@@ -331,7 +331,7 @@ impl Sums {
     }
 }
 
-/// Rows of a trace that cannot be served: all that it would have had, null, with the reason.
+/// Rows of a trace that a method cannot serve: all its rows, null, with the reason.
 pub fn refused(
     view: &TraceView<'_>,
     quantity: Quantity,

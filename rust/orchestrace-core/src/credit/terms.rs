@@ -10,7 +10,7 @@ use super::params::Params;
 use super::segments::{Scale, center};
 use crate::store::view::TraceView;
 
-/// What a term is.
+/// The kind of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TermKind {
     /// The reward of the trace.
@@ -60,7 +60,7 @@ impl TermKind {
     }
 }
 
-/// What an own row of a method stands for: how it is called.
+/// The kind of a method's own row, which names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowKind {
     /// One event.
@@ -77,7 +77,7 @@ pub enum RowKind {
     Text,
 }
 
-/// Whom a term is about.
+/// The subject of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Subject {
     /// Nobody in particular.
@@ -114,7 +114,7 @@ pub struct Term {
     pub note: Cow<'static, str>,
 }
 
-/// Terms as they are found.
+/// The terms found so far.
 #[derive(Debug, Default)]
 pub struct Terms {
     list: Vec<Term>,
@@ -180,7 +180,7 @@ impl Terms {
     }
 }
 
-/// What is asked about one trace.
+/// A question about one trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// The trace.

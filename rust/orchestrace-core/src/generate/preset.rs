@@ -24,7 +24,7 @@ pub enum Preset {
     Tail,
 }
 
-/// What a preset is called and holds.
+/// The description of a preset.
 #[derive(Debug, Clone, Copy)]
 pub struct PresetInfo {
     /// The preset.
@@ -33,7 +33,7 @@ pub struct PresetInfo {
     pub name: &'static str,
     /// One line for a list.
     pub summary: &'static str,
-    /// Traces if the caller asks for no number.
+    /// Traces if the caller gives no number.
     pub default_traces: u64,
 }
 

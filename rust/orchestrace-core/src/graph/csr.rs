@@ -13,7 +13,7 @@ use super::weights::N_TYPES;
 use crate::schema::EdgeType;
 use crate::store::view::TraceView;
 
-/// In which order a trace lists its edges.
+/// The order in which a trace lists its edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listing {
     /// Every edge leads to a later row, so that document order is a topological one.
@@ -52,7 +52,7 @@ pub(crate) fn has_parallel(view: &TraceView<'_>) -> bool {
     false
 }
 
-/// The graph of one trace; a buffer that is used for one trace after the other.
+/// The graph of one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct CsrGraph {
     n: usize,

@@ -23,7 +23,7 @@ use super::owner::{Evidence, NOBODY, Name, Owners};
 use crate::schema::{EventType, Reason};
 use crate::store::view::TraceView;
 
-/// Where a trace's outcome sits.
+/// The place of a trace's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// At an event.

@@ -76,7 +76,7 @@ impl Name {
     }
 }
 
-/// How the root was found.
+/// The evidence by which the root was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Evidence {
     /// The human addressed it, or agents that work for it.
@@ -109,7 +109,7 @@ pub struct AgentRow {
     pub n_events: u32,
 }
 
-/// Owners of a trace; a buffer that is used for one trace after the other.
+/// Owners of a trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Owners {
     order: CanonicalOrder,
@@ -450,7 +450,7 @@ impl Owners {
         self.root
     }
 
-    /// How the root was found.
+    /// The evidence by which the root was found.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
         self.evidence

@@ -12,7 +12,7 @@ use crate::schema::Reason;
 use crate::store::view::TraceView;
 use crate::surrogate::{Structure, Surrogate};
 
-/// Which graph a kernel wants.
+/// The graph that a kernel needs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GraphOptions<'a> {
     /// Whether consecutive events of one owner are joined (D3).

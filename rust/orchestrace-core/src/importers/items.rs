@@ -181,8 +181,8 @@ struct Mark {
     together: usize,
 }
 
-/// Where [`SpreadImporter::items`](super::SpreadImporter::items) puts what it cuts a record into. Every part of the
-/// record that the format counts is put once: as an item, as ignored, or as rejected.
+/// The sink into which [`SpreadImporter::items`](super::SpreadImporter::items) puts the items of a record. Every part
+/// of the record that the format counts is put once: as an item, as ignored, or as rejected.
 #[derive(Debug)]
 pub struct Items<'w> {
     columns: &'w mut ItemColumns,

@@ -48,7 +48,7 @@ pub struct Span {
     pub item: u32,
 }
 
-/// What a span did, in the words that all dialects share.
+/// The work of a span, in terms that all dialects share.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Work {
     /// An agent at work: all that is below is its own, but for what is below agents below.
@@ -68,7 +68,7 @@ pub enum Work {
     Nothing,
 }
 
-/// Who an agent is, as a span says it.
+/// The identity of an agent, from its span.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Who {
     /// Name.
@@ -107,7 +107,7 @@ pub struct Generation {
     pub extras: Text,
 }
 
-/// How a tool is used.
+/// The role of a tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolKind {
     /// Because a model asked for it.
@@ -151,7 +151,7 @@ pub struct Declared {
     pub hands_to: Text,
 }
 
-/// What became of the record of a span, unless it was used.
+/// The fate of a span's record that was not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It repeats another one.

@@ -76,7 +76,8 @@ pub(super) struct Given {
     pub ignored: u64,
 }
 
-/// Where the reading of an input is taken up again: [`super::SourcePart::position`] of a reading with the same options.
+/// The position at which the reading of an input resumes: [`super::SourcePart::position`] of a reading with the same
+/// options.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadPosition {
     /// First byte, of the decompressed stream, that was not read.
@@ -387,7 +388,7 @@ fn small(file: &mut File, mut bytes: Vec<u8>, options: &ReadOptions) -> std::io:
 }
 
 /// The format of each input, by its first bytes or as the options say; of an archive, that of its entries. Streams
-/// cannot be looked at without reading them and are refused.
+/// cannot be inspected without reading them and are refused.
 pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Vec<Format>> {
     let forced = forced(options)?;
     let one = |input: Input| {

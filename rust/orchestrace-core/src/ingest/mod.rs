@@ -33,7 +33,7 @@ pub use input::{ReadPosition, formats};
 pub use reader::{Batch, SourcePart, TraceReader, read};
 pub use sought::{EventPlace, Sought, locate, record_bytes};
 
-/// Where records come from.
+/// A source of records.
 pub enum Input {
     /// A file, whole or compressed.
     Path(PathBuf),
@@ -53,7 +53,7 @@ pub enum Input {
     },
 }
 
-/// What `max_record` can be at most: the text columns of a block, which may be one record and some more, have
+/// The largest value of `max_record`: the text columns of a block, which may be one record and some more, have
 /// 31-bit offsets.
 pub const MAX_RECORD: u64 = 2_000_000_000;
 
@@ -64,7 +64,7 @@ pub struct ReadOptions {
     pub format: String,
     /// What the format `mapping` stands for.
     pub mapping: Option<&'static Mapping>,
-    /// What of a record becomes columns.
+    /// Options of which parts of a record become columns.
     pub records: RecordOptions,
     /// Bytes that a worker takes at a time; no result depends on it.
     pub block_size: usize,

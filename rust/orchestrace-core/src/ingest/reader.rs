@@ -62,7 +62,7 @@ pub struct TraceReader {
     spread: BTreeSet<usize>,
 }
 
-/// What a batch has of one input.
+/// The part of a batch from one input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SourcePart {
     /// Records found: the sum of the four below.

@@ -29,7 +29,7 @@ pub(super) const fn head(key: &str) -> u32 {
     head
 }
 
-/// Keys that are looked for together.
+/// Keys that are looked up together.
 #[derive(Debug)]
 pub struct Keys<const N: usize> {
     all: [&'static str; N],

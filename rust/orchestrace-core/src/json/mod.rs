@@ -22,7 +22,7 @@ pub mod tree;
 use crate::error::{Reject, RejectCode};
 use scan::{digits, each, escape_from, escaped_by, lowest, plain_run, stops, stops_of};
 
-/// Why a record cannot be read, with the place.
+/// The reason why a record cannot be read, with its position.
 #[derive(Debug)]
 pub struct Fault {
     /// Stable code.
@@ -35,12 +35,12 @@ pub struct Fault {
     pub message: String,
 }
 
-/// How the message of a fault begins when the record ended before its JSON did.
+/// The start of the message if a record ends before its JSON does.
 pub const END_OF_RECORD: &str = "found the end of the record";
 
-/// What [`Limits::depth`] can be at most. Trees are built and walked by functions that call themselves, a level a call,
-/// on the 2 MiB of stack that threads have by default: a level may take 2 KB of them, and takes some hundred bytes, more
-/// where nothing is optimized. Python's own `json` goes no deeper either.
+/// The largest value of [`Limits::depth`]. Trees are built and walked by functions that call themselves, a level a
+/// call, on the 2 MiB of stack that threads have by default: a level may take 2 KB of them, and takes some hundred
+/// bytes, more where nothing is optimized. Python's own `json` goes no deeper either.
 pub const MAX_DEPTH: usize = 1_000;
 
 /// Faults are rare and large: boxed, so that results stay in registers.
@@ -93,7 +93,7 @@ pub struct Limits {
     pub lenient: bool,
 }
 
-/// What kind of value comes next.
+/// The kind of the next value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {

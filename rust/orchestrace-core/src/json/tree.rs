@@ -96,7 +96,7 @@ pub struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Parses a whole record; what is no JSON is a fault with its place.
+    /// Parses a whole record; invalid JSON is a fault with its position.
     ///
     /// ```
     /// use orchestrace_core::json::Limits;
@@ -276,7 +276,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// A value of a tree, or the absence of one: whatever is asked of it, there is an answer.
+/// A value of a tree, or its absence; every accessor accepts both.
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'t> {
     tree: &'t Tree<'t>,

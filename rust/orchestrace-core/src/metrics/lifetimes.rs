@@ -19,7 +19,7 @@ use crate::run::Run;
 use crate::schema::{Dict, EventType};
 use crate::store::Store;
 
-/// From when to when the agents and spawned names of a trace are there (D19).
+/// Lifetimes of the agents and spawned names of a trace (D19).
 #[derive(Debug, Default)]
 pub struct Lifetimes {
     /// First and last time of each.
@@ -114,7 +114,7 @@ static PRESENCE: [Metric; 2] = [
     },
 ];
 
-/// From when to when the agents and spawned names of every trace are there (D19): `trace trace_id agent present_from
+/// Lifetimes of the agents and spawned names of every trace (D19): `trace trace_id agent present_from
 /// present_to`, in the unit of `t`.
 pub fn lifetimes(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
     let all: Vec<&Metric> = PRESENCE.iter().collect();

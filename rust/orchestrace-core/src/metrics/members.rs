@@ -12,7 +12,7 @@ use crate::graph::NOBODY;
 use crate::graph::slots::Slots;
 use crate::schema::EventType;
 
-/// Whose rows.
+/// The kind of members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
     /// A row an agent.

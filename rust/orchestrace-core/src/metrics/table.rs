@@ -54,7 +54,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Room for a row, and what is said of its times.
+    /// Room for a row, and the units of its times.
     pub(super) fn open(
         &mut self,
         trace: u32,

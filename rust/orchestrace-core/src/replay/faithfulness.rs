@@ -32,7 +32,7 @@ use crate::store::view::{ChunkView, TraceView};
 use crate::store::{Store, word_array};
 use crate::surrogate::{MAX_SETS, Structure, Surrogate};
 
-/// What to compute.
+/// The options of the computation.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The surrogate.
@@ -90,7 +90,7 @@ pub struct Curves {
 
 impl Curves {
     /// Areas in the order of credit and, as a mean, in random orders. `credit` has a value for every event of `view`;
-    /// a null or what is no number refuses the trace, negative infinity is below every credit.
+    /// a null or NaN refuses the trace, negative infinity is below every credit.
     pub fn areas(
         &mut self,
         view: &TraceView<'_>,

@@ -78,7 +78,7 @@ impl Level {
     }
 }
 
-/// What an action is about.
+/// The target of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
     /// The event of this id.
@@ -115,7 +115,7 @@ impl Selector {
     }
 }
 
-/// What is lost with what is dropped.
+/// The events that a drop takes along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing more.
@@ -126,7 +126,7 @@ pub enum Mode {
     Any,
 }
 
-/// Where a run is cut off.
+/// The point where a run is cut off.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cut {
     /// After this time, counted from the trace's first event.
@@ -148,7 +148,7 @@ pub enum Action {
     Truncate(Cut),
 }
 
-/// Changes that are made at once; with [`Selector::Each`] one scenario for each unit.
+/// Simultaneous changes; with [`Selector::Each`] one scenario for each unit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
     /// The changes.

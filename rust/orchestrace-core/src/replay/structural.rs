@@ -53,7 +53,7 @@ pub const FAMILIES: [Model; 7] =
 /// An effect below this is one that rounding makes.
 const ROUNDING: f64 = 1e-12;
 
-/// What to assume.
+/// Assumptions of the replay.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The gates.

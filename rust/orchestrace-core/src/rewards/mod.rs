@@ -20,7 +20,7 @@ pub use windows::{Window, Windows, windows};
 
 use crate::error::{Error, Result, unknown_name};
 
-/// The rule of a name; the error names the nearest one.
+/// The rule with this name; the error suggests the nearest name.
 pub fn find(name: &str) -> Result<&'static Reward> {
     REWARDS.iter().copied().find(|rule| rule.name == name).ok_or_else(|| {
         let known: Vec<_> = REWARDS.iter().map(|rule| rule.name).collect();

@@ -59,7 +59,7 @@ pub enum Pay {
     Units(fn(&Given<'_>, &mut Payments)),
 }
 
-/// What a rule sees of a trace.
+/// The inputs of a rule on one trace.
 #[derive(Debug)]
 pub struct Given<'a> {
     /// The trace.
@@ -120,7 +120,7 @@ impl Given<'_> {
     }
 }
 
-/// What a rule paid in one trace; a buffer that is used for one trace after the other.
+/// The payments of a rule in one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Payments {
     /// Units that are paid.

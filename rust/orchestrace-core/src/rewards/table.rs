@@ -25,7 +25,7 @@ use crate::schema::{Dict, MeasureKind, REASONS, REWARDS, Unit};
 use crate::store::view::{ChunkView, TraceView};
 use crate::store::{Chunk, Store, word_array};
 
-/// A rule and what is asked of it.
+/// A rule with its parameters.
 #[derive(Debug)]
 pub struct Asked {
     /// The rule.
@@ -44,7 +44,7 @@ impl Asked {
     }
 }
 
-/// What is asked of a store.
+/// A request for rewards of a store.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// Rules.
@@ -314,7 +314,7 @@ fn columns(
     Ok(columns)
 }
 
-/// What each rule pays, a table for each: the columns of [`REWARDS`], then the addends if they are asked for.
+/// Payments of the rules, one table per rule: the columns of [`REWARDS`], then the addends on request.
 /// O(events + edges) of the store, once for all rules, up to logarithms, and the units that are paid.
 pub fn rewards(
     store: &Store,

@@ -24,7 +24,8 @@ struct Touched {
     p: Option<f64>,
 }
 
-/// The tainted events of every trace, a row each; with chances those that may be. Traces without a closure have none.
+/// The tainted events of every trace, one row each; with probabilities, the possibly tainted ones. Traces without a
+/// closure have none.
 pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
     options.check()?;
     let schema = Arc::new(Schema::new(vec![

@@ -18,7 +18,7 @@ use crate::schema::{Column, Kind};
 use crate::store::view::{ChunkView, TraceView};
 use crate::store::{Chunk, Store};
 
-/// What is asked of every trace.
+/// Options of the closure.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Where taint begins, goes and stops.

@@ -250,7 +250,7 @@ impl TraceView<'_> {
     }
 }
 
-/// A chunk with its columns found and typed: the cheap way to the views of its traces.
+/// A chunk with its columns resolved and typed, for cheap views of its traces.
 #[derive(Debug)]
 pub struct ChunkView<'a> {
     numbers: &'a [u32],

@@ -65,7 +65,7 @@ struct Stored {
     floor: f64,
 }
 
-/// The gates of one trace; a buffer that is used for one trace after the other.
+/// The gates of one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Surrogate {
     gates: Vec<Stored>,

@@ -68,7 +68,7 @@ struct Node {
     scale: f64,
 }
 
-/// The compiled game of one trace; a buffer that is used for one trace after the other.
+/// The compiled game of one trace; a buffer reused from trace to trace.
 ///
 /// Places 0..n are the players, 1 where one is in and 0 else; behind them the nodes in topological order, each with
 /// inputs at earlier places. The last one is the outcome.

@@ -23,7 +23,7 @@ pub const DRAWS: u64 = 64;
 const WAVE: u64 = 64;
 const HELD: usize = 1 << 20;
 
-/// Buffers of whoever draws; they come in with anything in them.
+/// Buffers for draws; their initial content does not matter.
 #[derive(Debug, Default)]
 pub struct Room {
     /// Orders, or players.

@@ -174,7 +174,7 @@ pub struct Setting<'a> {
     pub run: &'a Run,
 }
 
-/// What a method found, per row of the players; a buffer that is used for one trace after the other.
+/// What a method found, per row of the players; a buffer reused from trace to trace.
 #[derive(Debug, Clone, Default)]
 pub struct Solution {
     /// Value of each row: the sum over its players.
@@ -321,7 +321,7 @@ pub const SCALED: Param = Param {
 /// Parameters of the methods that are exact, or draw orders.
 pub const EXACT_OR_DRAWN: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_ORDER, SCALED];
 
-/// The structure of the surrogate that the parameters ask for.
+/// The structure of the surrogate from the parameters.
 pub fn structure(params: &Params) -> Result<Structure> {
     let mut structure = Structure::of(Model::parse(params.text("outcome").unwrap_or("noisy_or"))?);
     if let Some(table) = params.floats("weights").and_then(|weights| weights.try_into().ok()) {

@@ -6,13 +6,13 @@ use crate::schema::Dict;
 use crate::store::Names;
 use crate::store::view::TraceView;
 
-/// What coalitions are worth on each trace.
+/// Values of coalitions on each trace.
 pub trait Outcomes: Sync + std::fmt::Debug {
     /// The game of a trace. `players` are the ids of the units that play, in their order.
     fn game<'a>(&'a self, trace_id: &str, players: Vec<String>) -> Box<dyn Game + 'a>;
 }
 
-/// Outcomes, and the names by which they know players.
+/// A custom outcome function, and its names of players.
 #[derive(Debug, Clone, Copy)]
 pub struct Own<'a> {
     /// The outcomes.

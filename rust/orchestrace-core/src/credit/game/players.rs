@@ -10,7 +10,7 @@ use crate::graph::{NO_UNIT, NOBODY, Owners, Partition, TraceGraph, UnitName};
 use crate::schema::{EdgeType, EventType, Unit};
 use crate::store::view::TraceView;
 
-/// Players of a trace; a buffer that is used for one trace after the other.
+/// Players of a trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Cast {
     agents_play: bool,

@@ -11,7 +11,7 @@ use crate::surrogate::Cost;
 use crate::surrogate::cost::Bound;
 use crate::surrogate::cost::EXACT_PLAYERS;
 
-/// What a caller knows of the players.
+/// The structure of the players, given by the caller.
 #[derive(Debug, Default)]
 pub struct Structure {
     /// Union of each player, or [`NO_UNIT`]; empty: none.
@@ -24,7 +24,7 @@ pub struct Structure {
     pub parents: Vec<u32>,
 }
 
-/// Values of all players, and what they leave of v(N) - v(∅).
+/// Values of all players, and the rest of v(N) - v(∅).
 #[derive(Debug)]
 pub struct Single {
     /// Per player.
@@ -35,7 +35,7 @@ pub struct Single {
     pub reason: Option<Reason>,
 }
 
-/// Solves one game; refuses before any work what costs more than an exact solution may ([`Bound`]).
+/// Solves one game; before any work, refuses a game above the limit of exact solutions ([`Bound`]).
 pub fn solve_single(
     game: &mut dyn Game,
     method: &dyn GameMethod,

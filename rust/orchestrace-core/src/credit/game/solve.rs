@@ -25,7 +25,7 @@ use crate::surrogate::Structure;
 use crate::surrogate::cost::Bound;
 use crate::surrogate::cost::EXACT_PLAYERS;
 
-/// What was found for one trace.
+/// The solution of one trace.
 #[derive(Debug)]
 pub struct Solved {
     /// Value of each unit, NaN where the unit does not play; then that of the row without a unit, v(∅) included.
@@ -158,7 +158,7 @@ fn without_fixed(mut solved: Solved, fixed: &[bool]) -> Solved {
     solved
 }
 
-/// Divides the value of a game, whatever it is, among the rows of its players.
+/// Divides the value of any game among the rows of its players.
 pub fn play(
     game: &mut dyn Game,
     players: super::Players<'_>,

@@ -30,7 +30,7 @@ pub(super) const METHODS: &[Method] = &[Method::PerGame(&BANZHAF), Method::PerGa
 /// Label of the random streams.
 const LABEL: &str = "banzhaf";
 
-/// Banzhaf values, as they are or rescaled.
+/// Banzhaf values, raw or rescaled.
 pub struct Banzhaf {
     info: &'static MethodInfo,
     normalize: bool,
@@ -109,7 +109,7 @@ impl GameMethod for Banzhaf {
     }
 }
 
-/// The exact value of every player; those that change nothing get exactly 0 and cost nothing.
+/// The exact value of every player; players that change nothing get exactly 0 at no cost.
 pub fn exact(game: &mut dyn Game, run: &Run) -> Result<Vec<f64>> {
     let n = game.players();
     let among = in_cheap_order(game);

@@ -316,7 +316,7 @@ fn of_sets(game: &mut dyn Game, sets: &[u64], run: &Run) -> Result<Vec<f64>> {
     Ok(worth)
 }
 
-/// The game in which only those act whose whole chain of spawners is there.
+/// The game in which a player acts only if its whole chain of spawners is present.
 #[derive(Debug)]
 pub struct Permitted<'a, G> {
     /// A reference to the game, or a box of it.

@@ -129,7 +129,7 @@ impl GameMethod for Owen {
     }
 }
 
-/// A player, or players that come as one.
+/// A player, or players that enter as one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
     /// One player.

@@ -41,7 +41,7 @@ const SUCCESSES: f64 = 1.5;
 /// A larger scale could drive a factor below 0.
 const MOST_GAIN: f64 = 0.55;
 
-/// How effects make an outcome.
+/// The rule by which effects make an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Their sum.

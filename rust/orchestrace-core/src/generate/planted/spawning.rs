@@ -18,7 +18,7 @@ use crate::rng::Stream;
 
 const STATES: u64 = 4;
 
-/// What to plant.
+/// The spawn effect to plant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spawning {
     /// Mean effect of spawning over the states.

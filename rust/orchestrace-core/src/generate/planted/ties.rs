@@ -19,7 +19,7 @@ use crate::error::{Error, Result, unknown_name};
 use crate::generate::literals::scatter;
 use crate::generate::names::{ROLES, TOOLS};
 
-/// What an effect hangs on.
+/// The key of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effects {
     /// The context of the event.

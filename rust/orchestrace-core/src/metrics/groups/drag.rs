@@ -73,7 +73,7 @@ impl Measure for Drags {
     }
 }
 
-/// Drags of one trace; a buffer that is used for one trace after the other.
+/// Drags of one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Drags {
     /// Position of each event in the order, and the event at each position.

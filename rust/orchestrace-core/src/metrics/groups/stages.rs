@@ -27,7 +27,7 @@ pub struct Share {
     pub steps: u32,
 }
 
-/// Stages of one trace; a buffer that is used for one trace after the other.
+/// Stages of one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct StageTable {
     /// Steps of the root agent in each stage.

@@ -18,7 +18,7 @@ use crate::metrics::subject::Subject;
 use crate::replay::schedule::durations::{Timing, explicit};
 use crate::schema::{AgentKind, EventType};
 
-/// Where the time went.
+/// Time by use.
 #[derive(Debug)]
 pub struct Time;
 

@@ -4,7 +4,7 @@ use crate::graph::NOBODY;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use crate::metrics::subject::Subject;
 
-/// Useful agents, dead work.
+/// Shares of useful and dead work.
 #[derive(Debug)]
 pub struct Utilization;
 

@@ -18,7 +18,7 @@ use crate::graph::{CsrGraph, Owners};
 use crate::schema::{AgentKind, EventType, Reason, TimeBasis};
 use crate::store::view::TraceView;
 
-/// Where durations come from.
+/// The source of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durations {
     /// The rule of each trace (D7).
@@ -39,7 +39,7 @@ pub struct Lengths {
     pub max_gap: Option<f64>,
 }
 
-/// When events may begin.
+/// The earliest start times of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Release {
     /// As soon as what they wait for has ended.
@@ -71,7 +71,7 @@ fn hands_over(view: &TraceView<'_>, inputs: &[u32], v: usize) -> bool {
 /// Two times that differ by less than a subtraction rounds are one.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
-/// Durations and recorded times of one trace; a buffer that is used for one trace after the other. Times count from the
+/// Durations and recorded times of one trace; a buffer reused from trace to trace. Times count from the
 /// beginning of the first event.
 #[derive(Debug, Default)]
 pub struct Timing {
@@ -243,7 +243,7 @@ impl Timing {
     }
 }
 
-/// What the recording says about how long an event took.
+/// The recorded duration of an event.
 #[must_use]
 pub fn explicit(view: &TraceView<'_>, v: usize) -> Option<f64> {
     view.duration_s.get(v).or_else(|| view.t_end.get(v).map(|end| (end - view.t[v]).max(0.0)))

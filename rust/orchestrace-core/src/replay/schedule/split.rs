@@ -13,7 +13,7 @@ use crate::store::view::TraceView;
 
 const TEMPORAL: u8 = EdgeType::Temporal as u8;
 
-/// Edges and parts after all splits; a buffer that is used for one trace after the other.
+/// Edges and parts after all splits; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Split {
     /// Sources of the edges, program order included.

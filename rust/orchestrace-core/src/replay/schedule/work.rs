@@ -74,7 +74,7 @@ impl Subject<'_> {
     }
 }
 
-/// Durations and constraints under a scenario; a buffer that is used for one after the other.
+/// Durations and constraints under a scenario; a buffer reused from scenario to scenario.
 #[derive(Debug, Default)]
 pub struct Work {
     /// How long each event takes.

@@ -9,7 +9,7 @@ const fn weight(doc: &'static str) -> Param {
     Param { name: "weight", kind: ParamKind::Float(f64::MIN, f64::MAX), default: Value::Float(1.0), doc }
 }
 
-/// Less what was read and written.
+/// Cost of tokens.
 pub static TOKENS: Reward = Reward {
     name: "tokens",
     family: Family::Orchestration,
@@ -23,7 +23,7 @@ pub static TOKENS: Reward = Reward {
     pay: Pay::Team(loss),
 };
 
-/// Less what was paid.
+/// Cost in US dollars.
 pub static USD: Reward = Reward {
     name: "usd",
     family: Family::Orchestration,
@@ -37,7 +37,7 @@ pub static USD: Reward = Reward {
     pay: Pay::Team(loss),
 };
 
-/// Less the time from the first event to the last.
+/// Cost of time from the first event to the last.
 pub static LATENCY: Reward = Reward {
     name: "latency",
     family: Family::Orchestration,

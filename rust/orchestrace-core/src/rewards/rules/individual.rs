@@ -5,7 +5,7 @@ use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Payments, Reward};
 use crate::schema::{Family, Unit};
 
-/// What the events of each agent were paid.
+/// Rewards of the events of each agent.
 pub static AGENT: Reward = Reward {
     name: "agent",
     family: Family::Individual,
@@ -19,7 +19,7 @@ pub static AGENT: Reward = Reward {
     pay: Pay::Units(recorded),
 };
 
-/// What the events of each role were paid.
+/// Rewards of the events of each role.
 pub static ROLE: Reward = Reward {
     name: "role",
     family: Family::Role,

@@ -28,7 +28,7 @@ const fn weight(name: &'static str, default: f64, doc: &'static str) -> Param {
     Param { name, kind: ParamKind::Float(f64::MIN, f64::MAX), default: Value::Float(default), doc }
 }
 
-/// Steps saved by working side by side.
+/// Steps saved by parallel work.
 pub static SPEEDUP: Reward = Reward {
     name: "speedup",
     family: Family::Orchestration,
@@ -45,7 +45,7 @@ pub static SPEEDUP: Reward = Reward {
     }),
 };
 
-/// Sub-agents that came to an end.
+/// Share of sub-agents that finished.
 pub static FINISH: Reward = Reward {
     name: "finish",
     family: Family::Orchestration,
@@ -62,7 +62,7 @@ pub static FINISH: Reward = Reward {
     }),
 };
 
-/// Sub-agents that were made.
+/// Spawned sub-agents as a share of a target, at most 1.
 pub static INSTANTIATION: Reward = Reward {
     name: "instantiation",
     family: Family::Orchestration,
@@ -79,7 +79,7 @@ pub static INSTANTIATION: Reward = Reward {
     }),
 };
 
-/// The sum that orchestrators are trained on.
+/// The reward sum for the training of orchestrators.
 pub static PARL: Reward = Reward {
     name: "parl",
     family: Family::Orchestration,
@@ -116,7 +116,7 @@ pub static PARL: Reward = Reward {
     pay: Pay::Team(parl),
 };
 
-/// Steps on the longest way through the stages.
+/// Steps on the longest path through the stages.
 pub static CRITICAL_STEPS: Reward = Reward {
     name: "critical_steps",
     family: Family::Orchestration,

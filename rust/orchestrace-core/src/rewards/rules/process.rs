@@ -4,7 +4,7 @@ use super::individual::recorded;
 use crate::rewards::reward::{Pay, Reward};
 use crate::schema::{Family, Unit};
 
-/// What the events of each turn were paid.
+/// Rewards of the events of each turn.
 pub static PROCESS: Reward = Reward {
     name: "process",
     family: Family::Process,

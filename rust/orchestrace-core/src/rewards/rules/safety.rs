@@ -4,7 +4,7 @@ use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Reward};
 use crate::schema::{Family, Unit};
 
-/// Whether nothing untrusted can have reached the outcome.
+/// Whether the outcome is free of taint.
 pub static CLEAN_OUTCOME: Reward = Reward {
     name: "clean_outcome",
     family: Family::Orchestration,
@@ -18,7 +18,7 @@ pub static CLEAN_OUTCOME: Reward = Reward {
     pay: Pay::Team(complement),
 };
 
-/// Events that nothing untrusted can have reached.
+/// Share of events free of taint.
 pub static CLEAN_SHARE: Reward = Reward {
     name: "clean_share",
     family: Family::Orchestration,
@@ -32,7 +32,7 @@ pub static CLEAN_SHARE: Reward = Reward {
     pay: Pay::Team(complement),
 };
 
-/// Actions that the harness declares.
+/// Share of actions that the harness allows.
 pub static CONFORMANCE: Reward = Reward {
     name: "conformance",
     family: Family::Orchestration,

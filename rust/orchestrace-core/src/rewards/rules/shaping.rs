@@ -15,7 +15,7 @@ use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Payments, Reward};
 use crate::schema::{Family, Unit};
 
-/// What a turn gains of the potential.
+/// The gain of a turn in potential.
 pub static SHAPING: Reward = Reward {
     name: "shaping",
     family: Family::Process,

@@ -18,7 +18,7 @@ pub static TOOL_SUCCESS: Reward = Reward {
     pay: Pay::Units(success),
 };
 
-/// Calls that are no repetitions.
+/// Share of calls that are not repeated.
 pub static DISTINCT_CALLS: Reward = Reward {
     name: "distinct_calls",
     family: Family::Tool,

@@ -17,7 +17,7 @@ struct Known {
     factor: f64,
 }
 
-/// Writes circuits; a buffer that is used for one trace after the other.
+/// Writes circuits; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Compiler {
     draft: Circuit,
