@@ -1,4 +1,4 @@
-"""What to do about each code: how it comes about, and how to mend it."""
+"""Causes and remedies of each code."""
 
 from typing import NamedTuple
 

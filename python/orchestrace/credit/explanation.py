@@ -1,4 +1,4 @@
-"""What made this number: events, turns, edges, rollouts and the rule behind one credit."""
+"""Explanation of one credit: the events, turns, edges, rollouts and rule behind it."""
 
 import json
 import math

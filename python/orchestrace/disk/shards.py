@@ -1,4 +1,4 @@
-"""Files of a corpus on disk: written aside, renamed, entered into the manifest.
+"""Files of a corpus on disk: written under another name, renamed, entered into the manifest.
 
 A crash at any point leaves the manifest of before or of after. Files that it does not list are leftovers,
 which the next ingest removes.

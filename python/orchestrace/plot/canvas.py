@@ -1,4 +1,5 @@
-"""One chart on its way: rows by name, titles that say what was left out, text for those who cannot see it."""
+"""One chart under construction: rows by name, titles that say what was left out, text for those who cannot
+see it."""
 
 import math
 import textwrap

@@ -1,4 +1,4 @@
-"""How rewards are gamed: the hacking risks of each family, as detectors with intervals."""
+"""Hacking risks of each reward family, as detectors with intervals."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The verbs of rewards: the rules, what they pay, what a payment is made of, and payments as measures."""
+"""The verbs of rewards: the rules, their payments, the terms of a payment, and payments as measures."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Stops of the recorded policy as censoring: what runs would have been worth beyond them, by weights.
+"""Stops of the recorded policy as censoring: weighted values of runs beyond them.
 
     W_k = Π_{j<k} 1 / (1 - ĥ_j(x_j))        ĥ_j(x_j) = P(K = j | K >= j, x_j)
 

@@ -1,4 +1,4 @@
-"""Rules that say when to stop and hand over what there is: simple ones and learned ones."""
+"""Rules for stopping with the current answer: simple ones and learned ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

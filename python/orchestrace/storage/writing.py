@@ -1,4 +1,4 @@
-"""Objects written and removed: files side by side, and small ones on a condition."""
+"""Writing and removal of objects: files in parallel, and small ones on a condition."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

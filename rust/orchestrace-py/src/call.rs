@@ -1,4 +1,4 @@
-//! The only way from Python into the core.
+//! The single entry from Python into the core.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};

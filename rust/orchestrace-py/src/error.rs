@@ -1,4 +1,4 @@
-//! Errors of the core as exceptions: one base, one class per cause, each also of the builtin that fits.
+//! Errors of the core as exceptions: one base, and one class per cause that also derives from a builtin.
 
 use orchestrace_core::error::{Error, printable};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PyValueError};

@@ -1,4 +1,4 @@
-//! Games of a caller's own: a list of values, or a Python function of coalitions.
+//! Custom games: a list of values, or a Python function of coalitions.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

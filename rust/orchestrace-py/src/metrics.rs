@@ -1,4 +1,4 @@
-//! Metrics of recordings: what is asked in Python to what the core takes.
+//! Metrics of recordings: conversion of Python's requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

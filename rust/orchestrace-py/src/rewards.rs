@@ -1,4 +1,4 @@
-//! Rewards by rules: what is asked in Python to what the core takes.
+//! Rewards by rules: conversion of Python's requests.
 
 use orchestrace_core::error::{Error, unknown_name};
 use orchestrace_core::rewards::{self as rules, Asked, REWARDS, Request, Reward, Window, Windows};

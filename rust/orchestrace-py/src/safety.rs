@@ -1,4 +1,4 @@
-//! Taint and cuts: what is asked in Python to what the core takes.
+//! Taint and cuts: conversion of Python's requests.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Schedules of recordings: what is asked in Python to what the core takes.
+//! Schedules of recordings: conversion of Python's requests.
 
 use orchestrace_core::error::{Error, unknown_name};
 use orchestrace_core::replay::schedule::{

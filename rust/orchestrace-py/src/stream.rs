@@ -1,4 +1,4 @@
-//! Record batches to and from anything that speaks the Arrow C stream interface.
+//! Record batches to and from objects with the Arrow C stream interface.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Structural replay: interventions in, the core's columns out.
+//! Structural replay: conversion of interventions, and the core's columns.
 
 use orchestrace_core::error::{Error, Result, unknown_name};
 use orchestrace_core::graph::weights::N_TYPES;

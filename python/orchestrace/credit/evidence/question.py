@@ -1,4 +1,4 @@
-"""What is asked about one credit: its trace, those it is compared with, and the method's own rows."""
+"""A question about one credit: its trace, those it is compared with, and the method's own rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which recorded events are decisions of a kind, what was done there, and what siblings did instead."""
+"""Recorded decisions of each kind, their actions, and the alternatives that siblings took."""
 
 from typing import Final
 

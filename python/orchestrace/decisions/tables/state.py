@@ -1,4 +1,4 @@
-"""What was known before a decision, as columns, from the events before it alone."""
+"""The state before a decision as columns, from the events before it alone."""
 
 from collections.abc import Callable
 from typing import Final
