@@ -104,7 +104,7 @@ static RLOO_INFO: MethodInfo = MethodInfo {
 
 static OPO_INFO: MethodInfo = MethodInfo {
     name: "opo",
-    summary: "reward of a rollout - mean of its group weighted by length",
+    summary: "reward of a rollout - length-weighted mean of its group",
     reference: "arXiv 2505.23585",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
