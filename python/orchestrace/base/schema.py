@@ -87,9 +87,7 @@ def lifted_kind(name: str, dtype: object) -> str:
         If no lifted column can have this type.
     """
     if "\0" in name:
-        raise ParameterError(
-            f"field {name!r} has a NUL in its name, which no table can have; name it otherwise"
-        )
+        raise ParameterError(f"the name of field {name!r} contains NUL, which tables do not allow: rename it")
     for kind in LIFTED:
         if dtype == _DTYPES[kind]:
             return kind

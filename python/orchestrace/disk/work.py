@@ -132,8 +132,8 @@ class IngestWork:
             one = manifest.inputs[number]
             if not self._files.is_there(one.path):
                 raise InputError(
-                    f"{one.path}: the file is gone, and its traces are put together anew with those of the "
-                    "inputs that came: put it back, or ingest into another folder"
+                    f"{one.path}: the file is gone, but its traces have to be gathered again with those of "
+                    "the new inputs: restore it, or ingest into another folder"
                 )
             if number not in todo and not self._files.is_as_read(one):
                 fresh.add(number)

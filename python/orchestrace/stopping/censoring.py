@@ -133,7 +133,7 @@ def claimed(runs: Answers, estimand: Estimand, problem: str) -> Claim:
     if estimand == "uncapped" and problem != "answer":
         raise ParameterError(
             f"estimand is 'uncapped' with problem '{problem}', expected problem 'answer':"
-            " the outcome of a run that goes on is in no recording"
+            " no recording contains the outcome of a continued run"
         )
     deepest = int(runs.length.max(initial=0))
     if estimand == "capped" or not len(runs):

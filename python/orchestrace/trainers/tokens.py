@@ -116,7 +116,7 @@ def token_credits(
     unknown = names.filter(adds_up.is_null()).drop_nulls()
     if unknown.len():
         raise ParameterError(
-            f"method '{unknown[0]}' is not registered here, so nobody knows if its credit adds up:"
+            f"method '{unknown[0]}' is not registered here, so it is unknown whether its credit adds up:"
             " give the column 'quantity'"
         )
     share = adds_up == "share"
