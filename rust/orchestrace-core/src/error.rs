@@ -1,6 +1,5 @@
-//! What can go wrong, at three levels: a record ([`Reject`]), an oddity ([`Finding`]), a call
-//! ([`Error`]). Codes are closed and stable; messages say what was found and what was expected and
-//! may change.
+//! Errors at three levels: a record ([`Reject`]), an oddity ([`Finding`]), a call ([`Error`]). Codes are closed and
+//! stable; messages say what was found and what was expected and may change.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The one place that spells column names, types, closed vocabularies and the schema version.
+//! Column names, types, closed vocabularies and the schema version, defined in this place alone.
 //!
 //! Python reads its Polars schemas from here through the binding, the writer takes its columns from
 //! here, and the documentation tables are generated from here. Definitions of the fields are in the

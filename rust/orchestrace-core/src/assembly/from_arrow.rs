@@ -1,5 +1,5 @@
 //! A store from external tables: from another engine, or from a corpus with changed columns.
-//! Everything that reading promises is checked again.
+//! It repeats all checks of reading.
 
 use std::collections::HashSet;
 

@@ -2,7 +2,7 @@
 //! (docs/reference/definitions.md, "Contexts").
 //!
 //! An event that names an agent of the trace in `to` is heard at that agent's next event in canonical order, unless an edge
-//! leads from it to an event of that agent. With one agent, whatever somebody outside says is said to that one.
+//! leads from it to an event of that agent. With one agent, everything that outsiders say is addressed to it.
 //!
 //! A message, return or intervention without an addressee, and without an edge to anybody else's event, was heard by nobody
 //! if the trace records for others like it (same type, sent from the team or from outside alike) which other agent

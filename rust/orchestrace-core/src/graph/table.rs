@@ -1,5 +1,5 @@
-//! Owner, turn, unit, root and outcome flags of each event as columns (D4 to D6). For what names the events of a
-//! number, so that nobody derives them again.
+//! Owner, turn, unit, root and outcome flags of each event as columns (D4 to D6). Explanations take them from here and
+//! never derive them again.
 
 use std::sync::Arc;
 

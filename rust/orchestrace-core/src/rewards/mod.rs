@@ -3,10 +3,10 @@
 //! A rule says which unit it pays and adds up its addends; the engine shows it one trace at a time and makes rows. What a
 //! recording does not determine is null, with a [`Reason`](crate::error::Reason), never 0.
 //!
-//! - [`reward`]: what a rule is, what it sees, what it pays
+//! - [`reward`]: a rule, its inputs and its payments
 //! - [`rules`]: the rules, a file for each subject
-//! - [`windows`]: what rules ask of all traces of one step of training
-//! - [`table`]: rules asked of a store, as columns
+//! - [`windows`]: counts over all traces of one step of training
+//! - [`table`]: rewards of a store, as columns
 
 pub mod reward;
 pub mod rules;

@@ -1,7 +1,7 @@
 //! Rewards of a store as columns: one row per unit that a rule pays, in trace order.
 //!
 //! Everything that rules share about a trace (graph, owners, turns, metrics) is computed once for all of them. A worker
-//! takes a trace at a time, so that threads do not show.
+//! takes a trace at a time, so results do not depend on the number of threads.
 
 use std::sync::Arc;
 

@@ -10,12 +10,12 @@
 //! On a subtask are the agents other than the root that own an event of it; spawns and despawns hand subtasks on and do
 //! not count. Siblings are agents of one parent in the spawn forest (those without one together), the root left out; a
 //! fan-out is two of them or more, its work the durations of all that they own. With one fan-out balance is the mean over
-//! the greatest work. Independence is 1 where no edge is inside. The score is the geometric mean of coverage,
+//! the greatest work. Independence is 1 if no edge is inside. The score is the geometric mean of coverage,
 //! disjointness, balance and independence, as far as they are defined, with equal weights; without a named subtask there is none.
 //!
 //! Aggregation. Quality is the field `score`; inputs of an aggregate are the sources of its aggregate edges, else of its
-//! return and message edges. An aggregate counts where it and all its inputs are scored, and means are over those that
-//! count. Leakage compares whole texts by their key, since a recording has no hashes of parts. O(|V| log |V| + |E|).
+//! return and message edges. An aggregate counts if it and all its inputs are scored; means are over such aggregates.
+//! Leakage compares whole texts by their key, since a recording has no hashes of parts. O(|V| log |V| + |E|).
 
 use xxhash_rust::xxh3::xxh3_128;
 

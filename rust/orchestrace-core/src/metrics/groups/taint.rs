@@ -1,7 +1,7 @@
 //! The reach of untrusted content (D17, D21). O(|V|+|E|).
 //!
-//! The closure over every edge type but temporal, by [`safety`](crate::safety), whose verbs have more options. Where no
-//! event says whether it is trusted everything is null.
+//! The closure over every edge type but temporal, by [`safety`](crate::safety), whose verbs have more options. If no
+//! event says whether it is trusted, everything is null.
 
 use crate::error::Reason;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};

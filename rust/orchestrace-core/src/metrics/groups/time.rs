@@ -7,9 +7,9 @@
 //! human_wait     = Σ max(0, t(v) - end(last of whom v addresses)),                 if that one was done
 //! ```
 //!
-//! Who is done has spoken last, and to no other agent: whom a call or a result keeps busy does not wait for a human. What
-//! of these is longer than the longest gap that somebody allows is idle time instead. Times of events that happen side by
-//! side add up, as work does. O(|V|+|E|).
+//! An agent is done if it spoke last, and to no other agent: an agent that is busy with a call or a result does not
+//! wait for a human. Any of these times beyond `max_gap` is idle time instead. Times of parallel events add up, as work
+//! does. O(|V|+|E|).
 
 use crate::error::Reason;
 use crate::graph::NOBODY;
