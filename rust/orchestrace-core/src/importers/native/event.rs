@@ -434,7 +434,7 @@ fn ignore_field(
             format!(" ({})", written.chars().take(40).collect::<String>().escape_debug())
         };
         let fate = if kept { "kept in extras" } else { "dropped" };
-        format!("'{name}' is {}{shown}, a type that the field cannot hold; {fate}", kind.as_str())
+        format!("'{name}' is {}{shown}, a value that the field cannot hold; {fate}", kind.as_str())
     });
     keep(cursor, out, scratch, key_start, end);
     Ok(())
