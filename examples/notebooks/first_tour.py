@@ -71,7 +71,7 @@ def _(mo):
     mo.md("""
     ## How the runs were organized
 
-    A row per trace. A metric that a recording does not determine is null, and the column `reason` says why.
+    A row per trace. A metric that a recording cannot tell is null, and the column `reason` says why.
     """)
     return
 

@@ -71,8 +71,7 @@ def _(mo):
     ## What size does to credit
 
     A small ladder of generated runs whose contributions are planted. The full one is `examples/study.toml`,
-    run by `orchestrace study run examples/study.toml -o study` and reported by `orchestrace study report
-    study`.
+    run by `orchestrace study run examples/study.toml -o study` and told by `orchestrace study report study`.
     """)
     return
 
